@@ -2,8 +2,8 @@
 
     python scripts/cut_sample.py CAPTURE_FOLDER [SAMPLE_FOLDER]
 
-CAPTURE_FOLDER holds goldengate/delivery.jsonl.gz, final/*.jsonl.gz and schema.sql. The sample is kept in the repository;
-this script is only needed to cut it again, and writes the same bytes every time.
+CAPTURE_FOLDER holds goldengate/delivery.jsonl.gz, final/*.jsonl.gz and schema.sql. The sample is kept in the
+repository; this script is only needed to cut it again, and writes the same bytes every time.
 """
 
 from __future__ import annotations
