@@ -1,7 +1,7 @@
 """See a root and its children as nested documents, with flat relational semantics.
 
 A document exists while its root row does. A child belongs to the document whose key its parent columns name, and to
-none when there is no such root. When a root's key changes and the source sends no event for a child, the child goes along.
+none when there is no such root. When a root's key changes, a child that the source sent no event for goes along.
 """
 
 from __future__ import annotations
