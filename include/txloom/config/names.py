@@ -1,0 +1,84 @@
+"""The one place where names come from: tables, checkpoints, leases, DAG ids, assets, pools and Spark applications."""
+
+CHANGE_EVENTS = "change_events"
+DEAD_LETTERS = "dead_letters"
+TRANSACTIONS = "transactions"
+PENDING_TRANSACTIONS = "pending_transactions"
+LEDGER = "ledger"
+CUTS = "cuts"
+LANDED_FILES = "landed_files"
+EXPECTATION_RESULTS = "expectation_results"
+TABLE_STATISTICS = "table_statistics"
+
+PIPELINE_TABLES = (
+    CHANGE_EVENTS,
+    DEAD_LETTERS,
+    TRANSACTIONS,
+    PENDING_TRANSACTIONS,
+    LEDGER,
+    CUTS,
+    LANDED_FILES,
+    EXPECTATION_RESULTS,
+    TABLE_STATISTICS,
+)
+"""Tables that every pipeline has; a declaration may not name a target after one of them."""
+
+OWN_PREFIX = "_txloom_"
+"""Prefix of the columns that txloom adds to current and history tables."""
+
+STEPS = ("land_events", "buffer_transactions", "merge_current", "check_expectations", "publish", "maintain_tables")
+"""The jobs, in the order in which a cycle runs them; maintenance runs beside the cycle."""
+
+
+def table_path(warehouse: str, pipeline: str, table: str) -> str:
+    """Return the Delta folder of one table.
+
+    >>> table_path("file:///lake/", "orders", "cuts")
+    'file:///lake/orders/cuts'
+    """
+    return f"{warehouse.rstrip('/')}/{pipeline}/{table}"
+
+
+def checkpoint_path(warehouse: str, pipeline: str, step: str, generation: int) -> str:
+    """Return the folder that holds the streaming checkpoint of one step and generation."""
+    return f"{warehouse.rstrip('/')}/{pipeline}/_checkpoints/{step}/g{generation}"
+
+
+def lease_path(warehouse: str, pipeline: str) -> str:
+    """Return the folder in which runs of a pipeline take turns."""
+    return f"{warehouse.rstrip('/')}/{pipeline}/_lease"
+
+
+def row_store(table: str) -> str:
+    """Return the name of the current table kept for a member of an aggregate that no mirror declares."""
+    return f"_rows_{table}"
+
+
+def write_id(pipeline: str, table: str, generation: int) -> str:
+    """Return Delta's txnAppId for streaming writes into a table: design.md 2.9."""
+    return f"{pipeline}:{table}:{generation}"
+
+
+def cdc_dag_id(pipeline: str) -> str:
+    """Return the id of the DAG that runs a pipeline's cycle."""
+    return f"{pipeline}_cdc"
+
+
+def maintenance_dag_id(pipeline: str) -> str:
+    """Return the id of the DAG that maintains a pipeline's tables."""
+    return f"{pipeline}_maintenance"
+
+
+def pool_name(pipeline: str) -> str:
+    """Return the name of the one-slot Airflow pool of a pipeline's stream."""
+    return f"txloom_{pipeline}"
+
+
+def asset_uri(pipeline: str) -> str:
+    """Return the URI of the asset that `publish` emits."""
+    return f"txloom://{pipeline}/cuts"
+
+
+def application_name(pipeline: str, step: str) -> str:
+    """Return the name of a Spark application as the UI shows it."""
+    return f"txloom {pipeline} {step}"

@@ -1,0 +1,59 @@
+"""Everything that txloom raises on purpose, and the exit code that a job ends with.
+
+    TxloomError                 1   something unforeseen
+    |-- ConfigurationError      2   the declaration is wrong: repair the YAML, a retry cannot help
+    |-- LeaseTaken             10   another run holds the stream: retry soon
+    |-- WriteConflict          11   Delta rejected a commit because another writer came first: retry soon
+    |-- SourceUnavailable      12   the source folder or broker cannot be read: retry soon
+    |-- ExpectationFailed      20   data is safe, but an expectation with severity `block` failed
+    |-- LedgerUnbalanced       30   events landed and events accounted for differ: never retry, look
+    `-- CheckpointDamaged      40   the buffer's state cannot be trusted: never retry, start a new generation
+"""
+
+
+class TxloomError(Exception):
+    """Anything that txloom raises on purpose."""
+
+    exit_code = 1
+
+
+class ConfigurationError(TxloomError):
+    """The declaration is wrong; the message names file and line."""
+
+    exit_code = 2
+
+
+class LeaseTaken(TxloomError):
+    """Another run of the same stream holds the lease."""
+
+    exit_code = 10
+
+
+class WriteConflict(TxloomError):
+    """Another writer committed first."""
+
+    exit_code = 11
+
+
+class SourceUnavailable(TxloomError):
+    """The source cannot be read now."""
+
+    exit_code = 12
+
+
+class ExpectationFailed(TxloomError):
+    """An expectation with severity `block` failed."""
+
+    exit_code = 20
+
+
+class LedgerUnbalanced(TxloomError):
+    """Events landed and events accounted for differ."""
+
+    exit_code = 30
+
+
+class CheckpointDamaged(TxloomError):
+    """The buffer's checkpoint cannot be trusted."""
+
+    exit_code = 40

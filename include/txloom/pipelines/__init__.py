@@ -1,0 +1,1 @@
+"""What the jobs do, one function a step: read, transform, write; everything external is an argument."""

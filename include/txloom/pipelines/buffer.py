@@ -1,0 +1,170 @@
+"""buffer_transactions: hold events until their transaction is whole, then append it to history as a whole."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import reduce
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from txloom.config import names
+from txloom.config.models import Pipeline
+from txloom.errors import LedgerUnbalanced
+from txloom.pipelines.batch import Batch
+from txloom.pipelines.bury import Buried, give_up, inter, late_events, list_waiting
+from txloom.pipelines.release import Released, release_whole
+from txloom.storage import books, buffering, checkpoints, schemas, tables
+from txloom.storage.landing import Place
+from txloom.transactions.causes import UNREADABLE
+
+HISTORY_PROPERTIES = {"delta.dataSkippingStatsColumns": "_txloom_csn,_txloom_release"}
+LEVELS = ("buffered",)
+"""Counts that are a level after the batch; all others add up over batches."""
+
+
+def buffer_transactions(spark: SparkSession, pipeline: Pipeline, *, warehouse: str, run_id: str) -> dict[str, int]:
+    """Feed everything landed since the last run through the buffer and release what is whole.
+
+    Raises LedgerUnbalanced when events landed and events accounted for differ.
+    """
+    place = Place(warehouse, pipeline.name)
+    create_tables(spark, pipeline, place)
+    generation = checkpoints.current_generation(warehouse, pipeline.name)
+    patience = int(pipeline.completeness.patience.total_seconds() * 1_000_000)
+    events = spark.readStream.format("delta").option("skipChangeCommits", "true").load(place.change_events)
+    totals: dict[str, int] = {}
+
+    def release(frame: DataFrame, number: int) -> None:
+        counts = release_batch(Batch(spark, pipeline, place, generation, number, run_id), frame)
+        for name, count in counts.items():
+            totals[name] = count if name in LEVELS else totals.get(name, 0) + count
+
+    query = (
+        buffering.outcomes(buffering.narrow(events), patience)
+        .writeStream.foreachBatch(release)
+        .option("checkpointLocation", checkpoints.checkpoint(warehouse, pipeline.name, generation))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    check_balance(place, generation, run_id)
+    return {"generation": generation, **totals}
+
+
+def create_tables(spark: SparkSession, pipeline: Pipeline, place: Place) -> None:
+    """Create the tables that the buffer writes."""
+    tables.ensure(spark, place.table(names.TRANSACTIONS), schemas.TRANSACTIONS)
+    for mirror in pipeline.targets.mirrors:
+        ddl = schemas.changes_ddl(pipeline.table(mirror.table))
+        tables.ensure(spark, place.table(mirror.history), ddl, properties=HISTORY_PROPERTIES)
+    for aggregate in pipeline.targets.aggregates:
+        ddl = schemas.stream_ddl(pipeline, aggregate)
+        tables.ensure(spark, place.table(aggregate.history), ddl, properties=HISTORY_PROPERTIES)
+
+
+def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
+    """Write what one micro-batch decided; a repeated batch writes nothing twice.
+
+    The order matters: history and dead letters first, `transactions` last, because a transaction counts as finished
+    only once it stands there.
+    """
+    frame = frame.persist()
+    try:
+        small = frame.where("what != 'released'").collect()
+        kinds = {what: [row for row in small if row["what"] == what] for what in SMALL_KINDS}
+        counts = _counts(kinds["counts"])
+        watched = batch.table_names()
+        released = release_whole(batch, frame.where("what = 'released'"), kinds["place"], kinds["repeated"])
+        buried = [give_up(batch, kinds["dead"], watched), _unreadable(batch, released), _late(batch, kinds["late"])]
+        _write_dead_letters(batch, buried)
+        finished = [part.transactions for part in (released, *buried) if part.transactions is not None]
+        if finished:
+            batch.append(reduce(DataFrame.unionByName, finished), names.TRANSACTIONS)
+        released.close()
+        if counts["clocks"]:
+            clock = max(kinds["counts"], key=lambda row: row["landing"])
+            at = datetime.fromtimestamp(clock["first_at"] / 1e6, UTC)
+            list_waiting(batch, kinds["waiting"], watched, at, clock["landing"])
+    finally:
+        frame.unpersist()
+    counts = _settled(counts, buried)
+    batch.enter(counts)
+    return counts
+
+
+SMALL_KINDS = ("place", "repeated", "dead", "waiting", "late", "counts")
+
+
+def _counts(rows: Sequence[Row]) -> dict[str, int]:
+    totals: dict[str, int] = {}
+    for row in rows:
+        for name, count in json.loads(row["received"]).items():
+            totals[name] = totals.get(name, 0) + count
+    return totals
+
+
+def _late(batch: Batch, late: Sequence[Row]) -> Buried:
+    if not late:
+        return Buried()
+    places = batch.spark.createDataFrame([(row["landing"], row["row"]) for row in late], "landing bigint, row bigint")
+    landings = sorted({row["landing"] for row in late})
+    events = batch.change_events.where(F.col("landing").isin(landings))
+    return late_events(batch, events.join(F.broadcast(places), ["landing", "row"], "left_semi"))
+
+
+def _unreadable(batch: Batch, released: Released) -> Buried:
+    """Bury transactions that are whole but hold a value that does not fit its declared type."""
+    if not released.unreadable:
+        return Buried()
+    given = [(tx, UNREADABLE, problem, *released.sizes[tx]) for tx, problem in released.unreadable.items()]
+    frame = batch.spark.createDataFrame(given, "tx bigint, cause string, detail string, rows bigint, first_at bigint")
+    events = batch.change_events.where(
+        F.col("landing").isin(sorted(released.landings))
+        & ((F.col("kind") == "metadata") | ((F.col("kind") == "row") & F.col("table").isNotNull()))
+    )
+    rows = sum(row[3] for row in given)
+    buried = inter(batch, frame, events)
+    return Buried(buried.letters, buried.transactions, rows=rows, released=-rows)
+
+
+def _write_dead_letters(batch: Batch, buried: Sequence[Buried]) -> None:
+    letters = [part.letters for part in buried if part.letters is not None]
+    if letters:
+        batch.append(reduce(DataFrame.unionByName, letters), names.DEAD_LETTERS)
+
+
+def _settled(counts: dict[str, int], buried: Sequence[Buried]) -> dict[str, int]:
+    """Correct the buffer's counts by what became of late and unreadable events, and drop what was only intermediate."""
+    settled = {name: count for name, count in counts.items() if name not in ("late", "clocks")}
+    settled["dead"] += sum(part.rows for part in buried)
+    settled["duplicates"] += sum(part.duplicates for part in buried)
+    settled["released"] += sum(part.released for part in buried)
+    settled["buffered_change"] = settled["buffered"] - settled.pop("buffered_before")
+    return settled
+
+
+def check_balance(place: Place, generation: int, run_id: str) -> None:
+    """Enter the pipeline's balance in the ledger: landed = released + buffered + dead + duplicate + unwatched.
+
+    Both sides are sums over all landings and over all batches of this generation, which starts with the first landing.
+    """
+    landed = books.balance(place.warehouse, place.pipeline, "land_events")
+    buffered = books.balance(place.warehouse, place.pipeline, checkpoints.STEP)
+    sides = {
+        "landed": landed.get("landed", 0),
+        "released": buffered.get("released", 0),
+        "buffered": buffered.get("buffered_change", 0),
+        "dead": buffered.get("dead", 0) + landed.get("poison", 0),
+        "duplicates": buffered.get("duplicates", 0),
+        "unwatched": landed.get("unwatched", 0),
+        "metadata": buffered.get("metadata", 0),
+        "tombstones": landed.get("tombstones", 0),
+    }
+    difference = sides["landed"] - sum(count for name, count in sides.items() if name != "landed")
+    detail = None if not difference else f"{difference} events are not accounted for"
+    now = datetime.now(UTC)
+    entry = books.Entry(run_id, "balance", now, sides, 0, generation, balanced=not difference, detail=detail)
+    books.write_ledger(place.warehouse, place.pipeline, entry)
+    if difference:
+        raise LedgerUnbalanced(f"pipeline {place.pipeline}: {detail}: {sides}")

@@ -1,0 +1,191 @@
+"""Dead letters: transactions that were given up, and events that came after their transaction was finished."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, write_deltalake
+from pyspark.sql import DataFrame, Row, Window
+from pyspark.sql import functions as F
+
+from txloom.config import names
+from txloom.pipelines.batch import Batch
+from txloom.storage.books import INSTANT
+from txloom.storage.landing import as_dead_letters
+from txloom.transactions import buffer, causes
+
+COUNTS = pa.map_(pa.string(), pa.int64())
+PENDING = pa.schema(
+    [
+        ("transaction_id", pa.string()),
+        ("xid", pa.string()),
+        ("csn", pa.int64()),
+        ("committed_at", INSTANT),
+        ("first_landed_at", INSTANT),
+        ("age_seconds", pa.int64()),
+        ("expected", COUNTS),
+        ("received", COUNTS),
+        ("cause", pa.string()),
+        ("as_of", INSTANT),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Buried:
+    """Dead letters and rows for `transactions`, both None when there are none, and how the counts change."""
+
+    letters: DataFrame | None = None
+    transactions: DataFrame | None = None
+    rows: int = 0
+    duplicates: int = 0
+    released: int = 0
+
+
+def give_up(batch: Batch, dead: Sequence[Row], watched: Mapping[int, str]) -> Buried:
+    """Turn transactions that waited longer than patience into dead letters with cause and detail.
+
+    One that another batch finished long ago (so that the buffer had forgotten it) is judged as late events instead.
+    """
+    if not dead:
+        return Buried()
+    causes_of = [(row["tx"], row["cause"], describe(row, watched), row["rows"], row["first_at"]) for row in dead]
+    given = batch.spark.createDataFrame(causes_of, "tx bigint, cause string, detail string, rows bigint, first_at bigint")
+    forgotten = [row["tx"] for row in given.join(batch.earlier_transactions.select("tx"), "tx", "left_semi").collect()]
+    landings = sorted({landing for row in dead for landing in row["landings"]})
+    events = batch.change_events.where(
+        F.col("landing").isin(landings) & (F.col("kind").isin("row", "metadata")) & _watched()
+    )
+    late = late_events(batch, events.where(F.col("tx").isin(forgotten) & (F.col("kind") == "row"))) if forgotten else Buried()
+    given = given.where(~F.col("tx").isin(forgotten)) if forgotten else given
+    buried = inter(batch, given, events)
+    letters = [part for part in (late.letters, buried.letters) if part is not None]
+    moved = sum(row["rows"] for row in dead if row["tx"] in set(forgotten))
+    return Buried(
+        reduce(DataFrame.unionByName, letters) if letters else None,
+        buried.transactions,
+        rows=late.rows - moved,
+        duplicates=late.duplicates,
+    )
+
+
+def _watched() -> Any:
+    return (F.col("kind") == "metadata") | F.col("table").isNotNull()
+
+
+def describe(row: Row, watched: Mapping[int, str]) -> str:
+    """Say what is missing or too much: `order_line_items 3/4`; received over expected, tables that differ only.
+
+    >>> describe(Row(expected='{"1": 4}', received='{"1": 3}'), {1: "lines"})
+    'lines 3/4'
+    """
+    received = counts_by_table(row["received"], watched)
+    expected = counts_by_table(row["expected"], watched)
+    if row["expected"] is None:
+        return ", ".join(f"{table} {count}/?" for table, count in sorted(received.items()))
+    tables = sorted(set(received) | set(expected))
+    differing = [t for t in tables if received.get(t, 0) != expected.get(t, 0)]
+    return ", ".join(f"{t} {received.get(t, 0)}/{expected.get(t, 0)}" for t in differing)
+
+
+def counts_by_table(packed: str | None, watched: Mapping[int, str]) -> dict[str, int]:
+    """Unpack counts per table hash into counts per table."""
+    return {watched.get(int(table), table): count for table, count in json.loads(packed or "{}").items()}
+
+
+def inter(batch: Batch, given: DataFrame, events: DataFrame) -> Buried:
+    """Make dead letters out of all distinct events of given transactions.
+
+    given: tx, cause, detail, rows, first_at. Duplicates (same identity and payload) are left out, as the buffer counted.
+    """
+    first = Window.partitionBy("tx", "kind", "table", "identity", "payload").orderBy("landing", "row")
+    held = (
+        events.drop("cause", "detail")
+        .join(F.broadcast(given), "tx")
+        .withColumn("again", F.row_number().over(first))
+        .where("again = 1")
+    )
+    now = datetime.now(UTC)
+    transactions = held.groupBy("tx").agg(
+        F.min("transaction_id").alias("transaction_id"),
+        F.min("xid").alias("xid"),
+        F.max("csn").alias("csn"),
+        F.min("committed_at").alias("committed_at"),
+        F.lit("dead").alias("status"),
+        F.first("cause").alias("cause"),
+        F.first("rows").alias("rows"),
+        F.timestamp_micros(F.first("first_at")).alias("first_landed_at"),
+        F.lit(now).alias("finished_at"),
+        F.lit(batch.release).cast("bigint").alias("release"),
+    )
+    return Buried(as_dead_letters(held, now, batch.release), transactions.drop("tx"))
+
+
+def late_events(batch: Batch, late: DataFrame) -> Buried:
+    """Judge events of finished transactions by what was landed before them.
+
+    The same identity with the same payload is a duplicate; with another payload, or a new identity, a dead letter.
+    """
+    csns = [row[0] for row in late.select("csn").distinct().collect()]
+    if not csns:
+        return Buried()
+    seen = batch.change_events.where(F.col("csn").isin(csns) & (F.col("kind") == "row")).select(
+        "tx", "table", "identity", F.col("payload").alias("seen"), F.struct("landing", "row").alias("place")
+    )
+    judged = (
+        late.drop("cause", "detail")
+        .withColumn("own", F.struct("landing", "row"))
+        .join(seen, ["tx", "table", "identity"], "left")
+        .groupBy(*[c for c in late.columns if c not in ("cause", "detail", "expected")], "own")
+        .agg(
+            F.max((F.col("place") < F.col("own")) & (F.col("seen") == F.col("payload"))).alias("same"),
+            F.max((F.col("place") < F.col("own")) & (F.col("seen") != F.col("payload"))).alias("other"),
+        )
+        .persist()
+    )
+    fate = F.when(F.col("same"), None).when(F.col("other"), buffer.CONFLICT).otherwise(causes.LATE)
+    judged = judged.withColumn("cause", fate).withColumn("detail", F.concat(F.lit("transaction "), F.col("transaction_id")))
+    letters = judged.where("cause is not null")
+    dead, all_of_them = letters.count(), judged.count()
+    return Buried(as_dead_letters(letters, datetime.now(UTC), batch.release), None, dead, all_of_them - dead)
+
+
+def list_waiting(batch: Batch, waiting: Sequence[Row], watched: Mapping[int, str], at: datetime, landing: int) -> None:
+    """Replace pending_transactions by what waits now, longest first, as of a landing.
+
+    The commit carries the batch's release number: it is what `storage.progress` takes as the buffer's snapshot.
+    """
+    named: dict[int, Row] = {}
+    if waiting:
+        landings = sorted({landing for row in waiting for landing in row["landings"]})
+        wanted = batch.spark.createDataFrame([(row["tx"],) for row in waiting], "tx bigint")
+        events = batch.change_events.where(F.col("landing").isin(landings)).join(F.broadcast(wanted), "tx")
+        columns = [F.max(name).alias(name) for name in ("transaction_id", "xid", "csn", "committed_at")]
+        named = {row["tx"]: row for row in events.groupBy("tx").agg(*columns).collect()}
+    rows = [_pending(row, named[row["tx"]], watched, at) for row in waiting]
+    rows.sort(key=lambda row: row["age_seconds"], reverse=True)
+    path = batch.place.table(names.PENDING_TRANSACTIONS)
+    about = json.dumps({"release": batch.release, "landing": landing})
+    properties = CommitProperties(custom_metadata={"userMetadata": about})
+    write_deltalake(path, pa.Table.from_pylist(rows, PENDING), mode="overwrite", commit_properties=properties)
+
+
+def _pending(row: Row, named: Row, watched: Mapping[int, str], at: datetime) -> dict[str, Any]:
+    first = datetime.fromtimestamp(row["first_at"] / 1e6, UTC)
+    committed = named["committed_at"]
+    return {
+        "transaction_id": named["transaction_id"],
+        "xid": named["xid"],
+        "csn": named["csn"],
+        "committed_at": committed.astimezone(UTC) if committed else None,
+        "first_landed_at": first,
+        "age_seconds": int((at - first).total_seconds()),
+        "expected": None if row["expected"] is None else counts_by_table(row["expected"], watched),
+        "received": counts_by_table(row["received"], watched),
+        "cause": row["cause"],
+        "as_of": at,
+    }

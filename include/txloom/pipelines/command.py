@@ -1,0 +1,85 @@
+"""What every job file shares: flags, session, one last line of counts, exit code."""
+
+import argparse
+import os
+import sys
+import traceback
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from txloom.config import find, names
+from txloom.config.models import Pipeline
+from txloom.errors import TxloomError
+
+Counts = Mapping[str, int | str]
+
+
+class Step(Protocol):
+    """A step of a pipeline: session and declaration in, counts out."""
+
+    def __call__(self, spark: Any, pipeline: Pipeline, *, warehouse: str, run_id: str) -> Counts:
+        """Run the step."""
+        ...
+
+
+def parser(step: str, description: str | None) -> argparse.ArgumentParser:
+    """Return the flags that every job has; a job may add its own."""
+    flags = argparse.ArgumentParser(prog=f"jobs/{step}.py", description=description)
+    flags.add_argument("--pipeline", required=True, help="a file, or the name of one in include/pipelines")
+    flags.add_argument("--warehouse", default=os.environ.get("TXLOOM_WAREHOUSE"), help="default: TXLOOM_WAREHOUSE")
+    flags.add_argument("--run-id", default=None, help="names the run in the ledger; default: a new one")
+    return flags
+
+
+def run(
+    step: str,
+    function: Step,
+    *,
+    doc: str | None = None,
+    arguments: Sequence[str] | None = None,
+    flags: argparse.ArgumentParser | None = None,
+    session: bool = True,
+    extra: Callable[[argparse.Namespace], dict[str, Any]] | None = None,
+) -> int:
+    """Run one step from the command line and return its exit code (`txloom.errors` lists them).
+
+    session: whether the step needs Spark. extra: turns a job's own flags into keyword arguments of the step.
+    """
+    given = (flags or parser(step, doc)).parse_args(arguments)
+    run_id = given.run_id or f"manual__{uuid.uuid4().hex[:12]}"
+    try:
+        if not given.warehouse:
+            raise TxloomError("no warehouse: pass --warehouse or set TXLOOM_WAREHOUSE")
+        pipeline = find(given.pipeline)
+        spark = _session(pipeline.name, step) if session else None
+        own = extra(given) if extra else {}
+        counts = function(spark, pipeline, warehouse=given.warehouse, run_id=run_id, **own)
+    except TxloomError as error:
+        return _failed(step, error, error.exit_code)
+    except Exception as error:
+        traceback.print_exc()
+        return _failed(step, error, 1)
+    print(last_line(step, pipeline.name, run_id, counts), flush=True)
+    return 0
+
+
+def _session(pipeline: str, step: str) -> Any:
+    from txloom.storage.session import open_session
+
+    return open_session(names.application_name(pipeline, step))
+
+
+def last_line(step: str, pipeline: str, run_id: str, counts: Counts) -> str:
+    """Return a job's last line of log.
+
+    >>> last_line("publish", "orders", "r1", {"valid_through": 7})
+    'txloom publish: pipeline=orders run_id=r1 valid_through=7'
+    """
+    pairs = " ".join(f"{name}={value}" for name, value in counts.items())
+    return f"txloom {step}: pipeline={pipeline} run_id={run_id} {pairs}".rstrip()
+
+
+def _failed(step: str, error: Exception, code: int) -> int:
+    print(f"txloom {step} failed ({type(error).__name__}, exit code {code}): {error}", file=sys.stderr, flush=True)
+    return code

@@ -1,0 +1,89 @@
+"""publish: append a cut, the version of every table that together show one state of the source."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from txloom.config import names
+from txloom.config.models import Pipeline
+from txloom.storage import books
+from txloom.storage.landing import Place
+from txloom.storage.progress import Mark, mark, versions
+
+
+def publish(spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) -> dict[str, int]:
+    """Publish the current tables as they are, unless the newest cut says the same already.
+
+    A transaction that was finished after a cut although it belongs below its valid-through amends that cut: the new
+    cut lists which ones (design.md 2.4). No Spark is needed.
+    """
+    place = Place(warehouse, pipeline.name)
+    path = place.table(names.CUTS)
+    reached = _reached(pipeline, place, run_id)
+    if reached is None:
+        return {"published": 0}
+    newest = books.query(path, "select * from t order by cut_id desc limit 1")
+    cut = _cut(pipeline, place, reached, run_id)
+    if newest and _says(newest[0]) == _says(cut):
+        return {"published": 0, "cut_id": newest[0]["cut_id"], "valid_through": reached.valid_through}
+    cut["cut_id"] = newest[0]["cut_id"] + 1 if newest else 1
+    cut["amends"] = _amended(place, path, newest[0]["release"] if newest else 0, reached)
+    books.append(path, [cut], books.CUTS, once=(names.write_id(pipeline.name, names.CUTS, 0), cut["cut_id"]))
+    entry = books.Entry(run_id, "publish", datetime.now(UTC), {"cut_id": cut["cut_id"]}, valid_through=reached.valid_through)
+    books.write_ledger(warehouse, pipeline.name, entry)
+    return {"published": 1, "cut_id": cut["cut_id"], "valid_through": reached.valid_through, "gaps": len(cut["gaps"])}
+
+
+def current_tables(pipeline: Pipeline) -> list[str]:
+    """Return the names of the current tables that readers see."""
+    return [a.current for a in pipeline.targets.aggregates] + [m.current for m in pipeline.targets.mirrors]
+
+
+def _reached(pipeline: Pipeline, place: Place, run_id: str) -> Mark | None:
+    """Return the mark up to which the last merge brought all tables; tables that had no change stay at an older one."""
+    merged = books.query(
+        place.table(names.LEDGER),
+        "select valid_through, counts from t where step = 'merge_current' order by at desc limit 1",
+    )
+    if not merged:
+        return None
+    reached = Mark(merged[0]["valid_through"], merged[0]["counts"]["release"])
+    shown = [mark(place.table(name)) for name in current_tables(pipeline)]
+    return None if any(each > reached for each in shown) else reached
+
+
+def _cut(pipeline: Pipeline, place: Place, reached: Mark, run_id: str) -> dict[str, Any]:
+    finished = place.table(names.TRANSACTIONS)
+    condition = f"release <= {reached.release} and csn <= {reached.valid_through}"
+    last = books.query(finished, f"select committed_at from t where csn = {reached.valid_through} limit 1")
+    gaps = books.query(finished, f"select xid, csn, cause from t where status = 'dead' and {condition} order by csn, xid")
+    return {
+        "run_id": run_id,
+        "valid_through": reached.valid_through,
+        "release": reached.release,
+        "committed_at": last[0]["committed_at"] if last else None,
+        "published_at": datetime.now(UTC),
+        "versions": versions(place, current_tables(pipeline)),
+        "gaps": gaps,
+    }
+
+
+def _says(cut: dict[str, Any]) -> tuple[object, ...]:
+    return cut["valid_through"], cut["versions"], cut["gaps"]
+
+
+def _amended(place: Place, cuts: str, last_release: int, reached: Mark) -> list[dict[str, Any]]:
+    """Return (cut, transaction) for every transaction released since the last cut that belongs into an earlier one."""
+    late = books.query(
+        place.table(names.TRANSACTIONS),
+        f"select xid, csn from t where status = 'released' and release > {last_release} and release <= {reached.release}",
+    )
+    lowest = min((row["csn"] for row in late), default=None)
+    if lowest is None:
+        return []
+    earlier = books.query(cuts, f"select cut_id, valid_through from t where valid_through >= {lowest} order by cut_id")
+    return [
+        {"cut_id": cut["cut_id"], "xid": row["xid"], "csn": row["csn"]}
+        for cut in earlier
+        for row in late
+        if row["csn"] <= cut["valid_through"]
+    ]

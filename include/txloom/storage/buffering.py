@@ -1,0 +1,169 @@
+"""The Spark side of the buffer: change_events as a stream of numbers, one group per hash bucket, state in RocksDB.
+
+It holds no rule of its own: `txloom.transactions.buffer` decides. What it decides comes out as rows ("outcomes").
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from txloom.transactions import buffer
+from txloom.transactions import events as ev
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.state import GroupState
+
+BUCKETS = 8
+"""Groups of the stateful query; fixed for the life of a checkpoint, so never changed without a new generation."""
+
+OUTCOMES = """
+    what string, bucket int, tx bigint, csn bigint, rows bigint, first_at bigint, finished_at bigint, landing bigint,
+    row bigint, `table` bigint, cause string, expected string, received string, landings array<bigint>"""
+"""released: one transaction. place: (landing, table) that holds events of released ones. repeated: (landing, row) of a
+duplicate among them. dead, waiting: one transaction with its counts. late: (landing, row) of a row whose transaction was
+finished before. counts: `received` holds the bucket's counts as JSON, first_at and
+landing its last clock."""
+
+OUTCOME_NAMES = [part.split()[0].strip("`") for part in OUTCOMES.split(",")]
+NO_STATE = "held binary, finished binary"
+
+
+def transaction_hash(column: str = "transaction_id") -> Column:
+    """Return the 64-bit hash under which the buffer knows a transaction."""
+    return F.xxhash64(F.col(column))
+
+
+def table_hash(name: Column) -> Column:
+    """Return the hash under which the buffer knows a table."""
+    return F.xxhash64(name)
+
+
+def narrow(events: DataFrame, buckets: int = BUCKETS) -> DataFrame:
+    """Turn rows of change_events into numbers: one row per row event, metadata, expected count, and clock and bucket.
+
+    Poison, tombstones and rows of unwatched tables do not concern any transaction.
+    """
+    zero = F.lit(0).cast("bigint")
+    tx = transaction_hash()
+    row = _part(ev.ROW, table_hash(F.col("table")), F.xxhash64("identity"), F.col("payload"), zero)
+    fingerprint = F.xxhash64(F.array_sort(F.map_entries("expected")))
+    metadata = _part(ev.METADATA, zero, zero, fingerprint, F.coalesce("event_count", zero))
+    expected = F.transform(
+        F.map_entries("expected"),
+        lambda entry: _part(ev.EXPECTED, table_hash(entry["key"]), table_hash(entry["key"]), entry["value"], entry["value"]),
+    )
+    clock = _part(ev.CLOCK, zero, zero, zero, zero)
+    parts = (
+        F.when(F.col("kind") == "clock", F.array(clock))
+        .when(F.col("kind") == "metadata", F.concat(F.array(metadata), expected))
+        .otherwise(F.array(row))
+    )
+    every = F.array(*[F.lit(bucket) for bucket in range(buckets)])
+    bucket = F.pmod(tx, F.lit(buckets)).cast("int")
+    return (
+        events.where((F.col("kind").isin("metadata", "clock")) | ((F.col("kind") == "row") & F.col("table").isNotNull()))
+        .select(
+            F.explode(F.when(F.col("kind") == "clock", every).otherwise(F.array(bucket))).alias("bucket"),
+            F.coalesce(tx, zero).alias("tx"),
+            F.coalesce(F.xxhash64(F.lit("check"), "transaction_id"), zero).alias("check"),
+            F.coalesce("csn", F.lit(-1).cast("bigint")).alias("csn"),
+            "landing",
+            "row",
+            F.unix_micros("landed_at").alias("at"),
+            parts.alias("parts"),
+        )
+        .select("bucket", "tx", "check", "csn", "landing", "row", "at", F.explode("parts").alias("part"))
+        .select("bucket", "tx", "check", "csn", "landing", "row", "at", "part.*")
+    )
+
+
+def _part(kind: int, table: Column, identity: Column, payload: Column, count: Column) -> Column:
+    return F.struct(
+        F.lit(kind).cast("tinyint").alias("kind"),
+        table.alias("table"),
+        identity.alias("identity"),
+        F.coalesce(payload, F.lit(0).cast("bigint")).alias("payload"),
+        count.alias("count"),
+    )
+
+
+def outcomes(numbers: DataFrame, patience: int) -> DataFrame:
+    """Run the buffer over a stream of numbers; patience in microseconds."""
+    return numbers.groupBy("bucket").applyInPandasWithState(
+        _decider(patience), OUTCOMES, NO_STATE, "append", "NoTimeout"
+    )
+
+
+def _decider(
+    patience: int,
+) -> Callable[[tuple[int], Iterator[pd.DataFrame], "GroupState"], Iterator[pd.DataFrame]]:
+    def decide(key: tuple[int], frames: Iterator[pd.DataFrame], state: "GroupState") -> Iterator[pd.DataFrame]:
+        arrived = ev.concatenate(
+            [ev.from_columns({name: frame[name].to_numpy() for name in ev.FIELDS}) for frame in frames]
+        )
+        held = unpack(state.get) if state.exists else buffer.Held()
+        before = int(np.count_nonzero(held.events["kind"] == ev.ROW))
+        held, decisions = buffer.decide(held, arrived, patience)
+        state.update((ev.to_bytes(held.events), ev.to_bytes(held.finished)))
+        yield from _rows(int(key[0]), before, held, decisions)
+
+    return decide
+
+
+def unpack(state: tuple[bytes, bytes]) -> buffer.Held:
+    """Read one bucket's state."""
+    return buffer.Held(ev.from_bytes(state[0], ev.EVENT), ev.from_bytes(state[1], ev.FINISHED))
+
+
+def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisions) -> Iterator[pd.DataFrame]:
+    for released in decisions.released:
+        yield _frame("released", bucket, {name: getattr(released, name) for name in ("tx", "csn", "rows", "first_at", "finished_at")})
+    places = sorted(decisions.places)
+    yield _frame("place", bucket, {"landing": [p[0] for p in places], "table": [p[1] for p in places]})
+    for what, found in (("repeated", decisions.repeated), ("late", decisions.late)):
+        events = ev.concatenate(found)
+        yield _frame(what, bucket, {"tx": events["tx"], "landing": events["landing"], "row": events["row"]})
+    for what, standings in (("dead", decisions.dead), ("waiting", decisions.waiting)):
+        yield _frame(what, bucket, _standing_columns(standings))
+    counts = {
+        "rows": decisions.rows,
+        "metadata": decisions.metadata,
+        "duplicates": decisions.duplicates,
+        "repeated_metadata": decisions.repeated_metadata,
+        "late": sum(len(part) for part in decisions.late),
+        "released": sum(int(part.rows.sum()) for part in decisions.released),
+        "transactions": sum(len(part.tx) for part in decisions.released),
+        "dead": sum(standing.rows for standing in decisions.dead),
+        "dead_transactions": len(decisions.dead),
+        "buffered": int(np.count_nonzero(held.events["kind"] == ev.ROW)),
+        "buffered_before": before,
+        "clocks": decisions.clocks,
+    }
+    yield _frame("counts", bucket, {"received": [json.dumps(counts)], "first_at": [decisions.now or 0], "landing": [decisions.landing]})
+
+
+def _standing_columns(standings: list[buffer.Standing]) -> dict[str, Any]:
+    return {
+        "tx": [s.tx for s in standings],
+        "csn": [s.csn for s in standings],
+        "rows": [s.rows for s in standings],
+        "first_at": [s.first_at for s in standings],
+        "cause": [s.cause for s in standings],
+        "expected": [None if s.expected is None else json.dumps(s.expected) for s in standings],
+        "received": [json.dumps(s.received) for s in standings],
+        "landings": [list(s.landings) for s in standings],
+    }
+
+
+def _frame(what: str, bucket: int, columns: dict[str, Any]) -> pd.DataFrame:
+    size = len(next(iter(columns.values())))
+    integers = ("tx", "csn", "rows", "first_at", "finished_at", "landing", "row", "table")
+    frame = {name: columns.get(name, np.zeros(size, np.int64) if name in integers else [None] * size) for name in OUTCOME_NAMES}
+    frame["what"] = [what] * size
+    frame["bucket"] = np.full(size, bucket, np.int32)
+    return pd.DataFrame(frame, columns=OUTCOME_NAMES)

@@ -1,0 +1,176 @@
+"""The Spark side of current tables: read what changed, fold it per key, merge it in one commit."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from delta.tables import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from txloom.config import names
+from txloom.config.models import Aggregate, Mirror, Pipeline, Table
+from txloom.current.components import components
+from txloom.current.fold import fold
+from txloom.storage import schemas, tables
+from txloom.storage.landing import Place
+from txloom.storage.progress import Mark
+from txloom.storage.schemas import quote
+
+PARTITIONS = 4
+"""Groups in which keys are folded beside each other."""
+LITERAL_KEYS = 5_000
+"""Up to so many changed keys the merge names them, so that Delta skips files and Parquet skips pages (platform.md)."""
+OWN = ("_txloom_csn", "_txloom_pos", "_txloom_xid")
+
+
+@dataclass(frozen=True)
+class Flat:
+    """One source table's current rows: a declared mirror, or the row store of an aggregate's member."""
+
+    table: Table
+    current: str
+    mirror: Mirror | None
+    aggregate: Aggregate | None
+    """The aggregate whose history holds the changes, where no mirror has a history of its own."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Return the key columns."""
+        return self.table.key
+
+
+def flats(pipeline: Pipeline) -> list[Flat]:
+    """Return the flat current tables of a pipeline: every mirror, and every member of an aggregate without one."""
+    found = {m.table: Flat(pipeline.table(m.table), m.current, m, None) for m in pipeline.targets.mirrors}
+    for aggregate in pipeline.targets.aggregates:
+        for name, _ in schemas.members_of(aggregate):
+            store = Flat(pipeline.table(name), names.row_store(name), None, aggregate)
+            found.setdefault(name, store)
+    return list(found.values())
+
+
+def create(spark: SparkSession, pipeline: Pipeline, place: Place) -> None:
+    """Create the current tables; their first version is the empty state as of csn 0."""
+    empty = vars(Mark())
+    for flat in flats(pipeline):
+        skipping = ",".join(quote(name) for name in [*flat.key, "_txloom_csn"])
+        properties = {"delta.dataSkippingStatsColumns": skipping}
+        partition = [flat.mirror.partition_by] if flat.mirror and flat.mirror.partition_by else []
+        ddl = schemas.current_ddl(flat.table)
+        tables.ensure(spark, place.table(flat.current), ddl, properties=properties, partition_by=partition, metadata=empty)
+    for aggregate in pipeline.targets.aggregates:
+        skipping = ",".join(quote(name) for name in [*pipeline.table(aggregate.root).key, "_txloom_csn"])
+        properties = {"delta.dataSkippingStatsColumns": skipping}
+        ddl = schemas.document_ddl(pipeline, aggregate)
+        tables.ensure(spark, place.table(aggregate.current), ddl, properties=properties, metadata=empty)
+
+
+def history(spark: SparkSession, place: Place, flat: Flat) -> DataFrame:
+    """Return every change of a table, in the schema of a mirror's history."""
+    if flat.mirror is not None:
+        return tables.read(spark, place.table(flat.mirror.history))
+    assert flat.aggregate is not None
+    field = dict(schemas.members_of(flat.aggregate))[flat.table.name]
+    rows = tables.read(spark, place.table(flat.aggregate.history))
+    change = F.explode(field).alias("change")
+    own = ("_txloom_xid", "_txloom_csn", "_txloom_committed_at", "_txloom_release")
+    return rows.select(*own, change).select("change.*", *own)
+
+
+def new_changes(changes: DataFrame, have: Mark, want: Mark) -> DataFrame:
+    """Return the changes that a table at one mark lacks at another, late ones (below valid-through) too."""
+    csn, release = F.col("_txloom_csn"), F.col("_txloom_release")
+    in_order = (csn > have.valid_through) & (csn <= want.valid_through)
+    return changes.where((release <= want.release) & (in_order | is_late(have)) & (csn <= want.valid_through))
+
+
+def is_late(have: Mark) -> Column:
+    """Say whether a change belongs below what the table already shows but was released after it was merged."""
+    return (F.col("_txloom_csn") <= have.valid_through) & (F.col("_txloom_release") > have.release)
+
+
+def key_hash(key: Sequence[str], prefix: str = "") -> Column:
+    """Return a hash of a key; two keys with one hash are only folded together, which does no harm."""
+    return F.xxhash64(*[F.col(f"{prefix}{quote(name)}") for name in key])
+
+
+def key_edges(changes: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Return (old, new) key hashes of updates that change the key."""
+    known = F.forall(F.array(*[F.lit(name) for name in key]), lambda name: F.array_contains("_txloom_before_known", name))
+    old, new = key_hash(key, "_txloom_before."), key_hash(key)
+    return changes.where((F.col("_txloom_op") == "U") & F.coalesce(known, F.lit(False))).select(
+        old.alias("old"), new.alias("new")
+    ).where("old != new").distinct()
+
+
+def folded(rows: DataFrame, changes: DataFrame, table: Table, chains: Mapping[int, int]) -> DataFrame:
+    """Fold changes into rows: the net effect per touched key, with `_txloom_deleted` and `_txloom_missing`.
+
+    chains: key hashes that key changes tie together -> one representative; such keys are folded in one group.
+    """
+    everywhere = F.array(*[F.lit(part) for part in range(PARTITIONS)])
+    part = F.pmod(component(table.key, chains), F.lit(PARTITIONS)).cast("int")
+    spread = F.explode(F.when(F.col("_txloom_op") == "T", everywhere).otherwise(F.array(part)))
+    left = rows.withColumn("_part", part).groupBy("_part")
+    right = changes.withColumn("_part", spread).groupBy("_part")
+    result = f"{schemas.current_ddl(table)}, _txloom_deleted boolean, _txloom_missing array<string>"
+    return left.cogroup(right).applyInArrow(_folder(table), result)
+
+
+def component(key: Sequence[str], chains: Mapping[int, int]) -> Column:
+    """Return the hash under which a key is folded: that of its chain's representative, or its own."""
+    own = key_hash(key)
+    if not chains:
+        return own
+    return F.coalesce(F.create_map(*[F.lit(item) for pair in chains.items() for item in pair])[own], own)
+
+
+def _folder(table: Table) -> Callable[[pa.Table, pa.Table], pa.Table]:
+    key, columns = tuple(table.key), tuple(table.column_names)
+
+    def apply(rows: pa.Table, changes: pa.Table) -> pa.Table:
+        result = fold(rows, changes, key=key, columns=columns)
+        return result.select([*columns, *OWN, "_txloom_deleted", "_txloom_missing"])
+
+    return apply
+
+
+def tied(edges: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """Return a representative for every key hash that key changes tie together."""
+    return components(edges)
+
+
+def merge(path: str, effects: DataFrame, key: Sequence[str], *, prune: str = "") -> None:
+    """Apply net effects to a current table in one commit."""
+    columns = [name for name in effects.columns if name not in ("_txloom_deleted", "_txloom_missing")]
+    values = {quote(name): F.col(f"s.{quote(name)}") for name in columns}
+    condition = " AND ".join(f"t.{quote(name)} = s.{quote(name)}" for name in key)
+    target = DeltaTable.forPath(effects.sparkSession, path).alias("t")
+    (
+        target.merge(effects.alias("s"), condition + prune)
+        .whenMatchedDelete("s._txloom_deleted")
+        .whenMatchedUpdate(set=values)
+        .whenNotMatchedInsert("NOT s._txloom_deleted", values=values)
+        .execute()
+    )
+
+
+def pruning(effects: DataFrame, table: Table) -> str:
+    """Return a condition that names the changed keys literally, so that files and pages without them are skipped."""
+    first = table.key[0]
+    kind = table.column(first).type.kind
+    if kind not in ("long", "int", "string", "date"):
+        return ""
+    found = effects.select(quote(first)).distinct().limit(LITERAL_KEYS + 1).collect()
+    if not found or len(found) > LITERAL_KEYS:
+        return ""
+    literals = ", ".join(_literal(row[0], kind) for row in found)
+    return f" AND t.{quote(first)} IN ({literals})"
+
+
+def _literal(value: object, kind: str) -> str:
+    if kind in ("long", "int"):
+        return str(value)
+    text = str(value).replace("\\", "\\\\").replace("'", "\\'")
+    return f"DATE'{text}'" if kind == "date" else f"'{text}'"

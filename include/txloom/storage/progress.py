@@ -1,0 +1,94 @@
+"""How far a pipeline is: the buffer's newest snapshot, valid-through, and what each current table holds."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from txloom.config import names
+from txloom.storage import books
+from txloom.storage.landing import Place
+
+
+@dataclass(frozen=True, order=True)
+class Mark:
+    """How far a table is: everything up to the csn `valid_through` that was released up to `release`."""
+
+    valid_through: int = 0
+    release: int = 0
+
+    def to_json(self) -> str:
+        """Return the mark as a commit's userMetadata.
+
+        >>> Mark(7, 3).to_json()
+        '{"valid_through": 7, "release": 3}'
+        """
+        return json.dumps(vars(self))
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What the buffer knew at the end of its newest complete batch."""
+
+    release: int
+    landing: int
+
+
+def snapshot(place: Place) -> Snapshot | None:
+    """Return the buffer's newest snapshot, None before its first batch.
+
+    A batch lists what waits only after its transactions were written, so that everything released up to the snapshot's
+    number is complete and everything else that was heard of is listed as waiting.
+    """
+    found = newest_metadata(place.table(names.PENDING_TRANSACTIONS))
+    return Snapshot(found["release"], found["landing"]) if found else None
+
+
+def newest_metadata(path: str) -> dict[str, Any]:
+    """Return the newest userMetadata in a table's log; {} where there is none.
+
+    Maintenance commits carry it forward; the log is read backwards until one is found.
+    """
+    try:
+        table = DeltaTable(path, without_files=True)
+    except TableNotFoundError:
+        return {}
+    for commit in table.history(limit=50):
+        if commit.get("userMetadata"):
+            found: dict[str, Any] = json.loads(commit["userMetadata"])
+            return found
+    return {}
+
+
+def mark(path: str) -> Mark:
+    """Return how far a current table is."""
+    found = newest_metadata(path)
+    return Mark(found.get("valid_through", 0), found.get("release", 0))
+
+
+def valid_through(place: Place, seen: Snapshot) -> int:
+    """Return the largest csn at or below which every transaction heard of is finished (design.md 2.4).
+
+    A files source has one partition of metadata, in commit order: what it has not shown yet lies above.
+    """
+    waiting = books.query(place.table(names.PENDING_TRANSACTIONS), "select min(csn) as lowest from t")
+    lowest = waiting[0]["lowest"] if waiting else None
+    condition = f"release <= {seen.release}"
+    if lowest is not None:
+        condition += f" and csn < {lowest}"
+    found = books.query(place.table(names.TRANSACTIONS), f"select max(csn) as newest from t where {condition}")
+    return int((found[0]["newest"] if found else 0) or 0)
+
+
+def versions(place: Place, tables: Sequence[str]) -> dict[str, int]:
+    """Return the newest version of each table that exists."""
+    found = {}
+    for name in tables:
+        try:
+            found[name] = int(DeltaTable(place.table(name), without_files=True).version())
+        except TableNotFoundError:
+            continue
+    return found

@@ -1,0 +1,69 @@
+"""Spark sessions: every job opens the same one, under spark-submit as well as under plain python."""
+
+import os
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+PROJECT_ROOT = Path(__file__).resolve().parents[3]
+
+SHUFFLE_PARTITIONS = 4
+"""The state store keeps the number of its first run for good: chosen from small drivers' cores, not Spark's 200."""
+
+SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.databricks.delta.schema.autoMerge.enabled": "false",
+    "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def jars_folder() -> Path:
+    """Return the folder that holds the jars which set-up resolved: TXLOOM_JARS, or `jars` beside the rooms."""
+    return Path(os.environ.get("TXLOOM_JARS") or PROJECT_ROOT / "jars")
+
+
+def open_session(application: str) -> SparkSession:
+    """Open or join the Spark session of one job.
+
+    The master comes from spark-submit or TXLOOM_SPARK_MASTER, else `local[*]`; class path and JVM flags are set here
+    only when python itself starts the JVM, because under spark-submit it runs already.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(application)
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        builder = builder.master(os.environ.get("TXLOOM_SPARK_MASTER", "local[*]"))
+        for name, value in launch_settings().items():
+            builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel(os.environ.get("TXLOOM_SPARK_LOG", "ERROR"))
+    return session
+
+
+def launch_settings() -> dict[str, str]:
+    """Return what must be known before the JVM starts: class path, memory and flags."""
+    flags = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1" if os.environ.get("TXLOOM_SHORT_JVM") else "-XX:+UseParallelGC"
+    archive = Path(os.environ.get("TXLOOM_CLASS_ARCHIVE", ""))
+    if archive.is_file():
+        flags += f" -XX:SharedArchiveFile={archive} -Xshare:auto"
+    return {
+        "spark.driver.extraClassPath": f"{jars_folder()}/*",
+        "spark.driver.extraJavaOptions": flags,
+        "spark.driver.memory": os.environ.get("TXLOOM_DRIVER_MEMORY", "2g"),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }

@@ -1,0 +1,274 @@
+"""The buffer's rule: (what is held, new events, clock) -> (what is held now, what was decided).
+
+One call takes all events of one hash bucket. Landings are taken one after the other, each followed by its clock, so
+that a replay of many landings at once decides exactly what the runs decided one by one (design.md 2.7).
+
+A transaction is released when its metadata was seen and every watched table has received as many DISTINCT identities
+as the metadata promises: `==`, never `>=` (2.1). It is given up once it waited longer than patience.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from txloom.transactions import events as ev
+
+RELEASED = "released"
+NO_METADATA = "metadata never came"
+SHORT = "table short"
+EXCESS = "excess"
+CONFLICT = "conflicting"
+"""Causes are a closed list; `txloom.transactions.causes` has an operator's hint for each."""
+
+REMEMBERED = 50_000
+"""Finished transactions that one bucket remembers; older ones are found in the table `transactions`."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """The state of one bucket: events of unfinished transactions, and the newest finished ones, sorted by tx."""
+
+    events: np.ndarray = field(default_factory=ev.no_events)
+    finished: np.ndarray = field(default_factory=lambda: np.empty(0, ev.FINISHED))
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How one unfinished or finished transaction stands.
+
+    `expected` is None while no metadata was seen; both maps go from table hash to a number of rows.
+    """
+
+    tx: int
+    csn: int
+    cause: str
+    first_at: int
+    rows: int
+    landings: tuple[int, ...]
+    expected: dict[int, int] | None
+    received: dict[int, int]
+
+
+@dataclass(frozen=True)
+class Released:
+    """Transactions that are whole, one element of each array per transaction."""
+
+    tx: np.ndarray
+    csn: np.ndarray
+    rows: np.ndarray
+    first_at: np.ndarray
+    finished_at: np.ndarray
+
+
+@dataclass
+class Decisions:
+    """What one call decided.
+
+    places: (landing, table hash; 0 for metadata) that hold events of released transactions. repeated: their duplicates,
+    to be left out. late: row events of transactions that were finished before. clocks, rows and metadata: taken in;
+    duplicates and repeated_metadata: dropped. now and landing: the last
+    clock's.
+    """
+
+    released: list[Released] = field(default_factory=list)
+    places: set[tuple[int, int]] = field(default_factory=set)
+    repeated: list[np.ndarray] = field(default_factory=list)
+    dead: list[Standing] = field(default_factory=list)
+    waiting: list[Standing] = field(default_factory=list)
+    late: list[np.ndarray] = field(default_factory=list)
+    now: int | None = None
+    landing: int = 0
+    clocks: int = 0
+    rows: int = 0
+    metadata: int = 0
+    duplicates: int = 0
+    repeated_metadata: int = 0
+
+
+def decide(held: Held, arrived: np.ndarray, patience: int) -> tuple[Held, Decisions]:
+    """Take in new events and clocks and decide what is whole, what waits and what is given up.
+
+    patience is in microseconds. Waiting transactions are listed only when a clock came, as of the last one.
+    """
+    decisions = Decisions()
+    arrived = arrived[np.argsort(arrived["landing"], kind="stable")]
+    starts, _ = ev.groups(arrived["landing"])
+    for batch in np.split(arrived, starts[1:]) if len(arrived) else ():
+        clocks = batch[batch["kind"] == ev.CLOCK]
+        decisions.clocks += len(clocks)
+        at = int(clocks["at"].max()) if len(clocks) else None
+        if at is not None:
+            decisions.now, decisions.landing = at, int(batch["landing"][0])
+        held = _take(held, batch[batch["kind"] != ev.CLOCK], at, patience, decisions)
+    if decisions.now is not None:
+        decisions.waiting = _standings(_Ordered(held.events))
+    return held, decisions
+
+
+def _take(held: Held, batch: np.ndarray, now: int | None, patience: int, decisions: Decisions) -> Held:
+    """Take in one landing, then judge by its clock."""
+    decisions.rows += int(np.count_nonzero(batch["kind"] == ev.ROW))
+    decisions.metadata += int(np.count_nonzero(batch["kind"] == ev.METADATA))
+    batch = _without_late(batch, held.finished, decisions)
+    if not len(batch) and (now is None or not _overdue(held.events, now, patience)):
+        return held
+    ordered = _Ordered(_deduplicated(np.concatenate([held.events, batch]), decisions))
+    if not len(ordered.events):
+        return Held(ordered.events, held.finished)
+    whole = ordered.whole
+    given_up = np.zeros_like(whole) if now is None else ~whole & (now - ordered.first_at >= patience)
+    when = now if now is not None else int(batch["at"].max())
+    _release(ordered, whole, when, decisions)
+    if given_up.any():
+        decisions.dead.extend(_standings(ordered.only(given_up)))
+    done = whole | given_up
+    finished = _remember(held.finished, ordered, done, when)
+    return Held(ordered.events[~done[ordered.number]], finished)
+
+
+def _overdue(events: np.ndarray, now: int, patience: int) -> bool:
+    return bool(len(events)) and bool(now - events["at"].min() >= patience)
+
+
+def _without_late(batch: np.ndarray, finished: np.ndarray, decisions: Decisions) -> np.ndarray:
+    if not len(finished) or not len(batch):
+        return batch
+    place = np.minimum(np.searchsorted(finished["tx"], batch["tx"]), len(finished) - 1)
+    late = finished["tx"][place] == batch["tx"]
+    if not late.any():
+        return batch
+    if (finished["check"][place][late] != batch["check"][late]).any():
+        raise _collision()
+    decisions.late.append(batch[late & (batch["kind"] == ev.ROW)])
+    decisions.repeated_metadata += int(np.count_nonzero(batch["kind"][late] == ev.METADATA))
+    return batch[~late]
+
+
+def _collision() -> RuntimeError:
+    return RuntimeError("two transactions share one 64-bit hash: nothing was decided; report this with both ids")
+
+
+def _deduplicated(events: np.ndarray, decisions: Decisions) -> np.ndarray:
+    """Drop events whose (transaction, kind, table, identity, payload) came before; the first arrival stays.
+
+    Of a dropped row its place is kept until the transaction is done, so that its payload can be left out then. Events
+    of one identity with different payloads both stay: they are a conflict, which `_Ordered` sees.
+    """
+    marked = events["kind"] == ev.REPEATED
+    fresh = events[~marked]
+    names = ("row", "landing", "payload", "identity", "table", "kind", "tx")
+    fresh = fresh[np.lexsort([fresh[name] for name in names])]
+    repeated = np.zeros(len(fresh), bool)
+    repeated[1:] = True
+    for name in names[2:]:
+        repeated[1:] &= fresh[name][1:] == fresh[name][:-1]
+    rows = fresh[repeated & (fresh["kind"] == ev.ROW)]
+    rows["kind"] = ev.REPEATED
+    decisions.duplicates += len(rows)
+    decisions.repeated_metadata += int(np.count_nonzero(repeated & (fresh["kind"] == ev.METADATA)))
+    return np.concatenate([fresh[~repeated], events[marked], rows])
+
+
+class _Ordered:
+    """Deduplicated events sorted by transaction, with each transaction's counts held against its metadata."""
+
+    def __init__(self, events: np.ndarray) -> None:
+        names = ("identity", "table", "kind", "tx")
+        self.events = events[np.lexsort([events[name] for name in names])]
+        self.starts, self.number = ev.groups(self.events["tx"])
+        size = len(self.starts)
+        if size and (self.events["check"] != self.events["check"][self.starts][self.number]).any():
+            raise _collision()
+        kind = self.events["kind"]
+        self.has_metadata = np.bincount(self.number[kind == ev.METADATA], minlength=size) > 0
+        self.rows = np.bincount(self.number[kind == ev.ROW], minlength=size)
+        self.tables, code = np.unique(self.events["table"], return_inverse=True)
+        self.code = code.reshape(-1)
+        width = max(len(self.tables), 1)
+        cell = self.number * width + self.code
+        self.received = np.bincount(cell[kind == ev.ROW], minlength=size * width).reshape(size, width)
+        expected = np.zeros(size * width, np.int64)
+        np.maximum.at(expected, cell[kind == ev.EXPECTED], self.events["count"][kind == ev.EXPECTED])
+        self.expected = expected.reshape(size, width)
+        self.conflict = self._conflicts(size)
+        self.excess = self.has_metadata & (self.received > self.expected).any(axis=1)
+        self.whole = self.has_metadata & ~self.conflict & (self.received == self.expected).all(axis=1)
+        self.first_at = np.minimum.reduceat(self.events["at"], self.starts) if size else np.empty(0, np.int64)
+        self.csn = np.maximum.reduceat(self.events["csn"], self.starts) if size else np.empty(0, np.int64)
+
+    def _conflicts(self, size: int) -> np.ndarray:
+        """Find transactions in which one identity, or the metadata, stands twice with different payloads."""
+        same = self.events["kind"][1:] != ev.REPEATED
+        for name in ("tx", "kind", "table", "identity"):
+            same &= self.events[name][1:] == self.events[name][:-1]
+        return np.bincount(self.number[1:][same], minlength=size) > 0
+
+    def only(self, chosen: np.ndarray) -> "_Ordered":
+        return _Ordered(self.events[chosen[self.number]])
+
+
+def _release(ordered: _Ordered, whole: np.ndarray, when: int, decisions: Decisions) -> None:
+    if not whole.any():
+        return
+    events = ordered.events[whole[ordered.number]]
+    decisions.repeated.append(events[events["kind"] == ev.REPEATED])
+    places = events["kind"] <= ev.METADATA
+    landings, landing = np.unique(events["landing"][places], return_inverse=True)
+    cells = np.unique(landing.reshape(-1) * len(ordered.tables) + ordered.code[whole[ordered.number]][places])
+    decisions.places.update(
+        (int(landings[cell // len(ordered.tables)]), int(ordered.tables[cell % len(ordered.tables)])) for cell in cells
+    )
+    decisions.released.append(
+        Released(
+            tx=ordered.events["tx"][ordered.starts][whole],
+            csn=ordered.csn[whole],
+            rows=ordered.rows[whole],
+            first_at=ordered.first_at[whole],
+            finished_at=np.full(int(whole.sum()), when),
+        )
+    )
+
+
+def _remember(finished: np.ndarray, ordered: _Ordered, done: np.ndarray, when: int) -> np.ndarray:
+    if not done.any():
+        return finished
+    new = np.empty(int(done.sum()), ev.FINISHED)
+    new["tx"] = ordered.events["tx"][ordered.starts][done]
+    new["check"] = ordered.events["check"][ordered.starts][done]
+    new["at"] = when
+    joined = np.concatenate([finished, new])
+    if len(joined) > REMEMBERED:
+        joined = joined[np.argsort(joined["at"], kind="stable")[-REMEMBERED:]]
+    return joined[np.argsort(joined["tx"], kind="stable")]
+
+
+def _standings(ordered: _Ordered) -> list[Standing]:
+    ends = np.append(ordered.starts[1:], len(ordered.events))[: len(ordered.starts)]
+    return [
+        _standing(ordered, i, int(start), int(end))
+        for i, (start, end) in enumerate(zip(ordered.starts, ends, strict=True))
+    ]
+
+
+def _standing(ordered: _Ordered, i: int, start: int, end: int) -> Standing:
+    tables = ordered.tables.tolist()
+    received = {table: int(n) for table, n in zip(tables, ordered.received[i], strict=True) if n}
+    expected = {table: int(n) for table, n in zip(tables, ordered.expected[i], strict=True) if n}
+    return Standing(
+        tx=int(ordered.events["tx"][start]),
+        csn=int(ordered.csn[i]),
+        cause=_cause(ordered, i),
+        first_at=int(ordered.first_at[i]),
+        rows=int(ordered.rows[i]),
+        landings=tuple(np.unique(ordered.events["landing"][start:end]).tolist()),
+        expected=expected if ordered.has_metadata[i] else None,
+        received=received,
+    )
+
+
+def _cause(ordered: _Ordered, i: int) -> str:
+    if ordered.conflict[i]:
+        return CONFLICT
+    if not ordered.has_metadata[i]:
+        return NO_METADATA
+    return EXCESS if ordered.excess[i] else SHORT

@@ -1,0 +1,81 @@
+"""The narrow form in which the buffer sees change events: numbers only, one numpy record each.
+
+Payloads stay in change_events; the buffer needs no more than who (transaction), what (table, identity, payload
+fingerprint) and when (landing). That keeps the state small however large the rows are.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+ROW = 0
+"""A row event of a watched table."""
+METADATA = 1
+"""The transaction's metadata was seen; `count` is its top-level number, `payload` a fingerprint of all counts."""
+EXPECTED = 2
+"""One table's count out of the metadata; `identity` is the table again."""
+CLOCK = 3
+"""A landing is over; `at` is its time. It follows all events of its landing."""
+REPEATED = 4
+"""Only in state: where a dropped duplicate of an unfinished transaction lies."""
+
+FIELDS = ("kind", "tx", "check", "csn", "table", "identity", "payload", "count", "landing", "row", "at")
+EVENT = np.dtype([(name, "i1" if name == "kind" else "i8") for name in FIELDS])
+"""kind; tx and check: two hashes of the transaction's id; csn (-1: not known yet); table: hash of its name; identity:
+hash of what survives a redelivery; payload: fingerprint of the image; count; landing and row: where the event lies in
+change_events; at: arrival in microseconds since the epoch."""
+
+FINISHED = np.dtype([("tx", "i8"), ("check", "i8"), ("at", "i8")])
+"""A remembered transaction: two hashes of its id and when it was finished."""
+
+
+def no_events() -> np.ndarray:
+    """Return an empty event array."""
+    return np.empty(0, EVENT)
+
+
+def from_columns(columns: dict[str, np.ndarray]) -> np.ndarray:
+    """Build an event array from one column per field of EVENT."""
+    events = np.empty(len(columns["tx"]), EVENT)
+    for name in FIELDS:
+        events[name] = columns[name]
+    return events
+
+
+def to_bytes(records: np.ndarray) -> bytes:
+    """Pack an array for the state store."""
+    names = records.dtype.names or ()
+    batch = pa.record_batch({name: pa.array(np.ascontiguousarray(records[name])) for name in names})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def from_bytes(packed: bytes, dtype: np.dtype) -> np.ndarray:
+    """Unpack what `to_bytes` packed."""
+    with pa.ipc.open_stream(packed) as reader:
+        table = reader.read_all()
+    records = np.empty(table.num_rows, dtype)
+    for name in dtype.names or ():
+        records[name] = table.column(name).to_numpy()
+    return records
+
+
+def groups(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return, for sorted keys, the start of each run of equal keys and the run number of every element.
+
+    >>> starts, number = groups(np.array([7, 7, 9]))
+    >>> starts.tolist(), number.tolist()
+    ([0, 2], [0, 0, 1])
+    """
+    new = np.empty(len(keys), bool)
+    new[:1] = True
+    np.not_equal(keys[1:], keys[:-1], out=new[1:])
+    return np.flatnonzero(new), np.cumsum(new) - 1
+
+
+def concatenate(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Join event arrays; joining none gives an empty one."""
+    return np.concatenate(list(parts)) if parts else no_events()

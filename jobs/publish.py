@@ -1,0 +1,18 @@
+"""publish: publish a cut: valid-through and the version of every table.
+
+    python jobs/publish.py --pipeline orders --warehouse /lake [--run-id ID]
+    spark-submit jobs/publish.py --pipeline include/pipelines/orders.yaml --warehouse /lake
+
+Appends one row to `cuts` when the tables moved on. Needs no Spark session.
+
+Exit codes: 0 done; 2 declaration wrong; 10-12 retry soon; 30 ledger unbalanced; 40 checkpoint damaged; 1 unforeseen.
+The last line of the log holds the counts.
+"""
+
+import sys
+
+from txloom.pipelines.command import run
+from txloom.pipelines.publish import publish
+
+if __name__ == "__main__":
+    sys.exit(run("publish", publish, doc=__doc__, session=False))

@@ -1,0 +1,20 @@
+"""What several rooms' tests share: one Spark session, and a pipeline of the sample in a folder of its own."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[object]:
+    """Open the session that jobs open, once for all tests."""
+    os.environ.setdefault("TXLOOM_DRIVER_MEMORY", "3g")
+    from txloom.storage.session import open_session
+
+    session = open_session("txloom tests")
+    yield session
+    session.stop()

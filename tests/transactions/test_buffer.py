@@ -1,0 +1,255 @@
+"""The buffer's rule against a plain interpreter of design.md 2.1, 2.2, 2.7: any order, split, duplicate and restart."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from txloom.transactions import buffer
+from txloom.transactions import events as ev
+
+TABLES = (101, 102, 103)
+PATIENCE = 30
+
+
+@dataclass(frozen=True)
+class Row:
+    tx: int
+    table: int
+    identity: int
+    payload: int = 0
+
+
+@dataclass(frozen=True)
+class Metadata:
+    tx: int
+    expected: tuple[tuple[int, int], ...]
+
+
+Event = Row | Metadata
+Landing = list[Event]
+
+
+def numbers(landing: int, events: Landing, at: int) -> np.ndarray:
+    """Write one landing, and its clock, as the buffer gets it."""
+    found = []
+    for row, event in enumerate(events):
+        base = {"tx": event.tx, "check": -event.tx, "csn": event.tx * 10, "landing": landing, "row": row, "at": at}
+        if isinstance(event, Row):
+            found.append(
+                {**base, "kind": ev.ROW, "table": event.table, "identity": event.identity, "payload": event.payload}
+            )
+        else:
+            found.append({**base, "kind": ev.METADATA, "payload": hash(event.expected)})
+            found += [
+                {**base, "kind": ev.EXPECTED, "table": t, "identity": t, "payload": n, "count": n} for t, n in event.expected
+            ]
+    found.append({"kind": ev.CLOCK, "landing": landing, "row": -1, "at": at})
+    return ev.from_columns({name: np.array([e.get(name, 0) for e in found]) for name in ev.FIELDS})
+
+
+@dataclass
+class Seen:
+    """What came out of the buffer, in plain Python."""
+
+    released: dict[int, int] = field(default_factory=dict)
+    dead: dict[int, str] = field(default_factory=dict)
+    waiting: dict[int, str] = field(default_factory=dict)
+    late: int = 0
+    duplicates: int = 0
+    rows: int = 0
+    released_rows: int = 0
+    dead_rows: int = 0
+
+    def add(self, decisions: buffer.Decisions) -> None:
+        for part in decisions.released:
+            self.released |= dict(zip(part.tx.tolist(), part.finished_at.tolist(), strict=True))
+            self.released_rows += int(part.rows.sum())
+        self.dead |= {standing.tx: standing.cause for standing in decisions.dead}
+        self.dead_rows += sum(standing.rows for standing in decisions.dead)
+        self.waiting = {standing.tx: standing.cause for standing in decisions.waiting}
+        self.late += sum(len(part) for part in decisions.late)
+        self.duplicates += decisions.duplicates
+        self.rows += decisions.rows
+
+
+def run(landings: list[Landing], *, batches: list[int] | None = None, step: int = 10) -> tuple[Seen, buffer.Held]:
+    """Feed landings, grouped into micro-batches of the given sizes, through the buffer, restarting before each."""
+    held, seen, rest = buffer.Held(), Seen(), list(enumerate(landings, 1))
+    for size in batches or [1] * len(landings):
+        taken, rest = rest[:size], rest[size:]
+        if not taken:
+            continue
+        held = buffer.Held(
+            ev.from_bytes(ev.to_bytes(held.events), ev.EVENT), ev.from_bytes(ev.to_bytes(held.finished), ev.FINISHED)
+        )
+        arrived = ev.concatenate([numbers(number, events, number * step) for number, events in taken])
+        held, decisions = buffer.decide(held, arrived, PATIENCE)
+        seen.add(decisions)
+    return seen, held
+
+
+def interpret(landings: list[Landing], *, step: int = 10) -> Seen:
+    """Do the same with dictionaries, one event after the other."""
+    seen = Seen()
+    rows: dict[int, dict[tuple[int, int], set[int]]] = defaultdict(lambda: defaultdict(set))
+    metadata: dict[int, set[tuple[tuple[int, int], ...]]] = defaultdict(set)
+    first: dict[int, int] = {}
+    for number, events in enumerate(landings, 1):
+        now = number * step
+        for event in events:
+            if isinstance(event, Row):
+                seen.rows += 1
+            if event.tx in seen.released or event.tx in seen.dead:
+                seen.late += isinstance(event, Row)
+                continue
+            first.setdefault(event.tx, now)
+            if isinstance(event, Metadata):
+                metadata[event.tx].add(event.expected)
+            elif event.payload in rows[event.tx][event.table, event.identity]:
+                seen.duplicates += 1
+            else:
+                rows[event.tx][event.table, event.identity].add(event.payload)
+        seen.waiting = {}
+        for tx in list(first):
+            received = {t: sum(1 for table, _ in rows[tx] if table == t) for t in TABLES}
+            kept = sum(len(payloads) for payloads in rows[tx].values())
+            conflict = len(metadata[tx]) > 1 or any(len(payloads) > 1 for payloads in rows[tx].values())
+            expected = {t: dict(next(iter(metadata[tx]))).get(t, 0) for t in TABLES} if metadata[tx] else None
+            if expected == received and not conflict:
+                seen.released[tx] = now
+                seen.released_rows += kept
+                del first[tx]
+                continue
+            if conflict:
+                cause = buffer.CONFLICT
+            elif expected is None:
+                cause = buffer.NO_METADATA
+            else:
+                cause = buffer.EXCESS if any(received[t] > expected[t] for t in TABLES) else buffer.SHORT
+            if now - first[tx] >= PATIENCE:
+                seen.dead[tx] = cause
+                seen.dead_rows += kept
+                del first[tx]
+            else:
+                seen.waiting[tx] = cause
+    return seen
+
+
+@st.composite
+def deliveries(draw: st.DrawFn) -> list[Landing]:
+    """Draw transactions and the landings that deliver them: shuffled, duplicated, cut, some rows lost or contradicted."""
+    delivered: list[tuple[int, Event]] = []
+    size = draw(st.integers(1, 8))
+    for tx in range(1, draw(st.integers(1, 6)) + 1):
+        counts = {table: draw(st.integers(0, 3)) for table in TABLES}
+        events: list[Event] = [Row(tx, table, n, payload=7) for table, count in counts.items() for n in range(count)]
+        counted = {table: max(0, count + draw(st.sampled_from((0, 0, 0, 0, 1, -1)))) for table, count in counts.items()}
+        events.append(Metadata(tx, tuple((table, count) for table, count in counted.items() if count)))
+        for event in events:
+            times = draw(st.sampled_from((1, 1, 1, 1, 2, 3, 0)))
+            delivered += [(draw(st.integers(1, size)), event) for _ in range(times)]
+            if isinstance(event, Row) and draw(st.integers(0, 30)) == 0:
+                delivered.append((draw(st.integers(1, size)), Row(event.tx, event.table, event.identity, payload=8)))
+    order = draw(st.permutations(delivered))
+    return [[event for number, event in order if number == landing] for landing in range(1, size + 1)]
+
+
+@settings(max_examples=400, deadline=None)
+@given(deliveries(), st.data())
+def test_any_delivery_is_decided_as_the_plain_interpreter_decides(landings: list[Landing], data: st.DataObject) -> None:
+    batches = data.draw(st.lists(st.integers(1, 4), min_size=len(landings), max_size=len(landings)))
+    seen, _ = run(landings, batches=batches)
+    assert seen == interpret(landings)
+
+
+@settings(max_examples=200, deadline=None)
+@given(deliveries())
+def test_every_row_is_accounted_for(landings: list[Landing]) -> None:
+    seen, held = run(landings)
+    buffered = int(np.count_nonzero(held.events["kind"] == ev.ROW))
+    assert seen.rows == seen.released_rows + seen.dead_rows + seen.duplicates + seen.late + buffered
+
+
+@settings(max_examples=200, deadline=None)
+@given(deliveries())
+def test_a_replay_in_one_batch_decides_what_single_runs_decided(landings: list[Landing]) -> None:
+    assert run(landings)[0] == run(landings, batches=[len(landings)])[0]
+
+
+ORDER = [Row(1, 101, 1), Row(1, 102, 1), Row(1, 102, 2)]
+COUNTED = Metadata(1, ((101, 1), (102, 2)))
+
+
+def test_a_transaction_is_released_when_its_last_row_comes() -> None:
+    assert run([[COUNTED, *ORDER[:2]], [ORDER[2]]])[0].released == {1: 20}
+
+
+def test_a_transaction_is_released_when_its_metadata_comes_last() -> None:
+    assert run([ORDER, [], [COUNTED]])[0].released == {1: 30}
+
+
+def test_a_transaction_without_events_is_closed_at_once() -> None:
+    assert run([[Metadata(1, ())]])[0].released == {1: 10}
+
+
+def test_more_rows_than_counted_is_excess_and_nothing_is_released() -> None:
+    seen, _ = run([[*ORDER, Metadata(1, ((101, 1), (102, 1)))]])
+    assert (seen.released, seen.waiting) == ({}, {1: buffer.EXCESS})
+
+
+def test_duplicates_do_not_count_towards_completeness() -> None:
+    seen, _ = run([[COUNTED, *ORDER[:2], ORDER[1]]])
+    assert (seen.released, seen.waiting, seen.duplicates) == ({}, {1: buffer.SHORT}, 1)
+
+
+def test_two_payloads_under_one_identity_are_a_conflict_not_a_duplicate() -> None:
+    seen, _ = run([[COUNTED, *ORDER, Row(1, 101, 1, payload=9)]])
+    assert (seen.released, seen.waiting, seen.duplicates) == ({}, {1: buffer.CONFLICT}, 0)
+
+
+def test_patience_runs_out_with_no_new_data() -> None:
+    seen, _ = run([[COUNTED], [], [], []])
+    assert seen.dead == {1: buffer.SHORT}
+
+
+def test_patience_counts_from_the_first_arrival() -> None:
+    seen, _ = run([[COUNTED], [], [ORDER[0]]])
+    assert (seen.dead, seen.waiting) == ({}, {1: buffer.SHORT})
+
+
+def test_an_event_of_a_finished_transaction_is_late() -> None:
+    seen, _ = run([[COUNTED, *ORDER], [ORDER[0], Row(1, 103, 5)]])
+    assert (seen.late, seen.waiting) == (2, {})
+
+
+def test_the_places_of_duplicates_are_kept_until_release() -> None:
+    held, first = buffer.decide(buffer.Held(), numbers(1, [ORDER[0]], 10), PATIENCE)
+    held, second = buffer.decide(held, numbers(2, [ORDER[0]], 20), PATIENCE)
+    _, third = buffer.decide(held, numbers(3, [*ORDER[1:], COUNTED], 30), PATIENCE)
+    assert not first.repeated and not second.repeated
+    assert [(e["landing"], e["row"]) for part in third.repeated for e in part] == [(2, 0)]
+    assert third.places == {(1, 101), (3, 102), (3, 0)}
+
+
+def test_finished_transactions_are_forgotten_oldest_first() -> None:
+    held = buffer.Held()
+    old = np.zeros(buffer.REMEMBERED, ev.FINISHED)
+    old["tx"] = np.arange(10, 10 + buffer.REMEMBERED)
+    old["at"] = np.arange(buffer.REMEMBERED)
+    held, _ = buffer.decide(buffer.Held(held.events, old), numbers(1, [Metadata(1, ())], 10**9), PATIENCE)
+    assert len(held.finished) == buffer.REMEMBERED
+    assert 10 not in held.finished["tx"] and 1 in held.finished["tx"]
+
+
+def test_two_transactions_under_one_hash_are_refused() -> None:
+    clash = numbers(1, [Row(1, 101, 1), Row(1, 101, 2)], 10)
+    clash["check"][0] = 99
+    try:
+        buffer.decide(buffer.Held(), clash, PATIENCE)
+    except RuntimeError as error:
+        assert "share one 64-bit hash" in str(error)
+    else:
+        raise AssertionError("a collision went unseen")
