@@ -1,0 +1,108 @@
+"""A warehouse for tests: deliver arrivals, run the steps, read every version of every table as plain rows."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from oracle import capture
+
+from txloom.config import load
+from txloom.config.models import Pipeline
+from txloom.pipelines.buffer import buffer_transactions
+from txloom.pipelines.land import land_events
+from txloom.pipelines.merge import merge_current
+from txloom.pipelines.publish import publish
+from txloom.storage import books, tables
+from txloom.storage.progress import newest_metadata
+
+ORDERS = Path(__file__).resolve().parents[2] / "include" / "pipelines" / "orders.yaml"
+STEPS = (land_events, buffer_transactions, merge_current, publish)
+
+
+@dataclass
+class Lake:
+    """One pipeline with an inbox and a warehouse of its own."""
+
+    spark: Any
+    folder: Path
+    pipeline: Pipeline
+    runs: int = field(default=0)
+
+    @property
+    def inbox(self) -> Path:
+        return Path(self.pipeline.source.files.path)
+
+    @property
+    def warehouse(self) -> str:
+        return str(self.folder / "warehouse")
+
+    def path(self, table: str) -> str:
+        return f"{self.warehouse}/{self.pipeline.name}/{table}"
+
+    def deliver(self, *arrivals: Path) -> None:
+        """Copy arrivals into the inbox, as a producer would: under a temporary name first."""
+        for arrival in arrivals:
+            for file in sorted(path for path in arrival.rglob("*") if path.is_file()):
+                target = self.inbox / file.parent.name / file.name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                hidden = target.with_name(f".{target.name}")
+                shutil.copyfile(file, hidden)
+                hidden.rename(target)
+
+    def run(self, steps: Sequence[Any] = STEPS) -> dict[str, dict[str, int]]:
+        """Run steps of one cycle and return the counts of each."""
+        self.runs += 1
+        done = {}
+        for step in steps:
+            counts = step(self.spark, self.pipeline, warehouse=self.warehouse, run_id=f"run-{self.runs}")
+            done[step.__name__] = dict(counts)
+        return done
+
+    def version(self, table: str) -> int:
+        return int(DeltaTable(self.path(table)).version())
+
+    def rows(self, table: str, version: int | None = None) -> list[dict[str, Any]]:
+        """Return a table's rows; values as Python has them, instants in UTC."""
+        frame = tables.read(self.spark, self.path(table), version).toArrow()
+        return plain(frame)
+
+    def query(self, table: str, sql: str) -> list[dict[str, Any]]:
+        return books.query(self.path(table), sql)
+
+    def marks(self, table: str) -> Iterator[tuple[int, int]]:
+        """Yield (version, valid-through) of every version of a current table."""
+        for commit in sorted(DeltaTable(self.path(table)).history(), key=lambda commit: commit["version"]):
+            yield commit["version"], int(_mark(commit)["valid_through"])
+
+
+def _mark(commit: dict[str, Any]) -> dict[str, Any]:
+    import json
+
+    found: dict[str, Any] = json.loads(commit["userMetadata"])
+    return found
+
+
+def plain(frame: pa.Table) -> list[dict[str, Any]]:
+    """Turn Arrow rows into Python rows."""
+    rows: list[dict[str, Any]] = frame.to_pylist()
+    return rows
+
+
+def new_lake(spark: Any, folder: Path, monkeypatch: Any, declaration: Path = ORDERS) -> Lake:
+    """Make an empty inbox and warehouse for a declaration."""
+    inbox = folder / "inbox"
+    inbox.mkdir(parents=True)
+    monkeypatch.setenv("TXLOOM_INBOX", str(inbox))
+    return Lake(spark, folder, load(declaration))
+
+
+def arrivals() -> list[Path]:
+    """Return the sample's arrivals."""
+    return capture.arrivals()
+
+
+__all__ = ["Lake", "arrivals", "new_lake", "newest_metadata"]
