@@ -16,4 +16,4 @@ from txloom.pipelines.command import run
 from txloom.pipelines.land import land_events
 
 if __name__ == "__main__":
-    sys.exit(run("land_events", land_events, doc=__doc__))
+    sys.exit(run("land_events", land_events, doc=__doc__, session="lazy"))

@@ -15,4 +15,4 @@ from txloom.pipelines.command import run
 from txloom.pipelines.publish import publish
 
 if __name__ == "__main__":
-    sys.exit(run("publish", publish, doc=__doc__, session=False))
+    sys.exit(run("publish", publish, doc=__doc__, session="none"))

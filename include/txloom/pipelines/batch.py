@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txloom.config import names
 from txloom.config.models import Pipeline
-from txloom.storage import books, buffering, checkpoints, tables
-from txloom.storage.landing import Place
+from txloom.storage import books, buffering, checkpoints, local, tables
+from txloom.storage.place import Place
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,11 @@ class Batch:
         write_id = names.write_id(self.pipeline.name, table, self.generation)
         return tables.append_once(frame, self.place.table(table), write_id, self.number)
 
+    def append_local(self, rows: pa.Table, table: str) -> bool:
+        """Append a small Arrow table once for this batch."""
+        write_id = names.write_id(self.pipeline.name, table, self.generation)
+        return local.append_once(rows, self.place.table(table), write_id, self.number)
+
     def enter(self, counts: dict[str, int]) -> None:
         """Enter the batch's counts in the ledger, once."""
         at = datetime.now(UTC)
@@ -53,7 +59,4 @@ class Batch:
 
     def table_names(self) -> dict[int, str]:
         """Return the watched tables by the buffer's hash of their names."""
-        watched = [table.name for table in self.pipeline.tables]
-        hashes = self.spark.range(1).select(*[buffering.table_hash(F.lit(name)) for name in watched]).first()
-        assert hashes is not None
-        return dict(zip(hashes, watched, strict=True))
+        return {local.hash64(table.name): table.name for table in self.pipeline.tables}

@@ -14,8 +14,9 @@ from txloom.errors import LedgerUnbalanced
 from txloom.pipelines.batch import Batch
 from txloom.pipelines.bury import Buried, give_up, inter, late_events, list_waiting
 from txloom.pipelines.release import Released, release_whole
-from txloom.storage import books, buffering, checkpoints, schemas, tables
-from txloom.storage.landing import Place
+from txloom.pipelines.release_local import release_locally
+from txloom.storage import books, buffering, checkpoints, local, own, schemas, tables
+from txloom.storage.place import Place
 from txloom.transactions.causes import UNREADABLE
 
 HISTORY_PROPERTIES = {"delta.dataSkippingStatsColumns": "_txloom_csn,_txloom_release"}
@@ -54,7 +55,7 @@ def buffer_transactions(spark: SparkSession, pipeline: Pipeline, *, warehouse: s
 
 def create_tables(spark: SparkSession, pipeline: Pipeline, place: Place) -> None:
     """Create the tables that the buffer writes."""
-    tables.ensure(spark, place.table(names.TRANSACTIONS), schemas.TRANSACTIONS)
+    books.ensure(place.table(names.TRANSACTIONS), own.TRANSACTIONS)
     for mirror in pipeline.targets.mirrors:
         ddl = schemas.changes_ddl(pipeline.table(mirror.table))
         tables.ensure(spark, place.table(mirror.history), ddl, properties=HISTORY_PROPERTIES)
@@ -75,12 +76,14 @@ def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
         kinds = {what: [row for row in small if row["what"] == what] for what in SMALL_KINDS}
         counts = _counts(kinds["counts"])
         watched = batch.table_names()
-        released = release_whole(batch, frame.where("what = 'released'"), kinds["place"], kinds["repeated"])
+        whole = frame.where("what = 'released'")
+        if counts["released"] + counts["transactions"] <= local.LOCAL_ROWS:
+            released = release_locally(batch, whole.collect(), kinds["place"], kinds["repeated"])
+        else:
+            released = release_whole(batch, whole, kinds["place"], kinds["repeated"])
         buried = [give_up(batch, kinds["dead"], watched), _unreadable(batch, released), _late(batch, kinds["late"])]
         _write_dead_letters(batch, buried)
-        finished = [part.transactions for part in (released, *buried) if part.transactions is not None]
-        if finished:
-            batch.append(reduce(DataFrame.unionByName, finished), names.TRANSACTIONS)
+        _write_transactions(batch, released, buried)
         released.close()
         if counts["clocks"]:
             clock = max(kinds["counts"], key=lambda row: row["landing"])
@@ -132,6 +135,17 @@ def _write_dead_letters(batch: Batch, buried: Sequence[Buried]) -> None:
     letters = [part.letters for part in buried if part.letters is not None]
     if letters:
         batch.append(reduce(DataFrame.unionByName, letters), names.DEAD_LETTERS)
+
+
+def _write_transactions(batch: Batch, released: Released, buried: Sequence[Buried]) -> None:
+    """Enter all transactions that this batch finished, in one commit."""
+    finished = [part.transactions for part in (released, *buried) if part.transactions is not None]
+    if released.local is not None and finished:
+        finished.append(batch.spark.createDataFrame(released.local))
+    elif released.local is not None:
+        batch.append_local(released.local, names.TRANSACTIONS)
+    if finished:
+        batch.append(reduce(DataFrame.unionByName, finished), names.TRANSACTIONS)
 
 
 def _settled(counts: dict[str, int], buried: Sequence[Buried]) -> dict[str, int]:

@@ -14,26 +14,9 @@ from pyspark.sql import functions as F
 
 from txloom.config import names
 from txloom.pipelines.batch import Batch
-from txloom.storage.books import INSTANT
-from txloom.storage.landing import as_dead_letters
+from txloom.storage.letters import as_dead_letters
+from txloom.storage.own import PENDING_TRANSACTIONS
 from txloom.transactions import buffer, causes
-
-COUNTS = pa.map_(pa.string(), pa.int64())
-PENDING = pa.schema(
-    [
-        ("transaction_id", pa.string()),
-        ("xid", pa.string()),
-        ("csn", pa.int64()),
-        ("committed_at", INSTANT),
-        ("first_landed_at", INSTANT),
-        ("age_seconds", pa.int64()),
-        ("expected", COUNTS),
-        ("received", COUNTS),
-        ("cause", pa.string()),
-        ("as_of", INSTANT),
-    ]
-)
-
 
 @dataclass(frozen=True)
 class Buried:
@@ -171,7 +154,7 @@ def list_waiting(batch: Batch, waiting: Sequence[Row], watched: Mapping[int, str
     path = batch.place.table(names.PENDING_TRANSACTIONS)
     about = json.dumps({"release": batch.release, "landing": landing})
     properties = CommitProperties(custom_metadata={"userMetadata": about})
-    write_deltalake(path, pa.Table.from_pylist(rows, PENDING), mode="overwrite", commit_properties=properties)
+    write_deltalake(path, pa.Table.from_pylist(rows, PENDING_TRANSACTIONS), mode="overwrite", commit_properties=properties)
 
 
 def _pending(row: Row, named: Row, watched: Mapping[int, str], at: datetime) -> dict[str, Any]:

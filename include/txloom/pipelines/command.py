@@ -6,7 +6,8 @@ import sys
 import traceback
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Literal, Protocol
 
 from txloom.config import find, names
 from txloom.config.models import Pipeline
@@ -39,12 +40,12 @@ def run(
     doc: str | None = None,
     arguments: Sequence[str] | None = None,
     flags: argparse.ArgumentParser | None = None,
-    session: bool = True,
+    session: Literal["open", "lazy", "none"] = "open",
     extra: Callable[[argparse.Namespace], dict[str, Any]] | None = None,
 ) -> int:
     """Run one step from the command line and return its exit code (`txloom.errors` lists them).
 
-    session: whether the step needs Spark. extra: turns a job's own flags into keyword arguments of the step.
+    session: whether the step gets a Spark session, a function that opens one, or None. extra: turns a job's own flags into keyword arguments of the step.
     """
     given = (flags or parser(step, doc)).parse_args(arguments)
     run_id = given.run_id or f"manual__{uuid.uuid4().hex[:12]}"
@@ -52,7 +53,8 @@ def run(
         if not given.warehouse:
             raise TxloomError("no warehouse: pass --warehouse or set TXLOOM_WAREHOUSE")
         pipeline = find(given.pipeline)
-        spark = _session(pipeline.name, step) if session else None
+        opened = partial(_session, pipeline.name, step)
+        spark = {"open": opened, "lazy": lambda: opened, "none": lambda: None}[session]()
         own = extra(given) if extra else {}
         counts = function(spark, pipeline, warehouse=given.warehouse, run_id=run_id, **own)
     except TxloomError as error:

@@ -2,47 +2,64 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
 
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from txloom.config.models import Aggregate, Pipeline
-from txloom.storage import books, current, tables
-from txloom.storage.current import Flat
-from txloom.storage.documents import Change, documents, touched_roots
-from txloom.storage.landing import Place
+from txloom.config.models import Pipeline, Table
+from txloom.pipelines import merge_local, merge_spark
+from txloom.storage import books, current, local
+from txloom.storage.place import Place
 from txloom.storage.progress import Mark, mark, snapshot, valid_through
 
 T = TypeVar("T")
-WRITERS = 3
-"""Tables merged at once on a small driver."""
+WRITERS = 4
+"""Tables merged at once: a merge of a few rows mostly waits for its own small jobs."""
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+
+
+@dataclass(frozen=True)
+class Write:
+    """One commit: net effects, with `_txloom_deleted`, for one current table. prune: a condition that skips files."""
+
+    path: str
+    effects: DataFrame
+    key: tuple[str, ...]
+    prune: str
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a merge writes: documents first, then the flat rows that they are composed of, and from how many changes."""
+
+    documents: list[Write]
+    rows: list[Write]
+    changes: int
 
 
 def merge_current(spark: SparkSession, pipeline: Pipeline, *, warehouse: str, run_id: str) -> dict[str, int]:
     """Bring every current table to the pipeline's valid-through; each commit is a state that the source had.
 
-    Documents are written before the flat rows that they are composed of: after a crash in between, the flat tables
-    still say which documents have to be composed again.
+    After a crash between documents and flat rows, the flat tables still say which documents have to be composed again.
     """
     place = Place(warehouse, pipeline.name)
     current.create(spark, pipeline, place)
     want = target(pipeline, place)
     if want is None:
         return {"valid_through": 0, "merged": 0, "changes": 0}
+    work = plan(spark, pipeline, place, want)
     spark.conf.set(USER_METADATA, want.to_json())
     try:
-        changes, merged, count = _merge(spark, pipeline, place, want)
+        together([partial(_write, write) for write in work.documents])
+        together([partial(_write, write) for write in work.rows])
     finally:
         spark.conf.unset(USER_METADATA)
-    for change in changes.values():
-        if change.effects is not None:
-            change.effects.unpersist()
-    counts = {"merged": merged, "changes": count, "release": want.release}
+        spark.catalog.clearCache()
+    counts = {"merged": len(work.documents) + len(work.rows), "changes": work.changes, "release": want.release}
     entry = books.Entry(run_id, "merge_current", datetime.now(UTC), counts, valid_through=want.valid_through)
     books.write_ledger(warehouse, pipeline.name, entry)
     return {"valid_through": want.valid_through, **counts}
@@ -62,110 +79,60 @@ def target(pipeline: Pipeline, place: Place) -> Mark | None:
     return Mark(max(highest, valid_through(place, seen)), seen.release)
 
 
-def _merge(
-    spark: SparkSession, pipeline: Pipeline, place: Place, want: Mark
-) -> tuple[dict[str, Change], int, int]:
+def plan(spark: SparkSession, pipeline: Pipeline, place: Place, want: Mark) -> Work:
+    """Work out all writes of a merge, in this process when they are few, else with Spark."""
     flats = current.flats(pipeline)
-    prepared = _together([partial(_prepare, spark, place, flat, want) for flat in flats])
-    changes = {flat.table.name: change for flat, (change, _) in zip(flats, prepared, strict=True)}
-    writes: list[Callable[[], object]] = []
+    if all(flat.mirror is not None for flat in flats):
+        size = merge_local.size(place, flats, want)
+        if size is not None and size <= local.LOCAL_ROWS:
+            return _plan_locally(spark, pipeline, place, want)
+    return _plan_with_spark(spark, pipeline, place, want)
+
+
+def _plan_locally(spark: SparkSession, pipeline: Pipeline, place: Place, want: Mark) -> Work:
+    changes = {flat.table.name: merge_local.prepare(place, flat, want) for flat in current.flats(pipeline)}
+    documents = []
     for aggregate in pipeline.targets.aggregates:
-        if mark(place.table(aggregate.current)) < want:
-            writes.append(partial(_merge_documents, pipeline, aggregate, place, changes))
-    _together(writes)
-    moved = [flat for flat in flats if changes[flat.table.name].effects is not None]
-    _together([partial(_merge_rows, place, flat, changes[flat.table.name]) for flat in moved])
-    return changes, len(moved), sum(count for _, count in prepared)
+        path = place.table(aggregate.current)
+        if mark(path) < want and (found := merge_local.documents(pipeline, aggregate, changes)) is not None:
+            root = pipeline.table(aggregate.root)
+            documents.append(Write(path, spark.createDataFrame(found), root.key, _naming(root, found.column(root.key[0]))))
+    rows = []
+    for change in changes.values():
+        if (effects := change.effects) is not None:
+            table = change.flat.table
+            naming = _naming(table, effects.column(table.key[0]))
+            rows.append(Write(change.path, spark.createDataFrame(effects), table.key, naming))
+    return Work(documents, rows, sum(change.changes for change in changes.values()))
 
 
-def _together(calls: Sequence[Callable[[], T]]) -> list[T]:
+def _naming(table: Table, values: object) -> str:
+    return current.naming(table, sorted(set(values.to_pylist())))  # type: ignore[attr-defined]
+
+
+def _plan_with_spark(spark: SparkSession, pipeline: Pipeline, place: Place, want: Mark) -> Work:
+    flats = current.flats(pipeline)
+    prepared = together([partial(merge_spark.prepare, spark, place, flat, want) for flat in flats])
+    changes = {flat.table.name: change for flat, (change, _) in zip(flats, prepared, strict=True)}
+    documents = []
+    for aggregate in pipeline.targets.aggregates:
+        path = place.table(aggregate.current)
+        if mark(path) < want and (found := merge_spark.composed(pipeline, aggregate, changes)) is not None:
+            root = pipeline.table(aggregate.root)
+            documents.append(Write(path, found, root.key, current.pruning(found, root)))
+    rows = [
+        Write(place.table(flat.current), effects, flat.key, current.pruning(effects, flat.table))
+        for flat in flats
+        if (effects := changes[flat.table.name].effects) is not None
+    ]
+    return Work(documents, rows, sum(count for _, count in prepared))
+
+
+def _write(write: Write) -> None:
+    current.merge(write.path, write.effects, write.key, prune=write.prune)
+
+
+def together(calls: Sequence[Callable[[], T]]) -> list[T]:
+    """Run calls beside each other and return their results in order."""
     with ThreadPoolExecutor(WRITERS) as pool:
         return list(pool.map(inheritable_thread_target(lambda call: call()), calls))
-
-
-def _prepare(spark: SparkSession, place: Place, flat: Flat, want: Mark) -> tuple[Change, int]:
-    """Work out, without writing, how one flat table will change, and from how many changes."""
-    path = place.table(flat.current)
-    have = mark(path)
-    everything = current.history(spark, place, flat)
-    rows = tables.read(spark, path)
-    if have == want:
-        return Change(flat.table, rows, None), 0
-    changes = current.new_changes(everything, have, want).persist()
-    about = changes.agg(
-        F.count("*").alias("changes"),
-        F.coalesce(F.max(F.col("_txloom_op") == "T"), F.lit(False)).alias("truncated"),
-        F.coalesce(F.max(current.is_late(have)), F.lit(False)).alias("late"),
-    ).first()
-    assert about is not None
-    if not about["changes"]:
-        changes.unpersist()
-        return Change(flat.table, rows, None), 0
-    if about["late"]:
-        effects = _recomputed(flat, everything, changes, rows, have, want)
-    else:
-        effects = _applied(flat, changes, rows, truncated=about["truncated"])
-    effects = effects.persist()
-    effects.count()
-    changes.unpersist()
-    return Change(flat.table, rows, effects), about["changes"]
-
-
-def _applied(flat: Flat, changes: DataFrame, rows: DataFrame, *, truncated: bool) -> DataFrame:
-    """Fold new changes into the rows that they touch; a truncate touches all."""
-    chains = current.tied([(row["old"], row["new"]) for row in current.key_edges(changes, flat.key).collect()])
-    affected = rows if truncated else rows.join(F.broadcast(_touched(changes, flat)), list(flat.key), "left_semi")
-    return current.folded(affected, changes, flat.table, chains)
-
-
-def _touched(changes: DataFrame, flat: Flat) -> DataFrame:
-    """Return the keys that changes name, old ones and new ones."""
-    new = changes.select(*flat.key)
-    old = changes.select(*[F.col("_txloom_before")[name].alias(name) for name in flat.key])
-    return new.union(old).dropna().distinct()
-
-
-def _recomputed(
-    flat: Flat, everything: DataFrame, changes: DataFrame, rows: DataFrame, have: Mark, want: Mark
-) -> DataFrame:
-    """Fold the whole history of every key that a late change touches; a late truncate touches all (design.md 2.5).
-
-    Rows of such keys are rebuilt from nothing, so that newer changes and deletes stand.
-    """
-    history = everything.where((F.col("_txloom_release") <= want.release) & (F.col("_txloom_csn") <= want.valid_through))
-    chains = current.tied([(row["old"], row["new"]) for row in current.key_edges(history, flat.key).collect()])
-    late = changes.where(current.is_late(have))
-    if not late.where("_txloom_op = 'T'").isEmpty():
-        return _rebuilt(flat, history, rows, chains)
-    component = current.component(flat.key, chains)
-    hashes = _touched(changes, flat).select(component.alias("_component")).distinct()
-    same = history.withColumn("_component", component).join(F.broadcast(hashes), "_component", "left_semi")
-    truncates = history.where("_txloom_op = 'T'").withColumn("_component", F.lit(0).cast("bigint"))
-    affected = rows.withColumn("_component", component).join(F.broadcast(hashes), "_component", "left_semi")
-    return _rebuilt(flat, same.union(truncates).drop("_component"), affected.drop("_component"), chains)
-
-
-def _rebuilt(flat: Flat, history: DataFrame, rows: DataFrame, chains: dict[int, int]) -> DataFrame:
-    """Fold history from nothing; rows that it does not produce are deleted."""
-    fresh = current.folded(rows.limit(0), history, flat.table, chains)
-    gone = rows.join(fresh.select(*flat.key), list(flat.key), "left_anti")
-    deleted = gone.withColumn("_txloom_deleted", F.lit(True)).withColumn("_txloom_missing", F.lit(None).cast("array<string>"))
-    return fresh.unionByName(deleted)
-
-
-def _merge_documents(pipeline: Pipeline, aggregate: Aggregate, place: Place, changes: dict[str, Change]) -> None:
-    touched = touched_roots(pipeline, aggregate, changes)
-    if touched is None:
-        return
-    composed = documents(pipeline, aggregate, changes, touched.persist()).persist()
-    if not composed.isEmpty():
-        root = pipeline.table(aggregate.root)
-        current.merge(place.table(aggregate.current), composed, root.key, prune=current.pruning(composed, root))
-    composed.unpersist()
-    touched.unpersist()
-
-
-def _merge_rows(place: Place, flat: Flat, change: Change) -> None:
-    assert change.effects is not None
-    prune = current.pruning(change.effects, flat.table)
-    current.merge(place.table(flat.current), change.effects, flat.key, prune=prune)

@@ -6,7 +6,8 @@ from typing import Any
 from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.storage import books
-from txloom.storage.landing import Place
+from txloom.storage.place import Place
+from txloom.storage.own import CUTS
 from txloom.storage.progress import Mark, mark, versions
 
 
@@ -27,7 +28,7 @@ def publish(spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) -
         return {"published": 0, "cut_id": newest[0]["cut_id"], "valid_through": reached.valid_through}
     cut["cut_id"] = newest[0]["cut_id"] + 1 if newest else 1
     cut["amends"] = _amended(place, path, newest[0]["release"] if newest else 0, reached)
-    books.append(path, [cut], books.CUTS, once=(names.write_id(pipeline.name, names.CUTS, 0), cut["cut_id"]))
+    books.append(path, [cut], CUTS, once=(names.write_id(pipeline.name, names.CUTS, 0), cut["cut_id"]))
     entry = books.Entry(run_id, "publish", datetime.now(UTC), {"cut_id": cut["cut_id"]}, valid_through=reached.valid_through)
     books.write_ledger(warehouse, pipeline.name, entry)
     return {"published": 1, "cut_id": cut["cut_id"], "valid_through": reached.valid_through, "gaps": len(cut["gaps"])}

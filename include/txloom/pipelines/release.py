@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import pyarrow as pa
 from pyspark import StorageLevel, inheritable_thread_target
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
@@ -26,13 +27,14 @@ class Released:
 
     transactions: rows for `transactions`, None when there are none. unreadable: of transactions that are whole but
     hold a value that does not fit its declared type: tx -> problem; they are buried instead. sizes: of those, rows and
-    first arrival. landings: where their events lie.
+    first arrival. landings: where their events lie. local: like transactions, of a release in this process.
     """
 
     transactions: DataFrame | None = None
     unreadable: dict[int, str] = field(default_factory=dict)
     sizes: dict[int, tuple[int, int]] = field(default_factory=dict)
     landings: set[int] = field(default_factory=set)
+    local: pa.Table | None = None
     close: Callable[[], None] = lambda: None
 
 

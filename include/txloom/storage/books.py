@@ -4,7 +4,7 @@ They are plain Delta tables, written through `deltalake`: a commit costs millise
 JVM. Every write is idempotent through Delta's (txnAppId, txnVersion) or by looking first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,49 +14,7 @@ from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, w
 from deltalake.exceptions import TableNotFoundError
 
 from txloom.config import names
-
-INSTANT = pa.timestamp("us", "UTC")
-LANDED_FILES = pa.schema(
-    [
-        ("landing", pa.int64()),
-        ("run_id", pa.string()),
-        ("at", INSTANT),
-        ("file_number", pa.int64()),
-        ("topic", pa.string()),
-        ("file", pa.string()),
-        ("size", pa.int64()),
-        ("modified", pa.int64()),
-    ]
-)
-LEDGER = pa.schema(
-    [
-        ("run_id", pa.string()),
-        ("step", pa.string()),
-        ("generation", pa.int64()),
-        ("batch", pa.int64()),
-        ("at", INSTANT),
-        ("counts", pa.map_(pa.string(), pa.int64())),
-        ("valid_through", pa.int64()),
-        ("balanced", pa.bool_()),
-        ("detail", pa.string()),
-    ]
-)
-GAP = pa.struct([("xid", pa.string()), ("csn", pa.int64()), ("cause", pa.string())])
-AMENDED = pa.struct([("cut_id", pa.int64()), ("xid", pa.string()), ("csn", pa.int64())])
-CUTS = pa.schema(
-    [
-        ("cut_id", pa.int64()),
-        ("run_id", pa.string()),
-        ("valid_through", pa.int64()),
-        ("release", pa.int64()),
-        ("committed_at", INSTANT),
-        ("published_at", INSTANT),
-        ("versions", pa.map_(pa.string(), pa.int64())),
-        ("gaps", pa.list_(GAP)),
-        ("amends", pa.list_(AMENDED)),
-    ]
-)
-
+from txloom.storage.own import LEDGER
 
 @dataclass(frozen=True)
 class Entry:
@@ -75,19 +33,31 @@ class Entry:
 
 def append(path: str, rows: Sequence[dict[str, Any]], schema: pa.Schema, *, once: tuple[str, int] | None = None) -> bool:
     """Append rows to a small Delta table; with `once` (write id, number) at most one time for that number."""
-    if once is not None and _written(path, once[0]) >= once[1]:
+    if once is not None and last_written(path, once[0]) >= once[1]:
         return False
     properties = CommitProperties(app_transactions=[Transaction(*once)]) if once is not None else None
     write_deltalake(path, pa.Table.from_pylist(list(rows), schema), mode="append", commit_properties=properties)
     return True
 
 
-def _written(path: str, write_id: str) -> int:
+def last_written(path: str, write_id: str) -> int:
+    """Return the last txnVersion that was written under a txnAppId; -1 when there is none."""
     try:
         number = DeltaTable(path, without_files=True).transaction_version(write_id)
     except TableNotFoundError:
         return -1
     return -1 if number is None else int(number)
+
+
+def ensure(path: str, schema: pa.Schema, properties: Mapping[str, str] | None = None) -> None:
+    """Create an empty table of the pipeline's own unless it exists."""
+    if not DeltaTable.is_deltatable(path):
+        DeltaTable.create(path, schema, mode="ignore", configuration=dict(properties or {}))
+
+
+def schema_of(path: str) -> pa.Schema:
+    """Return a table's schema."""
+    return pa.schema(DeltaTable(path, without_files=True).schema().to_arrow())
 
 
 def query(path: str, sql: str) -> list[dict[str, Any]]:

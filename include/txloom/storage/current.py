@@ -13,7 +13,7 @@ from txloom.config.models import Aggregate, Mirror, Pipeline, Table
 from txloom.current.components import components
 from txloom.current.fold import fold
 from txloom.storage import schemas, tables
-from txloom.storage.landing import Place
+from txloom.storage.place import Place
 from txloom.storage.progress import Mark
 from txloom.storage.schemas import quote
 
@@ -157,16 +157,17 @@ def merge(path: str, effects: DataFrame, key: Sequence[str], *, prune: str = "")
 
 
 def pruning(effects: DataFrame, table: Table) -> str:
-    """Return a condition that names the changed keys literally, so that files and pages without them are skipped."""
-    first = table.key[0]
-    kind = table.column(first).type.kind
-    if kind not in ("long", "int", "string", "date"):
+    """Return `naming` for the keys that effects hold; "" when there are too many to name."""
+    found = effects.select(quote(table.key[0])).distinct().limit(LITERAL_KEYS + 1).collect()
+    return naming(table, [row[0] for row in found])
+
+
+def naming(table: Table, values: Sequence[object]) -> str:
+    """Return a condition that names changed keys literally, so that files and pages without them are skipped."""
+    kind = table.column(table.key[0]).type.kind
+    if not 0 < len(values) <= LITERAL_KEYS or kind not in ("long", "int", "string", "date"):
         return ""
-    found = effects.select(quote(first)).distinct().limit(LITERAL_KEYS + 1).collect()
-    if not found or len(found) > LITERAL_KEYS:
-        return ""
-    literals = ", ".join(_literal(row[0], kind) for row in found)
-    return f" AND t.{quote(first)} IN ({literals})"
+    return f" AND t.{quote(table.key[0])} IN ({', '.join(_literal(value, kind) for value in values)})"
 
 
 def _literal(value: object, kind: str) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from txloom.config.models import Pipeline
 from txloom.errors import SourceUnavailable
 
 TEMPORARY_PREFIXES = (".", "_")
@@ -28,6 +29,14 @@ class SourceFile:
     file: str
     size: int
     modified: int
+
+
+PROJECT_ROOT = Path(__file__).resolve().parents[3]
+
+
+def root(pipeline: Pipeline) -> str:
+    """Return the folder of a files source; a relative one is relative to the project."""
+    return str(PROJECT_ROOT / pipeline.source.files.path)
 
 
 def list_files(root: str) -> list[SourceFile]:

@@ -1,25 +1,31 @@
-"""The Spark side of landing: decode planned files into change_events."""
+"""Landing: planned files become rows of change_events, in this process when they are small, else spread by Spark."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+import pyarrow.compute as pc
 
 from txloom.config import names
 from txloom.errors import SourceUnavailable
-from txloom.storage import books, files, schemas, tables
-from txloom.storage.books import INSTANT
+from txloom.storage import books, files, local
+from txloom.storage.own import CHANGE_EVENTS, DEAD_LETTERS, INSTANT
+from txloom.storage.place import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 LINES_PER_FILE = 1 << 32
 """`row` is file number times this plus the line: unique in a landing, and the same when a landing is repeated."""
 CHUNK = 20_000
 """Messages that the decoder gets at once."""
-
-CHANGE_EVENTS_PROPERTIES = {"delta.dataSkippingStatsColumns": "landing,row,kind,table,csn"}
+LOCAL_BYTES = 16 << 20
+"""Up to so many bytes of files are decoded in this process: no JVM is needed for them."""
+COMPRESSION = 10
+"""What a byte of a compressed file is taken for."""
+PROPERTIES = {"delta.dataSkippingStatsColumns": "landing,row,kind,table,csn"}
 
 
 class Decoder(Protocol):
@@ -30,86 +36,84 @@ class Decoder(Protocol):
         ...
 
 
+NewDecoder = Callable[[], Decoder]
+"""Makes a decoder on an executor: compiled decoders do not travel."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One planned file: its number in the landing, its topic, and its path relative to the source."""
+
+    number: int
+    topic: str
+    file: str
+    size: int
+
+
 @dataclass(frozen=True)
 class Landing:
     """One landing: its number, the run's clock, and the files it takes."""
 
     number: int
     at: datetime
-    files: tuple[tuple[int, str, str], ...]
-    """(number, topic, path relative to the source) of each file."""
+    tasks: tuple[Task, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Return about how much there is to decode."""
+        return sum(task.size * (COMPRESSION if task.file.endswith(".gz") else 1) for task in self.tasks)
 
 
-def planned(path: str) -> list[dict[str, object]]:
-    """Return every planned file: landing, file, size, modified; landings without files have a null file."""
+def planned(path: str) -> list[dict[str, Any]]:
+    """Return every planned file of every landing."""
     return books.query(path, "select landing, at, file_number, topic, file, size, modified from t order by landing, file_number")
 
 
-def landing_of(plan: Sequence[dict[str, object]], number: int) -> Landing:
+def landing_of(plan: Sequence[dict[str, Any]], number: int) -> Landing:
     """Pick one landing out of the plan."""
     rows = [row for row in plan if row["landing"] == number]
-    at = rows[0]["at"]
-    assert isinstance(at, datetime)
-    taken = tuple((int(str(row["file_number"])), str(row["topic"]), str(row["file"])) for row in rows if row["file"] is not None)
-    return Landing(number, at.astimezone(UTC), taken)
+    tasks = [Task(row["file_number"], row["topic"], row["file"], row["size"]) for row in rows if row["file"] is not None]
+    return Landing(number, rows[0]["at"].astimezone(UTC), tuple(tasks))
 
 
-def write_landing(spark: SparkSession, decoder: Decoder, root: str, landing: Landing, place: "Place") -> None:
-    """Write one landing: its events, then its poison as dead letters, then its clock; what was written stays."""
-    if landing.files:
-        write_id = names.write_id(place.pipeline, names.CHANGE_EVENTS, 0)
-        tables.append_once(decode_files(spark, decoder, root, landing), place.change_events, write_id, landing.number)
-        poison = names.write_id(place.pipeline, f"{names.DEAD_LETTERS}.land", 0)
-        tables.append_once(dead_letters(spark, place, landing), place.dead_letters, poison, landing.number)
-    clock = names.write_id(place.pipeline, f"{names.CHANGE_EVENTS}.clock", 0)
-    write_clock(place.change_events, landing, clock)
+def write_events(spark: "Callable[[], SparkSession]", new: NewDecoder, root: str, landing: Landing, place: Place) -> None:
+    """Decode a landing's files into change_events, once."""
+    write_id = names.write_id(place.pipeline, names.CHANGE_EVENTS, 0)
+    if books.last_written(place.change_events, write_id) >= landing.number:
+        return
+    if landing.bytes <= LOCAL_BYTES:
+        decoder = new()
+        parts = [part for task in landing.tasks for part in decode_file(decoder, root, task, landing)]
+        local.append_once(pa.concat_tables(parts or [CHANGE_EVENTS.empty_table()]), place.change_events, write_id, landing.number)
+        return
+    from txloom.storage import tables
+
+    tables.append_once(decode_files(spark(), new, root, landing), place.change_events, write_id, landing.number)
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a pipeline's own tables lie."""
+def decode_files(spark: "SparkSession", new: NewDecoder, root: str, landing: Landing) -> "DataFrame":
+    """Read and decode a landing's files, one Spark task a file, into the schema of change_events."""
+    from pyspark.sql.pandas.types import from_arrow_schema
 
-    warehouse: str
-    pipeline: str
+    tasks = [(task.number, task.topic, task.file, task.size) for task in landing.tasks]
+    spread = spark.createDataFrame(spark.sparkContext.parallelize(tasks, len(tasks)), "number bigint, topic string, file string, size bigint")
 
-    def table(self, name: str) -> str:
-        """Return the path of one table."""
-        return names.table_path(self.warehouse, self.pipeline, name)
-
-    @property
-    def change_events(self) -> str:
-        """Return the path of change_events."""
-        return self.table(names.CHANGE_EVENTS)
-
-    @property
-    def dead_letters(self) -> str:
-        """Return the path of dead_letters."""
-        return self.table(names.DEAD_LETTERS)
-
-    @property
-    def landed_files(self) -> str:
-        """Return the path of the plan of landings."""
-        return self.table(names.LANDED_FILES)
-
-
-def decode_files(spark: SparkSession, decoder: Decoder, root: str, landing: Landing) -> DataFrame:
-    """Read and decode a landing's files, one task a file, into the schema of change_events."""
-    tasks = spark.createDataFrame(list(landing.files), "number bigint, topic string, file string")
-    spread = tasks.repartition(min(len(landing.files), 64), F.col("number")) if len(landing.files) > 1 else tasks
-    return spread.mapInArrow(_reader(decoder, root, landing), schemas.CHANGE_EVENTS)
-
-
-def _reader(decoder: Decoder, root: str, landing: Landing) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        decoder = new()
         for batch in batches:
             for task in batch.to_pylist():
-                for first, lines in _lines(root, task["file"]):
-                    for start in range(0, len(lines), CHUNK):
-                        values = lines[start : start + CHUNK]
-                        events = decoder.decode(task["topic"], values)
-                        yield from _placed(events, task, first + start, landing).to_batches()
+                for part in decode_file(decoder, root, Task(**task), landing):
+                    yield from part.to_batches()
 
-    return read
+    return spread.mapInArrow(read, from_arrow_schema(CHANGE_EVENTS))
+
+
+def decode_file(decoder: Decoder, root: str, task: Task, landing: Landing) -> Iterator[pa.Table]:
+    """Yield a file's messages, decoded, with their coordinates, in chunks."""
+    for first, lines in _lines(root, task.file):
+        for start in range(0, len(lines), CHUNK):
+            events = decoder.decode(task.topic, lines[start : start + CHUNK])
+            yield _placed(events, task, first + start, landing)
 
 
 def _lines(root: str, file: str) -> Iterator[tuple[int, list[bytes]]]:
@@ -119,47 +123,58 @@ def _lines(root: str, file: str) -> Iterator[tuple[int, list[bytes]]]:
         raise SourceUnavailable(f"{root}/{file}: planned for landing but cannot be read now: {error}") from error
 
 
-def _placed(events: pa.Table, task: dict[str, object], first_line: int, landing: Landing) -> pa.Table:
+def _placed(events: pa.Table, task: Task, first_line: int, landing: Landing) -> pa.Table:
     """Add the coordinates to decoded events and bring them into the order of change_events."""
     size = events.num_rows
     line = pa.array(range(first_line, first_line + size), pa.int64())
-    row = pa.array(range(int(str(task["number"])) * LINES_PER_FILE + first_line, int(str(task["number"])) * LINES_PER_FILE + first_line + size), pa.int64())
     own = {
         "landing": pa.repeat(pa.scalar(landing.number, pa.int64()), size),
-        "row": row,
-        "topic": pa.repeat(pa.scalar(task["topic"], pa.string()), size),
+        "row": pc.add(line, task.number * LINES_PER_FILE),
+        "topic": pa.repeat(pa.scalar(task.topic, pa.string()), size),
         "partition": pa.nulls(size, pa.int32()),
         "offset": pa.nulls(size, pa.int64()),
-        "file": pa.repeat(pa.scalar(task["file"], pa.string()), size),
+        "file": pa.repeat(pa.scalar(task.file, pa.string()), size),
         "line": line,
         "landed_at": pa.repeat(pa.scalar(landing.at, INSTANT), size),
     }
-    order = [part.split()[0].strip("`") for part in _split_ddl(schemas.CHANGE_EVENTS)]
-    return pa.table({name: own[name] if name in own else events.column(name) for name in order})
+    return pa.table({name: own[name] if name in own else events.column(name) for name in CHANGE_EVENTS.names}, CHANGE_EVENTS)
 
 
-def _split_ddl(ddl: str) -> list[str]:
-    """Split top-level fields of a DDL; map types hold a comma of their own."""
-    return [part.strip() for part in ddl.replace("map<string,bigint>", "map").split(",")]
+def write_poison(landing: Landing, place: Place) -> None:
+    """Append a landing's poison to the dead letters, once."""
+    write_id = names.write_id(place.pipeline, f"{names.DEAD_LETTERS}.land", 0)
+    poison = local.select(place.change_events, f"select * from t where landing = {landing.number} and kind = 'poison'")
+    if poison.num_rows:
+        dead = poison.append_column("dead_at", pa.repeat(pa.scalar(landing.at, INSTANT), poison.num_rows))
+        local.append_once(dead.append_column("release", pa.nulls(dead.num_rows, pa.int64())), place.dead_letters, write_id, landing.number)
 
 
-def dead_letters(spark: SparkSession, place: Place, landing: Landing) -> DataFrame:
-    """Return a landing's poison as dead letters."""
-    poison = tables.read(spark, place.change_events).where((F.col("landing") == landing.number) & (F.col("kind") == "poison"))
-    return as_dead_letters(poison, landing.at, release=None)
-
-
-def as_dead_letters(events: DataFrame, at: datetime, release: int | None) -> DataFrame:
-    """Bring rows of change_events, with cause and detail, into the schema of dead_letters."""
-    plain = [
-        "transaction_id", "xid", "csn", "pos", "table", "source_table", "op", "kind", "cause", "detail", "topic", "partition",
-        "offset", "file", "line", "landing", "row", "value", "landed_at",
-    ]
-    return events.select(*plain, F.lit(at).alias("dead_at"), F.lit(release).cast("bigint").alias("release"))
-
-
-def write_clock(path: str, landing: Landing, write_id: str) -> None:
+def write_clock(landing: Landing, place: Place) -> None:
     """Append the landing's clock row: a commit of its own, so that it follows all events of its landing."""
     row = {"landing": landing.number, "row": -1, "kind": "clock", "landed_at": landing.at}
-    schema = pa.schema([("landing", pa.int64()), ("row", pa.int64()), ("kind", pa.string()), ("landed_at", INSTANT)])
-    books.append(path, [row], schema, once=(write_id, landing.number))
+    write_id = names.write_id(place.pipeline, f"{names.CHANGE_EVENTS}.clock", 0)
+    books.append(place.change_events, [row], CHANGE_EVENTS, once=(write_id, landing.number))
+
+
+def count(landing: Landing, place: Place) -> dict[str, int]:
+    """Count what a landing took in, by what becomes of it."""
+    counts = dict.fromkeys(("files", "landed", "rows", "metadata", "unwatched", "poison", "tombstones"), 0)
+    counts["files"] = len(landing.tasks)
+    if not landing.tasks:
+        return counts
+    sql = (
+        'select kind, "table" is not null as watched, count(*) as n from t '
+        f'where landing = {landing.number} and "row" >= 0 group by 1, 2'
+    )
+    names_of = {"metadata": "metadata", "poison": "poison", "tombstone": "tombstones"}
+    for group in books.query(place.change_events, sql):
+        name = names_of.get(group["kind"]) or ("rows" if group["watched"] else "unwatched")
+        counts[name] += group["n"]
+        counts["landed"] += group["n"]
+    return counts
+
+
+def create_tables(place: Place) -> None:
+    """Create the tables that landing writes."""
+    books.ensure(place.change_events, CHANGE_EVENTS, PROPERTIES)
+    books.ensure(place.dead_letters, DEAD_LETTERS)

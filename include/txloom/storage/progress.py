@@ -10,7 +10,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from txloom.config import names
 from txloom.storage import books
-from txloom.storage.landing import Place
+from txloom.storage.place import Place
 
 
 @dataclass(frozen=True, order=True)

@@ -1,26 +1,7 @@
-"""Schemas of the tables that every pipeline has, as Spark DDL, and of targets, built from their declaration."""
+"""Schemas of history and current tables, as Spark DDL, built from their declaration."""
 
 from txloom.config.models import Aggregate, Pipeline, Table
 from txloom.history.stream import change_ddl
-
-CHANGE_EVENTS = """
-    landing bigint, row bigint, kind string, topic string, `partition` int, offset bigint, file string, line bigint,
-    landed_at timestamp, transaction_id string, xid string, csn bigint, pos bigint, source_table string, `table` string,
-    op string, identity string, payload bigint, committed_at timestamp, expected map<string,bigint>,
-    event_count bigint, cause string, detail string, value string"""
-
-DEAD_LETTERS = """
-    transaction_id string, xid string, csn bigint, pos bigint, `table` string, source_table string, op string,
-    kind string, cause string, detail string, topic string, `partition` int, offset bigint, file string, line bigint,
-    landing bigint, row bigint, value string, landed_at timestamp, dead_at timestamp, release bigint"""
-
-TRANSACTIONS = """
-    transaction_id string, xid string, csn bigint, committed_at timestamp, status string, cause string, rows bigint,
-    first_landed_at timestamp, finished_at timestamp, release bigint"""
-
-PENDING_TRANSACTIONS = """
-    transaction_id string, xid string, csn bigint, committed_at timestamp, first_landed_at timestamp,
-    age_seconds bigint, expected map<string,bigint>, received map<string,bigint>, cause string, as_of timestamp"""
 
 CHANGE_COLUMNS = """
     _txloom_op string, _txloom_xid string, _txloom_csn bigint, _txloom_pos bigint, _txloom_committed_at timestamp,

@@ -13,6 +13,8 @@ from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from txloom.storage import books
+
 DELETION_VECTORS = {"delta.enableDeletionVectors": "true"}
 
 
@@ -52,15 +54,6 @@ def version(path: str) -> int | None:
         return None
 
 
-def last_written(path: str, write_id: str) -> int:
-    """Return the last txnVersion that was written under a txnAppId; -1 when there is none."""
-    try:
-        number = DeltaTable(path, without_files=True).transaction_version(write_id)
-    except TableNotFoundError:
-        return -1
-    return -1 if number is None else int(number)
-
-
 def read(spark: SparkSession, path: str, at: int | None = None) -> DataFrame:
     """Read a table, at a version if one is given."""
     reader = spark.read.format("delta")
@@ -74,7 +67,7 @@ def append_once(frame: DataFrame, path: str, write_id: str, number: int) -> bool
 
     Delta itself skips a repeated (txnAppId, txnVersion); asking first spares the work of computing the frame.
     """
-    if last_written(path, write_id) >= number:
+    if books.last_written(path, write_id) >= number:
         return False
     (
         frame.write.format("delta")

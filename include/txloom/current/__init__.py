@@ -1,0 +1,1 @@
+"""Current tables: the pure core that folds changes into rows; no Spark, no I/O."""

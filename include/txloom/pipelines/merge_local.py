@@ -1,0 +1,173 @@
+"""Work out a small merge in this process: the same rule as `merge`, reading through DataFusion instead of Spark."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.config.models import Aggregate, Pipeline, Table
+from txloom.current.compose import Member, compose
+from txloom.current.fold import fold
+from txloom.storage import books, local
+from txloom.storage.current import Flat
+from txloom.storage.place import Place
+from txloom.storage.progress import Mark, mark
+
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class LocalChange:
+    """How one flat table is about to change: the rows that effects replace, the effects, and where its rows lie."""
+
+    flat: Flat
+    path: str
+    replaced: pa.Table | None
+    effects: pa.Table | None
+    changes: int = 0
+
+    @property
+    def keys(self) -> set[Key]:
+        """Return the keys that the effects name."""
+        return set() if self.effects is None else set(_keys(self.effects, self.flat.key))
+
+    def written(self) -> list[dict[str, Any]]:
+        """Return the rows as the effects leave them."""
+        if self.effects is None:
+            return []
+        rows: list[dict[str, Any]] = self.effects.filter(pc.invert(self.effects.column("_txloom_deleted"))).to_pylist()
+        return rows
+
+
+def size(place: Place, flats: Sequence[Flat], want: Mark) -> int | None:
+    """Return how many changes a merge has to apply, None if one of them is late or a truncate meets a large table."""
+    total = 0
+    for flat in flats:
+        have = mark(place.table(flat.current))
+        for row in local.select(_history(place, flat), _summary(flat, have, want)).to_pylist():
+            if row["late"]:
+                return None
+            total += row["changes"] or 0
+            if row["truncates"] and _rows(place, flat) > local.LOCAL_ROWS:
+                return None
+    return total
+
+
+def _history(place: Place, flat: Flat) -> str:
+    assert flat.mirror is not None
+    return place.table(flat.mirror.history)
+
+
+def _summary(flat: Flat, have: Mark, want: Mark) -> str:
+    late = f"_txloom_csn <= {have.valid_through}"
+    return (
+        f"select count(*) as changes, sum(case when {late} then 1 else 0 end) as late,"
+        f" sum(case when _txloom_op = 'T' then 1 else 0 end) as truncates from t where {_between(have, want)}"
+    )
+
+
+def _between(have: Mark, want: Mark) -> str:
+    in_order = f"(_txloom_csn > {have.valid_through} and _txloom_csn <= {want.valid_through})"
+    late = f"(_txloom_csn <= {have.valid_through} and _txloom_release > {have.release})"
+    return f"_txloom_release <= {want.release} and ({in_order} or {late})"
+
+
+def _rows(place: Place, flat: Flat) -> int:
+    count: int = local.select(place.table(flat.current), "select count(*) as n from t").column("n")[0].as_py()
+    return count
+
+
+def prepare(place: Place, flat: Flat, want: Mark) -> LocalChange:
+    """Work out, without writing, how one flat table will change."""
+    path = place.table(flat.current)
+    changes = local.select(_history(place, flat), f"select * from t where {_between(mark(path), want)}")
+    if not changes.num_rows:
+        return LocalChange(flat, path, None, None)
+    truncated = pc.any(pc.equal(changes.column("_txloom_op"), "T")).as_py()
+    condition = "true" if truncated else _touching(changes, flat)
+    rows = local.select(path, f"select * from t where {condition}")
+    effects = fold(rows, changes, key=flat.key, columns=flat.table.column_names)
+    return LocalChange(flat, path, rows, effects, changes.num_rows)
+
+
+def _touching(changes: pa.Table, flat: Flat) -> str:
+    """Return a condition that holds for every row whose key the changes name, old or new."""
+    before = changes.column("_txloom_before").combine_chunks()
+    first = flat.key[0]
+    values = set(changes.column(first).to_pylist()) | set(pc.struct_field(before, first).to_pylist())
+    return among(flat.table, first, values)
+
+
+def among(table: Table, column: str, values: set[Any]) -> str:
+    """Return the SQL condition that a column holds one of some values; null is none."""
+    kind = table.column(column).type.kind
+    literals = [_literal(value, kind) for value in values if value is not None]
+    return f'"{column}" in ({", ".join(literals)})' if literals else "false"
+
+
+def _literal(value: Any, kind: str) -> str:
+    if kind in ("long", "int", "decimal"):
+        return str(value)
+    quoted = str(value).replace("'", "''")
+    prefix = {"date": "date ", "timestamp": "timestamp ", "timestamptz": "timestamp "}.get(kind, "")
+    return f"{prefix}'{quoted}'"
+
+
+def _keys(table: pa.Table, key: Sequence[str]) -> list[Key]:
+    return list(zip(*[table.column(name).to_pylist() for name in key], strict=True))
+
+
+def documents(pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str, LocalChange]) -> pa.Table | None:
+    """Compose the documents that the changes touch, with `_txloom_deleted`; None if they touch none."""
+    root = pipeline.table(aggregate.root)
+    touched = _touched(aggregate, root, changes)
+    if not touched:
+        return None
+    roots = {tuple(row[name] for name in root.key): row for row in _after(changes[root.name], root.key, touched)}
+    children = {}
+    for child in aggregate.children:
+        table = pipeline.table(child.table)
+        member = Member(child.as_, child.relation, tuple(table.key), tuple(child.parent_key), tuple(table.column_names))
+        children[child.table] = (member, _after(changes[child.table], child.parent_key, touched))
+    composed = compose(sorted(touched), roots, children, root.key, root.column_names)
+    return pa.Table.from_pylist(composed, document_schema(pipeline, aggregate, changes))
+
+
+def _touched(aggregate: Aggregate, root: Table, changes: Mapping[str, LocalChange]) -> set[Key]:
+    touched = changes[root.name].keys
+    for child in aggregate.children:
+        change = changes[child.table]
+        if change.effects is None or change.replaced is None:
+            continue
+        touched |= {tuple(row[name] for name in child.parent_key) for row in change.written()}
+        own = zip(_keys(change.replaced, change.flat.key), _keys(change.replaced, child.parent_key), strict=True)
+        keys = change.keys
+        touched |= {parent for key, parent in own if key in keys}
+    return {key for key in touched if None not in key}
+
+
+def _after(change: LocalChange, own: Sequence[str], touched: set[Key]) -> list[dict[str, Any]]:
+    """Return a table's rows after the change whose columns `own` name a touched document."""
+    condition = among(change.flat.table, own[0], {key[0] for key in touched})
+    keys = change.keys
+    rows = local.select(change.path, f"select * from t where {condition}").to_pylist()
+    kept = [row for row in rows if tuple(row[name] for name in change.flat.key) not in keys]
+    return [row for row in [*kept, *change.written()] if tuple(row[name] for name in own) in touched]
+
+
+def document_schema(pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str, LocalChange]) -> pa.Schema:
+    """Return the Arrow schema of composed documents."""
+    def row(table: Table) -> list[pa.Field]:
+        schema = books.schema_of(changes[table.name].path)
+        return [pa.field(name, local.plain(schema.field(name).type)) for name in table.column_names]
+
+    fields = row(pipeline.table(aggregate.root))
+    for child in aggregate.children:
+        struct = pa.struct(row(pipeline.table(child.table)))
+        fields.append(pa.field(child.as_, struct if child.relation == "one" else pa.list_(struct)))
+    own = [("_txloom_csn", pa.int64()), ("_txloom_pos", pa.int64()), ("_txloom_xid", pa.string())]
+    return pa.schema([*fields, *own, ("_txloom_deleted", pa.bool_())])
+
+

@@ -1,0 +1,109 @@
+"""Small batches without Spark jobs: read with DataFusion, compute in Arrow, append through delta-rs.
+
+A Spark query costs hundreds of milliseconds however few rows it has; a cycle over many tables would spend its time
+planning. Up to LOCAL_ROWS rows the same rules run here, on the same Arrow functions; above, Spark spreads them out.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
+from deltalake.exceptions import TableNotFoundError
+
+from txloom.storage import books
+
+LOCAL_ROWS = int(os.environ.get("TXLOOM_LOCAL_ROWS", "50000"))
+"""Up to so many rows a release or a merge is computed in the driver's process."""
+
+
+def hash64(text: str) -> int:
+    """Return what Spark's xxhash64 returns for a string.
+
+    >>> hash64("orders")
+    3110061870208811446
+    """
+    unsigned: int = xxhash.xxh64_intdigest(text.encode(), seed=42)
+    return unsigned - (1 << 64) if unsigned >= 1 << 63 else unsigned
+
+
+def select(path: str, sql: str) -> pa.Table:
+    """Ask one Delta table, named `t` in the SQL; strings and lists come in Arrow's plain types."""
+    try:
+        table = DeltaTable(path)
+    except TableNotFoundError:
+        return pa.table({})
+    found = pa.table(QueryBuilder().register("t", table).execute(sql).read_all())
+    return found.cast(pa.schema([pa.field(f.name, plain(f.type)) for f in found.schema]))
+
+
+def plain(kind: pa.DataType) -> pa.DataType:
+    """Replace view and large types by the plain ones that all readers know."""
+    if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind) or pa.types.is_large_binary(kind):
+        return pa.binary()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_list_view(kind):
+        return pa.list_(plain(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, plain(f.type)) for f in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(plain(kind.key_type), plain(kind.item_type))
+    return kind
+
+
+def append_once(table: pa.Table, path: str, write_id: str, number: int) -> bool:
+    """Append rows to a Delta table unless this txnVersion was written before; say whether it was written now."""
+    if books.last_written(path, write_id) >= number:
+        return False
+    properties = CommitProperties(app_transactions=[Transaction(write_id, number)])
+    write_deltalake(path, conform(table, books.schema_of(path)), mode="append", commit_properties=properties)
+    return True
+
+
+def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Bring a table into a schema's order and types; a missing list is empty, any other missing column null."""
+    columns = []
+    for field in schema:
+        kind = plain(field.type)
+        if field.name in table.column_names:
+            columns.append(reorder(table.column(field.name).combine_chunks(), kind))
+        elif pa.types.is_list(kind):
+            columns.append(pa.array([[]] * table.num_rows, kind))
+        else:
+            columns.append(pa.nulls(table.num_rows, kind))
+    return pa.Table.from_arrays(columns, schema=pa.schema([pa.field(f.name, plain(f.type)) for f in schema]))
+
+
+def reorder(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Cast an array; structs and lists of structs are matched by field name."""
+    if pa.types.is_struct(kind) and pa.types.is_struct(array.type):
+        names = {array.type.field(i).name for i in range(array.type.num_fields)}
+        fields = [
+            reorder(pc.struct_field(array, f.name), f.type) if f.name in names else pa.nulls(len(array), f.type) for f in kind
+        ]
+        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())
+    if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
+        values = reorder(array.values.slice(array.offsets[0].as_py(), array.offsets[-1].as_py() - array.offsets[0].as_py()), kind.value_type) if len(array) else pa.nulls(0, kind.value_type)
+        first = array.offsets[0] if len(array) else pa.scalar(0, pa.int32())
+        return pa.ListArray.from_arrays(pc.subtract(array.offsets, first), values, type=kind, mask=array.is_null())
+    return array.cast(kind)
+
+
+def keep(table: pa.Table, ids: str, wanted: Iterable[int]) -> pa.Table:
+    """Keep the rows whose transaction id hashes to a wanted number; adds it as column `tx`."""
+    encoded = table.column(ids).combine_chunks().dictionary_encode()
+    hashes = pa.array([hash64(text) for text in encoded.dictionary.to_pylist()], pa.int64())
+    tx = hashes.take(encoded.indices)
+    return table.append_column("tx", tx).filter(pc.is_in(tx, pa.array(sorted(wanted), pa.int64())))
+
+
+def numbers(values: Sequence[int]) -> str:
+    """Write numbers as the list of an SQL `in`.
+
+    >>> numbers([2, 1])
+    '1, 2'
+    """
+    return ", ".join(str(value) for value in sorted(set(values)))

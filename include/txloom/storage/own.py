@@ -1,0 +1,147 @@
+"""Schemas of the tables that every pipeline has, as Arrow: the books, and what landing and buffering write."""
+
+import pyarrow as pa
+
+INSTANT = pa.timestamp("us", "UTC")
+COUNTS = pa.map_(pa.string(), pa.int64())
+
+CHANGE_EVENTS = pa.schema(
+    [
+        ("landing", pa.int64()),
+        ("row", pa.int64()),
+        ("kind", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("file", pa.string()),
+        ("line", pa.int64()),
+        ("landed_at", INSTANT),
+        ("transaction_id", pa.string()),
+        ("xid", pa.string()),
+        ("csn", pa.int64()),
+        ("pos", pa.int64()),
+        ("source_table", pa.string()),
+        ("table", pa.string()),
+        ("op", pa.string()),
+        ("identity", pa.string()),
+        ("payload", pa.int64()),
+        ("committed_at", INSTANT),
+        ("expected", COUNTS),
+        ("event_count", pa.int64()),
+        ("cause", pa.string()),
+        ("detail", pa.string()),
+        ("value", pa.string()),
+    ]
+)
+"""kind: row, metadata, poison, tombstone or clock. table: the declared name, null when unwatched. payload: a fingerprint of
+operation and images. value: the message as it came."""
+
+DEAD_LETTERS = pa.schema(
+    [
+        *[
+            CHANGE_EVENTS.field(name)
+            for name in (
+                "transaction_id",
+                "xid",
+                "csn",
+                "pos",
+                "table",
+                "source_table",
+                "op",
+                "kind",
+                "cause",
+                "detail",
+                "topic",
+                "partition",
+                "offset",
+                "file",
+                "line",
+                "landing",
+                "row",
+                "value",
+                "landed_at",
+            )
+        ],
+        pa.field("dead_at", INSTANT),
+        pa.field("release", pa.int64()),
+    ]
+)
+"""An event that cannot be applied, with its cause. release: the buffer's batch that gave it up, null from landing."""
+
+TRANSACTIONS = pa.schema(
+    [
+        ("transaction_id", pa.string()),
+        ("xid", pa.string()),
+        ("csn", pa.int64()),
+        ("committed_at", INSTANT),
+        ("status", pa.string()),
+        ("cause", pa.string()),
+        ("rows", pa.int64()),
+        ("first_landed_at", INSTANT),
+        ("finished_at", INSTANT),
+        ("release", pa.int64()),
+    ]
+)
+"""One row per finished transaction; status: released or dead (then with a cause)."""
+
+PENDING_TRANSACTIONS = pa.schema(
+    [
+        ("transaction_id", pa.string()),
+        ("xid", pa.string()),
+        ("csn", pa.int64()),
+        ("committed_at", INSTANT),
+        ("first_landed_at", INSTANT),
+        ("age_seconds", pa.int64()),
+        ("expected", COUNTS),
+        ("received", COUNTS),
+        ("cause", pa.string()),
+        ("as_of", INSTANT),
+    ]
+)
+"""What is buffered now; expected is null while no metadata was seen."""
+
+LANDED_FILES = pa.schema(
+    [
+        ("landing", pa.int64()),
+        ("run_id", pa.string()),
+        ("at", INSTANT),
+        ("file_number", pa.int64()),
+        ("topic", pa.string()),
+        ("file", pa.string()),
+        ("size", pa.int64()),
+        ("modified", pa.int64()),
+    ]
+)
+"""The plan of landings: one row a file; a landing without files has one row with a null file."""
+
+LEDGER = pa.schema(
+    [
+        ("run_id", pa.string()),
+        ("step", pa.string()),
+        ("generation", pa.int64()),
+        ("batch", pa.int64()),
+        ("at", INSTANT),
+        ("counts", COUNTS),
+        ("valid_through", pa.int64()),
+        ("balanced", pa.bool_()),
+        ("detail", pa.string()),
+    ]
+)
+
+GAP = pa.struct([("xid", pa.string()), ("csn", pa.int64()), ("cause", pa.string())])
+AMENDED = pa.struct([("cut_id", pa.int64()), ("xid", pa.string()), ("csn", pa.int64())])
+CUTS = pa.schema(
+    [
+        ("cut_id", pa.int64()),
+        ("run_id", pa.string()),
+        ("valid_through", pa.int64()),
+        ("release", pa.int64()),
+        ("committed_at", INSTANT),
+        ("published_at", INSTANT),
+        ("versions", COUNTS),
+        ("gaps", pa.list_(GAP)),
+        ("amends", pa.list_(AMENDED)),
+    ]
+)
+"""Published cuts: valid-through and each table's version; gaps: dead-lettered transactions at or below it; amends: earlier
+cuts that a transaction was added below after they were published."""
