@@ -1,0 +1,71 @@
+# The commands of txloom, for people and machines alike. `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+BIN := $(CURDIR)/.venv/bin
+export PATH := $(BIN):$(PATH)
+export PYSPARK_PYTHON := $(BIN)/python
+export TXLOOM_CLASS_ARCHIVE := $(CURDIR)/.state/spark.jsa
+WORKERS ?= 2
+
+.NOTPARALLEL:
+.PHONY: help demo up down test check lint types imports declarations pytest bench setup pins format clean distclean
+
+help: ## list the commands
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+demo: setup ## run the sample through a real Airflow, arrival by arrival, and compare with the source
+	@python scripts/demo.py
+
+up: setup ## start Airflow and leave it running
+	@scripts/up.sh
+
+down: ## stop what `make up` started
+	@scripts/down.sh
+
+test: check pytest ## everything that must hold: lint, types, imports, declarations, tests
+
+check: setup lint types imports declarations ## all checks that need no Spark
+
+lint:
+	@echo "== ruff"
+	@ruff check .
+	@ruff format --check .
+
+types:
+	@echo "== mypy"
+	@mypy
+
+imports:
+	@echo "== import contracts"
+	@lint-imports --cache-dir .state/cache/import_linter
+
+declarations:
+	@echo "== declared pipelines"
+	@txloom check
+
+pytest: setup
+	@echo "== tests"
+	@python -m pytest -n $(WORKERS) --dist loadfile
+
+bench: setup ## land + buffer of 100,000 transactions beside the reference (about 5 minutes)
+	@python tests/benchmarks/bench_buffer.py
+
+setup: ## make .venv, jars and .state; done by the others themselves
+	@scripts/setup.sh
+
+pins: setup ## compile requirements.txt and requirements-dev.txt anew
+	@for name in requirements requirements-dev; do \
+	  uv pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 \
+	    --no-header --no-annotate --no-emit-index-url $$name.in --output-file $$name.txt || exit; \
+	done
+
+format: setup ## let ruff put the code in order
+	@ruff check --fix .
+	@ruff format .
+
+clean: down ## throw away what runs and checks left behind; keeps .venv and jars
+	@find .state -mindepth 1 -maxdepth 1 ! -name setup ! -name spark.jsa -exec rm -rf {} +
+	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+
+distclean: clean ## throw away .venv and jars too
+	@rm -rf .venv .state jars
