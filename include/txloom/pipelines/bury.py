@@ -7,13 +7,12 @@ from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
 
-import pyarrow as pa
-from deltalake import CommitProperties, write_deltalake
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from txloom.config import names
 from txloom.pipelines.batch import Batch
+from txloom.storage import books
 from txloom.storage.letters import as_dead_letters
 from txloom.storage.own import PENDING_TRANSACTIONS
 from txloom.transactions import buffer, causes
@@ -152,9 +151,8 @@ def list_waiting(batch: Batch, waiting: Sequence[Row], watched: Mapping[int, str
     rows = [_pending(row, named[row["tx"]], watched, at) for row in waiting]
     rows.sort(key=lambda row: row["age_seconds"], reverse=True)
     path = batch.place.table(names.PENDING_TRANSACTIONS)
-    about = json.dumps({"release": batch.release, "landing": landing})
-    properties = CommitProperties(custom_metadata={"userMetadata": about})
-    write_deltalake(path, pa.Table.from_pylist(rows, PENDING_TRANSACTIONS), mode="overwrite", commit_properties=properties)
+    about = {"release": batch.release, "landing": landing}
+    books.replace(path, rows, PENDING_TRANSACTIONS, about)
 
 
 def _pending(row: Row, named: Row, watched: Mapping[int, str], at: datetime) -> dict[str, Any]:

@@ -54,8 +54,8 @@ def merge_current(spark: SparkSession, pipeline: Pipeline, *, warehouse: str, ru
     work = plan(spark, pipeline, place, want)
     spark.conf.set(USER_METADATA, want.to_json())
     try:
-        together([partial(_write, write) for write in work.documents])
-        together([partial(_write, write) for write in work.rows])
+        together(spark, [partial(_write, write) for write in work.documents])
+        together(spark, [partial(_write, write) for write in work.rows])
     finally:
         spark.conf.unset(USER_METADATA)
         spark.catalog.clearCache()
@@ -112,7 +112,7 @@ def _naming(table: Table, values: object) -> str:
 
 def _plan_with_spark(spark: SparkSession, pipeline: Pipeline, place: Place, want: Mark) -> Work:
     flats = current.flats(pipeline)
-    prepared = together([partial(merge_spark.prepare, spark, place, flat, want) for flat in flats])
+    prepared = together(spark, [partial(merge_spark.prepare, spark, place, flat, want) for flat in flats])
     changes = {flat.table.name: change for flat, (change, _) in zip(flats, prepared, strict=True)}
     documents = []
     for aggregate in pipeline.targets.aggregates:
@@ -132,7 +132,7 @@ def _write(write: Write) -> None:
     current.merge(write.path, write.effects, write.key, prune=write.prune)
 
 
-def together(calls: Sequence[Callable[[], T]]) -> list[T]:
-    """Run calls beside each other and return their results in order."""
+def together(spark: SparkSession, calls: Sequence[Callable[[], T]]) -> list[T]:
+    """Run calls beside each other in a session and return their results in order."""
     with ThreadPoolExecutor(WRITERS) as pool:
-        return list(pool.map(inheritable_thread_target(lambda call: call()), calls))
+        return list(pool.map(inheritable_thread_target(spark)(lambda call: call()), calls))

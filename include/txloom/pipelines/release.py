@@ -50,7 +50,7 @@ def release_whole(batch: Batch, released: DataFrame, places: Sequence[Row], dupl
     landings = _landings(batch, places)
     frames = _typed(batch, chosen, landings, duplicates)
     cached = dict(frames)
-    unreadable = _problems(list(frames.values()))
+    unreadable = _problems(batch, list(frames.values()))
     sizes = {}
     if unreadable:
         bad = _frame(batch, unreadable)
@@ -98,18 +98,18 @@ def _typed(
     return frames
 
 
-def _problems(frames: Sequence[DataFrame]) -> dict[int, str]:
+def _problems(batch: Batch, frames: Sequence[DataFrame]) -> dict[int, str]:
     """Return a problem for each transaction that has one; computes and so caches all frames."""
 
     def find(frame: DataFrame) -> list[Row]:
         return frame.where("problem is not null").select("tx", "problem").collect()
 
-    return {row["tx"]: row["problem"] for rows in _together(find, frames) for row in rows}
+    return {row["tx"]: row["problem"] for rows in _together(batch, find, frames) for row in rows}
 
 
-def _together(function: Callable[[T], R], arguments: Sequence[T]) -> list[R]:
+def _together(batch: Batch, function: Callable[[T], R], arguments: Sequence[T]) -> list[R]:
     with ThreadPoolExecutor(WRITERS) as pool:
-        return list(pool.map(inheritable_thread_target(function), arguments))
+        return list(pool.map(inheritable_thread_target(batch.spark)(function), arguments))
 
 
 def _frame(batch: Batch, unreadable: dict[int, str]) -> DataFrame:
@@ -129,7 +129,7 @@ def _write(batch: Batch, frames: dict[str, DataFrame]) -> None:
         present = {name: frame for name, frame in frames.items() if name in members}
         if present:
             writes.append((stream(present, aggregate, declared, release), aggregate.history))
-    _together(lambda write: batch.append(*write), writes)
+    _together(batch, lambda write: batch.append(*write), writes)
 
 
 def _transactions(batch: Batch, chosen: DataFrame, landings: set[int]) -> DataFrame:

@@ -4,6 +4,7 @@ They are plain Delta tables, written through `deltalake`: a commit costs millise
 JVM. Every write is idempotent through Delta's (txnAppId, txnVersion) or by looking first.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -38,6 +39,12 @@ def append(path: str, rows: Sequence[dict[str, Any]], schema: pa.Schema, *, once
     properties = CommitProperties(app_transactions=[Transaction(*once)]) if once is not None else None
     write_deltalake(path, pa.Table.from_pylist(list(rows), schema), mode="append", commit_properties=properties)
     return True
+
+
+def replace(path: str, rows: Sequence[dict[str, Any]], schema: pa.Schema, about: Mapping[str, Any]) -> None:
+    """Replace a small table's rows; what the new state is about goes into the commit's userMetadata."""
+    properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(dict(about))})
+    write_deltalake(path, pa.Table.from_pylist(list(rows), schema), mode="overwrite", commit_properties=properties)
 
 
 def last_written(path: str, write_id: str) -> int:

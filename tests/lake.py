@@ -19,7 +19,7 @@ from txloom.pipelines.publish import publish
 from txloom.storage import books, tables
 from txloom.storage.progress import newest_metadata
 
-ORDERS = Path(__file__).resolve().parents[2] / "include" / "pipelines" / "orders.yaml"
+ORDERS = Path(__file__).resolve().parents[1] / "include" / "pipelines" / "orders.yaml"
 STEPS = (land_events, buffer_transactions, merge_current, publish)
 
 

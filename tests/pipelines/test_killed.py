@@ -1,0 +1,81 @@
+"""SIGKILL after a write, then the next run: the tables are what they would have been (faults.md 28)."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lake import Lake, arrivals, new_lake
+from oracle import capture, comparison, declarations, values
+from oracle.completeness import progress
+from oracle.state import Source
+
+RUNNER = Path(__file__).with_name("killed_job.py")
+
+
+def run(lake: Lake, step: str, deadly: int) -> int:
+    """Run a job in a process of its own, killed after its n-th write (0: never); return its exit code."""
+    command = [sys.executable, str(RUNNER), step, str(deadly), "--pipeline", "orders", "--warehouse", lake.warehouse]
+    rooms = [str(Path(__file__).parents[2] / "include")]
+    environment = {**os.environ, "TXLOOM_INBOX": str(lake.inbox), "PYTHONPATH": os.pathsep.join(rooms), "TXLOOM_SHORT_JVM": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr[-3000:]
+    return done.returncode
+
+
+def killed_again_and_again(lake: Lake, step: str, deaths: tuple[int, ...]) -> None:
+    """Kill a job after each of the given writes, one attempt after the other, then let it end."""
+    for deadly in deaths:
+        assert run(lake, step, deadly) == -signal.SIGKILL, f"{step} made fewer than {deadly} writes"
+    assert run(lake, step, 0) == 0
+
+
+@pytest.fixture(scope="module")
+def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Three arrivals, of which the first is through and the other two are delivered."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        made = new_lake(spark, tmp_path_factory.mktemp("killed"), monkeypatch)
+        made.deliver(arrivals()[0])
+        made.run()
+        made.deliver(*arrivals()[1:3])
+        yield made
+
+
+def test_landing_killed_after_each_write_takes_every_file_once(lake: Lake) -> None:
+    killed_again_and_again(lake, "land_events", (1, 1, 1, 1))
+    heard = capture.read(arrivals()[:3])
+    found = lake.query("change_events", "select kind, count(*) as n from t group by kind")
+    counts = {row["kind"]: row["n"] for row in found}
+    assert (counts["row"], counts["metadata"]) == (heard.rows, heard.metadata)
+
+
+def test_buffering_killed_between_writes_releases_every_transaction_once(lake: Lake) -> None:
+    killed_again_and_again(lake, "buffer_transactions", (1, 4, 4))
+    wanted = list(progress(arrivals()))[2]
+    released = lake.query("transactions", "select count(*) as n, count(distinct csn) as different from t")
+    assert released == [{"n": len(wanted.released), "different": len(wanted.released)}]
+    heard = capture.read(arrivals()[:3])
+    for table in declarations.TABLES:
+        whole = sorted((t.csn, e.pos) for t in heard.transactions if t.whole for e in t.events if e.table == table)
+        assert sorted((r["_txloom_csn"], r["_txloom_pos"]) for r in lake.rows(f"{table}_changes")) == whole, table
+
+
+def test_merging_killed_between_writes_ends_exact(lake: Lake) -> None:
+    killed_again_and_again(lake, "merge_current", (1, 2, 3))
+    source = Source(capture.read(capture.arrivals()))
+    csn = list(progress(arrivals()))[2].valid_through
+    assert csn is not None
+    expected = values.typed_state(source.state_as_of(csn)) | {"documents": values.typed_documents(source.documents_as_of(csn))}
+    actual = {table: comparison.keyed(lake.rows(table), declarations.TABLES[table].key) for table in declarations.TABLES}
+    actual["documents"] = comparison.keyed(lake.rows("orders_current"), ("order_id",))
+    found = comparison.differences(expected, actual)
+    assert not found, comparison.report(found)
+
+
+def test_publishing_killed_after_its_cut_publishes_it_once(lake: Lake) -> None:
+    before = len(lake.query("cuts", "select cut_id from t"))
+    killed_again_and_again(lake, "publish", (1,))
+    assert [row["cut_id"] for row in lake.query("cuts", "select cut_id from t order by cut_id")] == list(range(1, before + 2))
