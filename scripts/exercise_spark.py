@@ -43,7 +43,7 @@ def stream(spark: SparkSession, table: str, out: str) -> None:
         frame.write.format("delta").mode("append").save(f"{out}/{number}")
         frame.unpersist()
 
-    events = spark.readStream.format("delta").load(table).selectExpr("id % 4 as bucket", "id", "to_json(struct(*)) as j")
+    events = spark.readStream.format("delta").load(table).selectExpr("id % 4 as bucket", "id", "to_json(struct(*))")
     (
         events.groupBy("bucket")
         .applyInPandasWithState(count, "bucket bigint, rows bigint", "rows bigint", "append", "NoTimeout")

@@ -1,0 +1,105 @@
+"""The pins: one tested set, exact, and the packages that must carry one number do."""
+
+import csv
+import hashlib
+import re
+import xml.etree.ElementTree as ET
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+IVY = PROJECT / "scripts" / "ivy"
+PINNED = re.compile(r"(?P<name>[a-z0-9-]+)==(?P<version>[^\s;*]+)( ; .+)?")
+
+
+def lines(file: str) -> list[str]:
+    """Return a file's lines without comments."""
+    stripped = (line.split("#")[0].strip() for line in (PROJECT / file).read_text().splitlines())
+    return [line for line in stripped if line]
+
+
+def pins(file: str) -> dict[str, str]:
+    """Return the version of each package pinned for this machine."""
+    found = (PINNED.fullmatch(line) for line in lines(file))
+    return {pin["name"]: pin["version"] for pin in found if pin}
+
+
+def jars() -> dict[str, str]:
+    """Return the version of each jar that Ivy is asked for."""
+    asked = ET.parse(IVY / "jars.xml").iter("dependency")
+    return {jar.attrib["name"]: jar.attrib["rev"] for jar in asked}
+
+
+def recorded(package: str) -> dict[str, str]:
+    """Return the hash of each Python file that a package unpacked."""
+    record = metadata.distribution(package).read_text("RECORD") or ""
+    return {row[0]: row[1] for row in csv.reader(record.splitlines()) if row[0].startswith("pyspark/") and row[1]}
+
+
+@pytest.mark.parametrize("file", ["requirements.txt", "requirements-dev.txt"])
+def test_every_requirement_is_pinned_exactly(file: str) -> None:
+    assert [line for line in lines(file) if not PINNED.fullmatch(line)] == []
+
+
+@pytest.mark.parametrize("file", ["requirements.txt", "requirements-dev.txt"])
+def test_no_pin_says_where_a_package_comes_from(file: str) -> None:
+    assert "://" not in (PROJECT / file).read_text()
+    assert "index-url" not in (PROJECT / file).read_text()
+
+
+@pytest.mark.parametrize("name", ["requirements", "requirements-dev"])
+def test_what_is_asked_for_is_pinned(name: str) -> None:
+    asked = [re.match(r"[A-Za-z0-9-]+", line) for line in lines(f"{name}.in") if not line.startswith("-")]
+    names = {match[0].lower() for match in asked if match}
+    assert names <= pins(f"{name}.txt").keys()
+
+
+def test_building_and_running_pin_the_same_versions() -> None:
+    run, build = pins("requirements.txt"), pins("requirements-dev.txt")
+    assert {name: build[name] for name in run.keys() & build.keys()} == {
+        name: run[name] for name in run.keys() & build.keys()
+    }
+
+
+def test_what_is_installed_is_what_is_pinned() -> None:
+    asked = [line for line in lines("requirements.txt") if ";" not in line]
+    pinned = [match for match in map(PINNED.fullmatch, asked) if match]
+    assert {match["name"]: metadata.version(match["name"]) for match in pinned} == {
+        match["name"]: match["version"] for match in pinned
+    }
+
+
+def test_pyspark_and_its_client_carry_one_number() -> None:
+    assert pins("requirements.txt")["pyspark"] == pins("requirements.txt")["pyspark-client"]
+    assert metadata.version("pyspark") == metadata.version("pyspark-client")
+
+
+def test_pyspark_and_its_client_unpack_the_same_files() -> None:
+    both, client = recorded("pyspark"), recorded("pyspark-client")
+    assert len(both.keys() & client.keys()) > 300
+    assert [name for name in both.keys() & client.keys() if both[name] != client[name]] == []
+
+
+def test_each_package_and_its_jar_carry_one_number() -> None:
+    assert jars()["delta-spark_4.2_2.13"] == jars()["delta-storage"] == pins("requirements.txt")["delta-spark"]
+    assert jars()["spark-sql-kafka-0-10_2.13"] == pins("requirements.txt")["pyspark"]
+
+
+def test_the_jars_asked_for_are_the_jars_expected() -> None:
+    expected = [line.split()[1] for line in (IVY / "jars.sha256").read_text().splitlines()]
+    assert sorted(f"{name}-{version}.jar" for name, version in jars().items()) == sorted(expected)
+
+
+def test_the_jars_here_are_the_expected_ones() -> None:
+    from txloom.storage.session import jars_folder
+
+    for line in (IVY / "jars.sha256").read_text().splitlines():
+        digest, name = line.split()
+        assert hashlib.sha256((jars_folder() / name).read_bytes()).hexdigest() == digest, name
+
+
+def test_the_image_is_of_the_pinned_airflow() -> None:
+    first = next(line for line in lines("Dockerfile") if line.startswith("FROM "))
+    assert first == f"FROM apache/airflow:{pins('requirements.txt')['apache-airflow']}"
