@@ -1,64 +1,36 @@
-"""Fold changes into current rows."""
+"""Fold changes into current rows: the net effect per key, in the source's commit order."""
 
 from collections.abc import Sequence
-from typing import Any
 
+import numpy as np
 import pyarrow as pa
+
+from txloom.current import numbers as n
+from txloom.current.chains import follow
+from txloom.current.effects import join, table
+from txloom.current.images import Images
+from txloom.current.latest import latest
 
 
 def fold(rows: pa.Table, changes: pa.Table, *, key: Sequence[str], columns: Sequence[str]) -> pa.Table:
-    schema = pa.schema(
-        [rows.schema.field(c) for c in columns]
-        + [("_txloom_csn", pa.int64()), ("_txloom_pos", pa.int64()), ("_txloom_xid", pa.string()), ("_txloom_deleted", pa.bool_()), ("_txloom_missing", pa.list_(pa.string()))]
-    )
-    state: dict[Any, dict[str, Any]] = {tuple(r[k] for k in key): r for r in rows.to_pylist()}
-    marks = {k: (r["_txloom_csn"], r["_txloom_pos"], r["_txloom_xid"]) for k, r in state.items()}
-    touched: dict[Any, tuple[int, int, str]] = {}
-    swap: dict[Any, dict[str, Any]] = {}
-    last = None
-    for c in sorted(changes.to_pylist(), key=lambda c: (c["_txloom_csn"], c["_txloom_pos"])):
-        at = (c["_txloom_csn"], c["_txloom_pos"])
-        if at == last:
-            continue
-        last = at
-        stamp = (*at, c["_txloom_xid"])
-        if c["_txloom_op"] == "T":
-            for k in list(state):
-                touched[k] = stamp
-            state.clear()
-            continue
-        k = tuple(c[x] for x in key)
-        if k in marks and marks[k][:2] >= at:
-            continue
-        if c["_txloom_op"] == "D":
-            state.pop(k, None)
-            touched[k] = stamp
-            continue
-        old = k
-        known = c["_txloom_before_known"] or []
-        if c["_txloom_op"] == "U" and all(x in known for x in key):
-            old = tuple(c["_txloom_before"][x] for x in key)
-        base = state.get(old, {})
-        if old != k and old in swap:
-            base = swap.pop(old)
-        elif old != k:
-            state.pop(old, None)
-            touched[old] = stamp
-        if old != k and k in state:
-            swap[k] = state[k]
-        row = {x: c[x] for x in columns}
-        missing = []
-        for x in c["_txloom_unchanged"] or ():
-            if x in key:
-                continue
-            if x in base:
-                row[x] = base[x]
-            else:
-                missing.append(x)
-        state[k] = {**row, "_txloom_missing": missing or None}
-        touched[k] = stamp
-    out = []
-    for k, (csn, pos, xid) in touched.items():
-        r = state.get(k)
-        out.append({**{x: None for x in columns}, **dict(zip(key, k)), **(r or {}), "_txloom_csn": csn, "_txloom_pos": pos, "_txloom_xid": xid, "_txloom_deleted": r is None})
-    return pa.Table.from_pylist(out, schema)
+    """Return one row per touched key: the declared columns as the changes leave them, or `_txloom_deleted`."""
+    images = Images.of(rows, changes, key, columns)
+    numbers = n.read(images, rows, changes)
+
+    def known(events: n.Ints, column: n.Ints) -> n.Flags:
+        told = np.zeros(len(events), np.bool_)
+        for number in np.unique(column):
+            here = column == number
+            told[here] = n.known(changes, events[here] - rows.num_rows, images.plain[number])
+        return told
+
+    chained = np.zeros(numbers.keys + 1, np.bool_)  # the last element stands for NOWHERE
+    moved = numbers.old != n.NOWHERE
+    chained[numbers.key[moved]] = chained[numbers.old[moved]] = True
+    effects = latest(numbers, chained, known)
+    if moved.any():
+        effects = join(effects, follow(numbers, chained, known))
+    xids = pa.chunked_array([*rows.column("_txloom_xid").chunks, *changes.column("_txloom_xid").chunks], pa.string())
+    found = table(effects, numbers, images, xids)
+    own = [name for name in found if name not in columns]
+    return pa.table({name: found[name] for name in [*columns, *own]})

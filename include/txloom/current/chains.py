@@ -1,0 +1,141 @@
+"""Keys that change: rows wander from key to key, one event after the other.
+
+Where two rows meet at one key, as a deferrable unique constraint allows inside a transaction, both stay: the row that
+came first leaves first. That is right whenever keys are unique again after every statement, since a statement changes
+each row once: whatever leaves a key was there before the statement began. With the transaction's end (its csn) only the
+row that came last keeps the key.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from txloom.current.effects import Effects
+from txloom.current.latest import Known
+from txloom.current.numbers import DELETE, INSERT, NOWHERE, ROW, TRUNCATE, Flags, Ints, Numbers
+
+Row = tuple[int, Mapping[int, int]]
+"""The source of a row, and the columns that come from other sources."""
+COMPLETE: Mapping[int, int] = {}
+
+
+@dataclass
+class Places:
+    """Which row stands at which key; waiting rows came earlier and have yet to leave."""
+
+    standing: dict[int, Row] = field(default_factory=dict)
+    waiting: dict[int, list[Row]] = field(default_factory=dict)
+
+    def take(self, key: int) -> Row | None:
+        """Remove the row that came first."""
+        if key not in self.waiting:
+            return self.standing.pop(key, None)
+        first = self.waiting[key].pop(0)
+        if not self.waiting[key]:
+            del self.waiting[key]
+        return first
+
+    def see(self, key: int) -> Row | None:
+        """Return the row that came first."""
+        return self.waiting[key][0] if key in self.waiting else self.standing.get(key)
+
+    def arrive(self, key: int, row: Row) -> None:
+        """Add a row beside those that stand there."""
+        if key in self.standing:
+            self.waiting.setdefault(key, []).append(self.standing[key])
+        self.standing[key] = row
+
+    def change(self, key: int, row: Row) -> None:
+        """Replace the row that came first."""
+        if key in self.waiting:
+            self.waiting[key][0] = row
+        else:
+            self.standing[key] = row
+
+    def put(self, key: int, row: Row) -> None:
+        """Replace whatever stands there."""
+        self.waiting.pop(key, None)
+        self.standing[key] = row
+
+
+def follow(numbers: Numbers, chained: Flags, known: Known) -> Effects:
+    """Return the effects on the chained keys."""
+    events = np.flatnonzero(np.where(numbers.key == NOWHERE, True, chained[numbers.key]))
+    events = events[np.argsort(numbers.rank[events])]
+    leaves = _Leaves(numbers, events, known)
+    places, last, csn = Places(), dict[int, int](), NOWHERE
+    for event, op, key, old, at in _once(numbers, events):
+        if at != csn:
+            csn = at
+            places.waiting.clear()
+        if op == ROW:
+            places.put(key, (event, COMPLETE))
+            last.pop(key, None)
+            continue
+        if op == TRUNCATE:
+            last.update(dict.fromkeys(places.standing, event))
+            places = Places()
+            continue
+        last[key] = event
+        if op == DELETE:
+            places.take(key)
+        elif op == INSERT:
+            places.put(key, leaves.filled(event, None))
+        elif old == NOWHERE:
+            places.change(key, leaves.filled(event, places.see(key)))
+        else:
+            last[old] = event
+            places.arrive(key, leaves.filled(event, places.take(old)))
+    return _effects(places, last)
+
+
+def _once(numbers: Numbers, events: Ints) -> Iterator[tuple[int, int, int, int, int]]:
+    """Yield (event, operation, key, old key, csn) of ordered events, duplicates of an event once."""
+    columns = (numbers.op, numbers.key, numbers.old, numbers.csn, numbers.pos)
+    stamp, told = (NOWHERE, NOWHERE), set[tuple[int, int, int]]()
+    listed = (column[events].tolist() for column in columns)
+    for event, op, key, old, csn, pos in zip(events.tolist(), *listed, strict=True):
+        if (csn, pos) != stamp:
+            stamp = (csn, pos)
+            told.clear()
+        if (op, key, old) not in told:
+            told.add((op, key, old))
+            yield event, op, key, old, csn
+
+
+class _Leaves:
+    """Fills the columns that an event leaves unchanged."""
+
+    def __init__(self, numbers: Numbers, events: Ints, known: Known) -> None:
+        chosen = np.zeros(len(numbers.key), np.bool_)
+        chosen[events] = True
+        sparse = numbers.unchanged.only(chosen)
+        who, start = np.unique(sparse.event, return_index=True)
+        end = np.append(start[1:], len(sparse.event))
+        self._spans = dict(zip(who.tolist(), zip(start.tolist(), end.tolist(), strict=True), strict=True))
+        self._columns = sparse.column.tolist()
+        self._changes = len(numbers.key) - numbers.rows
+        self._known = known
+
+    def filled(self, event: int, row: Row | None) -> Row:
+        """Return the row as the event leaves it; columns come from the row before, else from the image of it."""
+        if event not in self._spans:
+            return event, COMPLETE
+        start, end = self._spans[event]
+        columns = self._columns[start:end]
+        if row is not None:
+            source, others = row
+            return event, {column: others.get(column, source) for column in columns}
+        told = self._known(np.full(len(columns), event, np.int64), np.array(columns, np.int64))
+        before = event + self._changes
+        return event, {column: before if yes else NOWHERE for column, yes in zip(columns, told.tolist(), strict=True)}
+
+
+def _effects(places: Places, last: dict[int, int]) -> Effects:
+    keys = list(last)
+    rows = [places.standing.get(key, (NOWHERE, COMPLETE)) for key in keys]
+    others = [(column, place, source) for place, (_, row) in enumerate(rows) for column, source in row.items()]
+    column, place, instead = np.array(others, np.int64).reshape(-1, 3).T
+    sources = np.array([source for source, _ in rows], np.int64)
+    return Effects(np.array(keys, np.int64), np.array(list(last.values()), np.int64), sources, column, place, instead)

@@ -1,0 +1,72 @@
+"""Where values come from: rows, changes, and what changes tell of the row before them; values are moved, never read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+@dataclass(frozen=True)
+class Images:
+    """The declared columns of rows and changes under one numbering of sources.
+
+    Source i is row i; then come the changes' images after, then their images before. A negative source is null.
+    """
+
+    _rows: pa.Table
+    _changes: pa.Table
+    key: tuple[str, ...]
+    plain: tuple[str, ...]
+    """The declared columns that are not part of the key."""
+
+    @classmethod
+    def of(cls, rows: pa.Table, changes: pa.Table, key: Sequence[str], columns: Sequence[str]) -> "Images":
+        """Take the declared columns; types are those of the rows."""
+        return cls(rows, changes, tuple(key), tuple(name for name in columns if name not in key))
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows there are."""
+        count: int = self._rows.num_rows
+        return count
+
+    @property
+    def changes(self) -> int:
+        """Return how many changes there are."""
+        count: int = self._changes.num_rows
+        return count
+
+    def type_of(self, name: str) -> pa.DataType:
+        """Return the type of a column."""
+        return self._rows.schema.field(name).type
+
+    def after(self, name: str) -> pa.ChunkedArray:
+        """Return a column of the changes; a key column that an update leaves out is the one before it."""
+        column = _as(self._changes.column(name), self.type_of(name))
+        return pc.coalesce(column, self.before(name)) if name in self.key and column.null_count else column
+
+    def before(self, name: str) -> pa.ChunkedArray:
+        """Return a column of the rows before the changes."""
+        return _as(pc.struct_field(self._changes.column("_txloom_before"), name), self.type_of(name))
+
+    def told(self, name: str) -> pa.ChunkedArray:
+        """Return a column of the rows, then of the changes."""
+        return pa.chunked_array([*self._rows.column(name).chunks, *self.after(name).chunks], self.type_of(name))
+
+    def lacks(self, name: str) -> pa.ChunkedArray:
+        """Say which changes, truncates apart, have no value of a column."""
+        return pc.and_(pc.is_null(self.after(name)), pc.not_equal(self._changes.column("_txloom_op"), "T"))
+
+    def take(self, name: str, sources: npt.NDArray[np.int64]) -> pa.ChunkedArray:
+        """Return a column's values from some sources."""
+        values = self.told(name)
+        if len(sources) and sources.max() >= self.rows + self.changes:
+            values = pa.chunked_array([*values.chunks, *self.before(name).chunks], values.type)
+        return values.take(pa.array(sources, mask=sources < 0))
+
+
+def _as(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    return column if column.type == kind else column.cast(kind)

@@ -1,0 +1,142 @@
+"""Rows and changes as numbers: which key, which order, which columns; the folding itself looks at nothing else.
+
+Events are the current rows, then the changes, numbered in that order. A current row counts as an event too: at its own
+(csn, pos) the row is what it is, whatever was told before.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.current.images import Images
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+ROW, INSERT, UPDATE, DELETE, TRUNCATE = range(5)
+OPERATIONS = {"I": INSERT, "r": INSERT, "U": UPDATE, "D": DELETE, "T": TRUNCATE}
+NOWHERE = -1
+
+
+@dataclass(frozen=True)
+class Unchanged:
+    """Columns that changes leave as they are: pairs of (event, column number), events rising."""
+
+    event: Ints
+    column: Ints
+
+    def only(self, chosen: Flags) -> "Unchanged":
+        """Return the pairs of some events; chosen has one element per event."""
+        keep = chosen[self.event]
+        return Unchanged(self.event[keep], self.column[keep])
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """One element per event: operation, key number, old key number of a key change, place in commit order.
+
+    key is NOWHERE for a truncate, old is NOWHERE unless the key changed. sample: a source of the values of each key.
+    """
+
+    rows: int
+    op: Ints
+    key: Ints
+    old: Ints
+    csn: Ints
+    pos: Ints
+    rank: Ints
+    sample: Ints
+    unchanged: Unchanged
+
+    @property
+    def keys(self) -> int:
+        """Return how many different keys there are."""
+        return len(self.sample)
+
+
+def read(images: Images, rows: pa.Table, changes: pa.Table) -> Numbers:
+    """Number everything that folding needs; refuses unknown operations and changes without a key."""
+    count = rows.num_rows
+    op = np.concatenate([np.full(count, ROW, np.int64), _operations(changes)])
+    moved = _moved(images, changes, op[count:])
+    key, sample = _keys(images, moved)
+    key, old_keys = key[: len(op)], key[len(op) :]
+    old = np.full(len(op), NOWHERE, np.int64)
+    old[count + moved] = old_keys
+    key[op == TRUNCATE] = NOWHERE
+    csn, pos = (np.concatenate([_whole(t, name) for t in (rows, changes)]) for name in ("_txloom_csn", "_txloom_pos"))
+    order = np.lexsort((op == ROW, pos, csn))
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return Numbers(count, op, key, old, csn, pos, rank, sample, _unchanged(images, changes, op))
+
+
+def _whole(table: pa.Table, name: str) -> Ints:
+    column = table.column(name)
+    if column.null_count:
+        raise ValueError(f"{name} is null in {column.null_count} rows or changes: without it they have no order")
+    numbers: Ints = column.to_numpy().astype(np.int64, copy=False)
+    return numbers
+
+
+def _operations(changes: pa.Table) -> Ints:
+    found = pc.index_in(changes.column("_txloom_op"), value_set=pa.array(list(OPERATIONS)))
+    if found.null_count:
+        strange = pc.unique(changes.column("_txloom_op").filter(pc.is_null(found))).to_pylist()
+        raise ValueError(f"unknown operations {strange}, expected one of {list(OPERATIONS)}")
+    numbers: Ints = np.array(list(OPERATIONS.values()), np.int64)[found.to_numpy()]
+    return numbers
+
+
+def _moved(images: Images, changes: pa.Table, op: Ints) -> Ints:
+    """Return the updates whose key before is known and another than after, as numbers of changes."""
+    differs = np.zeros(len(op), np.bool_)
+    for name in images.key:
+        same = pc.fill_null(pc.equal(images.before(name), images.after(name)), True)
+        differs |= ~same.to_numpy()
+    moved = np.flatnonzero(differs & (op == UPDATE))
+    for name in images.key:
+        moved = moved[known(changes, moved, name)] if len(moved) else moved
+    return moved
+
+
+def known(changes: pa.Table, chosen: Ints, column: str) -> Flags:
+    """Say for each chosen change whether it tells the column's value before it."""
+    lists = changes.column("_txloom_before_known").take(pa.array(chosen)).combine_chunks()
+    told = np.zeros(len(chosen), np.bool_)
+    here = pc.equal(pc.list_flatten(lists), column)
+    told[pc.list_parent_indices(lists).filter(here).to_numpy()] = True
+    return told
+
+
+def _keys(images: Images, moved: Ints) -> tuple[Ints, Ints]:
+    """Number the keys of rows, changes and old keys of moved changes; also give a source of each key's values."""
+    if any(pc.any(images.lacks(name)).as_py() for name in images.key):
+        raise ValueError(f"changes without a key ({', '.join(images.key)}) cannot be folded")
+    events = images.rows + images.changes
+    sources = np.concatenate([np.arange(events), events + moved])
+    numbers = np.zeros(len(sources), np.int64)
+    for name in images.key:
+        values = pa.chunked_array([*images.told(name).chunks, *images.before(name).take(pa.array(moved)).chunks])
+        encoded = values.combine_chunks().dictionary_encode(null_encoding="encode")
+        numbers = _dense(numbers * len(encoded.dictionary) + encoded.indices.to_numpy())
+    sample = np.zeros(int(numbers.max(initial=-1)) + 1, np.int64)
+    sample[numbers] = sources
+    return numbers, sample
+
+
+def _dense(numbers: Ints) -> Ints:
+    dense: Ints = pa.array(numbers).dictionary_encode().indices.to_numpy().astype(np.int64)
+    return dense
+
+
+def _unchanged(images: Images, changes: pa.Table, op: Ints) -> Unchanged:
+    lists = changes.column("_txloom_unchanged").combine_chunks()
+    column = pc.fill_null(pc.index_in(pc.list_flatten(lists), value_set=pa.array(images.plain, pa.string())), NOWHERE)
+    event = images.rows + pc.list_parent_indices(lists).to_numpy().astype(np.int64)
+    number = column.to_numpy().astype(np.int64)
+    keep = (number != NOWHERE) & np.isin(op[event], (INSERT, UPDATE))
+    return Unchanged(event[keep], number[keep])
