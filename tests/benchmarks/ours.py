@@ -1,0 +1,52 @@
+"""Land and buffer the benchmark's data in a warehouse, in a process and a JVM of its own.
+
+python tests/benchmarks/ours.py WAREHOUSE        (called by bench_buffer.py; TXLOOM_BENCH_DATA names the data)
+
+Prints RESULT with the seconds of each step, and what it released, counted after the clock has stopped.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from txloom.config import load, names
+from txloom.pipelines.buffer import buffer_transactions
+from txloom.pipelines.land import land_events
+from txloom.storage import tables
+from txloom.storage.session import open_session
+
+DECLARATION = Path(__file__).with_name("bench.yaml")
+
+
+def main(warehouse: str) -> None:
+    """Run the two steps once on everything there is, then count."""
+    begun = time.perf_counter()
+    pipeline = load(DECLARATION)
+    spark = open_session("txloom benchmark")
+    opened = time.perf_counter()
+    land_events(lambda: spark, pipeline, warehouse=warehouse, run_id="bench")
+    landed = time.perf_counter()
+    buffer_transactions(spark, pipeline, warehouse=warehouse, run_id="bench")
+    buffered = time.perf_counter()
+    transactions = tables.read(spark, names.table_path(warehouse, pipeline.name, names.TRANSACTIONS))
+    stream = tables.read(spark, names.table_path(warehouse, pipeline.name, "order_stream"))
+    documents = stream.selectExpr(
+        "count(*)", "sum(size(line_items))", "sum(aggregate(line_items.item_qty, 0d, (total, qty) -> total + qty))"
+    ).collect()[0]
+    result = {
+        "session_s": opened - begun,
+        "land_s": landed - opened,
+        "buffer_s": buffered - landed,
+        "query_s": buffered - opened,
+        "released": transactions.where("status = 'released'").count(),
+        "rows": documents[0],
+        "line_items": documents[1],
+        "qty": documents[2],
+    }
+    print("RESULT", json.dumps(result), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
