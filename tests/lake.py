@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from oracle import capture
 
+from oracle import capture
 from txloom.config import load
 from txloom.config.models import Pipeline
 from txloom.pipelines.buffer import buffer_transactions

@@ -40,7 +40,13 @@ def main() -> int:
 
         return write
 
-    for room, name in ((books, "append"), (local, "append_once"), (tables, "append_once"), (current, "merge"), (books, "replace")):
+    for room, name in (
+        (books, "append"),
+        (local, "append_once"),
+        (tables, "append_once"),
+        (current, "merge"),
+        (books, "replace"),
+    ):
         setattr(room, name, killing(getattr(room, name)))
     return command.run(step, getattr(module, step), arguments=arguments, session=SESSIONS.get(step, "open"))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from lake import Lake, arrivals, new_lake
 from oracle import capture, comparison, declarations, values
 from oracle.completeness import progress
@@ -20,7 +21,12 @@ def run(lake: Lake, step: str, deadly: int) -> int:
     """Run a job in a process of its own, killed after its n-th write (0: never); return its exit code."""
     command = [sys.executable, str(RUNNER), step, str(deadly), "--pipeline", "orders", "--warehouse", lake.warehouse]
     rooms = [str(Path(__file__).parents[2] / "include")]
-    environment = {**os.environ, "TXLOOM_INBOX": str(lake.inbox), "PYTHONPATH": os.pathsep.join(rooms), "TXLOOM_SHORT_JVM": "1"}
+    environment = {
+        **os.environ,
+        "TXLOOM_INBOX": str(lake.inbox),
+        "PYTHONPATH": os.pathsep.join(rooms),
+        "TXLOOM_SHORT_JVM": "1",
+    }
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr[-3000:]
     return done.returncode
@@ -68,8 +74,12 @@ def test_merging_killed_between_writes_ends_exact(lake: Lake) -> None:
     source = Source(capture.read(capture.arrivals()))
     csn = list(progress(arrivals()))[2].valid_through
     assert csn is not None
-    expected = values.typed_state(source.state_as_of(csn)) | {"documents": values.typed_documents(source.documents_as_of(csn))}
-    actual = {table: comparison.keyed(lake.rows(table), declarations.TABLES[table].key) for table in declarations.TABLES}
+    expected = values.typed_state(source.state_as_of(csn)) | {
+        "documents": values.typed_documents(source.documents_as_of(csn))
+    }
+    actual = {
+        table: comparison.keyed(lake.rows(table), declarations.TABLES[table].key) for table in declarations.TABLES
+    }
     actual["documents"] = comparison.keyed(lake.rows("orders_current"), ("order_id",))
     found = comparison.differences(expected, actual)
     assert not found, comparison.report(found)
@@ -78,4 +88,6 @@ def test_merging_killed_between_writes_ends_exact(lake: Lake) -> None:
 def test_publishing_killed_after_its_cut_publishes_it_once(lake: Lake) -> None:
     before = len(lake.query("cuts", "select cut_id from t"))
     killed_again_and_again(lake, "publish", (1,))
-    assert [row["cut_id"] for row in lake.query("cuts", "select cut_id from t order by cut_id")] == list(range(1, before + 2))
+    assert [row["cut_id"] for row in lake.query("cuts", "select cut_id from t order by cut_id")] == list(
+        range(1, before + 2)
+    )

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from lake import arrivals, new_lake
 from oracle import capture, comparison, declarations, values
 from oracle.state import Source
-
 from txloom.storage import landing, local
 
 
@@ -22,7 +22,9 @@ def test_a_large_batch_gives_what_small_ones_give(spark: Any, tmp_path: Path, mo
     heard = capture.read(capture.arrivals())
     source = Source(heard)
     last = source.csns[-1]
-    expected = values.typed_state(source.state_as_of(last)) | {"documents": values.typed_documents(source.documents_as_of(last))}
+    expected = values.typed_state(source.state_as_of(last)) | {
+        "documents": values.typed_documents(source.documents_as_of(last))
+    }
     actual = {
         table: comparison.keyed(lake.rows(table), declarations.TABLES[table].key) for table in declarations.TABLES
     }

@@ -3,10 +3,10 @@
 The source's states come from tests/oracle, which shares no code with the pipeline.
 """
 
-from pathlib import Path
 from typing import Any
 
 import pytest
+
 from lake import Lake, arrivals, new_lake
 from oracle import capture, comparison, declarations, values
 from oracle.completeness import progress
@@ -67,7 +67,9 @@ def test_one_changed_value_of_one_row_is_a_difference(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("table", MIRRORS)
-def test_every_version_of_a_mirror_is_the_source_as_of_its_valid_through(lake: Lake, source: Source, table: str) -> None:
+def test_every_version_of_a_mirror_is_the_source_as_of_its_valid_through(
+    lake: Lake, source: Source, table: str
+) -> None:
     for version, csn in lake.marks(table):
         found = comparison.differences(
             {table: expected(source, csn).get(table, {})}, {table: flat(lake, table, version)}

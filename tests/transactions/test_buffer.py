@@ -44,7 +44,8 @@ def numbers(landing: int, events: Landing, at: int) -> np.ndarray:
         else:
             found.append({**base, "kind": ev.METADATA, "payload": hash(event.expected)})
             found += [
-                {**base, "kind": ev.EXPECTED, "table": t, "identity": t, "payload": n, "count": n} for t, n in event.expected
+                {**base, "kind": ev.EXPECTED, "table": t, "identity": t, "payload": n, "count": n}
+                for t, n in event.expected
             ]
     found.append({"kind": ev.CLOCK, "landing": landing, "row": -1, "at": at})
     return ev.from_columns({name: np.array([e.get(name, 0) for e in found]) for name in ev.FIELDS})
@@ -140,7 +141,7 @@ def interpret(landings: list[Landing], *, step: int = 10) -> Seen:
 
 @st.composite
 def deliveries(draw: st.DrawFn) -> list[Landing]:
-    """Draw transactions and the landings that deliver them: shuffled, duplicated, cut, some rows lost or contradicted."""
+    """Draw transactions and the landings that deliver them: shuffled, duplicated, cut, rows lost or contradicted."""
     delivered: list[tuple[int, Event]] = []
     size = draw(st.integers(1, 8))
     for tx in range(1, draw(st.integers(1, 6)) + 1):

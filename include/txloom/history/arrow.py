@@ -41,9 +41,7 @@ def changes(events: pa.Table, table: Table, release: int) -> pa.Table:
     return pa.table(columns)
 
 
-def stream(
-    events: Mapping[str, pa.Table], aggregate: Aggregate, tables: Mapping[str, Table], release: int
-) -> pa.Table:
+def stream(events: Mapping[str, pa.Table], aggregate: Aggregate, tables: Mapping[str, Table], release: int) -> pa.Table:
     """Return the rows of an aggregate's history: one per transaction and root, changes nested in order.
 
     A child's change whose event does not tell its root stands in the row whose root key is null.
@@ -71,9 +69,7 @@ def stream(
     return pa.table(columns)
 
 
-def _key_types(
-    events: Mapping[str, pa.Table], members: Sequence[tuple[str, str, Sequence[str]]]
-) -> list[pa.DataType]:
+def _key_types(events: Mapping[str, pa.Table], members: Sequence[tuple[str, str, Sequence[str]]]) -> list[pa.DataType]:
     for name, _, parent_key in members:
         if name in events:
             image = events[name].schema.field("after").type

@@ -12,7 +12,7 @@ from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.errors import LedgerUnbalanced
 from txloom.pipelines.batch import Batch
-from txloom.pipelines.bury import Buried, give_up, inter, late_events, list_waiting
+from txloom.pipelines.bury import GIVEN, Buried, give_up, inter, late_events, list_waiting
 from txloom.pipelines.release import Released, release_whole
 from txloom.pipelines.release_local import release_locally
 from txloom.storage import books, buffering, checkpoints, local, own, schemas, tables
@@ -30,7 +30,7 @@ def buffer_transactions(spark: SparkSession, pipeline: Pipeline, *, warehouse: s
     Raises LedgerUnbalanced when events landed and events accounted for differ.
     """
     place = Place(warehouse, pipeline.name)
-    create_tables(spark, pipeline, place)
+    create_tables(pipeline, place)
     generation = checkpoints.current_generation(warehouse, pipeline.name)
     patience = int(pipeline.completeness.patience.total_seconds() * 1_000_000)
     events = spark.readStream.format("delta").option("skipChangeCommits", "true").load(place.change_events)
@@ -53,15 +53,15 @@ def buffer_transactions(spark: SparkSession, pipeline: Pipeline, *, warehouse: s
     return {"generation": generation, **totals}
 
 
-def create_tables(spark: SparkSession, pipeline: Pipeline, place: Place) -> None:
+def create_tables(pipeline: Pipeline, place: Place) -> None:
     """Create the tables that the buffer writes."""
     books.ensure(place.table(names.TRANSACTIONS), own.TRANSACTIONS)
     for mirror in pipeline.targets.mirrors:
         ddl = schemas.changes_ddl(pipeline.table(mirror.table))
-        tables.ensure(spark, place.table(mirror.history), ddl, properties=HISTORY_PROPERTIES)
+        tables.ensure(place.table(mirror.history), ddl, properties=HISTORY_PROPERTIES)
     for aggregate in pipeline.targets.aggregates:
         ddl = schemas.stream_ddl(pipeline, aggregate)
-        tables.ensure(spark, place.table(aggregate.history), ddl, properties=HISTORY_PROPERTIES)
+        tables.ensure(place.table(aggregate.history), ddl, properties=HISTORY_PROPERTIES)
 
 
 def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
@@ -121,7 +121,7 @@ def _unreadable(batch: Batch, released: Released) -> Buried:
     if not released.unreadable:
         return Buried()
     given = [(tx, UNREADABLE, problem, *released.sizes[tx]) for tx, problem in released.unreadable.items()]
-    frame = batch.spark.createDataFrame(given, "tx bigint, cause string, detail string, rows bigint, first_at bigint")
+    frame = batch.spark.createDataFrame(given, GIVEN)
     events = batch.change_events.where(
         F.col("landing").isin(sorted(released.landings))
         & ((F.col("kind") == "metadata") | ((F.col("kind") == "row") & F.col("table").isNotNull()))
@@ -139,7 +139,8 @@ def _write_dead_letters(batch: Batch, buried: Sequence[Buried]) -> None:
 
 def _write_transactions(batch: Batch, released: Released, buried: Sequence[Buried]) -> None:
     """Enter all transactions that this batch finished, in one commit."""
-    finished = [part.transactions for part in (released, *buried) if part.transactions is not None]
+    frames = [released.transactions, *(part.transactions for part in buried)]
+    finished = [frame for frame in frames if frame is not None]
     if released.local is not None and finished:
         finished.append(batch.spark.createDataFrame(released.local))
     elif released.local is not None:

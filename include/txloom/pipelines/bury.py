@@ -17,6 +17,10 @@ from txloom.storage.letters import as_dead_letters
 from txloom.storage.own import PENDING_TRANSACTIONS
 from txloom.transactions import buffer, causes
 
+GIVEN = "tx bigint, cause string, detail string, rows bigint, first_at bigint"
+"""What `inter` needs to know of each transaction that it buries."""
+
+
 @dataclass(frozen=True)
 class Buried:
     """Dead letters and rows for `transactions`, both None when there are none, and how the counts change."""
@@ -35,14 +39,18 @@ def give_up(batch: Batch, dead: Sequence[Row], watched: Mapping[int, str]) -> Bu
     """
     if not dead:
         return Buried()
-    causes_of = [(row["tx"], row["cause"], describe(row, watched), row["rows"], row["first_at"]) for row in dead]
-    given = batch.spark.createDataFrame(causes_of, "tx bigint, cause string, detail string, rows bigint, first_at bigint")
+    given_up = [(row["tx"], row["cause"], describe(row, watched), row["rows"], row["first_at"]) for row in dead]
+    given = batch.spark.createDataFrame(given_up, GIVEN)
     forgotten = [row["tx"] for row in given.join(batch.earlier_transactions.select("tx"), "tx", "left_semi").collect()]
     landings = sorted({landing for row in dead for landing in row["landings"]})
     events = batch.change_events.where(
         F.col("landing").isin(landings) & (F.col("kind").isin("row", "metadata")) & _watched()
     )
-    late = late_events(batch, events.where(F.col("tx").isin(forgotten) & (F.col("kind") == "row"))) if forgotten else Buried()
+    late = (
+        late_events(batch, events.where(F.col("tx").isin(forgotten) & (F.col("kind") == "row")))
+        if forgotten
+        else Buried()
+    )
     given = given.where(~F.col("tx").isin(forgotten)) if forgotten else given
     buried = inter(batch, given, events)
     letters = [part for part in (late.letters, buried.letters) if part is not None]
@@ -82,7 +90,7 @@ def counts_by_table(packed: str | None, watched: Mapping[int, str]) -> dict[str,
 def inter(batch: Batch, given: DataFrame, events: DataFrame) -> Buried:
     """Make dead letters out of all distinct events of given transactions.
 
-    given: tx, cause, detail, rows, first_at. Duplicates (same identity and payload) are left out, as the buffer counted.
+    given: tx, cause, detail, rows, first_at. Duplicates (same identity and payload) are left out, as they were counted.
     """
     first = Window.partitionBy("tx", "kind", "table", "identity", "payload").orderBy("landing", "row")
     held = (
@@ -130,7 +138,9 @@ def late_events(batch: Batch, late: DataFrame) -> Buried:
         .persist()
     )
     fate = F.when(F.col("same"), None).when(F.col("other"), buffer.CONFLICT).otherwise(causes.LATE)
-    judged = judged.withColumn("cause", fate).withColumn("detail", F.concat(F.lit("transaction "), F.col("transaction_id")))
+    judged = judged.withColumn("cause", fate).withColumn(
+        "detail", F.concat(F.lit("transaction "), F.col("transaction_id"))
+    )
     letters = judged.where("cause is not null")
     dead, all_of_them = letters.count(), judged.count()
     return Buried(as_dead_letters(letters, datetime.now(UTC), batch.release), None, dead, all_of_them - dead)

@@ -19,7 +19,7 @@ Counts = Mapping[str, int | str]
 class Step(Protocol):
     """A step of a pipeline: session and declaration in, counts out."""
 
-    def __call__(self, spark: Any, pipeline: Pipeline, *, warehouse: str, run_id: str) -> Counts:
+    def __call__(self, spark: Any, pipeline: Pipeline, /, *, warehouse: str, run_id: str) -> Counts:
         """Run the step."""
         ...
 
@@ -45,7 +45,8 @@ def run(
 ) -> int:
     """Run one step from the command line and return its exit code (`txloom.errors` lists them).
 
-    session: whether the step gets a Spark session, a function that opens one, or None. extra: turns a job's own flags into keyword arguments of the step.
+    session: whether the step gets a Spark session, a function that opens one, or None. extra: turns a job's own flags
+    into keyword arguments of the step.
     """
     given = (flags or parser(step, doc)).parse_args(arguments)
     run_id = given.run_id or f"manual__{uuid.uuid4().hex[:12]}"
@@ -54,12 +55,12 @@ def run(
             raise TxloomError("no warehouse: pass --warehouse or set TXLOOM_WAREHOUSE")
         pipeline = find(given.pipeline)
         opened = partial(_session, pipeline.name, step)
-        spark = {"open": opened, "lazy": lambda: opened, "none": lambda: None}[session]()
+        spark = opened() if session == "open" else opened if session == "lazy" else None
         own = extra(given) if extra else {}
         counts = function(spark, pipeline, warehouse=given.warehouse, run_id=run_id, **own)
     except TxloomError as error:
         return _failed(step, error, error.exit_code)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (whatever it is must become an exit code and a sentence)
         traceback.print_exc()
         return _failed(step, error, 1)
     print(last_line(step, pipeline.name, run_id, counts), flush=True)

@@ -46,11 +46,12 @@ def _plan(pipeline: Pipeline, plan: Sequence[dict[str, Any]], number: int, place
         if (file.file, file.size, file.modified) not in known
         and files.is_whole(root, file, now, pipeline.source.files.settle)
     ]
-    base = {"landing": number, "run_id": run_id, "at": datetime.fromtimestamp(now // 1000 / 1e6, UTC)}
+    at = datetime.fromtimestamp(now // 1000 / 1e6, UTC)
+    base = {"landing": number, "run_id": run_id, "at": at}
     rows = [{**base, "file_number": i, **vars(file)} for i, file in enumerate(new, 1)]
     write_id = names.write_id(place.pipeline, names.LANDED_FILES, 0)
     books.append(place.landed_files, rows or [base], LANDED_FILES, once=(write_id, number))
-    return Landing(number, base["at"], tuple(Task(i, f.topic, f.file, f.size) for i, f in enumerate(new, 1)))
+    return Landing(number, at, tuple(Task(i, f.topic, f.file, f.size) for i, f in enumerate(new, 1)))
 
 
 def _finish(

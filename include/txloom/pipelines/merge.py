@@ -47,7 +47,7 @@ def merge_current(spark: SparkSession, pipeline: Pipeline, *, warehouse: str, ru
     After a crash between documents and flat rows, the flat tables still say which documents have to be composed again.
     """
     place = Place(warehouse, pipeline.name)
-    current.create(spark, pipeline, place)
+    current.create(pipeline, place)
     want = target(pipeline, place)
     if want is None:
         return {"valid_through": 0, "merged": 0, "changes": 0}
@@ -96,7 +96,9 @@ def _plan_locally(spark: SparkSession, pipeline: Pipeline, place: Place, want: M
         path = place.table(aggregate.current)
         if mark(path) < want and (found := merge_local.documents(pipeline, aggregate, changes)) is not None:
             root = pipeline.table(aggregate.root)
-            documents.append(Write(path, spark.createDataFrame(found), root.key, _naming(root, found.column(root.key[0]))))
+            documents.append(
+                Write(path, spark.createDataFrame(found), root.key, _naming(root, found.column(root.key[0])))
+            )
     rows = []
     for change in changes.values():
         if (effects := change.effects) is not None:

@@ -46,7 +46,7 @@ def size(place: Place, flats: Sequence[Flat], want: Mark) -> int | None:
     total = 0
     for flat in flats:
         have = mark(place.table(flat.current))
-        for row in local.select(_history(place, flat), _summary(flat, have, want)).to_pylist():
+        for row in local.select(_history(place, flat), _summary(have, want)).to_pylist():
             if row["late"]:
                 return None
             total += row["changes"] or 0
@@ -60,7 +60,7 @@ def _history(place: Place, flat: Flat) -> str:
     return place.table(flat.mirror.history)
 
 
-def _summary(flat: Flat, have: Mark, want: Mark) -> str:
+def _summary(have: Mark, want: Mark) -> str:
     late = f"_txloom_csn <= {have.valid_through}"
     return (
         f"select count(*) as changes, sum(case when {late} then 1 else 0 end) as late,"
@@ -159,6 +159,7 @@ def _after(change: LocalChange, own: Sequence[str], touched: set[Key]) -> list[d
 
 def document_schema(pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str, LocalChange]) -> pa.Schema:
     """Return the Arrow schema of composed documents."""
+
     def row(table: Table) -> list[pa.Field]:
         schema = books.schema_of(changes[table.name].path)
         return [pa.field(name, local.plain(schema.field(name).type)) for name in table.column_names]
@@ -169,5 +170,3 @@ def document_schema(pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[s
         fields.append(pa.field(child.as_, struct if child.relation == "one" else pa.list_(struct)))
     own = [("_txloom_csn", pa.int64()), ("_txloom_pos", pa.int64()), ("_txloom_xid", pa.string())]
     return pa.schema([*fields, *own, ("_txloom_deleted", pa.bool_())])
-
-

@@ -60,7 +60,9 @@ def _recomputed(
 
     Rows of such keys are rebuilt from nothing, so that newer changes and deletes stand.
     """
-    history = everything.where((F.col("_txloom_release") <= want.release) & (F.col("_txloom_csn") <= want.valid_through))
+    history = everything.where(
+        (F.col("_txloom_release") <= want.release) & (F.col("_txloom_csn") <= want.valid_through)
+    )
     chains = current.tied([(row["old"], row["new"]) for row in current.key_edges(history, flat.key).collect()])
     late = changes.where(current.is_late(have))
     if not late.where("_txloom_op = 'T'").isEmpty():
@@ -77,7 +79,9 @@ def _rebuilt(flat: Flat, history: DataFrame, rows: DataFrame, chains: dict[int, 
     """Fold history from nothing; rows that it does not produce are deleted."""
     fresh = current.folded(rows.limit(0), history, flat.table, chains)
     gone = rows.join(fresh.select(*flat.key), list(flat.key), "left_anti")
-    deleted = gone.withColumn("_txloom_deleted", F.lit(True)).withColumn("_txloom_missing", F.lit(None).cast("array<string>"))
+    deleted = gone.withColumn("_txloom_deleted", F.lit(True)).withColumn(
+        "_txloom_missing", F.lit(None).cast("array<string>")
+    )
     return fresh.unionByName(deleted)
 
 

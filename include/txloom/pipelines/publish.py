@@ -6,12 +6,12 @@ from typing import Any
 from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.storage import books
-from txloom.storage.place import Place
 from txloom.storage.own import CUTS
+from txloom.storage.place import Place
 from txloom.storage.progress import Mark, mark, versions
 
 
-def publish(spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) -> dict[str, int]:
+def publish(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) -> dict[str, int]:
     """Publish the current tables as they are, unless the newest cut says the same already.
 
     A transaction that was finished after a cut although it belongs below its valid-through amends that cut: the new
@@ -19,7 +19,7 @@ def publish(spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) -
     """
     place = Place(warehouse, pipeline.name)
     path = place.table(names.CUTS)
-    reached = _reached(pipeline, place, run_id)
+    reached = _reached(pipeline, place)
     if reached is None:
         return {"published": 0}
     newest = books.query(path, "select * from t order by cut_id desc limit 1")
@@ -27,9 +27,11 @@ def publish(spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) -
     if newest and _says(newest[0]) == _says(cut):
         return {"published": 0, "cut_id": newest[0]["cut_id"], "valid_through": reached.valid_through}
     cut["cut_id"] = newest[0]["cut_id"] + 1 if newest else 1
-    cut["amends"] = _amended(place, path, newest[0]["release"] if newest else 0, reached)
+    cut["amends"] = _amended(place, path, newest[0], reached) if newest else []
     books.append(path, [cut], CUTS, once=(names.write_id(pipeline.name, names.CUTS, 0), cut["cut_id"]))
-    entry = books.Entry(run_id, "publish", datetime.now(UTC), {"cut_id": cut["cut_id"]}, valid_through=reached.valid_through)
+    entry = books.Entry(
+        run_id, "publish", datetime.now(UTC), {"cut_id": cut["cut_id"]}, valid_through=reached.valid_through
+    )
     books.write_ledger(warehouse, pipeline.name, entry)
     return {"published": 1, "cut_id": cut["cut_id"], "valid_through": reached.valid_through, "gaps": len(cut["gaps"])}
 
@@ -39,7 +41,7 @@ def current_tables(pipeline: Pipeline) -> list[str]:
     return [a.current for a in pipeline.targets.aggregates] + [m.current for m in pipeline.targets.mirrors]
 
 
-def _reached(pipeline: Pipeline, place: Place, run_id: str) -> Mark | None:
+def _reached(pipeline: Pipeline, place: Place) -> Mark | None:
     """Return the mark up to which the last merge brought all tables; tables that had no change stay at an older one."""
     merged = books.query(
         place.table(names.LEDGER),
@@ -56,7 +58,9 @@ def _cut(pipeline: Pipeline, place: Place, reached: Mark, run_id: str) -> dict[s
     finished = place.table(names.TRANSACTIONS)
     condition = f"release <= {reached.release} and csn <= {reached.valid_through}"
     last = books.query(finished, f"select committed_at from t where csn = {reached.valid_through} limit 1")
-    gaps = books.query(finished, f"select xid, csn, cause from t where status = 'dead' and {condition} order by csn, xid")
+    gaps = books.query(
+        finished, f"select xid, csn, cause from t where status = 'dead' and {condition} order by csn, xid"
+    )
     return {
         "run_id": run_id,
         "valid_through": reached.valid_through,
@@ -72,12 +76,11 @@ def _says(cut: dict[str, Any]) -> tuple[object, ...]:
     return cut["valid_through"], cut["versions"], cut["gaps"]
 
 
-def _amended(place: Place, cuts: str, last_release: int, reached: Mark) -> list[dict[str, Any]]:
+def _amended(place: Place, cuts: str, last: dict[str, Any], reached: Mark) -> list[dict[str, Any]]:
     """Return (cut, transaction) for every transaction released since the last cut that belongs into an earlier one."""
-    late = books.query(
-        place.table(names.TRANSACTIONS),
-        f"select xid, csn from t where status = 'released' and release > {last_release} and release <= {reached.release}",
-    )
+    since = f"release > {last['release']} and release <= {reached.release} and csn <= {last['valid_through']}"
+    sql = f"select xid, csn from t where status = 'released' and {since}"
+    late = books.query(place.table(names.TRANSACTIONS), sql)
     lowest = min((row["csn"] for row in late), default=None)
     if lowest is None:
         return []

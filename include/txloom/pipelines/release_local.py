@@ -52,8 +52,12 @@ def _earlier(batch: Batch, released: Sequence[Row]) -> list[int]:
 
 
 def _events(batch: Batch, landings: Sequence[int], wanted: Sequence[int], duplicates: Sequence[Row]) -> pa.Table:
-    where = f"landing in ({local.numbers(landings)}) and (kind = 'metadata' or (kind = 'row' and \"table\" is not null))"
-    events = local.keep(local.select(batch.place.change_events, f"select {EVENT} from t where {where}"), "transaction_id", wanted)
+    where = (
+        f"landing in ({local.numbers(landings)}) and (kind = 'metadata' or (kind = 'row' and \"table\" is not null))"
+    )
+    events = local.keep(
+        local.select(batch.place.change_events, f"select {EVENT} from t where {where}"), "transaction_id", wanted
+    )
     if not duplicates:
         return events
     again = {(row["landing"], row["row"]) for row in duplicates}
@@ -103,7 +107,9 @@ def _write(batch: Batch, typed: dict[str, pa.Table]) -> None:
 
 def _transactions(batch: Batch, events: pa.Table, chosen: dict[int, Row]) -> pa.Table:
     """Return the rows of `transactions`; their metadata names them."""
-    metadata = events.filter(pc.equal(events.column("kind"), "metadata")).select(["tx", "transaction_id", "xid", "committed_at"])
+    metadata = events.filter(pc.equal(events.column("kind"), "metadata")).select(
+        ["tx", "transaction_id", "xid", "committed_at"]
+    )
     named = {row["tx"]: row for row in metadata.to_pylist()}
     rows = [
         {
@@ -119,4 +125,3 @@ def _transactions(batch: Batch, events: pa.Table, chosen: dict[int, Row]) -> pa.
         for tx, row in chosen.items()
     ]
     return pa.Table.from_pylist(rows, TRANSACTIONS)
-

@@ -17,6 +17,7 @@ from deltalake.exceptions import TableNotFoundError
 from txloom.config import names
 from txloom.storage.own import LEDGER
 
+
 @dataclass(frozen=True)
 class Entry:
     """One line of the ledger."""
@@ -32,7 +33,9 @@ class Entry:
     detail: str | None = None
 
 
-def append(path: str, rows: Sequence[dict[str, Any]], schema: pa.Schema, *, once: tuple[str, int] | None = None) -> bool:
+def append(
+    path: str, rows: Sequence[dict[str, Any]], schema: pa.Schema, *, once: tuple[str, int] | None = None
+) -> bool:
     """Append rows to a small Delta table; with `once` (write id, number) at most one time for that number."""
     if once is not None and last_written(path, once[0]) >= once[1]:
         return False
@@ -50,7 +53,7 @@ def replace(path: str, rows: Sequence[dict[str, Any]], schema: pa.Schema, about:
 def last_written(path: str, write_id: str) -> int:
     """Return the last txnVersion that was written under a txnAppId; -1 when there is none."""
     try:
-        number = DeltaTable(path, without_files=True).transaction_version(write_id)
+        number = DeltaTable(path).transaction_version(write_id)
     except TableNotFoundError:
         return -1
     return -1 if number is None else int(number)
@@ -64,7 +67,7 @@ def ensure(path: str, schema: pa.Schema, properties: Mapping[str, str] | None = 
 
 def schema_of(path: str) -> pa.Schema:
     """Return a table's schema."""
-    return pa.schema(DeltaTable(path, without_files=True).schema().to_arrow())
+    return pa.schema(DeltaTable(path).schema().to_arrow())
 
 
 def query(path: str, sql: str) -> list[dict[str, Any]]:

@@ -24,10 +24,9 @@ BUCKETS = 8
 OUTCOMES = """
     what string, bucket int, tx bigint, csn bigint, rows bigint, first_at bigint, finished_at bigint, landing bigint,
     row bigint, `table` bigint, cause string, expected string, received string, landings array<bigint>"""
-"""released: one transaction. place: (landing, table) that holds events of released ones. repeated: (landing, row) of a
-duplicate among them. dead, waiting: one transaction with its counts. late: (landing, row) of a row whose transaction was
-finished before. counts: `received` holds the bucket's counts as JSON, first_at and
-landing its last clock."""
+"""released: one transaction. place: (landing, table) that holds events of released ones. repeated: (landing, row) of
+a duplicate among them. dead, waiting: one transaction with its counts. late: (landing, row) of a row whose transaction
+was finished before. counts: `received` holds the bucket's counts as JSON, first_at and landing its last clock."""
 
 OUTCOME_NAMES = [part.split()[0].strip("`") for part in OUTCOMES.split(",")]
 NO_STATE = "held binary, finished binary"
@@ -55,7 +54,9 @@ def narrow(events: DataFrame, buckets: int = BUCKETS) -> DataFrame:
     metadata = _part(ev.METADATA, zero, zero, fingerprint, F.coalesce("event_count", zero))
     expected = F.transform(
         F.map_entries("expected"),
-        lambda entry: _part(ev.EXPECTED, table_hash(entry["key"]), table_hash(entry["key"]), entry["value"], entry["value"]),
+        lambda entry: _part(
+            ev.EXPECTED, table_hash(entry["key"]), table_hash(entry["key"]), entry["value"], entry["value"]
+        ),
     )
     clock = _part(ev.CLOCK, zero, zero, zero, zero)
     parts = (
@@ -66,7 +67,9 @@ def narrow(events: DataFrame, buckets: int = BUCKETS) -> DataFrame:
     every = F.array(*[F.lit(bucket) for bucket in range(buckets)])
     bucket = F.pmod(tx, F.lit(buckets)).cast("int")
     return (
-        events.where((F.col("kind").isin("metadata", "clock")) | ((F.col("kind") == "row") & F.col("table").isNotNull()))
+        events.where(
+            (F.col("kind").isin("metadata", "clock")) | ((F.col("kind") == "row") & F.col("table").isNotNull())
+        )
         .select(
             F.explode(F.when(F.col("kind") == "clock", every).otherwise(F.array(bucket))).alias("bucket"),
             F.coalesce(tx, zero).alias("tx"),
@@ -122,7 +125,11 @@ def unpack(state: tuple[bytes, bytes]) -> buffer.Held:
 
 def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisions) -> Iterator[pd.DataFrame]:
     for released in decisions.released:
-        yield _frame("released", bucket, {name: getattr(released, name) for name in ("tx", "csn", "rows", "first_at", "finished_at")})
+        yield _frame(
+            "released",
+            bucket,
+            {name: getattr(released, name) for name in ("tx", "csn", "rows", "first_at", "finished_at")},
+        )
     places = sorted(decisions.places)
     yield _frame("place", bucket, {"landing": [p[0] for p in places], "table": [p[1] for p in places]})
     for what, found in (("repeated", decisions.repeated), ("late", decisions.late)):
@@ -144,7 +151,11 @@ def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisio
         "buffered_before": before,
         "clocks": decisions.clocks,
     }
-    yield _frame("counts", bucket, {"received": [json.dumps(counts)], "first_at": [decisions.now or 0], "landing": [decisions.landing]})
+    yield _frame(
+        "counts",
+        bucket,
+        {"received": [json.dumps(counts)], "first_at": [decisions.now or 0], "landing": [decisions.landing]},
+    )
 
 
 def _standing_columns(standings: list[buffer.Standing]) -> dict[str, Any]:
@@ -163,7 +174,10 @@ def _standing_columns(standings: list[buffer.Standing]) -> dict[str, Any]:
 def _frame(what: str, bucket: int, columns: dict[str, Any]) -> pd.DataFrame:
     size = len(next(iter(columns.values())))
     integers = ("tx", "csn", "rows", "first_at", "finished_at", "landing", "row", "table")
-    frame = {name: columns.get(name, np.zeros(size, np.int64) if name in integers else [None] * size) for name in OUTCOME_NAMES}
+    frame = {
+        name: columns.get(name, np.zeros(size, np.int64) if name in integers else [None] * size)
+        for name in OUTCOME_NAMES
+    }
     frame["what"] = [what] * size
     frame["bucket"] = np.full(size, bucket, np.int32)
     return pd.DataFrame(frame, columns=OUTCOME_NAMES)

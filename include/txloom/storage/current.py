@@ -50,7 +50,7 @@ def flats(pipeline: Pipeline) -> list[Flat]:
     return list(found.values())
 
 
-def create(spark: SparkSession, pipeline: Pipeline, place: Place) -> None:
+def create(pipeline: Pipeline, place: Place) -> None:
     """Create the current tables; their first version is the empty state as of csn 0."""
     empty = vars(Mark())
     for flat in flats(pipeline):
@@ -58,12 +58,12 @@ def create(spark: SparkSession, pipeline: Pipeline, place: Place) -> None:
         properties = {"delta.dataSkippingStatsColumns": skipping}
         partition = [flat.mirror.partition_by] if flat.mirror and flat.mirror.partition_by else []
         ddl = schemas.current_ddl(flat.table)
-        tables.ensure(spark, place.table(flat.current), ddl, properties=properties, partition_by=partition, metadata=empty)
+        tables.ensure(place.table(flat.current), ddl, properties=properties, partition_by=partition, metadata=empty)
     for aggregate in pipeline.targets.aggregates:
         skipping = ",".join(quote(name) for name in [*pipeline.table(aggregate.root).key, "_txloom_csn"])
         properties = {"delta.dataSkippingStatsColumns": skipping}
         ddl = schemas.document_ddl(pipeline, aggregate)
-        tables.ensure(spark, place.table(aggregate.current), ddl, properties=properties, metadata=empty)
+        tables.ensure(place.table(aggregate.current), ddl, properties=properties, metadata=empty)
 
 
 def history(spark: SparkSession, place: Place, flat: Flat) -> DataFrame:
@@ -97,11 +97,16 @@ def key_hash(key: Sequence[str], prefix: str = "") -> Column:
 
 def key_edges(changes: DataFrame, key: Sequence[str]) -> DataFrame:
     """Return (old, new) key hashes of updates that change the key."""
-    known = F.forall(F.array(*[F.lit(name) for name in key]), lambda name: F.array_contains("_txloom_before_known", name))
+    known = F.forall(
+        F.array(*[F.lit(name) for name in key]), lambda name: F.array_contains("_txloom_before_known", name)
+    )
     old, new = key_hash(key, "_txloom_before."), key_hash(key)
-    return changes.where((F.col("_txloom_op") == "U") & F.coalesce(known, F.lit(False))).select(
-        old.alias("old"), new.alias("new")
-    ).where("old != new").distinct()
+    return (
+        changes.where((F.col("_txloom_op") == "U") & F.coalesce(known, F.lit(False)))
+        .select(old.alias("old"), new.alias("new"))
+        .where("old != new")
+        .distinct()
+    )
 
 
 def folded(rows: DataFrame, changes: DataFrame, table: Table, chains: Mapping[int, int]) -> DataFrame:

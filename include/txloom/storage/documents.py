@@ -53,24 +53,26 @@ def touched_roots(pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str
     return reduce(DataFrame.unionByName, found).dropna().distinct() if found else None
 
 
-def documents(
-    pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str, Change], touched: DataFrame
-) -> DataFrame:
+def documents(pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str, Change], touched: DataFrame) -> DataFrame:
     """Compose touched documents: the schema of the aggregate's current table, and `_txloom_deleted`.
 
     A document exists while its root row does; a child belongs to the document that its parent key names.
     """
     root = pipeline.table(aggregate.root)
     keys = list(root.key)
-    composed = touched.join(_rows(changes[root.name], touched, keys, keys).withColumn("_exists", F.lit(True)), keys, "left")
+    composed = touched.join(
+        _rows(changes[root.name], touched, keys, keys).withColumn("_exists", F.lit(True)), keys, "left"
+    )
     for child in aggregate.children:
-        composed = composed.join(_children(pipeline.table(child.table), child, changes[child.table], touched, keys), keys, "left")
+        composed = composed.join(
+            _children(pipeline.table(child.table), child, changes[child.table], touched, keys), keys, "left"
+        )
         if child.relation == "many":
             empty = F.array().cast(f"array<{struct_ddl(pipeline.table(child.table))}>")
             composed = composed.withColumn(child.as_, F.coalesce(F.col(child.as_), empty))
     columns = [part for part in composed.columns if part.startswith("_txloom_at_")]
     latest = F.greatest(F.struct("_txloom_csn", "_txloom_pos", "_txloom_xid"), *[F.col(name) for name in columns])
-    fields = [name for name in root.column_names] + [child.as_ for child in aggregate.children]
+    fields = [*root.column_names] + [child.as_ for child in aggregate.children]
     return composed.withColumn("_latest", latest).select(
         *[quote(name) for name in fields],
         *[F.col("_latest")[name].alias(name) for name in ("_txloom_csn", "_txloom_pos", "_txloom_xid")],
@@ -93,9 +95,9 @@ def _children(table: Table, child: Child, change: Change, touched: DataFrame, ke
     struct = F.struct(*[F.col(quote(name)) for name in table.column_names])
     order = F.struct(*[F.col(quote(name)) for name in table.key])
     nested = F.sort_array(F.collect_list(F.struct(order.alias("order"), struct.alias("row"))))
-    field = F.element_at(nested, -1)["row"] if child.relation == "one" else F.transform(nested, lambda entry: entry["row"])
+    field = (
+        F.element_at(nested, -1)["row"] if child.relation == "one" else F.transform(nested, lambda entry: entry["row"])
+    )
     at = F.max(F.struct("_txloom_csn", "_txloom_pos", "_txloom_xid")).alias(f"_txloom_at_{child.as_}")
     grouped = rows.groupBy(*[F.col(quote(c)).alias(k) for c, k in zip(child.parent_key, keys, strict=True)])
     return grouped.agg(field.alias(child.as_), at)
-
-

@@ -91,9 +91,8 @@ def _ends_properly(path: Path) -> bool:
 def read_lines(root: str, file: str) -> Iterator[tuple[int, list[bytes]]]:
     """Yield (number of the first line, lines) in blocks; a last line without newline counts as a line."""
     path = Path(root, file)
-    opened = gzip.open(path) if path.suffix == ".gz" else path.open("rb")
     number, rest = 1, b""
-    with opened as stream:
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
         while block := stream.read(BLOCK):
             lines = (rest + block).split(b"\n")
             rest = lines.pop()

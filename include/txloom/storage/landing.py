@@ -66,17 +66,23 @@ class Landing:
 
 def planned(path: str) -> list[dict[str, Any]]:
     """Return every planned file of every landing."""
-    return books.query(path, "select landing, at, file_number, topic, file, size, modified from t order by landing, file_number")
+    return books.query(
+        path, "select landing, at, file_number, topic, file, size, modified from t order by landing, file_number"
+    )
 
 
 def landing_of(plan: Sequence[dict[str, Any]], number: int) -> Landing:
     """Pick one landing out of the plan."""
     rows = [row for row in plan if row["landing"] == number]
-    tasks = [Task(row["file_number"], row["topic"], row["file"], row["size"]) for row in rows if row["file"] is not None]
+    tasks = [
+        Task(row["file_number"], row["topic"], row["file"], row["size"]) for row in rows if row["file"] is not None
+    ]
     return Landing(number, rows[0]["at"].astimezone(UTC), tuple(tasks))
 
 
-def write_events(spark: "Callable[[], SparkSession]", new: NewDecoder, root: str, landing: Landing, place: Place) -> None:
+def write_events(
+    spark: "Callable[[], SparkSession]", new: NewDecoder, root: str, landing: Landing, place: Place
+) -> None:
     """Decode a landing's files into change_events, once."""
     write_id = names.write_id(place.pipeline, names.CHANGE_EVENTS, 0)
     if books.last_written(place.change_events, write_id) >= landing.number:
@@ -84,7 +90,9 @@ def write_events(spark: "Callable[[], SparkSession]", new: NewDecoder, root: str
     if landing.bytes <= LOCAL_BYTES:
         decoder = new()
         parts = [part for task in landing.tasks for part in decode_file(decoder, root, task, landing)]
-        local.append_once(pa.concat_tables(parts or [CHANGE_EVENTS.empty_table()]), place.change_events, write_id, landing.number)
+        local.append_once(
+            pa.concat_tables(parts or [CHANGE_EVENTS.empty_table()]), place.change_events, write_id, landing.number
+        )
         return
     from txloom.storage import tables
 
@@ -96,7 +104,9 @@ def decode_files(spark: "SparkSession", new: NewDecoder, root: str, landing: Lan
     from pyspark.sql.pandas.types import from_arrow_schema
 
     tasks = [(task.number, task.topic, task.file, task.size) for task in landing.tasks]
-    spread = spark.createDataFrame(spark.sparkContext.parallelize(tasks, len(tasks)), "number bigint, topic string, file string, size bigint")
+    spread = spark.createDataFrame(
+        spark.sparkContext.parallelize(tasks, len(tasks)), "number bigint, topic string, file string, size bigint"
+    )
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = new()
@@ -137,7 +147,9 @@ def _placed(events: pa.Table, task: Task, first_line: int, landing: Landing) -> 
         "line": line,
         "landed_at": pa.repeat(pa.scalar(landing.at, INSTANT), size),
     }
-    return pa.table({name: own[name] if name in own else events.column(name) for name in CHANGE_EVENTS.names}, CHANGE_EVENTS)
+    return pa.table(
+        {name: own[name] if name in own else events.column(name) for name in CHANGE_EVENTS.names}, CHANGE_EVENTS
+    )
 
 
 def write_poison(landing: Landing, place: Place) -> None:
@@ -146,7 +158,12 @@ def write_poison(landing: Landing, place: Place) -> None:
     poison = local.select(place.change_events, f"select * from t where landing = {landing.number} and kind = 'poison'")
     if poison.num_rows:
         dead = poison.append_column("dead_at", pa.repeat(pa.scalar(landing.at, INSTANT), poison.num_rows))
-        local.append_once(dead.append_column("release", pa.nulls(dead.num_rows, pa.int64())), place.dead_letters, write_id, landing.number)
+        local.append_once(
+            dead.append_column("release", pa.nulls(dead.num_rows, pa.int64())),
+            place.dead_letters,
+            write_id,
+            landing.number,
+        )
 
 
 def write_clock(landing: Landing, place: Place) -> None:

@@ -82,11 +82,19 @@ def reorder(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_struct(kind) and pa.types.is_struct(array.type):
         names = {array.type.field(i).name for i in range(array.type.num_fields)}
         fields = [
-            reorder(pc.struct_field(array, f.name), f.type) if f.name in names else pa.nulls(len(array), f.type) for f in kind
+            reorder(pc.struct_field(array, f.name), f.type) if f.name in names else pa.nulls(len(array), f.type)
+            for f in kind
         ]
         return pa.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())
     if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
-        values = reorder(array.values.slice(array.offsets[0].as_py(), array.offsets[-1].as_py() - array.offsets[0].as_py()), kind.value_type) if len(array) else pa.nulls(0, kind.value_type)
+        values = (
+            reorder(
+                array.values.slice(array.offsets[0].as_py(), array.offsets[-1].as_py() - array.offsets[0].as_py()),
+                kind.value_type,
+            )
+            if len(array)
+            else pa.nulls(0, kind.value_type)
+        )
         first = array.offsets[0] if len(array) else pa.scalar(0, pa.int32())
         return pa.ListArray.from_arrays(pc.subtract(array.offsets, first), values, type=kind, mask=array.is_null())
     return array.cast(kind)

@@ -33,8 +33,8 @@ CHANGE_EVENTS = pa.schema(
         ("value", pa.string()),
     ]
 )
-"""kind: row, metadata, poison, tombstone or clock. table: the declared name, null when unwatched. payload: a fingerprint of
-operation and images. value: the message as it came."""
+"""kind: row, metadata, poison, tombstone or clock. table: the declared name, null when unwatched. payload: a
+fingerprint of operation and images. value: the message as it came."""
 
 DEAD_LETTERS = pa.schema(
     [
@@ -143,5 +143,5 @@ CUTS = pa.schema(
         ("amends", pa.list_(AMENDED)),
     ]
 )
-"""Published cuts: valid-through and each table's version; gaps: dead-lettered transactions at or below it; amends: earlier
-cuts that a transaction was added below after they were published."""
+"""Published cuts: valid-through and each table's version; gaps: dead-lettered transactions at or below it; amends:
+earlier cuts that a transaction was added below after they were published."""

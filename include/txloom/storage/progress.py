@@ -53,7 +53,7 @@ def newest_metadata(path: str) -> dict[str, Any]:
     Maintenance commits carry it forward; the log is read backwards until one is found.
     """
     try:
-        table = DeltaTable(path, without_files=True)
+        table = DeltaTable(path)
     except TableNotFoundError:
         return {}
     for commit in table.history(limit=50):
@@ -88,7 +88,7 @@ def versions(place: Place, tables: Sequence[str]) -> dict[str, int]:
     found = {}
     for name in tables:
         try:
-            found[name] = int(DeltaTable(place.table(name), without_files=True).version())
+            found[name] = int(DeltaTable(place.table(name)).version())
         except TableNotFoundError:
             continue
     return found

@@ -11,12 +11,14 @@ PROJECT_ROOT = Path(__file__).resolve().parents[3]
 SHUFFLE_PARTITIONS = 4
 """The state store keeps the number of its first run for good: chosen from small drivers' cores, not Spark's 200."""
 
+STREAMING_STATE = "org.apache.spark.sql.execution.streaming.state"
+
 SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
-    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.providerClass": f"{STREAMING_STATE}.RocksDBStateStoreProvider",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",

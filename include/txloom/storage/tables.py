@@ -19,7 +19,6 @@ DELETION_VECTORS = {"delta.enableDeletionVectors": "true"}
 
 
 def ensure(
-    spark: SparkSession,
     path: str,
     ddl: str,
     *,
@@ -49,7 +48,7 @@ def exists(path: str) -> bool:
 def version(path: str) -> int | None:
     """Return a table's newest version, or None where there is no table."""
     try:
-        return int(DeltaTable(path, without_files=True).version())
+        return int(DeltaTable(path).version())
     except TableNotFoundError:
         return None
 
@@ -69,13 +68,7 @@ def append_once(frame: DataFrame, path: str, write_id: str, number: int) -> bool
     """
     if books.last_written(path, write_id) >= number:
         return False
-    (
-        frame.write.format("delta")
-        .mode("append")
-        .option("txnAppId", write_id)
-        .option("txnVersion", number)
-        .save(path)
-    )
+    (frame.write.format("delta").mode("append").option("txnAppId", write_id).option("txnVersion", number).save(path))
     return True
 
 

@@ -14,7 +14,9 @@ from txloom.storage.buffering import transaction_hash
 CARRIED = ("tx", "xid", "csn", "pos", "op", "committed_at", "landing", "row")
 
 
-def payloads(change_events: DataFrame, table: str, landings: Iterable[int], chosen: DataFrame, repeated: DataFrame | None) -> DataFrame:
+def payloads(
+    change_events: DataFrame, table: str, landings: Iterable[int], chosen: DataFrame, repeated: DataFrame | None
+) -> DataFrame:
     """Return one table's row events of chosen transactions, without their duplicates.
 
     chosen: a column `tx`, small enough for every executor. repeated: (landing, row) of duplicates, or None.
@@ -28,7 +30,9 @@ def payloads(change_events: DataFrame, table: str, landings: Iterable[int], chos
 
 def typed(rows: DataFrame, table: Table) -> DataFrame:
     """Read the images of one table's row events; an event whose value cannot be read says so in `problem`."""
-    carried = "tx bigint, xid string, csn bigint, pos bigint, op string, committed_at timestamp, landing bigint, row bigint"
+    carried = (
+        "tx bigint, xid string, csn bigint, pos bigint, op string, committed_at timestamp, landing bigint, row bigint"
+    )
     struct = schemas.struct_ddl(table)
     images = f"after {struct}, unchanged array<string>, before {struct}, before_known array<string>, problem string"
     return rows.select(*CARRIED, "value").mapInArrow(_reader(table), f"{carried}, {images}")
@@ -40,7 +44,9 @@ def _reader(table: Table) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Re
         for batch in batches:
             images = reader.read(batch.column("value").to_pylist())
             columns = {name: batch.column(name) for name in CARRIED}
-            columns |= {name: images.column(name) for name in ("after", "unchanged", "before", "before_known", "problem")}
+            columns |= {
+                name: images.column(name) for name in ("after", "unchanged", "before", "before_known", "problem")
+            }
             yield from pa.table(columns).to_batches()
 
     return read

@@ -141,7 +141,8 @@ def _without_late(batch: np.ndarray, finished: np.ndarray, decisions: Decisions)
         raise _collision()
     decisions.late.append(batch[late & (batch["kind"] == ev.ROW)])
     decisions.repeated_metadata += int(np.count_nonzero(batch["kind"][late] == ev.METADATA))
-    return batch[~late]
+    in_time: np.ndarray = batch[~late]
+    return in_time
 
 
 def _collision() -> RuntimeError:

@@ -6,13 +6,14 @@ LATE = "late event of a finished transaction"
 UNREADABLE = "value cannot be read"
 
 HINTS = {
-    buffer.NO_METADATA: "Look whether the metadata producer runs and names every transaction (GoldenGate: GROUPTRANSOPS 1, "
-    "no IGNOREDELETES); when the metadata comes after all, redrive the transaction.",
-    buffer.SHORT: "Rows are missing: compare the producer's offsets with what was landed; send the rows again, then redrive.",
-    buffer.EXCESS: "More rows than the metadata counts: look for a producer that counts without deletes (IGNOREDELETES) or "
-    "groups transactions (GROUPTRANSOPS above 1); supply corrected metadata, then redrive.",
-    buffer.CONFLICT: "Two different payloads claim one identity: the producer restarted inside the transaction or writes "
-    "two streams into one topic; decide which is right, or take a snapshot of the tables named.",
+    buffer.NO_METADATA: "Look whether the metadata producer runs and names every transaction "
+    "(GoldenGate: GROUPTRANSOPS 1, no IGNOREDELETES); when the metadata comes after all, redrive the transaction.",
+    buffer.SHORT: "Rows are missing: compare the producer's offsets with what was landed; send the rows again, "
+    "then redrive.",
+    buffer.EXCESS: "More rows than the metadata counts: look for a producer that counts without deletes "
+    "(IGNOREDELETES) or groups transactions (GROUPTRANSOPS above 1); supply corrected metadata, then redrive.",
+    buffer.CONFLICT: "Two different payloads claim one identity: the producer restarted inside the transaction or "
+    "writes two streams into one topic; decide which is right, or take a snapshot of the tables named.",
     LATE: "A new row of a transaction that was finished before: its metadata counted too few rows; take a snapshot of "
     "the table or redrive the transaction.",
     UNREADABLE: "A value does not fit its declared type: repair the declaration (or the source), then redrive.",

@@ -50,7 +50,8 @@ def to_bytes(records: np.ndarray) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
         writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
 
 
 def from_bytes(packed: bytes, dtype: np.dtype) -> np.ndarray:
