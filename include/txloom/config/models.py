@@ -1,96 +1,290 @@
-"""What a pipeline declares, as frozen models: fields stand in the order in which a user thinks of them."""
+"""What a pipeline declares, as frozen models: fields stand in the order in which a user thinks of them.
+
+Each field's description is what an editor shows beside it, and what a message says was expected where it is missing.
+"""
 
 from datetime import date, timedelta
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from txloom.config import names
+from txloom.config.fields import (
+    ColumnName,
+    Count,
+    Cron,
+    Day,
+    Duration,
+    FieldName,
+    Folder,
+    LowerName,
+    Remark,
+    Retention,
+    SourceColumn,
+    SourceTable,
+    TableName,
+    TablePattern,
+    Text,
+    Topic,
+    Wait,
+)
 from txloom.config.types import ColumnType
+
+Severity = Literal["block", "warn", "info"]
 
 
 class Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    """A part of a declaration: it never changes, and takes no key that it does not know."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True, hide_input_in_errors=True
+    )
 
 
 class Files(Model):
-    path: str
-    settle: timedelta = timedelta(seconds=60)
+    """Folders of files that a producer appends to."""
+
+    path: Annotated[Folder, Field(description="Folder with one sub-folder for each topic; relative to the project root")]
+    settle: Annotated[Wait, Field(description="How long a file must be unchanged before it counts as whole")] = timedelta(
+        seconds=60
+    )
 
 
 class Source(Model):
-    format: Literal["goldengate"]
-    files: Files
-    transaction_topic: str
+    """Where change events come from."""
+
+    format: Annotated[Literal["goldengate"], Field(description="Format of the messages")]
+    files: Annotated[Files, Field(description="Folders of files, each holding one message a line")]
+    transaction_topic: Annotated[Topic, Field(description="Topic that carries the transaction metadata")]
 
 
 class Completeness(Model):
-    rule: Literal["counts"]
-    patience: timedelta
+    """When a source transaction is whole."""
+
+    rule: Annotated[
+        Literal["counts"],
+        Field(description="Rule by which a transaction is whole; counts: metadata names the number of events of each table"),
+    ]
+    patience: Annotated[Duration, Field(description="How long an incomplete transaction may wait, such as 30m")]
 
 
 class Column(Model):
-    name: str
-    type: ColumnType
-    source: str
+    """A column of a watched table."""
+
+    name: Annotated[ColumnName, Field(description="Name in the lake")]
+    type: Annotated[ColumnType, Field(description="Type of the values, such as long or decimal(20,4)")]
+    source: Annotated[
+        SourceColumn,
+        Field(
+            description="Name in the source, in any case; by default the name in the lake",
+            default_factory=lambda valid: valid["name"],
+        ),
+    ]
+
+
+class ColumnDetail(Model):
+    """A column that has more to say than its type."""
+
+    type: Annotated[ColumnType, Field(description="Type of the values, such as long or decimal(20,4)")]
+    source: Annotated[
+        SourceColumn | None, Field(description="Name in the source, in any case; by default the name in the lake")
+    ] = None
+
+
+def _columns(declared: Any) -> Any:
+    """Turn `name: type` and `name: {type: ..., source: ...}` into columns; leave anything else to be refused."""
+    if not isinstance(declared, dict):
+        return declared
+    return [{"name": name} | (own if isinstance(own, dict) else {"type": own}) for name, own in declared.items()]
 
 
 class Table(Model):
-    name: str
-    source: str
-    columns: tuple[Column, ...]
-    key: tuple[str, ...]
-    version: str | None = None
-    undeclared_columns: Literal["ignore", "quarantine"] = "ignore"
+    """A source table that the pipeline watches."""
+
+    name: Annotated[TableName, Field(description="Name in the lake")]
+    source: Annotated[SourceTable, Field(description="Name in the source: its schema and name, such as PUBLIC.ORDERS")]
+    columns: Annotated[
+        tuple[Column, ...],
+        BeforeValidator(_columns, json_schema_input_type=dict[str, ColumnType | ColumnDetail]),
+        Field(description="Columns and their types, such as {order_id: long}", min_length=1),
+    ]
+    key: Annotated[
+        tuple[ColumnName, ...], Field(description="List of the columns that identify a row, such as [order_id]", min_length=1)
+    ]
+    version: Annotated[
+        ColumnName | None, Field(description="Column that counts the changes of a row; a cross-check, never an order")
+    ] = None
+    undeclared_columns: Annotated[
+        Literal["ignore", "quarantine"],
+        Field(description="What to do when a row has a column that is not declared"),
+    ] = "ignore"
 
     def column(self, name: str) -> Column:
-        return next(c for c in self.columns if c.name == name)
+        """Return a declared column."""
+        return next(column for column in self.columns if column.name == name)
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        return tuple(c.name for c in self.columns)
+        """Return the names of the columns in the lake, in the order of their declaration."""
+        return tuple(column.name for column in self.columns)
 
 
 class Child(Model):
-    table: str
-    as_: str
-    relation: Literal["one", "many"]
-    parent_key: tuple[str, ...]
+    """A table whose rows hang below a root."""
+
+    table: Annotated[TableName, Field(description="Watched table")]
+    as_: Annotated[
+        FieldName,
+        Field(
+            alias="as",
+            description="Field in the document; by default the name of the table",
+            default_factory=lambda valid: valid["table"],
+        ),
+    ]
+    relation: Annotated[Literal["one", "many"], Field(description="How many rows a root has: one or many")]
+    parent_key: Annotated[
+        tuple[ColumnName, ...],
+        Field(description="List of the child's columns that hold the root's key, in the order of the root's key", min_length=1),
+    ]
 
 
 class Aggregate(Model):
-    name: str
-    history: str
-    current: str
-    root: str
-    children: tuple[Child, ...]
-    zorder: tuple[str, ...] = ()
+    """A root and its children as one nested document."""
+
+    name: Annotated[TableName, Field(description="Name of the aggregate")]
+    history: Annotated[
+        TableName,
+        Field(
+            description="Table of whole transactions; by default NAME_stream",
+            default_factory=lambda valid: names.stream_table(valid["name"]),
+        ),
+    ]
+    current: Annotated[
+        TableName,
+        Field(
+            description="Table of one document for each root; by default NAME_current",
+            default_factory=lambda valid: names.document_table(valid["name"]),
+        ),
+    ]
+    root: Annotated[TableName, Field(description="Watched table whose rows are the documents")]
+    children: Annotated[tuple[Child, ...], Field(description="Tables whose rows hang below a root")] = ()
+    zorder: Annotated[tuple[ColumnName, ...], Field(description="Columns of the root by which OPTIMIZE clusters")] = ()
 
 
 class Mirror(Model):
-    table: str
-    current: str
-    history: str
-    zorder: tuple[str, ...] = ()
-    partition_by: str | None = None
+    """One watched table, flat."""
+
+    table: Annotated[TablePattern, Field(description="Watched table")]
+    current: Annotated[
+        TableName,
+        Field(
+            description="Table of one row for each key; by default the name of the table",
+            default_factory=lambda valid: valid["table"],
+        ),
+    ]
+    history: Annotated[
+        TableName,
+        Field(
+            description="Table of every change; by default TABLE_changes",
+            default_factory=lambda valid: names.changes_table(valid["table"]),
+        ),
+    ]
+    zorder: Annotated[tuple[ColumnName, ...], Field(description="Columns by which OPTIMIZE clusters")] = ()
+    partition_by: Annotated[ColumnName | None, Field(description="Column by which the current table is partitioned")] = None
 
 
 class Targets(Model):
-    aggregates: tuple[Aggregate, ...] = ()
-    mirrors: tuple[Mirror, ...] = ()
+    """What the pipeline writes."""
+
+    aggregates: Annotated[tuple[Aggregate, ...], Field(description="Nested documents")] = ()
+    mirrors: Annotated[
+        tuple[Mirror, ...],
+        BeforeValidator(
+            lambda declared: [{"table": item} if isinstance(item, str) else item for item in declared]
+            if isinstance(declared, list)
+            else declared,
+            json_schema_input_type=list[str | Mirror],
+        ),
+        Field(description="Flat tables: a table's name, a pattern of names such as '*', or a mapping"),
+    ] = ()
+
+
+class OrphanExpectation(Model):
+    """Expects that every child row has its parent."""
+
+    kind: Annotated[Literal["orphans"], Field(description="Kind of expectation")]
+    id: Annotated[LowerName, Field(description="Stable name of the expectation, and of its task")]
+    child: Annotated[TableName, Field(description="Watched table whose rows need a parent")]
+    parent: Annotated[TableName, Field(description="Watched table that holds the parents")]
+    parent_key: Annotated[
+        tuple[ColumnName, ...],
+        Field(description="List of the child's columns that hold the parent's key, in the order of that key", min_length=1),
+    ]
+    severity: Annotated[Severity, Field(description="What a failure does: block stops the run before it publishes")]
+    sentence: Annotated[Text, Field(description="What must hold, in the words of the business")]
+    hint: Annotated[Text, Field(description="What the person on call should look at first")]
+
+
+class StuckExpectation(Model):
+    """Expects that no transaction waits in the buffer for long."""
+
+    kind: Annotated[Literal["stuck_transactions"], Field(description="Kind of expectation")]
+    id: Annotated[LowerName, Field(description="Stable name of the expectation, and of its task")]
+    older_than: Annotated[Duration, Field(description="How long a transaction may wait before it is stuck, such as 10m")]
+    severity: Annotated[Severity, Field(description="What a failure does: block stops the run before it publishes")]
+    sentence: Annotated[Text, Field(description="What must hold, in the words of the business")]
+    hint: Annotated[Text, Field(description="What the person on call should look at first")]
+
+
+Expectation = Annotated[OrphanExpectation | StuckExpectation, Field(discriminator="kind")]
+
+
+class Optimize(Model):
+    """When small files are merged into larger ones."""
+
+    small_file_bytes: Annotated[Count, Field(description="Size below which a file counts as small")] = 32 * 1024 * 1024
+    min_small_files: Annotated[Count, Field(description="Number of small files from which a table is optimized")] = 8
+
+
+class Vacuum(Model):
+    """When files that no version needs any more are deleted."""
+
+    retain: Annotated[
+        Retention, Field(description="How long old versions stay readable; published cuts older than this cannot be read")
+    ] = timedelta(days=7)
+
+
+class Maintenance(Model):
+    """How the tables are kept in shape."""
+
+    schedule: Annotated[Cron | None, Field(description="When maintenance runs, as cron; nothing: by hand")] = None
+    optimize: Annotated[Optimize, Field(description="When small files are merged")] = Optimize()
+    vacuum: Annotated[Vacuum, Field(description="When old files are deleted")] = Vacuum()
 
 
 class Pipeline(Model):
-    name: str
-    description: str = ""
-    owner: str = "data-platform"
-    schedule: str | None = None
-    start_date: date = date(2025, 1, 1)
-    source: Source
-    completeness: Completeness
-    tables: tuple[Table, ...]
-    targets: Targets
-    expectations: tuple[object, ...] = Field(default=())
-    maintenance: object = None
+    """A pipeline of txloom: from the change events of one source to consistent tables."""
+
+    name: Annotated[LowerName, Field(description="Name of the pipeline: of its DAGs and of its folder in the warehouse")]
+    description: Annotated[Remark, Field(description="What the pipeline is for")] = ""
+    owner: Annotated[Text, Field(description="Team that is called when it fails")] = "data-platform"
+    schedule: Annotated[Cron | None, Field(description="When it runs, as cron; nothing: by hand")] = None
+    start_date: Annotated[Day, Field(description="First day of the schedule")] = date(2025, 1, 1)
+    source: Annotated[Source, Field(description="Where change events come from: format, files, transaction_topic")]
+    completeness: Annotated[Completeness, Field(description="When a transaction is whole: rule and patience")]
+    tables: Annotated[tuple[Table, ...], Field(description="Source tables that are watched", min_length=1)]
+    targets: Annotated[Targets, Field(description="What is written: aggregates and mirrors")]
+    expectations: Annotated[tuple[Expectation, ...], Field(description="What must hold before tables are published")] = ()
+    maintenance: Annotated[Maintenance, Field(description="How the tables are kept in shape")] = Maintenance()
 
     def table(self, name: str) -> Table:
-        return next(t for t in self.tables if t.name == name)
+        """Return a watched table by its name in the lake."""
+        return next(table for table in self.tables if table.name == name)
+
+    def table_of_source(self, source: str) -> Table | None:
+        """Return a watched table by its name in the source, in any case."""
+        return next((table for table in self.tables if table.source.casefold() == source.casefold()), None)
+
+    def mirror_of(self, table: str) -> Mirror | None:
+        """Return the mirror of a watched table."""
+        return next((mirror for mirror in self.targets.mirrors if mirror.table == table), None)

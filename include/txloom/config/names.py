@@ -49,6 +49,21 @@ def lease_path(warehouse: str, pipeline: str) -> str:
     return f"{warehouse.rstrip('/')}/{pipeline}/_lease"
 
 
+def stream_table(aggregate: str) -> str:
+    """Return the name of an aggregate's history where its declaration gives none."""
+    return f"{aggregate}_stream"
+
+
+def document_table(aggregate: str) -> str:
+    """Return the name of an aggregate's current table where its declaration gives none."""
+    return f"{aggregate}_current"
+
+
+def changes_table(table: str) -> str:
+    """Return the name of a mirror's history where its declaration gives none."""
+    return f"{table}_changes"
+
+
 def row_store(table: str) -> str:
     """Return the name of the current table kept for a member of an aggregate that no mirror declares."""
     return f"_rows_{table}"

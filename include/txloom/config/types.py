@@ -2,6 +2,12 @@
 
 import re
 from dataclasses import dataclass
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from txloom.config.problems import Unfit, did_you_mean
 
 SPARK_TYPES = {
     "long": "bigint",
@@ -18,8 +24,33 @@ SPARK_TYPES = {
     "uuid": "string",
     "json": "string",
 }
-_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+"""The types without parameters, and Spark's type for each."""
+
+KEYLESS = ("array", "json", "double", "float")
+"""Kinds that cannot be part of a key: equal values may differ in how they are written, or are no single value."""
+
+MOST_DIGITS = 38
+EXPECTED = f"a type: {', '.join(SPARK_TYPES)}, decimal(p,s) or array<type>"
+JSON_PATTERN = (
+    rf"^({'|'.join(SPARK_TYPES)}|decimal\(\d+, ?\d+\)"
+    rf"|array<({'|'.join(t for t in SPARK_TYPES if t not in ('json', 'binary'))}|decimal\(\d+, ?\d+\))>)$"
+)
+_DECIMAL = re.compile(r"decimal\(\s*(\d{1,4})\s*,\s*(\d{1,4})\s*\)")
 _ARRAY = re.compile(r"array<\s*(.+?)\s*>")
+_FOREIGN = {
+    "long": "bigint int8 bigserial int64",
+    "int": "integer int4 int2 int16 int32 smallint tinyint short byte serial mediumint",
+    "boolean": "bool bit",
+    "string": "text str varchar varchar2 nvarchar nvarchar2 char character bpchar nchar clob citext",
+    "timestamp": "datetime datetime2 timestamp_ntz",
+    "timestamptz": "timestamp_tz timestamp_ltz instant datetimeoffset",
+    "binary": "bytea blob bytes raw varbinary",
+    "json": "jsonb",
+    "uuid": "guid uniqueidentifier",
+    "float": "real float4 float32",
+    "double": "float8 float64 double_precision",
+}
+_ALIASES = {alias: name for name, aliases in _FOREIGN.items() for alias in aliases.split()}
 
 
 @dataclass(frozen=True)
@@ -42,26 +73,64 @@ class ColumnType:
 
     def __str__(self) -> str:
         """Return the type as it is declared."""
-        return f"array<{self.element}>" if self.element is not None else self.spark if self.kind == "decimal" else self.kind
+        if self.element is not None:
+            return f"array<{self.element}>"
+        return f"decimal({self.precision},{self.scale})" if self.kind == "decimal" else self.kind
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Let a model's field be declared by text."""
+        return core_schema.no_info_plain_validator_function(parse)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Tell an editor what a declared type looks like."""
+        return {"type": "string", "pattern": JSON_PATTERN, "description": EXPECTED[0].upper() + EXPECTED[1:]}
 
 
-def parse(text: str) -> ColumnType:
+def parse(declared: Any) -> ColumnType:
     """Parse a declared type.
 
-    >>> str(parse("array<decimal(20,4)>"))
-    'array<decimal(20,4)>'
+    >>> parse("array<decimal(20,4)>").spark, parse("timestamptz").spark
+    ('array<decimal(20,4)>', 'timestamp')
     """
-    text = text.strip()
+    if isinstance(declared, ColumnType):
+        return declared
+    if not isinstance(declared, str):
+        raise Unfit(EXPECTED)
+    text = declared.strip()
     if found := _ARRAY.fullmatch(text):
         element = parse(found[1])
         if element.kind in ("array", "json", "binary"):
-            raise ValueError(f"an array of {element} is not supported")
+            raise Unfit("an array of single values", "Declare such a column as json or string.")
         return ColumnType("array", element=element)
     if found := _DECIMAL.fullmatch(text):
-        precision, scale = int(found[1]), int(found[2])
-        if not 1 <= precision <= 38 or scale > precision:
-            raise ValueError("a decimal has 1 to 38 digits and no more of them after the point")
-        return ColumnType("decimal", precision, scale)
+        return _decimal(int(found[1]), int(found[2]))
     if text not in SPARK_TYPES:
-        raise ValueError(f"{text!r} is not a type")
+        raise Unfit(EXPECTED, _nearest(text))
     return ColumnType(text)
+
+
+def _decimal(precision: int, scale: int) -> ColumnType:
+    if not 1 <= precision <= MOST_DIGITS:
+        hint = "Declare a wider number as string." if precision else ""
+        raise Unfit(f"a decimal of 1 to {MOST_DIGITS} digits", hint)
+    if scale > precision:
+        raise Unfit(f"at most {precision} of the {precision} digits after the point")
+    return ColumnType("decimal", precision, scale)
+
+
+def _nearest(text: str) -> str:
+    """Name the type that someone meant who wrote a database's type, or mistyped one of ours."""
+    name, _, parameters = text.lower().replace(" ", "").partition("(")
+    if name in ("numeric", "number", "decimal", "dec", "money"):
+        digits = re.fullmatch(r"(\d+)(?:,(\d+))?\)", parameters)
+        return f"Did you mean 'decimal({digits[1]},{digits[2] or 0})'?" if digits else "Say how wide: decimal(20,4)."
+    if text.endswith("[]"):
+        element = text[:-2].lower()
+        return f"Did you mean 'array<{_ALIASES.get(element, element)}>'?"
+    if name.startswith("timestamp") and "timezone" in text.lower().replace(" ", ""):
+        return f"Did you mean {'timestamp' if 'without' in text.lower() else 'timestamptz'!r}?"
+    if alias := _ALIASES.get(name) or _ALIASES.get(text.lower().replace(" ", "_")):
+        return f"Did you mean {alias!r}?"
+    return did_you_mean(text, SPARK_TYPES)

@@ -1,0 +1,204 @@
+"""What must hold between the parts of a declaration; each check tells all that it finds."""
+
+from collections.abc import Iterator
+
+from txloom.config import names
+from txloom.config.document import Item
+from txloom.config.draft import Draft, TableDraft, is_pattern, mirrored, nearest, written
+from txloom.config.durations import parse_duration
+from txloom.config.problems import Problem, Unfit, listed
+from txloom.config.targets import target_names
+from txloom.config.types import KEYLESS
+
+UNORDERED = ("array", "json", "binary")
+"""Kinds by whose values files cannot be clustered: Delta keeps no smallest and largest value of them."""
+
+
+def check(root: Item, file: str, told: set[str]) -> list[Problem]:
+    """Return what is wrong between the parts of a declaration."""
+    draft = Draft(root, file, frozenset(told))
+    found = [problem for table in draft.tables for problem in (*_columns(draft, table), *_key(draft, table))]
+    found += [*_table_names(draft), *_aggregates(draft), *_mirrors(draft), *target_names(draft), *_expectations(draft)]
+    return found
+
+
+def _columns(draft: Draft, table: TableDraft) -> Iterator[Problem]:
+    """Columns differ by more than case, and no two read one source column."""
+    spellings: dict[str, str] = {}
+    sources: dict[str, str] = {}
+    for name, item in table.columns.items():
+        if (other := spellings.setdefault(name.casefold(), name)) != name:
+            found = f"the column {name!r} beside {other!r}"
+            yield draft.problem(item, "names that differ by more than case", found=found)
+            continue
+        given = draft.word(item, "source") or item
+        source = given.value if given is not item else name
+        if (owner := sources.setdefault(source.casefold(), name)) != name:
+            found = f"the source column {given.shown if given is not item else repr(name)} again"
+            yield draft.problem(given, "one column for each source column", f"The column {owner} reads it.", found)
+
+
+def _key(draft: Draft, table: TableDraft) -> Iterator[Problem]:
+    """Key and version are declared columns, and the key's types have equal values."""
+    yield from table.columns_of(table.key)
+    for column in table.key:
+        declared = table.type_of(column.value)
+        if declared is not None and declared.kind in KEYLESS:
+            expected = f"a column that can be a key, not {listed(KEYLESS)}"
+            yield draft.problem(column, expected, found=f"{column.shown} of type {declared}")
+    if version := draft.word(table.item, "version"):
+        yield from table.columns_of([version])
+
+
+def _table_names(draft: Draft) -> Iterator[Problem]:
+    """Tables differ by name, and their sources by short name."""
+    by_name: dict[str, Item] = {}
+    by_source: dict[str, Item] = {}
+    for table in draft.tables:
+        if name := draft.word(table.item, "name"):
+            other = by_name.setdefault(name.value.casefold(), name)
+            if other is not name:
+                yield draft.problem(name, "a name that no other table has", f"{other.path} in line {other.line} has it.")
+        if source := draft.word(table.item, "source"):
+            other = by_source.setdefault(source.value.rsplit(".", 1)[-1].casefold(), source)
+            if other is not source:
+                yield _same_source(draft, source, other)
+
+
+def _same_source(draft: Draft, source: Item, other: Item) -> Problem:
+    if source.value.casefold() == other.value.casefold():
+        return draft.problem(source, "a source that no other table has", f"{other.path} in line {other.line} has it.")
+    expected = "tables whose short names differ"
+    hint = "GoldenGate's metadata counts events by short name: completeness could not tell them apart."
+    return draft.problem(source, expected, hint, f"{source.shown} beside {other.shown}")
+
+
+def _aggregates(draft: Draft) -> Iterator[Problem]:
+    """Roots and children are watched tables, children hold the root's key, and no field of a document comes twice."""
+    owners: dict[str, Item] = {}
+    for aggregate in draft.within("targets", "aggregates"):
+        if (name := draft.word(aggregate, "name")) and (other := owners.setdefault(name.value, name)) is not name:
+            yield draft.problem(name, "a name that no other aggregate has", f"Line {other.line} has it.")
+        root = draft.word(aggregate, "root")
+        table = draft.table(root) if root else None
+        if root:
+            yield from draft.unknown_table(root)
+        if root and table:
+            yield from table.columns_of(columns := draft.words(aggregate, "zorder"))
+            yield from _clustering(draft, table, columns)
+            if any(root.value == column.value for column in table.key):
+                hint = "The aggregate's history has a field for the root and one for each of its key columns."
+                yield draft.problem(root, "a root that is not named like one of its key columns", hint)
+        yield from _children(draft, aggregate, root, table)
+
+
+def _children(draft: Draft, aggregate: Item, root: Item | None, table: TableDraft | None) -> Iterator[Problem]:
+    children: dict[str, Item] = {}
+    fields = {column.casefold(): f"a column of {table.label}" for column in table.columns} if table else {}
+    if root:
+        fields.setdefault(root.value.casefold(), "the root")
+    for child in aggregate.members("children"):
+        name = draft.word(child, "table")
+        if name is None:
+            continue
+        if root is not None and name.value == root.value:
+            yield draft.problem(name, "another table than the root")
+            continue
+        if children.setdefault(name.value, name) is not name:
+            yield draft.problem(name, "each table once in an aggregate", found=f"{name.shown} again")
+            continue
+        yield from draft.unknown_table(name)
+        if table and (own := draft.table(name)):
+            yield from table.parent_key(own, child)
+        field = draft.word(child, "as") or name
+        if field.value.casefold() in fields:
+            hint = f"{fields[field.value.casefold()].capitalize()} has this name; give the child another one with `as`."
+            yield draft.problem(field, "a field that the document does not have yet", hint)
+        fields.setdefault(field.value.casefold(), "another child")
+
+
+def _mirrors(draft: Draft) -> Iterator[Problem]:
+    """Mirrors name watched tables, each once, and cluster and partition by columns that can."""
+    tables = [name for table in draft.tables if (name := table.item.text("name"))]
+    seen: set[str] = set()
+    for mirror in draft.within("targets", "mirrors"):
+        name = draft.word(mirror, "table") or (mirror if isinstance(mirror.value, str) else None)
+        if name is None or name.path in draft.told:
+            continue
+        if is_pattern(name.value):
+            if name is not mirror:
+                yield draft.problem(name, "the name of one table", "A pattern of names stands by itself, as plain text.")
+            elif not mirrored([name.value], tables)[0]:
+                yield draft.problem(name, "a pattern that a watched table matches")
+        elif name.value in seen:
+            yield draft.problem(name, "each table mirrored once", found=f"{name.shown} again")
+        else:
+            yield from draft.unknown_table(name)
+            seen.add(name.value)
+        if table := draft.table(name):
+            yield from _layout(draft, mirror, table)
+
+
+def _layout(draft: Draft, mirror: Item, table: TableDraft) -> Iterator[Problem]:
+    columns, partition = draft.words(mirror, "zorder"), draft.word(mirror, "partition_by")
+    yield from table.columns_of(columns)
+    yield from _clustering(draft, table, columns)
+    if partition is None:
+        return
+    yield from table.columns_of([partition])
+    declared = table.type_of(partition.value)
+    if declared and declared.kind in (*KEYLESS, "binary"):
+        expected = f"a column to partition by, not {listed((*KEYLESS, 'binary'))}"
+        yield draft.problem(partition, expected, found=f"{partition.shown} of type {declared}")
+    for column in columns:
+        if column.value == partition.value:
+            yield draft.problem(column, "another column than the one it is partitioned by")
+
+
+def _clustering(draft: Draft, table: TableDraft, columns: list[Item]) -> Iterator[Problem]:
+    for column in columns:
+        declared = table.type_of(column.value)
+        if declared and declared.kind in UNORDERED:
+            expected = f"a column to cluster by, not {listed(UNORDERED)}"
+            yield draft.problem(column, expected, found=f"{column.shown} of type {declared}")
+
+
+def _expectations(draft: Draft) -> Iterator[Problem]:
+    """Expectations differ by id, look at tables that are written, and can fail."""
+    owners: dict[str, Item] = {}
+    written_tables = _written_tables(draft)
+    for expectation in draft.within("expectations"):
+        if (name := draft.word(expectation, "id")) and (other := owners.setdefault(name.value, name)) is not name:
+            yield draft.problem(name, "an id that no other expectation has", f"Line {other.line} has it.")
+        sides = [side for key in ("child", "parent") if (side := draft.word(expectation, key))]
+        for side in sides:
+            yield from draft.unknown_table(side)
+            if draft.table(side) and side.value not in written_tables:
+                yield draft.problem(side, "a table that a target writes", "Add it to targets.mirrors.")
+        if len(sides) == 2 and (child := draft.table(sides[0])) and (parent := draft.table(sides[1])):
+            yield from parent.parent_key(child, expectation)
+        yield from _outlives_patience(draft, expectation)
+
+
+def _written_tables(draft: Draft) -> set[str]:
+    tables = [name for table in draft.tables if (name := table.item.text("name"))]
+    mirrors = draft.within("targets", "mirrors")
+    declared = [name for item in mirrors if (name := item.value if isinstance(item.value, str) else item.text("table"))]
+    found = {table for own in mirrored(declared, tables) for table in own}
+    for aggregate in draft.within("targets", "aggregates"):
+        found |= {name for item in aggregate.members("children") if (name := item.text("table"))}
+        found |= {name for name in [aggregate.text("root")] if name}
+    return found
+
+
+def _outlives_patience(draft: Draft, expectation: Item) -> Iterator[Problem]:
+    completeness = draft.root.get("completeness")
+    limit, patience = draft.word(expectation, "older_than"), draft.word(completeness, "patience") if completeness else None
+    try:
+        if limit and patience and parse_duration(limit.value) >= parse_duration(patience.value):
+            hint = "A transaction that waits longer has become dead letters: this expectation could never fail."
+            yield draft.problem(limit, f"less than completeness.patience, {written(patience)}", hint)
+    except Unfit:
+        return
+
+

@@ -1,0 +1,158 @@
+"""A declaration as cross-checks see it: whatever is sound by itself, though other parts may already be refused."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+
+from txloom.config.document import Item
+from txloom.config.problems import Problem, Unfit, did_you_mean
+from txloom.config.types import ColumnType, parse
+
+
+@dataclass(frozen=True)
+class Draft:
+    """The items of a file, and the paths at which a problem has been told already."""
+
+    root: Item
+    file: str
+    told: frozenset[str]
+
+    def word(self, item: Item, name: str) -> Item | None:
+        """Return a member that is sound text."""
+        found = item.get(name)
+        return found if found is not None and self._is_sound(found) else None
+
+    def words(self, item: Item, name: str) -> list[Item]:
+        """Return the members of a list that are sound text."""
+        return [found for found in item.members(name) if self._is_sound(found)]
+
+    def within(self, *names: str) -> list[Item]:
+        """Return the items of a list some mappings deep."""
+        item: Item | None = self.root
+        for name in names[:-1]:
+            item = item.get(name) if item is not None else None
+        return item.members(names[-1]) if item is not None else []
+
+    def problem(self, item: Item, expected: str, hint: str = "", found: str | None = None) -> Problem:
+        """Return a problem at an item."""
+        return Problem(self.file, item.line, item.path, found or item.shown, expected, hint)
+
+    def _is_sound(self, item: Item) -> bool:
+        return isinstance(item.value, str) and item.path not in self.told
+
+    @cached_property
+    def tables(self) -> list["TableDraft"]:
+        """Return the watched tables."""
+        return [TableDraft(self, item) for item in self.within("tables") if isinstance(item.value, dict)]
+
+    def table(self, name: Item) -> "TableDraft | None":
+        """Return the watched table that an item names."""
+        return next((table for table in self.tables if table.item.text("name") == name.value), None)
+
+    def unknown_table(self, name: Item) -> Iterator[Problem]:
+        """Yield a problem where an item names no watched table."""
+        if self.table(name) is None:
+            names = [table.label for table in self.tables if table.label]
+            yield self.problem(name, "a watched table", nearest(name, names))
+
+
+@dataclass(frozen=True)
+class TableDraft:
+    """A watched table as far as it is sound."""
+
+    draft: Draft
+    item: Item
+
+    @property
+    def label(self) -> str:
+        """Return the table's name as it stands in the file."""
+        return written(self.item.get("name"))
+
+    @property
+    def key(self) -> list[Item]:
+        """Return the key columns."""
+        return self.draft.words(self.item, "key")
+
+    @cached_property
+    def columns(self) -> dict[str, Item]:
+        """Return the declared columns."""
+        declared = self.item.get("columns")
+        return declared.value if declared is not None and isinstance(declared.value, dict) else {}
+
+    def type_of(self, column: str) -> ColumnType | None:
+        """Return the type of a column, where both are sound."""
+        declared = self.columns.get(column)
+        if declared is None:
+            return None
+        try:
+            return parse(declared.text("type") if isinstance(declared.value, dict) else declared.value)
+        except Unfit:
+            return None
+
+    def columns_of(self, named: list[Item]) -> Iterator[Problem]:
+        """Yield a problem for each item that is no declared column, or the same column again."""
+        seen: set[str] = set()
+        for column in named:
+            if column.value in seen:
+                yield self.draft.problem(column, "each column once", found=f"{column.shown} again")
+            elif self.columns and column.value not in self.columns:
+                yield self.draft.problem(column, f"a declared column of {self.label}", nearest(column, self.columns))
+            seen.add(column.value)
+
+    def parent_key(self, child: "TableDraft", holder: Item) -> Iterator[Problem]:
+        """Yield a problem for each column of a child that cannot hold this table's key."""
+        columns = self.draft.words(holder, "parent_key")
+        yield from child.columns_of(columns)
+        declared = holder.get("parent_key")
+        if declared is None or len(columns) != len(declared.value) or not self.key:
+            return
+        if len(columns) != len(self.key):
+            key = ", ".join(written(item) for item in self.key)
+            expected = f"{counted(len(self.key), 'column')}, for the key of {self.label}: {key}"
+            yield self.draft.problem(declared, expected, found=counted(len(columns), "column"))
+            return
+        for column, key_column in zip(columns, self.key, strict=True):
+            own, its = child.type_of(column.value), self.type_of(key_column.value)
+            if own and its and own != its:
+                expected = f"a column of type {its}, as {written(key_column)} of {self.label} is"
+                yield self.draft.problem(column, expected, found=f"{column.shown} of type {own}")
+
+
+def written(item: Item | None) -> str:
+    """Return an item's text as it stands in the file."""
+    return "" if item is None else str(item.value if item.written is None else item.written)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things.
+
+    >>> counted(1, "column"), counted(2, "column")
+    ('1 column', '2 columns')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def nearest(item: Item, names: Iterable[str]) -> str:
+    """Return a question that names what is near to an item's text; what the environment holds is not hinted at."""
+    return did_you_mean(item.value, names) if item.written is None else ""
+
+
+def is_pattern(name: str) -> bool:
+    """Tell whether a mirror's table is a pattern of names."""
+    return "*" in name or "?" in name
+
+
+def mirrored(declared: list[str], tables: list[str]) -> list[list[str]]:
+    """Return the tables that each declared mirror stands for; what is named by itself, a pattern leaves alone.
+
+    >>> mirrored(["*", "b"], ["a", "b", "c"])
+    [['a', 'c'], ['b']]
+    """
+    taken = {name for name in declared if not is_pattern(name)}
+    found = []
+    for name in declared:
+        own = [table for table in tables if table not in taken and fnmatchcase(table, name)] if is_pattern(name) else [name]
+        taken.update(own)
+        found.append(own)
+    return found

@@ -1,0 +1,98 @@
+"""The kinds of value that a declaration holds, each with the rule that refuses others."""
+
+import re
+from collections.abc import Callable
+from datetime import date, timedelta
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+
+from txloom.config.cron import parse_cron
+from txloom.config.durations import PATTERN, parse_duration, show_duration
+from txloom.config.names import OWN_PREFIX
+from txloom.config.problems import Unfit
+
+NAME = r"[A-Za-z][A-Za-z0-9_]{0,99}"
+COLUMN = r"[A-Za-z_][A-Za-z0-9_]{0,99}"
+PATTERN_OF_NAMES = r"[A-Za-z*?][A-Za-z0-9_*?]{0,99}"
+LOWER = r"[a-z][a-z0-9_]{0,63}"
+SOURCE_TABLE = r"[\w$#]+(\.[\w$#]+){1,2}"
+TOPIC = r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}"
+PRINTABLE = r"[^\x00-\x1f\x7f]*\S[^\x00-\x1f\x7f]*"
+LONGEST = timedelta(days=3650)
+
+
+def _matching(pattern: str, expected: str) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        if not isinstance(value, str):
+            scalar = isinstance(value, int | float)
+            raise Unfit(expected, "Put it in quotes." if scalar and re.fullmatch(pattern, str(value)) else "")
+        if re.fullmatch(pattern, value) is None:
+            own = value.startswith("_") and pattern in (NAME, LOWER)
+            raise Unfit(expected, "A leading underscore marks what is txloom's own." if own else "")
+        return value
+
+    return check
+
+
+def _text(pattern: str, expected: str) -> tuple[Any, ...]:
+    schema = {"type": "string", "pattern": rf"^{pattern}$|^\$\{{"} if pattern != PRINTABLE else {"type": "string", "minLength": 1}
+    return BeforeValidator(_matching(pattern, expected)), WithJsonSchema(schema)
+
+
+def _not_ours(name: str) -> str:
+    if name.lower().startswith(OWN_PREFIX):
+        raise Unfit(f"a name that does not begin with {OWN_PREFIX}", "That prefix marks txloom's own columns.")
+    return name
+
+
+def _date(value: Any) -> date:
+    if isinstance(value, date):
+        return value
+    try:
+        if isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", value):
+            return date.fromisoformat(value)
+    except ValueError:
+        pass
+    raise Unfit("a date such as 2025-01-31")
+
+
+def _count(value: Any) -> int:
+    text = str(value).replace("_", "") if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    if not re.fullmatch(r"[0-9]{1,15}", text) or int(text) == 0:
+        raise Unfit("a whole number above 0")
+    return int(text)
+
+
+def _within(low: timedelta, high: timedelta) -> AfterValidator:
+    def check(value: timedelta) -> timedelta:
+        if not low <= value <= high:
+            raise Unfit(f"a duration from {show_duration(low)} to {show_duration(high)}")
+        return value
+
+    return AfterValidator(check)
+
+
+_LETTERS = "letters, digits and underscores, beginning with a letter"
+_DURATION = (
+    BeforeValidator(parse_duration),
+    WithJsonSchema({"type": "string", "pattern": rf"{PATTERN}|^\$\{{", "examples": ["30s", "15m", "2h", "7d"]}),
+)
+
+Text = Annotated[str, *_text(PRINTABLE, "text")]
+Remark = Annotated[str, *_text(r"[\s\S]*", "text")]
+LowerName = Annotated[str, *_text(LOWER, "a name of lower-case letters, digits and underscores, beginning with a letter")]
+TableName = Annotated[str, *_text(NAME, f"a name of {_LETTERS}")]
+TablePattern = Annotated[str, *_text(PATTERN_OF_NAMES, "the name of a watched table, or a pattern such as '*'")]
+ColumnName = Annotated[str, *_text(COLUMN, "a name of letters, digits and underscores"), AfterValidator(_not_ours)]
+FieldName = Annotated[str, *_text(NAME, f"a name of {_LETTERS}")]
+SourceTable = Annotated[str, *_text(SOURCE_TABLE, "a source table as its schema and name, such as PUBLIC.ORDERS")]
+SourceColumn = Annotated[str, *_text(PRINTABLE, "the name of a source column")]
+Topic = Annotated[str, *_text(TOPIC, "a topic: letters, digits, '.', '_' and '-'")]
+Folder = Annotated[str, *_text(PRINTABLE, "a folder")]
+Cron = Annotated[str, BeforeValidator(parse_cron), WithJsonSchema({"type": "string", "examples": ["*/15 * * * *"]})]
+Day = Annotated[date, BeforeValidator(_date), WithJsonSchema({"type": "string", "format": "date"})]
+Count = Annotated[int, BeforeValidator(_count), WithJsonSchema({"type": "integer", "minimum": 1})]
+Wait = Annotated[timedelta, *_DURATION, _within(timedelta(0), timedelta(days=1))]
+Duration = Annotated[timedelta, *_DURATION, _within(timedelta(seconds=1), LONGEST)]
+Retention = Annotated[timedelta, *_DURATION, _within(timedelta(hours=1), LONGEST)]

@@ -1,0 +1,84 @@
+"""What is wrong with a declaration, in words: where, what was found, what was expected, and a hint."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+LONGEST_TEXT = 60
+"""Characters of a found text that a message repeats."""
+
+
+class Unfit(ValueError):
+    """A value cannot be what its place in the declaration asks for."""
+
+    def __init__(self, expected: str, hint: str = "") -> None:
+        """Keep what was expected; what was found is for the one who knows where it stood."""
+        super().__init__(f"expected {expected}. {hint}".strip())
+        self.expected = expected
+        self.hint = hint
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One mistake; its text is the message that people read.
+
+    >>> print(Problem("orders.yaml", 7, "completeness.rule", "'count'", "'counts'", "Did you mean 'counts'?"))
+    orders.yaml:7: completeness.rule: found 'count', expected 'counts'. Did you mean 'counts'?
+    """
+
+    file: str
+    line: int
+    path: str
+    found: str
+    expected: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        """Return the message."""
+        where = f"{self.file}:{self.line}: {self.path}: " if self.path else f"{self.file}:{self.line}: "
+        return f"{where}found {self.found}, expected {self.expected}. {self.hint}".rstrip()
+
+
+def show(value: Any) -> str:
+    r"""Return a found value as messages name it.
+
+    >>> show("a\nb"), show(True), show(None), show([1]), show({}), show(12)
+    ("'a\\nb'", 'true', 'nothing', 'a list', 'a mapping', '12')
+    """
+    if isinstance(value, str):
+        return repr(value if len(value) <= LONGEST_TEXT else value[: LONGEST_TEXT - 3] + "...")
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "a mapping"
+    return "nothing" if value is None else "a list" if isinstance(value, list) else str(value)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names as a sentence lists them.
+
+    >>> listed(["a", "b", "c"])
+    'a, b or c'
+    """
+    *most, last = names
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def did_you_mean(found: str, names: Iterable[str]) -> str:
+    """Return a question that names what is near to a found text, or nothing.
+
+    >>> did_you_mean("patiance", ["rule", "patience"])
+    "Did you mean 'patience'?"
+    >>> did_you_mean("primary_key", ["name", "key"])
+    "Did you mean 'key'?"
+    """
+    near = {_plain(name): name for name in names}
+    text = _plain(found)
+    close = get_close_matches(text, near, n=1, cutoff=0.7)
+    close = close or [name for name in near if len(name) > 2 and name in text.split("_")]
+    return f"Did you mean {near[close[0]]!r}?" if close else ""
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("-", "_").replace(" ", "_")

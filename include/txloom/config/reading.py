@@ -1,0 +1,117 @@
+"""Declarations from files: one by path or name, or all of a folder."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from txloom.config.checks import check
+from txloom.config.document import Item, read
+from txloom.config.draft import mirrored
+from txloom.config.models import Mirror, Pipeline
+from txloom.config.problems import Problem, did_you_mean
+from txloom.config.refusals import refusals
+from txloom.errors import ConfigurationError
+
+PROJECT_ROOT = Path(__file__).resolve().parents[3]
+LARGEST = 4 * 1024 * 1024
+"""Bytes that a declaration may have."""
+
+
+def pipelines_dir() -> Path:
+    """Return the folder of the declarations: TXLOOM_PIPELINES, or include/pipelines of the project."""
+    return Path(os.environ.get("TXLOOM_PIPELINES") or PROJECT_ROOT / "include" / "pipelines")
+
+
+def load(path: str | Path) -> Pipeline:
+    """Return the pipeline that a file declares, or refuse it with all its mistakes at once."""
+    text = _text(Path(path))
+    root, problems = read(text, str(path), os.environ)
+    pipeline = None
+    if root is None and not problems:
+        problems = [Problem(str(path), 1, "", "an empty file", "a pipeline", "include/pipelines/orders.yaml is an example.")]
+    if root is not None:
+        pipeline, refused = _validated(root, str(path))
+        told = {problem.path for problem in problems}
+        problems += [problem for problem in refused if problem.path not in told]
+        problems += check(root, str(path), {problem.path for problem in problems})
+    if problems or pipeline is None:
+        raise ConfigurationError("\n".join(str(problem) for problem in _sorted(problems)))
+    return _with_mirrors(pipeline)
+
+
+def find(name_or_file: str | Path, pipelines: Path | None = None) -> Pipeline:
+    """Return the pipeline of a file, or of a name that a file in the folder of declarations has."""
+    folder = pipelines or pipelines_dir()
+    name = str(name_or_file)
+    if Path(name).suffix or len(Path(name).parts) > 1:
+        return load(name)
+    if (file := folder / f"{name}.yaml").is_file():
+        return load(file)
+    loaded = discover(folder)
+    for _, found in loaded:
+        if isinstance(found, Pipeline) and found.name == name:
+            return found
+    names = [path.stem for path, _ in loaded]
+    hint = did_you_mean(name, names) or f"It has {', '.join(names) or 'none'}."
+    raise ConfigurationError(f"{folder}: found no pipeline {name!r}, expected a file {name}.yaml. {hint}")
+
+
+def discover(folder: str | Path | None = None) -> list[tuple[Path, Pipeline | ConfigurationError]]:
+    """Return every declaration of a folder in sorted order: the pipeline, or why it was refused."""
+    found: list[tuple[Path, Pipeline | ConfigurationError]] = []
+    owners: dict[str, Path] = {}
+    for path in _declarations(Path(folder) if folder is not None else pipelines_dir()):
+        try:
+            pipeline = load(path)
+            if (other := owners.setdefault(pipeline.name, path)) != path:
+                problem = Problem(str(path), 1, "name", f"the name of {other.name}", "a name that no other file has")
+                raise ConfigurationError(str(problem))
+            found.append((path, pipeline))
+        except ConfigurationError as error:
+            found.append((path, error))
+    return found
+
+
+def _declarations(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("*.yaml") if path.is_file() and not path.name.startswith("."))
+
+
+def _text(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        trouble = "no such file" if isinstance(error, FileNotFoundError) else error.strerror
+        raise ConfigurationError(f"{path}: found {trouble}, expected a declaration of a pipeline.") from None
+    if len(content) > LARGEST:
+        raise ConfigurationError(f"{path}: found {len(content)} bytes, expected a declaration of at most {LARGEST}.")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+    raise ConfigurationError(str(Problem(str(path), line, "", "bytes that are not UTF-8", "text in UTF-8")))
+
+
+def _validated(root: Item, file: str) -> tuple[Pipeline | None, list[Problem]]:
+    """Validate with the models; pydantic's own error holds values, so it does not leave this function."""
+    try:
+        return Pipeline.model_validate(root.plain, by_alias=True, by_name=False), []
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_input=False)
+    return None, list(refusals(details, root, file))
+
+
+def _with_mirrors(pipeline: Pipeline) -> Pipeline:
+    """Put a mirror for each table in the place of a pattern of names."""
+    mirrors = pipeline.targets.mirrors
+    declared = [mirror.table for mirror in mirrors]
+    found: list[Mirror] = []
+    for mirror, tables in zip(mirrors, mirrored(declared, [table.name for table in pipeline.tables]), strict=True):
+        found += [mirror] if tables == [mirror.table] else [Mirror.model_validate({"table": table}) for table in tables]
+    targets = pipeline.targets.model_copy(update={"mirrors": tuple(found)})
+    return pipeline.model_copy(update={"targets": targets})
+
+
+def _sorted(problems: Iterable[Problem]) -> list[Problem]:
+    return sorted(set(problems), key=lambda problem: (problem.line, problem.path))

@@ -1,0 +1,64 @@
+"""The tables that a declaration makes the pipeline write: no two of them may share a name."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from txloom.config import names
+from txloom.config.document import Item
+from txloom.config.draft import Draft, mirrored, written
+from txloom.config.problems import Problem
+
+
+@dataclass(frozen=True)
+class Target:
+    """A table that is written: its name, the name as messages show it, the item that named it, and by which key."""
+
+    name: str
+    label: str
+    item: Item
+    key: str
+
+
+def target_names(draft: Draft) -> Iterator[Problem]:
+    """Yield a problem for each table whose name another one has."""
+    owners: dict[str, Target] = {}
+    for target in [*_of_aggregates(draft), *_of_mirrors(draft)]:
+        name = target.name.casefold()
+        found = f"the table {target.label!r}"
+        hint = f"Give it another name with `{target.key}`."
+        if name in names.PIPELINE_TABLES:
+            yield draft.problem(target.item, "a name that is not one of txloom's own tables", hint, found)
+        elif (other := owners.setdefault(name, target)) is not target:
+            hint = f"{other.item.path} in line {other.item.line} has it. {hint}"
+            yield draft.problem(target.item, "a table that nothing else writes", hint, found)
+
+
+def _of_aggregates(draft: Draft) -> Iterator[Target]:
+    seen: set[str] = set()
+    for aggregate in draft.within("targets", "aggregates"):
+        name = draft.word(aggregate, "name")
+        if name is not None and name.value in seen:
+            continue
+        seen |= {name.value} if name is not None else set()
+        for key, default in (("history", names.stream_table), ("current", names.document_table)):
+            if own := draft.word(aggregate, key):
+                yield Target(own.value, written(own), own, key)
+            elif name is not None and aggregate.get(key) is None:
+                yield Target(default(name.value), default(written(name)), name, key)
+
+
+def _of_mirrors(draft: Draft) -> Iterator[Target]:
+    tables = {name: table.label for table in draft.tables if (name := table.item.text("name"))}
+    named = [(mirror, draft.word(mirror, "table") or mirror) for mirror in draft.within("targets", "mirrors")]
+    named = [(mirror, name) for mirror, name in named if isinstance(name.value, str) and name.path not in draft.told]
+    seen: set[str] = set()
+    for (mirror, name), own in zip(named, mirrored([name.value for _, name in named], list(tables)), strict=True):
+        for table in own:
+            if table in seen or table not in tables:
+                continue
+            seen.add(table)
+            for key, default in (("current", str), ("history", names.changes_table)):
+                if given := draft.word(mirror, key):
+                    yield Target(given.value, written(given), given, key)
+                elif mirror.get(key) is None:
+                    yield Target(default(table), default(tables[table]), name, key)
