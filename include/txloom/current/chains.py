@@ -112,11 +112,11 @@ class _Leaves:
         chosen[events] = True
         sparse = numbers.unchanged.only(chosen)
         who, start = np.unique(sparse.event, return_index=True)
-        end = np.append(start[1:], len(sparse.event))
+        end = np.searchsorted(sparse.event, who, "right")
         self._spans = dict(zip(who.tolist(), zip(start.tolist(), end.tolist(), strict=True), strict=True))
         self._columns = sparse.column.tolist()
-        self._changes = len(numbers.key) - numbers.rows
-        self._known = known
+        changes = len(numbers.key) - numbers.rows
+        self._before = np.where(known(sparse.event, sparse.column), sparse.event + changes, NOWHERE).tolist()
 
     def filled(self, event: int, row: Row | None) -> Row:
         """Return the row as the event leaves it; columns come from the row before, else from the image of it."""
@@ -127,9 +127,7 @@ class _Leaves:
         if row is not None:
             source, others = row
             return event, {column: others.get(column, source) for column in columns}
-        told = self._known(np.full(len(columns), event, np.int64), np.array(columns, np.int64))
-        before = event + self._changes
-        return event, {column: before if yes else NOWHERE for column, yes in zip(columns, told.tolist(), strict=True)}
+        return event, dict(zip(columns, self._before[start:end], strict=True))
 
 
 def _effects(places: Places, last: dict[int, int]) -> Effects:

@@ -120,7 +120,8 @@ def _keys(images: Images, moved: Ints) -> tuple[Ints, Ints]:
     sources = np.concatenate([np.arange(events), events + moved])
     numbers = np.zeros(len(sources), np.int64)
     for name in images.key:
-        values = pa.chunked_array([*images.told(name).chunks, *images.before(name).take(pa.array(moved)).chunks])
+        parts = [*images.told(name).chunks, *images.before(name).take(pa.array(moved)).chunks]
+        values = pa.chunked_array(parts, images.type_of(name))
         encoded = values.combine_chunks().dictionary_encode(null_encoding="encode")
         numbers = _dense(numbers * len(encoded.dictionary) + encoded.indices.to_numpy())
     sample = np.zeros(int(numbers.max(initial=-1)) + 1, np.int64)
