@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from txloom.config import names
 from txloom.config.document import Item
-from txloom.config.draft import Draft, TableDraft, is_pattern, mirrored, nearest, written
+from txloom.config.draft import Draft, TableDraft, is_pattern, mirrored, written
 from txloom.config.durations import parse_duration
 from txloom.config.problems import Problem, Unfit, listed
 from txloom.config.targets import target_names
@@ -27,6 +26,8 @@ def _columns(draft: Draft, table: TableDraft) -> Iterator[Problem]:
     spellings: dict[str, str] = {}
     sources: dict[str, str] = {}
     for name, item in table.columns.items():
+        if (again := item.get("name")) is not None:
+            yield draft.problem(again, "type or source", "The key before it is the name.", "an unknown key")
         if (other := spellings.setdefault(name.casefold(), name)) != name:
             found = f"the column {name!r} beside {other!r}"
             yield draft.problem(item, "names that differ by more than case", found=found)
@@ -45,7 +46,7 @@ def _key(draft: Draft, table: TableDraft) -> Iterator[Problem]:
         declared = table.type_of(column.value)
         if declared is not None and declared.kind in KEYLESS:
             expected = f"a column that can be a key, not {listed(KEYLESS)}"
-            yield draft.problem(column, expected, found=f"{column.shown} of type {declared}")
+            yield draft.problem(column, expected, found=f"{column.shown} of type {table.shown_type(column.value)}")
     if version := draft.word(table.item, "version"):
         yield from table.columns_of([version])
 
@@ -58,7 +59,7 @@ def _table_names(draft: Draft) -> Iterator[Problem]:
         if name := draft.word(table.item, "name"):
             other = by_name.setdefault(name.value.casefold(), name)
             if other is not name:
-                yield draft.problem(name, "a name that no other table has", f"{other.path} in line {other.line} has it.")
+                yield draft.problem(name, "a name that no other table has", _taken(other))
         if source := draft.word(table.item, "source"):
             other = by_source.setdefault(source.value.rsplit(".", 1)[-1].casefold(), source)
             if other is not source:
@@ -67,10 +68,14 @@ def _table_names(draft: Draft) -> Iterator[Problem]:
 
 def _same_source(draft: Draft, source: Item, other: Item) -> Problem:
     if source.value.casefold() == other.value.casefold():
-        return draft.problem(source, "a source that no other table has", f"{other.path} in line {other.line} has it.")
+        return draft.problem(source, "a source that no other table has", _taken(other))
     expected = "tables whose short names differ"
     hint = "GoldenGate's metadata counts events by short name: completeness could not tell them apart."
     return draft.problem(source, expected, hint, f"{source.shown} beside {other.shown}")
+
+
+def _taken(other: Item) -> str:
+    return f"{other.path} in line {other.line} has it."
 
 
 def _aggregates(draft: Draft) -> Iterator[Problem]:
@@ -78,7 +83,7 @@ def _aggregates(draft: Draft) -> Iterator[Problem]:
     owners: dict[str, Item] = {}
     for aggregate in draft.within("targets", "aggregates"):
         if (name := draft.word(aggregate, "name")) and (other := owners.setdefault(name.value, name)) is not name:
-            yield draft.problem(name, "a name that no other aggregate has", f"Line {other.line} has it.")
+            yield draft.problem(name, "a name that no other aggregate has", _taken(other))
         root = draft.word(aggregate, "root")
         table = draft.table(root) if root else None
         if root:
@@ -119,7 +124,6 @@ def _children(draft: Draft, aggregate: Item, root: Item | None, table: TableDraf
 
 def _mirrors(draft: Draft) -> Iterator[Problem]:
     """Mirrors name watched tables, each once, and cluster and partition by columns that can."""
-    tables = [name for table in draft.tables if (name := table.item.text("name"))]
     seen: set[str] = set()
     for mirror in draft.within("targets", "mirrors"):
         name = draft.word(mirror, "table") or (mirror if isinstance(mirror.value, str) else None)
@@ -127,8 +131,8 @@ def _mirrors(draft: Draft) -> Iterator[Problem]:
             continue
         if is_pattern(name.value):
             if name is not mirror:
-                yield draft.problem(name, "the name of one table", "A pattern of names stands by itself, as plain text.")
-            elif not mirrored([name.value], tables)[0]:
+                yield draft.problem(name, "the name of one table", "A pattern stands by itself, as plain text.")
+            elif not mirrored([name.value], draft.table_names)[0]:
                 yield draft.problem(name, "a pattern that a watched table matches")
         elif name.value in seen:
             yield draft.problem(name, "each table mirrored once", found=f"{name.shown} again")
@@ -149,7 +153,7 @@ def _layout(draft: Draft, mirror: Item, table: TableDraft) -> Iterator[Problem]:
     declared = table.type_of(partition.value)
     if declared and declared.kind in (*KEYLESS, "binary"):
         expected = f"a column to partition by, not {listed((*KEYLESS, 'binary'))}"
-        yield draft.problem(partition, expected, found=f"{partition.shown} of type {declared}")
+        yield draft.problem(partition, expected, found=f"{partition.shown} of type {table.shown_type(partition.value)}")
     for column in columns:
         if column.value == partition.value:
             yield draft.problem(column, "another column than the one it is partitioned by")
@@ -160,7 +164,7 @@ def _clustering(draft: Draft, table: TableDraft, columns: list[Item]) -> Iterato
         declared = table.type_of(column.value)
         if declared and declared.kind in UNORDERED:
             expected = f"a column to cluster by, not {listed(UNORDERED)}"
-            yield draft.problem(column, expected, found=f"{column.shown} of type {declared}")
+            yield draft.problem(column, expected, found=f"{column.shown} of type {table.shown_type(column.value)}")
 
 
 def _expectations(draft: Draft) -> Iterator[Problem]:
@@ -169,7 +173,7 @@ def _expectations(draft: Draft) -> Iterator[Problem]:
     written_tables = _written_tables(draft)
     for expectation in draft.within("expectations"):
         if (name := draft.word(expectation, "id")) and (other := owners.setdefault(name.value, name)) is not name:
-            yield draft.problem(name, "an id that no other expectation has", f"Line {other.line} has it.")
+            yield draft.problem(name, "an id that no other expectation has", _taken(other))
         sides = [side for key in ("child", "parent") if (side := draft.word(expectation, key))]
         for side in sides:
             yield from draft.unknown_table(side)
@@ -181,10 +185,9 @@ def _expectations(draft: Draft) -> Iterator[Problem]:
 
 
 def _written_tables(draft: Draft) -> set[str]:
-    tables = [name for table in draft.tables if (name := table.item.text("name"))]
     mirrors = draft.within("targets", "mirrors")
     declared = [name for item in mirrors if (name := item.value if isinstance(item.value, str) else item.text("table"))]
-    found = {table for own in mirrored(declared, tables) for table in own}
+    found = {table for own in mirrored(declared, draft.table_names) for table in own}
     for aggregate in draft.within("targets", "aggregates"):
         found |= {name for item in aggregate.members("children") if (name := item.text("table"))}
         found |= {name for name in [aggregate.text("root")] if name}
@@ -192,13 +195,11 @@ def _written_tables(draft: Draft) -> set[str]:
 
 
 def _outlives_patience(draft: Draft, expectation: Item) -> Iterator[Problem]:
-    completeness = draft.root.get("completeness")
-    limit, patience = draft.word(expectation, "older_than"), draft.word(completeness, "patience") if completeness else None
+    completeness, limit = draft.root.get("completeness"), draft.word(expectation, "older_than")
+    patience = draft.word(completeness, "patience") if completeness else None
     try:
         if limit and patience and parse_duration(limit.value) >= parse_duration(patience.value):
             hint = "A transaction that waits longer has become dead letters: this expectation could never fail."
             yield draft.problem(limit, f"less than completeness.patience, {written(patience)}", hint)
     except Unfit:
         return
-
-

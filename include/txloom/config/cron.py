@@ -7,8 +7,10 @@ from txloom.config.problems import Unfit
 
 PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
 EXPECTED = "a cron schedule such as '*/15 * * * *'"
-_MONTHS = {name: n for n, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)}
-_DAYS = {name: n for n, name in enumerate("sun mon tue wed thu fri sat".split())}
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_MONTHS = {name: n for n, name in enumerate(MONTHS, 1)}
+_DAYS = {name: n for n, name in enumerate(DAYS)}
 _FIELDS: tuple[tuple[str, int, int, dict[str, int]], ...] = (
     ("minute", 0, 59, {}),
     ("hour", 0, 23, {}),
@@ -32,7 +34,7 @@ def parse_cron(value: Any) -> str:
         return value
     fields = value.split()
     if len(fields) != len(_FIELDS):
-        hint = f"It has {len(fields)} field{'s' * (len(fields) != 1)}; five are minute, hour, day, month, day of the week."
+        hint = f"It has {len(fields)}, not five: minute, hour, day, month, day of the week."
         if value.startswith("@"):
             hint = f"Names that Airflow knows: {', '.join(PRESETS)}."
         raise Unfit(EXPECTED, hint)
@@ -54,7 +56,7 @@ def _values(text: str, field: str, low: int, high: int, names: dict[str, int]) -
         end = high if first is None or (last is None and step) else _number(last or first, names)
         if not (low <= start <= high and low <= end <= high):
             raise Unfit(EXPECTED, f"Its {field} must lie between {low} and {high}.")
-        if start > end or step is not None and not 0 < int(step) <= high:
+        if start > end or (step is not None and not 0 < int(step) <= high):
             raise Unfit(EXPECTED, f"Its {field} has an empty range or step.")
         found.update(range(start, end + 1, int(step or 1)))
     return found

@@ -4,7 +4,7 @@ Scalars are read as YAML 1.2 reads them, so `on`, `no` and `12:30` are texts.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,27 +76,36 @@ def _resolve(kind: str, pattern: str, first: str) -> None:
 _resolve("null", "~|null|Null|NULL|", "~nN")
 _Loader.yaml_implicit_resolvers.setdefault("", []).extend(_Loader.yaml_implicit_resolvers["~"])
 _resolve("bool", "true|True|TRUE|false|False|FALSE", "tTfF")
-_resolve("int", "[-+]?[0-9][0-9_]*", "-+0123456789")
-_resolve("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", "-+.0123456789")
+_resolve("int", "[-+]?[0-9]+", "-+0123456789")
+_resolve("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", "-+.0123456789")
+_resolve("float", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", "-+.")
 _resolve("merge", "<<", "<")
 
 
 def read(text: str, file: str, environment: Mapping[str, str]) -> tuple[Item | None, list[Problem]]:
     """Return the items of a YAML text, and what is wrong with it as YAML."""
-    try:
-        loader = _Loader(text)
-        node = loader.get_single_node()
-    except yaml.YAMLError as error:
-        return None, [_unreadable(error, text, file)]
     reading = _Reading(file, environment, [])
     try:
+        _measure(text)
+        node = _Loader(text).get_single_node()
         return (None if node is None else reading.item(node, "", 1, 0)), reading.problems
+    except yaml.YAMLError as error:
+        return None, [_unreadable(error, text, file)]
     except _Endless:
         return None, [Problem(file, 1, "", "values inside values without end", "a plain declaration")]
 
 
 class _Endless(Exception):
-    """Aliases make a file larger, or deeper, than any declaration is."""
+    """A file is deeper, or by its aliases larger, than any declaration is."""
+
+
+def _measure(text: str) -> None:
+    """Refuse deep nesting before PyYAML, which recurses, meets it."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise _Endless
 
 
 @dataclass
@@ -129,8 +138,10 @@ class _Reading:
                 merged += self._merged(value, path, line, depth)
                 continue
             if not isinstance(key, yaml.ScalarNode) or key.tag not in _TEXTUAL or not key.value:
-                shown = show(key.value) if isinstance(key, yaml.ScalarNode) else "a list or mapping"
-                self._refuse(line, path, f"the key {shown}", "text as a key")
+                found_key = (
+                    f"the key {show(key.value)}" if isinstance(key, yaml.ScalarNode) else "a key that is no text"
+                )
+                self._refuse(line, path, found_key, "text as a key")
                 continue
             name = key.value
             if name in found:
@@ -174,12 +185,12 @@ class _Reading:
 
 
 _TEXTUAL = {TAG + kind for kind in ("str", "int", "float", "bool", "null")}
-_SCALARS = {
+_SCALARS: dict[str, Callable[[str], Any]] = {
     "str": str,
-    "int": lambda text: int(text.replace("_", "")),
+    "int": int,
     "float": lambda text: float(text.lower().replace(".inf", "inf").replace(".nan", "nan")),
     "bool": lambda text: text.lower() == "true",
-    "null": lambda text: None,
+    "null": lambda _: None,
 }
 
 
@@ -197,30 +208,28 @@ def inner(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def lines_of(text: str, number: int) -> Iterator[str]:
-    """Yield a line and the one before it, the nearer first."""
-    lines = text.splitlines()
-    for at in (number - 1, number - 2):
-        if 0 <= at < len(lines):
-            yield lines[at]
-
-
 def _unreadable(error: yaml.YAMLError, text: str, file: str) -> Problem:
     mark = getattr(error, "problem_mark", None)
-    line = mark.line + 1 if mark is not None else 1
+    line = mark.line + 1 if mark is not None else text.count("\n", 0, getattr(error, "position", 0)) + 1
     trouble = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be read"
-    hint = ""
-    for written in lines_of(text, line):
-        body = written.strip().lstrip("- ")
-        value = body.partition(": ")[2].strip() or body
-        if written[: len(written) - len(written.lstrip())].count("\t"):
-            hint = "Indent with spaces, not with tabs."
-        elif value[:1] in ("*", "@", "%", "`", "&", "!"):
-            hint = f"A text that begins with {value[0]} needs quotes."
-        elif "${" in value and value[:1] in ("{", "["):
-            hint = "Inside { } and [ ], a text with ${...} needs quotes."
-        elif ": " in value and value[:1] not in ("{", "[", "'", '"'):
-            hint = "A text that holds ': ' needs quotes."
-        if hint:
-            break
-    return Problem(file, line, "", f"text that is not YAML ({trouble})", "YAML", hint)
+    if "another document" in trouble:
+        return Problem(file, line, "", "a second document", "one pipeline in each file")
+    hints = [_hint(written) for written in reversed(text.splitlines()[max(line - 2, 0) : line])]
+    return Problem(file, line, "", f"text that is not YAML ({trouble})", "YAML", next(filter(None, hints), ""))
+
+
+def _hint(line: str) -> str:
+    """Say what people do who write such a line; it, or the next one, is where YAML gave up."""
+    body = line.strip()
+    value = body.lstrip("- ").partition(": ")[2]
+    if body.startswith("#"):
+        return ""
+    if "\t" in line[: len(line) - len(line.lstrip())]:
+        return "Indent with spaces, not with tabs."
+    if start := re.search(r"(?:^|: |- |[\[{,])\s*([*@%`])", body):
+        return f"A text that begins with {start[1]} needs quotes."
+    if re.search(r"[\[{].*\$\{", body):
+        return "Inside { } and [ ], a text with ${...} needs quotes."
+    if ": " in value and value[0] not in "{['\"":
+        return "A text that holds ': ' needs quotes."
+    return ""

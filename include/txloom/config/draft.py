@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 
 from txloom.config.document import Item
-from txloom.config.problems import Problem, Unfit, did_you_mean
+from txloom.config.problems import Problem, Unfit, did_you_mean, nearest
 from txloom.config.types import ColumnType, parse
 
 
@@ -46,15 +46,21 @@ class Draft:
         """Return the watched tables."""
         return [TableDraft(self, item) for item in self.within("tables") if isinstance(item.value, dict)]
 
+    @cached_property
+    def table_names(self) -> list[str]:
+        """Return the names of the watched tables."""
+        return [name for table in self.tables if (name := table.item.text("name"))]
+
     def table(self, name: Item) -> "TableDraft | None":
         """Return the watched table that an item names."""
         return next((table for table in self.tables if table.item.text("name") == name.value), None)
 
     def unknown_table(self, name: Item) -> Iterator[Problem]:
-        """Yield a problem where an item names no watched table."""
-        if self.table(name) is None:
-            names = [table.label for table in self.tables if table.label]
-            yield self.problem(name, "a watched table", nearest(name, names))
+        """Yield a problem where an item names no watched table, unless it names one whose own name is refused."""
+        sound = [table.label for table in self.tables if self.word(table.item, "name")]
+        refused = [table.label for table in self.tables if table.label not in sound]
+        if self.table(name) is None and not nearest(name.value, refused):
+            yield self.problem(name, "a watched table", meant(name, sound))
 
 
 @dataclass(frozen=True)
@@ -66,8 +72,8 @@ class TableDraft:
 
     @property
     def label(self) -> str:
-        """Return the table's name as it stands in the file."""
-        return written(self.item.get("name"))
+        """Return the table's name as it stands in the file; without one, its short name in the source."""
+        return written(self.item.get("name")) or written(self.item.get("source")).rsplit(".", 1)[-1]
 
     @property
     def key(self) -> list[Item]:
@@ -90,6 +96,11 @@ class TableDraft:
         except Unfit:
             return None
 
+    def shown_type(self, column: str) -> str:
+        """Return the type of a column as it stands in the file."""
+        declared = self.columns[column]
+        return written(declared.get("type") or declared)
+
     def columns_of(self, named: list[Item]) -> Iterator[Problem]:
         """Yield a problem for each item that is no declared column, or the same column again."""
         seen: set[str] = set()
@@ -97,7 +108,7 @@ class TableDraft:
             if column.value in seen:
                 yield self.draft.problem(column, "each column once", found=f"{column.shown} again")
             elif self.columns and column.value not in self.columns:
-                yield self.draft.problem(column, f"a declared column of {self.label}", nearest(column, self.columns))
+                yield self.draft.problem(column, f"a declared column of {self.label}", meant(column, self.columns))
             seen.add(column.value)
 
     def parent_key(self, child: "TableDraft", holder: Item) -> Iterator[Problem]:
@@ -109,14 +120,15 @@ class TableDraft:
             return
         if len(columns) != len(self.key):
             key = ", ".join(written(item) for item in self.key)
-            expected = f"{counted(len(self.key), 'column')}, for the key of {self.label}: {key}"
+            expected = f"{counted(len(self.key), 'column')} for the key of {self.label} ({key})"
             yield self.draft.problem(declared, expected, found=counted(len(columns), "column"))
             return
         for column, key_column in zip(columns, self.key, strict=True):
             own, its = child.type_of(column.value), self.type_of(key_column.value)
             if own and its and own != its:
-                expected = f"a column of type {its}, as {written(key_column)} of {self.label} is"
-                yield self.draft.problem(column, expected, found=f"{column.shown} of type {own}")
+                expected = f"type {self.shown_type(key_column.value)}, as {written(key_column)} of {self.label} has"
+                found = f"{column.shown} of type {child.shown_type(column.value)}"
+                yield self.draft.problem(column, expected, found=found)
 
 
 def written(item: Item | None) -> str:
@@ -133,7 +145,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def nearest(item: Item, names: Iterable[str]) -> str:
+def meant(item: Item, names: Iterable[str]) -> str:
     """Return a question that names what is near to an item's text; what the environment holds is not hinted at."""
     return did_you_mean(item.value, names) if item.written is None else ""
 
@@ -152,7 +164,8 @@ def mirrored(declared: list[str], tables: list[str]) -> list[list[str]]:
     taken = {name for name in declared if not is_pattern(name)}
     found = []
     for name in declared:
-        own = [table for table in tables if table not in taken and fnmatchcase(table, name)] if is_pattern(name) else [name]
+        free = [table for table in tables if table not in taken and fnmatchcase(table, name)]
+        own = free if is_pattern(name) else [name]
         taken.update(own)
         found.append(own)
     return found

@@ -36,7 +36,7 @@ def _matching(pattern: str, expected: str) -> Callable[[Any], str]:
 
 
 def _text(pattern: str, expected: str) -> tuple[Any, ...]:
-    schema = {"type": "string", "pattern": rf"^{pattern}$|^\$\{{"} if pattern != PRINTABLE else {"type": "string", "minLength": 1}
+    schema = {"type": "string", "pattern": rf"^{pattern}$|\$\{{"}
     return BeforeValidator(_matching(pattern, expected)), WithJsonSchema(schema)
 
 
@@ -58,7 +58,7 @@ def _date(value: Any) -> date:
 
 
 def _count(value: Any) -> int:
-    text = str(value).replace("_", "") if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
     if not re.fullmatch(r"[0-9]{1,15}", text) or int(text) == 0:
         raise Unfit("a whole number above 0")
     return int(text)
@@ -76,12 +76,13 @@ def _within(low: timedelta, high: timedelta) -> AfterValidator:
 _LETTERS = "letters, digits and underscores, beginning with a letter"
 _DURATION = (
     BeforeValidator(parse_duration),
-    WithJsonSchema({"type": "string", "pattern": rf"{PATTERN}|^\$\{{", "examples": ["30s", "15m", "2h", "7d"]}),
+    WithJsonSchema({"type": "string", "pattern": rf"{PATTERN}|\$\{{", "examples": ["30s", "15m", "2h", "7d"]}),
 )
+_COUNT = {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": r"\$\{"}]}
 
 Text = Annotated[str, *_text(PRINTABLE, "text")]
 Remark = Annotated[str, *_text(r"[\s\S]*", "text")]
-LowerName = Annotated[str, *_text(LOWER, "a name of lower-case letters, digits and underscores, beginning with a letter")]
+LowerName = Annotated[str, *_text(LOWER, f"a name of lower-case {_LETTERS}")]
 TableName = Annotated[str, *_text(NAME, f"a name of {_LETTERS}")]
 TablePattern = Annotated[str, *_text(PATTERN_OF_NAMES, "the name of a watched table, or a pattern such as '*'")]
 ColumnName = Annotated[str, *_text(COLUMN, "a name of letters, digits and underscores"), AfterValidator(_not_ours)]
@@ -92,7 +93,7 @@ Topic = Annotated[str, *_text(TOPIC, "a topic: letters, digits, '.', '_' and '-'
 Folder = Annotated[str, *_text(PRINTABLE, "a folder")]
 Cron = Annotated[str, BeforeValidator(parse_cron), WithJsonSchema({"type": "string", "examples": ["*/15 * * * *"]})]
 Day = Annotated[date, BeforeValidator(_date), WithJsonSchema({"type": "string", "format": "date"})]
-Count = Annotated[int, BeforeValidator(_count), WithJsonSchema({"type": "integer", "minimum": 1})]
+Count = Annotated[int, BeforeValidator(_count), WithJsonSchema(_COUNT)]
 Wait = Annotated[timedelta, *_DURATION, _within(timedelta(0), timedelta(days=1))]
 Duration = Annotated[timedelta, *_DURATION, _within(timedelta(seconds=1), LONGEST)]
 Retention = Annotated[timedelta, *_DURATION, _within(timedelta(hours=1), LONGEST)]

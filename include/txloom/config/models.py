@@ -28,6 +28,7 @@ from txloom.config.fields import (
     Topic,
     Wait,
 )
+from txloom.config.problems import Unfit
 from txloom.config.types import ColumnType
 
 Severity = Literal["block", "warn", "info"]
@@ -44,18 +45,20 @@ class Model(BaseModel):
 class Files(Model):
     """Folders of files that a producer appends to."""
 
-    path: Annotated[Folder, Field(description="Folder with one sub-folder for each topic; relative to the project root")]
-    settle: Annotated[Wait, Field(description="How long a file must be unchanged before it counts as whole")] = timedelta(
-        seconds=60
-    )
+    path: Annotated[
+        Folder, Field(description="The folder with a sub-folder for each topic; relative to the project root")
+    ]
+    settle: Annotated[
+        Wait, Field(description="How long a file without a last newline must be unchanged to count as whole")
+    ] = timedelta(seconds=60)
 
 
 class Source(Model):
     """Where change events come from."""
 
-    format: Annotated[Literal["goldengate"], Field(description="Format of the messages")]
-    files: Annotated[Files, Field(description="Folders of files, each holding one message a line")]
-    transaction_topic: Annotated[Topic, Field(description="Topic that carries the transaction metadata")]
+    format: Annotated[Literal["goldengate"], Field(description="The format of the messages")]
+    files: Annotated[Files, Field(description="Folders of files that hold one message a line")]
+    transaction_topic: Annotated[Topic, Field(description="The topic that carries the transaction metadata")]
 
 
 class Completeness(Model):
@@ -63,7 +66,9 @@ class Completeness(Model):
 
     rule: Annotated[
         Literal["counts"],
-        Field(description="Rule by which a transaction is whole; counts: metadata names the number of events of each table"),
+        Field(
+            description="The rule that makes a transaction whole; counts: metadata says how many events each table has"
+        ),
     ]
     patience: Annotated[Duration, Field(description="How long an incomplete transaction may wait, such as 30m")]
 
@@ -71,12 +76,12 @@ class Completeness(Model):
 class Column(Model):
     """A column of a watched table."""
 
-    name: Annotated[ColumnName, Field(description="Name in the lake")]
-    type: Annotated[ColumnType, Field(description="Type of the values, such as long or decimal(20,4)")]
+    name: Annotated[ColumnName, Field(description="The name in the lake")]
+    type: Annotated[ColumnType, Field(description="The type of the values, such as long or decimal(20,4)")]
     source: Annotated[
         SourceColumn,
         Field(
-            description="Name in the source, in any case; by default the name in the lake",
+            description="The name in the source, in any case; by default the name in the lake",
             default_factory=lambda valid: valid["name"],
         ),
     ]
@@ -85,34 +90,39 @@ class Column(Model):
 class ColumnDetail(Model):
     """A column that has more to say than its type."""
 
-    type: Annotated[ColumnType, Field(description="Type of the values, such as long or decimal(20,4)")]
+    type: Annotated[ColumnType, Field(description="The type of the values, such as long or decimal(20,4)")]
     source: Annotated[
-        SourceColumn | None, Field(description="Name in the source, in any case; by default the name in the lake")
+        SourceColumn | None, Field(description="The name in the source, in any case; by default the name in the lake")
     ] = None
 
 
 def _columns(declared: Any) -> Any:
-    """Turn `name: type` and `name: {type: ..., source: ...}` into columns; leave anything else to be refused."""
-    if not isinstance(declared, dict):
+    """Turn `name: type` and `name: {type: ..., source: ...}` into columns."""
+    if isinstance(declared, tuple):
         return declared
-    return [{"name": name} | (own if isinstance(own, dict) else {"type": own}) for name, own in declared.items()]
+    if not isinstance(declared, dict):
+        hint = "Leave out the dashes." if isinstance(declared, list) else ""
+        raise Unfit("a mapping of names to types, such as {order_id: long}", hint)
+    return [(own if isinstance(own, dict) else {"type": own}) | {"name": name} for name, own in declared.items()]
 
 
 class Table(Model):
     """A source table that the pipeline watches."""
 
-    name: Annotated[TableName, Field(description="Name in the lake")]
-    source: Annotated[SourceTable, Field(description="Name in the source: its schema and name, such as PUBLIC.ORDERS")]
+    name: Annotated[TableName, Field(description="The name in the lake")]
+    source: Annotated[SourceTable, Field(description="The schema and name in the source, such as PUBLIC.ORDERS")]
     columns: Annotated[
         tuple[Column, ...],
-        BeforeValidator(_columns, json_schema_input_type=dict[str, ColumnType | ColumnDetail]),
-        Field(description="Columns and their types, such as {order_id: long}", min_length=1),
+        BeforeValidator(_columns, json_schema_input_type=dict[ColumnName, ColumnType | ColumnDetail]),
+        Field(description="The columns and their types, such as {order_id: long}", min_length=1),
     ]
     key: Annotated[
-        tuple[ColumnName, ...], Field(description="List of the columns that identify a row, such as [order_id]", min_length=1)
+        tuple[ColumnName, ...],
+        Field(description="A list of the columns that identify a row, such as [order_id]", min_length=1),
     ]
     version: Annotated[
-        ColumnName | None, Field(description="Column that counts the changes of a row; a cross-check, never an order")
+        ColumnName | None,
+        Field(description="The column that counts the changes of a row; a cross-check, never an order"),
     ] = None
     undeclared_columns: Annotated[
         Literal["ignore", "quarantine"],
@@ -132,65 +142,74 @@ class Table(Model):
 class Child(Model):
     """A table whose rows hang below a root."""
 
-    table: Annotated[TableName, Field(description="Watched table")]
+    table: Annotated[TableName, Field(description="A watched table")]
     as_: Annotated[
         FieldName,
         Field(
             alias="as",
-            description="Field in the document; by default the name of the table",
+            description="The field in the document; by default the name of the table",
             default_factory=lambda valid: valid["table"],
         ),
     ]
     relation: Annotated[Literal["one", "many"], Field(description="How many rows a root has: one or many")]
     parent_key: Annotated[
         tuple[ColumnName, ...],
-        Field(description="List of the child's columns that hold the root's key, in the order of the root's key", min_length=1),
+        Field(description="A list of the child's columns that hold the root's key, in its order", min_length=1),
     ]
 
 
 class Aggregate(Model):
     """A root and its children as one nested document."""
 
-    name: Annotated[TableName, Field(description="Name of the aggregate")]
+    name: Annotated[TableName, Field(description="The name of the aggregate")]
     history: Annotated[
         TableName,
         Field(
-            description="Table of whole transactions; by default NAME_stream",
+            description="The table of whole transactions; by default NAME_stream",
             default_factory=lambda valid: names.stream_table(valid["name"]),
         ),
     ]
     current: Annotated[
         TableName,
         Field(
-            description="Table of one document for each root; by default NAME_current",
+            description="The table of one document for each root; by default NAME_current",
             default_factory=lambda valid: names.document_table(valid["name"]),
         ),
     ]
-    root: Annotated[TableName, Field(description="Watched table whose rows are the documents")]
-    children: Annotated[tuple[Child, ...], Field(description="Tables whose rows hang below a root")] = ()
-    zorder: Annotated[tuple[ColumnName, ...], Field(description="Columns of the root by which OPTIMIZE clusters")] = ()
+    root: Annotated[TableName, Field(description="The watched table whose rows are the documents")]
+    children: Annotated[tuple[Child, ...], Field(description="The tables whose rows hang below a root")] = ()
+    zorder: Annotated[
+        tuple[ColumnName, ...], Field(description="The columns of the root by which OPTIMIZE clusters")
+    ] = ()
 
 
 class Mirror(Model):
     """One watched table, flat."""
 
-    table: Annotated[TablePattern, Field(description="Watched table")]
+    table: Annotated[TablePattern, Field(description="A watched table")]
     current: Annotated[
         TableName,
         Field(
-            description="Table of one row for each key; by default the name of the table",
+            description="The table of one row for each key; by default the name of the table",
             default_factory=lambda valid: valid["table"],
         ),
     ]
     history: Annotated[
         TableName,
         Field(
-            description="Table of every change; by default TABLE_changes",
+            description="The table of every change; by default TABLE_changes",
             default_factory=lambda valid: names.changes_table(valid["table"]),
         ),
     ]
-    zorder: Annotated[tuple[ColumnName, ...], Field(description="Columns by which OPTIMIZE clusters")] = ()
-    partition_by: Annotated[ColumnName | None, Field(description="Column by which the current table is partitioned")] = None
+    zorder: Annotated[tuple[ColumnName, ...], Field(description="The columns by which OPTIMIZE clusters")] = ()
+    partition_by: Annotated[ColumnName | None, Field(description="The column that partitions the current table")] = None
+
+
+def _mirrors(declared: Any) -> Any:
+    """Turn the name of a table into a mirror that says no more; leave anything else to be refused."""
+    if not isinstance(declared, list):
+        return declared
+    return [{"table": item} if isinstance(item, str) else item for item in declared]
 
 
 class Targets(Model):
@@ -199,12 +218,7 @@ class Targets(Model):
     aggregates: Annotated[tuple[Aggregate, ...], Field(description="Nested documents")] = ()
     mirrors: Annotated[
         tuple[Mirror, ...],
-        BeforeValidator(
-            lambda declared: [{"table": item} if isinstance(item, str) else item for item in declared]
-            if isinstance(declared, list)
-            else declared,
-            json_schema_input_type=list[str | Mirror],
-        ),
+        BeforeValidator(_mirrors, json_schema_input_type=list[TablePattern | Mirror]),
         Field(description="Flat tables: a table's name, a pattern of names such as '*', or a mapping"),
     ] = ()
 
@@ -212,13 +226,13 @@ class Targets(Model):
 class OrphanExpectation(Model):
     """Expects that every child row has its parent."""
 
-    kind: Annotated[Literal["orphans"], Field(description="Kind of expectation")]
-    id: Annotated[LowerName, Field(description="Stable name of the expectation, and of its task")]
-    child: Annotated[TableName, Field(description="Watched table whose rows need a parent")]
-    parent: Annotated[TableName, Field(description="Watched table that holds the parents")]
+    kind: Annotated[Literal["orphans"], Field(description="The kind of expectation")]
+    id: Annotated[LowerName, Field(description="A stable name of the expectation, and of its task")]
+    child: Annotated[TableName, Field(description="The watched table whose rows need a parent")]
+    parent: Annotated[TableName, Field(description="The watched table that holds the parents")]
     parent_key: Annotated[
         tuple[ColumnName, ...],
-        Field(description="List of the child's columns that hold the parent's key, in the order of that key", min_length=1),
+        Field(description="A list of the child's columns that hold the parent's key, in its order", min_length=1),
     ]
     severity: Annotated[Severity, Field(description="What a failure does: block stops the run before it publishes")]
     sentence: Annotated[Text, Field(description="What must hold, in the words of the business")]
@@ -228,9 +242,9 @@ class OrphanExpectation(Model):
 class StuckExpectation(Model):
     """Expects that no transaction waits in the buffer for long."""
 
-    kind: Annotated[Literal["stuck_transactions"], Field(description="Kind of expectation")]
-    id: Annotated[LowerName, Field(description="Stable name of the expectation, and of its task")]
-    older_than: Annotated[Duration, Field(description="How long a transaction may wait before it is stuck, such as 10m")]
+    kind: Annotated[Literal["stuck_transactions"], Field(description="The kind of expectation")]
+    id: Annotated[LowerName, Field(description="A stable name of the expectation, and of its task")]
+    older_than: Annotated[Duration, Field(description="How long a transaction may wait until it is stuck, such as 10m")]
     severity: Annotated[Severity, Field(description="What a failure does: block stops the run before it publishes")]
     sentence: Annotated[Text, Field(description="What must hold, in the words of the business")]
     hint: Annotated[Text, Field(description="What the person on call should look at first")]
@@ -242,15 +256,19 @@ Expectation = Annotated[OrphanExpectation | StuckExpectation, Field(discriminato
 class Optimize(Model):
     """When small files are merged into larger ones."""
 
-    small_file_bytes: Annotated[Count, Field(description="Size below which a file counts as small")] = 32 * 1024 * 1024
-    min_small_files: Annotated[Count, Field(description="Number of small files from which a table is optimized")] = 8
+    small_file_bytes: Annotated[Count, Field(description="The size below which a file counts as small")] = (
+        32 * 1024 * 1024
+    )
+    min_small_files: Annotated[
+        Count, Field(description="The number of small files from which a table is optimized")
+    ] = 8
 
 
 class Vacuum(Model):
     """When files that no version needs any more are deleted."""
 
     retain: Annotated[
-        Retention, Field(description="How long old versions stay readable; published cuts older than this cannot be read")
+        Retention, Field(description="How long old versions, and the cuts that need them, stay readable")
     ] = timedelta(days=7)
 
 
@@ -265,16 +283,16 @@ class Maintenance(Model):
 class Pipeline(Model):
     """A pipeline of txloom: from the change events of one source to consistent tables."""
 
-    name: Annotated[LowerName, Field(description="Name of the pipeline: of its DAGs and of its folder in the warehouse")]
+    name: Annotated[LowerName, Field(description="The name of the pipeline, its DAGs and its folder in the warehouse")]
     description: Annotated[Remark, Field(description="What the pipeline is for")] = ""
-    owner: Annotated[Text, Field(description="Team that is called when it fails")] = "data-platform"
+    owner: Annotated[Text, Field(description="The team that is called when it fails")] = "data-platform"
     schedule: Annotated[Cron | None, Field(description="When it runs, as cron; nothing: by hand")] = None
-    start_date: Annotated[Day, Field(description="First day of the schedule")] = date(2025, 1, 1)
-    source: Annotated[Source, Field(description="Where change events come from: format, files, transaction_topic")]
-    completeness: Annotated[Completeness, Field(description="When a transaction is whole: rule and patience")]
-    tables: Annotated[tuple[Table, ...], Field(description="Source tables that are watched", min_length=1)]
-    targets: Annotated[Targets, Field(description="What is written: aggregates and mirrors")]
-    expectations: Annotated[tuple[Expectation, ...], Field(description="What must hold before tables are published")] = ()
+    start_date: Annotated[Day, Field(description="The first day of the schedule")] = date(2025, 1, 1)
+    source: Annotated[Source, Field(description="Where change events come from")]
+    completeness: Annotated[Completeness, Field(description="When a transaction is whole")]
+    tables: Annotated[tuple[Table, ...], Field(description="A list of the source tables to watch", min_length=1)]
+    targets: Annotated[Targets, Field(description="What is written")]
+    expectations: Annotated[tuple[Expectation, ...], Field(description="What must hold, and what failing does")] = ()
     maintenance: Annotated[Maintenance, Field(description="How the tables are kept in shape")] = Maintenance()
 
     def table(self, name: str) -> Table:

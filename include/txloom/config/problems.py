@@ -55,14 +55,14 @@ def show(value: Any) -> str:
     return "nothing" if value is None else "a list" if isinstance(value, list) else str(value)
 
 
-def listed(names: Iterable[str]) -> str:
+def listed(names: Iterable[str], join: str = "or") -> str:
     """Return names as a sentence lists them.
 
     >>> listed(["a", "b", "c"])
     'a, b or c'
     """
     *most, last = names
-    return f"{', '.join(most)} or {last}" if most else last
+    return f"{', '.join(most)} {join} {last}" if most else last
 
 
 def did_you_mean(found: str, names: Iterable[str]) -> str:
@@ -73,11 +73,17 @@ def did_you_mean(found: str, names: Iterable[str]) -> str:
     >>> did_you_mean("primary_key", ["name", "key"])
     "Did you mean 'key'?"
     """
+    near = nearest(found, names)
+    return f"Did you mean {near!r}?" if near else ""
+
+
+def nearest(found: str, names: Iterable[str]) -> str | None:
+    """Return the name that someone meant who wrote something like it."""
     near = {_plain(name): name for name in names}
     text = _plain(found)
     close = get_close_matches(text, near, n=1, cutoff=0.7)
     close = close or [name for name in near if len(name) > 2 and name in text.split("_")]
-    return f"Did you mean {near[close[0]]!r}?" if close else ""
+    return near[close[0]] if close else None
 
 
 def _plain(name: str) -> str:

@@ -30,7 +30,8 @@ def load(path: str | Path) -> Pipeline:
     root, problems = read(text, str(path), os.environ)
     pipeline = None
     if root is None and not problems:
-        problems = [Problem(str(path), 1, "", "an empty file", "a pipeline", "include/pipelines/orders.yaml is an example.")]
+        hint = "include/pipelines/orders.yaml is an example."
+        problems = [Problem(str(path), 1, "", "an empty file", "a pipeline", hint)]
     if root is not None:
         pipeline, refused = _validated(root, str(path))
         told = {problem.path for problem in problems}
@@ -99,7 +100,7 @@ def _validated(root: Item, file: str) -> tuple[Pipeline | None, list[Problem]]:
         return Pipeline.model_validate(root.plain, by_alias=True, by_name=False), []
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
-    return None, list(refusals(details, root, file))
+    return None, refusals(details, root, file)
 
 
 def _with_mirrors(pipeline: Pipeline) -> Pipeline:

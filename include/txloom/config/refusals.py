@@ -1,39 +1,40 @@
 """What the models refuse, told as problems: at the item's line and path, with what the model expected there."""
 
-from collections.abc import Iterator
 from typing import Any, get_args
 
 from pydantic_core import ErrorDetails
 
 from txloom.config.document import Item, inner
 from txloom.config.models import Model, Pipeline
-from txloom.config.problems import Problem, Unfit, did_you_mean, listed
+from txloom.config.problems import Problem, Unfit, did_you_mean, listed, nearest
 
 Location = tuple[str | int, ...]
 
 
-def refusals(errors: list[ErrorDetails], root: Item, file: str) -> Iterator[Problem]:
-    """Yield a problem for every error of a validation."""
+def refusals(errors: list[ErrorDetails], root: Item, file: str) -> list[Problem]:
+    """Return a problem for every mistake; a missing key that an unknown one stands for is the same mistake."""
+    missing: dict[str, Problem] = {}
+    others: list[Problem] = []
     for error in errors:
-        if error["type"] == "default_factory_not_called":
-            continue
         *before, last = error["loc"] or ("",)
         item = _item(root, tuple(before))
         if error["type"] == "missing":
-            expected = _expected(tuple(before), str(last))
-            yield Problem(file, item.line, inner(item.path, str(last)), "nothing", expected)
+            path = inner(item.path, str(last))
+            missing[path] = Problem(file, item.line, path, "nothing", _expected(tuple(before), str(last)))
         elif error["type"] in ("union_tag_not_found", "union_tag_invalid"):
-            yield _kind(error, _item(root, error["loc"]), file)
-        elif error["type"] == "extra_forbidden":
-            yield _unknown(item, str(last), tuple(before), file)
-        else:
+            others.append(_kind(error, _item(root, error["loc"]), file))
+        elif error["type"] not in ("extra_forbidden", "default_factory_not_called"):
             item = _item(root, error["loc"])
-            expected, hint = _wanted(error, item)
-            yield Problem(file, item.line, item.path, item.shown, expected, hint)
+            others.append(Problem(file, item.line, item.path, item.shown, *_wanted(error, item)))
+    for error in errors:
+        if error["type"] == "extra_forbidden":
+            *before, last = error["loc"]
+            others.append(_unknown(_item(root, tuple(before)), str(last), tuple(before), file, missing))
+    return [*missing.values(), *others]
 
 
 def _item(root: Item, location: Location) -> Item:
-    """Walk as far as a location leads in the file; tags of unions and fields that a mapping's key stands for lead nowhere."""
+    """Walk as far as a location leads in the file; the tags of unions, for example, lead nowhere."""
     item = root
     for part in location:
         item = item.child(part) or item
@@ -66,18 +67,23 @@ def _keys(location: Location) -> list[str]:
 
 
 def _expected(location: Location, key: str) -> str:
+    """Return what a missing key should have held: its members, or else its description."""
     for model in _models(location):
         for name, field in model.model_fields.items():
             if key in (name, field.alias) and field.description:
-                return field.description[0].lower() + field.description[1:]
+                single = isinstance(field.annotation, type) and issubclass(field.annotation, Model)
+                described = field.description[0].lower() + field.description[1:]
+                return f"a mapping with {listed(_keys((*location, key)), 'and')}" if single else described
     return "a value"
 
 
-def _unknown(item: Item, key: str, location: Location, file: str) -> Problem:
+def _unknown(item: Item, key: str, location: Location, file: str, missing: dict[str, Problem]) -> Problem:
     found = item.get(key) or item
-    keys = [name for name in _keys(location) if not _is_column(location) or name != "name"]
-    missing = [name for name in keys if item.get(name) is None]
-    hint = did_you_mean(key, missing) or did_you_mean(key, keys)
+    keys = [name for name in _keys(location) if name != "name" or not _is_column(location)]
+    free = [name for name in keys if item.get(name) is None]
+    near = nearest(key, free)
+    missing.pop(inner(item.path, near or ""), None)
+    hint = did_you_mean(key, free) or did_you_mean(key, keys)
     return Problem(file, found.line, inner(item.path, key), "an unknown key", listed(keys), hint)
 
 
@@ -86,8 +92,7 @@ def _is_column(location: Location) -> bool:
 
 
 def _kind(error: ErrorDetails, item: Item, file: str) -> Problem:
-    kinds = [model for model in _models(error["loc"])]
-    tags = [str(get_args(_annotation(model, "kind"))[0]) for model in kinds]
+    tags = [str(get_args(_annotation(model, "kind"))[0]) for model in _models(error["loc"])]
     found = item.get("kind")
     if found is None:
         return Problem(file, item.line, inner(item.path, "kind"), "nothing", listed(tags))
@@ -99,16 +104,16 @@ def _nearest(item: Item, names: list[str]) -> str:
 
 
 def _wanted(error: ErrorDetails, item: Item) -> tuple[str, str]:
-    """Return what was expected where a value does not fit, and a hint."""
+    """Return what was expected where a value does not fit, and a hint; a hint to a secret would tell of it."""
     context = error.get("ctx", {})
     unfit = context.get("error")
     if isinstance(unfit, Unfit):
         return unfit.expected, unfit.hint if item.written is None else ""
     match error["type"]:
         case "model_type" | "model_attributes_type":
-            return f"a mapping with {listed(_keys(error['loc']))}", ""
+            return f"a mapping with {listed(_keys(error['loc']), 'and')}", ""
         case "tuple_type":
-            return _list_or_mapping(item, error["loc"])
+            return "a list", _as_list(item)
         case "literal_error":
             names = [part.strip(" '") for part in str(context["expected"]).replace(" or ", ",").split(",")]
             return listed(names), _nearest(item, names)
@@ -117,8 +122,7 @@ def _wanted(error: ErrorDetails, item: Item) -> tuple[str, str]:
     return error["msg"], ""
 
 
-def _list_or_mapping(item: Item, location: Location) -> tuple[str, str]:
-    if location[-1] == "columns":
-        return "a mapping of names to types, such as {order_id: long}", ""
-    hint = f"Write [{item.value}]." if isinstance(item.value, str) and item.written is None else ""
-    return "a list", hint
+def _as_list(item: Item) -> str:
+    if not isinstance(item.value, str) or item.written is not None:
+        return ""
+    return f"Write [{item.value}]." if item.value.isidentifier() else f'Write ["{item.value}"].'

@@ -48,7 +48,8 @@ def _of_aggregates(draft: Draft) -> Iterator[Target]:
 
 
 def _of_mirrors(draft: Draft) -> Iterator[Target]:
-    tables = {name: table.label for table in draft.tables if (name := table.item.text("name"))}
+    labels = [table.label for table in draft.tables if table.item.text("name")]
+    tables = dict(zip(draft.table_names, labels, strict=True))
     named = [(mirror, draft.word(mirror, "table") or mirror) for mirror in draft.within("targets", "mirrors")]
     named = [(mirror, name) for mirror, name in named if isinstance(name.value, str) and name.path not in draft.told]
     seen: set[str] = set()

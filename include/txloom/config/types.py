@@ -116,7 +116,7 @@ def _decimal(precision: int, scale: int) -> ColumnType:
         hint = "Declare a wider number as string." if precision else ""
         raise Unfit(f"a decimal of 1 to {MOST_DIGITS} digits", hint)
     if scale > precision:
-        raise Unfit(f"at most {precision} of the {precision} digits after the point")
+        raise Unfit("a decimal with no more digits after the point than it has")
     return ColumnType("decimal", precision, scale)
 
 

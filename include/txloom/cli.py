@@ -1,0 +1,83 @@
+"""The command line: `txloom check` says whether declarations are right, `txloom schema` prints what an editor needs.
+
+Exit codes are those of `txloom.errors`: 0, or 2 where a declaration is wrong.
+"""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from txloom.config import discover, load, pipelines_dir
+from txloom.config.draft import counted
+from txloom.config.models import Pipeline
+from txloom.config.schema import schema_text
+from txloom.errors import ConfigurationError
+
+Verdict = tuple[Path, Pipeline | ConfigurationError]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    given = _parser().parse_args(arguments)
+    if given.command == "schema":
+        print(schema_text(), end="")
+        return 0
+    return check([Path(file) for file in given.files])
+
+
+def check(paths: Sequence[Path]) -> int:
+    """Print the verdict on files and on all declarations of folders; without any, on the project's own."""
+    found = [verdict for path in paths or [_near(pipelines_dir())] for verdict in _verdicts(path)]
+    for path, verdict in found:
+        print(_told(path, verdict))
+    return ConfigurationError.exit_code if any(isinstance(verdict, ConfigurationError) for _, verdict in found) else 0
+
+
+def _verdicts(path: Path) -> Iterator[Verdict]:
+    if not path.is_dir():
+        yield path, _loaded(path)
+        return
+    found: list[Verdict] = list(discover(path))
+    ending = "found the ending .yml, expected .yaml. Nothing runs it as it is."
+    found += [(stray, ConfigurationError(f"{stray}: {ending}")) for stray in sorted(path.glob("*.yml"))]
+    if not found:
+        found.append((path, ConfigurationError(f"{path}: found no declaration, expected at least one file NAME.yaml.")))
+    yield from found
+
+
+def _loaded(path: Path) -> Pipeline | ConfigurationError:
+    try:
+        return load(path)
+    except ConfigurationError as error:
+        return error
+
+
+def _told(path: Path, verdict: Pipeline | ConfigurationError) -> str:
+    if isinstance(verdict, ConfigurationError):
+        return f"{verdict}\n{path}: refused, {counted(len(str(verdict).splitlines()), 'problem')}"
+    parts = {
+        "table": verdict.tables,
+        "aggregate": verdict.targets.aggregates,
+        "mirror": verdict.targets.mirrors,
+        "expectation": verdict.expectations,
+    }
+    return f"{path}: ok, {', '.join(counted(len(part), noun) for noun, part in parts.items())}"
+
+
+def _near(folder: Path) -> Path:
+    """Return a folder as seen from where the command runs, if it lies below."""
+    here = Path.cwd()
+    return folder.relative_to(here) if folder.is_relative_to(here) else folder
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="txloom", description="Transaction-consistent CDC for Delta Lake.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    checks = commands.add_parser("check", help="name every mistake in declarations", description=check.__doc__)
+    checks.add_argument("files", nargs="*", metavar="FILE", help="file or folder; default: include/pipelines")
+    commands.add_parser("schema", help="print the JSON schema of declarations")
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
