@@ -1,8 +1,8 @@
 """Changes folded into current rows: one fact a test."""
 
 import pytest
-from current.texts import change_schema, changes_of, folded, row_schema, rows_of, shown
 
+from current.texts import change_schema, changes_of, folded, row_schema, rows_of, shown
 from txloom.current.fold import fold
 
 NOTHING = "id name at"

@@ -1,6 +1,7 @@
 """Cases from public documentation and examples, which no one here invented."""
 
 import pytest
+
 from current.texts import Rows, folded, shown
 
 AUTO_CDC = """

@@ -1,6 +1,7 @@
 """Truncates: what was there is gone, what comes later stays."""
 
 import pytest
+
 from current.texts import folded, shown
 
 

@@ -1,4 +1,4 @@
-"""Union-find over key changes."""
+"""Union-find over key changes: keys that a chain of them ties together are worked on in one place."""
 
 from collections.abc import Hashable, Iterable
 from typing import TypeVar
@@ -7,16 +7,29 @@ K = TypeVar("K", bound=Hashable)
 
 
 def components(edges: Iterable[tuple[K, K]]) -> dict[K, K]:
-    """Map every key that an edge names to one representative of its chain."""
+    """Map every key that an edge (old key, new key) names to one representative of its component.
+
+    >>> found = components([("a", "b"), ("b", "c"), ("x", "y")])
+    >>> found["a"] == found["b"] == found["c"], found["x"] == found["y"], found["a"] == found["x"]
+    (True, True, False)
+    """
     parent: dict[K, K] = {}
+    size: dict[K, int] = {}
+    for old, new in edges:
+        left, right = _root(parent, old), _root(parent, new)
+        if left == right:
+            continue
+        if size.get(left, 1) > size.get(right, 1):
+            left, right = right, left
+        parent[left] = right
+        size[right] = size.pop(left, 1) + size.get(right, 1)
+    return {key: _root(parent, key) for key in parent}
 
-    def root(key: K) -> K:
-        parent.setdefault(key, key)
-        while parent[key] != key:
-            parent[key] = parent[parent[key]]
-            key = parent[key]
-        return key
 
-    for left, right in edges:
-        parent[root(left)] = root(right)
-    return {key: root(key) for key in parent}
+def _root(parent: dict[K, K], key: K) -> K:
+    """Find the representative, halving the path to it."""
+    parent.setdefault(key, key)
+    while parent[key] != key:
+        parent[key] = parent[parent[key]]
+        key = parent[key]
+    return key

@@ -29,14 +29,13 @@ def compose(
 ) -> list[RowValues]:
     """Return one row per touched document, in the schema of the aggregate's current table with `_txloom_deleted`.
 
-    A document exists while its root row does; a child belongs to the document that its parent columns name; `many`
-    children are ordered by their key, and of several `one` children the last by key stands.
+    A document exists while its root row does; a child belongs to the document that its parent columns name.
 
     >>> rows = compose([(1,)], {}, {}, ["id"], ["id", "name"])
     >>> rows[0]["_txloom_deleted"], rows[0]["id"]
     (True, 1)
     """
-    gathered = {name: _by_parent(member, rows) for name, (member, rows) in children.items()}
+    gathered = {name: by_parent(member, rows) for name, (member, rows) in children.items()}
     documents = []
     for document in touched:
         root = roots.get(document)
@@ -48,14 +47,35 @@ def compose(
         for name, (member, _) in children.items():
             own = gathered[name].get(document, [])
             latest = max([latest, *(tuple(row[stamp] for stamp in STAMP) for row in own)])
-            nested = [{column: row[column] for column in member.columns} for row in own]
-            composed[member.field] = nested if member.relation == "many" else (nested[-1] if nested else None)
+            composed[member.field] = nested(member, own)
         documents.append({**composed, **dict(zip(STAMP, latest, strict=True)), "_txloom_deleted": False})
     return documents
 
 
-def _by_parent(member: Member, rows: Sequence[RowValues]) -> dict[Key, list[RowValues]]:
+def by_parent(member: Member, rows: Sequence[RowValues]) -> dict[Key, list[RowValues]]:
+    """Group a child's rows by the key of their parent, each group ordered by the child's own key."""
     found: dict[Key, list[RowValues]] = {}
-    for row in sorted(rows, key=lambda row: tuple(row[name] for name in member.key)):
-        found.setdefault(tuple(row[name] for name in member.parent_key), []).append(row)
+    for row in sorted(rows, key=lambda row: key_of(row, member.key)):
+        found.setdefault(key_of(row, member.parent_key), []).append(row)
     return found
+
+
+def nested(member: Member, rows: Sequence[RowValues]) -> list[RowValues] | RowValues | None:
+    """Return what a document shows of a child's ordered rows; of several `one` children the last by key stands.
+
+    >>> nested(Member("lines", "many", ("id",), ("order",), ("id",)), [{"id": 1, "order": 7}, {"id": 2, "order": 7}])
+    [{'id': 1}, {'id': 2}]
+    """
+    images = [{column: row[column] for column in member.columns} for row in rows]
+    if member.relation == "many":
+        return images
+    return images[-1] if images else None
+
+
+def key_of(row: RowValues, names: Sequence[str]) -> Key:
+    """Return a row's key.
+
+    >>> key_of({"id": 1, "line": 2}, ["id", "line"])
+    (1, 2)
+    """
+    return tuple(row[name] for name in names)

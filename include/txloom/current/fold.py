@@ -1,4 +1,9 @@
-"""Fold changes into current rows: the net effect per key, in the source's commit order."""
+"""Fold changes into current rows: the net effect per key, in the source's commit order.
+
+Values are never looked at: keys become numbers (`numbers`), rows become places where values come from (`images`), and
+only what is left in the end is fetched (`effects`). Keys that never change are folded in one pass over arrays
+(`latest`), keys that do one change after the other (`chains`).
+"""
 
 from collections.abc import Sequence
 
@@ -13,9 +18,31 @@ from txloom.current.latest import latest
 
 
 def fold(rows: pa.Table, changes: pa.Table, *, key: Sequence[str], columns: Sequence[str]) -> pa.Table:
-    """Return one row per touched key: the declared columns as the changes leave them, or `_txloom_deleted`."""
+    """Return one row per touched key, in no order: the declared columns as the changes leave them.
+
+    rows: current rows, in the schema of a current table. changes: in the schema of a mirror's history, in any order; a
+    change that comes twice counts once, and one at or below a row's own (csn, pos) leaves that row alone.
+
+    Added to the schema of rows: `_txloom_deleted` (only the key is filled then), and `_txloom_missing`, the columns of
+    a row that an update created without telling them (null when there are none).
+
+    >>> ids, place = {"id": [1, 2]}, {"_txloom_csn": [1, 1], "_txloom_pos": [1, 2], "_txloom_xid": ["a", "a"]}
+    >>> new = {"_txloom_csn": [2, 2], "_txloom_pos": [1, 2], "_txloom_xid": ["b", "b"], "_txloom_op": ["U", "D"]}
+    >>> names = pa.array([["note"], None], pa.list_(pa.string()))
+    >>> old = pa.nulls(2, pa.struct([("id", pa.int64()), ("name", pa.string()), ("note", pa.string())]))
+    >>> before = {"_txloom_unchanged": names, "_txloom_before": old, "_txloom_before_known": pa.nulls(2, names.type)}
+    >>> rows = pa.table({**ids, "name": ["Ada", "Bob"], "note": ["long", "text"], **place})
+    >>> changes = pa.table({**ids, "name": ["Eve", None], "note": pa.nulls(2, pa.string()), **new, **before})
+    >>> effects = fold(rows, changes, key=["id"], columns=["id", "name", "note"])
+    >>> effects.select(["id", "name", "note", "_txloom_deleted"]).to_pylist() # doctest: +NORMALIZE_WHITESPACE
+    [{'id': 1, 'name': 'Eve', 'note': 'long', '_txloom_deleted': False},
+     {'id': 2, 'name': None, 'note': None, '_txloom_deleted': True}]
+    """
     images = Images.of(rows, changes, key, columns)
     numbers = n.read(images, rows, changes)
+    moved = numbers.old != n.NOWHERE
+    chained = np.zeros(numbers.keys + 1, np.bool_)  # the last element stands for NOWHERE
+    chained[numbers.key[moved]] = chained[numbers.old[moved]] = True
 
     def known(events: n.Ints, column: n.Ints) -> n.Flags:
         told = np.zeros(len(events), np.bool_)
@@ -24,9 +51,6 @@ def fold(rows: pa.Table, changes: pa.Table, *, key: Sequence[str], columns: Sequ
             told[here] = n.known(changes, events[here] - rows.num_rows, images.plain[number])
         return told
 
-    chained = np.zeros(numbers.keys + 1, np.bool_)  # the last element stands for NOWHERE
-    moved = numbers.old != n.NOWHERE
-    chained[numbers.key[moved]] = chained[numbers.old[moved]] = True
     effects = latest(numbers, chained, known)
     if moved.any():
         effects = join(effects, follow(numbers, chained, known))
