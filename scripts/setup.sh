@@ -43,11 +43,13 @@ install_packages() {
 # with_uv UV: installs with uv, which takes a quarter of pip's time; fails where only pip is set up to reach a mirror.
 with_uv() {
   [ -x "$venv/bin/python" ] || "$1" venv --quiet --python "$python" "$venv" || return 1
-  "$1" pip install --python "$venv/bin/python" -r requirements.txt -r requirements-dev.txt 2>&1 | grep -v '^ [+~-] ' &&
+  "$1" pip install --python "$venv/bin/python" -r requirements.txt -r requirements-dev.txt 2>&1 | sed '/^ [+~-] /d' &&
     "$1" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation --editable .
 }
 
-packages_key=$(cat requirements.txt requirements-dev.txt pyproject.toml | cksum)" $root $(python_version "$python")"
+# Of pyproject.toml only the part before the tools' settings says how the project is installed.
+project=$(sed '/^\[tool\.ruff\]/,$d' pyproject.toml)
+packages_key=$(cat requirements.txt requirements-dev.txt - <<<"$project" | cksum)" $root $(python_version "$python")"
 if ! done_as packages "$packages_key" || ! "$venv/bin/python" -c 'import txloom' 2>/dev/null; then
   step 1 "Python $(python_version "$python"): $(grep -c == requirements.txt) pinned packages into .venv (1.2 GB: a minute with uv, three with pip)"
   rm -f "$stamps/packages"

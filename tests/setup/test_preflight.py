@@ -2,78 +2,30 @@
 
 import shutil
 import socket
-import subprocess
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-PROJECT = Path(__file__).resolve().parents[2]
-TOOLS = ("bash", "dirname", "sed", "head", "awk", "df")
+from machine import Machine, whole_machine
+
 PYTHON_ADVICE = (
     "Install one (Debian: apt-get install python3 python3-venv), or name it: make setup PYTHON=/path/to/python3.11\n"
 )
 
 
-@dataclass
-class Machine:
-    """A project folder with preflight in it, and a PATH that holds only what a test puts there."""
-
-    root: Path
-    environment: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def bin(self) -> Path:
-        return self.root / "bin"
-
-    def has(self, command: str, script: str) -> None:
-        """Put a command on PATH."""
-        path = self.bin / command
-        path.unlink(missing_ok=True)
-        path.write_text(f"#!/bin/sh\n{script}\n")
-        path.chmod(0o755)
-
-    def has_java(self, version: str) -> None:
-        self.has("java", f"echo 'openjdk version \"{version}\" 2025-04-15' >&2")
-
-    def lacks(self, command: str) -> None:
-        (self.bin / command).unlink()
-
-    def preflight(self, *arguments: str) -> tuple[int, str]:
-        """Return the exit code and what was said."""
-        ran = subprocess.run(
-            [self.root / "scripts" / "preflight.sh", *arguments],
-            env={"PATH": str(self.bin), **self.environment},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return ran.returncode, (ran.stdout + ran.stderr).replace(str(self.root), "ROOT")
-
-
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    """A machine that lacks nothing."""
-    (tmp_path / "scripts").mkdir()
-    (tmp_path / "bin").mkdir()
-    for script in ("preflight.sh", "machine.sh"):
-        shutil.copy(PROJECT / "scripts" / script, tmp_path / "scripts")
-    for tool in TOOLS:
-        (tmp_path / "bin" / tool).symlink_to(shutil.which(tool) or tool)
-    made = Machine(tmp_path, {"TXLOOM_MIN_FREE_MB": "1"})
-    made.has("python3", f'exec {sys.executable} "$@"')
-    made.has_java("17.0.15")
-    return made
+    return whole_machine(tmp_path)
 
 
 def test_a_machine_that_lacks_nothing_is_told_nothing(machine: Machine) -> None:
-    assert machine.preflight() == (0, "")
+    assert machine.run("preflight.sh") == (0, "")
 
 
 def test_no_java(machine: Machine) -> None:
     machine.lacks("java")
-    assert machine.preflight() == (
+    assert machine.run("preflight.sh") == (
         3,
         "txloom: Java 17 or 21 is needed, found none. "
         "Install one (Debian: apt-get install openjdk-17-jre-headless), or set JAVA_HOME.\n",
@@ -83,7 +35,7 @@ def test_no_java(machine: Machine) -> None:
 @pytest.mark.parametrize(("version", "major"), [("11.0.22", "11"), ("1.8.0_292", "8"), ("25", "25")])
 def test_the_wrong_java(machine: Machine, version: str, major: str) -> None:
     machine.has_java(version)
-    assert machine.preflight() == (
+    assert machine.run("preflight.sh") == (
         3,
         f"txloom: Java 17 or 21 is needed, found {major} (ROOT/bin/java). Install one and set JAVA_HOME to it.\n",
     )
@@ -91,7 +43,7 @@ def test_the_wrong_java(machine: Machine, version: str, major: str) -> None:
 
 def test_a_java_that_only_says_where_to_get_one_is_none(machine: Machine) -> None:
     machine.has("java", "echo 'Unable to locate a Java Runtime.' >&2; exit 1")
-    assert "needed, found none." in machine.preflight()[1]
+    assert "needed, found none." in machine.run("preflight.sh")[1]
 
 
 def test_the_java_of_java_home_counts_not_the_one_on_the_path(machine: Machine) -> None:
@@ -100,7 +52,7 @@ def test_the_java_of_java_home_counts_not_the_one_on_the_path(machine: Machine) 
     shutil.move(machine.bin / "java", machine.root / "jdk" / "bin" / "java")
     machine.has_java("17.0.15")
     machine.environment["JAVA_HOME"] = str(machine.root / "jdk")
-    assert machine.preflight() == (
+    assert machine.run("preflight.sh") == (
         3,
         "txloom: Java 17 or 21 is needed, found 11 (ROOT/jdk/bin/java). Install one and set JAVA_HOME to it.\n",
     )
@@ -108,7 +60,7 @@ def test_the_java_of_java_home_counts_not_the_one_on_the_path(machine: Machine) 
 
 def test_a_java_home_without_java(machine: Machine) -> None:
     machine.environment["JAVA_HOME"] = "/nowhere"
-    assert machine.preflight() == (
+    assert machine.run("preflight.sh") == (
         3,
         "txloom: Java 17 or 21 is needed, but JAVA_HOME=/nowhere holds no bin/java. Correct JAVA_HOME, or unset it.\n",
     )
@@ -116,7 +68,7 @@ def test_a_java_home_without_java(machine: Machine) -> None:
 
 def test_no_python(machine: Machine) -> None:
     machine.lacks("python3")
-    assert machine.preflight() == (
+    assert machine.run("preflight.sh") == (
         3,
         f"txloom: Python 3.11, 3.12 or 3.13 with venv and sqlite3 is needed, found none. {PYTHON_ADVICE}",
     )
@@ -124,7 +76,7 @@ def test_no_python(machine: Machine) -> None:
 
 def test_the_wrong_python(machine: Machine) -> None:
     machine.has("python3", 'case "$2" in *sys.exit*) exit 1 ;; *) echo 3.10.13 ;; esac')
-    assert machine.preflight() == (
+    assert machine.run("preflight.sh") == (
         3,
         "txloom: Python 3.11, 3.12 or 3.13 with venv and sqlite3 is needed, "
         f"found 3.10.13 (ROOT/bin/python3). {PYTHON_ADVICE}",
@@ -133,7 +85,7 @@ def test_the_wrong_python(machine: Machine) -> None:
 
 def test_a_python_that_was_named_but_does_not_run(machine: Machine) -> None:
     machine.environment["PYTHON"] = "python9"
-    assert machine.preflight() == (
+    assert machine.run("preflight.sh") == (
         3,
         "txloom: Python 3.11, 3.12 or 3.13 with venv and sqlite3 is needed, "
         f"found none under PYTHON=python9. {PYTHON_ADVICE}",
@@ -143,13 +95,13 @@ def test_a_python_that_was_named_but_does_not_run(machine: Machine) -> None:
 def test_a_fitting_python_behind_a_wrong_one_is_found(machine: Machine) -> None:
     machine.has("python3", "exit 1")
     machine.has("python3.12", f'exec {sys.executable} "$@"')
-    assert machine.preflight() == (0, "")
+    assert machine.run("preflight.sh") == (0, "")
 
 
 def test_a_full_disk(machine: Machine) -> None:
     machine.environment.clear()
     machine.has("df", "echo Filesystem; echo /dev/x 1000000 990000 10240 99% /")
-    assert machine.preflight() == (
+    assert machine.run("preflight.sh") == (
         3,
         "txloom: 3000 MB of free disk are needed in ROOT, found 10 MB. Free some, or lower TXLOOM_MIN_FREE_MB.\n",
     )
@@ -158,19 +110,19 @@ def test_a_full_disk(machine: Machine) -> None:
 def test_a_taken_port(machine: Machine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        assert machine.preflight("--port", str(port)) == (
+        assert machine.run("preflight.sh", "--port", str(port)) == (
             3,
             f"txloom: port {port} is taken. Stop what listens there (`make down` if it is txloom), "
             f"or choose another: PORT={port + 1}\n",
         )
-    assert machine.preflight("--port", str(port)) == (0, "")
+    assert machine.run("preflight.sh", "--port", str(port)) == (0, "")
 
 
 def test_everything_that_is_missing_is_said_at_once(machine: Machine) -> None:
     machine.lacks("java")
     machine.lacks("python3")
     machine.environment["TXLOOM_MIN_FREE_MB"] = "999999999"
-    code, said = machine.preflight()
+    code, said = machine.run("preflight.sh")
     assert code == 3
     assert [line.split(" is needed")[0].split(" of free")[0] for line in said.splitlines()] == [
         "txloom: Python 3.11, 3.12 or 3.13 with venv and sqlite3",
@@ -180,14 +132,7 @@ def test_everything_that_is_missing_is_said_at_once(machine: Machine) -> None:
 
 
 def test_set_up_stops_at_what_is_missing(machine: Machine) -> None:
-    shutil.copy(PROJECT / "scripts" / "setup.sh", machine.root / "scripts")
     machine.lacks("java")
-    ran = subprocess.run(
-        [machine.root / "scripts" / "setup.sh"],
-        env={"PATH": str(machine.bin), **machine.environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (3, "", 1)
+    code, said = machine.run("setup.sh")
+    assert (code, said.count("\n")) == (3, 1)
     assert sorted(path.name for path in machine.root.iterdir()) == ["bin", "scripts"]
