@@ -33,7 +33,7 @@ lint:
 
 types:
 	@echo "== mypy"
-	@mypy
+	@mypy include/txloom jobs dags $(wildcard plugins/*.py)
 
 imports:
 	@echo "== import contracts"
@@ -45,7 +45,7 @@ declarations:
 
 pytest: setup
 	@echo "== tests"
-	@python -m pytest -n $(WORKERS) --dist loadfile
+	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n $(WORKERS) --dist loadfile
 
 bench: setup ## land + buffer of 100,000 transactions beside the reference (about 5 minutes)
 	@python tests/benchmarks/bench_buffer.py
