@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from txloom.config import discover, load, pipelines_dir
-from txloom.config.draft import counted
 from txloom.config.models import Pipeline
+from txloom.config.problems import counted
 from txloom.config.schema import schema_text
 from txloom.errors import ConfigurationError
 

@@ -41,7 +41,7 @@ def _columns(draft: Draft, table: TableDraft) -> Iterator[Problem]:
 
 def _key(draft: Draft, table: TableDraft) -> Iterator[Problem]:
     """Key and version are declared columns, and the key's types have equal values."""
-    yield from table.columns_of(table.key)
+    yield from table.columns_of(draft.words(table.item, "key"))
     for column in table.key:
         declared = table.type_of(column.value)
         if declared is not None and declared.kind in KEYLESS:
@@ -200,6 +200,6 @@ def _outlives_patience(draft: Draft, expectation: Item) -> Iterator[Problem]:
     try:
         if limit and patience and parse_duration(limit.value) >= parse_duration(patience.value):
             hint = "A transaction that waits longer has become dead letters: this expectation could never fail."
-            yield draft.problem(limit, f"less than completeness.patience, {written(patience)}", hint)
+            yield draft.problem(limit, f"less than completeness.patience ({written(patience)})", hint)
     except Unfit:
         return

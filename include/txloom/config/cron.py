@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from txloom.config.problems import Unfit
+from txloom.config.problems import Unfit, counted
 
 PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
 EXPECTED = "a cron schedule such as '*/15 * * * *'"
@@ -34,7 +34,7 @@ def parse_cron(value: Any) -> str:
         return value
     fields = value.split()
     if len(fields) != len(_FIELDS):
-        hint = f"It has {len(fields)}, not five: minute, hour, day, month, day of the week."
+        hint = f"It has {counted(len(fields), 'field')}, not five: minute, hour, day, month, day of the week."
         if value.startswith("@"):
             hint = f"Names that Airflow knows: {', '.join(PRESETS)}."
         raise Unfit(EXPECTED, hint)

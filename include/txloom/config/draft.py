@@ -6,8 +6,8 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 
 from txloom.config.document import Item
-from txloom.config.problems import Problem, Unfit, did_you_mean, nearest
-from txloom.config.types import ColumnType, parse
+from txloom.config.problems import Problem, Unfit, counted, did_you_mean, nearest
+from txloom.config.types import KEYLESS, ColumnType, parse
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,9 @@ class Draft:
     def unknown_table(self, name: Item) -> Iterator[Problem]:
         """Yield a problem where an item names no watched table, unless it names one whose own name is refused."""
         sound = [table.label for table in self.tables if self.word(table.item, "name")]
-        refused = [table.label for table in self.tables if table.label not in sound]
+        refused = [
+            name for table in self.tables if table.label not in sound for name in (table.label, table.short_source)
+        ]
         if self.table(name) is None and not nearest(name.value, refused):
             yield self.problem(name, "a watched table", meant(name, sound))
 
@@ -72,13 +74,18 @@ class TableDraft:
 
     @property
     def label(self) -> str:
-        """Return the table's name as it stands in the file; without one, its short name in the source."""
-        return written(self.item.get("name")) or written(self.item.get("source")).rsplit(".", 1)[-1]
+        """Return the table's name as it stands in the file."""
+        return written(self.item.get("name"))
+
+    @property
+    def short_source(self) -> str:
+        """Return the table's name in the source, without its schema."""
+        return written(self.item.get("source")).rsplit(".", 1)[-1]
 
     @property
     def key(self) -> list[Item]:
-        """Return the key columns."""
-        return self.draft.words(self.item, "key")
+        """Return the key columns, each once."""
+        return list({column.value: column for column in reversed(self.draft.words(self.item, "key"))}.values())[::-1]
 
     @cached_property
     def columns(self) -> dict[str, Item]:
@@ -125,7 +132,7 @@ class TableDraft:
             return
         for column, key_column in zip(columns, self.key, strict=True):
             own, its = child.type_of(column.value), self.type_of(key_column.value)
-            if own and its and own != its:
+            if own and its and own != its and its.kind not in KEYLESS:
                 expected = f"type {self.shown_type(key_column.value)}, as {written(key_column)} of {self.label} has"
                 found = f"{column.shown} of type {child.shown_type(column.value)}"
                 yield self.draft.problem(column, expected, found=found)
@@ -134,15 +141,6 @@ class TableDraft:
 def written(item: Item | None) -> str:
     """Return an item's text as it stands in the file."""
     return "" if item is None else str(item.value if item.written is None else item.written)
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number of things.
-
-    >>> counted(1, "column"), counted(2, "column")
-    ('1 column', '2 columns')
-    """
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def meant(item: Item, names: Iterable[str]) -> str:

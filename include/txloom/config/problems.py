@@ -44,15 +44,16 @@ def show(value: Any) -> str:
     r"""Return a found value as messages name it.
 
     >>> show("a\nb"), show(True), show(None), show([1]), show({}), show(12)
-    ("'a\\nb'", 'true', 'nothing', 'a list', 'a mapping', '12')
+    ("'a\\nb'", 'true', 'nothing', 'a list', 'an empty mapping', '12')
     """
     if isinstance(value, str):
         return repr(value if len(value) <= LONGEST_TEXT else value[: LONGEST_TEXT - 3] + "...")
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, dict):
-        return "a mapping"
-    return "nothing" if value is None else "a list" if isinstance(value, list) else str(value)
+    if isinstance(value, dict | list):
+        kind = "mapping" if isinstance(value, dict) else "list"
+        return f"a {kind}" if value else f"an empty {kind}"
+    return "nothing" if value is None else str(value)
 
 
 def listed(names: Iterable[str], join: str = "or") -> str:
@@ -63,6 +64,15 @@ def listed(names: Iterable[str], join: str = "or") -> str:
     """
     *most, last = names
     return f"{', '.join(most)} {join} {last}" if most else last
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things.
+
+    >>> counted(1, "column"), counted(2, "column")
+    ('1 column', '2 columns')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def did_you_mean(found: str, names: Iterable[str]) -> str:

@@ -6,7 +6,7 @@ from pydantic_core import ErrorDetails
 
 from txloom.config.document import Item, inner
 from txloom.config.models import Model, Pipeline
-from txloom.config.problems import Problem, Unfit, did_you_mean, listed, nearest
+from txloom.config.problems import Problem, Unfit, did_you_mean, listed, nearest, show
 
 Location = tuple[str | int, ...]
 
@@ -25,7 +25,8 @@ def refusals(errors: list[ErrorDetails], root: Item, file: str) -> list[Problem]
             others.append(_kind(error, _item(root, error["loc"]), file))
         elif error["type"] not in ("extra_forbidden", "default_factory_not_called"):
             item = _item(root, error["loc"])
-            others.append(Problem(file, item.line, item.path, item.shown, *_wanted(error, item)))
+            found = _column_name(root, error["loc"]) or item.shown
+            others.append(Problem(file, item.line, item.path, found, *_wanted(error, item)))
     for error in errors:
         if error["type"] == "extra_forbidden":
             *before, last = error["loc"]
@@ -89,6 +90,14 @@ def _unknown(item: Item, key: str, location: Location, file: str, missing: dict[
 
 def _is_column(location: Location) -> bool:
     return len(location) >= 2 and location[-2] == "columns"
+
+
+def _column_name(root: Item, location: Location) -> str | None:
+    """Return a column's name, which is a key in the file and a value in the model."""
+    *columns, at, last = location if len(location) > 2 else (0, 0, 0)
+    if last != "name" or not _is_column((*columns, at)) or not isinstance(at, int):
+        return None
+    return show(list(_item(root, tuple(columns)).value)[at])
 
 
 def _kind(error: ErrorDetails, item: Item, file: str) -> Problem:

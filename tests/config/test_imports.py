@@ -1,0 +1,48 @@
+"""DAG files read declarations while they are parsed: that must be quick, and must not drag Spark or Airflow in."""
+
+import doctest
+import importlib
+import json
+import os
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import txloom.config
+
+INCLUDE = Path(__file__).resolve().parents[2] / "include"
+MODULES = sorted(module.name for module in pkgutil.iter_modules(txloom.config.__path__, "txloom.config."))
+PROGRAM = """
+import json, sys, time
+from txloom.config import discover
+found = discover()
+print(json.dumps({"pipelines": len(found), "cpu": time.process_time(), "modules": sorted(sys.modules)}))
+"""
+
+
+def parsed() -> dict[str, object]:
+    environment = {**os.environ, "PYTHONPATH": str(INCLUDE)}
+    environment.pop("TXLOOM_PIPELINES", None)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True)
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def test_discovering_pipelines_imports_neither_spark_nor_airflow() -> None:
+    found = parsed()
+    assert found["pipelines"]
+    assert isinstance(found["modules"], list)
+    roots = {name.partition(".")[0] for name in found["modules"]}
+    assert roots.isdisjoint({"pyspark", "delta", "deltalake", "airflow", "pandas", "pyarrow", "great_expectations"})
+
+
+def test_discovering_pipelines_takes_less_than_half_a_second_of_processor_time() -> None:
+    assert min(float(str(parsed()["cpu"])) for _ in range(3)) < 0.5
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_examples_in_docstrings_hold(module: str) -> None:
+    assert doctest.testmod(importlib.import_module(module)).failed == 0
