@@ -246,7 +246,7 @@ def test_a_column_to_cluster_by_is_declared(refused: Refused) -> None:
 def test_an_array_does_not_cluster(refused: Refused) -> None:
     assert refused("      root: orders", "      root: orders\n      zorder: [tags]") == (
         "shop.yaml:31: targets.aggregates[0].zorder[0]: found 'tags' of type array<string>, expected a "
-        "column to cluster by, not array, json or binary."
+        "column to cluster by, not array, json, binary or boolean."
     )
 
 

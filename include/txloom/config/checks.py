@@ -9,7 +9,7 @@ from txloom.config.problems import Problem, Unfit, listed
 from txloom.config.targets import target_names
 from txloom.config.types import KEYLESS
 
-UNORDERED = ("array", "json", "binary")
+UNORDERED = ("array", "json", "binary", "boolean")
 """Kinds by whose values files cannot be clustered: Delta keeps no smallest and largest value of them."""
 
 

@@ -80,11 +80,8 @@ class Column(Model):
     type: Annotated[ColumnType, Field(description="The type of the values, such as long or decimal(20,4)")]
     source: Annotated[
         SourceColumn,
-        Field(
-            description="The name in the source, in any case; by default the name in the lake",
-            default_factory=lambda valid: valid["name"],
-        ),
-    ]
+        Field(description="The name in the source, in any case; by default the name in the lake"),
+    ] = Field(default_factory=lambda valid: valid["name"])
 
 
 class ColumnDetail(Model):
@@ -145,12 +142,8 @@ class Child(Model):
     table: Annotated[TableName, Field(description="A watched table")]
     as_: Annotated[
         FieldName,
-        Field(
-            alias="as",
-            description="The field in the document; by default the name of the table",
-            default_factory=lambda valid: valid["table"],
-        ),
-    ]
+        Field(alias="as", description="The field in the document; by default the name of the table"),
+    ] = Field(default_factory=lambda valid: valid["table"])
     relation: Annotated[Literal["one", "many"], Field(description="How many rows a root has: one or many")]
     parent_key: Annotated[
         tuple[ColumnName, ...],
@@ -164,18 +157,12 @@ class Aggregate(Model):
     name: Annotated[TableName, Field(description="The name of the aggregate")]
     history: Annotated[
         TableName,
-        Field(
-            description="The table of whole transactions; by default NAME_stream",
-            default_factory=lambda valid: names.stream_table(valid["name"]),
-        ),
-    ]
+        Field(description="The table of whole transactions; by default NAME_stream"),
+    ] = Field(default_factory=lambda valid: names.stream_table(valid["name"]))
     current: Annotated[
         TableName,
-        Field(
-            description="The table of one document for each root; by default NAME_current",
-            default_factory=lambda valid: names.document_table(valid["name"]),
-        ),
-    ]
+        Field(description="The table of one document for each root; by default NAME_current"),
+    ] = Field(default_factory=lambda valid: names.document_table(valid["name"]))
     root: Annotated[TableName, Field(description="The watched table whose rows are the documents")]
     children: Annotated[tuple[Child, ...], Field(description="The tables whose rows hang below a root")] = ()
     zorder: Annotated[
@@ -189,18 +176,12 @@ class Mirror(Model):
     table: Annotated[TablePattern, Field(description="A watched table")]
     current: Annotated[
         TableName,
-        Field(
-            description="The table of one row for each key; by default the name of the table",
-            default_factory=lambda valid: valid["table"],
-        ),
-    ]
+        Field(description="The table of one row for each key; by default the name of the table"),
+    ] = Field(default_factory=lambda valid: valid["table"])
     history: Annotated[
         TableName,
-        Field(
-            description="The table of every change; by default TABLE_changes",
-            default_factory=lambda valid: names.changes_table(valid["table"]),
-        ),
-    ]
+        Field(description="The table of every change; by default TABLE_changes"),
+    ] = Field(default_factory=lambda valid: names.changes_table(valid["table"]))
     zorder: Annotated[tuple[ColumnName, ...], Field(description="The columns by which OPTIMIZE clusters")] = ()
     partition_by: Annotated[ColumnName | None, Field(description="The column that partitions the current table")] = None
 
