@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from current.texts import change_schema
+from txloom.current import images
 from txloom.current.fold import fold
 
 OWN = [("_txloom_csn", pa.int64()), ("_txloom_pos", pa.int64()), ("_txloom_xid", pa.string())]
@@ -85,6 +86,13 @@ def test_changes_are_brought_to_the_types_of_the_rows() -> None:
     wide = pa.schema([("id", pa.int64()), ("text", pa.string()), *OWN])
     found = fold(wide.empty_table(), changes, key=["id"], columns=["id", "text"])
     assert found.select(["id", "text"]).schema == pa.schema([("id", pa.int64()), ("text", pa.string())])
+
+
+def test_text_may_be_longer_in_total_than_one_array_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "PLAIN_BYTES", 40)
+    texts = {key: {**image(1), "text": "x" * key, "binary": None if key % 3 else b"y" * key} for key in range(1, 25)}
+    changes = [change("I", 2, key, texts[key]) for key in texts]
+    assert folded([row(key, 1) for key in texts], changes, chunks=3) == texts
 
 
 SCALARS = [name for name in VALUES if name not in ("texts", "lines", "nested")]

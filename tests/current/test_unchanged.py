@@ -230,3 +230,26 @@ def test_undeclared_columns_may_be_unchanged() -> None:
         1  Eve  2.1
         """
     )
+
+
+def test_an_insert_takes_nothing_from_the_row_that_it_replaces() -> None:
+    assert folded(
+        """
+        id name note at
+        1  Ada  old  1.1
+        2  Bob  old  1.2
+        """,
+        """
+        op at  id name note unchanged before
+        I  2.1 1  Eve  -    note      -
+        I  2.2 2  Ben  -    note      -
+        U  2.3 3  Ben  -    note      id=2
+        """,
+    ) == shown(
+        """
+        id name note at  gone missing
+        1  Eve  -    2.1 -    note
+        2  -    -    2.3 yes  -
+        3  Ben  -    2.3 -    note
+        """
+    )

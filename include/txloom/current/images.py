@@ -8,6 +8,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+WIDE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+PLAIN_BYTES = 2**31 - 1
+"""What one array of plain text or binary can hold; to take from several, Arrow joins them."""
+
 
 @dataclass(frozen=True)
 class Images:
@@ -65,8 +69,19 @@ class Images:
         values = self.told(name)
         if len(sources) and sources.max() >= self.rows + self.changes:
             values = pa.chunked_array([*values.chunks, *self.before(name).chunks], values.type)
-        return values.take(pa.array(sources, mask=sources < 0))
+        return _take(values, pa.array(sources, mask=sources < 0))
 
 
 def _as(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return column if column.type == kind else column.cast(kind)
+
+
+def _take(values: pa.ChunkedArray, indices: pa.Array) -> pa.ChunkedArray:
+    """Take values, in pieces where text is too long in total for one array."""
+    if values.type not in WIDE or values.nbytes <= PLAIN_BYTES:
+        return values.take(indices)
+    whole = values.cast(WIDE[values.type]).combine_chunks()
+    ends = np.cumsum(pc.fill_null(pc.binary_length(whole).take(indices), 0).to_numpy())
+    cuts = np.flatnonzero(np.diff(ends // (PLAIN_BYTES // 2))) + 1
+    pieces = zip([0, *cuts], [*cuts, len(indices)], strict=True)
+    return pa.chunked_array([whole.take(indices[start:end]).cast(values.type) for start, end in pieces], values.type)

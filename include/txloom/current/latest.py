@@ -14,52 +14,53 @@ Known = Callable[[Ints, Ints], Flags]
 def latest(numbers: Numbers, chained: Flags, known: Known) -> Effects:
     """Return the effects on all keys but the chained ones."""
     event = np.flatnonzero((numbers.key != NOWHERE) & ~chained[numbers.key])
-    by_rank = np.argsort(numbers.rank)
     best = np.full(numbers.keys + 1, NOWHERE, np.int64)
     np.maximum.at(best, numbers.key[event], numbers.rank[event])
     key = np.flatnonzero(best != NOWHERE)
-    last = by_rank[best[key]]
+    last = numbers.order[best[key]]
     source = np.where(numbers.op[last] == DELETE, NOWHERE, last)
     truncates = np.sort(numbers.rank[numbers.op == TRUNCATE])
     following = np.searchsorted(truncates, numbers.rank[last])
     cut = (source != NOWHERE) & (following < len(truncates))
-    last[cut] = by_rank[truncates[following[cut]]]
+    last[cut] = numbers.order[truncates[following[cut]]]
     source[cut] = NOWHERE
     touched = numbers.op[last] != ROW
     key, last, source = key[touched], last[touched], source[touched]
-    return Effects(key, last, source, *_instead(numbers, key, source, chained, known))
+    return Effects(key, last, source, *_instead(numbers, key, known))
 
 
-def _instead(numbers: Numbers, key: Ints, source: Ints, chained: Flags, known: Known) -> tuple[Ints, Ints, Ints]:
-    """Find where columns come from that the last events leave unchanged: from the last event that told them."""
+def _instead(numbers: Numbers, key: Ints, known: Known) -> tuple[Ints, Ints, Ints]:
+    """Find where columns come from that the last events leave unchanged, as (column, place, source)."""
     sparse = numbers.unchanged
-    if not len(sparse.event):
-        return (np.empty(0, np.int64),) * 3
+    wanted = np.zeros(numbers.keys + 1, np.bool_)
+    wanted[numbers.key[sparse.event]] = True
     place_of = np.full(numbers.keys + 1, NOWHERE, np.int64)
-    place_of[numbers.key[sparse.event]] = 0
-    place_of[chained] = NOWHERE
-    wanted = (source != NOWHERE) & (place_of[key] != NOWHERE)
-    place_of[:] = NOWHERE
-    place_of[key[wanted]] = np.flatnonzero(wanted)
+    place_of[key[wanted[key]]] = np.flatnonzero(wanted[key])
     event = _alive(numbers, place_of)
-    owner = numbers.key[event]
-    first = np.ones(len(event), np.bool_)
-    first[1:] = (owner[1:] != owner[:-1]) | (numbers.op[event[:-1]] == DELETE) | (numbers.op[event[1:]] == INSERT)
-    final = np.flatnonzero(np.append(owner[1:] != owner[:-1], True)) if len(event) else np.empty(0, np.int64)
-    found = []
+    found = [np.empty((3, 0), np.int64)]
     for column in np.unique(sparse.column):
         leaves = np.zeros(len(numbers.key), np.bool_)
         leaves[sparse.event[sparse.column == column]] = True
-        left = leaves[event]
-        teller = np.maximum.accumulate(np.where(first | ~left, np.arange(len(event)), 0))[final]
-        here = left[final]
-        teller, place = teller[here], place_of[owner[final[here]]]
-        instead = event[teller].copy()
-        untold = left[teller]
-        instead[untold] = _before(numbers, event[teller[untold]], int(column), known)
-        found.append((np.full(len(place), column, np.int64), place, instead))
-    parts = list(zip(*found, strict=True))
-    return np.concatenate(parts[0]), np.concatenate(parts[1]), np.concatenate(parts[2])
+        final, teller = _tellers(numbers, event, leaves[event])
+        untold = leaves[teller]
+        source = teller.copy()
+        source[untold] = _before(numbers, teller[untold], int(column), known)
+        found.append(np.stack([np.full(len(final), column), place_of[numbers.key[final]], source]))
+    columns, places, sources = np.concatenate(found, axis=1)
+    return columns, places, sources
+
+
+def _tellers(numbers: Numbers, event: Ints, leaves: Flags) -> tuple[Ints, Ints]:
+    """Return the last events of keys that leave a column unchanged, and for each the event that last told it.
+
+    event is ordered by key and time. Where the row began with an update that leaves the column, that one is returned.
+    """
+    owner, op = numbers.key[event], numbers.op[event]
+    other = owner[1:] != owner[:-1]
+    begins = np.append(True, other | (op[:-1] == DELETE) | (op[1:] == INSERT))[: len(event)]
+    teller = np.maximum.accumulate(np.where(begins | ~leaves, np.arange(len(event)), 0))
+    final = np.flatnonzero(np.append(other, True)[: len(event)] & leaves)
+    return event[final], event[teller[final]]
 
 
 def _alive(numbers: Numbers, place_of: Ints) -> Ints:

@@ -38,7 +38,8 @@ class Unchanged:
 class Numbers:
     """One element per event: operation, key number, old key number of a key change, place in commit order.
 
-    key is NOWHERE for a truncate, old is NOWHERE unless the key changed. sample: a source of the values of each key.
+    key is NOWHERE for a truncate, old is NOWHERE unless the key changed. order: the events in commit order; rank: the
+    place of each event in it. sample: a source of the values of each key.
     """
 
     rows: int
@@ -47,6 +48,7 @@ class Numbers:
     old: Ints
     csn: Ints
     pos: Ints
+    order: Ints
     rank: Ints
     sample: Ints
     unchanged: Unchanged
@@ -71,7 +73,7 @@ def read(images: Images, rows: pa.Table, changes: pa.Table) -> Numbers:
     order = np.lexsort((op == ROW, pos, csn))
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    return Numbers(count, op, key, old, csn, pos, rank, sample, _unchanged(images, changes, op))
+    return Numbers(count, op, key, old, csn, pos, order, rank, sample, _unchanged(images, changes, op))
 
 
 def _whole(table: pa.Table, name: str) -> Ints:
