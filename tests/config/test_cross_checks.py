@@ -307,3 +307,26 @@ def test_a_transaction_is_stuck_before_patience_runs_out(refused: Refused) -> No
         " (30m). A transaction that waits longer has become dead letters: this expectation could never "
         "fail."
     )
+
+
+def test_nothing_is_said_of_what_refers_to_a_refused_key(refused: Refused) -> None:
+    assert refused("key: [order_id]", "key: [order_id, 5]") == (
+        "shop.yaml:18: tables[0].key[1]: found 5, expected a name of letters, digits and underscores."
+    )
+
+
+def test_a_table_without_a_name_is_named_by_its_place(refused: Refused) -> None:
+    assert refused("  - name: items\n    source", "  - source", ("version: item_no", "version: itemno")) == (
+        "shop.yaml:19: tables[1].name: found nothing, expected the name in the lake.\n"
+        "shop.yaml:25: tables[1].version: found 'itemno', expected a declared column of tables[1]. "
+        "Did you mean 'item_no'?"
+    )
+
+
+def test_a_hostile_name_is_quoted_wherever_it_is_told(refused: Refused) -> None:
+    assert refused("name: items", 'name: "it\\nems\\u202e"', ("version: item_no", "version: itemno")) == (
+        "shop.yaml:19: tables[1].name: found 'it\\nems\\u202e', expected a name of letters, digits and underscores, "
+        "beginning with a letter.\n"
+        "shop.yaml:26: tables[1].version: found 'itemno', expected a declared column of 'it\\nems\\u202e'. "
+        "Did you mean 'item_no'?"
+    )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from txloom.config.document import Item
 from txloom.config.draft import Draft, TableDraft, is_pattern, mirrored, written
 from txloom.config.durations import parse_duration
-from txloom.config.problems import Problem, Unfit, listed
+from txloom.config.problems import Problem, Unfit, listed, named
 from txloom.config.targets import target_names
 from txloom.config.types import KEYLESS
 
@@ -36,7 +36,9 @@ def _columns(draft: Draft, table: TableDraft) -> Iterator[Problem]:
         source = given.value if given is not item else name
         if (owner := sources.setdefault(source.casefold(), name)) != name:
             found = f"the source column {given.shown if given is not item else repr(name)} again"
-            yield draft.problem(given, "one column for each source column", f"The column {owner} reads it.", found)
+            yield draft.problem(
+                given, "one column for each source column", f"The column {named(owner)} reads it.", found
+            )
 
 
 def _key(draft: Draft, table: TableDraft) -> Iterator[Problem]:
@@ -99,9 +101,9 @@ def _aggregates(draft: Draft) -> Iterator[Problem]:
 
 def _children(draft: Draft, aggregate: Item, root: Item | None, table: TableDraft | None) -> Iterator[Problem]:
     children: dict[str, Item] = {}
-    fields = {column.casefold(): f"a column of {table.label}" for column in table.columns} if table else {}
+    fields = {column.casefold(): f"A column of {table.label}" for column in table.columns} if table else {}
     if root:
-        fields.setdefault(root.value.casefold(), "the root")
+        fields.setdefault(root.value.casefold(), "The root")
     for child in aggregate.members("children"):
         name = draft.word(child, "table")
         if name is None:
@@ -117,9 +119,9 @@ def _children(draft: Draft, aggregate: Item, root: Item | None, table: TableDraf
             yield from table.parent_key(own, child)
         field = draft.word(child, "as") or name
         if field.value.casefold() in fields:
-            hint = f"{fields[field.value.casefold()].capitalize()} has this name; give the child another one with `as`."
+            hint = f"{fields[field.value.casefold()]} has this name; give the child another one with `as`."
             yield draft.problem(field, "a field that the document does not have yet", hint)
-        fields.setdefault(field.value.casefold(), "another child")
+        fields.setdefault(field.value.casefold(), "Another child")
 
 
 def _mirrors(draft: Draft) -> Iterator[Problem]:

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 
 from txloom.config.document import Item
-from txloom.config.problems import Problem, Unfit, counted, did_you_mean, nearest
+from txloom.config.problems import Problem, Unfit, counted, did_you_mean, named, nearest
 from txloom.config.types import KEYLESS, ColumnType, parse
 
 
@@ -74,8 +74,8 @@ class TableDraft:
 
     @property
     def label(self) -> str:
-        """Return the table's name as it stands in the file."""
-        return written(self.item.get("name"))
+        """Return the table's name as it stands in the file; without one, where it stands."""
+        return written(self.item.get("name")) or self.item.path
 
     @property
     def short_source(self) -> str:
@@ -86,6 +86,12 @@ class TableDraft:
     def key(self) -> list[Item]:
         """Return the key columns, each once."""
         return list({column.value: column for column in reversed(self.draft.words(self.item, "key"))}.values())[::-1]
+
+    @property
+    def key_is_refused(self) -> bool:
+        """Tell whether the key, or a part of it, is not sound, so that nothing can be said of what refers to it."""
+        declared = self.item.members("key")
+        return not declared or len(self.draft.words(self.item, "key")) != len(declared)
 
     @cached_property
     def columns(self) -> dict[str, Item]:
@@ -123,7 +129,8 @@ class TableDraft:
         columns = self.draft.words(holder, "parent_key")
         yield from child.columns_of(columns)
         declared = holder.get("parent_key")
-        if declared is None or len(columns) != len(declared.value) or not self.key:
+        incomplete = len(columns) != len(holder.members("parent_key")) or self.key_is_refused
+        if declared is None or not columns or incomplete:
             return
         if len(columns) != len(self.key):
             key = ", ".join(written(item) for item in self.key)
@@ -140,7 +147,7 @@ class TableDraft:
 
 def written(item: Item | None) -> str:
     """Return an item's text as it stands in the file."""
-    return "" if item is None else str(item.value if item.written is None else item.written)
+    return "" if item is None else named(str(item.value if item.written is None else item.written))
 
 
 def meant(item: Item, names: Iterable[str]) -> str:

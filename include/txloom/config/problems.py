@@ -56,6 +56,15 @@ def show(value: Any) -> str:
     return "nothing" if value is None else str(value)
 
 
+def named(text: str) -> str:
+    r"""Return a name as messages use it: bare, unless it needs quotes to be seen as what it is.
+
+    >>> named("orders"), named("${TABLE}"), named("or\nders")
+    ('orders', '${TABLE}', "'or\\nders'")
+    """
+    return text if text and text.isprintable() and " " not in text and len(text) <= LONGEST_TEXT else show(text)
+
+
 def listed(names: Iterable[str], join: str = "or") -> str:
     """Return names as a sentence lists them.
 

@@ -1,12 +1,13 @@
 """What the models refuse, told as problems: at the item's line and path, with what the model expected there."""
 
+import json
 from typing import Any, get_args
 
 from pydantic_core import ErrorDetails
 
 from txloom.config.document import Item, inner
 from txloom.config.models import Model, Pipeline
-from txloom.config.problems import Problem, Unfit, did_you_mean, listed, nearest, show
+from txloom.config.problems import LONGEST_TEXT, Problem, Unfit, did_you_mean, listed, nearest, show
 
 Location = tuple[str | int, ...]
 
@@ -132,6 +133,6 @@ def _wanted(error: ErrorDetails, item: Item) -> tuple[str, str]:
 
 
 def _as_list(item: Item) -> str:
-    if not isinstance(item.value, str) or item.written is not None:
+    if not isinstance(item.value, str) or not item.value or item.written is not None or len(item.value) > LONGEST_TEXT:
         return ""
-    return f"Write [{item.value}]." if item.value.isidentifier() else f'Write ["{item.value}"].'
+    return f"Write [{item.value}]." if item.value.isidentifier() else f"Write [{json.dumps(item.value)}]."

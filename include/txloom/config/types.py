@@ -128,7 +128,8 @@ def _nearest(text: str) -> str:
         return f"Did you mean 'decimal({digits[1]},{digits[2] or 0})'?" if digits else "Say how wide: decimal(20,4)."
     if text.endswith("[]"):
         element = text[:-2].lower()
-        return f"Did you mean 'array<{_ALIASES.get(element, element)}>'?"
+        near = _ALIASES.get(element, element)
+        return f"Did you mean 'array<{near}>'?" if near in SPARK_TYPES else ""
     if name.startswith("timestamp") and "timezone" in text.lower().replace(" ", ""):
         return f"Did you mean {'timestamp' if 'without' in text.lower() else 'timestamptz'!r}?"
     if alias := _ALIASES.get(name) or _ALIASES.get(text.lower().replace(" ", "_")):
