@@ -247,6 +247,33 @@ def test_keys_that_all_move_on_by_one_keep_their_rows() -> None:
     )
 
 
+def test_rows_leave_a_shared_key_in_the_order_in_which_they_came() -> None:
+    assert folded(
+        """
+        id note at
+        1  a    1.1
+        2  b    1.2
+        3  c    1.3
+        """,
+        """
+        op at  id note unchanged before
+        U  2.1 2  -    note      id=1
+        U  2.2 2  -    note      id=3
+        U  2.3 5  -    note      id=2
+        U  2.4 6  -    note      id=2
+        """,
+    ) == shown(
+        """
+        id note at  gone
+        1  -    2.1 yes
+        2  c    2.4 -
+        3  -    2.2 yes
+        5  b    2.3 -
+        6  a    2.4 -
+        """
+    )
+
+
 def test_a_delete_at_a_shared_key_removes_the_row_that_was_there_first() -> None:
     assert folded(
         """

@@ -64,13 +64,9 @@ def _tellers(numbers: Numbers, event: Ints, leaves: Flags) -> tuple[Ints, Ints]:
 
 
 def _alive(numbers: Numbers, place_of: Ints) -> Ints:
-    """Return the events since the last truncate and the current row of the keys that have a place, ordered by key."""
-    truncates = numbers.rank[numbers.op == TRUNCATE]
-    since = np.full(numbers.keys + 1, truncates.max(initial=NOWHERE), np.int64)
-    rows = np.arange(numbers.rows)
-    np.maximum.at(since, numbers.key[rows], numbers.rank[rows])
-    mine = (numbers.key != NOWHERE) & (place_of[numbers.key] != NOWHERE) & (numbers.rank >= since[numbers.key])
-    event = np.flatnonzero(mine)
+    """Return the events since the last truncate of the keys that have a place, ordered by key and time."""
+    since = numbers.rank[numbers.op == TRUNCATE].max(initial=NOWHERE)
+    event = np.flatnonzero((numbers.key != NOWHERE) & (place_of[numbers.key] != NOWHERE) & (numbers.rank > since))
     order: Ints = event[np.lexsort((numbers.rank[event], numbers.key[event]))]
     return order
 
