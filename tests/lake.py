@@ -1,7 +1,8 @@
 """A warehouse for tests: deliver arrivals, run the steps, read every version of every table as plain rows."""
 
+import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from oracle import capture
+from oracle import capture, comparison, declarations, values
+from oracle.state import Source
 from txloom.config import load
 from txloom.config.models import Pipeline
 from txloom.pipelines.buffer import buffer_transactions
@@ -17,7 +19,6 @@ from txloom.pipelines.land import land_events
 from txloom.pipelines.merge import merge_current
 from txloom.pipelines.publish import publish
 from txloom.storage import books, tables
-from txloom.storage.progress import newest_metadata
 
 ORDERS = Path(__file__).resolve().parents[1] / "include" / "pipelines" / "orders.yaml"
 STEPS = (land_events, buffer_transactions, merge_current, publish)
@@ -81,8 +82,6 @@ class Lake:
 
 
 def _mark(commit: dict[str, Any]) -> dict[str, Any]:
-    import json
-
     found: dict[str, Any] = json.loads(commit["userMetadata"])
     return found
 
@@ -93,12 +92,12 @@ def plain(frame: pa.Table) -> list[dict[str, Any]]:
     return rows
 
 
-def new_lake(spark: Any, folder: Path, monkeypatch: Any, declaration: Path = ORDERS) -> Lake:
-    """Make an empty inbox and warehouse for a declaration."""
+def new_lake(spark: Any, folder: Path, monkeypatch: Any) -> Lake:
+    """Make an empty inbox and warehouse for the shipped declaration."""
     inbox = folder / "inbox"
     inbox.mkdir(parents=True)
     monkeypatch.setenv("TXLOOM_INBOX", str(inbox))
-    return Lake(spark, folder, load(declaration))
+    return Lake(spark, folder, load(ORDERS))
 
 
 def arrivals() -> list[Path]:
@@ -106,4 +105,29 @@ def arrivals() -> list[Path]:
     return capture.arrivals()
 
 
-__all__ = ["Lake", "arrivals", "new_lake", "newest_metadata"]
+def shown(lake: Lake, versions: dict[str, int] | None = None) -> dict[str, Any]:
+    """Return every mirror and the documents, newest or at the versions of a cut, keyed for `oracle.comparison`."""
+    at = versions or {}
+    found = {
+        name: comparison.keyed(lake.rows(name, at.get(name)), table.key) for name, table in declarations.TABLES.items()
+    }
+    found["documents"] = comparison.keyed(lake.rows("orders_current", at.get("orders_current")), ("order_id",))
+    return found
+
+
+def wanted(source: Source, csn: int, excluding: Collection[str] = ()) -> dict[str, Any]:
+    """Return the same out of the oracle, as of a csn, without the transactions of listed gaps."""
+    state = values.typed_state(source.state_as_of(csn, excluding))
+    found = {name: state.get(name, {}) for name in declarations.TABLES}
+    found["documents"] = values.typed_documents(source.documents_as_of(csn, excluding))
+    return found
+
+
+def assert_every_cut_is_exact(lake: Lake, source: Source) -> list[dict[str, Any]]:
+    """Compare every published cut with the source's state as of its valid-through, without the gaps it lists."""
+    cuts = lake.query("cuts", "select * from t order by cut_id")
+    for cut in cuts:
+        gaps = [gap["xid"] for gap in cut["gaps"]]
+        found = comparison.differences(wanted(source, cut["valid_through"], gaps), shown(lake, cut["versions"]))
+        assert not found, f"cut {cut['cut_id']}: {comparison.report(found)}"
+    return cuts

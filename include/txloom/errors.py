@@ -1,13 +1,13 @@
 """Everything that txloom raises on purpose, and the exit code that a job ends with.
 
-    TxloomError                 1   something unforeseen
-    |-- ConfigurationError      2   the declaration is wrong: repair the YAML, a retry cannot help
-    |-- LeaseTaken             10   another run holds the stream: retry soon
-    |-- WriteConflict          11   Delta rejected a commit because another writer came first: retry soon
-    |-- SourceUnavailable      12   the source folder or broker cannot be read: retry soon
-    |-- ExpectationFailed      20   data is safe, but an expectation with severity `block` failed
-    |-- LedgerUnbalanced       30   events landed and events accounted for differ: never retry, look
-    `-- CheckpointDamaged      40   the buffer's state cannot be trusted: never retry, start a new generation
+TxloomError                 1   something unforeseen
+|-- ConfigurationError      2   the declaration is wrong: repair the YAML, a retry cannot help
+|-- LeaseTaken             10   another run holds the stream: retry soon
+|-- WriteConflict          11   Delta rejected a commit because another writer came first: retry soon
+|-- SourceUnavailable      12   the source folder or broker cannot be read: retry soon
+|-- ExpectationFailed      20   data is safe, but an expectation with severity `block` failed
+|-- LedgerUnbalanced       30   events landed and events accounted for differ: never retry, look
+`-- CheckpointDamaged      40   the buffer's state cannot be trusted: never retry, start a new generation
 """
 
 

@@ -7,21 +7,12 @@ import traceback
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from txloom.config import find, names
-from txloom.config.models import Pipeline
 from txloom.errors import TxloomError
 
 Counts = Mapping[str, int | str]
-
-
-class Step(Protocol):
-    """A step of a pipeline: session and declaration in, counts out."""
-
-    def __call__(self, spark: Any, pipeline: Pipeline, /, *, warehouse: str, run_id: str) -> Counts:
-        """Run the step."""
-        ...
 
 
 def parser(step: str, description: str | None) -> argparse.ArgumentParser:
@@ -35,7 +26,7 @@ def parser(step: str, description: str | None) -> argparse.ArgumentParser:
 
 def run(
     step: str,
-    function: Step,
+    function: Callable[..., Counts],
     *,
     doc: str | None = None,
     arguments: Sequence[str] | None = None,
@@ -45,8 +36,8 @@ def run(
 ) -> int:
     """Run one step from the command line and return its exit code (`txloom.errors` lists them).
 
-    session: whether the step gets a Spark session, a function that opens one, or None. extra: turns a job's own flags
-    into keyword arguments of the step.
+    function takes session and declaration, and warehouse and run_id by name; it returns counts. session: whether it
+    gets a Spark session, a function that opens one, or None. extra: turns a job's own flags into keyword arguments.
     """
     given = (flags or parser(step, doc)).parse_args(arguments)
     run_id = given.run_id or f"manual__{uuid.uuid4().hex[:12]}"

@@ -19,6 +19,8 @@ from txloom.storage.progress import Mark, mark, snapshot, valid_through
 T = TypeVar("T")
 WRITERS = 4
 """Tables merged at once: a merge of a few rows mostly waits for its own small jobs."""
+MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
+"""Rows that this process holds need no copy before Delta reads them twice; what Spark computes does."""
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 
@@ -90,6 +92,7 @@ def plan(spark: SparkSession, pipeline: Pipeline, place: Place, want: Mark) -> W
 
 
 def _plan_locally(spark: SparkSession, pipeline: Pipeline, place: Place, want: Mark) -> Work:
+    spark.conf.set(MATERIALIZE, "none")
     changes = {flat.table.name: merge_local.prepare(place, flat, want) for flat in current.flats(pipeline)}
     documents = []
     for aggregate in pipeline.targets.aggregates:
@@ -113,6 +116,7 @@ def _naming(table: Table, values: object) -> str:
 
 
 def _plan_with_spark(spark: SparkSession, pipeline: Pipeline, place: Place, want: Mark) -> Work:
+    spark.conf.set(MATERIALIZE, "auto")
     flats = current.flats(pipeline)
     prepared = together(spark, [partial(merge_spark.prepare, spark, place, flat, want) for flat in flats])
     changes = {flat.table.name: change for flat, (change, _) in zip(flats, prepared, strict=True)}

@@ -54,13 +54,15 @@ def create(pipeline: Pipeline, place: Place) -> None:
     """Create the current tables; their first version is the empty state as of csn 0."""
     empty = vars(Mark())
     for flat in flats(pipeline):
-        skipping = ",".join(quote(name) for name in [*flat.key, "_txloom_csn"])
+        ordered = flat.mirror.zorder if flat.mirror else ()
+        skipping = ",".join(quote(name) for name in dict.fromkeys([*flat.key, *ordered, "_txloom_csn"]))
         properties = {"delta.dataSkippingStatsColumns": skipping}
         partition = [flat.mirror.partition_by] if flat.mirror and flat.mirror.partition_by else []
         ddl = schemas.current_ddl(flat.table)
         tables.ensure(place.table(flat.current), ddl, properties=properties, partition_by=partition, metadata=empty)
     for aggregate in pipeline.targets.aggregates:
-        skipping = ",".join(quote(name) for name in [*pipeline.table(aggregate.root).key, "_txloom_csn"])
+        indexed = [*pipeline.table(aggregate.root).key, *aggregate.zorder, "_txloom_csn"]
+        skipping = ",".join(quote(name) for name in dict.fromkeys(indexed))
         properties = {"delta.dataSkippingStatsColumns": skipping}
         ddl = schemas.document_ddl(pipeline, aggregate)
         tables.ensure(place.table(aggregate.current), ddl, properties=properties, metadata=empty)

@@ -145,3 +145,41 @@ CUTS = pa.schema(
 )
 """Published cuts: valid-through and each table's version; gaps: dead-lettered transactions at or below it; amends:
 earlier cuts that a transaction was added below after they were published."""
+
+EXPECTATION_RESULTS = pa.schema(
+    [
+        ("run_id", pa.string()),
+        ("expectation", pa.string()),
+        ("kind", pa.string()),
+        ("severity", pa.string()),
+        ("success", pa.bool_()),
+        ("checked", pa.int64()),
+        ("failed", pa.int64()),
+        ("sample", pa.string()),
+        ("sentence", pa.string()),
+        ("hint", pa.string()),
+        ("checked_at", INSTANT),
+        ("versions", COUNTS),
+        ("detail", pa.string()),
+    ]
+)
+"""One row per run and expectation; sample: a JSON list of failing rows, bounded; versions: what was looked at."""
+
+COLUMN_FIGURES = pa.struct(
+    [("nulls", pa.int64()), ("distinct", pa.int64()), ("minimum", pa.string()), ("maximum", pa.string())]
+)
+TABLE_STATISTICS = pa.schema(
+    [
+        ("run_id", pa.string()),
+        ("table", pa.string()),
+        ("version", pa.int64()),
+        ("measured_at", INSTANT),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+        ("files", pa.int64()),
+        ("small_files", pa.int64()),
+        ("deleted_share", pa.float64()),
+        ("columns", pa.map_(pa.string(), COLUMN_FIGURES)),
+    ]
+)
+"""One row per table and measuring run; distinct is approximate; minimum and maximum as text."""

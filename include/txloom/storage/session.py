@@ -23,11 +23,11 @@ SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.databricks.delta.snapshotPartitions": "2",
-    "spark.databricks.delta.merge.materializeSource": "none",
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }

@@ -1,0 +1,55 @@
+"""The cycle of a pipeline: land, buffer, merge, check, publish.
+
+**What it does.** Every run takes what is new at the source, releases transactions that are whole, brings the current
+tables to valid-through, checks them, and publishes a cut: the version of every table that together show one moment of
+the source. Readers that take the versions of a cut never see half a transaction.
+
+**When a task is red.** Its last line names what is wrong. Nothing is half done: every task can be cleared and run
+again.
+
+| task | usual cause | what to do |
+|---|---|---|
+| land_events | the source's folder is gone, or a planned file vanished | bring it back, then clear the task |
+| buffer_transactions | the ledger does not balance (exit code 30) | clear nothing; keep the ledger's row |
+| merge_current | a conflict with maintenance | it is retried by itself; else clear it |
+| check_expectations | rows violate an expectation that blocks | repair at the source; see `expectation_results` |
+| publish | the checks before it | nothing is published until they pass; readers keep the last cut |
+
+**When valid-through stands still** look at `pending_transactions`, longest waiting first: expected and received rows
+per table tell what the producer has not sent. After patience they become dead letters, listed as gaps in the next cut.
+"""
+
+from airflow.sdk import DAG, TaskGroup
+
+from txloom.config import names
+from txloom.config.models import Pipeline
+from txloom.orchestration.jobs import cuts_asset, spark_job
+from txloom.orchestration.pipelines import begins, declared
+
+
+def cycle(pipeline: Pipeline) -> DAG:
+    """Build the cdc DAG of one pipeline."""
+    with DAG(
+        dag_id=names.cdc_dag_id(pipeline.name),
+        schedule=pipeline.schedule,
+        start_date=begins(pipeline),
+        catchup=False,
+        max_active_runs=1,
+        tags=["txloom", pipeline.name, "cdc"],
+        description=pipeline.description or f"{pipeline.name}: from change events to a published cut",
+        doc_md=__doc__,
+    ) as dag:
+        land = spark_job(pipeline, "land_events")
+        buffer = spark_job(pipeline, "buffer_transactions")
+        merge = spark_job(pipeline, "merge_current")
+        publish = spark_job(pipeline, "publish", outlets=[cuts_asset(pipeline)])
+        with TaskGroup("check_expectations") as checks:
+            for expectation in pipeline.expectations:
+                only = ["--only", expectation.id]
+                spark_job(pipeline, "check_expectations", task_id=expectation.id, arguments=only)
+        land >> buffer >> merge >> checks >> publish
+    return dag
+
+
+for declaration in declared():
+    globals()[names.cdc_dag_id(declaration.name)] = cycle(declaration)

@@ -1,0 +1,44 @@
+"""The upkeep of a pipeline's tables: optimize, then vacuum, then statistics.
+
+**What it does.** `optimize` joins small files and orders them by the declared columns; `vacuum` removes files that no
+version within the declared retention needs, and skips a table whose published cut still needs older ones;
+`statistics` sees to data-skipping statistics and records rows, bytes, files and column figures in `table_statistics`.
+It takes turns with the cycle in the pipeline's pool, so that it never meets a merge.
+
+**When a task is red.** Its last line names the table and the reason. Nothing is lost by leaving it red until the
+morning: tables only grow slower to read. Clear it when the reason is gone.
+"""
+
+from airflow.sdk import DAG
+
+from txloom.config import names
+from txloom.config.models import Pipeline
+from txloom.orchestration.jobs import spark_job
+from txloom.orchestration.pipelines import begins, declared
+
+TASKS = ("optimize", "vacuum", "statistics")
+
+
+def upkeep(pipeline: Pipeline) -> DAG:
+    """Build the maintenance DAG of one pipeline."""
+    with DAG(
+        dag_id=names.maintenance_dag_id(pipeline.name),
+        schedule=pipeline.maintenance.schedule,
+        start_date=begins(pipeline),
+        catchup=False,
+        max_active_runs=1,
+        tags=["txloom", pipeline.name, "maintenance"],
+        description=f"{pipeline.name}: optimize, vacuum, statistics",
+        doc_md=__doc__,
+    ) as dag:
+        before = None
+        for task in TASKS:
+            job = spark_job(pipeline, "maintain_tables", task_id=task, arguments=["--task", task])
+            if before is not None:
+                before >> job
+            before = job
+    return dag
+
+
+for declaration in declared():
+    globals()[names.maintenance_dag_id(declaration.name)] = upkeep(declaration)

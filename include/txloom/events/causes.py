@@ -1,0 +1,31 @@
+"""Why a message cannot be taken as an event, each with what an operator can do about it."""
+
+BROKEN = "broken JSON"
+NOT_AN_OBJECT = "not an object"
+EMPTY = "empty message"
+SEVERAL = "several objects in one message"
+NUL = "NUL byte"
+NO_TRANSACTION = "no transaction id"
+NO_CSN = "no csn"
+NO_POSITION = "no position"
+NO_TABLE = "no table"
+OPERATION = "unknown operation"
+NO_IMAGE = "no image"
+NO_KEY = "no key"
+COUNTS = "unreadable counts"
+
+HINTS = {
+    BROKEN: "The message was cut off or garbled on its way: compare it with the producer's own copy.",
+    NOT_AN_OBJECT: "Something else writes into this topic or folder: find out who.",
+    EMPTY: "The producer sent nothing under this position; harmless where it means a heartbeat.",
+    SEVERAL: "The handler concatenates operations: set format mode to operations, one JSON object a message.",
+    NUL: "The message holds binary zeros: look for a file that was not closed properly.",
+    NO_TRANSACTION: "Rows need the xid they were committed under: add it to the handler's template.",
+    NO_CSN: "Rows need a csn that is a number of at most 63 bits: add it to the handler's template.",
+    NO_POSITION: "Rows need a pos that is a number of at most 63 bits: add it to the handler's template.",
+    NO_TABLE: "The message names no table: look at the handler's template.",
+    OPERATION: "Only I, U, D and T are operations of rows.",
+    NO_IMAGE: "An insert or update needs `after`, a delete needs `before`: look at the handler's image settings.",
+    NO_KEY: "The image lacks a column of the declared key, or it is null: correct the key or the handler's settings.",
+    COUNTS: "The metadata's data_collections do not say how many events each table has.",
+}

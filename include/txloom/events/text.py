@@ -1,0 +1,59 @@
+"""Values as sources write them in text: dates, times, uuids, PostgreSQL's array literals."""
+
+import re
+from datetime import date
+from uuid import UUID
+
+_MIDNIGHT = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T:]00:00:00(?:\.0+)?)?")
+_TIME = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,6})?|24:00:00")
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"|([^",{}]+)', re.DOTALL)
+
+
+def read_date(text: str) -> date:
+    """Read a date; a time beside it must be midnight.
+
+    >>> read_date("1994-09-30:00:00:00")
+    datetime.date(1994, 9, 30)
+    """
+    found = _MIDNIGHT.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    return date.fromisoformat(found[1])
+
+
+def read_time(text: str) -> str:
+    """Check a time of day and return it as it came."""
+    if _TIME.fullmatch(text) is None:
+        raise ValueError(text)
+    return text
+
+
+def read_uuid(text: str) -> str:
+    """Check a uuid and return it as it came."""
+    UUID(text)
+    return text
+
+
+def array_elements(text: str) -> list[str | None]:
+    r"""Read a PostgreSQL array literal of one dimension.
+
+    >>> array_elements('{a,"b,c",NULL,"q\\"uote",""}')
+    ['a', 'b,c', None, 'q"uote', '']
+    """
+    if not (text.startswith("{") and text.endswith("}")):
+        raise ValueError(text)
+    body, at, found = text[1:-1], 0, list[str | None]()
+    while body and at <= len(body):
+        element = _QUOTED.match(body, at)
+        if element is None:
+            raise ValueError(text)
+        quoted, bare = element.groups()
+        if quoted is not None:
+            found.append(re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL))
+        else:
+            found.append(None if bare == "NULL" else bare)
+        at = element.end()
+        if at < len(body) and body[at] != ",":
+            raise ValueError(text)
+        at += 1
+    return found

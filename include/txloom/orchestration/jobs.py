@@ -1,0 +1,116 @@
+"""One Airflow task per Spark application: how it is submitted, when it is retried, and what its error says."""
+
+import os
+import re
+from collections.abc import Iterable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import Asset, Context
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from txloom import errors
+from txloom.config import names
+from txloom.config.models import Pipeline
+
+PROJECT = Path(__file__).resolve().parents[3]
+CONNECTION = "spark_default"
+RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=30)}
+"""A source or a lease that is taken comes back by itself; what never does is failed at once (see NEVER_RETRY)."""
+NEVER_RETRY = frozenset(
+    kind.exit_code
+    for kind in (
+        errors.ConfigurationError,
+        errors.ExpectationFailed,
+        errors.LedgerUnbalanced,
+        errors.CheckpointDamaged,
+    )
+)
+"""Exit codes after which the same run would end the same way."""
+WITHOUT_SPARK = frozenset({"land_events", "check_expectations", "publish"})
+"""Steps that mostly run in Python; their JVM only launches them."""
+_EXIT_CODE = re.compile(r"Error code is: (\d+)")
+_FAILED = re.compile(r"(txloom \w+ failed .*)")
+_COUNTS = re.compile(r"txloom \w+: (.*)")
+
+
+class SparkJob(SparkSubmitOperator):
+    """Submits one of `jobs/`; its error is the job's own sentence, its result the job's counts."""
+
+    def execute(self, context: Context) -> dict[str, str]:  # type: ignore[override]
+        """Run the job and return its last line of counts; raises AirflowFailException where a retry cannot help."""
+        try:
+            super().execute(context)
+        except AirflowException as error:
+            raise explained(str(error)) from error
+        counts = counts_of(getattr(self._hook, "_last_submit_log_lines", ()))
+        for outlet in self.outlets:
+            context["outlet_events"][outlet].extra = dict(counts)
+        return counts
+
+
+def explained(message: str) -> AirflowException:
+    """Turn spark-submit's message into the job's sentence, as an error that is retried or not by its exit code.
+
+    >>> type(explained("Error code is: 2. txloom land_events failed (ConfigurationError, exit code 2): no")).__name__
+    'AirflowFailException'
+    """
+    code = _EXIT_CODE.search(message)
+    said = _FAILED.findall(message)
+    sentence = said[-1] if said else message
+    if code is not None and int(code[1]) in NEVER_RETRY:
+        return AirflowFailException(sentence)
+    return AirflowException(sentence)
+
+
+def counts_of(lines: Iterable[str]) -> dict[str, str]:
+    """Return the counts of a job's last line.
+
+    >>> counts_of(["noise", "txloom publish: pipeline=orders run_id=r valid_through=7"])["valid_through"]
+    '7'
+    """
+    found = [match[1] for line in lines if (match := _COUNTS.search(str(line)))]
+    return dict(pair.split("=", 1) for pair in found[-1].split() if "=" in pair) if found else {}
+
+
+def spark_job(
+    pipeline: Pipeline, step: str, *, task_id: str | None = None, arguments: Iterable[str] = (), **more: Any
+) -> SparkJob:
+    """Return the task that runs one step of a pipeline; all tasks of a pipeline take turns in its pool."""
+    return SparkJob(
+        task_id=task_id or step,
+        name=names.application_name(pipeline.name, step),
+        application=str(PROJECT / "jobs" / f"{step}.py"),
+        application_args=["--pipeline", str(pipeline.name), "--run-id", "{{ run_id }}", *arguments],
+        conn_id=CONNECTION,
+        spark_binary=str(PROJECT / "include" / "bin" / "spark-submit-bound"),
+        driver_class_path=f"{jars()}/*",
+        driver_memory=os.environ.get("TXLOOM_DRIVER_MEMORY", "2g"),
+        conf={"spark.driver.extraJavaOptions": flags(step), "spark.ui.enabled": "false", "spark.log.level": "ERROR"},
+        pool=names.pool_name(pipeline.name),
+        owner=pipeline.owner,
+        **{**RETRIES, **more},
+    )
+
+
+def jars() -> Path:
+    """Return the folder of the jars that set-up resolved."""
+    return Path(os.environ.get("TXLOOM_JARS") or PROJECT / "jars")
+
+
+def flags(step: str) -> str:
+    """Return JVM flags: what starts quickly, and the class archive that set-up made, if it is there.
+
+    The first compiler alone suits steps that hardly use their JVM; a merge plans too much for it.
+    """
+    archive = Path(os.environ.get("TXLOOM_CLASS_ARCHIVE") or PROJECT / ".state" / "spark.jsa")
+    shared = f" -XX:SharedArchiveFile={archive} -Xshare:auto" if archive.is_file() else ""
+    compiler = " -XX:TieredStopAtLevel=1" if step in WITHOUT_SPARK else ""
+    return f"-XX:+UseSerialGC{compiler}{shared}"
+
+
+def cuts_asset(pipeline: Pipeline) -> Asset:
+    """Return the asset that `publish` updates: downstream DAGs start on it and read the cut it names."""
+    return Asset(name=f"{pipeline.name}_cuts", uri=names.asset_uri(pipeline.name))

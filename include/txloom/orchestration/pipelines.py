@@ -1,0 +1,22 @@
+"""The declared pipelines, as the scheduler sees them."""
+
+from datetime import UTC, datetime, time
+
+from txloom.config import discover
+from txloom.config.models import Pipeline
+from txloom.errors import ConfigurationError
+
+
+def declared() -> list[Pipeline]:
+    """Return every pipeline whose declaration is right, sorted by name; `refused` tells of the others."""
+    return sorted((found for _, found in discover() if isinstance(found, Pipeline)), key=lambda pipeline: pipeline.name)
+
+
+def begins(pipeline: Pipeline) -> datetime:
+    """Return the moment from which a pipeline's schedules count."""
+    return datetime.combine(pipeline.start_date, time(), UTC)
+
+
+def refused() -> list[ConfigurationError]:
+    """Return what is wrong with every other declaration."""
+    return [found for _, found in discover() if isinstance(found, ConfigurationError)]

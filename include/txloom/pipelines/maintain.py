@@ -1,0 +1,110 @@
+"""maintain_tables: optimize, vacuum and statistics, each a task of its own, never beside a merge."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from txloom.config import names
+from txloom.config.models import Pipeline
+from txloom.errors import ConfigurationError
+from txloom.storage import books, current, maintenance, own, tables
+from txloom.storage.place import Place
+
+TASKS = ("optimize", "vacuum", "statistics")
+
+
+def maintain_tables(
+    spark: SparkSession, pipeline: Pipeline, *, warehouse: str, run_id: str, task: str
+) -> dict[str, int]:
+    """Run one maintenance task over every table of a pipeline and enter its numbers in the ledger."""
+    if task not in TASKS:
+        raise ConfigurationError(f"no maintenance task is called {task!r}; there are: {', '.join(TASKS)}")
+    place = Place(warehouse, pipeline.name)
+    work = {"optimize": _optimize, "vacuum": _vacuum, "statistics": _statistics}[task]
+    counts = work(spark, pipeline, place, run_id)
+    entry = books.Entry(run_id, f"maintain_tables.{task}", datetime.now(UTC), counts)
+    books.write_ledger(warehouse, pipeline.name, entry)
+    return counts
+
+
+def tables_of(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
+    """Return every table of a pipeline with the columns that order its files."""
+    found: dict[str, tuple[str, ...]] = dict.fromkeys(names.PIPELINE_TABLES, ())
+    for flat in current.flats(pipeline):
+        found[flat.current] = flat.mirror.zorder if flat.mirror else ()
+    for mirror in pipeline.targets.mirrors:
+        found[mirror.history] = ()
+    for aggregate in pipeline.targets.aggregates:
+        found |= {aggregate.history: (), aggregate.current: aggregate.zorder}
+    return found
+
+
+def _existing(pipeline: Pipeline, place: Place) -> dict[str, tuple[str, ...]]:
+    return {name: zorder for name, zorder in tables_of(pipeline).items() if tables.exists(place.table(name))}
+
+
+def _optimize(spark: SparkSession, pipeline: Pipeline, place: Place, _run_id: str) -> dict[str, int]:
+    """Join small files where there are enough of them to be worth it."""
+    settings = pipeline.maintenance.optimize
+    counts = {"tables": 0, "optimized": 0, "files_before": 0, "files_after": 0}
+    for name, zorder in _existing(pipeline, place).items():
+        path = place.table(name)
+        before = maintenance.measure(path, settings.small_file_bytes)
+        counts["tables"] += 1
+        counts["files_before"] += before.files
+        worth = before.small >= settings.min_small_files
+        if worth:
+            maintenance.optimize(spark, path, zorder)
+            counts["optimized"] += 1
+        counts["files_after"] += maintenance.measure(path, settings.small_file_bytes).files if worth else before.files
+    return counts
+
+
+def _vacuum(spark: SparkSession, pipeline: Pipeline, place: Place, _run_id: str) -> dict[str, int]:
+    """Remove files that no version within the retention needs; a table whose newest cut needs older ones is skipped."""
+    retain = pipeline.maintenance.vacuum.retain
+    cuts = books.query(place.table(names.CUTS), "select cut_id, versions from t order by cut_id desc limit 1")
+    needed: dict[str, int] = cuts[0]["versions"] if cuts else {}
+    counts = {"tables": 0, "vacuumed": 0, "skipped": 0}
+    for name in _existing(pipeline, place):
+        counts["tables"] += 1
+        if name in needed and maintenance.outlived(place.table(name), needed[name], retain):
+            print(f"{name}: not vacuumed, cut {cuts[0]['cut_id']} needs its version {needed[name]}", flush=True)
+            counts["skipped"] += 1
+        else:
+            maintenance.vacuum(spark, place.table(name), retain)
+            counts["vacuumed"] += 1
+    return counts
+
+
+def _statistics(spark: SparkSession, pipeline: Pipeline, place: Place, run_id: str) -> dict[str, int]:
+    """Complete data-skipping statistics, and record each table's figures in table_statistics."""
+    existing = _existing(pipeline, place)
+    recomputed = sum(maintenance.recompute_skipping(spark, place.table(name)) for name in existing)
+    known = books.query(place.table(names.TABLE_STATISTICS), f"select \"table\" from t where run_id = '{run_id}'")
+    done = {row["table"] for row in known}
+    rows = [_figures(pipeline, place, name, run_id) for name in existing if name not in done]
+    if rows:
+        books.append(place.table(names.TABLE_STATISTICS), rows, own.TABLE_STATISTICS)
+    return {"tables": len(existing), "measured": len(rows), "recomputed": recomputed}
+
+
+def _figures(pipeline: Pipeline, place: Place, name: str, run_id: str) -> dict[str, Any]:
+    path = place.table(name)
+    version = tables.version(path)
+    files = maintenance.measure(path, pipeline.maintenance.optimize.small_file_bytes)
+    count, columns = maintenance.figures(path, maintenance.plain_columns(path))
+    stored = count + files.deleted
+    return {
+        "run_id": run_id,
+        "table": name,
+        "version": version,
+        "measured_at": datetime.now(UTC),
+        "rows": count,
+        "bytes": files.bytes,
+        "files": files.files,
+        "small_files": files.small,
+        "deleted_share": files.deleted / stored if stored else 0.0,
+        "columns": columns,
+    }

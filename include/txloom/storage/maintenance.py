@@ -1,0 +1,124 @@
+"""Upkeep of Delta tables: join small files, remove what no version within the retention needs, measure."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+from delta.tables import DeltaTable as SparkTable
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from txloom.storage import local
+from txloom.storage.progress import newest_metadata
+
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+
+
+@dataclass(frozen=True)
+class Files:
+    """The data files of a table's newest version."""
+
+    files: int
+    bytes: int
+    small: int
+    rows: int
+    deleted: int
+
+
+def measure(path: str, small: int) -> Files:
+    """Count the files of a table's newest version; small ones have fewer bytes than `small`."""
+    actions = pa.table(DeltaTable(path).get_add_actions(flatten=True))
+    sizes = actions.column("size_bytes").to_pylist()
+    names = actions.column_names
+    recorded = actions.column("num_records").to_pylist() if "num_records" in names else []
+    gone: list[int | None] = next(
+        (actions.column(name).to_pylist() for name in names if name.endswith("deletionVector.cardinality")), []
+    )
+    rows = sum(count or 0 for count in recorded)
+    return Files(len(sizes), sum(sizes), sum(size < small for size in sizes), rows, sum(count or 0 for count in gone))
+
+
+def optimize(spark: SparkSession, path: str, zorder: Sequence[str]) -> None:
+    """Join a table's small files, ordered by columns if some are given; the newest mark is carried forward."""
+    spark.conf.set(USER_METADATA, _mark(path))
+    try:
+        builder = SparkTable.forPath(spark, path).optimize()
+        if zorder:
+            builder.executeZOrderBy(*zorder)
+        else:
+            builder.executeCompaction()
+    finally:
+        spark.conf.unset(USER_METADATA)
+
+
+def _mark(path: str) -> str:
+    return json.dumps(newest_metadata(path))
+
+
+def vacuum(spark: SparkSession, path: str, retain: timedelta) -> None:
+    """Remove files that no version younger than `retain` needs."""
+    hours = retain.total_seconds() / 3600
+    spark.conf.set(USER_METADATA, _mark(path))
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    try:
+        SparkTable.forPath(spark, path).vacuum(hours)
+    finally:
+        spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+        spark.conf.unset(USER_METADATA)
+
+
+def outlived(path: str, version: int, retain: timedelta) -> bool:
+    """Say whether vacuum would take files from a version: a younger one replaced it longer than `retain` ago."""
+    history = {commit["version"]: commit["timestamp"] for commit in DeltaTable(path).history()}
+    replaced = history.get(version + 1)
+    if replaced is None:
+        return version < int(DeltaTable(path).version())
+    return bool(datetime.now(UTC) - datetime.fromtimestamp(replaced / 1000, UTC) > retain)
+
+
+def figures(path: str, columns: Sequence[str]) -> tuple[int, list[tuple[str, dict[str, Any]]]]:
+    """Return a table's rows and, per column, nulls, distinct values (approximate), minimum and maximum as text."""
+    parts = ["count(*) as _rows"]
+    for i, name in enumerate(columns):
+        own = '"' + name.replace('"', '""') + '"'
+        parts.append(f"count(*) - count({own}) as n{i}, approx_distinct(cast({own} as varchar)) as d{i}")
+        parts.append(f"cast(min({own}) as varchar) as a{i}, cast(max({own}) as varchar) as z{i}")
+    (row,) = local.select(path, f"select {', '.join(parts)} from t").to_pylist()
+    found = [
+        (name, {"nulls": row[f"n{i}"], "distinct": row[f"d{i}"], "minimum": row[f"a{i}"], "maximum": row[f"z{i}"]})
+        for i, name in enumerate(columns)
+    ]
+    return row["_rows"], found
+
+
+def plain_columns(path: str) -> list[str]:
+    """Return the columns that have an order: no lists, structs, maps, binary or booleans."""
+    schema = pa.schema(DeltaTable(path).schema().to_arrow())
+    nested = (
+        pa.types.is_nested,
+        pa.types.is_binary,
+        pa.types.is_binary_view,
+        pa.types.is_large_binary,
+        pa.types.is_boolean,
+    )
+    return [field.name for field in schema if not any(test(field.type) for test in nested)]
+
+
+def recompute_skipping(spark: SparkSession, path: str) -> bool:
+    """Compute data-skipping statistics for files that lack them; say whether some did.
+
+    ANALYZE TABLE does not run on Delta here, so this calls what `ANALYZE ... COMPUTE DELTA STATISTICS` would.
+    """
+    actions = pa.table(DeltaTable(path).get_add_actions(flatten=True))
+    lacking = "num_records" not in actions.column_names or None in actions.column("num_records").to_pylist()
+    if not actions.num_rows or not lacking:
+        return False
+    jvm: Any = spark._jvm
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
+    collection = getattr(getattr(jvm.org.apache.spark.sql.delta.stats, "StatisticsCollection$"), "MODULE$")
+    defaults = [getattr(collection, f"recompute$default${number}")() for number in (4, 5)]
+    collection.recompute(spark._jsparkSession, log, jvm.scala.Option.apply(None), *defaults)
+    return True

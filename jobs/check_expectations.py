@@ -1,0 +1,21 @@
+"""check_expectations: judge the tables that publish would publish.
+
+    python jobs/check_expectations.py --pipeline orders --warehouse /lake [--only EXPECTATION ...] [--run-id ID]
+
+Great Expectations checks every declared expectation, or those named by --only, on pinned Delta versions. Results go to
+`expectation_results` first; then a failed one with severity `block` ends the job with exit code 20, naming the rows.
+
+Exit codes: 0 passed, or failed with severity warn or info; 2 declaration wrong; 20 blocked; 1 unforeseen.
+The last line of the log holds the counts.
+"""
+
+import sys
+
+from txloom.pipelines.check import check_expectations
+from txloom.pipelines.command import parser, run
+
+if __name__ == "__main__":
+    flags = parser("check_expectations", __doc__)
+    flags.add_argument("--only", action="append", default=[], help="the id of an expectation; may be repeated")
+    extra = lambda given: {"only": given.only}  # noqa: E731
+    sys.exit(run("check_expectations", check_expectations, flags=flags, session="none", extra=extra))

@@ -1,0 +1,21 @@
+"""maintain_tables: upkeep of a pipeline's tables.
+
+    spark-submit jobs/maintain_tables.py --pipeline orders --warehouse /lake --task optimize|vacuum|statistics
+
+optimize joins small files and orders them by the declared columns; vacuum removes what no version within the declared
+retention needs and skips a table that the newest published cut still needs older files of; statistics completes
+data-skipping statistics and records figures in `table_statistics`. Never run it beside a merge of the same pipeline.
+
+Exit codes: 0 done; 2 declaration or task wrong; 1 unforeseen. The last line of the log holds the counts.
+"""
+
+import sys
+
+from txloom.pipelines.command import parser, run
+from txloom.pipelines.maintain import TASKS, maintain_tables
+
+if __name__ == "__main__":
+    flags = parser("maintain_tables", __doc__)
+    flags.add_argument("--task", required=True, choices=TASKS)
+    extra = lambda given: {"task": given.task}  # noqa: E731
+    sys.exit(run("maintain_tables", maintain_tables, flags=flags, extra=extra))

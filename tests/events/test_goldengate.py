@@ -1,0 +1,141 @@
+"""GoldenGate messages: the traps of the format, one fact each."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from txloom.config import find
+from txloom.events import causes
+from txloom.events.goldengate import GoldenGateDecoder
+
+PIPELINE = find("orders")
+ROWS, METADATA = "dev.appuser.promo_codes.json", PIPELINE.source.transaction_topic
+GOOD = {
+    "table": "PUBLIC.PROMO_CODES",
+    "op_type": "I",
+    "pos": "00000000110009047521",
+    "xid": "1.2.3",
+    "csn": "0334516829",
+}
+AFTER = {"CODE": "P1", "DISCOUNT": "1.5000", "VALID_TO": None}
+
+
+def decode(topic: str, *values: bytes | None) -> list[dict[str, Any]]:
+    found = GoldenGateDecoder(PIPELINE.tables, METADATA).decode(topic, values)
+    return [dict(row) for row in found.to_pylist(maps_as_pydicts="strict")]
+
+
+def row(**changed: Any) -> dict[str, Any]:
+    message = {**GOOD, "after": AFTER, **changed}
+    (found,) = decode(ROWS, json.dumps({name: value for name, value in message.items() if value != "gone"}).encode())
+    return found
+
+
+def test_a_row_is_known_by_transaction_and_position() -> None:
+    found = row()
+    assert (found["kind"], found["transaction_id"], found["csn"]) == ("row", "1.2.3:334516829", 334516829)
+    assert (found["pos"], found["identity"], found["table"]) == (110009047521, "110009047521", "promo_codes")
+
+
+def test_a_redelivery_with_another_time_stamp_has_the_same_payload() -> None:
+    again = row(current_ts="2026-01-01T00:00:00")
+    assert row()["payload"] == again["payload"] != row(after={**AFTER, "DISCOUNT": "2"})["payload"]
+
+
+def test_images_that_do_not_apply_may_be_missing_or_null() -> None:
+    assert row(before=None)["kind"] == "row"
+    assert row(op_type="D", before={"CODE": "P1"}, after="gone")["kind"] == "row"
+    assert row(op_type="T", after="gone")["op"] == "T"
+
+
+def test_a_sparse_update_may_leave_its_key_to_the_old_image() -> None:
+    assert row(op_type="u", before={"CODE": "P1"}, after={"DISCOUNT": "2"})["op"] == "U"
+
+
+def test_an_unwatched_table_is_a_row_without_a_declared_name() -> None:
+    found = row(table="PUBLIC.AUDIT_LOG", after="gone")
+    assert (found["kind"], found["table"], found["source_table"]) == ("row", None, "PUBLIC.AUDIT_LOG")
+
+
+@pytest.mark.parametrize(
+    ("changed", "cause", "detail"),
+    [
+        ({"xid": None}, causes.NO_TRANSACTION, "the message has no `xid`"),
+        ({"csn": None}, causes.NO_CSN, "csn is None"),
+        ({"csn": "12a"}, causes.NO_CSN, "csn is '12a'"),
+        ({"csn": 2**63}, causes.NO_CSN, "csn is 9223372036854775808"),
+        ({"pos": "gone"}, causes.NO_POSITION, "pos is None"),
+        ({"table": None}, causes.NO_TABLE, "the message has no `table`"),
+        ({"op_type": "X"}, causes.OPERATION, "op_type is 'X'"),
+        ({"after": None}, causes.NO_IMAGE, "operation I without `after`"),
+        ({"op_type": "D"}, causes.NO_IMAGE, "operation D without `before`"),
+        ({"after": {**AFTER, "CODE": None}}, causes.NO_KEY, "code is null"),
+        ({"after": {"DISCOUNT": "1"}}, causes.NO_KEY, "code is missing"),
+    ],
+)
+def test_a_row_that_cannot_be_placed_is_poison_with_its_cause(changed: dict[str, Any], cause: str, detail: str) -> None:
+    found = row(**changed)
+    assert (found["kind"], found["cause"], found["detail"]) == ("poison", cause, detail)
+
+
+@pytest.mark.parametrize(
+    ("value", "cause"),
+    [
+        (b"", causes.EMPTY),
+        (b"  ", causes.EMPTY),
+        (b'{"table": "PUBLIC.PRO', causes.BROKEN),
+        (b'{"a": "\xff"}', causes.BROKEN),
+        (b'{"a": 1}\x00', causes.NUL),
+        (b"[1, 2]", causes.NOT_AN_OBJECT),
+        (b'{"id":2}{"id":3}', causes.SEVERAL),
+        (b'{"xid": [1]}', causes.BROKEN),
+    ],
+)
+def test_what_is_no_message_is_poison_and_keeps_what_came(value: bytes, cause: str) -> None:
+    (found,) = decode(ROWS, value)
+    assert (found["kind"], found["cause"]) == ("poison", cause)
+    assert found["value"] == value.decode("utf-8", "backslashreplace")
+
+
+def test_a_tombstone_is_neither_an_event_nor_poison() -> None:
+    assert [found["kind"] for found in decode(ROWS, None)] == ["tombstone"]
+
+
+def metadata(**changed: Any) -> dict[str, Any]:
+    message = {"xid": "1.2.3", "csn": "7", "tx_ts": "2025-07-07 23:33:54.000000", "event_count": 9, **changed}
+    (found,) = decode(METADATA, json.dumps(message).encode())
+    return found
+
+
+def test_metadata_counts_watched_tables_by_their_short_names() -> None:
+    counts = [
+        {"data_collection": name, "event_count": n} for name, n in (("ORDERS", 2), ("AUDIT_LOG", 3), ("ORDERS", 1))
+    ]
+    found = metadata(data_collections=counts)
+    assert (found["kind"], found["expected"], found["event_count"]) == ("metadata", {"orders": 3}, 9)
+    assert found["transaction_id"] == "1.2.3:7"
+
+
+@pytest.mark.parametrize("collections", [None, []])
+def test_metadata_of_an_empty_transaction_expects_nothing(collections: list[Any] | None) -> None:
+    assert metadata(data_collections=collections, event_count=0)["expected"] == {}
+
+
+@pytest.mark.parametrize("told", ["2025-07-07 23:33:54.000000", "2025-07-07T23:33:54", 1751931234000])
+def test_times_come_with_a_space_a_t_or_as_milliseconds(told: Any) -> None:
+    assert metadata(tx_ts=told)["committed_at"].isoformat() == "2025-07-07T23:33:54+00:00"
+
+
+@given(st.lists(st.one_of(st.none(), st.binary(max_size=60), st.text(max_size=40).map(str.encode)), max_size=20))
+def test_any_bytes_come_out_as_one_row_each(values: list[bytes | None]) -> None:
+    for topic in (ROWS, METADATA):
+        found = decode(topic, *values)
+        assert [each["ordinal"] for each in found] == list(range(len(values)))
+
+
+def test_every_cause_has_a_hint() -> None:
+    declared = {value for name, value in vars(causes).items() if name.isupper() and isinstance(value, str)}
+    assert declared == set(causes.HINTS)
