@@ -49,7 +49,7 @@ check_disk() {
 
 check_port() {
   if port_taken "$1"; then
-    lacks "port $1 is taken. Stop what listens there (\`make down\` if it is txloom), or choose another: PORT=$(($1 + 1))"
+    lacks "port $1 is taken. Stop what listens there (\`make down\` if it is txloom), or choose another: TXLOOM_PORT=$(($1 + 1))"
   fi
 }
 

@@ -113,7 +113,7 @@ def test_a_taken_port(machine: Machine) -> None:
         assert machine.run("preflight.sh", "--port", str(port)) == (
             3,
             f"txloom: port {port} is taken. Stop what listens there (`make down` if it is txloom), "
-            f"or choose another: PORT={port + 1}\n",
+            f"or choose another: TXLOOM_PORT={port + 1}\n",
         )
     assert machine.run("preflight.sh", "--port", str(port)) == (0, "")
 
