@@ -1,0 +1,29 @@
+"""A pipeline's state in plain values, for people: read from its tables without Spark."""
+
+from typing import Any
+
+from txloom.config import names
+from txloom.storage import books
+from txloom.storage.place import Place
+
+
+def status(warehouse: str, pipeline: str) -> dict[str, Any]:
+    """Return the newest cut, what waits, dead letters by cause, and the newest ledger line of each step.
+
+    A table that does not exist yet has nothing to tell: no cut is None, counts are 0.
+    """
+    place = Place(warehouse, pipeline)
+    waiting = "select count(*) as transactions, max(age_seconds) as longest_seconds, max(as_of) as as_of from t"
+    causes = "select cause, count(*) as events, max(dead_at) as newest from t group by cause order by events desc"
+    newest = (
+        "select step, run_id, at, counts, valid_through, balanced from "
+        "(select *, row_number() over (partition by step order by at desc) as n from t) where n = 1 order by step"
+    )
+    cuts = books.query(place.table(names.CUTS), "select * from t order by cut_id desc limit 1")
+    return {
+        "pipeline": pipeline,
+        "cut": cuts[0] if cuts else None,
+        "waiting": next(iter(books.query(place.table(names.PENDING_TRANSACTIONS), waiting)), {"transactions": 0}),
+        "dead_letters": books.query(place.dead_letters, causes),
+        "ledger": books.query(place.table(names.LEDGER), newest),
+    }

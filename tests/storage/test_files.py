@@ -1,0 +1,72 @@
+"""The files transport: what counts as a whole file, and what is never taken."""
+
+import gzip
+import os
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from txloom.errors import SourceUnavailable
+from txloom.storage.files import is_whole, list_files, read_lines
+
+SETTLE = timedelta(seconds=60)
+
+
+def put(root: Path, name: str, content: bytes) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def whole(root: Path, name: str, content: bytes) -> bool:
+    put(root, name, content)
+    (file,) = list_files(str(root))
+    return is_whole(str(root), file, time.time_ns(), SETTLE)
+
+
+def test_a_file_is_whole_once_it_ends_in_a_newline(tmp_path: Path) -> None:
+    assert whole(tmp_path, "t/a.jsonl", b"{}\n")
+    assert not whole(tmp_path, "t/a.jsonl", b"{}\n{")
+    assert not whole(tmp_path, "t/a.jsonl", b"")
+
+
+def test_a_file_without_a_last_newline_is_whole_once_it_settled(tmp_path: Path) -> None:
+    put(tmp_path, "t/a.jsonl", b"{}")
+    os.utime(tmp_path / "t/a.jsonl", (time.time() - 61, time.time() - 61))
+    (file,) = list_files(str(tmp_path))
+    assert is_whole(str(tmp_path), file, time.time_ns(), SETTLE)
+
+
+def test_a_compressed_file_is_whole_once_its_stream_ends(tmp_path: Path) -> None:
+    packed = gzip.compress(b"{}\n" * 1000)
+    assert whole(tmp_path, "t/a.jsonl.gz", packed)
+    assert not whole(tmp_path, "t/a.jsonl.gz", packed[:-5])
+
+
+@pytest.mark.parametrize("name", ["t/.a.jsonl", "t/_a.jsonl", "t/a.jsonl.tmp", "t/a.part", ".t/a.jsonl", "a.jsonl"])
+def test_temporary_names_and_files_outside_topics_are_never_listed(tmp_path: Path, name: str) -> None:
+    put(tmp_path, name, b"{}\n")
+    assert list_files(str(tmp_path)) == []
+
+
+def test_a_link_that_leaves_the_source_is_not_followed(tmp_path: Path) -> None:
+    put(tmp_path, "outside.jsonl", b"{}\n")
+    (tmp_path / "in" / "t").mkdir(parents=True)
+    (tmp_path / "in" / "t" / "a.jsonl").symlink_to(tmp_path / "outside.jsonl")
+    assert list_files(str(tmp_path / "in")) == []
+
+
+def test_a_source_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SourceUnavailable, match="gone: the source's folder does not exist"):
+        list_files(str(tmp_path / "gone"))
+
+
+@pytest.mark.parametrize("name", ["t/a.jsonl", "t/a.jsonl.gz"])
+def test_lines_are_numbered_across_blocks_and_the_last_needs_no_newline(tmp_path: Path, name: str) -> None:
+    content = b"".join(b"%d" % n + b"x" * 1000 + b"\n" for n in range(10_000)) + b"last"
+    put(tmp_path, name, gzip.compress(content) if name.endswith("gz") else content)
+    found = [(first + i, line) for first, lines in read_lines(str(tmp_path), name) for i, line in enumerate(lines)]
+    assert [number for number, _ in found] == list(range(1, 10_002))
+    assert found[4999][1].startswith(b"4999x") and found[-1][1] == b"last"
