@@ -64,6 +64,24 @@ def test_a_delete_leaves_the_key_and_nothing_else() -> None:
     )
 
 
+def test_a_delete_that_lists_unchanged_columns_leaves_nothing_either() -> None:
+    assert folded(
+        """
+        id name at
+        1  Ada  1.1
+        """,
+        """
+        op at  id name unchanged
+        D  2.1 1  -    name
+        """,
+    ) == shown(
+        """
+        id name at  gone
+        1  -    2.1 yes
+        """
+    )
+
+
 def test_a_delete_that_finds_nothing_is_listed_as_gone() -> None:
     assert folded(
         NOTHING,
@@ -245,6 +263,29 @@ def test_keys_of_several_columns_are_compared_column_by_column() -> None:
         1  12   z    2.1 -
         11 2    -    2.2 yes
         11 3    y    2.2 -
+        """
+    )
+
+
+def test_keys_of_several_columns_with_the_same_values_in_another_order_are_different() -> None:
+    assert folded(
+        """
+        id line name at
+        1  1    a    1.1
+        1  2    b    1.2
+        2  1    c    1.3
+        """,
+        """
+        op at  id line name
+        U  2.1 2  1    z
+        U  2.2 1  2    y
+        """,
+        key=("id", "line"),
+    ) == shown(
+        """
+        id line name at
+        1  2    y    2.2
+        2  1    z    2.1
         """
     )
 

@@ -82,6 +82,26 @@ def test_the_same_key_before_and_after_is_no_key_change() -> None:
     )
 
 
+def test_only_an_update_changes_a_key() -> None:
+    assert folded(
+        """
+        id name at
+        1  Ada  1.1
+        """,
+        """
+        op at  id name before
+        I  2.1 2  Bob  id=1
+        D  2.2 3  -    id=1
+        """,
+    ) == shown(
+        """
+        id name at  gone
+        2  Bob  2.1 -
+        3  -    2.2 yes
+        """
+    )
+
+
 def test_an_update_that_does_not_know_its_old_key_updates_the_new_one() -> None:
     assert folded(
         """
