@@ -98,7 +98,8 @@ def run(command: list[Any], changes: Mapping[str, str] | None = None) -> str:
         list(map(str, command)), env={**os.environ, **(changes or {})}, capture_output=True, text=True, check=False
     )
     if ran.returncode:
-        sys.exit(f"{Path(command[0]).name} ended with {ran.returncode}:\n" + "\n".join(ran.stderr.splitlines()[-20:]))
+        said = [line for line in ran.stderr.splitlines() if " INFO " not in line]
+        sys.exit(f"{Path(command[0]).name} ended with {ran.returncode}:\n" + "\n".join(said[-20:]))
     return ran.stdout
 
 

@@ -105,7 +105,7 @@ def test_valid_through_after_each_arrival_is_the_oracles(lake: Lake) -> None:
 
 def test_the_ledger_balances_after_every_run(lake: Lake) -> None:
     lines = lake.query("ledger", "select balanced, counts from t where step = 'balance' order by at")
-    assert [line["balanced"] for line in lines] == [True] * len(arrivals())
+    assert len(lines) >= len(arrivals()) and all(line["balanced"] for line in lines)
     whole = capture.read(capture.arrivals())
     counts = lines[-1]["counts"]
     assert counts["landed"] == whole.rows + whole.metadata

@@ -72,7 +72,7 @@ def _recomputed(
     same = history.withColumn("_component", component).join(F.broadcast(hashes), "_component", "left_semi")
     truncates = history.where("_txloom_op = 'T'").withColumn("_component", F.lit(0).cast("bigint"))
     affected = rows.withColumn("_component", component).join(F.broadcast(hashes), "_component", "left_semi")
-    return _rebuilt(flat, same.union(truncates).drop("_component"), affected.drop("_component"), chains)
+    return _rebuilt(flat, same.unionByName(truncates).drop("_component"), affected.drop("_component"), chains)
 
 
 def _rebuilt(flat: Flat, history: DataFrame, rows: DataFrame, chains: dict[int, int]) -> DataFrame:
