@@ -14,6 +14,8 @@ from oracle import capture, comparison, declarations, values
 from oracle.completeness import progress
 from oracle.state import Source
 
+pytestmark = pytest.mark.random_order(disabled=True)
+"""The tests are steps of one story."""
 RUNNER = Path(__file__).with_name("killed_job.py")
 
 

@@ -17,6 +17,8 @@ from txloom.storage.own import CUTS
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark, mark
 
+pytestmark = pytest.mark.random_order(disabled=True)
+"""The tests are steps of one story."""
 FILES = 9
 
 
@@ -54,8 +56,8 @@ def test_optimize_joins_small_files_and_carries_the_mark_forward(lake: Lake) -> 
 
 
 def test_statistics_are_what_a_count_says_and_are_entered_once_a_run(lake: Lake) -> None:
-    maintain(lake, "statistics")
-    assert maintain(lake, "statistics")["measured"] == 0
+    for _ in range(2):
+        maintain(lake, "statistics")
     (row,) = lake.query("table_statistics", "select * from t where \"table\" = 'promo_codes'")
     assert (row["rows"], row["version"]) == (FILES, lake.version("promo_codes"))
     assert row["columns"]["code"] == {"nulls": 0, "distinct": FILES, "minimum": "P1", "maximum": "P9"}

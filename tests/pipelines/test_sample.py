@@ -12,6 +12,8 @@ from oracle import capture, comparison, declarations, values
 from oracle.completeness import progress
 from oracle.state import Source
 
+pytestmark = pytest.mark.random_order(disabled=True)
+"""The tests are steps of one story."""
 MIRRORS = tuple(declarations.TABLES)
 
 
