@@ -40,7 +40,7 @@ def release_locally(
         chosen = {tx: row for tx, row in chosen.items() if tx not in unreadable}
     _write(batch, {name: found for name, found in typed.items() if found.num_rows})
     transactions = _transactions(batch, events, chosen)
-    return Released(None, unreadable, sizes, set(landings), local=transactions)
+    return Released(None, unreadable, sizes, set(landings), local=transactions if transactions.num_rows else None)
 
 
 def _earlier(batch: Batch, released: Sequence[Row]) -> list[int]:
