@@ -23,7 +23,7 @@ def hash64(text: str) -> int:
     """Return what Spark's xxhash64 returns for a string.
 
     >>> hash64("orders")
-    3110061870208811446
+    -8807140214309234074
     """
     unsigned: int = xxhash.xxh64_intdigest(text.encode(), seed=42)
     return unsigned - (1 << 64) if unsigned >= 1 << 63 else unsigned
