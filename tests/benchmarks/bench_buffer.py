@@ -6,8 +6,9 @@
 Query seconds begin when the session is open and end when the last table is written; JVM start and checks are outside.
 The reference takes the four files of each topic in one availableNow query of four micro-batches; txloom takes all of
 them in one run of land_events and one of buffer_transactions. Both run in a JVM of their own each round, with the same
-memory and cores; txloom without its class archive. What txloom does beyond: it lands every event as it came, keeps
-decimals, compares payloads, writes Delta, a ledger, and the state of every transaction.
+memory and cores; txloom with the flags and the class archive that its jobs have, the reference with Spark's defaults
+(TXLOOM_BENCH_REFERENCE_FLAGS tries others). What txloom does beyond: it lands every event as it came, keeps decimals,
+compares payloads, writes Delta, a ledger, and the state of every transaction.
 
 Exit code 0: every round was right and txloom at least TXLOOM_BENCH_WANTED (1.3) times as fast. 1: otherwise.
 """
@@ -64,6 +65,7 @@ def run_reference(jar: Path, data: Path) -> dict[str, Any]:
     """Run the reference once, with its best setting, and count what it wrote."""
     out, checkpoint = fresh("reference/out"), fresh("reference/checkpoint")
     submit = [Path(sys.executable).with_name("spark-submit"), "--master", "local[2]", "--driver-memory", MEMORY]
+    submit += ["--driver-java-options", os.environ.get("TXLOOM_BENCH_REFERENCE_FLAGS", "")]
     flags = ["--data", data, "--out", out, "--ckpt", checkpoint, "--parts", "4"]
     result = result_of(run([*submit, "--class", "ref.Main", jar, *flags]))
     return {**result, **count_parquet(out)}
@@ -87,7 +89,6 @@ def run_ours(data: Path) -> dict[str, Any]:
         "TXLOOM_BENCH_DATA": str(data),
         "TXLOOM_DRIVER_MEMORY": MEMORY,
         "TXLOOM_SPARK_MASTER": "local[2]",
-        "TXLOOM_CLASS_ARCHIVE": "",
     }
     return result_of(run([sys.executable, HERE / "ours.py", fresh("ours/warehouse")], changes))
 

@@ -23,7 +23,7 @@ def main(warehouse: str) -> None:
     """Run the two steps once on everything there is, then count."""
     begun = time.perf_counter()
     pipeline = load(DECLARATION)
-    spark = open_session("txloom benchmark")
+    spark = open_session("txloom benchmark", "buffer_transactions")
     opened = time.perf_counter()
     land_events(lambda: spark, pipeline, warehouse=warehouse, run_id="bench")
     landed = time.perf_counter()

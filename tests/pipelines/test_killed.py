@@ -27,7 +27,6 @@ def run(lake: Lake, step: str, deadly: int) -> int:
         **os.environ,
         "TXLOOM_INBOX": str(lake.inbox),
         "PYTHONPATH": os.pathsep.join(rooms),
-        "TXLOOM_SHORT_JVM": "1",
     }
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr[-3000:]

@@ -3,74 +3,76 @@
 Facts of the format are from Oracle's manual and real messages. `data_collection` is the short table name while
 `table` is SCHEMA.TABLE; the top-level event_count counts unwatched operations too; csn and pos are numbers written as
 text; xid is not in commit order; transaction mode concatenates objects, of which a plain parse would read only one.
+
+Messages that look as they should become columns at once. Any other is read by itself, with its exact diagnosis; both
+ways give the same envelope for the same message.
 """
 
-import zlib
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from txloom.config.models import Table
-from txloom.events import causes
+from txloom.events.envelope import ENVELOPE
+from txloom.events.goldengate_messages import LARGEST, NULL, OPERATIONS, MessageReader, fingerprint, instant
+from txloom.events.text import INSTANT, read_instants
 
-LARGEST = 2**63 - 1
-OPERATIONS = frozenset("IUDT")
-NULL = msgspec.Raw(b"null")
+M = TypeVar("M", bound=msgspec.Struct)
 
-ENVELOPE = pa.schema(
-    [
-        ("ordinal", pa.int32()),
-        ("kind", pa.string()),
-        ("transaction_id", pa.string()),
-        ("xid", pa.string()),
-        ("csn", pa.int64()),
-        ("pos", pa.int64()),
-        ("source_table", pa.string()),
-        ("table", pa.string()),
-        ("op", pa.string()),
-        ("identity", pa.string()),
-        ("payload", pa.int64()),
-        ("committed_at", pa.timestamp("us", "UTC")),
-        ("expected", pa.map_(pa.string(), pa.int64())),
-        ("event_count", pa.int64()),
-        ("cause", pa.string()),
-        ("detail", pa.string()),
-        ("value", pa.string()),
-    ]
-)
-"""One row per message. identity: what survives a redelivery within the transaction. payload: a fingerprint of operation
-and images, without the delivery's own time stamps. expected: declared table -> number of events, of metadata only."""
+SURE_DIGITS = 18
+"""So many digits fit 63 bits whatever they are."""
+FIRST_OF_A_VALUE = frozenset(b'"-0123456789')
+"""How a key's value begins in an image when it is neither null nor anything odd."""
 
 
-class _Row(msgspec.Struct):
-    table: str | None = None
-    op_type: str | None = None
-    op_ts: msgspec.Raw = NULL
-    pos: str | int | None = None
-    xid: str | int | None = None
-    csn: str | int | None = None
+class _Row(msgspec.Struct, gc=False):
+    table: str
+    op_type: str
+    pos: str | int
+    xid: str | int
+    csn: str | int
+    op_ts: str | int | float | None = None
     before: msgspec.Raw = NULL
     after: msgspec.Raw = NULL
 
 
-class _Count(msgspec.Struct):
+class _Count(msgspec.Struct, gc=False):
     data_collection: str
     event_count: int
 
 
-class _Metadata(msgspec.Struct):
-    xid: str | int | None = None
-    csn: str | int | None = None
-    tx_ts: msgspec.Raw = NULL
+class _Metadata(msgspec.Struct, gc=False):
+    xid: str | int
+    csn: str | int
+    tx_ts: str | int | float | None = None
     event_count: int | None = None
     data_collections: list[_Count] | None = None
 
 
-class _Poison(Exception):
-    """A message that cannot be taken as an event; args: cause, detail."""
+class _Target(msgspec.Struct):
+    """What a message's `table` means: the declared name (None: unwatched) and how its key columns look in an image.
+
+    Names of columns are told apart without regard to case; styles: as declared, in upper and in lower case.
+    """
+
+    name: str | None
+    styles: list[tuple[bytes, ...]]
+
+    def has_keys(self, image: bytes) -> bool:
+        """Say whether an image surely has every key with a value; the style that fits is tried first from then on.
+
+        A key that only stands inside a nested object is found out at the release.
+        """
+        for number, keys in enumerate(self.styles):
+            if _has_keys(image, keys):
+                if number:
+                    self.styles.insert(0, self.styles.pop(number))
+                return True
+        return False
 
 
 class GoldenGateDecoder:
@@ -78,150 +80,185 @@ class GoldenGateDecoder:
 
     def __init__(self, tables: Sequence[Table], transaction_topic: str) -> None:
         """Compile the decoders of a source's row and metadata messages."""
-        self._tables = {table.source.upper(): table for table in tables}
-        self._short = {source.rsplit(".", 1)[-1]: table.name for source, table in self._tables.items()}
         self._topic = transaction_topic
+        self._messages = MessageReader(tables, transaction_topic)
         self._row = msgspec.json.Decoder(_Row).decode
         self._metadata = msgspec.json.Decoder(_Metadata).decode
+        self._targets: dict[str, _Target] = {}
 
     def decode(self, topic: str, values: Sequence[bytes | None]) -> pa.Table:
         """Decode messages of one topic, in order; one that is no event comes out as poison with its cause."""
-        read = self._read_metadata if topic == self._topic else self._read_row
-        rows = [_read(read, value) for value in values]
-        columns = {name: [row.get(name) for row in rows] for name in ENVELOPE.names if name != "ordinal"}
-        return pa.table({"ordinal": range(len(rows)), **columns}, ENVELOPE)
+        columns = self._metadata_columns if topic == self._topic else self._row_columns
+        sure, table = columns(values)
+        if len(sure) < len(values):
+            rest = np.setdiff1d(np.arange(len(values)), sure)
+            others = self._messages.read(topic, [values[i] for i in rest])
+            order = np.argsort(np.concatenate([sure, rest]), kind="stable")
+            table = pa.concat_tables([table, others]).take(pa.array(order))
+        ordinal = pa.array(np.arange(len(values), dtype=np.int32))
+        return table.set_column(0, ENVELOPE.field("ordinal"), ordinal)
 
-    def _read_row(self, value: bytes) -> dict[str, Any]:
-        message = self._row(value)
-        xid, csn = _transaction(message.xid, message.csn)
-        if not message.table:
-            raise _Poison(causes.NO_TABLE, "the message has no `table`")
-        op = (message.op_type or "").upper()
-        if op not in OPERATIONS:
-            raise _Poison(causes.OPERATION, f"op_type is {message.op_type!r}")
-        pos = _number(message.pos)
-        if pos is None:
-            raise _Poison(causes.NO_POSITION, f"pos is {message.pos!r}")
-        before, after = bytes(message.before), bytes(message.after)
-        table = self._tables.get(message.table.upper())
-        if table is not None:
-            _check_images(op, before, after, table)
-        return {
-            "kind": "row",
-            "transaction_id": f"{xid}:{csn}",
+    def _row_columns(self, values: Sequence[bytes | None]) -> tuple[np.ndarray, pa.Table]:
+        """Return the numbers of the row messages that are as they should be, and their envelope."""
+        places, messages = _parsed(self._row, values)
+        names, ops, payloads, kept = list[str | None](), list[str](), list[int](), list[int]()
+        targets = self._targets
+        for number, message in enumerate(messages):
+            target = targets.get(message.table) or self._target(message.table)
+            op = message.op_type
+            if op not in OPERATIONS or not message.xid or not message.table:
+                continue
+            if (
+                target.name is not None
+                and op != "T"
+                and not target.has_keys(bytes(message.before if op == "D" else message.after))
+            ):
+                continue
+            kept.append(number)
+            names.append(target.name)
+            ops.append(op)
+            payloads.append(fingerprint(op, message.before, message.after))
+        messages = [messages[number] for number in kept]
+        pos, xid, csn = (_texts([getattr(m, name) for m in messages]) for name in ("pos", "xid", "csn"))
+        text = _values([values[places[number]] for number in kept])
+        sure = pc.and_(pc.and_(_is_number(pos), _is_number(csn)), pc.is_valid(text))
+        columns = {
+            "kind": pa.repeat(pa.scalar("row"), len(kept)),
             "xid": xid,
             "csn": csn,
             "pos": pos,
-            "source_table": message.table,
-            "table": table.name if table is not None else None,
-            "op": op,
-            "identity": str(pos),
-            "payload": zlib.crc32(before, ord(op)) << 31 ^ zlib.crc32(after, ord(op)),
-            "committed_at": _instant(message.op_ts),
+            "source_table": pa.array([m.table for m in messages], pa.string()),
+            "table": pa.array(names, pa.string()),
+            "op": pa.array(ops, pa.string()),
+            "payload": pa.array(payloads, pa.int64()),
+            "committed_at": _instants([m.op_ts for m in messages]),
+            "value": text,
         }
+        return _sure(sure, np.asarray(places, np.int64)[kept], columns)
 
-    def _read_metadata(self, value: bytes) -> dict[str, Any]:
-        message = self._metadata(value)
-        xid, csn = _transaction(message.xid, message.csn)
-        expected: dict[str, int] = {}
-        for count in message.data_collections or ():
-            if not 0 <= count.event_count <= LARGEST:
-                raise _Poison(causes.COUNTS, f"{count.data_collection} has {count.event_count} events")
-            name = self._short.get(count.data_collection.rsplit(".", 1)[-1].upper())
-            if name is not None:
-                expected[name] = expected.get(name, 0) + count.event_count
-        return {
-            "kind": "metadata",
-            "transaction_id": f"{xid}:{csn}",
+    def _target(self, source_table: str) -> _Target:
+        table = self._messages.declared(source_table)
+        target = _Target(None, [])
+        if table is not None:
+            sources = [table.column(name).source for name in table.key]
+            styles = dict.fromkeys(tuple(map(style, sources)) for style in (str, str.upper, str.lower))
+            target = _Target(table.name, [tuple(f'"{name}":'.encode() for name in style) for style in styles])
+        self._targets[source_table] = target
+        return target
+
+    def _metadata_columns(self, values: Sequence[bytes | None]) -> tuple[np.ndarray, pa.Table]:
+        """Return the numbers of the metadata messages that are as they should be, and their envelope."""
+        places, messages = _parsed(self._metadata, values)
+        kept, expected = list[int](), list[dict[str, int]]()
+        for number, message in enumerate(messages):
+            counts = self._counts(message.data_collections or ())
+            if counts is not None and message.xid:
+                kept.append(number)
+                expected.append(counts)
+        messages = [messages[number] for number in kept]
+        xid, csn = (_texts([getattr(m, name) for m in messages]) for name in ("xid", "csn"))
+        text = _values([values[places[number]] for number in kept])
+        columns = {
+            "kind": pa.repeat(pa.scalar("metadata"), len(kept)),
             "xid": xid,
             "csn": csn,
-            "committed_at": _instant(message.tx_ts),
-            "expected": list(expected.items()),
-            "event_count": message.event_count,
+            "committed_at": _instants([m.tx_ts for m in messages]),
+            "expected": _counts_array(expected),
+            "event_count": pa.array([m.event_count for m in messages], pa.int64()),
+            "value": text,
         }
+        return _sure(pc.and_(_is_number(csn), pc.is_valid(text)), np.asarray(places, np.int64)[kept], columns)
+
+    def _counts(self, collections: Sequence[_Count]) -> dict[str, int] | None:
+        """Return the watched tables' counts, None for numbers that need a closer look."""
+        counts: dict[str, int] = {}
+        for count in collections:
+            if not 0 <= count.event_count < LARGEST >> 8:
+                return None
+            name = self._messages.counted(count.data_collection)
+            if name is not None:
+                counts[name] = counts.get(name, 0) + count.event_count
+        return counts
 
 
-def _read(read: Callable[[bytes], dict[str, Any]], value: bytes | None) -> dict[str, Any]:
-    if value is None:
-        return {"kind": "tombstone"}
+def _parsed(decode: Callable[[bytes], M], values: Sequence[bytes | None]) -> tuple[Sequence[int], list[M]]:
+    """Parse what can be parsed; return the places of those messages too."""
     try:
-        text = value.decode()
-        return {**read(value), "value": text}
-    except _Poison as poison:
-        cause, detail = poison.args
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        cause, detail = _diagnosed(value, error)
-    return {"kind": "poison", "cause": cause, "detail": detail, "value": value.decode("utf-8", "backslashreplace")}
+        return range(len(values)), [decode(value) for value in values]  # type: ignore[arg-type]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError):
+        pass
+    places, messages = [], []
+    for place, value in enumerate(values):
+        try:
+            messages.append(decode(value))  # type: ignore[arg-type]
+            places.append(place)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError):
+            continue
+    return places, messages
 
 
-def _diagnosed(value: bytes, error: Exception) -> tuple[str, str]:
-    """Name what is wrong with a message that does not parse as what it should be."""
-    text = value.strip()
-    if not text:
-        return causes.EMPTY, "the message has no content"
-    if b"\x00" in value:
-        return causes.NUL, f"a NUL byte stands at offset {value.index(0)}"
+def _has_keys(image: bytes, keys: tuple[bytes, ...]) -> bool:
+    for key in keys:
+        at = image.find(key)
+        if at < 0 or image[at + len(key)] not in FIRST_OF_A_VALUE:
+            return False
+    return True
+
+
+def _texts(values: list[Any]) -> pa.Array:
     try:
-        parsed = msgspec.json.decode(value)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        several = text.startswith(b"{") and text.endswith(b"}") and b"}" in text[:-1] and "trailing" in str(error)
-        return (causes.SEVERAL if several else causes.BROKEN), str(error)
-    if not isinstance(parsed, dict):
-        return causes.NOT_AN_OBJECT, f"the message is a JSON {type(parsed).__name__}"
-    return causes.BROKEN, str(error)
+        return pa.array(values, pa.string())
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array([str(value) for value in values], pa.string())
 
 
-def _transaction(xid: str | int | None, csn: str | int | None) -> tuple[str, int]:
-    if xid is None or xid == "":
-        raise _Poison(causes.NO_TRANSACTION, "the message has no `xid`")
-    number = _number(csn)
-    if number is None:
-        raise _Poison(causes.NO_CSN, f"csn is {csn!r}")
-    return str(xid), number
-
-
-def _number(text: str | int | None) -> int | None:
-    """Return an unsigned number of at most 63 bits, None for anything else.
-
-    >>> _number("00000000110009047521"), _number("1e3"), _number(2**63)
-    (110009047521, None, None)
-    """
-    if isinstance(text, str):
-        if not (text.isascii() and text.isdigit() and len(text) <= 40):
-            return None
-        text = int(text)
-    return text if text is not None and 0 <= text <= LARGEST else None
-
-
-def _check_images(op: str, before: bytes, after: bytes, table: Table) -> None:
-    """Refuse a watched row without the image that its operation needs, or without its key in it."""
-    if op == "T":
-        return
-    image = before if op == "D" else after
-    if image == b"null":
-        raise _Poison(causes.NO_IMAGE, f"operation {op} without `{'before' if op == 'D' else 'after'}`")
-    keys = {table.column(name).source.upper(): name for name in table.key}
-    known = _present(image, keys)
-    if op == "U" and before != b"null":
-        known = {**_present(before, keys), **known}
-    for source, name in keys.items():
-        if known.get(source) is None:
-            raise _Poison(causes.NO_KEY, f"{name} is {'null' if source in known else 'missing'}")
-
-
-def _present(image: bytes, keys: dict[str, str]) -> dict[str, Any]:
-    """Return the key columns that an image has, by their upper-case source names."""
-    columns: dict[str, Any] = msgspec.json.decode(image, type=dict)
-    return {name.upper(): value for name, value in columns.items() if name.upper() in keys}
-
-
-def _instant(raw: msgspec.Raw) -> datetime | None:
-    """Read `2025-07-07 23:33:54.000000`, with T or space, or epoch milliseconds; a garbled one is null, no poison."""
+def _values(values: list[Any]) -> pa.Array:
+    """Return messages as text; one that is no UTF-8 is null."""
+    whole = pa.array(values, pa.binary())
     try:
-        told = msgspec.json.decode(raw)
-        if isinstance(told, str):
-            found = datetime.fromisoformat(told)
-            return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
-        return None if told is None else datetime.fromtimestamp(told / 1000, UTC)
-    except (ValueError, TypeError, OverflowError, OSError):
+        return whole.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([_text(value) for value in values], pa.string())
+
+
+def _text(value: bytes) -> str | None:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
         return None
+
+
+def _is_number(texts: pa.Array) -> pa.Array:
+    return pc.and_(pc.ascii_is_decimal(texts), pc.less_equal(pc.binary_length(pc.ascii_ltrim(texts, "0")), SURE_DIGITS))
+
+
+def _instants(told: list[Any]) -> pa.Array:
+    try:
+        found = read_instants(pa.array(told, pa.string()))
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array([instant(each) for each in told], INSTANT)
+    return found
+
+
+def _counts_array(counts: list[dict[str, int]]) -> pa.Array:
+    offsets = np.concatenate([[0], np.cumsum([len(each) for each in counts])]).astype(np.int32)
+    names = [name for each in counts for name in each]
+    numbers = [number for each in counts for number in each.values()]
+    return pa.MapArray.from_arrays(offsets, pa.array(names, pa.string()), pa.array(numbers, pa.int64()))
+
+
+def _sure(sure: pa.Array, places: np.ndarray, columns: dict[str, pa.Array]) -> tuple[np.ndarray, pa.Table]:
+    """Keep the sure messages, turn their numbers into numbers, and complete the envelope."""
+    table = pa.table(columns)
+    if not pc.all(sure).as_py():
+        table, places = table.filter(sure), places[sure.to_numpy(zero_copy_only=False)]
+    found = {name: table.column(name) for name in columns}
+    found["csn"] = found["csn"].cast(pa.int64())
+    csn = found["csn"].cast(pa.string())
+    found["transaction_id"] = pc.binary_join_element_wise(found["xid"], csn, ":")
+    if "pos" in found:
+        found["pos"] = found["pos"].cast(pa.int64())
+        found["identity"] = found["pos"].cast(pa.string())
+    size = table.num_rows
+    whole = [found[field.name] if field.name in found else pa.nulls(size, field.type) for field in ENVELOPE]
+    return places, pa.Table.from_arrays(whole, schema=ENVELOPE)

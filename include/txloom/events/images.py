@@ -1,51 +1,29 @@
-"""Images of rows, before and after, typed as declared; what cannot be read as its type is a problem, never a null."""
+"""Images of rows, before and after, typed as declared; what cannot be read as its type is a problem, never a null.
+
+Messages whose images look as the last ones did become columns at once; any other is read by itself. Both ways give the
+same rows.
+"""
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime
-from decimal import Decimal, InvalidOperation
-from functools import partial
+from decimal import Decimal
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import UNSET, UnsetType
 
-from txloom.config.models import Column, Table
-from txloom.config.types import ColumnType
-from txloom.events.text import array_elements, read_date, read_time, read_uuid
+from txloom.config.models import Table
+from txloom.events.casts import read_column
+from txloom.events.image_messages import ImageMessages
+from txloom.events.values import arrow_type
 
-Raw = msgspec.Raw
-_ARROW = {
-    "long": pa.int64(),
-    "int": pa.int32(),
-    "double": pa.float64(),
-    "float": pa.float32(),
-    "boolean": pa.bool_(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us"),
-    "timestamptz": pa.timestamp("us", "UTC"),
-    "binary": pa.binary(),
-}
-_BITS = {"long": 63, "int": 31}
-_BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
-
-
-class _Message(msgspec.Struct):
-    op_type: str = ""
-    before: dict[str, Raw] | None = None
-    after: dict[str, Raw] | None = None
-
-
-class Unreadable(ValueError):
-    """A value that is not of its declared type."""
-
-
-def arrow_type(declared: ColumnType) -> pa.DataType:
-    """Return the Arrow type of a declared one."""
-    if declared.element is not None:
-        return pa.list_(arrow_type(declared.element))
-    if declared.kind == "decimal":
-        return pa.decimal128(declared.precision, declared.scale)
-    return _ARROW.get(declared.kind, pa.string())
+LEARNED = 500
+"""Columns of a source's rows that are known by name; with more, messages are read one at a time."""
+_JSON = {"long": str | int, "int": str | int, "double": str | float, "float": str | float, "boolean": str | bool | int}
+"""What a declared type may come as, beside null; anything else is left to the reading of single messages."""
 
 
 class ImageReader:
@@ -53,175 +31,168 @@ class ImageReader:
 
     def __init__(self, table: Table) -> None:
         """Compile the readers of a declared table's columns."""
-        self._columns = {column.source.upper(): column for column in table.columns}
-        self._readers = {column.name: partial(_read, reader(column.type), column) for column in table.columns}
-        self._names = table.column_names
-        self._quarantine = table.undeclared_columns == "quarantine"
-        image = pa.struct([(column.name, arrow_type(column.type)) for column in table.columns])
-        names = pa.list_(pa.string())
-        self.schema = pa.schema(
-            [
-                ("after", image),
-                ("unchanged", names),
-                ("before", image),
-                ("before_known", names),
-                ("problem", pa.string()),
-            ]
-        )
-        self._decode = msgspec.json.Decoder(_Message).decode
+        self._table = table
+        self._messages = ImageMessages(table)
+        self.schema = image_schema(table)
+        self._columns = {column.source.upper(): column.name for column in table.columns}
+        self._sources: dict[str, str | None] = {}
+        self._decoders: list[Callable[[bytes | str], Any]] = []
 
     def read(self, values: Sequence[bytes | str]) -> pa.Table:
         """Return one row per message; unchanged: columns that an update leaves out; before_known: those it has."""
-        return pa.Table.from_pylist([self._one(value) for value in values], self.schema)
+        sure, parsed = self._parsed(values)
+        while True:
+            try:
+                table = self._assembled(parsed)
+                break
+            except _Bad as bad:
+                keep = np.setdiff1d(np.arange(len(sure)), sorted(bad.rows))
+                sure, parsed = [sure[i] for i in keep], [parsed[i] for i in keep]
+        if len(sure) == len(values):
+            return table
+        rest = np.setdiff1d(np.arange(len(values)), np.asarray(sure, np.int64))
+        others = pa.Table.from_pylist([self._messages.read(values[i]) for i in rest], self.schema)
+        order = np.argsort(np.concatenate([np.asarray(sure, np.int64), rest]), kind="stable")
+        return pa.concat_tables([table, others]).take(pa.array(order)).combine_chunks()
 
-    def _one(self, value: bytes | str) -> dict[str, Any]:
-        message = self._decode(value)
-        op = message.op_type.upper()
-        try:
-            before = None if op == "I" else self._image(message.before)
-            after = None if op == "D" else self._image(message.after)
-        except Unreadable as problem:
-            return {"problem": str(problem)}
-        absent = [name for name in self._names if name not in after] if after is not None and op == "U" else []
-        return {
-            "after": after,
-            "unchanged": absent or None,
-            "before": before,
-            "before_known": None if before is None else list(before),
-        }
+    def _parsed(self, values: Sequence[bytes | str]) -> tuple[list[int], list[Any]]:
+        """Parse the messages whose columns are known by name, learning names that are new."""
+        sure, parsed = [], []
+        for place, value in enumerate(values):
+            for number, decode in enumerate(self._decoders):
+                try:
+                    parsed.append(decode(value))
+                except msgspec.MsgspecError:
+                    continue
+                sure.append(place)
+                if number:
+                    self._decoders.insert(0, self._decoders.pop(number))
+                break
+            else:
+                found = self._learn(value)
+                if found is not None:
+                    sure.append(place)
+                    parsed.append(found)
+        return sure, parsed
 
-    def _image(self, image: dict[str, Raw] | None) -> dict[str, Any] | None:
-        if image is None:
+    def _learn(self, value: bytes | str) -> Any | None:
+        """Take up a message's column names; return it parsed, None when it must be read by itself."""
+        names = [name for name in self._messages.names(value) if name not in self._sources]
+        if not names or len(self._sources) + len(names) > LEARNED:
             return None
-        flags = {
-            name.upper() for name, raw in image.items() if name.upper().endswith("_ISMISSING") and bytes(raw) == b"true"
-        }
-        found = {}
-        for name, raw in image.items():
-            column = self._columns.get(name.upper())
-            if column is not None and f"{name.upper()}_ISMISSING" not in flags:
-                found[column.name] = self._readers[column.name](raw)
-            elif column is None and self._quarantine and not name.upper().endswith("_ISMISSING"):
-                raise Unreadable(f"{name}: not a declared column, and undeclared_columns is quarantine")
-        return found
-
-
-def _read(read: Callable[[Any], Any], column: Column, raw: Raw) -> Any:
-    """Read one value; a JSON number comes as its own digits, so that no decimal passes through a float."""
-    text = bytes(raw)
-    if text == b"null":
+        known = {source.upper() for source in self._sources}
+        for name in names:
+            odd = name.upper() in known or name.upper().endswith("_ISMISSING")
+            if odd or (name.upper() not in self._columns and self._table.undeclared_columns == "quarantine"):
+                return None
+            known.add(name.upper())
+        self._sources |= {name: self._columns.get(name.upper()) for name in names}
+        self._decoders = [self._decoder(numbers) for numbers in (str, Decimal)]
+        for decode in self._decoders:
+            try:
+                return decode(value)
+            except msgspec.MsgspecError:
+                continue
         return None
-    nested = text[:1] in (b"{", b"[")
-    value: Any = msgspec.json.decode(text) if text[:1] == b'"' else text.decode()
-    if nested and column.type.element is not None:
-        value = [_plain(item) for item in msgspec.json.decode(text, type=list[Raw])]
-    try:
-        return read(value)
-    except (ValueError, TypeError, InvalidOperation, OverflowError) as error:
-        shown = value if isinstance(value, str) else text.decode()
-        article = "an" if str(column.type)[0] in "aeiou" else "a"
-        raise Unreadable(f"{column.source}: {shown[:80]!r} is not {article} {column.type}") from error
+
+    def _decoder(self, decimals: type) -> Callable[[bytes | str], Any]:
+        """Compile a decoder of exactly the known names; decimals come as text or as JSON numbers."""
+        fields = []
+        for number, name in enumerate(self._sources.values()):
+            json: Any = msgspec.Raw
+            if name is not None:
+                kind = self._table.column(name).type.kind
+                json = (decimals if kind == "decimal" else _JSON.get(kind, str)) | None
+            fields.append((f"c{number}", json | UnsetType, UNSET))
+        rename = {f"c{number}": source for number, source in enumerate(self._sources)}
+        image = msgspec.defstruct("Image", fields, rename=rename, forbid_unknown_fields=True, gc=False)
+        images = [(name, image | None, None) for name in ("before", "after")]
+        message = msgspec.defstruct("Message", [("op_type", str, ""), *images], gc=False)
+        return msgspec.json.Decoder(message).decode
+
+    def _assembled(self, parsed: Sequence[Any]) -> pa.Table:
+        ops = [message.op_type.upper() for message in parsed]
+        before, known = self._image([None if op == "I" else m.before for op, m in zip(ops, parsed, strict=True)])
+        after, told = self._image([None if op == "D" else m.after for op, m in zip(ops, parsed, strict=True)])
+        op = pa.array(ops, pa.string())
+        self._refuse_without_key(op, before, after)
+        names = self._table.column_names
+        absent = ~told & (pc.equal(op, "U").to_numpy(zero_copy_only=False) & ~_nulls(after))[:, None]
+        columns = [
+            after,
+            _lists(absent, names, absent.any(axis=1)),
+            before,
+            _lists(known, names, ~_nulls(before)),
+            pa.nulls(len(parsed), pa.string()),
+        ]
+        return pa.Table.from_arrays(columns, schema=self.schema)
+
+    def _image(self, images: Sequence[Any]) -> tuple[pa.StructArray, np.ndarray]:
+        """Return images as one struct array, and which columns each has."""
+        there = np.array([image is not None for image in images], bool)
+        rows = np.flatnonzero(there)
+        tuples = [msgspec.structs.astuple(image) for image in images if image is not None]
+        fields = list(zip_longest(*tuples, fillvalue=UNSET))
+        fields += [(UNSET,) * len(rows)] * (len(self._sources) - len(fields))
+        known = np.zeros((len(images), len(self._table.columns)), bool)
+        found, bad = [], set[int]()
+        for number, column in enumerate(self._table.columns):
+            values: Sequence[Any] = [None] * len(rows)
+            place = next((i for i, name in enumerate(self._sources.values()) if name == column.name), None)
+            if place is not None and len(rows):
+                values = fields[place]
+                known[rows, number] = True
+                if UNSET in values:
+                    known[rows, number] = [value is not UNSET for value in values]
+                    values = [None if value is UNSET else value for value in values]
+            try:
+                found.append(read_column(column.type, values))
+            except pa.ArrowInvalid:
+                read, unreadable = self._messages.read_values(column, values)
+                bad |= {int(rows[i]) for i in unreadable}
+                found.append(read)
+        if bad:
+            raise _Bad(bad)
+        struct = pa.StructArray.from_arrays(found, fields=list(self.schema.field("after").type))
+        if len(rows) == len(images):
+            return struct, known
+        take = np.cumsum(there) - 1
+        return struct.take(pa.array(take, mask=~there)), known
+
+    def _refuse_without_key(self, op: pa.Array, before: pa.StructArray, after: pa.StructArray) -> None:
+        row = pc.not_equal(op, "T")
+        for name in self._table.key:
+            old, new = pc.struct_field(before, name), pc.struct_field(after, name)
+            missing = pc.and_(row, pc.is_null(pc.coalesce(new, old)))
+            if pc.any(missing).as_py():
+                raise _Bad(set(np.flatnonzero(missing.to_numpy(zero_copy_only=False)).tolist()))
 
 
-def _plain(raw: Raw) -> str | None:
-    text = bytes(raw)
-    if text == b"null":
-        return None
-    return str(msgspec.json.decode(text)) if text[:1] == b'"' else text.decode()
+class _Bad(Exception):
+    """Messages that must be read by themselves, by their numbers among those parsed."""
+
+    def __init__(self, rows: set[int]) -> None:
+        super().__init__(rows)
+        self.rows = rows
 
 
-def reader(declared: ColumnType) -> Callable[[Any], Any]:
-    """Return the function that reads a value's text as a declared type; it raises ValueError or the like.
-
-    >>> from txloom.config.types import parse
-    >>> reader(parse("decimal(5,2)"))("1.5")
-    Decimal('1.50')
-    """
-    if declared.element is not None:
-        return partial(_read_array, reader(declared.element))
-    if declared.kind == "decimal":
-        return partial(_read_decimal, declared.precision, declared.scale)
-    if declared.kind in _BITS:
-        return partial(_read_integer, _BITS[declared.kind])
-    return _READERS.get(declared.kind, str)
+def image_schema(table: Table) -> pa.Schema:
+    """Return the schema of what an image reader returns."""
+    image = pa.struct([(column.name, arrow_type(column.type)) for column in table.columns])
+    names = pa.list_(pa.string())
+    return pa.schema(
+        [("after", image), ("unchanged", names), ("before", image), ("before_known", names), ("problem", pa.string())]
+    )
 
 
-def _read_array(read: Callable[[Any], Any], value: Any) -> list[Any]:
-    elements = array_elements(value) if isinstance(value, str) else value
-    return [None if element is None else read(element) for element in elements]
+def _nulls(array: pa.Array) -> np.ndarray:
+    nulls: np.ndarray = array.is_null().to_numpy(zero_copy_only=False)
+    return nulls
 
 
-def _read_integer(bits: int, text: str) -> int:
-    number = Decimal(text)
-    if number != number.to_integral_value() or not -(2**bits) <= number < 2**bits:
-        raise ValueError(text)
-    return int(number)
-
-
-def _read_decimal(precision: int, scale: int, text: str) -> Decimal:
-    """Read a decimal exactly: more digits than declared, before or after the point, are refused."""
-    number = Decimal(text)
-    if not number.is_finite():
-        raise ValueError(text)
-    sign, digits, exponent = number.as_tuple()
-    assert isinstance(exponent, int)
-    shift = exponent + scale
-    whole = int("".join(map(str, digits)))
-    if shift < 0:
-        whole, rest = divmod(whole, 10**-shift)
-        if rest:
-            raise ValueError(text)
-    elif whole:
-        if len(digits) + shift > precision:
-            raise ValueError(text)
-        whole *= 10**shift
-    if whole >= 10**precision:
-        raise ValueError(text)
-    return Decimal((sign, tuple(map(int, str(whole))), -scale))
-
-
-def _read_boolean(text: str) -> bool:
-    try:
-        return _BOOLEANS[text.lower()]
-    except KeyError as error:
-        raise ValueError(text) from error
-
-
-def _read_instant(text: str) -> datetime:
-    found = read_time_of_day(text)
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
-
-
-def _read_local(text: str) -> datetime:
-    found = read_time_of_day(text)
-    if found.tzinfo is not None:
-        raise ValueError(text)
-    return found
-
-
-def read_time_of_day(text: str) -> datetime:
-    """Read a date with a time; Oracle's `YYYY-MM-DD:HH:MM:SS` too."""
-    if len(text) > 10 and text[10] == ":":
-        text = f"{text[:10]} {text[11:]}"
-    return datetime.fromisoformat(text)
-
-
-def _read_binary(text: str) -> bytes:
-    return bytes.fromhex(text[2:] if text[:2] in ("\\x", "0x", "0X") else text)
-
-
-def _read_day(text: str) -> date:
-    return read_date(text)
-
-
-_READERS: dict[str, Callable[[Any], Any]] = {
-    "double": float,
-    "float": float,
-    "boolean": _read_boolean,
-    "date": _read_day,
-    "timestamp": _read_local,
-    "timestamptz": _read_instant,
-    "binary": _read_binary,
-    "time": read_time,
-    "uuid": read_uuid,
-}
+def _lists(chosen: np.ndarray, names: Sequence[str], valid: np.ndarray) -> pa.ListArray:
+    """Return for each row the names chosen in it, null where it is not valid."""
+    chosen = chosen & valid[:, None]
+    offsets = np.concatenate([[0], np.cumsum(chosen.sum(axis=1))]).astype(np.int32)
+    found = pa.array(names, pa.string()).take(pa.array(np.nonzero(chosen)[1]))
+    return pa.ListArray.from_arrays(pa.array(offsets), found, mask=pa.array(~valid))

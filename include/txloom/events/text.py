@@ -4,6 +4,14 @@ import re
 from datetime import date
 from uuid import UUID
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+TIMESTAMP = pa.timestamp("us")
+INSTANT = pa.timestamp("us", "UTC")
+FIRST = pa.scalar(-62_135_596_800_000_000, pa.int64())
+LAST = pa.scalar(253_402_300_799_999_999, pa.int64())
+"""The first and the last instant that Python knows, in microseconds since the epoch."""
 _MIDNIGHT = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T:]00:00:00(?:\.0+)?)?")
 _TIME = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,6})?|24:00:00")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"|([^",{}]+)', re.DOTALL)
@@ -56,4 +64,18 @@ def array_elements(text: str) -> list[str | None]:
         if at < len(body) and body[at] != ",":
             raise ValueError(text)
         at += 1
+    return found
+
+
+def read_instants(texts: pa.Array) -> pa.Array:
+    """Read instants without a zone as UTC, all at once; raises ArrowInvalid when one is written in another way."""
+    return read_timestamps(texts).cast(INSTANT)
+
+
+def read_timestamps(texts: pa.Array, kind: pa.DataType = TIMESTAMP) -> pa.Array:
+    """Read `YYYY-MM-DD HH:MM:SS.ffffff`, all at once; raises ArrowInvalid when one is written in another way."""
+    found = texts.cast(kind)
+    bounds = pc.min_max(found.cast(pa.int64()))
+    if pc.or_(pc.less(bounds["min"], FIRST), pc.greater(bounds["max"], LAST)).as_py():
+        raise pa.ArrowInvalid("an instant that Python cannot hold")
     return found

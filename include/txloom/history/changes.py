@@ -1,37 +1,39 @@
 """Typed row events of one source table -> the rows of its history, `<table>_changes`."""
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from txloom.config.models import Table
 
-TYPED_COLUMNS = ("tx", "xid", "csn", "pos", "op", "committed_at", "landing", "row")
-"""Columns of a typed event beside its images: after, unchanged, before, before_known, problem."""
 
-
-def image(table: Table, column: str) -> Column:
-    """Return a declared column of the row after the change; for a delete, what is known of the row before it.
+def images(events: pa.Table, table: Table) -> dict[str, pa.Array]:
+    """Return the declared columns: the row after the change, for a delete what is known of the row before it.
 
     An update may leave out a key that it does not change; the key then is the old one.
     """
-    before, after = F.col("before")[column], F.col("after")[column]
-    known = F.coalesce(after, before) if column in table.key else after
-    return F.when(F.col("op") == "D", before).otherwise(known).alias(column)
+    after, before = struct(events, "after"), struct(events, "before")
+    deleted = pc.equal(events.column("op").combine_chunks(), "D")
+    found = {}
+    for name in table.column_names:
+        old, new = pc.struct_field(before, name), pc.struct_field(after, name)
+        known = pc.coalesce(new, old) if name in table.key else new
+        found[name] = pc.if_else(deleted, old, known)
+    return found
 
 
-def changes(typed: DataFrame, table: Table, release: int) -> DataFrame:
-    """Return the rows of a mirror's history: design.md 2, schema `storage.schemas.changes_ddl`."""
-    return typed.select(
-        *[image(table, name) for name in table.column_names],
-        F.col("op").alias("_txloom_op"),
-        F.col("xid").alias("_txloom_xid"),
-        F.col("csn").alias("_txloom_csn"),
-        F.col("pos").alias("_txloom_pos"),
-        F.col("committed_at").alias("_txloom_committed_at"),
-        F.lit(release).cast("bigint").alias("_txloom_release"),
-        F.col("landing").alias("_txloom_landing"),
-        F.col("row").alias("_txloom_row"),
-        F.col("unchanged").alias("_txloom_unchanged"),
-        F.col("before").alias("_txloom_before"),
-        F.col("before_known").alias("_txloom_before_known"),
-    )
+def struct(events: pa.Table, name: str) -> pa.StructArray:
+    """Return a column of structs in one piece."""
+    return events.column(name).combine_chunks()
+
+
+def changes(events: pa.Table, table: Table, release: int) -> pa.Table:
+    """Return the rows of a mirror's history: schema `storage.schemas.changes_ddl`."""
+    columns: dict[str, Any] = dict(images(events, table))
+    for name in ("op", "xid", "csn", "pos", "committed_at"):
+        columns[f"_txloom_{name}"] = events.column(name)
+    columns["_txloom_release"] = pa.repeat(pa.scalar(release, pa.int64()), events.num_rows)
+    for name in ("landing", "row", "unchanged", "before", "before_known"):
+        columns[f"_txloom_{name}"] = events.column(name)
+    return pa.table(columns)

@@ -1,78 +1,91 @@
 """Typed row events of an aggregate's members -> its history: one row per transaction and root, changes nested."""
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
+from typing import Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from txloom.config.models import Aggregate, Table
-from txloom.history.changes import image
+from txloom.history.changes import images, struct
+
+OWN = ("xid", "csn", "committed_at")
 
 
-def change(table: Table) -> Column:
-    """Return one change as a struct; its position comes first, so that a sorted array is in the order of changes."""
-    return F.struct(
-        F.col("pos").alias("_txloom_pos"),
-        F.col("op").alias("_txloom_op"),
-        *[image(table, name) for name in table.column_names],
-        F.col("unchanged").alias("_txloom_unchanged"),
-        F.col("before").alias("_txloom_before"),
-        F.col("before_known").alias("_txloom_before_known"),
-        F.col("landing").alias("_txloom_landing"),
-        F.col("row").alias("_txloom_row"),
-    )
-
-
-def root_key(parent_key: Sequence[str], names: Sequence[str]) -> list[Column]:
-    """Return the root's key as an event tells it: by the new image, else the old one, else null (unknown)."""
-    return [
-        F.coalesce(F.col("after")[column], F.col("before")[column]).alias(name)
-        for column, name in zip(parent_key, names, strict=True)
-    ]
-
-
-def stream(
-    typed: Mapping[str, DataFrame], aggregate: Aggregate, tables: Mapping[str, Table], release: int
-) -> DataFrame:
+def stream(events: Mapping[str, pa.Table], aggregate: Aggregate, tables: Mapping[str, Table], release: int) -> pa.Table:
     """Return the rows of an aggregate's history: schema `storage.schemas.stream_ddl`.
 
-    typed maps tables to typed events; a member without one had no event. A child's change whose event does not tell
+    events maps tables to typed events; a member without one had no event. A child's change whose event does not tell
     its root (a delete that knows only the key) stands in the row whose root key is null.
     """
     root = tables[aggregate.root]
     members = [(aggregate.root, aggregate.root, root.key)]
     members += [(child.table, child.as_, child.parent_key) for child in aggregate.children]
-    fields = [field for _, field, _ in members]
-    parts = [
-        typed[name].select(
-            *root_key(parent_key, root.key),
-            F.col("xid").alias("_txloom_xid"),
-            F.col("csn").alias("_txloom_csn"),
-            "committed_at",
-            change(tables[name]).alias(field),
-        )
-        for name, field, parent_key in members
-        if name in typed
-    ]
-    together = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
-    present = [field for name, field, _ in members if name in typed]
-    rows = together.groupBy(*root.key, "_txloom_xid", "_txloom_csn").agg(
-        F.max("committed_at").alias("_txloom_committed_at"),
-        *[F.sort_array(F.collect_list(field)).alias(field) for field in present],
-    )
+    members = [member for member in members if member[0] in events]
+    found = [_heads(events[name], parent_key, root.key) for name, _, parent_key in members]
+    heads = pa.concat_tables(found, promote_options="permissive")
+    group, first = _groups(heads, ["tx", *root.key])
+    committed = heads.column("committed_at").combine_chunks()
+    columns: dict[str, Any] = {name: heads.column(name).take(first) for name in root.key}
+    columns["_txloom_xid"] = heads.column("xid").take(first)
+    columns["_txloom_csn"] = heads.column("csn").take(first)
+    columns["_txloom_committed_at"] = _largest(committed, group, len(first))
+    columns["_txloom_release"] = pa.repeat(pa.scalar(release, pa.int64()), len(first))
+    start = 0
     for name, field, _ in members:
-        if name not in typed:
-            rows = rows.withColumn(field, F.array().cast(f"array<{change_ddl(tables[name])}>"))
-    own = ("_txloom_xid", "_txloom_csn", "_txloom_committed_at")
-    return rows.select(*root.key, *own, F.lit(release).cast("bigint").alias("_txloom_release"), *fields)
+        size = events[name].num_rows
+        columns[field] = _nested(group[start : start + size], _change(events[name], tables[name]), len(first))
+        start += size
+    return pa.table(columns)
 
 
-def change_ddl(table: Table) -> str:
-    """Return the type of `change` as Spark DDL."""
-    columns = ", ".join(f"`{column.name}`:{column.type.spark}" for column in table.columns)
-    return (
-        f"struct<_txloom_pos:bigint, _txloom_op:string, {columns}, _txloom_unchanged:array<string>,"
-        f" _txloom_before:struct<{columns}>, _txloom_before_known:array<string>,"
-        " _txloom_landing:bigint, _txloom_row:bigint>"
-    )
+def _heads(events: pa.Table, parent_key: Sequence[str], root_key: Sequence[str]) -> pa.Table:
+    """Return each event's transaction and root key: by the new image, else the old one, else null (unknown)."""
+    after, before = struct(events, "after"), struct(events, "before")
+    columns = {name: events.column(name) for name in ("tx", *OWN)}
+    for column, name in zip(parent_key, root_key, strict=True):
+        columns[name] = pc.coalesce(pc.struct_field(after, column), pc.struct_field(before, column))
+    return pa.table(columns)
+
+
+def _groups(rows: pa.Table, by: Sequence[str]) -> tuple[np.ndarray, pa.Array]:
+    """Number the groups of equal rows; return each row's group and each group's first row. Null equals null."""
+    group = np.zeros(rows.num_rows, np.int64)
+    first = np.zeros(min(rows.num_rows, 1), np.int64)
+    for name in by:
+        encoded = rows.column(name).combine_chunks().dictionary_encode("encode")
+        codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        _, first, group = np.unique(
+            group * (len(encoded.dictionary) + 1) + codes, return_index=True, return_inverse=True
+        )
+        group = group.reshape(-1)
+    return group, pa.array(first)
+
+
+def _largest(instants: pa.Array, group: np.ndarray, groups: int) -> pa.Array:
+    """Return each group's latest instant, null where it has none."""
+    numbers = instants.cast(pa.int64())
+    known = numbers.is_valid().to_numpy(zero_copy_only=False)
+    latest = np.full(groups, np.iinfo(np.int64).min)
+    np.maximum.at(latest, group[known], numbers.drop_null().to_numpy())
+    return pa.array(latest, mask=latest == np.iinfo(np.int64).min).cast(instants.type)
+
+
+def _change(events: pa.Table, table: Table) -> pa.StructArray:
+    fields: dict[str, Any] = {
+        "_txloom_pos": events.column("pos").combine_chunks(),
+        "_txloom_op": events.column("op").combine_chunks(),
+        **images(events, table),
+    }
+    for name in ("unchanged", "before", "before_known", "landing", "row"):
+        fields[f"_txloom_{name}"] = events.column(name).combine_chunks()
+    return pa.StructArray.from_arrays(list(fields.values()), names=list(fields))
+
+
+def _nested(group: np.ndarray, change: pa.StructArray, groups: int) -> pa.ListArray:
+    """Return each group's changes, in the order of their positions."""
+    positions = pc.struct_field(change, "_txloom_pos").to_numpy(zero_copy_only=False)
+    order = np.lexsort([positions, group])
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(group, minlength=groups))]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), change.take(pa.array(order)))

@@ -12,7 +12,7 @@ from airflow.sdk import Asset, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from txloom import errors
-from txloom.config import names
+from txloom.config import jvm, names
 from txloom.config.models import Pipeline
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -29,8 +29,6 @@ NEVER_RETRY = frozenset(
     )
 )
 """Exit codes after which the same run would end the same way."""
-WITHOUT_SPARK = frozenset({"land_events", "check_expectations", "publish"})
-"""Steps that mostly run in Python; their JVM only launches them."""
 _EXIT_CODE = re.compile(r"Error code is: (\d+)")
 _FAILED = re.compile(r"(txloom \w+ failed .*)")
 _COUNTS = re.compile(r"txloom \w+: (.*)")
@@ -88,7 +86,11 @@ def spark_job(
         spark_binary=str(PROJECT / "include" / "bin" / "spark-submit-bound"),
         driver_class_path=f"{jars()}/*",
         driver_memory=os.environ.get("TXLOOM_DRIVER_MEMORY", "2g"),
-        conf={"spark.driver.extraJavaOptions": flags(step), "spark.ui.enabled": "false", "spark.log.level": "ERROR"},
+        conf={
+            "spark.driver.extraJavaOptions": jvm.flags(step),
+            "spark.ui.enabled": "false",
+            "spark.log.level": "ERROR",
+        },
         pool=names.pool_name(pipeline.name),
         owner=pipeline.owner,
         **{**RETRIES, **more},
@@ -98,17 +100,6 @@ def spark_job(
 def jars() -> Path:
     """Return the folder of the jars that set-up resolved."""
     return Path(os.environ.get("TXLOOM_JARS") or PROJECT / "jars")
-
-
-def flags(step: str) -> str:
-    """Return JVM flags: what starts quickly, and the class archive that set-up made, if it is there.
-
-    The first compiler alone suits steps that hardly use their JVM; a merge plans too much for it.
-    """
-    archive = Path(os.environ.get("TXLOOM_CLASS_ARCHIVE") or PROJECT / ".state" / "spark.jsa")
-    shared = f" -XX:SharedArchiveFile={archive} -Xshare:auto" if archive.is_file() else ""
-    compiler = " -XX:TieredStopAtLevel=1" if step in WITHOUT_SPARK else ""
-    return f"-XX:+UseSerialGC{compiler}{shared}"
 
 
 def cuts_asset(pipeline: Pipeline) -> Asset:

@@ -1,5 +1,6 @@
 """One micro-batch of the buffer: where its results go and under which number."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -9,8 +10,9 @@ from pyspark.sql import functions as F
 
 from txloom.config import names
 from txloom.config.models import Pipeline
-from txloom.storage import books, buffering, checkpoints, local, tables
+from txloom.storage import books, buffering, checkpoints, local, parts, tables
 from txloom.storage.place import Place
+from txloom.transactions.hashes import hash64
 
 
 @dataclass(frozen=True)
@@ -31,9 +33,8 @@ class Batch:
 
     @property
     def change_events(self) -> DataFrame:
-        """Return change_events with the buffer's hash of each transaction as `tx`."""
-        events = tables.read(self.spark, self.place.change_events)
-        return events.withColumn("tx", buffering.transaction_hash())
+        """Return change_events."""
+        return tables.read(self.spark, self.place.change_events)
 
     @property
     def earlier_transactions(self) -> DataFrame:
@@ -51,6 +52,15 @@ class Batch:
         write_id = names.write_id(self.pipeline.name, table, self.generation)
         return local.append_once(rows, self.place.table(table), write_id, self.number)
 
+    def write_part(self, rows: pa.Table, table: str) -> parts.Part:
+        """Write rows as a file that `append_parts` commits."""
+        return parts.write_part(rows, table, self.place.table(table))
+
+    def append_parts(self, written: Sequence[parts.Part], table: str) -> bool:
+        """Commit files that tasks wrote, once for this batch."""
+        write_id = names.write_id(self.pipeline.name, table, self.generation)
+        return parts.append_parts(written, self.place.table(table), write_id, self.number)
+
     def enter(self, counts: dict[str, int]) -> None:
         """Enter the batch's counts in the ledger, once."""
         at = datetime.now(UTC)
@@ -59,4 +69,4 @@ class Batch:
 
     def table_names(self) -> dict[int, str]:
         """Return the watched tables by the buffer's hash of their names."""
-        return {local.hash64(table.name): table.name for table in self.pipeline.tables}
+        return {hash64(table.name): table.name for table in self.pipeline.tables}

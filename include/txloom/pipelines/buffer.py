@@ -1,10 +1,11 @@
 """buffer_transactions: hold events until their transaction is whole, then append it to history as a whole."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import reduce
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -13,10 +14,11 @@ from txloom.config.models import Pipeline
 from txloom.errors import LedgerUnbalanced
 from txloom.pipelines.batch import Batch
 from txloom.pipelines.bury import GIVEN, Buried, give_up, inter, late_events, list_waiting
-from txloom.pipelines.release import Released, release_whole
-from txloom.pipelines.release_local import release_locally
+from txloom.pipelines.release_batch import Released, release_large, release_small
 from txloom.storage import books, buffering, checkpoints, local, own, schemas, tables
+from txloom.storage.own import TRANSACTIONS
 from txloom.storage.place import Place
+from txloom.storage.session import warm_workers
 from txloom.transactions.causes import UNREADABLE
 
 HISTORY_PROPERTIES = {"delta.dataSkippingStatsColumns": "_txloom_csn,_txloom_release"}
@@ -29,6 +31,7 @@ def buffer_transactions(spark: SparkSession, pipeline: Pipeline, *, warehouse: s
 
     Raises LedgerUnbalanced when events landed and events accounted for differ.
     """
+    warm_workers(spark)
     place = Place(warehouse, pipeline.name)
     create_tables(pipeline, place)
     generation = checkpoints.current_generation(warehouse, pipeline.name)
@@ -42,7 +45,7 @@ def buffer_transactions(spark: SparkSession, pipeline: Pipeline, *, warehouse: s
             totals[name] = count if name in LEVELS else totals.get(name, 0) + count
 
     query = (
-        buffering.outcomes(buffering.narrow(events), patience)
+        buffering.outcomes(buffering.arrivals(events), patience)
         .writeStream.foreachBatch(release)
         .option("checkpointLocation", checkpoints.checkpoint(warehouse, pipeline.name, generation))
         .trigger(availableNow=True)
@@ -76,15 +79,10 @@ def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
         kinds = {what: [row for row in small if row["what"] == what] for what in SMALL_KINDS}
         counts = _counts(kinds["counts"])
         watched = batch.table_names()
-        whole = frame.where("what = 'released'")
-        if counts["released"] + counts["transactions"] <= local.LOCAL_ROWS:
-            released = release_locally(batch, whole.collect(), kinds["place"], kinds["repeated"])
-        else:
-            released = release_whole(batch, whole, kinds["place"], kinds["repeated"])
+        released = _release(batch, frame, counts["released"] + counts["transactions"], kinds)
         buried = [give_up(batch, kinds["dead"], watched), _unreadable(batch, released), _late(batch, kinds["late"])]
         _write_dead_letters(batch, buried)
         _write_transactions(batch, released, buried)
-        released.close()
         if counts["clocks"]:
             clock = max(kinds["counts"], key=lambda row: row["landing"])
             at = datetime.fromtimestamp(clock["first_at"] / 1e6, UTC)
@@ -94,6 +92,15 @@ def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
     counts = _settled(counts, buried)
     batch.enter(counts)
     return counts
+
+
+def _release(batch: Batch, frame: DataFrame, rows: int, kinds: Mapping[str, Sequence[Row]]) -> Released:
+    landings = {place["landing"] for place in kinds["place"]}
+    if not landings:
+        return Released()
+    if rows <= local.LOCAL_ROWS:
+        return release_small(batch, frame.where("what = 'released'").collect(), kinds["repeated"], landings)
+    return release_large(batch, frame.where("what in ('released', 'repeated')"), rows, landings)
 
 
 SMALL_KINDS = ("place", "repeated", "dead", "waiting", "late", "counts")
@@ -139,14 +146,14 @@ def _write_dead_letters(batch: Batch, buried: Sequence[Buried]) -> None:
 
 def _write_transactions(batch: Batch, released: Released, buried: Sequence[Buried]) -> None:
     """Enter all transactions that this batch finished, in one commit."""
-    frames = [released.transactions, *(part.transactions for part in buried)]
-    finished = [frame for frame in frames if frame is not None]
-    if released.local is not None and finished:
-        finished.append(batch.spark.createDataFrame(released.local))
-    elif released.local is not None:
-        batch.append_local(released.local, names.TRANSACTIONS)
-    if finished:
-        batch.append(reduce(DataFrame.unionByName, finished), names.TRANSACTIONS)
+    frames = [part.transactions for part in buried if part.transactions is not None]
+    dead = [local.conform(frame.toArrow(), TRANSACTIONS) for frame in frames]
+    finished = pa.concat_tables([released.transactions, *dead])
+    if released.parts:
+        rest = [batch.write_part(finished, names.TRANSACTIONS)] if finished.num_rows else []
+        batch.append_parts([*released.parts, *rest], names.TRANSACTIONS)
+    elif finished.num_rows:
+        batch.append_local(finished, names.TRANSACTIONS)
 
 
 def _settled(counts: dict[str, int], buried: Sequence[Buried]) -> dict[str, int]:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from txloom.config import names
 from txloom.pipelines.batch import Batch
-from txloom.storage import books
+from txloom.storage import books, local
 from txloom.storage.letters import as_dead_letters
 from txloom.storage.own import PENDING_TRANSACTIONS
 from txloom.transactions import buffer, causes
@@ -151,13 +151,7 @@ def list_waiting(batch: Batch, waiting: Sequence[Row], watched: Mapping[int, str
 
     The commit carries the batch's release number: it is what `storage.progress` takes as the buffer's snapshot.
     """
-    named: dict[int, Row] = {}
-    if waiting:
-        landings = sorted({landing for row in waiting for landing in row["landings"]})
-        wanted = batch.spark.createDataFrame([(row["tx"],) for row in waiting], "tx bigint")
-        events = batch.change_events.where(F.col("landing").isin(landings)).join(F.broadcast(wanted), "tx")
-        columns = [F.max(name).alias(name) for name in ("transaction_id", "xid", "csn", "committed_at")]
-        named = {row["tx"]: row for row in events.groupBy("tx").agg(*columns).collect()}
+    named = _named(batch, waiting) if waiting else {}
     rows = [_pending(row, named[row["tx"]], watched, at) for row in waiting]
     rows.sort(key=lambda row: row["age_seconds"], reverse=True)
     path = batch.place.table(names.PENDING_TRANSACTIONS)
@@ -165,14 +159,25 @@ def list_waiting(batch: Batch, waiting: Sequence[Row], watched: Mapping[int, str
     books.replace(path, rows, PENDING_TRANSACTIONS, about)
 
 
-def _pending(row: Row, named: Row, watched: Mapping[int, str], at: datetime) -> dict[str, Any]:
+def _named(batch: Batch, waiting: Sequence[Row]) -> dict[int, dict[str, Any]]:
+    """Return what the events of waiting transactions say of them, by the buffer's hash."""
+    landings = local.numbers([landing for row in waiting for landing in row["landings"]])
+    columns = ("transaction_id", "xid", "csn", "committed_at")
+    sql = f"select tx, {', '.join(columns)} from t where landing in ({landings}) and tx is not null"
+    events = local.matching(batch.place.change_events, sql, "tx", [row["tx"] for row in waiting])
+    found = events.group_by("tx").aggregate([(name, "max") for name in columns])
+    found = found.rename_columns([name.removesuffix("_max") for name in found.column_names])
+    return {row["tx"]: row for row in found.to_pylist()}
+
+
+def _pending(row: Row, named: Mapping[str, Any], watched: Mapping[int, str], at: datetime) -> dict[str, Any]:
     first = datetime.fromtimestamp(row["first_at"] / 1e6, UTC)
     committed = named["committed_at"]
     return {
         "transaction_id": named["transaction_id"],
         "xid": named["xid"],
         "csn": named["csn"],
-        "committed_at": committed.astimezone(UTC) if committed else None,
+        "committed_at": committed,
         "first_landed_at": first,
         "age_seconds": int((at - first).total_seconds()),
         "expected": None if row["expected"] is None else counts_by_table(row["expected"], watched),

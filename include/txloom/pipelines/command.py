@@ -61,7 +61,7 @@ def run(
 def _session(pipeline: str, step: str) -> Any:
     from txloom.storage.session import open_session
 
-    return open_session(names.application_name(pipeline, step))
+    return open_session(names.application_name(pipeline, step), step)
 
 
 def last_line(step: str, pipeline: str, run_id: str, counts: Counts) -> str:

@@ -1,155 +1,170 @@
-"""Release whole transactions: give their payloads types, then append them to every history table."""
+"""Release whole transactions: read their payloads, give them types, and make the rows of every history table.
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+`txloom.pipelines.release_batch` says where this runs: in the driver's process, or in tasks of Spark, each with a share.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
-from pyspark import StorageLevel, inheritable_thread_target
-from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as F
+import pyarrow.compute as pc
 
+from txloom.config import names
+from txloom.config.models import Pipeline, Table
+from txloom.events.images import ImageReader
 from txloom.history.changes import changes
 from txloom.history.stream import stream
-from txloom.pipelines.batch import Batch
-from txloom.storage import typed
+from txloom.storage import local
+from txloom.storage.own import INSTANT, TRANSACTIONS
+from txloom.storage.place import Place
+from txloom.transactions.hashes import hashed
 
-T = TypeVar("T")
-R = TypeVar("R")
-WRITERS = 4
-"""Tables written at once: small commits wait for each other more than for the two cores."""
+EVENT = 'transaction_id, tx, xid, csn, pos, op, committed_at, landing, "row", kind, "table", value'
+ANY_TX = (-(2**63), 2**63 - 1)
 
 
-@dataclass
-class Released:
-    """What a release leaves behind.
+@dataclass(frozen=True)
+class Share:
+    """Whole transactions of a batch to release together.
 
-    transactions: rows for `transactions`, None when there are none. unreadable: of transactions that are whole but
-    hold a value that does not fit its declared type: tx -> problem; they are buried instead. sizes: of those, rows and
-    first arrival. landings: where their events lie. local: like transactions, of a release in this process.
+    chosen: tx, csn, rows, first_at, finished_at. tx: the bounds of their hashes. landings: where their events lie.
+    repeated: (landing, row) of duplicates among those, to be left out.
     """
 
-    transactions: DataFrame | None = None
+    chosen: pa.Table
+    landings: Sequence[int]
+    repeated: pa.Table
+    tx: tuple[int, int] = ANY_TX
+
+
+@dataclass(frozen=True)
+class Release:
+    """What a release makes.
+
+    history: rows by history table. transactions: rows for `transactions`. unreadable: of transactions that are whole
+    but hold a value that does not fit its declared type: tx -> problem; they are in neither and are to be buried.
+    """
+
+    history: dict[str, pa.Table] = field(default_factory=dict)
+    transactions: pa.Table = field(default_factory=TRANSACTIONS.empty_table)
     unreadable: dict[int, str] = field(default_factory=dict)
-    sizes: dict[int, tuple[int, int]] = field(default_factory=dict)
-    landings: set[int] = field(default_factory=set)
-    local: pa.Table | None = None
-    close: Callable[[], None] = lambda: None
 
 
-def release_whole(batch: Batch, released: DataFrame, places: Sequence[Row], duplicates: Sequence[Row]) -> Released:
-    """Append the whole transactions of a batch to history.
-
-    released: outcomes of kind `released`. places: (landing, table) that hold their events. duplicates: (landing, row)
-    of events among them to leave out.
-    """
-    if not places:
-        return Released()
-    chosen = _new(batch, released)
-    landings = _landings(batch, places)
-    frames = _typed(batch, chosen, landings, duplicates)
-    cached = dict(frames)
-    unreadable = _problems(batch, list(frames.values()))
-    sizes = {}
+def release(pipeline: Pipeline, place: Place, number: int, share: Share) -> Release:
+    """Make the history rows of whole transactions, under a release number."""
+    chosen = _new(place, number, share.chosen)
+    if not chosen.num_rows:
+        return Release()
+    events = _events(place, share, chosen)
+    typed = _typed(pipeline, events)
+    unreadable = _problems(typed)
     if unreadable:
-        bad = _frame(batch, unreadable)
-        frames = {name: frame.join(F.broadcast(bad), "tx", "left_anti") for name, frame in frames.items()}
-        sizes = {row["tx"]: (row["rows"], row["first_at"]) for row in chosen.join(bad, "tx", "left_semi").collect()}
-        chosen = chosen.join(F.broadcast(bad), "tx", "left_anti")
-    _write(batch, frames)
-    everywhere = {landing for found in landings.values() for landing in found}
-    transactions = _transactions(batch, chosen, landings[""])
-    return Released(transactions, unreadable, sizes, everywhere, close=lambda: _free(cached))
+        bad = pa.array(sorted(unreadable), pa.int64())
+        typed = {name: without(found, "tx", bad) for name, found in typed.items()}
+        typed = {name: found for name, found in typed.items() if found.num_rows}
+        chosen = without(chosen, "tx", bad)
+    history = _history(pipeline, typed, number)
+    return Release(history, _transactions(events, chosen, number), unreadable)
 
 
-def _new(batch: Batch, released: DataFrame) -> DataFrame:
-    """Leave out transactions that another batch finished: the history is the last judge (design.md 2.2)."""
-    earlier = batch.earlier_transactions
-    bounds = released.agg(F.min("csn"), F.max("csn")).first()
-    assert bounds is not None
-    known = earlier.where(F.col("csn").between(bounds[0], bounds[1])).select("tx")
-    return released.join(known, "tx", "left_anti") if not known.isEmpty() else released
+def without(rows: pa.Table, column: str, values: pa.Array) -> pa.Table:
+    """Leave out rows by the values of a column."""
+    return rows.filter(pc.invert(pc.is_in(rows.column(column), values)))
 
 
-def _landings(batch: Batch, places: Sequence[Row]) -> dict[str, set[int]]:
-    """Return the landings to read for each table; the metadata's stand under ""."""
-    watched = {0: "", **batch.table_names()}
-    found: dict[str, set[int]] = {"": set()}
-    for place in places:
-        found.setdefault(watched[place["table"]], set()).add(place["landing"])
+def _new(place: Place, number: int, chosen: pa.Table) -> pa.Table:
+    """Leave out those that another batch finished: the history is the last judge (design.md 2.2)."""
+    if not chosen.num_rows:
+        return chosen
+    bounds = pc.min_max(chosen.column("csn")).as_py()
+    sql = f"select transaction_id from t where csn between {bounds['min']} and {bounds['max']} and release <> {number}"
+    found = local.select(place.table(names.TRANSACTIONS), sql)
+    return without(chosen, "tx", hashed(found.column("transaction_id"))) if found.num_rows else chosen
+
+
+def _events(place: Place, share: Share, chosen: pa.Table) -> pa.Table:
+    where = (
+        f"landing in ({local.numbers(share.landings)}) and tx between {share.tx[0]} and {share.tx[1]}"
+        " and (kind = 'metadata' or (kind = 'row' and \"table\" is not null))"
+    )
+    events = local.select(place.change_events, f"select {EVENT} from t where {where}")
+    events = events.filter(pc.is_in(events.column("tx"), chosen.column("tx").combine_chunks()))
+    if not share.repeated.num_rows:
+        return events
+    again = _places(share.repeated)
+    return events.filter(pa.array(~np.isin(_places(events), again)))
+
+
+def _places(events: pa.Table) -> np.ndarray:
+    """Return (landing, row) as one value each."""
+    numbers = [events.column(name).to_numpy() for name in ("landing", "row")]
+    both = np.empty(events.num_rows, [("landing", "i8"), ("row", "i8")])
+    both["landing"], both["row"] = numbers
+    return both
+
+
+def _typed(pipeline: Pipeline, events: pa.Table) -> dict[str, pa.Table]:
+    """Read the images of every table's row events."""
+    rows = events.filter(pc.equal(events.column("kind"), "row"))
+    found = {}
+    for table in pipeline.tables:
+        own = rows.filter(pc.equal(rows.column("table"), table.name)).combine_chunks()
+        if own.num_rows:
+            found[table.name] = _with_images(own.drop_columns("value"), own.column("value"), table)
     return found
 
 
-def _typed(
-    batch: Batch, chosen: DataFrame, landings: dict[str, set[int]], duplicates: Sequence[Row]
-) -> dict[str, DataFrame]:
-    only = chosen.select("tx")
-    repeated = None
-    if duplicates:
-        pairs = [(row["landing"], row["row"]) for row in duplicates]
-        repeated = batch.spark.createDataFrame(pairs, "landing bigint, row bigint")
-    frames = {}
-    for name, where in landings.items():
-        if name:
-            rows = typed.payloads(batch.change_events, name, where, only, repeated)
-            frame = typed.typed(rows, batch.pipeline.table(name))
-            frames[name] = frame.persist(StorageLevel.MEMORY_AND_DISK)
-    return frames
+def _with_images(events: pa.Table, values: pa.ChunkedArray, table: Table) -> pa.Table:
+    images = ImageReader(table).read(values.to_pylist())
+    for name in images.column_names:
+        events = events.append_column(name, images.column(name))
+    return events
 
 
-def _problems(batch: Batch, frames: Sequence[DataFrame]) -> dict[int, str]:
-    """Return a problem for each transaction that has one; computes and so caches all frames."""
-
-    def find(frame: DataFrame) -> list[Row]:
-        return frame.where("problem is not null").select("tx", "problem").collect()
-
-    return {row["tx"]: row["problem"] for rows in _together(batch, find, frames) for row in rows}
-
-
-def _together(batch: Batch, function: Callable[[T], R], arguments: Sequence[T]) -> list[R]:
-    with ThreadPoolExecutor(WRITERS) as pool:
-        return list(pool.map(inheritable_thread_target(batch.spark)(function), arguments))
+def _problems(typed: Mapping[str, pa.Table]) -> dict[int, str]:
+    problems: dict[int, str] = {}
+    for found in typed.values():
+        bad = found.filter(pc.is_valid(found.column("problem")))
+        problems |= dict(zip(bad.column("tx").to_pylist(), bad.column("problem").to_pylist(), strict=True))
+    return problems
 
 
-def _frame(batch: Batch, unreadable: dict[int, str]) -> DataFrame:
-    return batch.spark.createDataFrame([(tx,) for tx in unreadable], "tx bigint")
-
-
-def _write(batch: Batch, frames: dict[str, DataFrame]) -> None:
-    pipeline, release = batch.pipeline, batch.release
-    writes = [
-        (changes(frames[mirror.table], pipeline.table(mirror.table), release), mirror.history)
-        for mirror in pipeline.targets.mirrors
-        if mirror.table in frames
-    ]
+def _history(pipeline: Pipeline, typed: Mapping[str, pa.Table], number: int) -> dict[str, pa.Table]:
     declared = {table.name: table for table in pipeline.tables}
+    history = {
+        mirror.history: changes(typed[mirror.table], declared[mirror.table], number)
+        for mirror in pipeline.targets.mirrors
+        if mirror.table in typed
+    }
     for aggregate in pipeline.targets.aggregates:
         members = {aggregate.root, *(child.table for child in aggregate.children)}
-        present = {name: frame for name, frame in frames.items() if name in members}
+        present = {name: found for name, found in typed.items() if name in members}
         if present:
-            writes.append((stream(present, aggregate, declared, release), aggregate.history))
-    _together(batch, lambda write: batch.append(*write), writes)
+            history[aggregate.history] = stream(present, aggregate, declared, number)
+    return history
 
 
-def _transactions(batch: Batch, chosen: DataFrame, landings: set[int]) -> DataFrame:
-    """Return the rows of `transactions` for released ones; their metadata names them."""
-    metadata = batch.change_events.where(F.col("landing").isin(sorted(landings)) & (F.col("kind") == "metadata"))
-    named = metadata.select("tx", "transaction_id", "xid", "committed_at").dropDuplicates(["tx"])
-    return named.join(F.broadcast(chosen), "tx").select(
-        "transaction_id",
-        "xid",
-        "csn",
-        "committed_at",
-        F.lit("released").alias("status"),
-        F.lit(None).cast("string").alias("cause"),
-        "rows",
-        F.timestamp_micros("first_at").alias("first_landed_at"),
-        F.timestamp_micros("finished_at").alias("finished_at"),
-        F.lit(batch.release).cast("bigint").alias("release"),
-    )
+def _transactions(events: pa.Table, chosen: pa.Table, number: int) -> pa.Table:
+    """Return the rows of `transactions`; their metadata names them."""
+    metadata = events.filter(pc.equal(events.column("kind"), "metadata"))
+    tx, first = np.unique(metadata.column("tx").to_numpy(), return_index=True)
+    named = metadata.take(pa.array(first))
+    chosen = chosen.filter(pc.is_in(chosen.column("tx"), pa.array(tx))).sort_by("tx")
+    named = named.filter(pc.is_in(named.column("tx"), chosen.column("tx").combine_chunks()))
+    size = chosen.num_rows
+    own = {
+        "status": pa.repeat(pa.scalar("released"), size),
+        "cause": pa.nulls(size, pa.string()),
+        "first_landed_at": chosen.column("first_at").cast(INSTANT),
+        "finished_at": chosen.column("finished_at").cast(INSTANT),
+        "release": pa.repeat(pa.scalar(number, pa.int64()), size),
+        "csn": chosen.column("csn"),
+        "rows": chosen.column("rows"),
+    }
+    columns = [own[name] if name in own else named.column(name) for name in TRANSACTIONS.names]
+    return pa.Table.from_arrays(columns, schema=TRANSACTIONS)
 
 
-def _free(frames: dict[str, DataFrame]) -> None:
-    for frame in frames.values():
-        frame.unpersist()
+CHOSEN = pa.schema([(name, pa.int64()) for name in ("tx", "csn", "rows", "first_at", "finished_at")])
+PLACES = pa.schema([("landing", pa.int64()), ("row", pa.int64())])

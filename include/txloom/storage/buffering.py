@@ -14,12 +14,10 @@ from pyspark.sql import functions as F
 
 from txloom.transactions import buffer
 from txloom.transactions import events as ev
+from txloom.transactions.numbers import BUCKETS
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.state import GroupState
-
-BUCKETS = 8
-"""Groups of the stateful query; fixed for the life of a checkpoint, so never changed without a new generation."""
 
 OUTCOMES = """
     what string, bucket int, tx bigint, csn bigint, rows bigint, first_at bigint, finished_at bigint, landing bigint,
@@ -37,67 +35,17 @@ def transaction_hash(column: str = "transaction_id") -> Column:
     return F.xxhash64(F.col(column))
 
 
-def table_hash(name: Column) -> Column:
-    """Return the hash under which the buffer knows a table."""
-    return F.xxhash64(name)
+def arrivals(events: DataFrame) -> DataFrame:
+    """Return what the buffer reads of change_events: packed numbers, and each landing's clock for every bucket."""
+    every = F.array(*[F.lit(bucket) for bucket in range(BUCKETS)])
+    bucket = F.explode(F.when(F.col("kind") == "clock", every).otherwise(F.array("bucket"))).alias("bucket")
+    at = F.unix_micros("landed_at").alias("at")
+    return events.where(F.col("kind").isin("numbers", "clock")).select(bucket, "landing", at, "numbers")
 
 
-def narrow(events: DataFrame, buckets: int = BUCKETS) -> DataFrame:
-    """Turn rows of change_events into numbers: one row per row event, metadata, expected count, and clock and bucket.
-
-    Poison, tombstones and rows of unwatched tables do not concern any transaction.
-    """
-    zero = F.lit(0).cast("bigint")
-    tx = transaction_hash()
-    row = _part(ev.ROW, table_hash(F.col("table")), F.xxhash64("identity"), F.col("payload"), zero)
-    fingerprint = F.xxhash64(F.array_sort(F.map_entries("expected")))
-    metadata = _part(ev.METADATA, zero, zero, fingerprint, F.coalesce("event_count", zero))
-    expected = F.transform(
-        F.map_entries("expected"),
-        lambda entry: _part(
-            ev.EXPECTED, table_hash(entry["key"]), table_hash(entry["key"]), entry["value"], entry["value"]
-        ),
-    )
-    clock = _part(ev.CLOCK, zero, zero, zero, zero)
-    parts = (
-        F.when(F.col("kind") == "clock", F.array(clock))
-        .when(F.col("kind") == "metadata", F.concat(F.array(metadata), expected))
-        .otherwise(F.array(row))
-    )
-    every = F.array(*[F.lit(bucket) for bucket in range(buckets)])
-    bucket = F.pmod(tx, F.lit(buckets)).cast("int")
-    return (
-        events.where(
-            (F.col("kind").isin("metadata", "clock")) | ((F.col("kind") == "row") & F.col("table").isNotNull())
-        )
-        .select(
-            F.explode(F.when(F.col("kind") == "clock", every).otherwise(F.array(bucket))).alias("bucket"),
-            F.coalesce(tx, zero).alias("tx"),
-            F.coalesce(F.xxhash64(F.lit("check"), "transaction_id"), zero).alias("check"),
-            F.coalesce("csn", F.lit(-1).cast("bigint")).alias("csn"),
-            "landing",
-            "row",
-            F.unix_micros("landed_at").alias("at"),
-            parts.alias("parts"),
-        )
-        .select("bucket", "tx", "check", "csn", "landing", "row", "at", F.explode("parts").alias("part"))
-        .select("bucket", "tx", "check", "csn", "landing", "row", "at", "part.*")
-    )
-
-
-def _part(kind: int, table: Column, identity: Column, payload: Column, count: Column) -> Column:
-    return F.struct(
-        F.lit(kind).cast("tinyint").alias("kind"),
-        table.alias("table"),
-        identity.alias("identity"),
-        F.coalesce(payload, F.lit(0).cast("bigint")).alias("payload"),
-        count.alias("count"),
-    )
-
-
-def outcomes(numbers: DataFrame, patience: int) -> DataFrame:
-    """Run the buffer over a stream of numbers; patience in microseconds."""
-    return numbers.groupBy("bucket").applyInPandasWithState(
+def outcomes(arrived: DataFrame, patience: int) -> DataFrame:
+    """Run the buffer over a stream of `arrivals`; patience in microseconds."""
+    return arrived.groupBy("bucket").applyInPandasWithState(
         _decider(patience), OUTCOMES, NO_STATE, "append", "NoTimeout"
     )
 
@@ -106,9 +54,7 @@ def _decider(
     patience: int,
 ) -> Callable[[tuple[int], Iterator[pd.DataFrame], "GroupState"], Iterator[pd.DataFrame]]:
     def decide(key: tuple[int], frames: Iterator[pd.DataFrame], state: "GroupState") -> Iterator[pd.DataFrame]:
-        arrived = ev.concatenate(
-            [ev.from_columns({name: frame[name].to_numpy() for name in ev.FIELDS}) for frame in frames]
-        )
+        arrived = ev.concatenate([part for frame in frames for part in unpacked(frame)])
         held = unpack(state.get) if state.exists else buffer.Held()
         before = int(np.count_nonzero(held.events["kind"] == ev.ROW))
         held, decisions = buffer.decide(held, arrived, patience)
@@ -116,6 +62,15 @@ def _decider(
         yield from _rows(int(key[0]), before, held, decisions)
 
     return decide
+
+
+def unpacked(frame: pd.DataFrame) -> Iterator[np.ndarray]:
+    """Yield the events of a frame of `arrivals`."""
+    packed = frame["numbers"].notna()
+    yield from (ev.from_bytes(numbers, ev.EVENT) for numbers in frame.loc[packed, "numbers"])
+    clocks = frame.loc[~packed]
+    if len(clocks):
+        yield ev.clocks(clocks["landing"].to_numpy(), clocks["at"].to_numpy())
 
 
 def unpack(state: tuple[bytes, bytes]) -> buffer.Held:

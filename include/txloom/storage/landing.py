@@ -1,6 +1,6 @@
 """Landing: planned files become rows of change_events, in this process when they are small, else spread by Spark."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
@@ -10,22 +10,28 @@ import pyarrow.compute as pc
 
 from txloom.config import names
 from txloom.errors import SourceUnavailable
-from txloom.storage import books, files, local
+from txloom.storage import books, files, local, parts
 from txloom.storage.own import CHANGE_EVENTS, DEAD_LETTERS, INSTANT
 from txloom.storage.place import Place
+from txloom.transactions.hashes import hashed
+from txloom.transactions.numbers import packed
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 LINES_PER_FILE = 1 << 32
 """`row` is file number times this plus the line: unique in a landing, and the same when a landing is repeated."""
+CLOCK_ROW, NUMBERS_ROW = -1, -2
+"""`row` of what did not come from the source."""
 CHUNK = 20_000
 """Messages that the decoder gets at once."""
 LOCAL_BYTES = 16 << 20
 """Up to so many bytes of files are decoded in this process: no JVM is needed for them."""
 COMPRESSION = 10
 """What a byte of a compressed file is taken for."""
-PROPERTIES = {"delta.dataSkippingStatsColumns": "landing,row,kind,table,csn"}
+PROPERTIES = {"delta.dataSkippingStatsColumns": "landing,row,kind,table,tx,csn"}
+PART_BYTES = 128 << 20
+"""Decoded events that a Spark task holds before it writes a file."""
 
 
 class Decoder(Protocol):
@@ -89,33 +95,42 @@ def write_events(
         return
     if landing.bytes <= LOCAL_BYTES:
         decoder = new()
-        parts = [part for task in landing.tasks for part in decode_file(decoder, root, task, landing)]
-        local.append_once(
-            pa.concat_tables(parts or [CHANGE_EVENTS.empty_table()]), place.change_events, write_id, landing.number
-        )
+        chunks = [chunk for task in landing.tasks for chunk in decode_file(decoder, root, task, landing)]
+        events = pa.concat_tables(chunks or [CHANGE_EVENTS.empty_table()])
+        local.append_once(with_numbers(events, landing), place.change_events, write_id, landing.number)
         return
-    from txloom.storage import tables
-
-    tables.append_once(decode_files(spark(), new, root, landing), place.change_events, write_id, landing.number)
+    parts.append_parts(decode_files(spark(), new, root, landing, place), place.change_events, write_id, landing.number)
 
 
-def decode_files(spark: "SparkSession", new: NewDecoder, root: str, landing: Landing) -> "DataFrame":
-    """Read and decode a landing's files, one Spark task a file, into the schema of change_events."""
-    from pyspark.sql.pandas.types import from_arrow_schema
+def decode_files(
+    spark: "SparkSession", new: NewDecoder, root: str, landing: Landing, place: Place
+) -> "list[parts.Part]":
+    """Decode a landing's files, one Spark task a file, the largest first, into files of change_events."""
+    tasks = sorted(landing.tasks, key=lambda task: task.size, reverse=True)
+    path = place.change_events
 
-    tasks = [(task.number, task.topic, task.file, task.size) for task in landing.tasks]
-    spread = spark.createDataFrame(
-        spark.sparkContext.parallelize(tasks, len(tasks)), "number bigint, topic string, file string, size bigint"
-    )
-
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def read(found: Iterable[Task]) -> Iterable[parts.Part]:
         decoder = new()
-        for batch in batches:
-            for task in batch.to_pylist():
-                for part in decode_file(decoder, root, Task(**task), landing):
-                    yield from part.to_batches()
+        for task in found:
+            for events in _gathered(decode_file(decoder, root, task, landing)):
+                ordered = events.take(pc.sort_indices(events.column("tx")))
+                yield parts.write_part(with_numbers(ordered, landing), names.CHANGE_EVENTS, path)
 
-    return spread.mapInArrow(read, from_arrow_schema(CHANGE_EVENTS))
+    return spark.sparkContext.parallelize(tasks, len(tasks)).mapPartitions(read).collect()
+
+
+def _gathered(chunks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Put decoded chunks together until they are worth a file."""
+    held: list[pa.Table] = []
+    size = 0
+    for chunk in chunks:
+        held.append(chunk)
+        size += chunk.nbytes
+        if size >= PART_BYTES:
+            yield pa.concat_tables(held).combine_chunks()
+            held, size = [], 0
+    if held:
+        yield pa.concat_tables(held).combine_chunks()
 
 
 def decode_file(decoder: Decoder, root: str, task: Task, landing: Landing) -> Iterator[pa.Table]:
@@ -146,10 +161,22 @@ def _placed(events: pa.Table, task: Task, first_line: int, landing: Landing) -> 
         "file": pa.repeat(pa.scalar(task.file, pa.string()), size),
         "line": line,
         "landed_at": pa.repeat(pa.scalar(landing.at, INSTANT), size),
+        "tx": hashed(events.column("transaction_id")),
+        "bucket": pa.nulls(size, pa.int32()),
+        "numbers": pa.nulls(size, pa.binary()),
     }
     return pa.table(
         {name: own[name] if name in own else events.column(name) for name in CHANGE_EVENTS.names}, CHANGE_EVENTS
     )
+
+
+def with_numbers(events: pa.Table, landing: Landing) -> pa.Table:
+    """Add to landed events the rows that the buffer reads instead of them."""
+    rows = [
+        {"landing": landing.number, "row": NUMBERS_ROW, "kind": "numbers", "bucket": bucket, "numbers": numbers}
+        for bucket, numbers in packed(events)
+    ]
+    return pa.concat_tables([events, pa.Table.from_pylist(rows, CHANGE_EVENTS)])
 
 
 def write_poison(landing: Landing, place: Place) -> None:
@@ -168,7 +195,7 @@ def write_poison(landing: Landing, place: Place) -> None:
 
 def write_clock(landing: Landing, place: Place) -> None:
     """Append the landing's clock row: a commit of its own, so that it follows all events of its landing."""
-    row = {"landing": landing.number, "row": -1, "kind": "clock", "landed_at": landing.at}
+    row = {"landing": landing.number, "row": CLOCK_ROW, "kind": "clock", "landed_at": landing.at}
     write_id = names.write_id(place.pipeline, f"{names.CHANGE_EVENTS}.clock", 0)
     books.append(place.change_events, [row], CHANGE_EVENTS, once=(write_id, landing.number))
 

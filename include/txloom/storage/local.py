@@ -5,11 +5,10 @@ planning. Up to LOCAL_ROWS rows the same rules run here, on the same Arrow funct
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
@@ -19,16 +18,6 @@ LOCAL_ROWS = int(os.environ.get("TXLOOM_LOCAL_ROWS", "50000"))
 """Up to so many rows a release or a merge is computed in the driver's process."""
 
 
-def hash64(text: str) -> int:
-    """Return what Spark's xxhash64 returns for a string.
-
-    >>> hash64("orders")
-    -8807140214309234074
-    """
-    unsigned: int = xxhash.xxh64_intdigest(text.encode(), seed=42)
-    return unsigned - (1 << 64) if unsigned >= 1 << 63 else unsigned
-
-
 def select(path: str, sql: str) -> pa.Table:
     """Ask one Delta table, named `t` in the SQL; strings and lists come in Arrow's plain types."""
     try:
@@ -36,7 +25,19 @@ def select(path: str, sql: str) -> pa.Table:
     except TableNotFoundError:
         return pa.table({})
     found = pa.table(QueryBuilder().register("t", table).execute(sql).read_all())
-    return found.cast(pa.schema([pa.field(f.name, plain(f.type)) for f in found.schema]))
+    return found.cast(plain_schema(found.schema))
+
+
+def matching(path: str, sql: str, column: str, wanted: Sequence[int]) -> pa.Table:
+    """Ask one Delta table for rows with a wanted number in a column; what is not wanted is let go batch by batch."""
+    values = pa.array(wanted, pa.int64())
+    reader = QueryBuilder().register("t", DeltaTable(path)).execute(sql)
+    found = []
+    for batch in reader:
+        rows = pa.table(batch)
+        rows = rows.cast(plain_schema(rows.schema))
+        found.append(rows.filter(pc.is_in(rows.column(column), values)))
+    return pa.concat_tables(found)
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
@@ -74,7 +75,12 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
             columns.append(pa.array([[]] * table.num_rows, kind))
         else:
             columns.append(pa.nulls(table.num_rows, kind))
-    return pa.Table.from_arrays(columns, schema=pa.schema([pa.field(f.name, plain(f.type)) for f in schema]))
+    return pa.Table.from_arrays(columns, schema=plain_schema(schema))
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Replace view and large types of a schema by the plain ones that all readers know."""
+    return pa.schema([pa.field(f.name, plain(f.type)) for f in schema])
 
 
 def reorder(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -98,14 +104,6 @@ def reorder(array: pa.Array, kind: pa.DataType) -> pa.Array:
         first = array.offsets[0] if len(array) else pa.scalar(0, pa.int32())
         return pa.ListArray.from_arrays(pc.subtract(array.offsets, first), values, type=kind, mask=array.is_null())
     return array.cast(kind)
-
-
-def keep(table: pa.Table, ids: str, wanted: Iterable[int]) -> pa.Table:
-    """Keep the rows whose transaction id hashes to a wanted number; adds it as column `tx`."""
-    encoded = table.column(ids).combine_chunks().dictionary_encode()
-    hashes = pa.array([hash64(text) for text in encoded.dictionary.to_pylist()], pa.int64())
-    tx = hashes.take(encoded.indices)
-    return table.append_column("tx", tx).filter(pc.is_in(tx, pa.array(sorted(wanted), pa.int64())))
 
 
 def numbers(values: Sequence[int]) -> str:

@@ -17,6 +17,7 @@ CHANGE_EVENTS = pa.schema(
         ("line", pa.int64()),
         ("landed_at", INSTANT),
         ("transaction_id", pa.string()),
+        ("tx", pa.int64()),
         ("xid", pa.string()),
         ("csn", pa.int64()),
         ("pos", pa.int64()),
@@ -31,10 +32,15 @@ CHANGE_EVENTS = pa.schema(
         ("cause", pa.string()),
         ("detail", pa.string()),
         ("value", pa.string()),
+        ("bucket", pa.int32()),
+        ("numbers", pa.binary()),
     ]
 )
-"""kind: row, metadata, poison, tombstone or clock. table: the declared name, null when unwatched. payload: a
-fingerprint of operation and images. value: the message as it came."""
+"""kind: row, metadata, poison, tombstone, or one of the buffer's own: clock, and numbers (what the buffer sees of the
+rows and metadata written with them, packed by hash bucket; only those have bucket and numbers). tx: the hash of
+transaction_id under which the buffer knows a transaction; large files are sorted by it, so that a release finds a
+transaction's events together. table: the declared name, null when unwatched. payload: a fingerprint of operation and
+images. value: the message as it came."""
 
 DEAD_LETTERS = pa.schema(
     [

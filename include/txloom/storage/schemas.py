@@ -1,7 +1,6 @@
 """Schemas of history and current tables, as Spark DDL, built from their declaration."""
 
 from txloom.config.models import Aggregate, Pipeline, Table
-from txloom.history.stream import change_ddl
 
 CHANGE_COLUMNS = """
     _txloom_op string, _txloom_xid string, _txloom_csn bigint, _txloom_pos bigint, _txloom_committed_at timestamp,
@@ -47,6 +46,16 @@ def stream_ddl(pipeline: Pipeline, aggregate: Aggregate) -> str:
     )
     own = "_txloom_xid string, _txloom_csn bigint, _txloom_committed_at timestamp, _txloom_release bigint"
     return f"{keys}, {own}, {members}"
+
+
+def change_ddl(table: Table) -> str:
+    """Return one change of an aggregate's member as a Spark struct."""
+    columns = ", ".join(f"{quote(column.name)}:{column.type.spark}" for column in table.columns)
+    return (
+        f"struct<_txloom_pos:bigint, _txloom_op:string, {columns}, _txloom_unchanged:array<string>,"
+        f" _txloom_before:struct<{columns}>, _txloom_before_known:array<string>,"
+        " _txloom_landing:bigint, _txloom_row:bigint>"
+    )
 
 
 def members_of(aggregate: Aggregate) -> list[tuple[str, str]]:

@@ -2,11 +2,13 @@
 
 import os
 import sys
+import threading
 from pathlib import Path
 
+from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
 
-PROJECT_ROOT = Path(__file__).resolve().parents[3]
+from txloom.config import jvm
 
 SHUFFLE_PARTITIONS = 4
 """The state store keeps the number of its first run for good: chosen from small drivers' cores, not Spark's 200."""
@@ -28,6 +30,7 @@ SETTINGS = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
+    "spark.python.daemon.module": "txloom.pipelines.workers",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -35,11 +38,11 @@ SETTINGS = {
 
 def jars_folder() -> Path:
     """Return the folder that holds the jars which set-up resolved: TXLOOM_JARS, or `jars` beside the rooms."""
-    return Path(os.environ.get("TXLOOM_JARS") or PROJECT_ROOT / "jars")
+    return Path(os.environ.get("TXLOOM_JARS") or jvm.PROJECT / "jars")
 
 
-def open_session(application: str) -> SparkSession:
-    """Open or join the Spark session of one job.
+def open_session(application: str, step: str | None = None) -> SparkSession:
+    """Open or join the Spark session of one job; step says how its JVM is to start.
 
     The master comes from spark-submit or TXLOOM_SPARK_MASTER, else `local[*]`; class path and JVM flags are set here
     only when python itself starts the JVM, because under spark-submit it runs already.
@@ -50,23 +53,29 @@ def open_session(application: str) -> SparkSession:
         builder = builder.config(name, value)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         builder = builder.master(os.environ.get("TXLOOM_SPARK_MASTER", "local[*]"))
-        for name, value in launch_settings().items():
+        for name, value in launch_settings(step).items():
             builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel(os.environ.get("TXLOOM_SPARK_LOG", "ERROR"))
     return session
 
 
-def launch_settings() -> dict[str, str]:
+def launch_settings(step: str | None) -> dict[str, str]:
     """Return what must be known before the JVM starts: class path, memory and flags."""
-    flags = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1" if os.environ.get("TXLOOM_SHORT_JVM") else "-XX:+UseParallelGC"
-    archive = Path(os.environ.get("TXLOOM_CLASS_ARCHIVE", ""))
-    if archive.is_file():
-        flags += f" -XX:SharedArchiveFile={archive} -Xshare:auto"
     return {
         "spark.driver.extraClassPath": f"{jars_folder()}/*",
-        "spark.driver.extraJavaOptions": flags,
+        "spark.driver.extraJavaOptions": jvm.flags(step),
         "spark.driver.memory": os.environ.get("TXLOOM_DRIVER_MEMORY", "2g"),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
     }
+
+
+def warm_workers(spark: SparkSession) -> None:
+    """Have Spark start its Python processes in the background: they import while the JVM plans."""
+    context = spark.sparkContext
+
+    def start() -> None:
+        context.parallelize([0], 1).map(abs).collect()
+
+    threading.Thread(target=inheritable_thread_target(spark)(start), daemon=True).start()

@@ -43,6 +43,14 @@ def from_columns(columns: dict[str, np.ndarray]) -> np.ndarray:
     return events
 
 
+def clocks(landings: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Return the clocks of landings."""
+    found = np.zeros(len(landings), EVENT)
+    found["kind"] = CLOCK
+    found["landing"], found["at"], found["row"] = landings, at, -1
+    return found
+
+
 def to_bytes(records: np.ndarray) -> bytes:
     """Pack an array for the state store."""
     names = records.dtype.names or ()

@@ -1,0 +1,221 @@
+"""GoldenGate JSON, one message at a time: what exactly a message is, or why it cannot be taken as an event.
+
+`txloom.events.goldengate` reads whole columns and leaves to this module every message that it is not sure of.
+"""
+
+import zlib
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from txloom.config.models import Table
+from txloom.events import causes
+from txloom.events.envelope import ENVELOPE
+
+LARGEST = 2**63 - 1
+OPERATIONS = frozenset("IUDT")
+NULL = msgspec.Raw(b"null")
+
+
+class _Row(msgspec.Struct):
+    table: str | None = None
+    op_type: str | None = None
+    op_ts: msgspec.Raw = NULL
+    pos: str | int | None = None
+    xid: str | int | None = None
+    csn: str | int | None = None
+    before: msgspec.Raw = NULL
+    after: msgspec.Raw = NULL
+
+
+class _Count(msgspec.Struct):
+    data_collection: str
+    event_count: int
+
+
+class _Metadata(msgspec.Struct):
+    xid: str | int | None = None
+    csn: str | int | None = None
+    tx_ts: msgspec.Raw = NULL
+    event_count: int | None = None
+    data_collections: list[_Count] | None = None
+
+
+class _Poison(Exception):
+    """A message that cannot be taken as an event; args: cause, detail."""
+
+
+class MessageReader:
+    """Reads single messages of one source; compiled for its declared tables, so it does not travel."""
+
+    def __init__(self, tables: Sequence[Table], transaction_topic: str) -> None:
+        """Compile the decoders of a source's row and metadata messages."""
+        self._tables = {table.source.upper(): table for table in tables}
+        self._short = {source.rsplit(".", 1)[-1]: table.name for source, table in self._tables.items()}
+        self._topic = transaction_topic
+        self._row = msgspec.json.Decoder(_Row).decode
+        self._metadata = msgspec.json.Decoder(_Metadata).decode
+
+    def read(self, topic: str, values: Sequence[bytes | None]) -> pa.Table:
+        """Decode messages of one topic, in order; one that is no event comes out as poison with its cause."""
+        read = self._read_metadata if topic == self._topic else self._read_row
+        rows = [_read(read, value) for value in values]
+        columns = {name: [row.get(name) for row in rows] for name in ENVELOPE.names if name != "ordinal"}
+        return pa.table({"ordinal": range(len(rows)), **columns}, ENVELOPE)
+
+    def declared(self, source_table: str) -> Table | None:
+        """Return the watched table that a message's `table` names."""
+        return self._tables.get(source_table.upper())
+
+    def counted(self, data_collection: str) -> str | None:
+        """Return the watched table that metadata counts under a name."""
+        return self._short.get(data_collection.rsplit(".", 1)[-1].upper())
+
+    def _read_row(self, value: bytes) -> dict[str, Any]:
+        message = self._row(value)
+        xid, csn = _transaction(message.xid, message.csn)
+        if not message.table:
+            raise _Poison(causes.NO_TABLE, "the message has no `table`")
+        op = (message.op_type or "").upper()
+        if op not in OPERATIONS:
+            raise _Poison(causes.OPERATION, f"op_type is {message.op_type!r}")
+        pos = _number(message.pos)
+        if pos is None:
+            raise _Poison(causes.NO_POSITION, f"pos is {message.pos!r}")
+        before, after = bytes(message.before), bytes(message.after)
+        table = self.declared(message.table)
+        if table is not None:
+            _check_images(op, before, after, table)
+        return {
+            "kind": "row",
+            "transaction_id": f"{xid}:{csn}",
+            "xid": xid,
+            "csn": csn,
+            "pos": pos,
+            "source_table": message.table,
+            "table": table.name if table is not None else None,
+            "op": op,
+            "identity": str(pos),
+            "payload": fingerprint(op, before, after),
+            "committed_at": _instant(message.op_ts),
+        }
+
+    def _read_metadata(self, value: bytes) -> dict[str, Any]:
+        message = self._metadata(value)
+        xid, csn = _transaction(message.xid, message.csn)
+        expected: dict[str, int] = {}
+        for count in message.data_collections or ():
+            if not 0 <= count.event_count <= LARGEST:
+                raise _Poison(causes.COUNTS, f"{count.data_collection} has {count.event_count} events")
+            name = self.counted(count.data_collection)
+            if name is not None:
+                expected[name] = expected.get(name, 0) + count.event_count
+        return {
+            "kind": "metadata",
+            "transaction_id": f"{xid}:{csn}",
+            "xid": xid,
+            "csn": csn,
+            "committed_at": _instant(message.tx_ts),
+            "expected": list(expected.items()),
+            "event_count": message.event_count,
+        }
+
+
+def fingerprint(op: str, before: bytes | msgspec.Raw, after: bytes | msgspec.Raw) -> int:
+    """Return a row's payload: what must be the same in a redelivery."""
+    seed = ord(op)
+    return zlib.crc32(before, seed) << 31 ^ zlib.crc32(after, seed)
+
+
+def _read(read: Callable[[bytes], dict[str, Any]], value: bytes | None) -> dict[str, Any]:
+    if value is None:
+        return {"kind": "tombstone"}
+    try:
+        text = value.decode()
+        return {**read(value), "value": text}
+    except _Poison as poison:
+        cause, detail = poison.args
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        cause, detail = _diagnosed(value, error)
+    return {"kind": "poison", "cause": cause, "detail": detail, "value": value.decode("utf-8", "backslashreplace")}
+
+
+def _diagnosed(value: bytes, error: Exception) -> tuple[str, str]:
+    """Name what is wrong with a message that does not parse as what it should be."""
+    text = value.strip()
+    if not text:
+        return causes.EMPTY, "the message has no content"
+    if b"\x00" in value:
+        return causes.NUL, f"a NUL byte stands at offset {value.index(0)}"
+    try:
+        parsed = msgspec.json.decode(value)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        several = text.startswith(b"{") and text.endswith(b"}") and b"}" in text[:-1] and "trailing" in str(error)
+        return (causes.SEVERAL if several else causes.BROKEN), str(error)
+    if not isinstance(parsed, dict):
+        return causes.NOT_AN_OBJECT, f"the message is a JSON {type(parsed).__name__}"
+    return causes.BROKEN, str(error)
+
+
+def _transaction(xid: str | int | None, csn: str | int | None) -> tuple[str, int]:
+    if xid is None or xid == "":
+        raise _Poison(causes.NO_TRANSACTION, "the message has no `xid`")
+    number = _number(csn)
+    if number is None:
+        raise _Poison(causes.NO_CSN, f"csn is {csn!r}")
+    return str(xid), number
+
+
+def _number(text: str | int | None) -> int | None:
+    """Return an unsigned number of at most 63 bits, None for anything else.
+
+    >>> _number("00000000110009047521"), _number("1e3"), _number(2**63)
+    (110009047521, None, None)
+    """
+    if isinstance(text, str):
+        if not (text.isascii() and text.isdigit() and len(text) <= 40):
+            return None
+        text = int(text)
+    return text if text is not None and 0 <= text <= LARGEST else None
+
+
+def _check_images(op: str, before: bytes, after: bytes, table: Table) -> None:
+    """Refuse a watched row without the image that its operation needs, or without its key in it."""
+    if op == "T":
+        return
+    image = before if op == "D" else after
+    if image == b"null":
+        raise _Poison(causes.NO_IMAGE, f"operation {op} without `{'before' if op == 'D' else 'after'}`")
+    keys = {table.column(name).source.upper(): name for name in table.key}
+    known = _present(image, keys)
+    if op == "U" and before != b"null":
+        known = {**_present(before, keys), **known}
+    for source, name in keys.items():
+        if known.get(source) is None:
+            raise _Poison(causes.NO_KEY, f"{name} is {'null' if source in known else 'missing'}")
+
+
+def _present(image: bytes, keys: dict[str, str]) -> dict[str, Any]:
+    """Return the key columns that an image has, by their upper-case source names."""
+    columns: dict[str, Any] = msgspec.json.decode(image, type=dict)
+    return {name.upper(): value for name, value in columns.items() if name.upper() in keys}
+
+
+def _instant(raw: msgspec.Raw) -> datetime | None:
+    return instant(msgspec.json.decode(raw))
+
+
+def instant(told: object) -> datetime | None:
+    """Read `2025-07-07 23:33:54.000000`, with T or space, or epoch milliseconds; a garbled one is null, no poison."""
+    try:
+        if isinstance(told, str):
+            found = datetime.fromisoformat(told)
+            return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        if isinstance(told, int | float) and not isinstance(told, bool):
+            return datetime.fromtimestamp(told / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        pass
+    return None

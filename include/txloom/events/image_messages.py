@@ -1,0 +1,113 @@
+"""Images of single row messages: every value exact, or a problem that names column and value."""
+
+from collections.abc import Callable, Sequence
+from decimal import InvalidOperation
+from functools import partial
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from txloom.config.models import Column, Table
+from txloom.events.values import arrow_type, reader
+
+Raw = msgspec.Raw
+
+
+class _Message(msgspec.Struct):
+    op_type: str = ""
+    before: dict[str, Raw] | None = None
+    after: dict[str, Raw] | None = None
+
+
+class Unreadable(ValueError):
+    """A value that is not of its declared type."""
+
+
+class ImageMessages:
+    """Reads single messages of one table; compiled, so it does not travel between processes."""
+
+    def __init__(self, table: Table) -> None:
+        """Compile the readers of a declared table's columns."""
+        self._columns = {column.source.upper(): column for column in table.columns}
+        self._readers = {column.name: partial(_read, reader(column.type), column) for column in table.columns}
+        self._names = table.column_names
+        self._key = [(name, table.column(name).source) for name in table.key]
+        self._quarantine = table.undeclared_columns == "quarantine"
+        self._decode = msgspec.json.Decoder(_Message).decode
+
+    def names(self, value: bytes | str) -> list[str]:
+        """Return the columns that a message has, in either image, as it writes them."""
+        message = self._decode(value)
+        return list(dict.fromkeys([*(message.before or ()), *(message.after or ())]))
+
+    def read(self, value: bytes | str) -> dict[str, Any]:
+        """Read one message as a row of `txloom.events.images.image_schema`."""
+        message = self._decode(value)
+        op = message.op_type.upper()
+        try:
+            before = None if op == "I" else self._image(message.before)
+            after = None if op == "D" else self._image(message.after)
+            for name, source in self._key if op != "T" else ():
+                if (after or {}).get(name) is None and (before or {}).get(name) is None:
+                    raise Unreadable(f"{source}: a key without a value")
+        except Unreadable as problem:
+            return {"problem": str(problem)}
+        absent = [name for name in self._names if name not in after] if after is not None and op == "U" else []
+        return {
+            "after": after,
+            "unchanged": absent or None,
+            "before": before,
+            "before_known": None if before is None else [name for name in self._names if name in before],
+        }
+
+    def read_values(self, column: Column, values: Sequence[Any]) -> tuple[pa.Array, list[int]]:
+        """Read a column's values (text, JSON scalars, None) one at a time; return the places of unreadable ones too."""
+        read = reader(column.type)
+        found, unreadable = [], []
+        for place, value in enumerate(values):
+            try:
+                found.append(None if value is None else read(value if isinstance(value, str) else str(value)))
+            except (ValueError, TypeError, InvalidOperation, OverflowError):
+                found.append(None)
+                unreadable.append(place)
+        return pa.array(found, arrow_type(column.type)), unreadable
+
+    def _image(self, image: dict[str, Raw] | None) -> dict[str, Any] | None:
+        if image is None:
+            return None
+        flags = {
+            name.upper() for name, raw in image.items() if name.upper().endswith("_ISMISSING") and bytes(raw) == b"true"
+        }
+        found = {}
+        for name, raw in image.items():
+            column = self._columns.get(name.upper())
+            if column is not None and f"{name.upper()}_ISMISSING" not in flags:
+                found[column.name] = self._readers[column.name](raw)
+            elif column is None and self._quarantine and not name.upper().endswith("_ISMISSING"):
+                raise Unreadable(f"{name}: not a declared column, and undeclared_columns is quarantine")
+        return found
+
+
+def _read(read: Callable[[Any], Any], column: Column, raw: Raw) -> Any:
+    """Read one value; a JSON number comes as its own digits, so that no decimal passes through a float."""
+    text = bytes(raw)
+    if text == b"null":
+        return None
+    nested = text[:1] in (b"{", b"[")
+    value: Any = msgspec.json.decode(text) if text[:1] == b'"' else text.decode()
+    try:
+        if nested and column.type.element is not None:
+            value = [_plain(item) for item in msgspec.json.decode(text, type=list[Raw])]
+        return read(value)
+    except (msgspec.ValidationError, ValueError, TypeError, InvalidOperation, OverflowError) as error:
+        shown = value if isinstance(value, str) else text.decode()
+        article = "an" if str(column.type)[0] in "aeiou" else "a"
+        raise Unreadable(f"{column.source}: {shown[:80]!r} is not {article} {column.type}") from error
+
+
+def _plain(raw: Raw) -> str | None:
+    text = bytes(raw)
+    if text == b"null":
+        return None
+    return str(msgspec.json.decode(text)) if text[:1] == b'"' else text.decode()

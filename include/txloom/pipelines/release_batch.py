@@ -1,0 +1,112 @@
+"""Release a batch's whole transactions: a small one in this process, a large one share by share in Spark's tasks."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, Row
+
+from txloom.config import names
+from txloom.pipelines.batch import Batch
+from txloom.pipelines.release import CHOSEN, PLACES, Release, Share, release
+from txloom.storage.own import TRANSACTIONS
+from txloom.storage.parts import Part, write_part
+from txloom.storage.place import Place
+
+WRITERS = 4
+"""Tables written at once: small commits wait for each other more than for the two cores."""
+SHARE = 150_000
+"""Rows that one task releases, about: what it holds in memory at a time."""
+FEWEST_BITS = 3
+"""A large batch has at least 2 to the power of so many shares."""
+
+
+@dataclass
+class Released:
+    """What a release leaves behind.
+
+    transactions: rows or written files for `transactions`. unreadable: transactions that are to be buried instead,
+    tx -> problem. sizes: of those, rows and first arrival. landings: where the batch's events lie.
+    """
+
+    transactions: pa.Table = field(default_factory=TRANSACTIONS.empty_table)
+    parts: list[Part] = field(default_factory=list)
+    unreadable: dict[int, str] = field(default_factory=dict)
+    sizes: dict[int, tuple[int, int]] = field(default_factory=dict)
+    landings: set[int] = field(default_factory=set)
+
+
+def release_small(batch: Batch, whole: Sequence[Row], repeated: Sequence[Row], landings: set[int]) -> Released:
+    """Append the whole transactions of a batch to history in this process; whole, repeated: outcomes of those kinds."""
+    rows = {name: [row[name] for row in whole] for name in CHOSEN.names}
+    places = {name: [row[name] for row in repeated] for name in PLACES.names}
+    share = Share(pa.table(rows, CHOSEN), sorted(landings), pa.table(places, PLACES))
+    found = release(batch.pipeline, batch.place, batch.release, share)
+
+    def append(table: str) -> None:
+        batch.append_local(found.history[table], table)
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        list(pool.map(append, found.history))
+    sizes = {row["tx"]: (row["rows"], row["first_at"]) for row in whole if row["tx"] in found.unreadable}
+    return Released(found.transactions, [], found.unreadable, sizes, landings)
+
+
+def release_large(batch: Batch, outcomes: DataFrame, rows: int, landings: set[int]) -> Released:
+    """Append the whole transactions of a batch to history through Spark's tasks.
+
+    outcomes: those of kind `released` and `repeated`. rows: how many events they have together. The driver holds some
+    60 bytes per transaction and duplicate; payloads stay in the tasks.
+    """
+    decided = outcomes.select("what", *CHOSEN.names, *PLACES.names).toArrow()
+    bits = max(FEWEST_BITS, (rows // SHARE).bit_length())
+    shares = list(_shares(decided, sorted(landings), bits))
+    pipeline, place, number = batch.pipeline, batch.place, batch.release
+
+    def run(some: Iterable[Share]) -> Iterable[tuple[list[Part], dict[int, str]]]:
+        for share in some:
+            found = release(pipeline, place, number, share)
+            yield list(_write(found, place)), found.unreadable
+
+    written: dict[str, list[Part]] = {}
+    unreadable: dict[int, str] = {}
+    for parts, problems in batch.spark.sparkContext.parallelize(shares, len(shares)).mapPartitions(run).collect():
+        unreadable |= problems
+        for part in parts:
+            written.setdefault(part.table, []).append(part)
+    transactions = written.pop(names.TRANSACTIONS, [])
+    with ThreadPoolExecutor(WRITERS) as pool:
+        list(pool.map(lambda table: batch.append_parts(written[table], table), written))
+    return Released(TRANSACTIONS.empty_table(), transactions, unreadable, _sizes(decided, unreadable), landings)
+
+
+def _shares(decided: pa.Table, landings: list[int], bits: int) -> Iterator[Share]:
+    """Split what was decided by the first bits of the transactions' hashes, so that a transaction is in one share."""
+    width = 1 << (64 - bits)
+    whole = decided.filter(pc.equal(decided.column("what"), "released")).select(CHOSEN.names).cast(CHOSEN)
+    again = decided.filter(pc.equal(decided.column("what"), "repeated"))
+    for lowest in range(-(1 << 63), 1 << 63, width):
+        bounds = (lowest, lowest + width - 1)
+        chosen, repeated = _within(whole, bounds), _within(again, bounds)
+        if chosen.num_rows:
+            yield Share(chosen, landings, repeated.select(PLACES.names).cast(PLACES), bounds)
+
+
+def _within(rows: pa.Table, bounds: tuple[int, int]) -> pa.Table:
+    tx = rows.column("tx")
+    return rows.filter(pc.and_(pc.greater_equal(tx, bounds[0]), pc.less_equal(tx, bounds[1])))
+
+
+def _sizes(decided: pa.Table, chosen: Iterable[int]) -> dict[int, tuple[int, int]]:
+    """Return the rows and first arrival of chosen transactions."""
+    own = decided.filter(pc.is_in(decided.column("tx"), pa.array(list(chosen), pa.int64()))).to_pylist()
+    return {row["tx"]: (row["rows"], row["first_at"]) for row in own if row["what"] == "released"}
+
+
+def _write(found: Release, place: Place) -> Iterator[Part]:
+    """Write the rows of a release as files of their tables."""
+    for table, rows in {**found.history, names.TRANSACTIONS: found.transactions}.items():
+        if rows.num_rows:
+            yield write_part(rows, table, place.table(table))

@@ -1,0 +1,46 @@
+"""The 64-bit hashes under which the buffer knows transactions, tables and identities."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+SEED = 42
+"""Spark's own, so that SQL can compute the same numbers."""
+CHECK = 4711
+"""Of the second hash of a transaction, which tells two transactions apart should the first be the same."""
+DIGITS = 18
+"""So many digits fit 63 bits whatever they are."""
+
+
+def hash64(text: str, seed: int = SEED) -> int:
+    """Return the hash of a string; with the default seed it is what Spark's xxhash64 returns.
+
+    >>> hash64("orders")
+    -8807140214309234074
+    """
+    unsigned: int = xxhash.xxh64_intdigest(text.encode(), seed=seed)
+    return unsigned - (1 << 64) if unsigned >= 1 << 63 else unsigned
+
+
+def hashed(texts: pa.ChunkedArray | pa.Array, seed: int = SEED) -> pa.Array:
+    """Return the hashes of strings, null for null."""
+    whole = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    encoded = whole.dictionary_encode()
+    hashes = pa.array([hash64(text, seed) for text in encoded.dictionary.to_pylist()], pa.int64())
+    return hashes.take(encoded.indices)
+
+
+def identities(texts: pa.Array) -> pa.Array:
+    """Return a number for each identity: a plain number is itself, any other text its hash.
+
+    >>> identities(pa.array(["12", "0", "orders"])).to_pylist()
+    [12, 0, -8807140214309234074]
+    """
+    plain = pc.and_(
+        pc.and_(pc.ascii_is_decimal(texts), pc.less_equal(pc.binary_length(texts), DIGITS)),
+        pc.or_(pc.equal(texts, "0"), pc.invert(pc.starts_with(texts, "0"))),
+    )
+    if pc.all(plain).as_py():
+        return texts.cast(pa.int64())
+    numbers = pc.if_else(plain, texts, "0").cast(pa.int64())
+    return pc.if_else(plain, numbers, hashed(pc.if_else(plain, None, texts)))

@@ -1,0 +1,83 @@
+"""Landed events -> the numbers that the buffer sees of them, packed by hash bucket."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.transactions import events as ev
+from txloom.transactions.hashes import CHECK, hashed, identities
+
+BUCKETS = 8
+"""Groups of the stateful query; fixed for the life of a checkpoint, so never changed without a new generation."""
+PACKED = 32_768
+"""Events packed together at most: a value of about a megabyte."""
+
+
+def packed(events: pa.Table) -> Iterator[tuple[int, bytes]]:
+    """Yield (bucket, packed numbers) of rows of change_events; poison and unwatched rows concern no transaction."""
+    numbers = numbers_of(events)
+    bucket = numbers["tx"] % BUCKETS
+    order = np.argsort(bucket, kind="stable")
+    bounds = np.searchsorted(bucket[order], np.arange(BUCKETS + 1))
+    for each in range(BUCKETS):
+        own = numbers[order[bounds[each] : bounds[each + 1]]]
+        for start in range(0, len(own), PACKED):
+            yield each, ev.to_bytes(own[start : start + PACKED])
+
+
+def numbers_of(events: pa.Table) -> np.ndarray:
+    """Return one number record for each row event of a watched table, for each metadata, and for each of its counts."""
+    kind = events.column("kind")
+    rows = events.filter(pc.and_(pc.equal(kind, "row"), pc.is_valid(events.column("table"))))
+    metadata = events.filter(pc.equal(kind, "metadata"))
+    return np.concatenate([_rows(rows), *_metadata(metadata)])
+
+
+def _base(events: pa.Table, kind: int) -> np.ndarray:
+    found = np.zeros(events.num_rows, ev.EVENT)
+    ids = events.column("transaction_id")
+    found["kind"] = kind
+    found["tx"] = events.column("tx")
+    found["check"] = hashed(ids, CHECK)
+    found["csn"] = events.column("csn").fill_null(-1)
+    for name in ("landing", "row"):
+        found[name] = events.column(name)
+    found["at"] = events.column("landed_at").cast(pa.int64())
+    return found
+
+
+def _rows(events: pa.Table) -> np.ndarray:
+    found = _base(events, ev.ROW)
+    found["table"] = hashed(events.column("table"))
+    found["identity"] = identities(events.column("identity").combine_chunks())
+    found["payload"] = events.column("payload").fill_null(0)
+    return found
+
+
+def _metadata(events: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    found = _base(events, ev.METADATA)
+    counts = events.column("expected").combine_chunks()
+    sizes = np.diff(counts.offsets.to_numpy())
+    entries = np.repeat(found, sizes)
+    first = counts.offsets[0].as_py() if len(counts) else 0
+    table = hashed(counts.keys.slice(first, len(entries)))
+    number = counts.items.slice(first, len(entries)).to_numpy(zero_copy_only=False)
+    entries["kind"] = ev.EXPECTED
+    entries["table"] = entries["identity"] = table
+    entries["payload"] = entries["count"] = number
+    found["count"] = events.column("event_count").fill_null(0)
+    found["payload"] = _fingerprints(sizes, entries)
+    return found, entries
+
+
+def _fingerprints(sizes: np.ndarray, entries: np.ndarray) -> np.ndarray:
+    """Return a number for each metadata's counts that does not depend on their order."""
+    mixed = (entries["table"].astype(np.uint64) | np.uint64(1)) * (
+        entries["count"].astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    )
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
+    ends = np.cumsum(sizes)
+    fingerprints: np.ndarray = (sums[ends] - sums[ends - sizes]).astype(np.int64)
+    return fingerprints
