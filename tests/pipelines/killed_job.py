@@ -1,32 +1,33 @@
 """Run one job and kill the process with SIGKILL right after its n-th write: `killed_job.py STEP N ARGUMENTS...`.
 
-Writes are counted where they happen, in the storage room; nothing else differs from `jobs/STEP.py`.
+Writes are counted where they happen, in the storage room; the rest is `jobs/STEP.py` itself.
 """
 
-import importlib
 import os
+import runpy
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from txloom.pipelines import command
-from txloom.storage import books, current, local, tables
+from txloom.storage import books, current, local, maintenance, parts, tables
 
-MODULES = {
-    "land_events": "land",
-    "buffer_transactions": "buffer",
-    "merge_current": "merge",
-    "publish": "publish",
-    "check_expectations": "check",
-    "maintain_tables": "maintain",
-}
-SESSIONS: dict[str, Any] = {"land_events": "lazy", "publish": "none"}
+JOBS = Path(__file__).parents[2] / "jobs"
+WRITES = (
+    (books, "append"),
+    (books, "replace"),
+    (local, "append_once"),
+    (parts, "append_parts"),
+    (tables, "append_once"),
+    (current, "merge"),
+    (maintenance, "optimize"),
+    (maintenance, "vacuum"),
+)
 
 
-def main() -> int:
-    step, deadly, arguments = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
-    module = importlib.import_module(f"txloom.pipelines.{MODULES[step]}")
+def main() -> None:
+    step, deadly = sys.argv[1], int(sys.argv[2])
     written = 0
 
     def killing(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,16 +41,11 @@ def main() -> int:
 
         return write
 
-    for room, name in (
-        (books, "append"),
-        (local, "append_once"),
-        (tables, "append_once"),
-        (current, "merge"),
-        (books, "replace"),
-    ):
+    for room, name in WRITES:
         setattr(room, name, killing(getattr(room, name)))
-    return command.run(step, getattr(module, step), arguments=arguments, session=SESSIONS.get(step, "open"))
+    sys.argv = [str(JOBS / f"{step}.py"), *sys.argv[3:]]
+    runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -19,9 +19,10 @@ pytestmark = pytest.mark.random_order(disabled=True)
 RUNNER = Path(__file__).with_name("killed_job.py")
 
 
-def run(lake: Lake, step: str, deadly: int) -> int:
+def run(lake: Lake, step: str, deadly: int, *arguments: str) -> int:
     """Run a job in a process of its own, killed after its n-th write (0: never); return its exit code."""
     command = [sys.executable, str(RUNNER), step, str(deadly), "--pipeline", "orders", "--warehouse", lake.warehouse]
+    command += arguments
     rooms = [str(Path(__file__).parents[2] / "include")]
     environment = {
         **os.environ,
@@ -33,11 +34,11 @@ def run(lake: Lake, step: str, deadly: int) -> int:
     return done.returncode
 
 
-def killed_again_and_again(lake: Lake, step: str, deaths: tuple[int, ...]) -> None:
+def killed_again_and_again(lake: Lake, step: str, deaths: tuple[int, ...], *arguments: str) -> None:
     """Kill a job after each of the given writes, one attempt after the other, then let it end."""
     for deadly in deaths:
-        assert run(lake, step, deadly) == -signal.SIGKILL, f"{step} made fewer than {deadly} writes"
-    assert run(lake, step, 0) == 0
+        assert run(lake, step, deadly, *arguments) == -signal.SIGKILL, f"{step} made fewer than {deadly} writes"
+    assert run(lake, step, 0, *arguments) == 0
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +87,31 @@ def test_merging_killed_between_writes_ends_exact(lake: Lake) -> None:
     assert not found, comparison.report(found)
 
 
+def test_checking_killed_after_its_results_enters_them_once(lake: Lake) -> None:
+    killed_again_and_again(lake, "check_expectations", (1,), "--run-id", "checked")
+    found = lake.query("expectation_results", "select expectation from t where run_id = 'checked' order by expectation")
+    assert [row["expectation"] for row in found] == sorted(each.id for each in lake.pipeline.expectations)
+
+
 def test_publishing_killed_after_its_cut_publishes_it_once(lake: Lake) -> None:
     before = len(lake.query("cuts", "select cut_id from t"))
     killed_again_and_again(lake, "publish", (1,))
     assert [row["cut_id"] for row in lake.query("cuts", "select cut_id from t order by cut_id")] == list(
         range(1, before + 2)
     )
+
+
+def test_maintaining_killed_between_writes_keeps_every_row_and_enters_figures_once(lake: Lake) -> None:
+    tables = [*declarations.TABLES, "orders_current", "change_events", "order_stream"]
+    before = {table: sorted(map(repr, lake.rows(table))) for table in tables}
+    killed_again_and_again(lake, "maintain_tables", (1, 1), "--task", "optimize")
+    orphans = [Path(lake.path(table), "part-of-a-task-that-failed.parquet") for table in ("orders", "change_events")]
+    for orphan in orphans:
+        orphan.write_bytes(b"never committed")
+        os.utime(orphan, (0, 0))
+    killed_again_and_again(lake, "maintain_tables", (1,), "--task", "vacuum")
+    assert not any(orphan.exists() for orphan in orphans)
+    killed_again_and_again(lake, "maintain_tables", (1,), "--task", "statistics", "--run-id", "measured")
+    assert {table: sorted(map(repr, lake.rows(table))) for table in tables} == before
+    figures = lake.query("table_statistics", "select \"table\" from t where run_id = 'measured'")
+    assert len(figures) == len({row["table"] for row in figures}) > len(tables)

@@ -62,13 +62,18 @@ def _optimize(spark: SparkSession, pipeline: Pipeline, place: Place, _run_id: st
 
 
 def _vacuum(spark: SparkSession, pipeline: Pipeline, place: Place, _run_id: str) -> dict[str, int]:
-    """Remove files that no version within the retention needs; a table whose newest cut needs older ones is skipped."""
+    """Remove files that no version within the retention needs; a table whose newest cut needs older ones is skipped.
+
+    Only a table that has something to remove is vacuumed: a vacuum takes seconds however little there is.
+    """
     retain = pipeline.maintenance.vacuum.retain
     cuts = books.query(place.table(names.CUTS), "select cut_id, versions from t order by cut_id desc limit 1")
     needed: dict[str, int] = cuts[0]["versions"] if cuts else {}
     counts = {"tables": 0, "vacuumed": 0, "skipped": 0}
     for name in _existing(pipeline, place):
         counts["tables"] += 1
+        if not maintenance.removable(place.table(name), retain):
+            continue
         if name in needed and maintenance.outlived(place.table(name), needed[name], retain):
             print(f"{name}: not vacuumed, cut {cuts[0]['cut_id']} needs its version {needed[name]}", flush=True)
             counts["skipped"] += 1

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 from delta.tables import DeltaTable as SparkTable
 from deltalake import DeltaTable
+from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from txloom.storage import local
@@ -68,6 +69,21 @@ def vacuum(spark: SparkSession, path: str, retain: timedelta) -> None:
     finally:
         spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
         spark.conf.unset(USER_METADATA)
+
+
+def removable(path: str, retain: timedelta) -> int:
+    """Count the files that a vacuum might remove: old enough, and not in the newest version.
+
+    A deletion vector is not told from one that is no longer needed; Spark's own vacuum decides that.
+    """
+    filesystem, folder = fs.FileSystem.from_uri(path) if "://" in path else (fs.LocalFileSystem(), path)
+    found = filesystem.get_file_info(fs.FileSelector(folder, recursive=True))
+    oldest = datetime.now(UTC) - retain
+    needed = {uri.rsplit("/", 1)[-1] for uri in DeltaTable(path).file_uris()}
+    return sum(
+        file.is_file and "/_delta_log/" not in file.path and file.mtime <= oldest and file.base_name not in needed
+        for file in found
+    )
 
 
 def outlived(path: str, version: int, retain: timedelta) -> bool:
