@@ -1,5 +1,6 @@
 """What several rooms' tests share: one Spark session, and a pipeline of the sample in a folder of its own."""
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[1]
+
+logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
 @pytest.fixture(scope="session")

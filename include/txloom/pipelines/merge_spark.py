@@ -68,11 +68,17 @@ def _recomputed(
     if not late.where("_txloom_op = 'T'").isEmpty():
         return _rebuilt(flat, history, rows, chains)
     component = current.component(flat.key, chains)
-    hashes = _touched(changes, flat).select(component.alias("_component")).distinct()
-    same = history.withColumn("_component", component).join(F.broadcast(hashes), "_component", "left_semi")
-    truncates = history.where("_txloom_op = 'T'").withColumn("_component", F.lit(0).cast("bigint"))
-    affected = rows.withColumn("_component", component).join(F.broadcast(hashes), "_component", "left_semi")
-    return _rebuilt(flat, same.unionByName(truncates).drop("_component"), affected.drop("_component"), chains)
+    hashes = _touched(changes, flat).select(component.alias("_txloom_component")).distinct()
+    same = history.withColumn("_txloom_component", component).join(
+        F.broadcast(hashes), "_txloom_component", "left_semi"
+    )
+    truncates = history.where("_txloom_op = 'T'").withColumn("_txloom_component", F.lit(0).cast("bigint"))
+    affected = rows.withColumn("_txloom_component", component).join(
+        F.broadcast(hashes), "_txloom_component", "left_semi"
+    )
+    return _rebuilt(
+        flat, same.unionByName(truncates).drop("_txloom_component"), affected.drop("_txloom_component"), chains
+    )
 
 
 def _rebuilt(flat: Flat, history: DataFrame, rows: DataFrame, chains: dict[int, int]) -> DataFrame:

@@ -119,8 +119,8 @@ def folded(rows: DataFrame, changes: DataFrame, table: Table, chains: Mapping[in
     everywhere = F.array(*[F.lit(part) for part in range(PARTITIONS)])
     part = F.pmod(component(table.key, chains), F.lit(PARTITIONS)).cast("int")
     spread = F.explode(F.when(F.col("_txloom_op") == "T", everywhere).otherwise(F.array(part)))
-    left = rows.withColumn("_part", part).groupBy("_part")
-    right = changes.withColumn("_part", spread).groupBy("_part")
+    left = rows.withColumn("_txloom_part", part).groupBy("_txloom_part")
+    right = changes.withColumn("_txloom_part", spread).groupBy("_txloom_part")
     result = f"{schemas.current_ddl(table)}, _txloom_deleted boolean, _txloom_missing array<string>"
     return left.cogroup(right).applyInArrow(_folder(table), result)
 

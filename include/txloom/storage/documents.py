@@ -61,7 +61,7 @@ def documents(pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str, Ch
     root = pipeline.table(aggregate.root)
     keys = list(root.key)
     composed = touched.join(
-        _rows(changes[root.name], touched, keys, keys).withColumn("_exists", F.lit(True)), keys, "left"
+        _rows(changes[root.name], touched, keys, keys).withColumn("_txloom_exists", F.lit(True)), keys, "left"
     )
     for child in aggregate.children:
         composed = composed.join(
@@ -73,10 +73,10 @@ def documents(pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str, Ch
     columns = [part for part in composed.columns if part.startswith("_txloom_at_")]
     latest = F.greatest(F.struct("_txloom_csn", "_txloom_pos", "_txloom_xid"), *[F.col(name) for name in columns])
     fields = [*root.column_names] + [child.as_ for child in aggregate.children]
-    return composed.withColumn("_latest", latest).select(
+    return composed.withColumn("_txloom_latest", latest).select(
         *[quote(name) for name in fields],
-        *[F.col("_latest")[name].alias(name) for name in ("_txloom_csn", "_txloom_pos", "_txloom_xid")],
-        F.col("_exists").isNull().alias("_txloom_deleted"),
+        *[F.col("_txloom_latest")[name].alias(name) for name in ("_txloom_csn", "_txloom_pos", "_txloom_xid")],
+        F.col("_txloom_exists").isNull().alias("_txloom_deleted"),
     )
 
 
