@@ -6,7 +6,7 @@ each row once: whatever leaves a key was there before the statement began. With 
 row that came last keeps the key.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -53,6 +53,11 @@ class Places:
         else:
             self.standing[key] = row
 
+    def clear(self) -> None:
+        """Remove everything."""
+        self.standing.clear()
+        self.waiting.clear()
+
     def put(self, key: int, row: Row) -> None:
         """Replace whatever stands there."""
         self.waiting.pop(key, None)
@@ -61,23 +66,42 @@ class Places:
 
 def follow(numbers: Numbers, chained: Flags, known: Known) -> Effects:
     """Return the effects on the chained keys."""
+    last: dict[int, int] = {}
+    places = Places()
+    for standing, touched in walk(numbers, chained, known):
+        places = standing
+        for key, event in touched.items():
+            if event is None:
+                last.pop(key, None)
+            else:
+                last[key] = event
+    return effects_of([(key, event, places.standing.get(key)) for key, event in last.items()])
+
+
+def walk(numbers: Numbers, chained: Flags, known: Known) -> Iterator[tuple[Places, dict[int, int | None]]]:
+    """Yield, after each transaction, where the rows stand and the last event of each key that it touched.
+
+    The places are the same object every time. A key whose current row tells all that was told so far has no event.
+    """
     events = np.flatnonzero(np.where(numbers.key == NOWHERE, True, chained[numbers.key]))
     events = events[np.argsort(numbers.rank[events])]
     leaves = _Leaves(numbers, events, known)
-    places, last, csn = Places(), dict[int, int](), NOWHERE
+    places, touched, csn = Places(), dict[int, int | None](), NOWHERE
     for event, op, key, old, at in _once(numbers, events):
         if at != csn:
-            csn = at
+            if touched:
+                yield places, touched
+            csn, touched = at, {}
             places.waiting.clear()
         if op == ROW:
             places.put(key, (event, COMPLETE))
-            last.pop(key, None)
+            touched[key] = None
             continue
         if op == TRUNCATE:
-            last.update(dict.fromkeys(places.standing, event))
-            places = Places()
+            touched.update(dict.fromkeys(places.standing, event))
+            places.clear()
             continue
-        last[key] = event
+        touched[key] = event
         if op == DELETE:
             places.take(key)
         elif op == INSERT:
@@ -85,9 +109,10 @@ def follow(numbers: Numbers, chained: Flags, known: Known) -> Effects:
         elif old == NOWHERE:
             places.change(key, leaves.filled(event, places.see(key)))
         else:
-            last[old] = event
+            touched[old] = event
             places.arrive(key, leaves.filled(event, places.take(old)))
-    return _effects(places, last)
+    if touched:
+        yield places, touched
 
 
 def _once(numbers: Numbers, events: Ints) -> Iterator[tuple[int, int, int, int, int]]:
@@ -130,10 +155,11 @@ class _Leaves:
         return event, dict(zip(columns, self._before[start:end], strict=True))
 
 
-def _effects(places: Places, last: dict[int, int]) -> Effects:
-    keys = list(last)
-    rows = [places.standing.get(key, (NOWHERE, COMPLETE)) for key in keys]
+def effects_of(found: Sequence[tuple[int, int, Row | None]]) -> Effects:
+    """Return effects out of (key, its last event, its row)."""
+    rows = [row or (NOWHERE, COMPLETE) for _, _, row in found]
     others = [(column, place, source) for place, (_, row) in enumerate(rows) for column, source in row.items()]
     column, place, instead = np.array(others, np.int64).reshape(-1, 3).T
+    keys, last = (np.array([each[number] for each in found], np.int64) for number in (0, 1))
     sources = np.array([source for source, _ in rows], np.int64)
-    return Effects(np.array(keys, np.int64), np.array(list(last.values()), np.int64), sources, column, place, instead)
+    return Effects(keys, last, sources, column, place, instead)

@@ -14,7 +14,7 @@ from txloom.current import numbers as n
 from txloom.current.chains import follow
 from txloom.current.effects import join, table
 from txloom.current.images import Images
-from txloom.current.latest import latest
+from txloom.current.latest import Known, latest
 
 
 def fold(rows: pa.Table, changes: pa.Table, *, key: Sequence[str], columns: Sequence[str]) -> pa.Table:
@@ -44,13 +44,7 @@ def fold(rows: pa.Table, changes: pa.Table, *, key: Sequence[str], columns: Sequ
     chained = np.zeros(numbers.keys + 1, np.bool_)  # the last element stands for NOWHERE
     chained[numbers.key[moved]] = chained[numbers.old[moved]] = True
 
-    def known(events: n.Ints, column: n.Ints) -> n.Flags:
-        told = np.zeros(len(events), np.bool_)
-        for number in np.unique(column):
-            here = column == number
-            told[here] = n.known(changes, events[here] - rows.num_rows, images.plain[number])
-        return told
-
+    known = told_before(images, rows.num_rows, changes)
     effects = latest(numbers, chained, known)
     if moved.any():
         effects = join(effects, follow(numbers, chained, known))
@@ -58,3 +52,16 @@ def fold(rows: pa.Table, changes: pa.Table, *, key: Sequence[str], columns: Sequ
     found = table(effects, numbers, images, xids)
     own = [name for name in found if name not in columns]
     return pa.table({name: found[name] for name in [*columns, *own]})
+
+
+def told_before(images: Images, rows: int, changes: pa.Table) -> Known:
+    """Return the function that says which events tell a plain column's value before them."""
+
+    def known(events: n.Ints, column: n.Ints) -> n.Flags:
+        told = np.zeros(len(events), np.bool_)
+        for number in np.unique(column):
+            here = column == number
+            told[here] = n.known(changes, events[here] - rows, images.plain[number])
+        return told
+
+    return known

@@ -56,7 +56,11 @@ def release(pipeline: Pipeline, place: Place, number: int, share: Share) -> Rele
     chosen = _new(place, number, share.chosen)
     if not chosen.num_rows:
         return Release()
-    events = _events(place, share, chosen)
+    return made_of(pipeline, _events(place, share, chosen), chosen, number)
+
+
+def made_of(pipeline: Pipeline, events: pa.Table, chosen: pa.Table, number: int) -> Release:
+    """Make the history rows of chosen transactions out of their events: rows of change_events without duplicates."""
     typed = _typed(pipeline, events)
     unreadable = _problems(typed)
     if unreadable:

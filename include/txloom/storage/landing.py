@@ -138,7 +138,7 @@ def decode_file(decoder: Decoder, root: str, task: Task, landing: Landing) -> It
     for first, lines in _lines(root, task.file):
         for start in range(0, len(lines), CHUNK):
             events = decoder.decode(task.topic, lines[start : start + CHUNK])
-            yield _placed(events, task, first + start, landing)
+            yield placed(events, task, first + start, landing)
 
 
 def _lines(root: str, file: str) -> Iterator[tuple[int, list[bytes]]]:
@@ -148,7 +148,7 @@ def _lines(root: str, file: str) -> Iterator[tuple[int, list[bytes]]]:
         raise SourceUnavailable(f"{root}/{file}: planned for landing but cannot be read now: {error}") from error
 
 
-def _placed(events: pa.Table, task: Task, first_line: int, landing: Landing) -> pa.Table:
+def placed(events: pa.Table, task: Task, first_line: int, landing: Landing) -> pa.Table:
     """Add the coordinates to decoded events and bring them into the order of change_events."""
     size = events.num_rows
     line = pa.array(range(first_line, first_line + size), pa.int64())

@@ -1,0 +1,90 @@
+"""Every state that a key ever had: a version per transaction that touched it, and the intervals in between (SCD2)."""
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from txloom.current import numbers as n
+from txloom.current.chains import effects_of, walk
+from txloom.current.effects import table
+from txloom.current.fold import told_before
+from txloom.current.images import Images
+
+OWN = ("_txloom_csn", "_txloom_pos", "_txloom_xid", "_txloom_deleted", "_txloom_missing", "_txloom_committed_at")
+INTERVAL = (
+    "_txloom_valid_from",
+    "_txloom_valid_to",
+    "_txloom_valid_from_time",
+    "_txloom_valid_to_time",
+    "_txloom_is_current",
+)
+
+
+def versions(changes: pa.Table, *, key: Sequence[str], columns: Sequence[str], schema: pa.Schema) -> pa.Table:
+    """Return one row per transaction and key that it touched: the declared columns as the transaction left them.
+
+    changes: the whole history of some keys, in the schema of a mirror's history. schema: of the current table. Rows are
+    in commit order; the transaction's last change of the key is in `_txloom_csn`, `_txloom_pos`; a key that the
+    transaction left without a row is `_txloom_deleted`.
+    """
+    images = Images.of(schema.empty_table(), changes, key, columns)
+    numbers = n.read(images, schema.empty_table(), changes)
+    everything = np.ones(numbers.keys + 1, np.bool_)
+    found = [
+        (number, event, places.standing.get(number))
+        for places, touched in walk(numbers, everything, told_before(images, 0, changes))
+        for number, event in touched.items()
+        if event is not None
+    ]
+    effects = effects_of(found)
+    told = table(effects, numbers, images, changes.column("_txloom_xid"))
+    told["_txloom_committed_at"] = changes.column("_txloom_committed_at").take(pa.array(effects.last))
+    return pa.table({name: told[name] for name in [*columns, *OWN]})
+
+
+def intervals(
+    found: pa.Table, *, key: Sequence[str], columns: Sequence[str], untracked: Collection[str] = ()
+) -> pa.Table:
+    """Return when each row was what it was: `versions` of one key, put together where no tracked column differs.
+
+    A row holds from the csn `_txloom_valid_from` up to, but not at, `_txloom_valid_to` (null: still); the same in
+    commit time. Columns that are not tracked show what they were last in the interval.
+    """
+    size = found.num_rows
+    group = _codes(found, key)
+    order = np.lexsort([found.column("_txloom_csn").to_numpy(), group])
+    found, group = found.take(pa.array(order)), group[order]
+    gone = found.column("_txloom_deleted").to_numpy()
+    tracked = _codes(found, [name for name in columns if name not in untracked])
+    first = np.ones(size, bool)
+    first[1:] = (group[1:] != group[:-1]) | gone[1:] | gone[:-1] | (tracked[1:] != tracked[:-1])
+    begins = np.flatnonzero(first)
+    ends = np.append(begins[1:], size) - 1
+    follows = np.minimum(ends + 1, max(size - 1, 0))
+    closed = (ends + 1 < size) & (group[follows] == group[ends])
+    after = pa.array(follows, mask=~closed)
+    rows = {name: found.column(name).take(pa.array(ends)) for name in columns}
+    csn, time = found.column("_txloom_csn"), found.column("_txloom_committed_at")
+    own = (
+        csn.take(pa.array(begins)),
+        csn.take(after),
+        time.take(pa.array(begins)),
+        time.take(after),
+        pa.array(~closed),
+    )
+    whole = pa.table({**rows, **dict(zip(INTERVAL, own, strict=True))})
+    return whole.filter(pa.array(~gone[begins]))
+
+
+def _codes(found: pa.Table, columns: Sequence[str]) -> np.ndarray:
+    """Number rows so that those with equal values, null and NaN too, have one number."""
+    codes = np.zeros(found.num_rows, np.int64)
+    for name in columns:
+        column = found.column(name).combine_chunks()
+        if pa.types.is_nested(column.type):
+            column = pa.array([repr(value) for value in column.to_pylist()], pa.string())
+        encoded = column.dictionary_encode("encode")
+        both = codes * (len(encoded.dictionary) + 1) + encoded.indices.to_numpy(zero_copy_only=False)
+        codes = np.unique(both, return_inverse=True)[1].reshape(-1)
+    return codes

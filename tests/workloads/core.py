@@ -1,0 +1,193 @@
+"""The pipeline in memory: the same rules as the jobs, without Spark and Delta, landing by landing."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from oracle.capture import Message
+from txloom.config.models import Aggregate, Pipeline, Table
+from txloom.current.compose import Member, compose
+from txloom.current.fold import fold
+from txloom.current.versions import intervals, versions
+from txloom.events.goldengate import GoldenGateDecoder
+from txloom.events.values import arrow_type
+from txloom.pipelines.release import CHOSEN, made_of
+from txloom.storage import landing
+from txloom.storage.landing import Landing, Task
+from txloom.transactions import buffer
+from txloom.transactions import events as ev
+from txloom.transactions.numbers import BUCKETS, packed
+
+BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
+STEP = timedelta(minutes=15)
+Rows = dict[str, dict[tuple[Any, ...], dict[str, Any]]]
+
+
+class Core:
+    """One pipeline's state between runs, as plain values."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self.tables = {table.name: table for table in pipeline.tables}
+        self.events: list[pa.Table] = []
+        self.held = {bucket: buffer.Held() for bucket in range(BUCKETS)}
+        self.history: dict[str, list[pa.Table]] = {name: [] for name in self.tables}
+        self.rows = {name: _empty(table) for name, table in self.tables.items()}
+        self.finished: set[int] = set()
+        self.valid_through = 0
+        self.landings = 0
+        self.counts = dict.fromkeys(("rows", "released", "dead", "duplicates", "late"), 0)
+        self.waiting: list[buffer.Standing] = []
+        self.dead: list[buffer.Standing] = []
+        self._shown = 0
+
+    def run(self, messages: Sequence[Message]) -> None:
+        """Take one landing through the buffer and the merge; every run begins with what was packed away."""
+        self.landings += 1
+        at = Landing(self.landings, BEGUN + self.landings * STEP, ())
+        landed = self._land(messages, at)
+        patience = int(self.pipeline.completeness.patience.total_seconds() * 1_000_000)
+        released, repeated, self.waiting = [], [], []
+        for bucket in range(BUCKETS):
+            clock = ev.clocks(np.array([at.number]), np.array([int(at.at.timestamp() * 1_000_000)]))
+            arrived = ev.concatenate([*landed[bucket], clock])
+            held, decisions = buffer.decide(_restarted(self.held[bucket]), arrived, patience)
+            self.held[bucket] = held
+            released += decisions.released
+            repeated += decisions.repeated
+            self.waiting += decisions.waiting
+            self.dead += decisions.dead
+            self.counts["rows"] += decisions.rows
+            self.counts["duplicates"] += decisions.duplicates
+            self.counts["late"] += sum(len(part) for part in decisions.late)
+            self.counts["released"] += sum(int(part.rows.sum()) for part in decisions.released)
+            self.counts["dead"] += sum(standing.rows for standing in decisions.dead)
+        self._release(released, repeated)
+        self._merge()
+
+    def balanced(self) -> bool:
+        """Tell whether every row that came in is somewhere."""
+        held = sum(int(np.count_nonzero(held.events["kind"] == ev.ROW)) for held in self.held.values())
+        out = held + sum(count for name, count in self.counts.items() if name != "rows")
+        return out == self.counts["rows"]
+
+    def _land(self, messages: Sequence[Message], at: Landing) -> dict[int, list[np.ndarray]]:
+        numbers: dict[int, list[np.ndarray]] = {bucket: [] for bucket in range(BUCKETS)}
+        decoder = GoldenGateDecoder(self.pipeline.tables, self.pipeline.source.transaction_topic)
+        topics: dict[str, list[bytes]] = {}
+        for topic, message in messages:
+            topics.setdefault(topic, []).append(message.encode())
+        for file, (topic, values) in enumerate(topics.items(), 1):
+            found = landing.placed(decoder.decode(topic, values), Task(file, topic, topic, 0), 1, at)
+            self.events.append(found)
+            for bucket, each in packed(found):
+                numbers[bucket].append(ev.from_bytes(each, ev.EVENT))
+        return numbers
+
+    def _release(self, released: list[buffer.Released], repeated: list[np.ndarray]) -> None:
+        columns = {name: np.concatenate([getattr(r, name) for r in released] or [[]]) for name in CHOSEN.names}
+        chosen = pa.table({name: pa.array(column, pa.int64()) for name, column in columns.items()})
+        if not chosen.num_rows:
+            return
+        events = pa.concat_tables(self.events)
+        events = events.filter(pc.is_in(events.column("tx"), chosen.column("tx").combine_chunks()))
+        again = {(int(e["landing"]), int(e["row"])) for part in repeated for e in part}
+        places = zip(events.column("landing").to_pylist(), events.column("row").to_pylist(), strict=True)
+        events = events.filter(pa.array([place not in again for place in places], pa.bool_()))
+        watched = pc.or_(pc.equal(events.column("kind"), "metadata"), pc.is_valid(events.column("table")))
+        found = made_of(self.pipeline, events.filter(watched), chosen, self.landings)
+        assert not found.unreadable, found.unreadable
+        for mirror in self.pipeline.targets.mirrors:
+            if mirror.history in found.history:
+                self.history[mirror.table].append(found.history[mirror.history])
+        self.finished |= set(chosen.column("csn").to_pylist())
+
+    def _merge(self) -> None:
+        lowest = min((standing.csn for standing in self.waiting), default=None)
+        below = [csn for csn in self.finished if lowest is None or csn < lowest]
+        target = max([self.valid_through, *below])
+        for name, table in self.tables.items():
+            if not self.history[name]:
+                continue
+            history = pa.concat_tables(self.history[name])
+            csn, release = history.column("_txloom_csn"), history.column("_txloom_release")
+            late = pc.and_(pc.less_equal(csn, self.valid_through), pc.greater(release, self._shown))
+            if pc.any(late).as_py():
+                changes, base = history.filter(pc.less_equal(csn, target)), _empty(table)
+            else:
+                new = pc.and_(pc.greater(csn, self.valid_through), pc.less_equal(csn, target))
+                changes, base = history.filter(new), self.rows[name]
+            self.rows[name] = _applied(base, changes, table)
+        self.valid_through, self._shown = target, self.landings
+
+    def intervals(self, name: str, untracked: Sequence[str] = ()) -> list[dict[str, Any]]:
+        """Return when each row of a table was what it was."""
+        table = self.tables[name]
+        if not self.history[name]:
+            return []
+        changes, schema = pa.concat_tables(self.history[name]), _empty(table).schema
+        found = versions(changes, key=table.key, columns=table.column_names, schema=schema)
+        rows: list[dict[str, Any]] = intervals(
+            found, key=table.key, columns=table.column_names, untracked=untracked
+        ).to_pylist()
+        return rows
+
+    def shown(self) -> Rows:
+        """Return every table's rows under their keys, and the documents."""
+        found: Rows = {}
+        for name, table in self.tables.items():
+            found[name] = {_key(row, table.key): _declared(row, table) for row in self.rows[name].to_pylist()}
+        for aggregate in self.pipeline.targets.aggregates:
+            found[aggregate.name] = self._documents(aggregate)
+        return found
+
+    def _documents(self, aggregate: Aggregate) -> dict[tuple[Any, ...], dict[str, Any]]:
+        root = self.tables[aggregate.root]
+        roots = {_key(row, root.key): row for row in self.rows[root.name].to_pylist()}
+        children = {}
+        for child in aggregate.children:
+            table = self.tables[child.table]
+            member = Member(child.as_, child.relation, table.key, child.parent_key, table.column_names)
+            children[child.table] = (member, self.rows[child.table].to_pylist())
+        composed = compose(list(roots), roots, children, root.key, root.column_names)
+        return {
+            _key(row, root.key): {name: value for name, value in row.items() if not name.startswith("_txloom_")}
+            for row in composed
+        }
+
+
+def _empty(table: Table) -> pa.Table:
+    own = [("_txloom_csn", pa.int64()), ("_txloom_pos", pa.int64()), ("_txloom_xid", pa.string())]
+    columns = [(column.name, arrow_type(column.type)) for column in table.columns]
+    return pa.schema([*columns, *own]).empty_table()
+
+
+def _restarted(held: buffer.Held) -> buffer.Held:
+    return buffer.Held(
+        ev.from_bytes(ev.to_bytes(held.events), ev.EVENT), ev.from_bytes(ev.to_bytes(held.finished), ev.FINISHED)
+    )
+
+
+def _applied(rows: pa.Table, changes: pa.Table, table: Table) -> pa.Table:
+    """Merge the net effect of changes into rows, as a MERGE by key does."""
+    if not changes.num_rows:
+        return rows
+    effects = fold(rows, changes, key=table.key, columns=table.column_names)
+    kept = {_key(row, table.key): row for row in rows.to_pylist()}
+    for row in effects.to_pylist():
+        kept.pop(_key(row, table.key), None)
+        if not row["_txloom_deleted"]:
+            kept[_key(row, table.key)] = {name: row[name] for name in rows.column_names}
+    return pa.Table.from_pylist(list(kept.values()), rows.schema)
+
+
+def _key(row: dict[str, Any], key: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in key)
+
+
+def _declared(row: dict[str, Any], table: Table) -> dict[str, Any]:
+    return {name: row[name] for name in table.column_names}

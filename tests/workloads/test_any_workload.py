@@ -1,0 +1,127 @@
+"""Any workload over any schema, delivered in any way: every state that is shown is one that the source had."""
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oracle import comparison, documents, values
+from txloom.config import load
+from workloads.core import Core, Rows
+from workloads.database import Database, Sent
+from workloads.delivery import deliver
+from workloads.shapes import Shape, declaration, shape
+
+
+def core_of(made: Shape, folder: Path) -> Core:
+    file = folder / "workload.yaml"
+    file.write_text(declaration(made, folder, patience="10d"))
+    return Core(load(file))
+
+
+def wanted(made: Shape, sent: list[Sent], csn: int) -> dict[str, Any]:
+    """Return what the source held as of a csn."""
+    state = next((each.state for each in reversed(sent) if each.csn <= csn), {name: {} for name in made.tables})
+    found = dict(values.typed_state(state, made.tables))
+    if made.aggregate is not None:
+        nested = documents.documents(state, made.aggregate, made.tables)
+        found[made.aggregate.name] = values.typed_documents(nested, made.tables, made.aggregate)
+    return found
+
+
+def assert_shown(core: Core, made: Shape, sent: list[Sent]) -> None:
+    shown: Rows = core.shown()
+    found = comparison.differences(wanted(made, sent, core.valid_through), shown)
+    assert not found, f"as of {core.valid_through}:\n{comparison.report(found)}"
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**64 - 1), st.integers(0, 40))
+def test_every_state_shown_is_one_that_the_source_had(tmp_path_factory: Any, seed: int, transactions: int) -> None:
+    chance = Random(seed)
+    made = shape(chance)
+    sent = Database(made, chance).play(transactions)
+    core = core_of(made, tmp_path_factory.getbasetemp())
+    for messages in deliver(sent, chance, in_order=True).landings:
+        core.run(messages)
+        assert_shown(core, made, sent)
+        assert core.balanced()
+    assert core.valid_through == (sent[-1].csn if sent else 0)
+    assert not core.waiting
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**64 - 1), st.integers(1, 30))
+def test_transactions_that_come_late_end_in_the_sources_final_state(
+    tmp_path_factory: Any, seed: int, transactions: int
+) -> None:
+    chance = Random(seed)
+    made = shape(chance)
+    sent = Database(made, chance).play(transactions)
+    core = core_of(made, tmp_path_factory.getbasetemp())
+    for messages in deliver(sent, chance, in_order=False).landings:
+        core.run(messages)
+        assert core.balanced()
+    assert_shown(core, made, sent)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**64 - 1), st.integers(1, 30))
+def test_nothing_above_a_lost_event_is_shown(tmp_path_factory: Any, seed: int, transactions: int) -> None:
+    chance = Random(seed)
+    made = shape(chance)
+    sent = Database(made, chance).play(transactions)
+    delivery = deliver(sent, chance, in_order=True, losses=True)
+    core = core_of(made, tmp_path_factory.getbasetemp())
+    for messages in delivery.landings:
+        core.run(messages)
+        assert_shown(core, made, sent)
+    waiting = {standing.csn for standing in core.waiting}
+    assert waiting <= delivery.lost
+    assert all(core.valid_through < csn for csn in waiting)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**64 - 1), st.integers(1, 30))
+def test_intervals_tell_every_state_that_the_source_had(tmp_path_factory: Any, seed: int, transactions: int) -> None:
+    chance = Random(seed)
+    made = shape(chance)
+    sent = Database(made, chance).play(transactions)
+    core = core_of(made, tmp_path_factory.getbasetemp())
+    for messages in deliver(sent, chance, in_order=chance.random() < 0.5).landings:
+        core.run(messages)
+    for name, table in made.tables.items():
+        found = core.intervals(name)
+        ends = {row["_txloom_valid_to"] for row in found}
+        assert all(row["_txloom_is_current"] == (row["_txloom_valid_to"] is None) for row in found)
+        for each in sent:
+            held = [row for row in found if row["_txloom_valid_from"] <= each.csn < (row["_txloom_valid_to"] or 2**62)]
+            there = comparison.keyed([{c: row[c] for c in table.columns} for row in held], table.key)
+            different = comparison.differences({name: values.typed_rows(each.state[name], table)}, {name: there})
+            assert not different, f"as of {each.csn}:\n{comparison.report(different)}"
+        assert ends <= {each.csn for each in sent} | {None}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**64 - 1), st.integers(1, 30))
+def test_a_change_of_what_is_not_tracked_begins_no_interval(
+    tmp_path_factory: Any, seed: int, transactions: int
+) -> None:
+    chance = Random(seed)
+    made = shape(chance)
+    sent = Database(made, chance).play(transactions)
+    core = core_of(made, tmp_path_factory.getbasetemp())
+    core.run(deliver(sent, chance, in_order=True).landings[0])
+    core.run([message for each in sent for message in [*each.rows, each.metadata]])
+    for name, table in made.tables.items():
+        untracked = [column for column in table.columns if column not in table.key][::2]
+        fewer, every = core.intervals(name, untracked), core.intervals(name)
+        assert len(fewer) <= len(every)
+        key = (*table.key, "_txloom_valid_from")
+        begun = {tuple(row[column] for column in key): row for row in every}
+        for row in fewer:
+            first = begun[tuple(row[column] for column in key)]
+            tracked = [column for column in table.columns if column not in untracked]
+            assert comparison.same([row[c] for c in tracked], [first[c] for c in tracked])
