@@ -3,9 +3,10 @@
 pid_of() { cat "$AIRFLOW_HOME/$1.pid" 2>/dev/null; }
 
 # running NAME: whether the process in the file is still that one, not another that got its number after a restart.
+# Airflow renames its processes: api-server calls itself api_server.
 running() {
   local pid
-  pid=$(pid_of "$1") && [ -n "$pid" ] && tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -q "airflow.*$1"
+  pid=$(pid_of "$1") && [ -n "$pid" ] && tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -q "airflow.*${1//-/[-_]}"
 }
 
 # start NAME: runs `airflow NAME` in a group of its own.

@@ -2,6 +2,7 @@
 
 TxloomError                 1   something unforeseen
 |-- ConfigurationError      2   the declaration is wrong: repair the YAML, a retry cannot help
+|-- BeyondValidThrough      3   a reader asked for a state that is not complete yet: ask again later
 |-- LeaseTaken             10   another run holds the stream: retry soon
 |-- WriteConflict          11   Delta rejected a commit because another writer came first: retry soon
 |-- SourceUnavailable      12   the source folder or broker cannot be read: retry soon
@@ -21,6 +22,12 @@ class ConfigurationError(TxloomError):
     """The declaration is wrong; the message names file and line."""
 
     exit_code = 2
+
+
+class BeyondValidThrough(TxloomError):
+    """A reader asked for a state above valid-through."""
+
+    exit_code = 3
 
 
 class LeaseTaken(TxloomError):

@@ -11,6 +11,8 @@ from lake import Lake, arrivals, new_lake
 from oracle import capture, comparison, declarations, values
 from oracle.completeness import progress
 from oracle.state import Source
+from txloom import read
+from txloom.errors import BeyondValidThrough, ConfigurationError
 
 pytestmark = pytest.mark.random_order(disabled=True)
 """The tests are steps of one story."""
@@ -121,6 +123,65 @@ def test_history_holds_every_change_of_every_transaction(lake: Lake, source: Sou
         wanted = sorted((t.csn, e.pos) for t in whole.transactions for e in t.events if e.table == table)
         actual = sorted((r["_txloom_csn"], r["_txloom_pos"]) for r in lake.rows(f"{table}_changes"))
         assert actual == wanted, table
+
+
+def test_every_table_reads_as_of_any_csn(lake: Lake, source: Source) -> None:
+    for csn in source.csns[::60] + source.csns[-1:]:
+        actual = {table: as_rows(read_as_of(lake, table, csn=csn), table) for table in MIRRORS}
+        found = comparison.differences(expected(source, csn), actual)
+        documents = comparison.keyed(read_as_of(lake, "orders_current", csn=csn), ("order_id",))
+        found += comparison.differences({"documents": expected_documents(source, csn)}, {"documents": documents})
+        assert not found, f"as of {csn}: {comparison.report(found)}"
+
+
+def test_a_moment_is_the_last_transaction_committed_by_then(lake: Lake) -> None:
+    (row,) = lake.query("transactions", "select csn, committed_at from t order by csn offset 300 limit 1")
+    last = max(
+        each["csn"]
+        for each in lake.query("transactions", "select csn, committed_at from t")
+        if each["committed_at"] <= row["committed_at"]
+    )
+    assert read_as_of(lake, "orders", time=row["committed_at"]) == read_as_of(lake, "orders", csn=last)
+
+
+def test_what_is_not_complete_yet_or_not_there_is_refused(lake: Lake, source: Source) -> None:
+    with pytest.raises(BeyondValidThrough, match=f"history is complete up to {source.csns[-1]} only"):
+        read_as_of(lake, "orders", csn=source.csns[-1] + 1)
+    with pytest.raises(ConfigurationError, match="has no current table 'order'; it has order_attachments, "):
+        read_as_of(lake, "order", csn=1)
+
+
+def test_intervals_tell_every_state(lake: Lake, source: Source) -> None:
+    def told(table: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = read.intervals(lake.pipeline, table, warehouse=lake.warehouse).to_pylist()
+        return rows
+
+    def held(rows: list[dict[str, Any]], csn: int) -> list[dict[str, Any]]:
+        return [row for row in rows if row["_txloom_valid_from"] <= csn < (row["_txloom_valid_to"] or 2**63)]
+
+    mirrors, orders = {table: told(table) for table in MIRRORS}, told("orders_current")
+    for csn in source.csns[::40] + source.csns[-1:]:
+        actual = {table: as_rows(held(rows, csn), table) for table, rows in mirrors.items()}
+        found = comparison.differences(expected(source, csn), actual)
+        documents = comparison.keyed(held(orders, csn), ("order_id",))
+        found += comparison.differences({"documents": expected_documents(source, csn)}, {"documents": documents})
+        assert not found, f"as of {csn}: {comparison.report(found)}"
+
+
+def test_the_newest_cut_is_what_a_reader_reads(lake: Lake) -> None:
+    (cut,) = lake.query("cuts", "select cut_id, versions from t order by cut_id desc limit 1")
+    assert read.versions(lake.pipeline, warehouse=lake.warehouse) == cut["versions"]
+    assert read.versions(lake.pipeline, cut_id=cut["cut_id"], warehouse=lake.warehouse) == cut["versions"]
+    assert read.versions(lake.pipeline, cut_id=10**6, warehouse=lake.warehouse) == {}
+
+
+def read_as_of(lake: Lake, table: str, **at: Any) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = read.as_of(lake.pipeline, table, warehouse=lake.warehouse, **at).to_pylist()
+    return rows
+
+
+def as_rows(rows: list[dict[str, Any]], table: str) -> dict[Any, Any]:
+    return comparison.keyed(rows, declarations.TABLES[table].key)
 
 
 def test_running_every_job_again_changes_nothing(lake: Lake) -> None:

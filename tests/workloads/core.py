@@ -9,12 +9,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from oracle.capture import Message
-from txloom.config.models import Aggregate, Pipeline, Table
+from txloom.config.models import Aggregate, Child, Pipeline, Table
 from txloom.current.compose import Member, compose
+from txloom.current.document_versions import document_intervals
 from txloom.current.fold import fold
 from txloom.current.versions import intervals, versions
 from txloom.events.goldengate import GoldenGateDecoder
+from txloom.events.images import ImageReader
 from txloom.events.values import arrow_type
+from txloom.history.changes import changes
 from txloom.pipelines.release import CHOSEN, made_of
 from txloom.storage import landing
 from txloom.storage.landing import Landing, Task
@@ -117,11 +120,11 @@ class Core:
             csn, release = history.column("_txloom_csn"), history.column("_txloom_release")
             late = pc.and_(pc.less_equal(csn, self.valid_through), pc.greater(release, self._shown))
             if pc.any(late).as_py():
-                changes, base = history.filter(pc.less_equal(csn, target)), _empty(table)
+                told, base = history.filter(pc.less_equal(csn, target)), _empty(table)
             else:
                 new = pc.and_(pc.greater(csn, self.valid_through), pc.less_equal(csn, target))
-                changes, base = history.filter(new), self.rows[name]
-            self.rows[name] = _applied(base, changes, table)
+                told, base = history.filter(new), self.rows[name]
+            self.rows[name] = _applied(base, told, table)
         self.valid_through, self._shown = target, self.landings
 
     def intervals(self, name: str, untracked: Sequence[str] = ()) -> list[dict[str, Any]]:
@@ -129,12 +132,36 @@ class Core:
         table = self.tables[name]
         if not self.history[name]:
             return []
-        changes, schema = pa.concat_tables(self.history[name]), _empty(table).schema
-        found = versions(changes, key=table.key, columns=table.column_names, schema=schema)
+        told, schema = pa.concat_tables(self.history[name]), _empty(table).schema
+        found = versions(told, key=table.key, columns=table.column_names, schema=schema)
         rows: list[dict[str, Any]] = intervals(
             found, key=table.key, columns=table.column_names, untracked=untracked
         ).to_pylist()
         return rows
+
+    def document_intervals(self) -> list[dict[str, Any]]:
+        """Return when each document of the aggregate was what it was."""
+        (aggregate,) = self.pipeline.targets.aggregates
+        found = {}
+        for name in (aggregate.root, *(child.table for child in aggregate.children)):
+            table, schema = self.tables[name], _empty(self.tables[name]).schema
+            told = self.history[name] or [_no_changes(table)]
+            found[name] = versions(pa.concat_tables(told), key=table.key, columns=table.column_names, schema=schema)
+        root = self.tables[aggregate.root]
+        children = [(self._member(child), found[child.table]) for child in aggregate.children]
+        fields = [pa.field(column.name, arrow_type(column.type)) for column in root.columns]
+        for child in aggregate.children:
+            columns = self.tables[child.table].columns
+            row = pa.struct([(column.name, arrow_type(column.type)) for column in columns])
+            fields.append(pa.field(child.as_, row if child.relation == "one" else pa.list_(row)))
+        rows: list[dict[str, Any]] = document_intervals(
+            found[root.name], root.key, root.column_names, children, pa.schema(fields)
+        ).to_pylist()
+        return rows
+
+    def _member(self, child: Child) -> Member:
+        table = self.tables[child.table]
+        return Member(child.as_, child.relation, table.key, child.parent_key, table.column_names)
 
     def shown(self) -> Rows:
         """Return every table's rows under their keys, and the documents."""
@@ -150,9 +177,7 @@ class Core:
         roots = {_key(row, root.key): row for row in self.rows[root.name].to_pylist()}
         children = {}
         for child in aggregate.children:
-            table = self.tables[child.table]
-            member = Member(child.as_, child.relation, table.key, child.parent_key, table.column_names)
-            children[child.table] = (member, self.rows[child.table].to_pylist())
+            children[child.table] = (self._member(child), self.rows[child.table].to_pylist())
         composed = compose(list(roots), roots, children, root.key, root.column_names)
         return {
             _key(row, root.key): {name: value for name, value in row.items() if not name.startswith("_txloom_")}
@@ -166,17 +191,25 @@ def _empty(table: Table) -> pa.Table:
     return pa.schema([*columns, *own]).empty_table()
 
 
+def _no_changes(table: Table) -> pa.Table:
+    """Return the history of a table that never changed."""
+    reader = ImageReader(table)
+    columns = [("tx", pa.int64()), ("xid", pa.string()), ("csn", pa.int64()), ("pos", pa.int64()), ("op", pa.string())]
+    columns += [("committed_at", pa.timestamp("us", "UTC")), ("landing", pa.int64()), ("row", pa.int64())]
+    return changes(pa.schema([*columns, *reader.schema]).empty_table(), table, 0)
+
+
 def _restarted(held: buffer.Held) -> buffer.Held:
     return buffer.Held(
         ev.from_bytes(ev.to_bytes(held.events), ev.EVENT), ev.from_bytes(ev.to_bytes(held.finished), ev.FINISHED)
     )
 
 
-def _applied(rows: pa.Table, changes: pa.Table, table: Table) -> pa.Table:
+def _applied(rows: pa.Table, told: pa.Table, table: Table) -> pa.Table:
     """Merge the net effect of changes into rows, as a MERGE by key does."""
-    if not changes.num_rows:
+    if not told.num_rows:
         return rows
-    effects = fold(rows, changes, key=table.key, columns=table.column_names)
+    effects = fold(rows, told, key=table.key, columns=table.column_names)
     kept = {_key(row, table.key): row for row in rows.to_pylist()}
     for row in effects.to_pylist():
         kept.pop(_key(row, table.key), None)

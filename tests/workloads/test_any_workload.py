@@ -102,6 +102,20 @@ def test_intervals_tell_every_state_that_the_source_had(tmp_path_factory: Any, s
             different = comparison.differences({name: values.typed_rows(each.state[name], table)}, {name: there})
             assert not different, f"as of {each.csn}:\n{comparison.report(different)}"
         assert ends <= {each.csn for each in sent} | {None}
+    if made.aggregate is not None:
+        assert_documents_told(core.document_intervals(), made, sent)
+
+
+def assert_documents_told(found: list[dict[str, Any]], made: Shape, sent: list[Sent]) -> None:
+    assert made.aggregate is not None
+    name, key = made.aggregate.name, made.tables[made.aggregate.root].key
+    for each in sent:
+        held = [row for row in found if row["_txloom_valid_from"] <= each.csn < (row["_txloom_valid_to"] or 2**62)]
+        nested = documents.documents(each.state, made.aggregate, made.tables)
+        different = comparison.differences(
+            {name: values.typed_documents(nested, made.tables, made.aggregate)}, {name: comparison.keyed(held, key)}
+        )
+        assert not different, f"as of {each.csn}:\n{comparison.report(different)}"
 
 
 @settings(max_examples=40, deadline=None)

@@ -60,10 +60,10 @@ def intervals(
     first = np.ones(size, bool)
     first[1:] = (group[1:] != group[:-1]) | gone[1:] | gone[:-1] | (tracked[1:] != tracked[:-1])
     begins = np.flatnonzero(first)
-    ends = np.append(begins[1:], size) - 1
-    follows = np.minimum(ends + 1, max(size - 1, 0))
-    closed = (ends + 1 < size) & (group[follows] == group[ends])
-    after = pa.array(follows, mask=~closed)
+    following = np.append(begins[1:], size)[: len(begins)]
+    ends = following - 1
+    closed = np.append(group, -1)[following] == group[ends]
+    after = pa.array(following, mask=~closed)
     rows = {name: found.column(name).take(pa.array(ends)) for name in columns}
     csn, time = found.column("_txloom_csn"), found.column("_txloom_committed_at")
     own = (

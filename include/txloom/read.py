@@ -1,0 +1,181 @@
+"""Read what txloom keeps: a table as of any csn or moment, the intervals of its rows, the tables of a cut.
+
+    from txloom import read
+
+    read.as_of("orders", "orders_current", csn=34455408, warehouse="/lake")         # documents as of a csn
+    read.as_of("orders", "orders", time=datetime(2026, 1, 31, tzinfo=UTC))           # a mirror as of a moment
+    read.intervals("orders", "orders", untracked=["notes"])                          # SCD2: valid from, valid to
+    read.versions("orders")                                                          # {table: Delta version} of a cut
+
+Everything comes as Arrow tables out of the history, without Spark. pipeline is a name or a file of a declaration;
+warehouse is TXLOOM_WAREHOUSE unless it is given.
+"""
+
+import os
+from collections.abc import Collection
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.config import find, names
+from txloom.config.models import Aggregate, Child, Pipeline, Table
+from txloom.current.compose import Member, compose, key_of
+from txloom.current.document_versions import document_intervals
+from txloom.current.fold import fold
+from txloom.current.versions import OWN
+from txloom.current.versions import intervals as intervals_of
+from txloom.current.versions import versions as versions_of
+from txloom.errors import ConfigurationError
+from txloom.events.values import arrow_type
+from txloom.storage import books, current, past
+from txloom.storage.current import Flat
+from txloom.storage.place import Place
+from txloom.storage.progress import Mark
+
+STAMPS = [("_txloom_csn", pa.int64()), ("_txloom_pos", pa.int64()), ("_txloom_xid", pa.string())]
+
+
+def as_of(
+    pipeline: str | Pipeline,
+    table: str,
+    *,
+    csn: int | None = None,
+    time: datetime | None = None,
+    warehouse: str | None = None,
+) -> pa.Table:
+    """Return a current table as it was at a csn, or at a moment in the source's commit time.
+
+    table: the name of a mirror's or an aggregate's current table, whose schema the rows have; they are ordered by key.
+    As of a moment means: up to the last transaction, in commit order, that was committed by then. Raises
+    BeyondValidThrough for a csn above valid-through, ConfigurationError for a table that the pipeline does not have.
+    """
+    declared, place = _opened(pipeline, warehouse)
+    upto = past.mark_at(place, csn, time)
+    aggregate = _aggregate(declared, table)
+    if aggregate is None:
+        return _folded(place, _flat(declared, table), upto)
+    members = {name: _folded(place, _flat_of(declared, name), upto).to_pylist() for name in _members(aggregate)}
+    root = declared.table(aggregate.root)
+    roots = {key_of(row, root.key): row for row in members[root.name]}
+    children = {child.table: (_member(declared, child), members[child.table]) for child in aggregate.children}
+    found = compose(sorted(roots), roots, children, root.key, root.column_names)
+    for row in found:
+        del row["_txloom_deleted"]
+    return pa.Table.from_pylist(found, pa.schema([*_document_schema(declared, aggregate), *STAMPS]))
+
+
+def intervals(
+    pipeline: str | Pipeline,
+    table: str,
+    *,
+    untracked: Collection[str] = (),
+    warehouse: str | None = None,
+) -> pa.Table:
+    """Return when each row of a current table was what it was, up to valid-through (SCD2).
+
+    Added to the declared columns: `_txloom_valid_from` and `_txloom_valid_to` (csn; a row holds from the first up to,
+    but not at, the second, which is null for rows that still hold), the same in commit time with `_time` at the end,
+    and `_txloom_is_current`. untracked: columns of a mirror whose changes begin no new interval.
+    """
+    declared, place = _opened(pipeline, warehouse)
+    upto = past.known(place)
+    aggregate = _aggregate(declared, table)
+    if aggregate is None:
+        flat = _flat(declared, table)
+        _refuse_unknown(untracked, flat.table)
+        found = _versions(place, flat, upto)
+        return intervals_of(found, key=flat.key, columns=flat.table.column_names, untracked=untracked)
+    if untracked:
+        raise ConfigurationError(f"{table}: columns can be left untracked in mirrors, not in documents")
+    root = declared.table(aggregate.root)
+    children = [
+        (_member(declared, child), _versions(place, _flat_of(declared, child.table), upto))
+        for child in aggregate.children
+    ]
+    rows = _versions(place, _flat_of(declared, root.name), upto)
+    return document_intervals(rows, root.key, root.column_names, children, _document_schema(declared, aggregate))
+
+
+def versions(pipeline: str | Pipeline, *, cut_id: int | None = None, warehouse: str | None = None) -> dict[str, int]:
+    """Return the Delta version of every current table that a published cut names; the newest cut unless one is given.
+
+    Tables read at these versions show one moment of the source. {}: nothing was published yet.
+    """
+    _, place = _opened(pipeline, warehouse)
+    condition = "true" if cut_id is None else f"cut_id = {int(cut_id)}"
+    sql = f"select versions from t where {condition} order by cut_id desc limit 1"
+    found = books.query(place.table(names.CUTS), sql)
+    return dict(found[0]["versions"]) if found else {}
+
+
+def _opened(pipeline: str | Pipeline, warehouse: str | None) -> tuple[Pipeline, Place]:
+    declared = pipeline if isinstance(pipeline, Pipeline) else find(pipeline)
+    where = warehouse or os.environ.get("TXLOOM_WAREHOUSE")
+    if not where:
+        raise ConfigurationError("no warehouse: pass warehouse or set TXLOOM_WAREHOUSE")
+    return declared, Place(where, declared.name)
+
+
+def _aggregate(pipeline: Pipeline, table: str) -> Aggregate | None:
+    return next((each for each in pipeline.targets.aggregates if each.current == table), None)
+
+
+def _flat(pipeline: Pipeline, table: str) -> Flat:
+    mirrors = {flat.current: flat for flat in current.flats(pipeline) if flat.mirror is not None}
+    if table not in mirrors:
+        known = sorted([*mirrors, *(each.current for each in pipeline.targets.aggregates)])
+        raise ConfigurationError(f"pipeline {pipeline.name} has no current table {table!r}; it has {', '.join(known)}")
+    return mirrors[table]
+
+
+def _flat_of(pipeline: Pipeline, source_table: str) -> Flat:
+    return next(flat for flat in current.flats(pipeline) if flat.table.name == source_table)
+
+
+def _members(aggregate: Aggregate) -> list[str]:
+    return [aggregate.root, *(child.table for child in aggregate.children)]
+
+
+def _member(pipeline: Pipeline, child: Child) -> Member:
+    table = pipeline.table(child.table)
+    return Member(child.as_, child.relation, table.key, child.parent_key, table.column_names)
+
+
+def _folded(place: Place, flat: Flat, upto: Mark) -> pa.Table:
+    empty = pa.schema([*_columns(flat.table), *STAMPS]).empty_table()
+    changes = past.changes(place, flat, upto)
+    if not changes.num_rows:
+        return empty
+    found = fold(empty, changes, key=flat.key, columns=flat.table.column_names)
+    rows = found.filter(pc.invert(found.column("_txloom_deleted"))).select(empty.schema.names)
+    return rows.sort_by([(name, "ascending") for name in flat.key])
+
+
+def _versions(place: Place, flat: Flat, upto: Mark) -> pa.Table:
+    schema = pa.schema([*_columns(flat.table), *STAMPS])
+    changes = past.changes(place, flat, upto)
+    if changes.num_rows:
+        return versions_of(changes, key=flat.key, columns=flat.table.column_names, schema=schema)
+    own = dict([*STAMPS, ("_txloom_deleted", pa.bool_()), ("_txloom_missing", pa.list_(pa.string()))])
+    own["_txloom_committed_at"] = pa.timestamp("us", "UTC")
+    return pa.schema([*_columns(flat.table), *((name, own[name]) for name in OWN)]).empty_table()
+
+
+def _columns(table: Table) -> list[pa.Field]:
+    return [pa.field(column.name, arrow_type(column.type)) for column in table.columns]
+
+
+def _document_schema(pipeline: Pipeline, aggregate: Aggregate) -> pa.Schema:
+    fields = _columns(pipeline.table(aggregate.root))
+    for child in aggregate.children:
+        row = pa.struct(_columns(pipeline.table(child.table)))
+        fields.append(pa.field(child.as_, row if child.relation == "one" else pa.list_(row)))
+    return pa.schema(fields)
+
+
+def _refuse_unknown(columns: Collection[str], table: Table) -> None:
+    for name in columns:
+        if name not in table.column_names or name in table.key:
+            plain = [column for column in table.column_names if column not in table.key]
+            raise ConfigurationError(f"{table.name} has no plain column {name!r}; it has {', '.join(plain)}")

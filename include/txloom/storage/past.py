@@ -1,0 +1,57 @@
+"""What history tells, read into this process: changes of a table, and which csn a moment is."""
+
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.config import names
+from txloom.errors import BeyondValidThrough
+from txloom.storage import books, local, schemas
+from txloom.storage.current import Flat
+from txloom.storage.place import Place
+from txloom.storage.progress import Mark, snapshot, valid_through
+
+SHARED = ("_txloom_xid", "_txloom_csn", "_txloom_committed_at", "_txloom_release")
+
+
+def known(place: Place) -> Mark:
+    """Return how far history is complete."""
+    seen = snapshot(place)
+    return Mark() if seen is None else Mark(valid_through(place, seen), seen.release)
+
+
+def changes(place: Place, flat: Flat, upto: Mark) -> pa.Table:
+    """Return every change of a table up to a mark, in the schema of a mirror's history."""
+    where = f"_txloom_csn <= {upto.valid_through} and _txloom_release <= {upto.release}"
+    if flat.mirror is not None:
+        return local.select(place.table(flat.mirror.history), f"select * from t where {where}")
+    assert flat.aggregate is not None
+    field = dict(schemas.members_of(flat.aggregate))[flat.table.name]
+    own = ", ".join(SHARED)
+    rows = local.select(place.table(flat.aggregate.history), f'select {own}, "{field}" as change from t where {where}')
+    nested = rows.column("change").combine_chunks()
+    parents, told = pc.list_parent_indices(nested), pc.list_flatten(nested)
+    columns = {told.type.field(i).name: pc.struct_field(told, [i]) for i in range(told.type.num_fields)}
+    return pa.table(columns | {name: rows.column(name).take(parents) for name in SHARED})
+
+
+def csn_at(place: Place, time: datetime) -> int:
+    """Return the csn of the last transaction, in commit order, that was committed by a moment; 0: none was."""
+    stamp = time.astimezone().isoformat()
+    sql = f"select max(csn) as csn from t where committed_at <= timestamp '{stamp}'"
+    found = books.query(place.table(names.TRANSACTIONS), sql)
+    return int((found[0]["csn"] if found else 0) or 0)
+
+
+def mark_at(place: Place, csn: int | None, time: datetime | None) -> Mark:
+    """Return the mark of a csn or a moment; raises BeyondValidThrough where history does not reach that far yet."""
+    if (csn is None) == (time is None):
+        raise ValueError("as of what? give either csn or time")
+    reached = known(place)
+    if csn is None:
+        assert time is not None
+        csn = min(csn_at(place, time), reached.valid_through)
+    if csn > reached.valid_through:
+        raise BeyondValidThrough(f"as of csn {csn}: history is complete up to {reached.valid_through} only")
+    return Mark(csn, reached.release)
