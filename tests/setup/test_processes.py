@@ -1,4 +1,4 @@
-"""The processes that `make up` leaves running: found again, stopped with all they started, never mistaken for others."""
+"""The processes that `make up` leaves running: found again, stopped with what they started, mistaken for no others."""
 
 import os
 import subprocess
