@@ -16,4 +16,4 @@ from txloom.pipelines.command import run
 from txloom.pipelines.merge import merge_current
 
 if __name__ == "__main__":
-    sys.exit(run("merge_current", merge_current, doc=__doc__))
+    sys.exit(run("merge_current", merge_current, doc=__doc__, session="lazy"))

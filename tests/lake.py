@@ -59,7 +59,7 @@ class Lake:
         self.runs += 1
         done = {}
         for step in steps:
-            spark = (lambda: self.spark) if step is land_events else self.spark
+            spark = (lambda: self.spark) if step in (land_events, merge_current) else self.spark
             counts = step(spark, self.pipeline, warehouse=self.warehouse, run_id=f"run-{self.runs}")
             done[step.__name__] = dict(counts)
         return done

@@ -27,13 +27,10 @@ from txloom.current.versions import OWN
 from txloom.current.versions import intervals as intervals_of
 from txloom.current.versions import versions as versions_of
 from txloom.errors import ConfigurationError
-from txloom.events.values import arrow_type
-from txloom.storage import books, current, past
-from txloom.storage.current import Flat
+from txloom.storage import books, past, schemas
+from txloom.storage.flats import Flat, flats
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark
-
-STAMPS = [("_txloom_csn", pa.int64()), ("_txloom_pos", pa.int64()), ("_txloom_xid", pa.string())]
 
 
 def as_of(
@@ -62,7 +59,7 @@ def as_of(
     found = compose(sorted(roots), roots, children, root.key, root.column_names)
     for row in found:
         del row["_txloom_deleted"]
-    return pa.Table.from_pylist(found, pa.schema([*_document_schema(declared, aggregate), *STAMPS]))
+    return pa.Table.from_pylist(found, schemas.document_schema(declared, aggregate))
 
 
 def intervals(
@@ -94,7 +91,9 @@ def intervals(
         for child in aggregate.children
     ]
     rows = _versions(place, _flat_of(declared, root.name), upto)
-    return document_intervals(rows, root.key, root.column_names, children, _document_schema(declared, aggregate))
+    return document_intervals(
+        rows, root.key, root.column_names, children, pa.schema(schemas.document_fields(declared, aggregate))
+    )
 
 
 def versions(pipeline: str | Pipeline, *, cut_id: int | None = None, warehouse: str | None = None) -> dict[str, int]:
@@ -122,7 +121,7 @@ def _aggregate(pipeline: Pipeline, table: str) -> Aggregate | None:
 
 
 def _flat(pipeline: Pipeline, table: str) -> Flat:
-    mirrors = {flat.current: flat for flat in current.flats(pipeline) if flat.mirror is not None}
+    mirrors = {flat.current: flat for flat in flats(pipeline) if flat.mirror is not None}
     if table not in mirrors:
         known = sorted([*mirrors, *(each.current for each in pipeline.targets.aggregates)])
         raise ConfigurationError(f"pipeline {pipeline.name} has no current table {table!r}; it has {', '.join(known)}")
@@ -130,7 +129,7 @@ def _flat(pipeline: Pipeline, table: str) -> Flat:
 
 
 def _flat_of(pipeline: Pipeline, source_table: str) -> Flat:
-    return next(flat for flat in current.flats(pipeline) if flat.table.name == source_table)
+    return next(flat for flat in flats(pipeline) if flat.table.name == source_table)
 
 
 def _members(aggregate: Aggregate) -> list[str]:
@@ -143,7 +142,7 @@ def _member(pipeline: Pipeline, child: Child) -> Member:
 
 
 def _folded(place: Place, flat: Flat, upto: Mark) -> pa.Table:
-    empty = pa.schema([*_columns(flat.table), *STAMPS]).empty_table()
+    empty = schemas.current_schema(flat.table).empty_table()
     changes = past.changes(place, flat, upto)
     if not changes.num_rows:
         return empty
@@ -153,25 +152,13 @@ def _folded(place: Place, flat: Flat, upto: Mark) -> pa.Table:
 
 
 def _versions(place: Place, flat: Flat, upto: Mark) -> pa.Table:
-    schema = pa.schema([*_columns(flat.table), *STAMPS])
+    schema = schemas.current_schema(flat.table)
     changes = past.changes(place, flat, upto)
     if changes.num_rows:
         return versions_of(changes, key=flat.key, columns=flat.table.column_names, schema=schema)
-    own = dict([*STAMPS, ("_txloom_deleted", pa.bool_()), ("_txloom_missing", pa.list_(pa.string()))])
+    own = dict([*schemas.STAMPS, ("_txloom_deleted", pa.bool_()), ("_txloom_missing", pa.list_(pa.string()))])
     own["_txloom_committed_at"] = pa.timestamp("us", "UTC")
-    return pa.schema([*_columns(flat.table), *((name, own[name]) for name in OWN)]).empty_table()
-
-
-def _columns(table: Table) -> list[pa.Field]:
-    return [pa.field(column.name, arrow_type(column.type)) for column in table.columns]
-
-
-def _document_schema(pipeline: Pipeline, aggregate: Aggregate) -> pa.Schema:
-    fields = _columns(pipeline.table(aggregate.root))
-    for child in aggregate.children:
-        row = pa.struct(_columns(pipeline.table(child.table)))
-        fields.append(pa.field(child.as_, row if child.relation == "one" else pa.list_(row)))
-    return pa.schema(fields)
+    return pa.schema([*schemas.columns(flat.table), *((name, own[name]) for name in OWN)]).empty_table()
 
 
 def _refuse_unknown(columns: Collection[str], table: Table) -> None:

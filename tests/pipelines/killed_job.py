@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from txloom.storage import books, current, local, maintenance, parts, tables
+from txloom.storage import books, current, local, maintenance, merging, parts, tables
 
 JOBS = Path(__file__).parents[2] / "jobs"
 WRITES = (
@@ -21,6 +21,7 @@ WRITES = (
     (parts, "append_parts"),
     (tables, "append_once"),
     (current, "merge"),
+    (merging, "merge"),
     (maintenance, "optimize"),
     (maintenance, "vacuum"),
 )

@@ -8,13 +8,14 @@ import pytest
 from lake import arrivals, new_lake
 from oracle import capture, comparison, declarations, values
 from oracle.state import Source
-from txloom.storage import landing, local
+from txloom.storage import landing, local, merging
 
 
 def test_a_large_batch_gives_what_small_ones_give(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = new_lake(spark, tmp_path, monkeypatch)
     monkeypatch.setattr(local, "LOCAL_ROWS", -1)
     monkeypatch.setattr(landing, "LOCAL_BYTES", -1)
+    monkeypatch.setattr(merging, "LOCAL_TABLE_BYTES", -1)
     lake.deliver(*arrivals()[:3])
     lake.run()
     lake.deliver(*arrivals()[3:])

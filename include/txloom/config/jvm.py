@@ -5,7 +5,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[3]
 PLANS_MUCH = frozenset({"merge_current", "maintain_tables"})
-"""Steps whose JVM works long enough for both compilers to pay; in the others Python and Arrow do the work."""
+"""Steps whose JVM, where they need one, works long enough for both compilers; in the others Arrow does the work."""
 
 
 def flags(step: str | None = None) -> str:

@@ -15,13 +15,13 @@ from txloom.errors import LedgerUnbalanced
 from txloom.pipelines.batch import Batch
 from txloom.pipelines.bury import GIVEN, Buried, give_up, inter, late_events, list_waiting
 from txloom.pipelines.release_batch import Released, release_large, release_small
-from txloom.storage import books, buffering, checkpoints, local, own, schemas, tables
+from txloom.storage import books, buffering, checkpoints, local, own, schemas
 from txloom.storage.own import TRANSACTIONS
 from txloom.storage.place import Place
 from txloom.storage.session import warm_workers
 from txloom.transactions.causes import UNREADABLE
 
-HISTORY_PROPERTIES = {"delta.dataSkippingStatsColumns": "_txloom_csn,_txloom_release"}
+HISTORY_PROPERTIES = {**books.DELETION_VECTORS, "delta.dataSkippingStatsColumns": "_txloom_csn,_txloom_release"}
 LEVELS = ("buffered",)
 """Counts that are a level after the batch; all others add up over batches."""
 
@@ -60,11 +60,11 @@ def create_tables(pipeline: Pipeline, place: Place) -> None:
     """Create the tables that the buffer writes."""
     books.ensure(place.table(names.TRANSACTIONS), own.TRANSACTIONS)
     for mirror in pipeline.targets.mirrors:
-        ddl = schemas.changes_ddl(pipeline.table(mirror.table))
-        tables.ensure(place.table(mirror.history), ddl, properties=HISTORY_PROPERTIES)
+        schema = schemas.changes_schema(pipeline.table(mirror.table))
+        books.ensure(place.table(mirror.history), schema, HISTORY_PROPERTIES)
     for aggregate in pipeline.targets.aggregates:
-        ddl = schemas.stream_ddl(pipeline, aggregate)
-        tables.ensure(place.table(aggregate.history), ddl, properties=HISTORY_PROPERTIES)
+        schema = schemas.stream_schema(pipeline, aggregate)
+        books.ensure(place.table(aggregate.history), schema, HISTORY_PROPERTIES)
 
 
 def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:

@@ -8,7 +8,8 @@ from pyspark.sql import SparkSession
 from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.errors import ConfigurationError
-from txloom.storage import books, current, maintenance, own, tables
+from txloom.storage import books, maintenance, own, tables
+from txloom.storage.flats import flats
 from txloom.storage.place import Place
 
 TASKS = ("optimize", "vacuum", "statistics")
@@ -31,7 +32,7 @@ def maintain_tables(
 def tables_of(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
     """Return every table of a pipeline with the columns that order its files."""
     found: dict[str, tuple[str, ...]] = dict.fromkeys(names.PIPELINE_TABLES, ())
-    for flat in current.flats(pipeline):
+    for flat in flats(pipeline):
         found[flat.current] = flat.mirror.zorder if flat.mirror else ()
     for mirror in pipeline.targets.mirrors:
         found[mirror.history] = ()

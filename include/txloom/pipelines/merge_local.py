@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from txloom.config.models import Aggregate, Pipeline, Table
 from txloom.current.compose import Member, compose
 from txloom.current.fold import fold
-from txloom.storage import books, local
-from txloom.storage.current import Flat
+from txloom.storage import books, local, past
+from txloom.storage.flats import Flat
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark, mark
 
@@ -46,26 +46,11 @@ def size(place: Place, flats: Sequence[Flat], want: Mark) -> int | None:
     total = 0
     for flat in flats:
         have = mark(place.table(flat.current))
-        for row in local.select(_history(place, flat), _summary(have, want)).to_pylist():
-            if row["late"]:
-                return None
-            total += row["changes"] or 0
-            if row["truncates"] and _rows(place, flat) > local.LOCAL_ROWS:
-                return None
+        changes, late, truncates = past.count(place, flat, _between(have, want), f"_txloom_csn <= {have.valid_through}")
+        if late or (truncates and _rows(place, flat) > local.LOCAL_ROWS):
+            return None
+        total += changes
     return total
-
-
-def _history(place: Place, flat: Flat) -> str:
-    assert flat.mirror is not None
-    return place.table(flat.mirror.history)
-
-
-def _summary(have: Mark, want: Mark) -> str:
-    late = f"_txloom_csn <= {have.valid_through}"
-    return (
-        f"select count(*) as changes, sum(case when {late} then 1 else 0 end) as late,"
-        f" sum(case when _txloom_op = 'T' then 1 else 0 end) as truncates from t where {_between(have, want)}"
-    )
 
 
 def _between(have: Mark, want: Mark) -> str:
@@ -82,7 +67,7 @@ def _rows(place: Place, flat: Flat) -> int:
 def prepare(place: Place, flat: Flat, want: Mark) -> LocalChange:
     """Work out, without writing, how one flat table will change."""
     path = place.table(flat.current)
-    changes = local.select(_history(place, flat), f"select * from t where {_between(mark(path), want)}")
+    changes = past.chosen(place, flat, _between(mark(path), want))
     if not changes.num_rows:
         return LocalChange(flat, path, None, None)
     truncated = pc.any(pc.equal(changes.column("_txloom_op"), "T")).as_py()

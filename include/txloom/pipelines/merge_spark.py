@@ -1,14 +1,65 @@
 """Work out a large merge with Spark: fold per key in groups, compose documents by joins."""
 
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+import pyarrow as pa
+from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txloom.config.models import Aggregate, Pipeline
 from txloom.storage import current, tables
-from txloom.storage.current import Flat
 from txloom.storage.documents import Change, documents, touched_roots
+from txloom.storage.flats import Flat, flats
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark, mark
+
+WRITERS = 4
+"""Tables worked on at once: a merge of a few rows mostly waits for its own small jobs."""
+T = TypeVar("T")
+Call = Callable[[], None]
+
+
+def plan(
+    spark: SparkSession, pipeline: Pipeline, place: Place, want: Mark
+) -> tuple[Sequence[Call], Sequence[Call], int]:
+    """Work out all writes of a merge: those of documents, those of flat rows, and from how many changes."""
+    own = flats(pipeline)
+    prepared = _together(spark, [partial(prepare, spark, place, flat, want) for flat in own])
+    changes = {flat.table.name: change for flat, (change, _) in zip(own, prepared, strict=True)}
+    write = inheritable_thread_target(spark)(partial(current.merge, metadata=want.to_json()))
+    documents = []
+    for aggregate in pipeline.targets.aggregates:
+        path = place.table(aggregate.current)
+        if mark(path) < want and (found := composed(pipeline, aggregate, changes)) is not None:
+            root = pipeline.table(aggregate.root)
+            documents.append(partial(write, path, found, root.key, prune=current.pruning(found, root)))
+    rows = [
+        partial(write, place.table(flat.current), found, flat.key, prune=current.pruning(found, flat.table))
+        for flat in own
+        if (found := changes[flat.table.name].effects) is not None
+    ]
+    return documents, rows, sum(count for _, count in prepared)
+
+
+def write_held(spark: SparkSession, path: str, effects: pa.Table, key: tuple[str, ...], want: Mark) -> None:
+    """Merge effects that the driver holds into a large table."""
+    current.merge(path, spark.createDataFrame(effects), key, metadata=want.to_json())
+
+
+def finish(spark: SparkSession) -> None:
+    """Leave nothing behind in the session."""
+    spark.conf.unset(current.USER_METADATA)
+    spark.catalog.clearCache()
+
+
+def _together(spark: SparkSession, calls: Sequence[Callable[[], T]]) -> list[T]:
+    """Run calls beside each other in a session and return their results in order."""
+    with ThreadPoolExecutor(WRITERS) as pool:
+        return list(pool.map(inheritable_thread_target(spark)(lambda call: call()), calls))
 
 
 def prepare(spark: SparkSession, place: Place, flat: Flat, want: Mark) -> tuple[Change, int]:

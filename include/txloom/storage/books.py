@@ -17,6 +17,9 @@ from deltalake.exceptions import TableNotFoundError
 from txloom.config import names
 from txloom.storage.own import LEDGER
 
+DELETION_VECTORS = {"delta.enableDeletionVectors": "true"}
+"""Lets Spark's merges mark rows as gone instead of writing their files anew."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -59,10 +62,26 @@ def last_written(path: str, write_id: str) -> int:
     return -1 if number is None else int(number)
 
 
-def ensure(path: str, schema: pa.Schema, properties: Mapping[str, str] | None = None) -> None:
-    """Create an empty table of the pipeline's own unless it exists."""
-    if not DeltaTable.is_deltatable(path):
-        DeltaTable.create(path, schema, mode="ignore", configuration=dict(properties or {}))
+def ensure(
+    path: str,
+    schema: pa.Schema,
+    properties: Mapping[str, str] | None = None,
+    *,
+    partition_by: Sequence[str] = (),
+    metadata: Mapping[str, Any] | None = None,
+) -> None:
+    """Create an empty Delta table unless it exists; metadata: what its first version is about."""
+    if DeltaTable.is_deltatable(path):
+        return
+    about = {"userMetadata": json.dumps(dict(metadata))} if metadata is not None else None
+    DeltaTable.create(
+        path,
+        schema,
+        mode="ignore",
+        partition_by=list(partition_by) or None,
+        configuration=dict(properties or {}),
+        commit_properties=CommitProperties(custom_metadata=about),
+    )
 
 
 def schema_of(path: str) -> pa.Schema:

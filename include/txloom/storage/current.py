@@ -1,18 +1,17 @@
 """The Spark side of current tables: read what changed, fold it per key, merge it in one commit."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from txloom.config import names
-from txloom.config.models import Aggregate, Mirror, Pipeline, Table
+from txloom.config.models import Table
 from txloom.current.components import components
 from txloom.current.fold import fold
 from txloom.storage import schemas, tables
+from txloom.storage.flats import Flat
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark
 from txloom.storage.schemas import quote
@@ -21,51 +20,8 @@ PARTITIONS = 4
 """Groups in which keys are folded beside each other."""
 LITERAL_KEYS = 5_000
 """Up to so many changed keys the merge names them, so that Delta skips files and Parquet skips pages (platform.md)."""
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 OWN = ("_txloom_csn", "_txloom_pos", "_txloom_xid")
-
-
-@dataclass(frozen=True)
-class Flat:
-    """One source table's current rows: a declared mirror, or the row store of an aggregate's member."""
-
-    table: Table
-    current: str
-    mirror: Mirror | None
-    aggregate: Aggregate | None
-    """The aggregate whose history holds the changes, where no mirror has a history of its own."""
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """Return the key columns."""
-        return self.table.key
-
-
-def flats(pipeline: Pipeline) -> list[Flat]:
-    """Return the flat current tables of a pipeline: every mirror, and every member of an aggregate without one."""
-    found = {m.table: Flat(pipeline.table(m.table), m.current, m, None) for m in pipeline.targets.mirrors}
-    for aggregate in pipeline.targets.aggregates:
-        for name, _ in schemas.members_of(aggregate):
-            store = Flat(pipeline.table(name), names.row_store(name), None, aggregate)
-            found.setdefault(name, store)
-    return list(found.values())
-
-
-def create(pipeline: Pipeline, place: Place) -> None:
-    """Create the current tables; their first version is the empty state as of csn 0."""
-    empty = vars(Mark())
-    for flat in flats(pipeline):
-        ordered = flat.mirror.zorder if flat.mirror else ()
-        skipping = ",".join(quote(name) for name in dict.fromkeys([*flat.key, *ordered, "_txloom_csn"]))
-        properties = {"delta.dataSkippingStatsColumns": skipping}
-        partition = [flat.mirror.partition_by] if flat.mirror and flat.mirror.partition_by else []
-        ddl = schemas.current_ddl(flat.table)
-        tables.ensure(place.table(flat.current), ddl, properties=properties, partition_by=partition, metadata=empty)
-    for aggregate in pipeline.targets.aggregates:
-        indexed = [*pipeline.table(aggregate.root).key, *aggregate.zorder, "_txloom_csn"]
-        skipping = ",".join(quote(name) for name in dict.fromkeys(indexed))
-        properties = {"delta.dataSkippingStatsColumns": skipping}
-        ddl = schemas.document_ddl(pipeline, aggregate)
-        tables.ensure(place.table(aggregate.current), ddl, properties=properties, metadata=empty)
 
 
 def history(spark: SparkSession, place: Place, flat: Flat) -> DataFrame:
@@ -148,11 +104,12 @@ def tied(edges: Sequence[tuple[int, int]]) -> dict[int, int]:
     return components(edges)
 
 
-def merge(path: str, effects: DataFrame, key: Sequence[str], *, prune: str = "") -> None:
-    """Apply net effects to a current table in one commit."""
+def merge(path: str, effects: DataFrame, key: Sequence[str], *, prune: str = "", metadata: str) -> None:
+    """Apply net effects to a current table in one commit; metadata: what the table then is about."""
     columns = [name for name in effects.columns if name not in ("_txloom_deleted", "_txloom_missing")]
     values = {quote(name): F.col(f"s.{quote(name)}") for name in columns}
     condition = " AND ".join(f"t.{quote(name)} = s.{quote(name)}" for name in key)
+    effects.sparkSession.conf.set(USER_METADATA, metadata)
     target = DeltaTable.forPath(effects.sparkSession, path).alias("t")
     (
         target.merge(effects.alias("s"), condition + prune)

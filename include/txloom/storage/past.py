@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from txloom.config import names
 from txloom.errors import BeyondValidThrough
 from txloom.storage import books, local, schemas
-from txloom.storage.current import Flat
+from txloom.storage.flats import Flat
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark, snapshot, valid_through
 
@@ -23,7 +23,11 @@ def known(place: Place) -> Mark:
 
 def changes(place: Place, flat: Flat, upto: Mark) -> pa.Table:
     """Return every change of a table up to a mark, in the schema of a mirror's history."""
-    where = f"_txloom_csn <= {upto.valid_through} and _txloom_release <= {upto.release}"
+    return chosen(place, flat, f"_txloom_csn <= {upto.valid_through} and _txloom_release <= {upto.release}")
+
+
+def chosen(place: Place, flat: Flat, where: str) -> pa.Table:
+    """Return the changes of a table of chosen transactions, in the schema of a mirror's history."""
     if flat.mirror is not None:
         return local.select(place.table(flat.mirror.history), f"select * from t where {where}")
     assert flat.aggregate is not None
@@ -34,6 +38,22 @@ def changes(place: Place, flat: Flat, upto: Mark) -> pa.Table:
     parents, told = pc.list_parent_indices(nested), pc.list_flatten(nested)
     columns = {told.type.field(i).name: pc.struct_field(told, [i]) for i in range(told.type.num_fields)}
     return pa.table(columns | {name: rows.column(name).take(parents) for name in SHARED})
+
+
+def count(place: Place, flat: Flat, where: str, late: str) -> tuple[int, int, int]:
+    """Count the changes of chosen transactions: all, those of late ones, and truncates."""
+    op = "_txloom_op"
+    changes = "t"
+    if flat.mirror is None:
+        assert flat.aggregate is not None
+        field = dict(schemas.members_of(flat.aggregate))[flat.table.name]
+        changes = f'(select unnest("{field}") as change, _txloom_csn, _txloom_release from t) u'
+        op = "get_field(change, '_txloom_op')"
+    path = place.table(flat.mirror.history if flat.mirror is not None else flat.aggregate.history)  # type: ignore[union-attr]
+    sums = f"sum(case when {late} then 1 else 0 end) as late, sum(case when {op} = 'T' then 1 else 0 end) as truncates"
+    found = local.select(path, f"select count(*) as changes, {sums} from {changes} where {where}").to_pylist()
+    row = found[0] if found else {}
+    return row.get("changes") or 0, row.get("late") or 0, row.get("truncates") or 0
 
 
 def csn_at(place: Place, time: datetime) -> int:

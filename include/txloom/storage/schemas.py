@@ -1,10 +1,14 @@
-"""Schemas of history and current tables, as Spark DDL, built from their declaration."""
+"""Schemas of history and current tables, built from their declaration; as DDL where Spark computes rows of them."""
+
+import pyarrow as pa
 
 from txloom.config.models import Aggregate, Pipeline, Table
+from txloom.events.values import arrow_type
+from txloom.storage.own import INSTANT
 
-CHANGE_COLUMNS = """
-    _txloom_op string, _txloom_xid string, _txloom_csn bigint, _txloom_pos bigint, _txloom_committed_at timestamp,
-    _txloom_release bigint, _txloom_landing bigint, _txloom_row bigint, _txloom_unchanged array<string>"""
+NAMES = pa.list_(pa.string())
+STAMPS = [("_txloom_csn", pa.int64()), ("_txloom_pos", pa.int64()), ("_txloom_xid", pa.string())]
+"""What a current row carries beside its columns: the change that made it so."""
 
 
 def quote(name: str) -> str:
@@ -26,10 +30,55 @@ def struct_ddl(table: Table) -> str:
     return "struct<" + ", ".join(f"{quote(column.name)}:{column.type.spark}" for column in table.columns) + ">"
 
 
-def changes_ddl(table: Table) -> str:
+def changes_schema(table: Table) -> pa.Schema:
     """Return the schema of a mirror's history, `<table>_changes`."""
-    own = f"{CHANGE_COLUMNS}, _txloom_before {struct_ddl(table)}, _txloom_before_known array<string>"
-    return f"{columns_ddl(table)}, {own}"
+    own = [("op", pa.string()), ("xid", pa.string()), ("csn", pa.int64()), ("pos", pa.int64())]
+    own += [("committed_at", INSTANT), ("release", pa.int64()), ("landing", pa.int64()), ("row", pa.int64())]
+    own += [("unchanged", NAMES), ("before", pa.struct(columns(table))), ("before_known", NAMES)]
+    return pa.schema([*columns(table), *[(f"_txloom_{name}", kind) for name, kind in own]])
+
+
+def stream_schema(pipeline: Pipeline, aggregate: Aggregate) -> pa.Schema:
+    """Return the schema of an aggregate's history: one row per transaction and root."""
+    root = pipeline.table(aggregate.root)
+    keys = [field for field in columns(root) if field.name in root.key]
+    own = [("_txloom_xid", pa.string()), ("_txloom_csn", pa.int64())]
+    own += [("_txloom_committed_at", INSTANT), ("_txloom_release", pa.int64())]
+    members = [(field, pa.list_(change_type(pipeline.table(table)))) for table, field in members_of(aggregate)]
+    return pa.schema([*sorted(keys, key=lambda field: root.key.index(field.name)), *own, *members])
+
+
+def change_type(table: Table) -> pa.DataType:
+    """Return one change of an aggregate's member."""
+    image = pa.struct(columns(table))
+    first = [("_txloom_pos", pa.int64()), ("_txloom_op", pa.string())]
+    last = [("unchanged", NAMES), ("before", image), ("before_known", NAMES), ("landing", pa.int64())]
+    last.append(("row", pa.int64()))
+    return pa.struct([*first, *columns(table), *[(f"_txloom_{name}", kind) for name, kind in last]])
+
+
+def current_schema(table: Table) -> pa.Schema:
+    """Return the schema of a mirror's current table."""
+    return pa.schema([*columns(table), *STAMPS])
+
+
+def document_schema(pipeline: Pipeline, aggregate: Aggregate) -> pa.Schema:
+    """Return the schema of an aggregate's current table: the root's columns, then its children nested."""
+    return pa.schema([*document_fields(pipeline, aggregate), *STAMPS])
+
+
+def document_fields(pipeline: Pipeline, aggregate: Aggregate) -> list[pa.Field]:
+    """Return what a document declares."""
+    fields = columns(pipeline.table(aggregate.root))
+    for child in aggregate.children:
+        row = pa.struct(columns(pipeline.table(child.table)))
+        fields.append(pa.field(child.as_, row if child.relation == "one" else pa.list_(row)))
+    return fields
+
+
+def columns(table: Table) -> list[pa.Field]:
+    """Return the declared columns of a table."""
+    return [pa.field(column.name, arrow_type(column.type)) for column in table.columns]
 
 
 def current_ddl(table: Table) -> str:
@@ -37,36 +86,6 @@ def current_ddl(table: Table) -> str:
     return f"{columns_ddl(table)}, _txloom_csn bigint, _txloom_pos bigint, _txloom_xid string"
 
 
-def stream_ddl(pipeline: Pipeline, aggregate: Aggregate) -> str:
-    """Return the schema of an aggregate's history: one row per transaction and root."""
-    root = pipeline.table(aggregate.root)
-    keys = ", ".join(f"{quote(name)} {root.column(name).type.spark}" for name in root.key)
-    members = ", ".join(
-        f"{quote(field)} array<{change_ddl(pipeline.table(table))}>" for table, field in members_of(aggregate)
-    )
-    own = "_txloom_xid string, _txloom_csn bigint, _txloom_committed_at timestamp, _txloom_release bigint"
-    return f"{keys}, {own}, {members}"
-
-
-def change_ddl(table: Table) -> str:
-    """Return one change of an aggregate's member as a Spark struct."""
-    columns = ", ".join(f"{quote(column.name)}:{column.type.spark}" for column in table.columns)
-    return (
-        f"struct<_txloom_pos:bigint, _txloom_op:string, {columns}, _txloom_unchanged:array<string>,"
-        f" _txloom_before:struct<{columns}>, _txloom_before_known:array<string>,"
-        " _txloom_landing:bigint, _txloom_row:bigint>"
-    )
-
-
 def members_of(aggregate: Aggregate) -> list[tuple[str, str]]:
     """Return (table, field of the history row) for the root and every child of an aggregate."""
     return [(aggregate.root, aggregate.root), *((child.table, child.as_) for child in aggregate.children)]
-
-
-def document_ddl(pipeline: Pipeline, aggregate: Aggregate) -> str:
-    """Return the schema of an aggregate's current table: the root's columns, then its children nested."""
-    fields = [columns_ddl(pipeline.table(aggregate.root))]
-    for child in aggregate.children:
-        struct = struct_ddl(pipeline.table(child.table))
-        fields.append(f"{quote(child.as_)} {struct if child.relation == 'one' else f'array<{struct}>'}")
-    return ", ".join([*fields, "_txloom_csn bigint, _txloom_pos bigint, _txloom_xid string"])

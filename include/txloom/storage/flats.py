@@ -1,0 +1,61 @@
+"""The flat current tables of a pipeline, and how all its current tables are created."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from txloom.config import names
+from txloom.config.models import Aggregate, Mirror, Pipeline, Table
+from txloom.storage import books, schemas
+from txloom.storage.place import Place
+from txloom.storage.progress import Mark
+
+
+@dataclass(frozen=True)
+class Flat:
+    """One source table's current rows: a declared mirror, or the row store of an aggregate's member."""
+
+    table: Table
+    current: str
+    mirror: Mirror | None
+    aggregate: Aggregate | None
+    """The aggregate whose history holds the changes, where no mirror has a history of its own."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Return the key columns."""
+        return self.table.key
+
+
+def flats(pipeline: Pipeline) -> list[Flat]:
+    """Return the flat current tables of a pipeline: every mirror, and every member of an aggregate without one."""
+    found = {m.table: Flat(pipeline.table(m.table), m.current, m, None) for m in pipeline.targets.mirrors}
+    for aggregate in pipeline.targets.aggregates:
+        for name, _ in schemas.members_of(aggregate):
+            store = Flat(pipeline.table(name), names.row_store(name), None, aggregate)
+            found.setdefault(name, store)
+    return list(found.values())
+
+
+def create(pipeline: Pipeline, place: Place) -> None:
+    """Create the current tables; their first version is the empty state as of csn 0."""
+    for flat in flats(pipeline):
+        ordered = flat.mirror.zorder if flat.mirror else ()
+        books.ensure(
+            place.table(flat.current),
+            schemas.current_schema(flat.table),
+            _properties([*flat.key, *ordered]),
+            partition_by=[flat.mirror.partition_by] if flat.mirror and flat.mirror.partition_by else [],
+            metadata=vars(Mark()),
+        )
+    for aggregate in pipeline.targets.aggregates:
+        books.ensure(
+            place.table(aggregate.current),
+            schemas.document_schema(pipeline, aggregate),
+            _properties([*pipeline.table(aggregate.root).key, *aggregate.zorder]),
+            metadata=vars(Mark()),
+        )
+
+
+def _properties(indexed: Sequence[str]) -> dict[str, str]:
+    skipping = ",".join(schemas.quote(name) for name in dict.fromkeys([*indexed, "_txloom_csn"]))
+    return {**books.DELETION_VECTORS, "delta.dataSkippingStatsColumns": skipping}

@@ -1,0 +1,40 @@
+"""Small merges through delta-rs: milliseconds a table, and no JVM.
+
+It writes the files that hold changed keys anew, where Spark marks rows in them as gone: right for small tables only.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable
+
+from txloom.storage import local
+
+LOCAL_TABLE_BYTES = 64 << 20
+"""Up to so many bytes of data files a current table is merged into by this process."""
+
+
+def is_small(path: str) -> bool:
+    """Say whether a table is small enough to be merged into by this process."""
+    sizes = pa.table(DeltaTable(path).get_add_actions()).column("size_bytes")
+    return (pc.sum(sizes).as_py() or 0) <= LOCAL_TABLE_BYTES
+
+
+def merge(path: str, effects: pa.Table, key: Sequence[str], metadata: Mapping[str, Any]) -> None:
+    """Apply net effects, with `_txloom_deleted`, to a current table in one commit; metadata: what it then is about."""
+    table = DeltaTable(path)
+    schema = local.plain_schema(pa.schema(table.schema().to_arrow()))
+    rows = local.conform(effects, schema).append_column("_txloom_deleted", effects.column("_txloom_deleted"))
+    values = {f'"{name}"': f's."{name}"' for name in schema.names}
+    condition = " and ".join(f't."{name}" = s."{name}"' for name in key)
+    properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(dict(metadata))})
+    (
+        table.merge(rows, condition, source_alias="s", target_alias="t", commit_properties=properties)
+        .when_matched_delete("s._txloom_deleted")
+        .when_matched_update(values)
+        .when_not_matched_insert(values, "not s._txloom_deleted")
+        .execute()
+    )
