@@ -8,7 +8,7 @@ export TXLOOM_CLASS_ARCHIVE := $(CURDIR)/.state/spark.jsa
 WORKERS ?= 2
 
 .NOTPARALLEL:
-.PHONY: help demo up down test check lint types imports declarations pytest bench setup pins format clean distclean
+.PHONY: help demo up down test check lint types imports declarations pytest bench soak setup pins format clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -49,6 +49,9 @@ pytest: setup
 
 bench: setup ## land + buffer of 100,000 transactions beside the reference (about 5 minutes)
 	@python tests/benchmarks/bench_buffer.py
+
+soak: setup ## thousands of random workloads in memory, 25 through Spark and Delta (about 40 minutes)
+	@TXLOOM_EXAMPLES=3000 TXLOOM_WORKLOADS=25 python -m pytest -n $(WORKERS) --dist load --timeout 7200 tests/workloads
 
 setup: ## make .venv, jars and .state; done by the others themselves
 	@scripts/setup.sh

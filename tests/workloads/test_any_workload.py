@@ -1,5 +1,6 @@
 """Any workload over any schema, delivered in any way: every state that is shown is one that the source had."""
 
+import os
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,6 +14,9 @@ from workloads.core import Core, Rows
 from workloads.database import Database, Sent
 from workloads.delivery import deliver
 from workloads.shapes import Shape, declaration, shape
+
+EXAMPLES = int(os.environ.get("TXLOOM_EXAMPLES", "150"))
+"""`make soak` tries thousands."""
 
 
 def core_of(made: Shape, folder: Path) -> Core:
@@ -37,7 +41,7 @@ def assert_shown(core: Core, made: Shape, sent: list[Sent]) -> None:
     assert not found, f"as of {core.valid_through}:\n{comparison.report(found)}"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(0, 40))
 def test_every_state_shown_is_one_that_the_source_had(tmp_path_factory: Any, seed: int, transactions: int) -> None:
     chance = Random(seed)
@@ -52,7 +56,7 @@ def test_every_state_shown_is_one_that_the_source_had(tmp_path_factory: Any, see
     assert not core.waiting
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=EXAMPLES * 2 // 3, deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(1, 30))
 def test_transactions_that_come_late_end_in_the_sources_final_state(
     tmp_path_factory: Any, seed: int, transactions: int
@@ -67,7 +71,7 @@ def test_transactions_that_come_late_end_in_the_sources_final_state(
     assert_shown(core, made, sent)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=EXAMPLES * 2 // 3, deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(1, 30))
 def test_nothing_above_a_lost_event_is_shown(tmp_path_factory: Any, seed: int, transactions: int) -> None:
     chance = Random(seed)
@@ -83,7 +87,7 @@ def test_nothing_above_a_lost_event_is_shown(tmp_path_factory: Any, seed: int, t
     assert all(core.valid_through < csn for csn in waiting)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=EXAMPLES // 2, deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(1, 30))
 def test_intervals_tell_every_state_that_the_source_had(tmp_path_factory: Any, seed: int, transactions: int) -> None:
     chance = Random(seed)
@@ -118,7 +122,7 @@ def assert_documents_told(found: list[dict[str, Any]], made: Shape, sent: list[S
         assert not different, f"as of {each.csn}:\n{comparison.report(different)}"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=EXAMPLES // 4, deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(1, 30))
 def test_a_change_of_what_is_not_tracked_begins_no_interval(
     tmp_path_factory: Any, seed: int, transactions: int
