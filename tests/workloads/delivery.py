@@ -11,7 +11,7 @@ from workloads.database import Sent
 
 @dataclass(frozen=True)
 class Delivery:
-    """Landings of messages; `lost`: csns of transactions of which something never comes."""
+    """Landings of messages; `lost`: csns of transactions of which a row never comes."""
 
     landings: list[list[Message]]
     lost: frozenset[int]
@@ -25,14 +25,13 @@ def deliver(sent: Sequence[Sent], chance: Random, *, in_order: bool, losses: boo
     last = 0.0
     for number, each in enumerate(sent):
         at = number / max(len(sent), 1)
-        dropped = chance.randrange(len(each.rows) + 1) if each.csn in lost else None
+        dropped = chance.randrange(len(each.rows)) if each.csn in lost else None
         for place, row in enumerate(each.rows):
             if place != dropped:
                 timed.append((at + chance.uniform(-spread, spread), row))
         shift = chance.uniform(-spread, spread)
         last = max(last, at + shift) + 1e-9 if in_order else at + shift
-        if dropped != len(each.rows):
-            timed.append((last, each.metadata))
+        timed.append((last, each.metadata))
     for at, message in list(timed):
         if chance.random() < 0.1:
             timed.append((at + chance.uniform(0, spread + 0.1), message))

@@ -38,9 +38,11 @@ class Batch:
 
     @property
     def earlier_transactions(self) -> DataFrame:
-        """Return the transactions that other batches finished, with `tx`."""
+        """Return the transactions that other batches released, with `tx`."""
         finished = tables.read(self.spark, self.place.table(names.TRANSACTIONS))
-        return finished.where(F.col("release") != self.release).withColumn("tx", buffering.transaction_hash())
+        return finished.where((F.col("release") != self.release) & (F.col("status") == "released")).withColumn(
+            "tx", buffering.transaction_hash()
+        )
 
     def append(self, frame: DataFrame, table: str) -> bool:
         """Append to a table once for this batch."""

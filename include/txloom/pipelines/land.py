@@ -29,10 +29,18 @@ def land_events(
     place = Place(warehouse, pipeline.name)
     landing.create_tables(place)
     plan = landing.planned(place.landed_files)
+    last = finish_last(spark, pipeline, plan, place, run_id)
+    return _finish(spark, pipeline, _plan(pipeline, plan, last + 1, place, run_id), place, run_id)
+
+
+def finish_last(
+    spark: "Callable[[], SparkSession]", pipeline: Pipeline, plan: Sequence[dict[str, Any]], place: Place, run_id: str
+) -> int:
+    """Finish the landing that was planned last, should a run have died in it; return its number, 0 for none."""
     last = max((row["landing"] for row in plan), default=0)
     if last:
         _finish(spark, pipeline, landing.landing_of(plan, last), place, run_id)
-    return _finish(spark, pipeline, _plan(pipeline, plan, last + 1, place, run_id), place, run_id)
+    return last
 
 
 def _plan(pipeline: Pipeline, plan: Sequence[dict[str, Any]], number: int, place: Place, run_id: str) -> Landing:
@@ -65,6 +73,11 @@ def _finish(
         new = partial(GoldenGateDecoder, pipeline.tables, pipeline.source.transaction_topic)
         landing.write_events(spark, new, files.root(pipeline), planned, place)
         landing.write_poison(planned, place)
+    return close(planned, place, run_id)
+
+
+def close(planned: Landing, place: Place, run_id: str) -> dict[str, int]:
+    """End a landing whose events are written: its clock, its line in the ledger."""
     landing.write_clock(planned, place)
     counts = landing.count(planned, place)
     entry = books.Entry(run_id, "land_events", planned.at, counts, batch=planned.number)

@@ -10,6 +10,13 @@ from txloom.storage.own import CUTS
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark, mark, versions
 
+GAPS = (
+    "select xid, csn, first_value(cause order by release desc) as cause from t where {}"
+    " group by transaction_id, xid, csn"
+    " having max(case when status = 'released' then 1 else 0 end) = 0 order by csn, xid"
+)
+"""Transactions that were given up and not released since."""
+
 
 def publish(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) -> dict[str, int]:
     """Publish the current tables as they are, unless the newest cut says the same already.
@@ -58,9 +65,7 @@ def _cut(pipeline: Pipeline, place: Place, reached: Mark, run_id: str) -> dict[s
     finished = place.table(names.TRANSACTIONS)
     condition = f"release <= {reached.release} and csn <= {reached.valid_through}"
     last = books.query(finished, f"select committed_at from t where csn = {reached.valid_through} limit 1")
-    gaps = books.query(
-        finished, f"select xid, csn, cause from t where status = 'dead' and {condition} order by csn, xid"
-    )
+    gaps = books.query(finished, GAPS.format(condition))
     return {
         "run_id": run_id,
         "valid_through": reached.valid_through,

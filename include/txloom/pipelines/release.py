@@ -78,11 +78,12 @@ def without(rows: pa.Table, column: str, values: pa.Array) -> pa.Table:
 
 
 def _new(place: Place, number: int, chosen: pa.Table) -> pa.Table:
-    """Leave out those that another batch finished: the history is the last judge (design.md 2.2)."""
+    """Leave out those that another batch released: the history is the last judge (design.md 2.2)."""
     if not chosen.num_rows:
         return chosen
     bounds = pc.min_max(chosen.column("csn")).as_py()
-    sql = f"select transaction_id from t where csn between {bounds['min']} and {bounds['max']} and release <> {number}"
+    among = f"csn between {bounds['min']} and {bounds['max']}"
+    sql = f"select transaction_id from t where {among} and release <> {number} and status = 'released'"
     found = local.select(place.table(names.TRANSACTIONS), sql)
     return without(chosen, "tx", hashed(found.column("transaction_id"))) if found.num_rows else chosen
 

@@ -170,11 +170,11 @@ def placed(events: pa.Table, task: Task, first_line: int, landing: Landing) -> p
     )
 
 
-def with_numbers(events: pa.Table, landing: Landing) -> pa.Table:
-    """Add to landed events the rows that the buffer reads instead of them."""
+def with_numbers(events: pa.Table, landing: Landing, *, reopen: bool = False) -> pa.Table:
+    """Add to landed events the rows that the buffer reads instead of them; reopen: to decide on them again."""
     rows = [
         {"landing": landing.number, "row": NUMBERS_ROW, "kind": "numbers", "bucket": bucket, "numbers": numbers}
-        for bucket, numbers in packed(events)
+        for bucket, numbers in packed(events, reopen=reopen)
     ]
     return pa.concat_tables([events, pa.Table.from_pylist(rows, CHANGE_EVENTS)])
 
@@ -204,8 +204,6 @@ def count(landing: Landing, place: Place) -> dict[str, int]:
     """Count what a landing took in, by what becomes of it."""
     counts = dict.fromkeys(("files", "landed", "rows", "metadata", "unwatched", "poison", "tombstones"), 0)
     counts["files"] = len(landing.tasks)
-    if not landing.tasks:
-        return counts
     sql = (
         'select kind, "table" is not null as watched, count(*) as n from t '
         f'where landing = {landing.number} and "row" >= 0 group by 1, 2'
@@ -216,6 +214,25 @@ def count(landing: Landing, place: Place) -> dict[str, int]:
         counts[name] += group["n"]
         counts["landed"] += group["n"]
     return counts
+
+
+def land_again(new: NewDecoder, events: pa.Table, landing: Landing, place: Place) -> None:
+    """Decode events that were landed before once more, as they are declared now, and land them under a new landing.
+
+    events: topic, file, line, value, in the order in which they are to be taken. Their transactions are decided again.
+    """
+    decoder, parts, first = new(), [CHANGE_EVENTS.empty_table()], 0
+    for topic in events.column("topic").unique().to_pylist():
+        own = events.filter(pc.equal(events.column("topic"), topic))
+        decoded = decoder.decode(topic, [value.encode() for value in own.column("value").to_pylist()])
+        found = placed(decoded, Task(0, topic, "", 0), first, landing)
+        for name in ("file", "line"):
+            found = found.set_column(found.schema.get_field_index(name), CHANGE_EVENTS.field(name), own.column(name))
+        parts.append(found)
+        first += own.num_rows
+    write_id = names.write_id(place.pipeline, names.CHANGE_EVENTS, 0)
+    again = with_numbers(pa.concat_tables(parts), landing, reopen=True)
+    local.append_once(again, place.change_events, write_id, landing.number)
 
 
 def create_tables(place: Place) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from txloom.config import names
-from txloom.storage import books
+from txloom.storage import books, dead
 from txloom.storage.place import Place
 
 
@@ -14,7 +14,6 @@ def status(warehouse: str, pipeline: str) -> dict[str, Any]:
     """
     place = Place(warehouse, pipeline)
     waiting = "select count(*) as transactions, max(age_seconds) as longest_seconds, max(as_of) as as_of from t"
-    causes = "select cause, count(*) as events, max(dead_at) as newest from t group by cause order by events desc"
     newest = (
         "select step, run_id, at, counts, valid_through, balanced from "
         "(select *, row_number() over (partition by step order by at desc) as n from t) where n = 1 order by step"
@@ -24,6 +23,13 @@ def status(warehouse: str, pipeline: str) -> dict[str, Any]:
         "pipeline": pipeline,
         "cut": cuts[0] if cuts else None,
         "waiting": next(iter(books.query(place.table(names.PENDING_TRANSACTIONS), waiting)), {"transactions": 0}),
-        "dead_letters": books.query(place.dead_letters, causes),
+        "dead_letters": _open_letters(place),
         "ledger": books.query(place.table(names.LEDGER), newest),
     }
+
+
+def _open_letters(place: Place) -> list[dict[str, Any]]:
+    """Return the open dead letters by cause."""
+    columns = "cause, count(*) as events, max(dead_at) as newest"
+    found: list[dict[str, Any]] = dead.open_letters(place, columns, "group by cause order by events desc").to_pylist()
+    return found

@@ -109,25 +109,41 @@ def _take(held: Held, batch: np.ndarray, now: int | None, patience: int, decisio
     """Take in one landing, then judge by its clock."""
     decisions.rows += int(np.count_nonzero(batch["kind"] == ev.ROW))
     decisions.metadata += int(np.count_nonzero(batch["kind"] == ev.METADATA))
-    batch = _without_late(batch, held.finished, decisions)
-    if not len(batch) and (now is None or not _overdue(held.events, now, patience)):
-        return held
+    remembered = _without_reopened(held.finished, batch, decisions)
+    batch = _without_late(batch, remembered, decisions)
+    if not len(batch) and (now is None or not _due(held.events, now, patience)):
+        return Held(held.events, remembered)
     ordered = _Ordered(_deduplicated(np.concatenate([held.events, batch]), decisions))
     if not len(ordered.events):
-        return Held(ordered.events, held.finished)
+        return Held(ordered.events, remembered)
     whole = ordered.whole
-    given_up = np.zeros_like(whole) if now is None else ~whole & (now - ordered.first_at >= patience)
+    overdue = np.zeros_like(whole) if now is None else (now - ordered.first_at >= patience) | ordered.reopened
+    given_up = ~whole & overdue
     when = now if now is not None else int(batch["at"].max())
     _release(ordered, whole, when, decisions)
     if given_up.any():
         decisions.dead.extend(_standings(ordered.only(given_up)))
     done = whole | given_up
-    finished = _remember(held.finished, ordered, done, when)
+    finished = _remember(remembered, ordered, done, when)
     return Held(ordered.events[~done[ordered.number]], finished)
 
 
-def _overdue(events: np.ndarray, now: int, patience: int) -> bool:
-    return bool(len(events)) and bool(now - events["at"].min() >= patience)
+def _due(events: np.ndarray, now: int, patience: int) -> bool:
+    """Say whether a clock alone decides something."""
+    if not len(events):
+        return False
+    return bool(now - events["at"].min() >= patience) or bool((events["kind"] == ev.REOPEN).any())
+
+
+def _without_reopened(finished: np.ndarray, batch: np.ndarray, decisions: Decisions) -> np.ndarray:
+    """Forget transactions that are to be decided again, but none that this very call has released already."""
+    reopened = batch["tx"][batch["kind"] == ev.REOPEN]
+    if not len(reopened):
+        return finished
+    for released in decisions.released:
+        reopened = reopened[~np.isin(reopened, released.tx)]
+    kept: np.ndarray = finished[~np.isin(finished["tx"], reopened)]
+    return kept
 
 
 def _without_late(batch: np.ndarray, finished: np.ndarray, decisions: Decisions) -> np.ndarray:
@@ -182,6 +198,7 @@ class _Ordered:
             raise _collision()
         kind = self.events["kind"]
         self.has_metadata = np.bincount(self.number[kind == ev.METADATA], minlength=size) > 0
+        self.reopened = np.bincount(self.number[kind == ev.REOPEN], minlength=size) > 0
         self.rows = np.bincount(self.number[kind == ev.ROW], minlength=size)
         self.tables, code = np.unique(self.events["table"], return_inverse=True)
         self.code = code.reshape(-1)

@@ -20,6 +20,9 @@ CLOCK = 3
 REPEATED = 4
 """Only in state: where a dropped duplicate of an unfinished transaction lies."""
 
+REOPEN = 5
+"""A dead transaction is decided again, from the events of this landing: whole, or dead anew at the landing's clock."""
+
 FIELDS = ("kind", "tx", "check", "csn", "table", "identity", "payload", "count", "landing", "row", "at")
 EVENT = np.dtype([(name, "i1" if name == "kind" else "i8") for name in FIELDS])
 """kind; tx and check: two hashes of the transaction's id; csn (-1: not known yet); table: hash of its name; identity:

@@ -15,9 +15,14 @@ PACKED = 32_768
 """Events packed together at most: a value of about a megabyte."""
 
 
-def packed(events: pa.Table) -> Iterator[tuple[int, bytes]]:
-    """Yield (bucket, packed numbers) of rows of change_events; poison and unwatched rows concern no transaction."""
+def packed(events: pa.Table, *, reopen: bool = False) -> Iterator[tuple[int, bytes]]:
+    """Yield (bucket, packed numbers) of rows of change_events; poison and unwatched rows concern no transaction.
+
+    reopen: the transactions of these events are to be decided again.
+    """
     numbers = numbers_of(events)
+    if reopen:
+        numbers = np.concatenate([numbers, _reopening(numbers)])
     bucket = numbers["tx"] % BUCKETS
     order = np.argsort(bucket, kind="stable")
     bounds = np.searchsorted(bucket[order], np.arange(BUCKETS + 1))
@@ -25,6 +30,16 @@ def packed(events: pa.Table) -> Iterator[tuple[int, bytes]]:
         own = numbers[order[bounds[each] : bounds[each + 1]]]
         for start in range(0, len(own), PACKED):
             yield each, ev.to_bytes(own[start : start + PACKED])
+
+
+def _reopening(numbers: np.ndarray) -> np.ndarray:
+    """Return one record for each transaction."""
+    _, first = np.unique(numbers["tx"], return_index=True)
+    found: np.ndarray = numbers[first].copy()
+    found["kind"] = ev.REOPEN
+    for name in ("table", "identity", "payload", "count"):
+        found[name] = 0
+    return found
 
 
 def numbers_of(events: pa.Table) -> np.ndarray:

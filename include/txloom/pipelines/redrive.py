@@ -1,0 +1,85 @@
+"""redrive: land what became dead letters once more, so that the same buffer decides on it again."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import NoReturn
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.config import names
+from txloom.config.models import Pipeline
+from txloom.errors import ConfigurationError
+from txloom.events.goldengate import GoldenGateDecoder
+from txloom.pipelines.land import close, finish_last
+from txloom.storage import books, dead, landing
+from txloom.storage.landing import Landing
+from txloom.storage.own import LANDED_FILES
+from txloom.storage.place import Place
+
+
+def redrive(
+    _spark: object,
+    pipeline: Pipeline,
+    *,
+    warehouse: str,
+    run_id: str,
+    transactions: Sequence[str] = (),
+    causes: Sequence[str] = (),
+    everything: bool = False,
+) -> dict[str, int]:
+    """Land dead transactions (by id, by cause, or all) and poison (by cause, or all) again, as a landing of its own.
+
+    All that was ever landed of a transaction goes along, with the newest of its metadata, decoded as declared now. The
+    next buffer_transactions releases what is whole and gives up the rest at once. Done twice it changes nothing more.
+    Raises ConfigurationError for an id or a cause that no open dead letter has.
+    """
+    place = Place(warehouse, pipeline.name)
+    letters = dead.open_letters(place, "transaction_id, kind, cause, topic, file, line, value")
+    ids, poison = _chosen(letters, transactions, causes, everything=everything)
+    events = dead.events_of(place, ids, poison)
+    if not events.num_rows:
+        return {"transactions": 0, "events": 0}
+    plan = landing.planned(place.landed_files)
+    number = finish_last(_no_spark, pipeline, plan, place, run_id) + 1
+    again = Landing(number, datetime.now(UTC), ())
+    planned = [{"landing": number, "run_id": run_id, "at": again.at, "topic": dead.REDRIVE}]
+    books.append(
+        place.landed_files, planned, LANDED_FILES, once=(names.write_id(place.pipeline, names.LANDED_FILES, 0), number)
+    )
+    new = partial(GoldenGateDecoder, pipeline.tables, pipeline.source.transaction_topic)
+    landing.land_again(new, events, again, place)
+    landing.write_poison(again, place)
+    close(again, place, run_id)
+    return {"transactions": len(ids), "events": events.num_rows, "landing": number}
+
+
+def _no_spark() -> NoReturn:
+    raise ConfigurationError("a large landing was planned and not finished: run land_events first, then redrive")
+
+
+def _chosen(
+    letters: pa.Table, transactions: Sequence[str], causes: Sequence[str], *, everything: bool
+) -> tuple[list[str], pa.Table]:
+    """Return the ids of chosen transactions, and chosen poison."""
+    if not letters.num_rows:
+        return [], letters
+    rows = pc.not_equal(letters.column("kind"), "poison")
+    ids = letters.filter(rows).column("transaction_id").unique().to_pylist()
+    known = letters.column("cause").unique().to_pylist()
+    _refuse_unknown("transaction", transactions, ids)
+    _refuse_unknown("cause", causes, known)
+    if not everything:
+        by_cause = letters.filter(pc.is_in(letters.column("cause"), pa.array(causes, pa.string())))
+        letters = by_cause
+        named = by_cause.filter(pc.not_equal(by_cause.column("kind"), "poison")).column("transaction_id")
+        ids = sorted({*transactions, *named.to_pylist()})
+    return ids, letters.filter(pc.equal(letters.column("kind"), "poison"))
+
+
+def _refuse_unknown(what: str, asked: Sequence[str], known: Sequence[str]) -> None:
+    for each in asked:
+        if each not in known:
+            some = ", ".join(sorted(known)[:10]) or "none"
+            raise ConfigurationError(f"no open dead letter has the {what} {each!r}; there are: {some}")

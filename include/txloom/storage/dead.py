@@ -1,0 +1,59 @@
+"""Dead letters that still wait for somebody: not released since, nor decided again by a redrive."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+
+from txloom.config import names
+from txloom.storage import books, local
+from txloom.storage.place import Place
+
+REDRIVE = "redrive"
+"""The topic under which landings that a redrive made are planned."""
+RELEASED = (
+    "not exists (select 1 from t where t.transaction_id = d.transaction_id and t.csn = d.csn and t.status = 'released')"
+)
+SUPERSEDED = (
+    "not exists (select 1 from c where c.landing in ({}) and c.landing > d.landing and c.topic = d.topic"
+    " and c.file = d.file and c.line = d.line)"
+)
+
+
+def open_letters(place: Place, columns: str, more: str = "") -> pa.Table:
+    """Ask the open dead letters; more: what follows them in the SQL. A redrive's copies keep their coordinates."""
+    if not DeltaTable.is_deltatable(place.dead_letters):
+        return pa.table({})
+    builder = QueryBuilder().register("d", DeltaTable(place.dead_letters))
+    conditions = ["true"]
+    if DeltaTable.is_deltatable(place.table(names.TRANSACTIONS)):
+        builder = builder.register("t", DeltaTable(place.table(names.TRANSACTIONS)))
+        conditions.append(RELEASED)
+    redrives = books.query(place.landed_files, f"select landing from t where topic = '{REDRIVE}'")
+    if redrives:
+        builder = builder.register("c", DeltaTable(place.change_events))
+        conditions.append(SUPERSEDED.format(local.numbers([row["landing"] for row in redrives])))
+    letters = f"(select * from d where {' and '.join(conditions)}) as l"
+    found = pa.table(builder.execute(f"select {columns} from {letters} {more}").read_all())
+    return found.cast(local.plain_schema(found.schema))
+
+
+def events_of(place: Place, transactions: Sequence[str], poison: pa.Table) -> pa.Table:
+    """Return everything that was ever landed of some transactions, and some poison: topic, file, line, value.
+
+    Each distinct event once, and of a transaction's metadata the newest alone.
+    """
+    columns = 'topic, file, line, value, landing, "row", transaction_id, kind, "table", identity, payload'
+    ids = ", ".join("'" + each.replace("'", "''") + "'" for each in transactions)
+    ranked = (
+        "row_number() over (partition by transaction_id, kind, case when kind = 'row' then source_table end, identity,"
+        " case when kind = 'row' then payload end order by"
+        " case when kind = 'row' then landing else -landing end,"
+        ' case when kind = \'row\' then "row" else -"row" end) as n'
+    )
+    chosen = f"kind in ('row', 'metadata') and transaction_id in ({ids})"
+    sql = f'select * from (select {columns}, {ranked} from t where {chosen}) where n = 1 order by landing, "row"'
+    found = local.select(place.change_events, sql) if transactions else pa.table({})
+    wanted = ("topic", "file", "line", "value")
+    parts = [part.select(wanted) for part in (found, poison) if part.num_rows]
+    return pa.concat_tables(parts) if parts else pa.table({})
