@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.config.models import Aggregate, Pipeline, Table
+from txloom.current.components import components
 from txloom.current.compose import Member, compose
 from txloom.current.fold import fold
 from txloom.storage import books, local, past
@@ -42,14 +43,17 @@ class LocalChange:
 
 
 def size(place: Place, flats: Sequence[Flat], want: Mark) -> int | None:
-    """Return how many changes a merge has to apply, None if one of them is late or a truncate meets a large table."""
+    """Return how many changes a merge has to look at, None if a truncate meets a large table.
+
+    For a late change it looks at the whole history of its table.
+    """
     total = 0
     for flat in flats:
         have = mark(place.table(flat.current))
         changes, late, truncates = past.count(place, flat, _between(have, want), f"_txloom_csn <= {have.valid_through}")
-        if late or (truncates and _rows(place, flat) > local.LOCAL_ROWS):
+        if truncates and _rows(place, flat) > local.LOCAL_ROWS:
             return None
-        total += changes
+        total += past.count(place, flat, _upto(want), "false")[0] if late else changes
     return total
 
 
@@ -57,6 +61,10 @@ def _between(have: Mark, want: Mark) -> str:
     in_order = f"(_txloom_csn > {have.valid_through} and _txloom_csn <= {want.valid_through})"
     late = f"(_txloom_csn <= {have.valid_through} and _txloom_release > {have.release})"
     return f"_txloom_release <= {want.release} and ({in_order} or {late})"
+
+
+def _upto(want: Mark) -> str:
+    return f"_txloom_release <= {want.release} and _txloom_csn <= {want.valid_through}"
 
 
 def _rows(place: Place, flat: Flat) -> int:
@@ -67,14 +75,49 @@ def _rows(place: Place, flat: Flat) -> int:
 def prepare(place: Place, flat: Flat, want: Mark) -> LocalChange:
     """Work out, without writing, how one flat table will change."""
     path = place.table(flat.current)
-    changes = past.chosen(place, flat, _between(mark(path), want))
+    have = mark(path)
+    changes = past.chosen(place, flat, _between(have, want))
     if not changes.num_rows:
         return LocalChange(flat, path, None, None)
+    if pc.any(pc.less_equal(changes.column("_txloom_csn"), have.valid_through)).as_py():
+        return _recomputed(place, flat, changes, have, want)
     truncated = pc.any(pc.equal(changes.column("_txloom_op"), "T")).as_py()
     condition = "true" if truncated else _touching(changes, flat)
     rows = local.select(path, f"select * from t where {condition}")
     effects = fold(rows, changes, key=flat.key, columns=flat.table.column_names)
     return LocalChange(flat, path, rows, effects, changes.num_rows)
+
+
+def _recomputed(place: Place, flat: Flat, changes: pa.Table, have: Mark, want: Mark) -> LocalChange:
+    """Fold the whole history of every key that changes touch, because one is late; a late truncate touches all.
+
+    Rows of such keys are rebuilt from nothing, so that newer changes and deletes stand (design.md 2.5).
+    """
+    path = place.table(flat.current)
+    history = past.chosen(place, flat, _upto(want))
+    rows = local.select(path, "select * from t")
+    late = pc.less_equal(changes.column("_txloom_csn"), have.valid_through)
+    truncates = pc.equal(changes.column("_txloom_op"), "T")
+    if not pc.any(pc.and_(late, truncates)).as_py():
+        old, new = _named(history, flat.key, before=True), _named(history, flat.key, before=False)
+        tied = components((a, b) for a, b in zip(old, new, strict=True) if None not in (*a, *b) and a != b)
+        named = [*_named(changes, flat.key, before=True), *_named(changes, flat.key, before=False)]
+        touched = {tied.get(key, key) for key in named}
+        every = pc.equal(history.column("_txloom_op"), "T").to_pylist()
+        history = history.filter([all_ or tied.get(key, key) in touched for all_, key in zip(every, new, strict=True)])
+        rows = rows.filter([tied.get(key, key) in touched for key in _keys(rows, flat.key)])
+    effects = fold(rows.schema.empty_table(), history, key=flat.key, columns=flat.table.column_names)
+    return LocalChange(flat, path, rows, effects, changes.num_rows)
+
+
+def _named(changes: pa.Table, key: Sequence[str], *, before: bool) -> list[Key]:
+    """Return the key that each change names, as it was before or after; an update may name the old one alone."""
+    image = changes.column("_txloom_before").combine_chunks()
+    columns = []
+    for name in key:
+        old, new = pc.struct_field(image, name), changes.column(name).combine_chunks()
+        columns.append((pc.coalesce(old, new) if before else pc.coalesce(new, old)).to_pylist())
+    return list(zip(*columns, strict=True))
 
 
 def _touching(changes: pa.Table, flat: Flat) -> str:
