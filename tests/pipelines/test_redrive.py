@@ -1,5 +1,6 @@
 """Dead letters back in: after a repair the same buffer decides again, and the tables are what they should have been."""
 
+import signal
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from lake import Lake, new_lake
 from oracle.capture import METADATA_TOPIC, Image
 from oracle.writing import metadata, row
+from pipelines.test_killed import run
 from txloom.config.models import Pipeline
 from txloom.errors import ConfigurationError
 from txloom.pipelines.redrive import redrive
@@ -110,6 +112,19 @@ def test_a_redrive_done_twice_changes_nothing_more(lake: Lake) -> None:
     assert len(lake.rows("promo_codes_changes")) == 4
     assert lake.query("transactions", "select count(*) as n from t where status = 'released'") == [{"n": 3}]
     assert redrive(None, lake.pipeline, warehouse=lake.warehouse, run_id="late", everything=True)["events"] == 0
+
+
+def test_a_redrive_killed_after_its_writes_is_done_once(lake: Lake) -> None:
+    dead_without_metadata(lake)
+    write(lake, "b", metadata(20, promo_codes=2))
+    lake.run()
+    for deadly in (1, 2, 2):
+        assert run(lake, "redrive", deadly, "--all") == -signal.SIGKILL
+    assert run(lake, "redrive", 0, "--all") == 0
+    lake.run()
+    assert (codes(lake), gaps(lake), open_causes(lake)) == ({"P": "3.0000", "Q": "2.0000"}, [], {})
+    assert len(lake.rows("promo_codes_changes")) == 4
+    assert all(line["balanced"] for line in lake.query("ledger", "select balanced from t where step = 'balance'"))
 
 
 def test_corrected_counts_replace_the_wrong_ones(lake: Lake) -> None:
