@@ -16,8 +16,6 @@ from txloom.config.models import Pipeline
 from txloom.orchestration.jobs import spark_job
 from txloom.orchestration.pipelines import begins, declared
 
-TASKS = ("optimize", "vacuum", "statistics")
-
 
 def upkeep(pipeline: Pipeline) -> DAG:
     """Build the maintenance DAG of one pipeline."""
@@ -32,7 +30,7 @@ def upkeep(pipeline: Pipeline) -> DAG:
         doc_md=__doc__,
     ) as dag:
         before = None
-        for task in TASKS:
+        for task in names.MAINTENANCE_TASKS:
             job = spark_job(pipeline, "maintain_tables", task_id=task, arguments=["--task", task])
             if before is not None:
                 before >> job

@@ -11,11 +11,12 @@ Exit codes: 0 done; 2 declaration or task wrong; 1 unforeseen. The last line of 
 
 import sys
 
+from txloom.config.names import MAINTENANCE_TASKS
 from txloom.pipelines.command import parser, run
-from txloom.pipelines.maintain import TASKS, maintain_tables
+from txloom.pipelines.maintain import maintain_tables
 
 if __name__ == "__main__":
     flags = parser("maintain_tables", __doc__)
-    flags.add_argument("--task", required=True, choices=TASKS)
+    flags.add_argument("--task", required=True, choices=MAINTENANCE_TASKS)
     extra = lambda given: {"task": given.task}  # noqa: E731
     sys.exit(run("maintain_tables", maintain_tables, flags=flags, extra=extra))

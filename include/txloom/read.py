@@ -19,16 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.config import find, names
-from txloom.config.models import Aggregate, Child, Pipeline, Table
-from txloom.current.compose import Member, compose, key_of
+from txloom.config.models import Aggregate, Pipeline, Table
+from txloom.current.compose import compose, key_of
 from txloom.current.document_versions import document_intervals
 from txloom.current.fold import fold
-from txloom.current.versions import OWN
 from txloom.current.versions import intervals as intervals_of
 from txloom.current.versions import versions as versions_of
 from txloom.errors import ConfigurationError
 from txloom.storage import books, past, schemas
-from txloom.storage.flats import Flat, flats
+from txloom.storage.flats import Flat, flats, member_of
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark
 
@@ -55,7 +54,10 @@ def as_of(
     members = {name: _folded(place, _flat_of(declared, name), upto).to_pylist() for name in _members(aggregate)}
     root = declared.table(aggregate.root)
     roots = {key_of(row, root.key): row for row in members[root.name]}
-    children = {child.table: (_member(declared, child), members[child.table]) for child in aggregate.children}
+    children = {
+        child.table: (member_of(declared.table(child.table), child), members[child.table])
+        for child in aggregate.children
+    }
     found = compose(sorted(roots), roots, children, root.key, root.column_names)
     for row in found:
         del row["_txloom_deleted"]
@@ -87,7 +89,7 @@ def intervals(
         raise ConfigurationError(f"{table}: columns can be left untracked in mirrors, not in documents")
     root = declared.table(aggregate.root)
     children = [
-        (_member(declared, child), _versions(place, _flat_of(declared, child.table), upto))
+        (member_of(declared.table(child.table), child), _versions(place, _flat_of(declared, child.table), upto))
         for child in aggregate.children
     ]
     rows = _versions(place, _flat_of(declared, root.name), upto)
@@ -136,29 +138,16 @@ def _members(aggregate: Aggregate) -> list[str]:
     return [aggregate.root, *(child.table for child in aggregate.children)]
 
 
-def _member(pipeline: Pipeline, child: Child) -> Member:
-    table = pipeline.table(child.table)
-    return Member(child.as_, child.relation, table.key, child.parent_key, table.column_names)
-
-
 def _folded(place: Place, flat: Flat, upto: Mark) -> pa.Table:
     empty = schemas.current_schema(flat.table).empty_table()
-    changes = past.changes(place, flat, upto)
-    if not changes.num_rows:
-        return empty
-    found = fold(empty, changes, key=flat.key, columns=flat.table.column_names)
+    found = fold(empty, past.changes(place, flat, upto), key=flat.key, columns=flat.table.column_names)
     rows = found.filter(pc.invert(found.column("_txloom_deleted"))).select(empty.schema.names)
     return rows.sort_by([(name, "ascending") for name in flat.key])
 
 
 def _versions(place: Place, flat: Flat, upto: Mark) -> pa.Table:
     schema = schemas.current_schema(flat.table)
-    changes = past.changes(place, flat, upto)
-    if changes.num_rows:
-        return versions_of(changes, key=flat.key, columns=flat.table.column_names, schema=schema)
-    own = dict([*schemas.STAMPS, ("_txloom_deleted", pa.bool_()), ("_txloom_missing", pa.list_(pa.string()))])
-    own["_txloom_committed_at"] = pa.timestamp("us", "UTC")
-    return pa.schema([*schemas.columns(flat.table), *((name, own[name]) for name in OWN)]).empty_table()
+    return versions_of(past.changes(place, flat, upto), key=flat.key, columns=flat.table.column_names, schema=schema)
 
 
 def _refuse_unknown(columns: Collection[str], table: Table) -> None:

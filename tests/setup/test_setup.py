@@ -17,10 +17,10 @@ JARS = "[set-up 2/3] 6 jars for Delta Lake and Kafka into jars (19 MB)\n"
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     """A machine with the jars in place and a uv that writes down what it is asked for."""
-    from txloom.storage.session import jars_folder
+    from txloom.config.places import jars
 
     made = whole_machine(tmp_path)
-    shutil.copytree(jars_folder(), tmp_path / "jars")
+    shutil.copytree(jars(), tmp_path / "jars")
     (tmp_path / "requirements.txt").write_text("one==1\n")
     (tmp_path / "requirements-dev.txt").write_text("")
     shutil.copy(PROJECT / "pyproject.toml", tmp_path)

@@ -48,7 +48,7 @@ def numbers(landing: int, events: Landing, at: int) -> np.ndarray:
                 for t, n in event.expected
             ]
     found.append({"kind": ev.CLOCK, "landing": landing, "row": -1, "at": at})
-    return ev.from_columns({name: np.array([e.get(name, 0) for e in found]) for name in ev.FIELDS})
+    return np.array([tuple(event.get(name, 0) for name in ev.FIELDS) for event in found], ev.EVENT)
 
 
 @dataclass

@@ -9,18 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from oracle.capture import Message
-from txloom.config.models import Aggregate, Child, Pipeline, Table
-from txloom.current.compose import Member, compose
+from txloom.config.models import Aggregate, Pipeline, Table
+from txloom.current.compose import compose
 from txloom.current.document_versions import document_intervals
 from txloom.current.fold import fold
 from txloom.current.versions import intervals, versions
 from txloom.events.goldengate import GoldenGateDecoder
-from txloom.events.images import ImageReader
-from txloom.events.values import arrow_type
-from txloom.history.changes import changes
 from txloom.pipelines.release import CHOSEN, made_of
 from txloom.storage import landing
+from txloom.storage.flats import member_of
 from txloom.storage.landing import Landing, Task
+from txloom.storage.schemas import changes_schema, current_schema, document_fields
 from txloom.transactions import buffer
 from txloom.transactions import events as ev
 from txloom.transactions.numbers import BUCKETS, packed
@@ -39,7 +38,7 @@ class Core:
         self.events: list[pa.Table] = []
         self.held = {bucket: buffer.Held() for bucket in range(BUCKETS)}
         self.history: dict[str, list[pa.Table]] = {name: [] for name in self.tables}
-        self.rows = {name: _empty(table) for name, table in self.tables.items()}
+        self.rows = {name: current_schema(table).empty_table() for name, table in self.tables.items()}
         self.finished: set[int] = set()
         self.valid_through = 0
         self.landings = 0
@@ -120,7 +119,7 @@ class Core:
             csn, release = history.column("_txloom_csn"), history.column("_txloom_release")
             late = pc.and_(pc.less_equal(csn, self.valid_through), pc.greater(release, self._shown))
             if pc.any(late).as_py():
-                told, base = history.filter(pc.less_equal(csn, target)), _empty(table)
+                told, base = history.filter(pc.less_equal(csn, target)), current_schema(table).empty_table()
             else:
                 new = pc.and_(pc.greater(csn, self.valid_through), pc.less_equal(csn, target))
                 told, base = history.filter(new), self.rows[name]
@@ -132,7 +131,7 @@ class Core:
         table = self.tables[name]
         if not self.history[name]:
             return []
-        told, schema = pa.concat_tables(self.history[name]), _empty(table).schema
+        told, schema = pa.concat_tables(self.history[name]), current_schema(table)
         found = versions(told, key=table.key, columns=table.column_names, schema=schema)
         rows: list[dict[str, Any]] = intervals(
             found, key=table.key, columns=table.column_names, untracked=untracked
@@ -144,24 +143,16 @@ class Core:
         (aggregate,) = self.pipeline.targets.aggregates
         found = {}
         for name in (aggregate.root, *(child.table for child in aggregate.children)):
-            table, schema = self.tables[name], _empty(self.tables[name]).schema
-            told = self.history[name] or [_no_changes(table)]
+            table, schema = self.tables[name], current_schema(self.tables[name])
+            told = self.history[name] or [changes_schema(table).empty_table()]
             found[name] = versions(pa.concat_tables(told), key=table.key, columns=table.column_names, schema=schema)
         root = self.tables[aggregate.root]
-        children = [(self._member(child), found[child.table]) for child in aggregate.children]
-        fields = [pa.field(column.name, arrow_type(column.type)) for column in root.columns]
-        for child in aggregate.children:
-            columns = self.tables[child.table].columns
-            row = pa.struct([(column.name, arrow_type(column.type)) for column in columns])
-            fields.append(pa.field(child.as_, row if child.relation == "one" else pa.list_(row)))
+        children = [(member_of(self.tables[child.table], child), found[child.table]) for child in aggregate.children]
+        schema = pa.schema(document_fields(self.pipeline, aggregate))
         rows: list[dict[str, Any]] = document_intervals(
-            found[root.name], root.key, root.column_names, children, pa.schema(fields)
+            found[root.name], root.key, root.column_names, children, schema
         ).to_pylist()
         return rows
-
-    def _member(self, child: Child) -> Member:
-        table = self.tables[child.table]
-        return Member(child.as_, child.relation, table.key, child.parent_key, table.column_names)
 
     def shown(self) -> Rows:
         """Return every table's rows under their keys, and the documents."""
@@ -169,7 +160,7 @@ class Core:
         for name, table in self.tables.items():
             found[name] = {_key(row, table.key): _declared(row, table) for row in self.rows[name].to_pylist()}
         for aggregate in self.pipeline.targets.aggregates:
-            found[aggregate.name] = self._documents(aggregate)
+            found[aggregate.current] = self._documents(aggregate)
         return found
 
     def _documents(self, aggregate: Aggregate) -> dict[tuple[Any, ...], dict[str, Any]]:
@@ -177,26 +168,12 @@ class Core:
         roots = {_key(row, root.key): row for row in self.rows[root.name].to_pylist()}
         children = {}
         for child in aggregate.children:
-            children[child.table] = (self._member(child), self.rows[child.table].to_pylist())
+            children[child.table] = (member_of(self.tables[child.table], child), self.rows[child.table].to_pylist())
         composed = compose(list(roots), roots, children, root.key, root.column_names)
         return {
             _key(row, root.key): {name: value for name, value in row.items() if not name.startswith("_txloom_")}
             for row in composed
         }
-
-
-def _empty(table: Table) -> pa.Table:
-    own = [("_txloom_csn", pa.int64()), ("_txloom_pos", pa.int64()), ("_txloom_xid", pa.string())]
-    columns = [(column.name, arrow_type(column.type)) for column in table.columns]
-    return pa.schema([*columns, *own]).empty_table()
-
-
-def _no_changes(table: Table) -> pa.Table:
-    """Return the history of a table that never changed."""
-    reader = ImageReader(table)
-    columns = [("tx", pa.int64()), ("xid", pa.string()), ("csn", pa.int64()), ("pos", pa.int64()), ("op", pa.string())]
-    columns += [("committed_at", pa.timestamp("us", "UTC")), ("landing", pa.int64()), ("row", pa.int64())]
-    return changes(pa.schema([*columns, *reader.schema]).empty_table(), table, 0)
 
 
 def _restarted(held: buffer.Held) -> buffer.Held:

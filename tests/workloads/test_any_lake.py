@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from lake import Lake
-from oracle import comparison, documents, values
+from oracle import comparison
 from oracle.capture import Message
 from txloom import read
 from txloom.config import load
 from workloads.database import Database, Sent
 from workloads.delivery import deliver
 from workloads.shapes import Shape, declaration, shape
+from workloads.truth import keys, wanted
 
 WORKLOADS = int(os.environ.get("TXLOOM_WORKLOADS", "2"))
 SEED = int(os.environ.get("TXLOOM_SEED", "20261121"))
@@ -40,31 +41,21 @@ def send(lake: Lake, number: int, messages: Sequence[Message]) -> None:
         (lake.inbox / topic / f"{number:03}.jsonl").write_text("".join(f"{line}\n" for line in lines))
 
 
-def wanted(made: Shape, sent: Sequence[Sent], csn: int) -> dict[str, Any]:
-    state = next((each.state for each in reversed(sent) if each.csn <= csn), {name: {} for name in made.tables})
-    found: dict[str, Any] = dict(values.typed_state(state, made.tables))
-    if made.aggregate is not None:
-        nested = documents.documents(state, made.aggregate, made.tables)
-        found["doc_current"] = values.typed_documents(nested, made.tables, made.aggregate)
-    return found
-
-
-def keys(made: Shape) -> dict[str, tuple[str, ...]]:
-    found = {name: table.key for name, table in made.tables.items()}
-    if made.aggregate is not None:
-        found["doc_current"] = made.tables[made.aggregate.root].key
-    return found
+def run_through(spark: Any, folder: Path, seed: int, *, in_order: bool) -> tuple[Shape, list[Sent], Lake]:
+    """Play a workload drawn from a seed and run it through a lake, landing by landing."""
+    chance = Random(seed)
+    made = shape(chance)
+    sent = Database(made, chance).play(TRANSACTIONS)
+    lake = new_lake(spark, folder, made)
+    for landing, messages in enumerate(deliver(sent, chance, in_order=in_order).landings):
+        send(lake, landing, messages)
+        lake.run()
+    return made, sent, lake
 
 
 @pytest.mark.parametrize("number", range(WORKLOADS))
 def test_every_cut_of_a_workload_is_a_state_that_the_source_had(spark: Any, tmp_path: Path, number: int) -> None:
-    chance = Random(SEED + number)
-    made = shape(chance)
-    sent = Database(made, chance).play(TRANSACTIONS)
-    lake = new_lake(spark, tmp_path, made)
-    for landing, messages in enumerate(deliver(sent, chance, in_order=True).landings):
-        send(lake, landing, messages)
-        lake.run()
+    made, sent, lake = run_through(spark, tmp_path, SEED + number, in_order=True)
     cuts = lake.query("cuts", "select * from t order by cut_id")
     for cut in cuts:
         actual = {
@@ -86,13 +77,7 @@ def test_every_cut_of_a_workload_is_a_state_that_the_source_had(spark: Any, tmp_
 
 @pytest.mark.parametrize("number", range(WORKLOADS))
 def test_a_workload_that_comes_in_any_order_ends_exact(spark: Any, tmp_path: Path, number: int) -> None:
-    chance = Random(SEED + 1000 + number)
-    made = shape(chance)
-    sent = Database(made, chance).play(TRANSACTIONS)
-    lake = new_lake(spark, tmp_path, made)
-    for landing, messages in enumerate(deliver(sent, chance, in_order=False).landings):
-        send(lake, landing, messages)
-        lake.run()
+    made, sent, lake = run_through(spark, tmp_path, SEED + 1000 + number, in_order=False)
     actual = {name: comparison.keyed(lake.rows(name), key) for name, key in keys(made).items()}
     found = comparison.differences(wanted(made, sent, sent[-1].csn), actual)
     assert not found, f"seed {SEED + 1000 + number}: {comparison.report(found)}"

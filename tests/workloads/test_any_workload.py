@@ -8,12 +8,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracle import comparison, documents, values
+from oracle import comparison, values
 from txloom.config import load
 from workloads.core import Core, Rows
 from workloads.database import Database, Sent
 from workloads.delivery import deliver
 from workloads.shapes import Shape, declaration, shape
+from workloads.truth import DOCUMENTS, held, keys, wanted
 
 EXAMPLES = int(os.environ.get("TXLOOM_EXAMPLES", "150"))
 """`make soak` tries thousands."""
@@ -25,14 +26,11 @@ def core_of(made: Shape, folder: Path) -> Core:
     return Core(load(file))
 
 
-def wanted(made: Shape, sent: list[Sent], csn: int) -> dict[str, Any]:
-    """Return what the source held as of a csn."""
-    state = next((each.state for each in reversed(sent) if each.csn <= csn), {name: {} for name in made.tables})
-    found = dict(values.typed_state(state, made.tables))
-    if made.aggregate is not None:
-        nested = documents.documents(state, made.aggregate, made.tables)
-        found[made.aggregate.name] = values.typed_documents(nested, made.tables, made.aggregate)
-    return found
+def played(seed: int, transactions: int, folder: Path) -> tuple[Random, Shape, list[Sent], Core]:
+    """Play transactions over a schema, both drawn from a seed; return them with a core that has seen nothing yet."""
+    chance = Random(seed)
+    made = shape(chance)
+    return chance, made, Database(made, chance).play(transactions), core_of(made, folder)
 
 
 def assert_shown(core: Core, made: Shape, sent: list[Sent]) -> None:
@@ -44,10 +42,7 @@ def assert_shown(core: Core, made: Shape, sent: list[Sent]) -> None:
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(0, 40))
 def test_every_state_shown_is_one_that_the_source_had(tmp_path_factory: Any, seed: int, transactions: int) -> None:
-    chance = Random(seed)
-    made = shape(chance)
-    sent = Database(made, chance).play(transactions)
-    core = core_of(made, tmp_path_factory.getbasetemp())
+    chance, made, sent, core = played(seed, transactions, tmp_path_factory.getbasetemp())
     for messages in deliver(sent, chance, in_order=True).landings:
         core.run(messages)
         assert_shown(core, made, sent)
@@ -61,10 +56,7 @@ def test_every_state_shown_is_one_that_the_source_had(tmp_path_factory: Any, see
 def test_transactions_that_come_late_end_in_the_sources_final_state(
     tmp_path_factory: Any, seed: int, transactions: int
 ) -> None:
-    chance = Random(seed)
-    made = shape(chance)
-    sent = Database(made, chance).play(transactions)
-    core = core_of(made, tmp_path_factory.getbasetemp())
+    chance, made, sent, core = played(seed, transactions, tmp_path_factory.getbasetemp())
     for messages in deliver(sent, chance, in_order=False).landings:
         core.run(messages)
         assert core.balanced()
@@ -74,11 +66,8 @@ def test_transactions_that_come_late_end_in_the_sources_final_state(
 @settings(max_examples=EXAMPLES * 2 // 3, deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(1, 30))
 def test_nothing_above_a_lost_event_is_shown(tmp_path_factory: Any, seed: int, transactions: int) -> None:
-    chance = Random(seed)
-    made = shape(chance)
-    sent = Database(made, chance).play(transactions)
+    chance, made, sent, core = played(seed, transactions, tmp_path_factory.getbasetemp())
     delivery = deliver(sent, chance, in_order=True, losses=True)
-    core = core_of(made, tmp_path_factory.getbasetemp())
     for messages in delivery.landings:
         core.run(messages)
         assert_shown(core, made, sent)
@@ -90,10 +79,7 @@ def test_nothing_above_a_lost_event_is_shown(tmp_path_factory: Any, seed: int, t
 @settings(max_examples=EXAMPLES // 2, deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(1, 30))
 def test_intervals_tell_every_state_that_the_source_had(tmp_path_factory: Any, seed: int, transactions: int) -> None:
-    chance = Random(seed)
-    made = shape(chance)
-    sent = Database(made, chance).play(transactions)
-    core = core_of(made, tmp_path_factory.getbasetemp())
+    chance, made, sent, core = played(seed, transactions, tmp_path_factory.getbasetemp())
     for messages in deliver(sent, chance, in_order=chance.random() < 0.5).landings:
         core.run(messages)
     for name, table in made.tables.items():
@@ -101,8 +87,8 @@ def test_intervals_tell_every_state_that_the_source_had(tmp_path_factory: Any, s
         ends = {row["_txloom_valid_to"] for row in found}
         assert all(row["_txloom_is_current"] == (row["_txloom_valid_to"] is None) for row in found)
         for each in sent:
-            held = [row for row in found if row["_txloom_valid_from"] <= each.csn < (row["_txloom_valid_to"] or 2**62)]
-            there = comparison.keyed([{c: row[c] for c in table.columns} for row in held], table.key)
+            now = [row for row in found if row["_txloom_valid_from"] <= each.csn < (row["_txloom_valid_to"] or 2**62)]
+            there = comparison.keyed([{c: row[c] for c in table.columns} for row in now], table.key)
             different = comparison.differences({name: values.typed_rows(each.state[name], table)}, {name: there})
             assert not different, f"as of {each.csn}:\n{comparison.report(different)}"
         assert ends <= {each.csn for each in sent} | {None}
@@ -111,14 +97,10 @@ def test_intervals_tell_every_state_that_the_source_had(tmp_path_factory: Any, s
 
 
 def assert_documents_told(found: list[dict[str, Any]], made: Shape, sent: list[Sent]) -> None:
-    assert made.aggregate is not None
-    name, key = made.aggregate.name, made.tables[made.aggregate.root].key
     for each in sent:
-        held = [row for row in found if row["_txloom_valid_from"] <= each.csn < (row["_txloom_valid_to"] or 2**62)]
-        nested = documents.documents(each.state, made.aggregate, made.tables)
-        different = comparison.differences(
-            {name: values.typed_documents(nested, made.tables, made.aggregate)}, {name: comparison.keyed(held, key)}
-        )
+        there = [row for row in found if row["_txloom_valid_from"] <= each.csn < (row["_txloom_valid_to"] or 2**62)]
+        expected = {DOCUMENTS: held(made, each.state)[DOCUMENTS]}
+        different = comparison.differences(expected, {DOCUMENTS: comparison.keyed(there, keys(made)[DOCUMENTS])})
         assert not different, f"as of {each.csn}:\n{comparison.report(different)}"
 
 
@@ -127,10 +109,7 @@ def assert_documents_told(found: list[dict[str, Any]], made: Shape, sent: list[S
 def test_a_change_of_what_is_not_tracked_begins_no_interval(
     tmp_path_factory: Any, seed: int, transactions: int
 ) -> None:
-    chance = Random(seed)
-    made = shape(chance)
-    sent = Database(made, chance).play(transactions)
-    core = core_of(made, tmp_path_factory.getbasetemp())
+    chance, made, sent, core = played(seed, transactions, tmp_path_factory.getbasetemp())
     core.run(deliver(sent, chance, in_order=True).landings[0])
     core.run([message for each in sent for message in [*each.rows, each.metadata]])
     for name, table in made.tables.items():

@@ -3,7 +3,8 @@
 import os
 from pathlib import Path
 
-PROJECT = Path(__file__).resolve().parents[3]
+from txloom.config.places import PROJECT
+
 PLANS_MUCH = frozenset({"merge_current", "maintain_tables"})
 """Steps whose JVM, where they need one, works long enough for both compilers; in the others Arrow does the work."""
 

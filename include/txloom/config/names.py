@@ -29,6 +29,9 @@ OWN_PREFIX = "_txloom_"
 STEPS = ("land_events", "buffer_transactions", "merge_current", "check_expectations", "publish", "maintain_tables")
 """The jobs, in the order in which a cycle runs them; maintenance runs beside the cycle."""
 
+MAINTENANCE_TASKS = ("optimize", "vacuum", "statistics")
+"""What maintain_tables does, in the order in which the maintenance DAG runs it."""
+
 
 def table_path(warehouse: str, pipeline: str, table: str) -> str:
     """Return the Delta folder of one table.

@@ -10,18 +10,18 @@ from txloom.config.checks import check
 from txloom.config.document import Item, read
 from txloom.config.draft import mirrored
 from txloom.config.models import Mirror, Pipeline
+from txloom.config.places import PROJECT
 from txloom.config.problems import Problem, did_you_mean
 from txloom.config.refusals import refusals
 from txloom.errors import ConfigurationError
 
-PROJECT_ROOT = Path(__file__).resolve().parents[3]
 LARGEST = 4 * 1024 * 1024
 """Bytes that a declaration may have."""
 
 
 def pipelines_dir() -> Path:
     """Return the folder of the declarations: TXLOOM_PIPELINES, or include/pipelines of the project."""
-    return Path(os.environ.get("TXLOOM_PIPELINES") or PROJECT_ROOT / "include" / "pipelines")
+    return Path(os.environ.get("TXLOOM_PIPELINES") or PROJECT / "include" / "pipelines")
 
 
 def load(path: str | Path) -> Pipeline:

@@ -29,7 +29,7 @@ def struct(events: pa.Table, name: str) -> pa.StructArray:
 
 
 def changes(events: pa.Table, table: Table, release: int) -> pa.Table:
-    """Return the rows of a mirror's history: schema `storage.schemas.changes_ddl`."""
+    """Return the rows of a mirror's history: schema `storage.schemas.changes_schema`."""
     columns: dict[str, Any] = dict(images(events, table))
     for name in ("op", "xid", "csn", "pos", "committed_at"):
         columns[f"_txloom_{name}"] = events.column(name)

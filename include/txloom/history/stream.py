@@ -14,7 +14,7 @@ OWN = ("xid", "csn", "committed_at")
 
 
 def stream(events: Mapping[str, pa.Table], aggregate: Aggregate, tables: Mapping[str, Table], release: int) -> pa.Table:
-    """Return the rows of an aggregate's history: schema `storage.schemas.stream_ddl`.
+    """Return the rows of an aggregate's history: schema `storage.schemas.stream_schema`.
 
     events maps tables to typed events; a member without one had no event. A child's change whose event does not tell
     its root (a delete that knows only the key) stands in the row whose root key is null.

@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Iterable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -14,8 +13,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from txloom import errors
 from txloom.config import jvm, names
 from txloom.config.models import Pipeline
+from txloom.config.places import PROJECT, jars
 
-PROJECT = Path(__file__).resolve().parents[3]
 CONNECTION = "spark_default"
 RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=30)}
 """A source or a lease that is taken comes back by itself; what never does is failed at once (see NEVER_RETRY)."""
@@ -95,11 +94,6 @@ def spark_job(
         owner=pipeline.owner,
         **{**RETRIES, **more},
     )
-
-
-def jars() -> Path:
-    """Return the folder of the jars that set-up resolved."""
-    return Path(os.environ.get("TXLOOM_JARS") or PROJECT / "jars")
 
 
 def cuts_asset(pipeline: Pipeline) -> Asset:

@@ -9,7 +9,7 @@ from txloom.config import names
 from txloom.config.models import Expectation, OrphanExpectation, Pipeline
 from txloom.errors import ConfigurationError, ExpectationFailed
 from txloom.quality.verdicts import Verdict, judge
-from txloom.storage import books, checked
+from txloom.storage import books, checked, local
 from txloom.storage.own import EXPECTATION_RESULTS
 from txloom.storage.place import Place
 
@@ -24,9 +24,8 @@ def check_expectations(
     place = Place(warehouse, pipeline.name)
     results = [_check(pipeline, place, expectation, run_id) for expectation in _chosen(pipeline, only)]
     path = place.table(names.EXPECTATION_RESULTS)
-    known = {
-        row["expectation"] for row in books.query(path, f"select expectation from t where run_id = '{_quoted(run_id)}'")
-    }
+    sql = f"select expectation from t where run_id = {local.quoted(run_id)}"
+    known = {row["expectation"] for row in books.query(path, sql)}
     new = [result for result in results if result["expectation"] not in known]
     if new:
         books.append(path, new, EXPECTATION_RESULTS)
@@ -81,7 +80,3 @@ def told(result: dict[str, Any]) -> str:
     return (
         f"{result['expectation']}: {result['failed']} of {result['checked']} rows fail ({rows}{more}). {result['hint']}"
     )
-
-
-def _quoted(text: str) -> str:
-    return text.replace("'", "''")

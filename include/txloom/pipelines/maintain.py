@@ -8,19 +8,19 @@ from pyspark.sql import SparkSession
 from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.errors import ConfigurationError
-from txloom.storage import books, maintenance, own, tables
+from txloom.storage import books, local, maintenance, own, tables
 from txloom.storage.flats import flats
 from txloom.storage.place import Place
-
-TASKS = ("optimize", "vacuum", "statistics")
 
 
 def maintain_tables(
     spark: SparkSession, pipeline: Pipeline, *, warehouse: str, run_id: str, task: str
 ) -> dict[str, int]:
     """Run one maintenance task over every table of a pipeline and enter its numbers in the ledger."""
-    if task not in TASKS:
-        raise ConfigurationError(f"no maintenance task is called {task!r}; there are: {', '.join(TASKS)}")
+    if task not in names.MAINTENANCE_TASKS:
+        raise ConfigurationError(
+            f"no maintenance task is called {task!r}; there are: {', '.join(names.MAINTENANCE_TASKS)}"
+        )
     place = Place(warehouse, pipeline.name)
     work = {"optimize": _optimize, "vacuum": _vacuum, "statistics": _statistics}[task]
     counts = work(spark, pipeline, place, run_id)
@@ -88,7 +88,9 @@ def _statistics(spark: SparkSession, pipeline: Pipeline, place: Place, run_id: s
     """Complete data-skipping statistics, and record each table's figures in table_statistics."""
     existing = _existing(pipeline, place)
     recomputed = sum(maintenance.recompute_skipping(spark, place.table(name)) for name in existing)
-    known = books.query(place.table(names.TABLE_STATISTICS), f"select \"table\" from t where run_id = '{run_id}'")
+    known = books.query(
+        place.table(names.TABLE_STATISTICS), f'select "table" from t where run_id = {local.quoted(run_id)}'
+    )
     done = {row["table"] for row in known}
     rows = [_figures(pipeline, place, name, run_id) for name in existing if name not in done]
     if rows:

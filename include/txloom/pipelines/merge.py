@@ -4,7 +4,6 @@ Few changes to small tables are worked out and written in this process; what is 
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 from txloom.config.models import Pipeline
 from txloom.pipelines import merge_local
+from txloom.pipelines.together import together
 from txloom.storage import books, local, merging
 from txloom.storage.flats import create, flats
 from txloom.storage.place import Place
@@ -21,9 +21,6 @@ from txloom.storage.progress import Mark, mark, snapshot, valid_through
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-WRITERS = 4
-"""Tables merged at once: a merge of a few rows mostly waits for its own small jobs."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +49,7 @@ def merge_current(
     try:
         work = plan(opened, pipeline, place, want)
         for calls in (work.documents, work.rows):
-            with ThreadPoolExecutor(WRITERS) as pool:
-                list(pool.map(lambda call: call(), calls))
+            together(calls)
     finally:
         if opened.cache_info().currsize:
             _finish(opened())

@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 
 from txloom.config.models import Aggregate, Pipeline, Table
 from txloom.current.components import components
-from txloom.current.compose import Member, compose
+from txloom.current.compose import compose
 from txloom.current.fold import fold
-from txloom.storage import books, local, past
-from txloom.storage.flats import Flat
+from txloom.storage import local, past, schemas
+from txloom.storage.flats import Flat, member_of
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark, mark
 
@@ -53,7 +53,7 @@ def size(place: Place, flats: Sequence[Flat], want: Mark) -> int | None:
         changes, late, truncates = past.count(place, flat, _between(have, want), f"_txloom_csn <= {have.valid_through}")
         if truncates and _rows(place, flat) > local.LOCAL_ROWS:
             return None
-        total += past.count(place, flat, _upto(want), "false")[0] if late else changes
+        total += past.count(place, flat, past.upto(want), "false")[0] if late else changes
     return total
 
 
@@ -61,10 +61,6 @@ def _between(have: Mark, want: Mark) -> str:
     in_order = f"(_txloom_csn > {have.valid_through} and _txloom_csn <= {want.valid_through})"
     late = f"(_txloom_csn <= {have.valid_through} and _txloom_release > {have.release})"
     return f"_txloom_release <= {want.release} and ({in_order} or {late})"
-
-
-def _upto(want: Mark) -> str:
-    return f"_txloom_release <= {want.release} and _txloom_csn <= {want.valid_through}"
 
 
 def _rows(place: Place, flat: Flat) -> int:
@@ -94,7 +90,7 @@ def _recomputed(place: Place, flat: Flat, changes: pa.Table, have: Mark, want: M
     Rows of such keys are rebuilt from nothing, so that newer changes and deletes stand (design.md 2.5).
     """
     path = place.table(flat.current)
-    history = past.chosen(place, flat, _upto(want))
+    history = past.changes(place, flat, want)
     rows = local.select(path, "select * from t")
     late = pc.less_equal(changes.column("_txloom_csn"), have.valid_through)
     truncates = pc.equal(changes.column("_txloom_op"), "T")
@@ -138,9 +134,8 @@ def among(table: Table, column: str, values: set[Any]) -> str:
 def _literal(value: Any, kind: str) -> str:
     if kind in ("long", "int", "decimal"):
         return str(value)
-    quoted = str(value).replace("'", "''")
     prefix = {"date": "date ", "timestamp": "timestamp ", "timestamptz": "timestamp "}.get(kind, "")
-    return f"{prefix}'{quoted}'"
+    return f"{prefix}{local.quoted(str(value))}"
 
 
 def _keys(table: pa.Table, key: Sequence[str]) -> list[Key]:
@@ -157,10 +152,10 @@ def documents(pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str, Lo
     children = {}
     for child in aggregate.children:
         table = pipeline.table(child.table)
-        member = Member(child.as_, child.relation, tuple(table.key), tuple(child.parent_key), tuple(table.column_names))
-        children[child.table] = (member, _after(changes[child.table], child.parent_key, touched))
+        children[child.table] = (member_of(table, child), _after(changes[child.table], child.parent_key, touched))
+    schema = pa.schema([*schemas.document_schema(pipeline, aggregate), ("_txloom_deleted", pa.bool_())])
     composed = compose(sorted(touched), roots, children, root.key, root.column_names)
-    return pa.Table.from_pylist(composed, document_schema(pipeline, aggregate, changes))
+    return pa.Table.from_pylist(composed, schema)
 
 
 def _touched(aggregate: Aggregate, root: Table, changes: Mapping[str, LocalChange]) -> set[Key]:
@@ -183,18 +178,3 @@ def _after(change: LocalChange, own: Sequence[str], touched: set[Key]) -> list[d
     rows = local.select(change.path, f"select * from t where {condition}").to_pylist()
     kept = [row for row in rows if tuple(row[name] for name in change.flat.key) not in keys]
     return [row for row in [*kept, *change.written()] if tuple(row[name] for name in own) in touched]
-
-
-def document_schema(pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str, LocalChange]) -> pa.Schema:
-    """Return the Arrow schema of composed documents."""
-
-    def row(table: Table) -> list[pa.Field]:
-        schema = books.schema_of(changes[table.name].path)
-        return [pa.field(name, local.plain(schema.field(name).type)) for name in table.column_names]
-
-    fields = row(pipeline.table(aggregate.root))
-    for child in aggregate.children:
-        struct = pa.struct(row(pipeline.table(child.table)))
-        fields.append(pa.field(child.as_, struct if child.relation == "one" else pa.list_(struct)))
-    own = [("_txloom_csn", pa.int64()), ("_txloom_pos", pa.int64()), ("_txloom_xid", pa.string())]
-    return pa.schema([*fields, *own, ("_txloom_deleted", pa.bool_())])

@@ -1,9 +1,7 @@
 """Work out a large merge with Spark: fold per key in groups, compose documents by joins."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
 
 import pyarrow as pa
 from pyspark import inheritable_thread_target
@@ -11,15 +9,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txloom.config.models import Aggregate, Pipeline
+from txloom.pipelines.together import together
 from txloom.storage import current, tables
 from txloom.storage.documents import Change, documents, touched_roots
 from txloom.storage.flats import Flat, flats
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark, mark
 
-WRITERS = 4
-"""Tables worked on at once: a merge of a few rows mostly waits for its own small jobs."""
-T = TypeVar("T")
 Call = Callable[[], None]
 
 
@@ -28,9 +24,10 @@ def plan(
 ) -> tuple[Sequence[Call], Sequence[Call], int]:
     """Work out all writes of a merge: those of documents, those of flat rows, and from how many changes."""
     own = flats(pipeline)
-    prepared = _together(spark, [partial(prepare, spark, place, flat, want) for flat in own])
+    with_session = inheritable_thread_target(spark)
+    prepared = together([with_session(partial(prepare, spark, place, flat, want)) for flat in own])
     changes = {flat.table.name: change for flat, (change, _) in zip(own, prepared, strict=True)}
-    write = inheritable_thread_target(spark)(partial(current.merge, metadata=want.to_json()))
+    write = with_session(partial(current.merge, metadata=want.to_json()))
     documents = []
     for aggregate in pipeline.targets.aggregates:
         path = place.table(aggregate.current)
@@ -52,14 +49,8 @@ def write_held(spark: SparkSession, path: str, effects: pa.Table, key: tuple[str
 
 def finish(spark: SparkSession) -> None:
     """Leave nothing behind in the session."""
-    spark.conf.unset(current.USER_METADATA)
+    spark.conf.unset(tables.USER_METADATA)
     spark.catalog.clearCache()
-
-
-def _together(spark: SparkSession, calls: Sequence[Callable[[], T]]) -> list[T]:
-    """Run calls beside each other in a session and return their results in order."""
-    with ThreadPoolExecutor(WRITERS) as pool:
-        return list(pool.map(inheritable_thread_target(spark)(lambda call: call()), calls))
 
 
 def prepare(spark: SparkSession, place: Place, flat: Flat, want: Mark) -> tuple[Change, int]:

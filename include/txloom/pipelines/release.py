@@ -21,6 +21,8 @@ from txloom.storage.place import Place
 from txloom.transactions.hashes import hashed
 
 EVENT = 'transaction_id, tx, xid, csn, pos, op, committed_at, landing, "row", kind, "table", value'
+CHOSEN = pa.schema([(name, pa.int64()) for name in ("tx", "csn", "rows", "first_at", "finished_at")])
+PLACES = pa.schema([("landing", pa.int64()), ("row", pa.int64())])
 ANY_TX = (-(2**63), 2**63 - 1)
 
 
@@ -169,7 +171,3 @@ def _transactions(events: pa.Table, chosen: pa.Table, number: int) -> pa.Table:
     }
     columns = [own[name] if name in own else named.column(name) for name in TRANSACTIONS.names]
     return pa.Table.from_arrays(columns, schema=TRANSACTIONS)
-
-
-CHOSEN = pa.schema([(name, pa.int64()) for name in ("tx", "csn", "rows", "first_at", "finished_at")])
-PLACES = pa.schema([("landing", pa.int64()), ("row", pa.int64())])

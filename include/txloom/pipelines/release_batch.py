@@ -1,8 +1,8 @@
 """Release a batch's whole transactions: a small one in this process, a large one share by share in Spark's tasks."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,12 +11,11 @@ from pyspark.sql import DataFrame, Row
 from txloom.config import names
 from txloom.pipelines.batch import Batch
 from txloom.pipelines.release import CHOSEN, PLACES, Release, Share, release
+from txloom.pipelines.together import together
 from txloom.storage.own import TRANSACTIONS
 from txloom.storage.parts import Part, write_part
 from txloom.storage.place import Place
 
-WRITERS = 4
-"""Tables written at once: small commits wait for each other more than for the two cores."""
 SHARE = 150_000
 """Rows that one task releases, about: what it holds in memory at a time."""
 FEWEST_BITS = 3
@@ -40,16 +39,11 @@ class Released:
 
 def release_small(batch: Batch, whole: Sequence[Row], repeated: Sequence[Row], landings: set[int]) -> Released:
     """Append the whole transactions of a batch to history in this process; whole, repeated: outcomes of those kinds."""
-    rows = {name: [row[name] for row in whole] for name in CHOSEN.names}
+    chosen = {name: [row[name] for row in whole] for name in CHOSEN.names}
     places = {name: [row[name] for row in repeated] for name in PLACES.names}
-    share = Share(pa.table(rows, CHOSEN), sorted(landings), pa.table(places, PLACES))
+    share = Share(pa.table(chosen, CHOSEN), sorted(landings), pa.table(places, PLACES))
     found = release(batch.pipeline, batch.place, batch.release, share)
-
-    def append(table: str) -> None:
-        batch.append_local(found.history[table], table)
-
-    with ThreadPoolExecutor(WRITERS) as pool:
-        list(pool.map(append, found.history))
+    together([partial(batch.append_local, rows, table) for table, rows in found.history.items()])
     sizes = {row["tx"]: (row["rows"], row["first_at"]) for row in whole if row["tx"] in found.unreadable}
     return Released(found.transactions, [], found.unreadable, sizes, landings)
 
@@ -77,8 +71,7 @@ def release_large(batch: Batch, outcomes: DataFrame, rows: int, landings: set[in
         for part in parts:
             written.setdefault(part.table, []).append(part)
     transactions = written.pop(names.TRANSACTIONS, [])
-    with ThreadPoolExecutor(WRITERS) as pool:
-        list(pool.map(lambda table: batch.append_parts(written[table], table), written))
+    together([partial(batch.append_parts, own, table) for table, own in written.items()])
     return Released(TRANSACTIONS.empty_table(), transactions, unreadable, _sizes(decided, unreadable), landings)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable
 
 from txloom.config import names
 from txloom.config.models import OrphanExpectation, Pipeline, StuckExpectation
@@ -69,8 +69,5 @@ def waiting(
 
 
 def _ask(place: Place, tables: Mapping[str, tuple[str, Mapping[str, int]]], sql: str) -> pa.Table:
-    query = QueryBuilder()
-    for alias, (name, at) in tables.items():
-        query = query.register(alias, DeltaTable(place.table(name), version=at[name]))
-    found = pa.table(query.execute(sql).read_all())
-    return found.cast(pa.schema([pa.field(field.name, local.plain(field.type)) for field in found.schema]))
+    pinned = {alias: DeltaTable(place.table(name), version=at[name]) for alias, (name, at) in tables.items()}
+    return local.ask(pinned, sql)

@@ -20,7 +20,6 @@ PARTITIONS = 4
 """Groups in which keys are folded beside each other."""
 LITERAL_KEYS = 5_000
 """Up to so many changed keys the merge names them, so that Delta skips files and Parquet skips pages (platform.md)."""
-USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 OWN = ("_txloom_csn", "_txloom_pos", "_txloom_xid")
 
 
@@ -109,7 +108,7 @@ def merge(path: str, effects: DataFrame, key: Sequence[str], *, prune: str = "",
     columns = [name for name in effects.columns if name not in ("_txloom_deleted", "_txloom_missing")]
     values = {quote(name): F.col(f"s.{quote(name)}") for name in columns}
     condition = " AND ".join(f"t.{quote(name)} = s.{quote(name)}" for name in key)
-    effects.sparkSession.conf.set(USER_METADATA, metadata)
+    effects.sparkSession.conf.set(tables.USER_METADATA, metadata)
     target = DeltaTable.forPath(effects.sparkSession, path).alias("t")
     (
         target.merge(effects.alias("s"), condition + prune)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable
 
 from txloom.config import names
 from txloom.storage import books, local
@@ -24,18 +24,16 @@ def open_letters(place: Place, columns: str, more: str = "") -> pa.Table:
     """Ask the open dead letters; more: what follows them in the SQL. A redrive's copies keep their coordinates."""
     if not DeltaTable.is_deltatable(place.dead_letters):
         return pa.table({})
-    builder = QueryBuilder().register("d", DeltaTable(place.dead_letters))
-    conditions = ["true"]
+    tables, conditions = {"d": DeltaTable(place.dead_letters)}, ["true"]
     if DeltaTable.is_deltatable(place.table(names.TRANSACTIONS)):
-        builder = builder.register("t", DeltaTable(place.table(names.TRANSACTIONS)))
+        tables["t"] = DeltaTable(place.table(names.TRANSACTIONS))
         conditions.append(RELEASED)
     redrives = books.query(place.landed_files, f"select landing from t where topic = '{REDRIVE}'")
     if redrives:
-        builder = builder.register("c", DeltaTable(place.change_events))
+        tables["c"] = DeltaTable(place.change_events)
         conditions.append(SUPERSEDED.format(local.numbers([row["landing"] for row in redrives])))
     letters = f"(select * from d where {' and '.join(conditions)}) as l"
-    found = pa.table(builder.execute(f"select {columns} from {letters} {more}").read_all())
-    return found.cast(local.plain_schema(found.schema))
+    return local.ask(tables, f"select {columns} from {letters} {more}")
 
 
 def events_of(place: Place, transactions: Sequence[str], poison: pa.Table) -> pa.Table:
@@ -44,7 +42,7 @@ def events_of(place: Place, transactions: Sequence[str], poison: pa.Table) -> pa
     Each distinct event once, and of a transaction's metadata the newest alone.
     """
     columns = 'topic, file, line, value, landing, "row", transaction_id, kind, "table", identity, payload'
-    ids = ", ".join("'" + each.replace("'", "''") + "'" for each in transactions)
+    ids = ", ".join(map(local.quoted, transactions))
     ranked = (
         "row_number() over (partition by transaction_id, kind, case when kind = 'row' then source_table end, identity,"
         " case when kind = 'row' then payload end order by"

@@ -13,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from txloom.config.models import Pipeline
+from txloom.config.places import PROJECT
 from txloom.errors import SourceUnavailable
 
 TEMPORARY_PREFIXES = (".", "_")
@@ -31,12 +32,9 @@ class SourceFile:
     modified: int
 
 
-PROJECT_ROOT = Path(__file__).resolve().parents[3]
-
-
 def root(pipeline: Pipeline) -> str:
     """Return the folder of a files source; a relative one is relative to the project."""
-    return str(PROJECT_ROOT / pipeline.source.files.path)
+    return str(PROJECT / pipeline.source.files.path)
 
 
 def list_files(root: str) -> list[SourceFile]:

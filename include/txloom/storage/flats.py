@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from txloom.config import names
-from txloom.config.models import Aggregate, Mirror, Pipeline, Table
+from txloom.config.models import Aggregate, Child, Mirror, Pipeline, Table
+from txloom.current.compose import Member
 from txloom.storage import books, schemas
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark
@@ -24,6 +25,11 @@ class Flat:
     def key(self) -> tuple[str, ...]:
         """Return the key columns."""
         return self.table.key
+
+
+def member_of(table: Table, child: Child) -> Member:
+    """Return a child table as composing documents knows it."""
+    return Member(child.as_, child.relation, table.key, child.parent_key, table.column_names)
 
 
 def flats(pipeline: Pipeline) -> list[Flat]:

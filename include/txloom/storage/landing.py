@@ -221,17 +221,17 @@ def land_again(new: NewDecoder, events: pa.Table, landing: Landing, place: Place
 
     events: topic, file, line, value, in the order in which they are to be taken. Their transactions are decided again.
     """
-    decoder, parts, first = new(), [CHANGE_EVENTS.empty_table()], 0
+    decoder, chunks, first = new(), [CHANGE_EVENTS.empty_table()], 0
     for topic in events.column("topic").unique().to_pylist():
         own = events.filter(pc.equal(events.column("topic"), topic))
         decoded = decoder.decode(topic, [value.encode() for value in own.column("value").to_pylist()])
         found = placed(decoded, Task(0, topic, "", 0), first, landing)
         for name in ("file", "line"):
             found = found.set_column(found.schema.get_field_index(name), CHANGE_EVENTS.field(name), own.column(name))
-        parts.append(found)
+        chunks.append(found)
         first += own.num_rows
     write_id = names.write_id(place.pipeline, names.CHANGE_EVENTS, 0)
-    again = with_numbers(pa.concat_tables(parts), landing, reopen=True)
+    again = with_numbers(pa.concat_tables(chunks), landing, reopen=True)
     local.append_once(again, place.change_events, write_id, landing.number)
 
 

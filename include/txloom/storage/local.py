@@ -5,7 +5,7 @@ planning. Up to LOCAL_ROWS rows the same rules run here, on the same Arrow funct
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +24,15 @@ def select(path: str, sql: str) -> pa.Table:
         table = DeltaTable(path)
     except TableNotFoundError:
         return pa.table({})
-    found = pa.table(QueryBuilder().register("t", table).execute(sql).read_all())
+    return ask({"t": table}, sql)
+
+
+def ask(tables: Mapping[str, DeltaTable], sql: str) -> pa.Table:
+    """Ask opened Delta tables under the names that the SQL gives them; like `select`."""
+    builder = QueryBuilder()
+    for name, table in tables.items():
+        builder = builder.register(name, table)
+    found = pa.table(builder.execute(sql).read_all())
     return found.cast(plain_schema(found.schema))
 
 
@@ -104,6 +112,15 @@ def reorder(array: pa.Array, kind: pa.DataType) -> pa.Array:
         first = array.offsets[0] if len(array) else pa.scalar(0, pa.int32())
         return pa.ListArray.from_arrays(pc.subtract(array.offsets, first), values, type=kind, mask=array.is_null())
     return array.cast(kind)
+
+
+def quoted(text: str) -> str:
+    """Write a text as SQL does.
+
+    >>> print(quoted("it's"))
+    'it''s'
+    """
+    return "'" + text.replace("'", "''") + "'"
 
 
 def numbers(values: Sequence[int]) -> str:

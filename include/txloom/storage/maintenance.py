@@ -13,9 +13,9 @@ from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from txloom.storage import local
+from txloom.storage.place import filesystem_of
 from txloom.storage.progress import newest_metadata
-
-USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+from txloom.storage.tables import USER_METADATA
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,6 @@ class Files:
     files: int
     bytes: int
     small: int
-    rows: int
     deleted: int
 
 
@@ -34,12 +33,10 @@ def measure(path: str, small: int) -> Files:
     actions = pa.table(DeltaTable(path).get_add_actions(flatten=True))
     sizes = actions.column("size_bytes").to_pylist()
     names = actions.column_names
-    recorded = actions.column("num_records").to_pylist() if "num_records" in names else []
     gone: list[int | None] = next(
         (actions.column(name).to_pylist() for name in names if name.endswith("deletionVector.cardinality")), []
     )
-    rows = sum(count or 0 for count in recorded)
-    return Files(len(sizes), sum(sizes), sum(size < small for size in sizes), rows, sum(count or 0 for count in gone))
+    return Files(len(sizes), sum(sizes), sum(size < small for size in sizes), sum(count or 0 for count in gone))
 
 
 def optimize(spark: SparkSession, path: str, zorder: Sequence[str]) -> None:
@@ -76,7 +73,7 @@ def removable(path: str, retain: timedelta) -> int:
 
     A deletion vector is not told from one that is no longer needed; Spark's own vacuum decides that.
     """
-    filesystem, folder = fs.FileSystem.from_uri(path) if "://" in path else (fs.LocalFileSystem(), path)
+    filesystem, folder = filesystem_of(path)
     found = filesystem.get_file_info(fs.FileSelector(folder, recursive=True))
     oldest = datetime.now(UTC) - retain
     needed = {uri.rsplit("/", 1)[-1] for uri in DeltaTable(path).file_uris()}

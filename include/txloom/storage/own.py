@@ -2,6 +2,8 @@
 
 import pyarrow as pa
 
+from txloom.events.envelope import ENVELOPE
+
 INSTANT = pa.timestamp("us", "UTC")
 COUNTS = pa.map_(pa.string(), pa.int64())
 
@@ -9,29 +11,16 @@ CHANGE_EVENTS = pa.schema(
     [
         ("landing", pa.int64()),
         ("row", pa.int64()),
-        ("kind", pa.string()),
+        ENVELOPE.field("kind"),
         ("topic", pa.string()),
         ("partition", pa.int32()),
         ("offset", pa.int64()),
         ("file", pa.string()),
         ("line", pa.int64()),
         ("landed_at", INSTANT),
-        ("transaction_id", pa.string()),
+        ENVELOPE.field("transaction_id"),
         ("tx", pa.int64()),
-        ("xid", pa.string()),
-        ("csn", pa.int64()),
-        ("pos", pa.int64()),
-        ("source_table", pa.string()),
-        ("table", pa.string()),
-        ("op", pa.string()),
-        ("identity", pa.string()),
-        ("payload", pa.int64()),
-        ("committed_at", INSTANT),
-        ("expected", COUNTS),
-        ("event_count", pa.int64()),
-        ("cause", pa.string()),
-        ("detail", pa.string()),
-        ("value", pa.string()),
+        *[field for field in ENVELOPE if field.name not in ("ordinal", "kind", "transaction_id")],
         ("bucket", pa.int32()),
         ("numbers", pa.binary()),
     ]

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.transaction import AddAction
-from pyarrow import fs
 
 from txloom.storage import books, local
+from txloom.storage.place import filesystem_of
 
 ROW_GROUP = 16_384
 """Rows that a reader can leave out at once when the part is sorted by what it asks for."""
@@ -26,12 +26,11 @@ ROW_GROUP = 16_384
 
 @dataclass(frozen=True)
 class Part:
-    """A written file that no commit names yet: the table it is of, its path in there, bytes, rows, Delta's stats."""
+    """A written file that no commit names yet: the table it is of, its path in there, bytes, Delta's stats."""
 
     table: str
     path: str
     size: int
-    rows: int
     stats: str
 
 
@@ -40,7 +39,7 @@ def write_part(rows: pa.Table, table: str, path: str) -> Part:
     delta = DeltaTable(path)
     rows = local.conform(rows, pa.schema(delta.schema().to_arrow()))
     name = f"part-{uuid.uuid4()}.zstd.parquet"
-    filesystem, folder = fs.FileSystem.from_uri(path) if "://" in path else (fs.LocalFileSystem(), path)
+    filesystem, folder = filesystem_of(path)
     with filesystem.open_output_stream(f"{folder}/{name}") as stream:
         pq.write_table(
             rows,
@@ -51,7 +50,7 @@ def write_part(rows: pa.Table, table: str, path: str) -> Part:
             store_decimal_as_integer=True,
         )
         size = stream.tell()
-    return Part(table, name, size, rows.num_rows, json.dumps(_stats(rows, _skipping(delta, rows))))
+    return Part(table, name, size, json.dumps(_stats(rows, _skipping(delta, rows))))
 
 
 def _skipping(table: DeltaTable, rows: pa.Table) -> list[str]:

@@ -21,19 +21,27 @@ def known(place: Place) -> Mark:
     return Mark() if seen is None else Mark(valid_through(place, seen), seen.release)
 
 
-def changes(place: Place, flat: Flat, upto: Mark) -> pa.Table:
+def changes(place: Place, flat: Flat, mark: Mark) -> pa.Table:
     """Return every change of a table up to a mark, in the schema of a mirror's history."""
-    return chosen(place, flat, f"_txloom_csn <= {upto.valid_through} and _txloom_release <= {upto.release}")
+    return chosen(place, flat, upto(mark))
+
+
+def upto(mark: Mark) -> str:
+    """Return the condition of changes up to a mark."""
+    return f"_txloom_csn <= {mark.valid_through} and _txloom_release <= {mark.release}"
 
 
 def chosen(place: Place, flat: Flat, where: str) -> pa.Table:
     """Return the changes of a table of chosen transactions, in the schema of a mirror's history."""
     if flat.mirror is not None:
-        return local.select(place.table(flat.mirror.history), f"select * from t where {where}")
+        found = local.select(place.table(flat.mirror.history), f"select * from t where {where}")
+        return found if found.column_names else schemas.changes_schema(flat.table).empty_table()
     assert flat.aggregate is not None
     field = dict(schemas.members_of(flat.aggregate))[flat.table.name]
     own = ", ".join(SHARED)
     rows = local.select(place.table(flat.aggregate.history), f'select {own}, "{field}" as change from t where {where}')
+    if not rows.num_rows:
+        return schemas.changes_schema(flat.table).empty_table()
     nested = rows.column("change").combine_chunks()
     parents, told = pc.list_parent_indices(nested), pc.list_flatten(nested)
     columns = {told.type.field(i).name: pc.struct_field(told, [i]) for i in range(told.type.num_fields)}

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from pyarrow import fs
+
 from txloom.config import names
 
 
@@ -30,3 +32,8 @@ class Place:
     def landed_files(self) -> str:
         """Return the path of the plan of landings."""
         return self.table(names.LANDED_FILES)
+
+
+def filesystem_of(path: str) -> tuple[fs.FileSystem, str]:
+    """Return the file system of a path or URI, and the path in it."""
+    return fs.FileSystem.from_uri(path) if "://" in path else (fs.LocalFileSystem(), path)

@@ -3,12 +3,12 @@
 import os
 import sys
 import threading
-from pathlib import Path
 
 from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
 
 from txloom.config import jvm
+from txloom.config.places import jars
 
 SHUFFLE_PARTITIONS = 4
 """The state store keeps the number of its first run for good: chosen from small drivers' cores, not Spark's 200."""
@@ -36,11 +36,6 @@ SETTINGS = {
 }
 
 
-def jars_folder() -> Path:
-    """Return the folder that holds the jars which set-up resolved: TXLOOM_JARS, or `jars` beside the rooms."""
-    return Path(os.environ.get("TXLOOM_JARS") or jvm.PROJECT / "jars")
-
-
 def open_session(application: str, step: str | None = None) -> SparkSession:
     """Open or join the Spark session of one job; step says how its JVM is to start.
 
@@ -63,7 +58,7 @@ def open_session(application: str, step: str | None = None) -> SparkSession:
 def launch_settings(step: str | None) -> dict[str, str]:
     """Return what must be known before the JVM starts: class path, memory and flags."""
     return {
-        "spark.driver.extraClassPath": f"{jars_folder()}/*",
+        "spark.driver.extraClassPath": f"{jars()}/*",
         "spark.driver.extraJavaOptions": jvm.flags(step),
         "spark.driver.memory": os.environ.get("TXLOOM_DRIVER_MEMORY", "2g"),
         "spark.driver.host": "127.0.0.1",

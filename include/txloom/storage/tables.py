@@ -10,6 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from txloom.storage import books
 
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+"""Setting of a session: what its commits are about."""
+
 
 def exists(path: str) -> bool:
     """Say whether a Delta table lies at a path."""

@@ -38,14 +38,6 @@ def no_events() -> np.ndarray:
     return np.empty(0, EVENT)
 
 
-def from_columns(columns: dict[str, np.ndarray]) -> np.ndarray:
-    """Build an event array from one column per field of EVENT."""
-    events = np.empty(len(columns["tx"]), EVENT)
-    for name in FIELDS:
-        events[name] = columns[name]
-    return events
-
-
 def clocks(landings: np.ndarray, at: np.ndarray) -> np.ndarray:
     """Return the clocks of landings."""
     found = np.zeros(len(landings), EVENT)
