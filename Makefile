@@ -8,7 +8,7 @@ export TXLOOM_CLASS_ARCHIVE := $(CURDIR)/.state/spark.jsa
 WORKERS ?= 2
 
 .NOTPARALLEL:
-.PHONY: help demo up down test check lint types imports declarations pytest bench soak setup pins format clean distclean
+.PHONY: help demo up down test check lint types imports declarations pytest bench soak mutants setup pins format clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -52,6 +52,9 @@ bench: setup ## land + buffer of 100,000 transactions beside the reference (abou
 
 soak: setup ## thousands of random workloads in memory, 25 through Spark and Delta (about 40 minutes)
 	@TXLOOM_EXAMPLES=3000 TXLOOM_WORKLOADS=25 python -m pytest -n $(WORKERS) --dist load --timeout 7200 tests/workloads
+
+mutants: setup ## put 51 wrong rules into a copy, one at a time; the tests must catch each (about 3 minutes)
+	@python scripts/mutation_check.py $(if $(ONLY),--only "$(ONLY)")
 
 setup: ## make .venv, jars and .state; done by the others themselves
 	@scripts/setup.sh

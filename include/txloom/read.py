@@ -26,7 +26,7 @@ from txloom.current.fold import fold
 from txloom.current.versions import intervals as intervals_of
 from txloom.current.versions import versions as versions_of
 from txloom.errors import ConfigurationError
-from txloom.storage import books, past, schemas
+from txloom.storage import books, evolution, past, schemas
 from txloom.storage.flats import Flat, flats, member_of
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark
@@ -115,7 +115,8 @@ def _opened(pipeline: str | Pipeline, warehouse: str | None) -> tuple[Pipeline, 
     where = warehouse or os.environ.get("TXLOOM_WAREHOUSE")
     if not where:
         raise ConfigurationError("no warehouse: pass warehouse or set TXLOOM_WAREHOUSE")
-    return declared, Place(where, declared.name)
+    place = Place(where, declared.name)
+    return evolution.effective(declared, place), place
 
 
 def _aggregate(pipeline: Pipeline, table: str) -> Aggregate | None:

@@ -7,20 +7,21 @@ Refused = Callable[..., str]
 
 def test_an_unknown_key_is_named_with_its_near_one(refused: Refused) -> None:
     assert refused("patience: 30m", "patiance: 30m") == (
-        "shop.yaml:10: completeness.patiance: found an unknown key, expected rule or patience. Did you mean 'patience'?"
+        "shop.yaml:10: completeness.patiance: found an unknown key,"
+        " expected rule, patience, suspects or complete_now. Did you mean 'patience'?"
     )
 
 
 def test_a_key_by_another_systems_name_is_one_mistake_not_two(refused: Refused) -> None:
     assert refused("    key: [order_id]\n", "    primary_key: [order_id]\n") == (
         "shop.yaml:18: tables[0].primary_key: found an unknown key, expected name, source, columns, key,"
-        " version or undeclared_columns. Did you mean 'key'?"
+        " version, undeclared_columns or dropped_columns. Did you mean 'key'?"
     )
 
 
 def test_an_unknown_key_near_nothing_lists_the_known_ones(refused: Refused) -> None:
     assert refused("  rule: counts", "  rule: counts\n  colour: red") == (
-        "shop.yaml:10: completeness.colour: found an unknown key, expected rule or patience."
+        "shop.yaml:10: completeness.colour: found an unknown key, expected rule, patience, suspects or complete_now."
     )
 
 
@@ -33,13 +34,13 @@ def test_a_missing_key_says_what_belongs_there(refused: Refused) -> None:
 
 def test_a_missing_section_says_its_keys(refused: Refused) -> None:
     assert refused("completeness:\n  rule: counts\n  patience: 30m\n", "") == (
-        "shop.yaml:1: completeness: found nothing, expected a mapping with rule and patience."
+        "shop.yaml:1: completeness: found nothing, expected a mapping with rule, patience, suspects and complete_now."
     )
 
 
 def test_a_section_without_content_says_its_keys(refused: Refused) -> None:
     assert refused("completeness:\n  rule: counts\n  patience: 30m\n", "completeness:\n") == (
-        "shop.yaml:8: completeness: found nothing, expected a mapping with rule and patience."
+        "shop.yaml:8: completeness: found nothing, expected a mapping with rule, patience, suspects and complete_now."
     )
 
 

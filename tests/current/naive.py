@@ -13,7 +13,7 @@ Stamp = tuple[int, int]
 
 @dataclass(frozen=True)
 class Change:
-    """One change. before: what is known of the row before it."""
+    """One change. before: what is known of the row before it. absent: columns that the table no longer has."""
 
     op: str
     at: Stamp
@@ -21,6 +21,7 @@ class Change:
     values: tuple[str | None, str | None] = (None, None)
     unchanged: tuple[str, ...] = ()
     before: tuple[tuple[str, Any], ...] = ()
+    absent: tuple[str, ...] = ()
 
     @property
     def old(self) -> int | None:
@@ -52,6 +53,12 @@ def interpret(changes: list[Change]) -> dict[int, Effect]:
         if change.op == "T":
             touched |= {row.id: change.at for row in world if row.id is not None}
             world = []
+            continue
+        for row, name in ((row, name) for row in world for name in change.absent if name in row.values):
+            if row.values[name] is not None and row.id is not None:
+                touched[row.id] = change.at
+                row.values[name] = None
+        if change.op == "C":
             continue
         assert change.id is not None and change.old is not None
         touched |= {change.old: change.at, change.id: change.at}
@@ -94,6 +101,7 @@ def as_table(changes: list[Change]) -> pa.Table:
         csn, pos = change.at
         own = {"_txloom_op": change.op, "_txloom_xid": f"x{csn}", "_txloom_csn": csn, "_txloom_pos": pos}
         own |= {"_txloom_unchanged": list(change.unchanged) or None, "_txloom_before": dict(change.before) or None}
+        own["_txloom_absent"] = list(change.absent) or None
         own["_txloom_before_known"] = [name for name, _ in change.before] or None
         found.append(line | own)
     return pa.Table.from_pylist(found, change_schema(row_schema(COLUMNS), COLUMNS))

@@ -15,16 +15,23 @@ NO_ROWS = row_schema(COLUMNS).empty_table()
 KEYS = st.integers(0, 4)
 VALUES = st.tuples(st.sampled_from(["a", "b", "c", None]), st.sampled_from(["x", "y", "z", None]))
 SPARSE = st.sampled_from([(), (), ("note",), ("name",), ("name", "note"), ("undeclared", "note")])
+GONE = st.sampled_from([("note",), ("name",), ("note", "name"), ("other",)])
 KNOWN = st.sampled_from([(), ("id",), ("id",), ("id", "note"), ("id", "name", "note"), ("note",)])
 
 
 @st.composite
 def changes_at(draw: st.DrawFn, at: Stamp) -> Change:
-    op = draw(st.sampled_from("IIrUUUUUUDDT"))
+    op = draw(st.sampled_from("IIrUUUUUUDDTCC"))
     if op == "T":
         return Change("T", at)
+    if op == "C":
+        return Change("C", at, absent=draw(GONE))
     key, values, known = draw(KEYS), draw(VALUES), draw(KNOWN)
     image = dict(zip(COLUMNS, (draw(KEYS), *draw(VALUES)), strict=True))
+    if op in "Ir" and draw(st.integers(0, 3)) == 0:
+        absent = draw(GONE)
+        told = tuple(None if name in absent else value for name, value in zip(COLUMNS[1:], values, strict=True))
+        return Change(op, at, key, (told[0], told[1]), absent=absent)
     if op != "U":
         return Change(op, at, key, values if op != "D" else (None, None))
     before = tuple((name, image[name]) for name in known)
@@ -87,7 +94,8 @@ def test_chained_keys_in_one_part_and_truncates_in_all_give_the_same(changes: li
     tied = components((change.old, change.id) for change in new if change.old != change.id)
     effects = {}
     for part in range(3):
-        mine = [change for change in new if change.op == "T" or tied.get(change.id, change.id) % 3 == part]
+        mine = [change for change in new if change.op in "TC" or tied.get(change.id, change.id) % 3 == part]
+        mine += [Change("C", change.at, absent=change.absent) for change in new if change.absent and change.op != "C"]
         here = [tied.get(key, key) % 3 == part for key in rows.column("id").to_pylist()]
         own = rows.filter(pa.array(here, pa.bool_()))
         found = as_effects(folded(own, mine))

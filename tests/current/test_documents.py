@@ -1,16 +1,24 @@
-"""An aggregate's documents: what belongs to which, and where children go when their root's key changes."""
+"""An aggregate's documents: what belongs to which, composed one by one and, for reference, all at once."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from current.texts import table, value
-from txloom.current.compose import Member, compose
-from txloom.current.documents import Key, Move, documents, implied_moves, move
+from txloom.current.compose import Member, RowValues, by_parent, compose, key_of, nested
 
 LINES = Member("lines", "many", ("line",), ("id",), ("line", "item"))
 DETAILS = Member("details", "one", ("name",), ("id",), ("name", "note"))
+
+
+def documents(
+    roots: Iterable[RowValues], key: Sequence[str], children: Sequence[tuple[Member, Sequence[RowValues]]]
+) -> list[RowValues]:
+    """Nest children in their roots, ordered by the root's key; a child without a root is in no document."""
+    gathered = [(member, by_parent(member, rows)) for member, rows in children]
+    return [
+        root | {member.field: nested(member, found.get(key_of(root, key), [])) for member, found in gathered}
+        for root in sorted(roots, key=lambda root: key_of(root, key))
+    ]
 
 
 def rows(text: str) -> list[dict[str, Any]]:
@@ -62,31 +70,3 @@ def test_a_composed_document_is_the_document_by_definition() -> None:
         by_key[1] | stamps[5] | {"_txloom_deleted": False},
         {"id": 4, "_txloom_deleted": True},
     ]
-
-
-def test_children_go_where_their_roots_go() -> None:
-    moves = implied_moves([(9, 1, ("b",), ("c",)), (10, 1, ("c",), ("d",)), (2, 1, ("a",), ("b",))])
-    assert move(("a",), (1, 1), moves) == ("d",)
-    assert move(("z",), (1, 1), moves) == ("z",)
-
-
-def test_an_event_of_the_childs_own_overrules_earlier_moves() -> None:
-    moves = implied_moves([(2, 5, ("a",), ("b",))])
-    assert move(("a",), (2, 4), moves) == ("b",)
-    assert [move(("a",), (2, pos), moves) for pos in (5, 6)] == [("a",), ("a",)]
-
-
-def test_roots_that_swap_keys_over_a_third_swap_their_children() -> None:
-    moves = implied_moves([(2, 1, (1,), (9,)), (2, 2, (2,), (1,)), (2, 3, (9,), (2,))])
-    assert [move((key,), (1, 1), moves) for key in (1, 2)] == [(2,), (1,)]
-
-
-MOVES = st.lists(st.tuples(st.integers(0, 3), st.tuples(st.integers(0, 3)), st.tuples(st.integers(0, 3))), max_size=8)
-
-
-@given(MOVES, st.tuples(st.integers(0, 3)), st.integers(0, 8))
-def test_resolving_in_steps_is_resolving_at_once(steps: list[tuple[int, Key, Key]], parent: Key, cut: int) -> None:
-    numbered: list[Move] = [(csn, pos, old, new) for pos, (csn, old, new) in enumerate(steps)]
-    moves = implied_moves(reversed(numbered))
-    middle = moves[:cut][-1][:2] if moves[:cut] else (-1, 0)
-    assert move(move(parent, (-1, 0), moves[:cut]), middle, moves) == move(parent, (-1, 0), moves)

@@ -293,7 +293,9 @@ def test_keys_of_several_columns_with_the_same_values_in_another_order_are_diffe
 def test_an_unknown_operation_is_refused() -> None:
     columns = ["id", "name"]
     changes = changes_of("op at id name\nX 1.1 1 a\nI 1.2 2 b", columns)
-    with pytest.raises(ValueError, match=r"unknown operations \['X'\], expected one of \['I', 'r', 'U', 'D', 'T'\]"):
+    with pytest.raises(
+        ValueError, match=r"unknown operations \['X'\], expected one of \['I', 'r', 'U', 'D', 'T', 'C'\]"
+    ):
         fold(row_schema(columns).empty_table(), changes, key=["id"], columns=columns)
 
 

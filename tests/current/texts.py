@@ -38,6 +38,7 @@ def changes_of(text: str, columns: Sequence[str]) -> pa.Table:
         before = dict(pair.split("=") for pair in listed(line.get("before", "-")))
         own = {"_txloom_op": line["op"], "_txloom_xid": f"x{csn}", "_txloom_csn": int(csn), "_txloom_pos": int(pos)}
         own["_txloom_unchanged"] = listed(line.get("unchanged", "-")) or None
+        own["_txloom_absent"] = listed(line.get("absent", "-")) or None
         own["_txloom_before"] = {name: value(name, text) for name, text in before.items()} or None
         own["_txloom_before_known"] = list(before) or None
         found.append({name: value(name, line.get(name, "-")) for name in columns} | own)
@@ -57,7 +58,8 @@ def change_schema(rows: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     names = pa.list_(pa.string())
     own = [("_txloom_op", pa.string()), ("_txloom_xid", pa.string())]
     own += [("_txloom_csn", pa.int64()), ("_txloom_pos", pa.int64()), ("_txloom_unchanged", names)]
-    return pa.schema([*declared, *own, ("_txloom_before", pa.struct(declared)), ("_txloom_before_known", names)])
+    own += [("_txloom_before", pa.struct(declared)), ("_txloom_before_known", names), ("_txloom_absent", names)]
+    return pa.schema([*declared, *own])
 
 
 def value(name: str, text: str) -> int | str | None:

@@ -45,6 +45,7 @@ class Core:
         self.counts = dict.fromkeys(("rows", "released", "dead", "duplicates", "late"), 0)
         self.waiting: list[buffer.Standing] = []
         self.dead: list[buffer.Standing] = []
+        self.evidence: list[str] = []
         self._shown = 0
 
     def run(self, messages: Sequence[Message]) -> None:
@@ -123,7 +124,8 @@ class Core:
             else:
                 new = pc.and_(pc.greater(csn, self.valid_through), pc.less_equal(csn, target))
                 told, base = history.filter(new), self.rows[name]
-            self.rows[name] = _applied(base, told, table)
+            self.rows[name], evidence = _applied(base, told, table)
+            self.evidence += [] if pc.any(late).as_py() else evidence
         self.valid_through, self._shown = target, self.landings
 
     def intervals(self, name: str, untracked: Sequence[str] = ()) -> list[dict[str, Any]]:
@@ -182,17 +184,18 @@ def _restarted(held: buffer.Held) -> buffer.Held:
     )
 
 
-def _applied(rows: pa.Table, told: pa.Table, table: Table) -> pa.Table:
-    """Merge the net effect of changes into rows, as a MERGE by key does."""
+def _applied(rows: pa.Table, told: pa.Table, table: Table) -> tuple[pa.Table, list[str]]:
+    """Merge the net effect of changes into rows, as a MERGE by key does; return the contradictions too."""
     if not told.num_rows:
-        return rows
-    effects = fold(rows, told, key=table.key, columns=table.column_names)
+        return rows, []
+    effects = fold(rows, told, key=table.key, columns=table.column_names, evidence=True)
     kept = {_key(row, table.key): row for row in rows.to_pylist()}
     for row in effects.to_pylist():
         kept.pop(_key(row, table.key), None)
         if not row["_txloom_deleted"]:
             kept[_key(row, table.key)] = {name: row[name] for name in rows.column_names}
-    return pa.Table.from_pylist(list(kept.values()), rows.schema)
+    evidence = effects.column("_txloom_evidence").drop_null().to_pylist()
+    return pa.Table.from_pylist(list(kept.values()), rows.schema), evidence
 
 
 def _key(row: dict[str, Any], key: Sequence[str]) -> tuple[Any, ...]:

@@ -43,6 +43,7 @@ class Database:
     def __post_init__(self) -> None:
         self.state = {name: {} for name in self.shape.tables}
         self._events: list[tuple[Table, str, Image | None, Image | None]] = []
+        self._gone: dict[str, set[str]] = {name: set() for name in self.shape.tables}
 
     def play(self, transactions: int) -> list[Sent]:
         """Commit a number of transactions."""
@@ -80,22 +81,53 @@ class Database:
             kinds += [self._update, self._update, self._update, self._delete, self._rekey, self._insert]
         if len(rows) > 1:
             kinds.append(self._rotate)
-        if self.chance.random() < 0.04:
+        odd = self.chance.random()
+        if odd < 0.04:
             kinds = [self._truncate]
+        elif odd < 0.07:
+            kinds = [self._alter]
         self.chance.choice(kinds)(table)
 
     # Statements. Each changes the state by itself and says what a log would show of it.
 
     def _insert(self, table: Table) -> None:
         row = {column: self._value(kind, column in table.key) for column, kind in table.columns.items()}
-        row |= self._parent_for(table)
+        row |= self._parent_for(table) | dict.fromkeys(self._gone[table.name])
         if _key(row, table) not in self.state[table.name]:
             self.state[table.name][_key(row, table)] = row
-            self._events.append((table, "I", None, dict(row)))
+            self._events.append((table, "I", None, self._told(table, row)))
+
+    def _alter(self, table: Table) -> None:
+        """Drop a column, or add one again that was dropped: it then is null in every row. An insert shows it.
+
+        Without an insert nobody could know of it, which is why it is the same transaction's next statement.
+        """
+        gone = self._gone[table.name]
+        parents = self.shape.children[table.name].parent_key if table.name in self.shape.children else ()
+        plain = [column for column in table.columns if column not in (*table.key, *parents)]
+        rows = self.state[table.name]
+        fresh = {
+            column: self._value(kind, required=True) for column, kind in table.columns.items() if column in table.key
+        }
+        if not plain or tuple(map(str, fresh.values())) in rows:
+            return
+        column = self.chance.choice(plain)
+        gone ^= {column}
+        for key in rows:
+            rows[key] = rows[key] | {column: None}
+        row = {name: fresh.get(name) or self._value(kind, name in parents) for name, kind in table.columns.items()}
+        row |= dict.fromkeys(gone)
+        rows[_key(row, table)] = row
+        self._events.append((table, "I", None, self._told(table, row)))
+
+    def _told(self, table: Table, row: Image) -> Image:
+        """Return an image of a row: the columns that the table has now."""
+        return {column: value for column, value in row.items() if column not in self._gone[table.name]}
 
     def _update(self, table: Table) -> None:
         row = self._any(table)
         free = [column for column in table.columns if column not in table.key]
+        free = [column for column in free if column not in self._gone[table.name]]
         changed = {
             column: self._value(table.columns[column], required=False) for column in free if self.chance.random() < 0.5
         }
@@ -129,7 +161,7 @@ class Database:
 
     def _remove(self, table: Table, row: Image) -> None:
         del self.state[table.name][_key(row, table)]
-        before = dict(row) if self.chance.random() < 0.5 else {column: row[column] for column in table.key}
+        before = self._told(table, row) if self.chance.random() < 0.5 else {column: row[column] for column in table.key}
         self._events.append((table, "D", before, None))
 
     def _truncate(self, table: Table) -> None:
@@ -168,9 +200,10 @@ class Database:
         """Return what an update tells: whole or sparse images, but a key that changes is told with its old one."""
         key = {column: old[column] for column in table.key}
         moved = _key(old, table) != _key(new, table)
-        before = self.chance.choice((dict(old), key) if moved else (dict(old), key, None))
+        old_image = self._told(table, old)
+        before = self.chance.choice((old_image, key) if moved else (old_image, key, None))
         if self.chance.random() < 0.5:
-            return before, dict(new)
+            return before, self._told(table, new)
         told = {column: value for column, value in new.items() if column in table.key or value != old[column]}
         return before, told
 

@@ -47,6 +47,7 @@ def test_every_state_shown_is_one_that_the_source_had(tmp_path_factory: Any, see
         core.run(messages)
         assert_shown(core, made, sent)
         assert core.balanced()
+    assert not core.evidence
     assert core.valid_through == (sent[-1].csn if sent else 0)
     assert not core.waiting
 

@@ -91,6 +91,7 @@ def _aggregates(draft: Draft) -> Iterator[Problem]:
         if root:
             yield from draft.unknown_table(root)
         if root and table:
+            yield from table.keyless(root)
             yield from table.columns_of(columns := draft.words(aggregate, "zorder"))
             yield from _clustering(draft, table, columns)
             if any(root.value == column.value for column in table.key):
@@ -115,7 +116,9 @@ def _children(draft: Draft, aggregate: Item, root: Item | None, table: TableDraf
             yield draft.problem(name, "each table once in an aggregate", found=f"{name.shown} again")
             continue
         yield from draft.unknown_table(name)
-        if table and (own := draft.table(name)):
+        if own := draft.table(name):
+            yield from own.keyless(name)
+        if table and own:
             yield from table.parent_key(own, child)
         field = draft.word(child, "as") or name
         if field.value.casefold() in fields:
@@ -179,6 +182,8 @@ def _expectations(draft: Draft) -> Iterator[Problem]:
         sides = [side for key in ("child", "parent") if (side := draft.word(expectation, key))]
         for side in sides:
             yield from draft.unknown_table(side)
+            if own := draft.table(side):
+                yield from own.keyless(side)
             if draft.table(side) and side.value not in written_tables:
                 yield draft.problem(side, "a table that a target writes", "Add it to targets.mirrors.")
         if len(sides) == 2 and (child := draft.table(sides[0])) and (parent := draft.table(sides[1])):

@@ -88,6 +88,11 @@ class TableDraft:
         return list({column.value: column for column in reversed(self.draft.words(self.item, "key"))}.values())[::-1]
 
     @property
+    def has_no_key(self) -> bool:
+        """Tell whether the table declares that it has no key."""
+        return self.item.text("key") == "none"
+
+    @property
     def key_is_refused(self) -> bool:
         """Tell whether the key, or a part of it, is not sound, so that nothing can be said of what refers to it."""
         declared = self.item.members("key")
@@ -123,6 +128,12 @@ class TableDraft:
             elif self.columns and column.value not in self.columns:
                 yield self.draft.problem(column, f"a declared column of {self.label}", meant(column, self.columns))
             seen.add(column.value)
+
+    def keyless(self, name: Item) -> Iterator[Problem]:
+        """Yield a problem where an item names this table for something that needs a key."""
+        if self.has_no_key:
+            hint = "A table whose key is `none` takes inserts only; it can be mirrored."
+            yield self.draft.problem(name, "a table with a key", hint)
 
     def parent_key(self, child: "TableDraft", holder: Item) -> Iterator[Problem]:
         """Yield a problem for each column of a child that cannot hold this table's key."""

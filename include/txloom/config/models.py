@@ -3,10 +3,11 @@
 Each field's description is what an editor shows beside it, and what a message says was expected where it is missing.
 """
 
+from collections.abc import Callable
 from datetime import date, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator
 
 from txloom.config import names
 from txloom.config.fields import (
@@ -32,6 +33,7 @@ from txloom.config.problems import Unfit
 from txloom.config.types import ColumnType
 
 Severity = Literal["block", "warn", "info"]
+NO_KEY = "none"
 
 
 class Model(BaseModel):
@@ -59,6 +61,18 @@ class Source(Model):
     format: Annotated[Literal["goldengate"], Field(description="The format of the messages")]
     files: Annotated[Files, Field(description="Folders of files that hold one message a line")]
     transaction_topic: Annotated[Topic, Field(description="The topic that carries the transaction metadata")]
+    unknown_tables: Annotated[
+        Literal["count", "dead_letter"],
+        Field(description="What becomes of rows of tables that are neither watched nor ignored"),
+    ] = "count"
+    ignored_tables: Annotated[
+        tuple[SourceTable, ...],
+        Field(description="Source tables that are left alone, such as PUBLIC.AUDIT_LOG"),
+    ] = ()
+    run_token: Annotated[
+        Text | None,
+        Field(description="The token in row messages that names the producer's run, such as a process id"),
+    ] = None
 
 
 class Completeness(Model):
@@ -71,6 +85,17 @@ class Completeness(Model):
         ),
     ]
     patience: Annotated[Duration, Field(description="How long an incomplete transaction may wait, such as 30m")]
+    suspects: Annotated[
+        Literal["release", "hold"],
+        Field(
+            description="What becomes of whole transactions whose rows come from two producer runs; release: with a "
+            "warning, hold: they become dead letters after patience, and a redrive releases them"
+        ),
+    ] = "release"
+    complete_now: Annotated[
+        Literal["redrive", "approve"],
+        Field(description="What becomes of dead transactions that late events make whole: redrive at once, or wait"),
+    ] = "redrive"
 
 
 class Column(Model):
@@ -103,6 +128,11 @@ def _columns(declared: Any) -> Any:
     return [(own if isinstance(own, dict) else {"type": own}) | {"name": name} for name, own in declared.items()]
 
 
+def _key(declared: Any, check: Callable[[Any], Any]) -> Any:
+    """Let `none` stand for a table without a key, which takes inserts only."""
+    return () if declared == NO_KEY else check(declared)
+
+
 class Table(Model):
     """A source table that the pipeline watches."""
 
@@ -116,15 +146,31 @@ class Table(Model):
     key: Annotated[
         tuple[ColumnName, ...],
         Field(description="A list of the columns that identify a row, such as [order_id]", min_length=1),
+        WrapValidator(_key, json_schema_input_type=list[ColumnName] | Literal["none"]),
     ]
     version: Annotated[
         ColumnName | None,
         Field(description="The column that counts the changes of a row; a cross-check, never an order"),
     ] = None
     undeclared_columns: Annotated[
-        Literal["ignore", "quarantine"],
-        Field(description="What to do when a row has a column that is not declared"),
+        Literal["ignore", "evolve", "quarantine"],
+        Field(
+            description="What to do when a row has a column that is not declared; evolve: add it as text, "
+            "quarantine: its transaction becomes dead letters"
+        ),
     ] = "ignore"
+    dropped_columns: Annotated[
+        Literal["clear", "keep"],
+        Field(
+            description="What an insert without a declared column means; clear: the source dropped it, so that it is "
+            "null in every row from then on, keep: it is null in that row, as where a producer leaves nulls out"
+        ),
+    ] = "clear"
+
+    @property
+    def insert_only(self) -> bool:
+        """Tell whether the table has no key, so that its rows are never changed by themselves."""
+        return not self.key
 
     def column(self, name: str) -> Column:
         """Return a declared column."""

@@ -9,6 +9,8 @@ CUTS = "cuts"
 LANDED_FILES = "landed_files"
 EXPECTATION_RESULTS = "expectation_results"
 TABLE_STATISTICS = "table_statistics"
+EVOLVED_COLUMNS = "evolved_columns"
+FINDINGS = "findings"
 
 PIPELINE_TABLES = (
     CHANGE_EVENTS,
@@ -20,11 +22,16 @@ PIPELINE_TABLES = (
     LANDED_FILES,
     EXPECTATION_RESULTS,
     TABLE_STATISTICS,
+    EVOLVED_COLUMNS,
+    FINDINGS,
 )
 """Tables that every pipeline has; a declaration may not name a target after one of them."""
 
 OWN_PREFIX = "_txloom_"
 """Prefix of the columns that txloom adds to current and history tables."""
+
+POSITION = (f"{OWN_PREFIX}csn", f"{OWN_PREFIX}pos")
+"""What tells the rows of a table without a key apart: where in the source's log each was inserted."""
 
 STEPS = ("land_events", "buffer_transactions", "merge_current", "check_expectations", "publish", "maintain_tables")
 """The jobs, in the order in which a cycle runs them; maintenance runs beside the cycle."""

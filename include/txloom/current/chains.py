@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from txloom.current.clears import Filled
 from txloom.current.effects import Effects
 from txloom.current.latest import Known
-from txloom.current.numbers import DELETE, INSERT, NOWHERE, ROW, TRUNCATE, Flags, Ints, Numbers
+from txloom.current.numbers import CLEAR, CLEARED, DELETE, INSERT, NOWHERE, ROW, TRUNCATE, Flags, Ints, Numbers
 
 Row = tuple[int, Mapping[int, int]]
 """The source of a row, and the columns that come from other sources."""
@@ -58,17 +59,34 @@ class Places:
         self.standing.clear()
         self.waiting.clear()
 
+    def lose(self, column: int, filled: Flags) -> list[int]:
+        """Make a column null wherever its source holds a value; return the keys."""
+
+        def holds(row: Row) -> bool:
+            source = row[1].get(column, row[0])
+            return source >= 0 and bool(filled[source])
+
+        touched = []
+        for key, row in self.standing.items():
+            if holds(row):
+                self.standing[key] = row[0], {**row[1], column: CLEARED}
+                touched.append(key)
+        for key, rows in self.waiting.items():
+            touched += [key] * any(map(holds, rows))
+            rows[:] = [(row[0], {**row[1], column: CLEARED}) if holds(row) else row for row in rows]
+        return touched
+
     def put(self, key: int, row: Row) -> None:
         """Replace whatever stands there."""
         self.waiting.pop(key, None)
         self.standing[key] = row
 
 
-def follow(numbers: Numbers, chained: Flags, known: Known) -> Effects:
+def follow(numbers: Numbers, chained: Flags, known: Known, values: Filled) -> Effects:
     """Return the effects on the chained keys."""
     last: dict[int, int] = {}
     places = Places()
-    for standing, touched in walk(numbers, chained, known):
+    for standing, touched in walk(numbers, chained, known, values):
         places = standing
         for key, event in touched.items():
             if event is None:
@@ -78,13 +96,18 @@ def follow(numbers: Numbers, chained: Flags, known: Known) -> Effects:
     return effects_of([(key, event, places.standing.get(key)) for key, event in last.items()])
 
 
-def walk(numbers: Numbers, chained: Flags, known: Known) -> Iterator[tuple[Places, dict[int, int | None]]]:
+def walk(
+    numbers: Numbers, chained: Flags, known: Known, values: Filled
+) -> Iterator[tuple[Places, dict[int, int | None]]]:
     """Yield, after each transaction, where the rows stand and the last event of each key that it touched.
 
     The places are the same object every time. A key whose current row tells all that was told so far has no event.
     """
-    events = np.flatnonzero(np.where(numbers.key == NOWHERE, True, chained[numbers.key]))
+    here = np.where(numbers.key == NOWHERE, True, chained[numbers.key])
+    here[numbers.cleared.event] = True
+    events = np.flatnonzero(here)
     events = events[np.argsort(numbers.rank[events])]
+    clearing = set(numbers.cleared.event.tolist())
     leaves = _Leaves(numbers, events, known)
     places, touched, csn = Places(), dict[int, int | None](), NOWHERE
     for event, op, key, old, at in _once(numbers, events):
@@ -100,6 +123,11 @@ def walk(numbers: Numbers, chained: Flags, known: Known) -> Iterator[tuple[Place
         if op == TRUNCATE:
             touched.update(dict.fromkeys(places.standing, event))
             places.clear()
+            continue
+        if event in clearing:
+            for column in numbers.cleared.column[numbers.cleared.event == event].tolist():
+                touched.update(dict.fromkeys(places.lose(column, values[column]), event))
+        if op == CLEAR or not chained[key]:
             continue
         touched[key] = event
         if op == DELETE:

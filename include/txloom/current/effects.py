@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from txloom.current.images import Images
-from txloom.current.numbers import Ints, Numbers
+from txloom.current.numbers import NOWHERE, Ints, Numbers
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,9 @@ def table(effects: Effects, numbers: Numbers, images: Images, xids: pa.ChunkedAr
             sources = sources.copy()
             sources[effects.place[here]] = effects.instead[here]
         found[name] = images.take(name, sources)
-    found["_txloom_csn"] = pa.array(numbers.csn[effects.last])
-    found["_txloom_pos"] = pa.array(numbers.pos[effects.last])
+    for name, stamp in (("_txloom_csn", numbers.csn), ("_txloom_pos", numbers.pos)):
+        if name not in images.key:
+            found[name] = pa.array(stamp[effects.last])
     found["_txloom_xid"] = xids.take(pa.array(effects.last))
     found["_txloom_deleted"] = pa.array(effects.source < 0)
     found["_txloom_missing"] = _missing(effects, images)
@@ -50,7 +51,7 @@ def table(effects: Effects, numbers: Numbers, images: Images, xids: pa.ChunkedAr
 
 def _missing(effects: Effects, images: Images) -> pa.Array:
     """List, per row, the columns that no event told; null when there are none."""
-    lost = effects.instead < 0
+    lost = effects.instead == NOWHERE
     place, column = effects.place[lost], effects.column[lost]
     order = np.lexsort((column, place))
     counts = np.bincount(place, minlength=len(effects.key))

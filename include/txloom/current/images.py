@@ -53,16 +53,25 @@ class Images:
         return pc.coalesce(column, self.before(name)) if name in self.key and column.null_count else column
 
     def before(self, name: str) -> pa.ChunkedArray:
-        """Return a column of the rows before the changes."""
-        return _as(pc.struct_field(self._changes.column("_txloom_before"), name), self.type_of(name))
+        """Return a column of the rows before the changes; txloom's own columns are in no image."""
+        image = self._changes.column("_txloom_before")
+        if image.type.get_field_index(name) < 0:
+            return pa.chunked_array([pa.nulls(self.changes, self.type_of(name))])
+        return _as(pc.struct_field(image, name), self.type_of(name))
 
     def told(self, name: str) -> pa.ChunkedArray:
         """Return a column of the rows, then of the changes."""
         return pa.chunked_array([*self._rows.column(name).chunks, *self.after(name).chunks], self.type_of(name))
 
     def lacks(self, name: str) -> pa.ChunkedArray:
-        """Say which changes, truncates apart, have no value of a column."""
-        return pc.and_(pc.is_null(self.after(name)), pc.not_equal(self._changes.column("_txloom_op"), "T"))
+        """Say which changes, those of a whole table apart, have no value of a column."""
+        whole = pc.is_in(self._changes.column("_txloom_op"), value_set=pa.array(["T", "C"]))
+        return pc.and_(pc.is_null(self.after(name)), pc.invert(whole))
+
+    def filled(self, name: str) -> npt.NDArray[np.bool_]:
+        """Say which sources have a value of a column."""
+        parts = (self.told(name), self.before(name))
+        return np.concatenate([pc.is_valid(part).to_numpy() for part in parts])
 
     def take(self, name: str, sources: npt.NDArray[np.int64]) -> pa.ChunkedArray:
         """Return a column's values from some sources."""

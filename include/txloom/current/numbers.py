@@ -16,9 +16,14 @@ from txloom.current.images import Images
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-ROW, INSERT, UPDATE, DELETE, TRUNCATE = range(5)
-OPERATIONS = {"I": INSERT, "r": INSERT, "U": UPDATE, "D": DELETE, "T": TRUNCATE}
+ROW, INSERT, UPDATE, DELETE, TRUNCATE, CLEAR = range(6)
+OPERATIONS = {"I": INSERT, "r": INSERT, "U": UPDATE, "D": DELETE, "T": TRUNCATE, "C": CLEAR}
+"""C: the columns that `_txloom_absent` names are null in every row from there on, as after an insert without them."""
+WHOLE = ("T", "C")
+"""Operations on all rows of a table at once."""
 NOWHERE = -1
+CLEARED = -2
+"""A source that is null because its column was dropped, not because nobody told it."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,10 @@ class Unchanged:
 
     def only(self, chosen: Flags) -> "Unchanged":
         """Return the pairs of some events; chosen has one element per event."""
-        keep = chosen[self.event]
+        return self.where(chosen[self.event])
+
+    def where(self, keep: Flags) -> "Unchanged":
+        """Return some pairs; keep has one element per pair."""
         return Unchanged(self.event[keep], self.column[keep])
 
 
@@ -38,8 +46,9 @@ class Unchanged:
 class Numbers:
     """One element per event: operation, key number, old key number of a key change, place in commit order.
 
-    key is NOWHERE for a truncate, old is NOWHERE unless the key changed. order: the events in commit order; rank: the
-    place of each event in it. sample: a source of the values of each key.
+    key is NOWHERE for truncates and clears, old is NOWHERE unless the key changed. order: the events in commit order;
+    rank: the place of each event in it. sample: a source of the values of each key. cleared: the columns that
+    inserts lack and clears name.
     """
 
     rows: int
@@ -52,6 +61,7 @@ class Numbers:
     rank: Ints
     sample: Ints
     unchanged: Unchanged
+    cleared: Unchanged
 
     @property
     def keys(self) -> int:
@@ -68,12 +78,16 @@ def read(images: Images, rows: pa.Table, changes: pa.Table) -> Numbers:
     key, old_keys = key[: len(op)], key[len(op) :]
     old = np.full(len(op), NOWHERE, np.int64)
     old[count + moved] = old_keys
-    key[op == TRUNCATE] = NOWHERE
+    key[(op == TRUNCATE) | (op == CLEAR)] = NOWHERE
     csn, pos = (np.concatenate([_whole(t, name) for t in (rows, changes)]) for name in ("_txloom_csn", "_txloom_pos"))
     order = np.lexsort((op == ROW, pos, csn))
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    return Numbers(count, op, key, old, csn, pos, order, rank, sample, _unchanged(images, changes, op))
+    unchanged = _named(images, changes, "_txloom_unchanged")
+    unchanged = unchanged.where(np.isin(op[unchanged.event], (INSERT, UPDATE)))
+    cleared = _named(images, changes, "_txloom_absent")
+    cleared = cleared.where(np.isin(op[cleared.event], (INSERT, CLEAR)))
+    return Numbers(count, op, key, old, csn, pos, order, rank, sample, unchanged, cleared)
 
 
 def _whole(table: pa.Table, name: str) -> Ints:
@@ -136,10 +150,10 @@ def _dense(numbers: Ints) -> Ints:
     return dense
 
 
-def _unchanged(images: Images, changes: pa.Table, op: Ints) -> Unchanged:
-    lists = changes.column("_txloom_unchanged").combine_chunks()
+def _named(images: Images, changes: pa.Table, by: str) -> Unchanged:
+    """Return the plain columns that a column of lists names."""
+    lists = changes.column(by).combine_chunks()
     column = pc.fill_null(pc.index_in(pc.list_flatten(lists), value_set=pa.array(images.plain, pa.string())), NOWHERE)
     event = images.rows + pc.list_parent_indices(lists).to_numpy().astype(np.int64)
     number = column.to_numpy().astype(np.int64)
-    keep = (number != NOWHERE) & np.isin(op[event], (INSERT, UPDATE))
-    return Unchanged(event[keep], number[keep])
+    return Unchanged(event, number).where(number != NOWHERE)

@@ -7,11 +7,13 @@ import pyarrow as pa
 
 from txloom.current import numbers as n
 from txloom.current.chains import effects_of, walk
+from txloom.current.clears import filled
 from txloom.current.effects import table
 from txloom.current.fold import told_before
 from txloom.current.images import Images
 
-OWN = ("_txloom_csn", "_txloom_pos", "_txloom_xid", "_txloom_deleted", "_txloom_missing", "_txloom_committed_at")
+AT = "_txloom_at"
+OWN = (AT, "_txloom_csn", "_txloom_pos", "_txloom_xid", "_txloom_deleted", "_txloom_missing", "_txloom_committed_at")
 INTERVAL = (
     "_txloom_valid_from",
     "_txloom_valid_to",
@@ -25,20 +27,22 @@ def versions(changes: pa.Table, *, key: Sequence[str], columns: Sequence[str], s
     """Return one row per transaction and key that it touched: the declared columns as the transaction left them.
 
     changes: the whole history of some keys, in the schema of a mirror's history. schema: of the current table. Rows are
-    in commit order; the transaction's last change of the key is in `_txloom_csn`, `_txloom_pos`; a key that the
-    transaction left without a row is `_txloom_deleted`.
+    in commit order; `_txloom_at` is the transaction's csn, its last change of the key is in `_txloom_csn`,
+    `_txloom_pos` (of a table without a key: where the row was inserted); a key that the transaction left without a row
+    is `_txloom_deleted`.
     """
     images = Images.of(schema.empty_table(), changes, key, columns)
     numbers = n.read(images, schema.empty_table(), changes)
     everything = np.ones(numbers.keys + 1, np.bool_)
     found = [
         (number, event, places.standing.get(number))
-        for places, touched in walk(numbers, everything, told_before(images, 0, changes))
+        for places, touched in walk(numbers, everything, told_before(images, 0, changes), filled(numbers, images))
         for number, event in touched.items()
         if event is not None
     ]
     effects = effects_of(found)
     told = table(effects, numbers, images, changes.column("_txloom_xid"))
+    told[AT] = pa.array(numbers.csn[effects.last])
     told["_txloom_committed_at"] = changes.column("_txloom_committed_at").take(pa.array(effects.last))
     return pa.table({name: told[name] for name in [*columns, *OWN]})
 
@@ -53,7 +57,7 @@ def intervals(
     """
     size = found.num_rows
     group = _codes(found, key)
-    order = np.lexsort([found.column("_txloom_csn").to_numpy(), group])
+    order = np.lexsort([found.column(AT).to_numpy(), group])
     found, group = found.take(pa.array(order)), group[order]
     gone = found.column("_txloom_deleted").to_numpy()
     tracked = _codes(found, [name for name in columns if name not in untracked])
@@ -65,7 +69,7 @@ def intervals(
     closed = np.append(group, -1)[following] == group[ends]
     after = pa.array(following, mask=~closed)
     rows = {name: found.column(name).take(pa.array(ends)) for name in columns}
-    csn, time = found.column("_txloom_csn"), found.column("_txloom_committed_at")
+    csn, time = found.column(AT), found.column("_txloom_committed_at")
     own = (
         csn.take(pa.array(begins)),
         csn.take(after),

@@ -11,7 +11,9 @@ NO_POSITION = "no position"
 NO_TABLE = "no table"
 OPERATION = "unknown operation"
 NO_IMAGE = "no image"
+UNKNOWN_TABLE = "unknown table"
 NO_KEY = "no key"
+INSERT_ONLY = "table without a key"
 COUNTS = "unreadable counts"
 
 HINTS = {
@@ -25,7 +27,11 @@ HINTS = {
     NO_POSITION: "Rows need a pos that is a number of at most 63 bits: add it to the handler's template.",
     NO_TABLE: "The message names no table: look at the handler's template.",
     OPERATION: "Only I, U, D and T are operations of rows.",
+    UNKNOWN_TABLE: "A row of a table that is neither watched nor ignored: declare it under tables, or under "
+    "source.ignored_tables; or set source.unknown_tables to count.",
     NO_IMAGE: "An insert or update needs `after`, a delete needs `before`: look at the handler's image settings.",
     NO_KEY: "The image lacks a column of the declared key, or it is null: correct the key or the handler's settings.",
+    INSERT_ONLY: "A row of a table without a key cannot be found again, so that it cannot be changed: declare the "
+    "key, or give the source table one.",
     COUNTS: "The metadata's data_collections do not say how many events each table has.",
 }

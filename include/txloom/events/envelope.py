@@ -21,7 +21,9 @@ ENVELOPE = pa.schema(
         ("cause", pa.string()),
         ("detail", pa.string()),
         ("value", pa.string()),
+        ("producer_run", pa.string()),
     ]
 )
 """One row per message. identity: what survives a redelivery within the transaction. payload: a fingerprint of operation
-and images, without the delivery's own time stamps. expected: declared table -> number of events, of metadata only."""
+and images, without the delivery's own time stamps. expected: declared table -> number of events, of metadata only.
+producer_run: which run of the producer sent it."""

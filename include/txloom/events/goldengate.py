@@ -18,7 +18,16 @@ import pyarrow.compute as pc
 
 from txloom.config.models import Table
 from txloom.events.envelope import ENVELOPE
-from txloom.events.goldengate_messages import LARGEST, NULL, OPERATIONS, MessageReader, fingerprint, instant
+from txloom.events.goldengate_messages import (
+    INSERTS,
+    LARGEST,
+    NULL,
+    OPERATIONS,
+    MessageReader,
+    fingerprint,
+    instant,
+    run_of,
+)
 from txloom.events.text import INSTANT, read_instants
 
 M = TypeVar("M", bound=msgspec.Struct)
@@ -38,6 +47,7 @@ class _Row(msgspec.Struct, gc=False):
     op_ts: str | int | float | None = None
     before: msgspec.Raw = NULL
     after: msgspec.Raw = NULL
+    tokens: msgspec.Raw = NULL
 
 
 class _Count(msgspec.Struct, gc=False):
@@ -56,11 +66,17 @@ class _Metadata(msgspec.Struct, gc=False):
 class _Target(msgspec.Struct):
     """What a message's `table` means: the declared name (None: unwatched) and how its key columns look in an image.
 
-    Names of columns are told apart without regard to case; styles: as declared, in upper and in lower case.
+    Names of columns are told apart without regard to case; styles: as declared, in upper and in lower case, and none
+    for a table without a key. unknown: its rows are poison.
     """
 
     name: str | None
     styles: list[tuple[bytes, ...]]
+    unknown: bool = False
+
+    def takes(self, op: str, image: bytes) -> bool:
+        """Say whether a change is surely one that its table can take."""
+        return self.has_keys(image) if self.styles else op in INSERTS and image != b"null"
 
     def has_keys(self, image: bytes) -> bool:
         """Say whether an image surely has every key with a value; the style that fits is tried first from then on.
@@ -78,10 +94,21 @@ class _Target(msgspec.Struct):
 class GoldenGateDecoder:
     """Decodes messages of one source; compiled for its declared tables, so it does not travel between processes."""
 
-    def __init__(self, tables: Sequence[Table], transaction_topic: str) -> None:
-        """Compile the decoders of a source's row and metadata messages."""
+    def __init__(
+        self,
+        tables: Sequence[Table],
+        transaction_topic: str,
+        run_token: str | None = None,
+        ignored: Sequence[str] | None = None,
+    ) -> None:
+        """Compile the decoders of a source's row and metadata messages.
+
+        run_token: the token that names the producer's run. ignored: source tables that are left alone; if given, rows
+        of any other that is not watched are poison.
+        """
         self._topic = transaction_topic
-        self._messages = MessageReader(tables, transaction_topic)
+        self._run_token = run_token
+        self._messages = MessageReader(tables, transaction_topic, run_token, ignored)
         self._row = msgspec.json.Decoder(_Row).decode
         self._metadata = msgspec.json.Decoder(_Metadata).decode
         self._targets: dict[str, _Target] = {}
@@ -106,13 +133,10 @@ class GoldenGateDecoder:
         for number, message in enumerate(messages):
             target = targets.get(message.table) or self._target(message.table)
             op = message.op_type
-            if op not in OPERATIONS or not message.xid or not message.table:
+            if op not in OPERATIONS or not message.xid or not message.table or target.unknown:
                 continue
-            if (
-                target.name is not None
-                and op != "T"
-                and not target.has_keys(bytes(message.before if op == "D" else message.after))
-            ):
+            image = message.before if op == "D" else message.after
+            if target.name is not None and op != "T" and not target.takes(op, bytes(image)):
                 continue
             kept.append(number)
             names.append(target.name)
@@ -134,14 +158,17 @@ class GoldenGateDecoder:
             "committed_at": _instants([m.op_ts for m in messages]),
             "value": text,
         }
+        if self._run_token is not None:
+            columns["producer_run"] = pa.array([run_of(m.tokens, self._run_token) for m in messages], pa.string())
         return _sure(sure, np.asarray(places, np.int64)[kept], columns)
 
     def _target(self, source_table: str) -> _Target:
         table = self._messages.declared(source_table)
-        target = _Target(None, [])
+        target = _Target(None, [], self._messages.is_unknown(source_table))
         if table is not None:
             sources = [table.column(name).source for name in table.key]
             styles = dict.fromkeys(tuple(map(style, sources)) for style in (str, str.upper, str.lower))
+            styles = styles if sources else {}
             target = _Target(table.name, [tuple(f'"{name}":'.encode() for name in style) for style in styles])
         self._targets[source_table] = target
         return target

@@ -16,7 +16,9 @@ from txloom.events import causes
 from txloom.events.envelope import ENVELOPE
 
 LARGEST = 2**63 - 1
-OPERATIONS = frozenset("IUDT")
+OPERATIONS = frozenset("IUDTr")
+"""r: a row of an initial load."""
+INSERTS = ("I", "r")
 NULL = msgspec.Raw(b"null")
 
 
@@ -29,6 +31,7 @@ class _Row(msgspec.Struct):
     csn: str | int | None = None
     before: msgspec.Raw = NULL
     after: msgspec.Raw = NULL
+    tokens: msgspec.Raw = NULL
 
 
 class _Count(msgspec.Struct):
@@ -51,8 +54,16 @@ class _Poison(Exception):
 class MessageReader:
     """Reads single messages of one source; compiled for its declared tables, so it does not travel."""
 
-    def __init__(self, tables: Sequence[Table], transaction_topic: str) -> None:
-        """Compile the decoders of a source's row and metadata messages."""
+    def __init__(
+        self,
+        tables: Sequence[Table],
+        transaction_topic: str,
+        run_token: str | None = None,
+        ignored: Sequence[str] | None = None,
+    ) -> None:
+        """Compile the decoders of a source's row and metadata messages; see `GoldenGateDecoder`."""
+        self._run_token = run_token
+        self._ignored = None if ignored is None else frozenset(name.upper() for name in ignored)
         self._tables = {table.source.upper(): table for table in tables}
         self._short = {source.rsplit(".", 1)[-1]: table.name for source, table in self._tables.items()}
         self._topic = transaction_topic
@@ -70,6 +81,11 @@ class MessageReader:
         """Return the watched table that a message's `table` names."""
         return self._tables.get(source_table.upper())
 
+    def is_unknown(self, source_table: str) -> bool:
+        """Say whether a message's `table` is one that must be declared first."""
+        name = source_table.upper()
+        return self._ignored is not None and name not in self._tables and name not in self._ignored
+
     def counted(self, data_collection: str) -> str | None:
         """Return the watched table that metadata counts under a name."""
         return self._short.get(data_collection.rsplit(".", 1)[-1].upper())
@@ -79,7 +95,7 @@ class MessageReader:
         xid, csn = _transaction(message.xid, message.csn)
         if not message.table:
             raise _Poison(causes.NO_TABLE, "the message has no `table`")
-        op = (message.op_type or "").upper()
+        op = operation(message.op_type or "")
         if op not in OPERATIONS:
             raise _Poison(causes.OPERATION, f"op_type is {message.op_type!r}")
         pos = _number(message.pos)
@@ -87,6 +103,8 @@ class MessageReader:
             raise _Poison(causes.NO_POSITION, f"pos is {message.pos!r}")
         before, after = bytes(message.before), bytes(message.after)
         table = self.declared(message.table)
+        if self.is_unknown(message.table):
+            raise _Poison(causes.UNKNOWN_TABLE, f"{message.table} is neither watched nor ignored")
         if table is not None:
             _check_images(op, before, after, table)
         return {
@@ -101,6 +119,7 @@ class MessageReader:
             "identity": str(pos),
             "payload": fingerprint(op, before, after),
             "committed_at": _instant(message.op_ts),
+            "producer_run": None if self._run_token is None else run_of(message.tokens, self._run_token),
         }
 
     def _read_metadata(self, value: bytes) -> dict[str, Any]:
@@ -122,6 +141,20 @@ class MessageReader:
             "expected": list(expected.items()),
             "event_count": message.event_count,
         }
+
+
+def run_of(tokens: msgspec.Raw, name: str) -> str | None:
+    """Return what a token says, None where it is not told."""
+    try:
+        found = msgspec.json.decode(tokens, type=dict[str, str | int] | None) or {}
+    except msgspec.MsgspecError:
+        return None
+    return None if found.get(name) is None else str(found[name])
+
+
+def operation(told: str) -> str:
+    """Return an operation as it is known; a producer's may be written small."""
+    return told if told in OPERATIONS else told.upper()
 
 
 def fingerprint(op: str, before: bytes | msgspec.Raw, after: bytes | msgspec.Raw) -> int:
@@ -186,6 +219,8 @@ def _check_images(op: str, before: bytes, after: bytes, table: Table) -> None:
     """Refuse a watched row without the image that its operation needs, or without its key in it."""
     if op == "T":
         return
+    if table.insert_only and op not in INSERTS:
+        raise _Poison(causes.INSERT_ONLY, f"operation {op} on {table.name}, whose key is declared none")
     image = before if op == "D" else after
     if image == b"null":
         raise _Poison(causes.NO_IMAGE, f"operation {op} without `{'before' if op == 'D' else 'after'}`")

@@ -9,6 +9,7 @@ import msgspec
 import pyarrow as pa
 
 from txloom.config.models import Column, Table
+from txloom.events.goldengate_messages import INSERTS, operation
 from txloom.events.values import arrow_type, reader
 
 Raw = msgspec.Raw
@@ -33,6 +34,7 @@ class ImageMessages:
         self._readers = {column.name: partial(_read, reader(column.type), column) for column in table.columns}
         self._names = table.column_names
         self._key = [(name, table.column(name).source) for name in table.key]
+        self._clears = table.dropped_columns == "clear"
         self._quarantine = table.undeclared_columns == "quarantine"
         self._decode = msgspec.json.Decoder(_Message).decode
 
@@ -44,22 +46,28 @@ class ImageMessages:
     def read(self, value: bytes | str) -> dict[str, Any]:
         """Read one message as a row of `txloom.events.images.image_schema`."""
         message = self._decode(value)
-        op = message.op_type.upper()
+        op = operation(message.op_type)
         try:
-            before = None if op == "I" else self._image(message.before)
+            before = None if op in INSERTS else self._image(message.before)
             after = None if op == "D" else self._image(message.after)
             for name, source in self._key if op != "T" else ():
                 if (after or {}).get(name) is None and (before or {}).get(name) is None:
                     raise Unreadable(f"{source}: a key without a value")
         except Unreadable as problem:
             return {"problem": str(problem)}
-        absent = [name for name in self._names if name not in after] if after is not None and op == "U" else []
+        absent = [name for name in self._names if name not in after] if after is not None else []
+        told = dict.fromkeys(name for image in (message.before, message.after) for name in image or ())
         return {
             "after": after,
-            "unchanged": absent or None,
+            "unchanged": absent if absent and op == "U" else None,
             "before": before,
             "before_known": None if before is None else [name for name in self._names if name in before],
+            "absent": absent if absent and op in INSERTS and self._clears else None,
+            "undeclared": [name for name in told if self._is_undeclared(name)] or None,
         }
+
+    def _is_undeclared(self, name: str) -> bool:
+        return name.upper() not in self._columns and not name.upper().endswith("_ISMISSING")
 
     def read_values(self, column: Column, values: Sequence[Any]) -> tuple[pa.Array, list[int]]:
         """Read a column's values (text, JSON scalars, None) one at a time; return the places of unreadable ones too."""
@@ -84,7 +92,7 @@ class ImageMessages:
             column = self._columns.get(name.upper())
             if column is not None and f"{name.upper()}_ISMISSING" not in flags:
                 found[column.name] = self._readers[column.name](raw)
-            elif column is None and self._quarantine and not name.upper().endswith("_ISMISSING"):
+            elif self._quarantine and self._is_undeclared(name):
                 raise Unreadable(f"{name}: not a declared column, and undeclared_columns is quarantine")
         return found
 
@@ -98,7 +106,7 @@ def _read(read: Callable[[Any], Any], column: Column, raw: Raw) -> Any:
     value: Any = msgspec.json.decode(text) if text[:1] == b'"' else text.decode()
     try:
         if nested and column.type.element is not None:
-            value = [_plain(item) for item in msgspec.json.decode(text, type=list[Raw])]
+            value = [text_of(item) for item in msgspec.json.decode(text, type=list[Raw])]
         return read(value)
     except (msgspec.ValidationError, ValueError, TypeError, InvalidOperation, OverflowError) as error:
         shown = value if isinstance(value, str) else text.decode()
@@ -106,7 +114,8 @@ def _read(read: Callable[[Any], Any], column: Column, raw: Raw) -> Any:
         raise Unreadable(f"{column.source}: {shown[:80]!r} is not {article} {column.type}") from error
 
 
-def _plain(raw: Raw) -> str | None:
+def text_of(raw: Raw) -> str | None:
+    """Return a JSON value as text: of a string its content, of anything else what stands there, None for null."""
     text = bytes(raw)
     if text == b"null":
         return None

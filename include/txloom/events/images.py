@@ -17,9 +17,12 @@ from msgspec import UNSET, UnsetType
 
 from txloom.config.models import Table
 from txloom.events.casts import read_column
-from txloom.events.image_messages import ImageMessages
+from txloom.events.goldengate_messages import INSERTS, operation
+from txloom.events.image_messages import ImageMessages, text_of
 from txloom.events.values import arrow_type
 
+NAMES = pa.list_(pa.string())
+TEXTS = ("string", "json")
 LEARNED = 500
 """Columns of a source's rows that are known by name; with more, messages are read one at a time."""
 _JSON = {"long": str | int, "int": str | int, "double": str | float, "float": str | float, "boolean": str | bool | int}
@@ -39,7 +42,7 @@ class ImageReader:
         self._decoders: list[Callable[[bytes | str], Any]] = []
 
     def read(self, values: Sequence[bytes | str]) -> pa.Table:
-        """Return one row per message; unchanged: columns that an update leaves out; before_known: those it has."""
+        """Return one row per message; its columns are those of `image_schema`."""
         sure, parsed = self._parsed(values)
         while True:
             try:
@@ -87,7 +90,8 @@ class ImageReader:
                 return None
             known.add(name.upper())
         self._sources |= {name: self._columns.get(name.upper()) for name in names}
-        self._decoders = [self._decoder(numbers) for numbers in (str, Decimal)]
+        kinds = ((str, str), (Decimal, str), (Decimal, msgspec.Raw))
+        self._decoders = [self._decoder(numbers, texts) for numbers, texts in kinds]
         for decode in self._decoders:
             try:
                 return decode(value)
@@ -95,14 +99,15 @@ class ImageReader:
                 continue
         return None
 
-    def _decoder(self, decimals: type) -> Callable[[bytes | str], Any]:
-        """Compile a decoder of exactly the known names; decimals come as text or as JSON numbers."""
+    def _decoder(self, decimals: type, texts: type) -> Callable[[bytes | str], Any]:
+        """Compile a decoder of exactly the known names; decimals come as text or as numbers, texts as any JSON."""
         fields = []
         for number, name in enumerate(self._sources.values()):
             json: Any = msgspec.Raw
             if name is not None:
                 kind = self._table.column(name).type.kind
-                json = (decimals if kind == "decimal" else _JSON.get(kind, str)) | None
+                json = decimals if kind == "decimal" else texts if kind in TEXTS else _JSON.get(kind, str)
+                json = json if json is msgspec.Raw else json | None
             fields.append((f"c{number}", json | UnsetType, UNSET))
         rename = {f"c{number}": source for number, source in enumerate(self._sources)}
         image = msgspec.defstruct("Image", fields, rename=rename, forbid_unknown_fields=True, gc=False)
@@ -111,21 +116,40 @@ class ImageReader:
         return msgspec.json.Decoder(message).decode
 
     def _assembled(self, parsed: Sequence[Any]) -> pa.Table:
-        ops = [message.op_type.upper() for message in parsed]
-        before, known = self._image([None if op == "I" else m.before for op, m in zip(ops, parsed, strict=True)])
+        ops = [operation(message.op_type) for message in parsed]
+        before, known = self._image([None if op in INSERTS else m.before for op, m in zip(ops, parsed, strict=True)])
         after, told = self._image([None if op == "D" else m.after for op, m in zip(ops, parsed, strict=True)])
         op = pa.array(ops, pa.string())
         self._refuse_without_key(op, before, after)
         names = self._table.column_names
-        absent = ~told & (pc.equal(op, "U").to_numpy(zero_copy_only=False) & ~_nulls(after))[:, None]
+        absent = ~told & ~_nulls(after)[:, None]
+        update, insert = (pc.is_in(op, pa.array(own)).to_numpy(zero_copy_only=False) for own in (["U"], INSERTS))
+        unchanged, lacking = (
+            absent & update[:, None],
+            absent & insert[:, None] & (self._table.dropped_columns == "clear"),
+        )
         columns = [
             after,
-            _lists(absent, names, absent.any(axis=1)),
+            _lists(unchanged, names, unchanged.any(axis=1)),
             before,
             _lists(known, names, ~_nulls(before)),
             pa.nulls(len(parsed), pa.string()),
+            _lists(lacking, names, lacking.any(axis=1)),
+            self._undeclared(parsed),
         ]
         return pa.Table.from_arrays(columns, schema=self.schema)
+
+    def _undeclared(self, parsed: Sequence[Any]) -> pa.Array:
+        """Return for each message the columns that it has and nobody declared, null for none."""
+        strange = {f"c{i}": name for i, (name, own) in enumerate(self._sources.items()) if own is None}
+        if not strange:
+            return pa.nulls(len(parsed), NAMES)
+        images = [[image for image in (message.before, message.after) if image is not None] for message in parsed]
+        found = [
+            [name for field, name in strange.items() if any(getattr(image, field, UNSET) is not UNSET for image in own)]
+            for own in images
+        ]
+        return pa.array([names or None for names in found], NAMES)
 
     def _image(self, images: Sequence[Any]) -> tuple[pa.StructArray, np.ndarray]:
         """Return images as one struct array, and which columns each has."""
@@ -145,6 +169,8 @@ class ImageReader:
                 if UNSET in values:
                     known[rows, number] = [value is not UNSET for value in values]
                     values = [None if value is UNSET else value for value in values]
+                if any(isinstance(value, msgspec.Raw) for value in values):
+                    values = [text_of(value) if isinstance(value, msgspec.Raw) else value for value in values]
             try:
                 found.append(read_column(column.type, values))
             except pa.ArrowInvalid:
@@ -177,12 +203,16 @@ class _Bad(Exception):
 
 
 def image_schema(table: Table) -> pa.Schema:
-    """Return the schema of what an image reader returns."""
+    """Return the schema of what an image reader returns.
+
+    unchanged: columns that an update leaves out; before_known: those that the image before has; problem: why the row
+    cannot be read; absent: declared columns that an insert does not have; undeclared: columns that nobody declared, as
+    the source writes them.
+    """
     image = pa.struct([(column.name, arrow_type(column.type)) for column in table.columns])
-    names = pa.list_(pa.string())
-    return pa.schema(
-        [("after", image), ("unchanged", names), ("before", image), ("before_known", names), ("problem", pa.string())]
-    )
+    lists = [(name, NAMES) for name in ("absent", "undeclared")]
+    own = [("after", image), ("unchanged", NAMES), ("before", image), ("before_known", NAMES), ("problem", pa.string())]
+    return pa.schema([*own, *lists])
 
 
 def _nulls(array: pa.Array) -> np.ndarray:

@@ -34,6 +34,6 @@ def changes(events: pa.Table, table: Table, release: int) -> pa.Table:
     for name in ("op", "xid", "csn", "pos", "committed_at"):
         columns[f"_txloom_{name}"] = events.column(name)
     columns["_txloom_release"] = pa.repeat(pa.scalar(release, pa.int64()), events.num_rows)
-    for name in ("landing", "row", "unchanged", "before", "before_known"):
+    for name in ("landing", "row", "unchanged", "before", "before_known", "absent"):
         columns[f"_txloom_{name}"] = events.column(name)
     return pa.table(columns)

@@ -78,7 +78,7 @@ def _change(events: pa.Table, table: Table) -> pa.StructArray:
         "_txloom_op": events.column("op").combine_chunks(),
         **images(events, table),
     }
-    for name in ("unchanged", "before", "before_known", "landing", "row"):
+    for name in ("unchanged", "before", "before_known", "landing", "row", "absent"):
         fields[f"_txloom_{name}"] = events.column(name).combine_chunks()
     return pa.StructArray.from_arrays(list(fields.values()), names=list(fields))
 

@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 
 from txloom.config import names
 from txloom.config.models import Pipeline
-from txloom.storage import books, buffering, checkpoints, local, parts, tables
+from txloom.pipelines.drift import added
+from txloom.storage import books, buffering, checkpoints, evolution, findings, histories, local, parts, tables
 from txloom.storage.place import Place
 from txloom.transactions.hashes import hash64
 
@@ -62,6 +63,18 @@ class Batch:
         """Commit files that tasks wrote, once for this batch."""
         write_id = names.write_id(self.pipeline.name, table, self.generation)
         return parts.append_parts(written, self.place.table(table), write_id, self.number)
+
+    def adopt(self, pipeline: Pipeline, new: Sequence[tuple[evolution.Undeclared, str]]) -> Pipeline:
+        """Let tables take up columns that their source added; return the pipeline with them."""
+        findings.record(self.place, [added(pipeline, *each) for each in new], self.run_id)
+        evolution.adopt(self.place, new)
+        pipeline = evolution.with_columns(pipeline, [(each.table, column, each.source) for each, column in new])
+        histories.create(pipeline, self.place)
+        return pipeline
+
+    def note_undeclared(self, pipeline: Pipeline, found: Sequence[evolution.Undeclared]) -> None:
+        """Write down columns that nobody declared and no table takes up."""
+        findings.record(self.place, [added(pipeline, each) for each in found], self.run_id)
 
     def enter(self, counts: dict[str, int]) -> None:
         """Enter the batch's counts in the ledger, once."""

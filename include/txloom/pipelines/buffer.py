@@ -12,59 +12,65 @@ from pyspark.sql import functions as F
 from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.errors import LedgerUnbalanced
+from txloom.pipelines import doctor_batch as doctor
+from txloom.pipelines import late
 from txloom.pipelines.batch import Batch
-from txloom.pipelines.bury import GIVEN, Buried, give_up, inter, late_events, list_waiting
+from txloom.pipelines.bury import GIVEN, Buried, give_up, inter, list_waiting, named
+from txloom.pipelines.redrive import redrive
 from txloom.pipelines.release_batch import Released, release_large, release_small
-from txloom.storage import books, buffering, checkpoints, local, own, schemas
+from txloom.storage import books, buffering, checkpoints, dead, evolution, histories, local
 from txloom.storage.own import TRANSACTIONS
 from txloom.storage.place import Place
 from txloom.storage.session import warm_workers
 from txloom.transactions.causes import UNREADABLE
 
-HISTORY_PROPERTIES = {**books.DELETION_VECTORS, "delta.dataSkippingStatsColumns": "_txloom_csn,_txloom_release"}
-LEVELS = ("buffered",)
+LEVELS = ("buffered", "generation")
 """Counts that are a level after the batch; all others add up over batches."""
 
 
 def buffer_transactions(spark: SparkSession, pipeline: Pipeline, *, warehouse: str, run_id: str) -> dict[str, int]:
     """Feed everything landed since the last run through the buffer and release what is whole.
 
+    Dead transactions that late events made whole are redriven at once where the pipeline declares so.
     Raises LedgerUnbalanced when events landed and events accounted for differ.
     """
     warm_workers(spark)
     place = Place(warehouse, pipeline.name)
-    create_tables(pipeline, place)
-    generation = checkpoints.current_generation(warehouse, pipeline.name)
+    pipeline = evolution.effective(pipeline, place)
+    histories.create(pipeline, place)
+    totals = _run(spark, pipeline, place, run_id)
+    complete = dead.complete_now(place)
+    if complete and pipeline.completeness.complete_now == "redrive":
+        redrive(None, pipeline, warehouse=warehouse, run_id=run_id, transactions=complete)
+        for name, count in _run(spark, pipeline, place, run_id).items():
+            totals[name] = count if name in LEVELS else totals[name] + count
+        totals["redriven"] = len(complete)
+    return totals
+
+
+def _run(spark: SparkSession, pipeline: Pipeline, place: Place, run_id: str) -> dict[str, int]:
+    """Take in what was landed since the last run."""
+    generation = checkpoints.current_generation(place.warehouse, pipeline.name)
     patience = int(pipeline.completeness.patience.total_seconds() * 1_000_000)
     events = spark.readStream.format("delta").option("skipChangeCommits", "true").load(place.change_events)
-    totals: dict[str, int] = {}
+    totals: dict[str, int] = {"generation": generation}
 
     def release(frame: DataFrame, number: int) -> None:
         counts = release_batch(Batch(spark, pipeline, place, generation, number, run_id), frame)
         for name, count in counts.items():
             totals[name] = count if name in LEVELS else totals.get(name, 0) + count
 
+    hold = pipeline.completeness.suspects == "hold"
     query = (
-        buffering.outcomes(buffering.arrivals(events), patience)
+        buffering.outcomes(buffering.arrivals(events), patience, hold=hold)
         .writeStream.foreachBatch(release)
-        .option("checkpointLocation", checkpoints.checkpoint(warehouse, pipeline.name, generation))
+        .option("checkpointLocation", checkpoints.checkpoint(place.warehouse, pipeline.name, generation))
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
     check_balance(place, generation, run_id)
-    return {"generation": generation, **totals}
-
-
-def create_tables(pipeline: Pipeline, place: Place) -> None:
-    """Create the tables that the buffer writes."""
-    books.ensure(place.table(names.TRANSACTIONS), own.TRANSACTIONS)
-    for mirror in pipeline.targets.mirrors:
-        schema = schemas.changes_schema(pipeline.table(mirror.table))
-        books.ensure(place.table(mirror.history), schema, HISTORY_PROPERTIES)
-    for aggregate in pipeline.targets.aggregates:
-        schema = schemas.stream_schema(pipeline, aggregate)
-        books.ensure(place.table(aggregate.history), schema, HISTORY_PROPERTIES)
+    return totals
 
 
 def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
@@ -80,13 +86,22 @@ def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
         counts = _counts(kinds["counts"])
         watched = batch.table_names()
         released = _release(batch, frame, counts["released"] + counts["transactions"], kinds)
-        buried = [give_up(batch, kinds["dead"], watched), _unreadable(batch, released), _late(batch, kinds["late"])]
+        unfinished = [*kinds["dead"], *kinds["waiting"]]
+        operations = doctor.operations_of(batch, unfinished)
+        found = late.judge(batch, kinds["late"])
+        given_up = give_up(batch, kinds["dead"], watched, operations)
+        buried = [given_up, _unreadable(batch, released), found.buried]
         _write_dead_letters(batch, buried)
-        _write_transactions(batch, released, buried)
+        _write_transactions(batch, released, buried, found.completed)
+        known = named(batch, unfinished)
         if counts["clocks"]:
             clock = max(kinds["counts"], key=lambda row: row["landing"])
             at = datetime.fromtimestamp(clock["first_at"] / 1e6, UTC)
-            list_waiting(batch, kinds["waiting"], watched, at, clock["landing"])
+            list_waiting(batch, kinds["waiting"], known, watched, at, clock["landing"])
+        doctor.after_batch(batch, unfinished, operations, known)
+        if counts["suspects"]:
+            suspects = frame.where("what = 'released' and cause is not null").select("tx").limit(doctor.MOST).collect()
+            doctor.note_suspects(batch, [row["tx"] for row in suspects], sorted(released.landings))
     finally:
         frame.unpersist()
     counts = _settled(counts, buried)
@@ -114,15 +129,6 @@ def _counts(rows: Sequence[Row]) -> dict[str, int]:
     return totals
 
 
-def _late(batch: Batch, late: Sequence[Row]) -> Buried:
-    if not late:
-        return Buried()
-    places = batch.spark.createDataFrame([(row["landing"], row["row"]) for row in late], "landing bigint, row bigint")
-    landings = sorted({row["landing"] for row in late})
-    events = batch.change_events.where(F.col("landing").isin(landings))
-    return late_events(batch, events.join(F.broadcast(places), ["landing", "row"], "left_semi"))
-
-
 def _unreadable(batch: Batch, released: Released) -> Buried:
     """Bury transactions that are whole but hold a value that does not fit its declared type."""
     if not released.unreadable:
@@ -144,11 +150,11 @@ def _write_dead_letters(batch: Batch, buried: Sequence[Buried]) -> None:
         batch.append(reduce(DataFrame.unionByName, letters), names.DEAD_LETTERS)
 
 
-def _write_transactions(batch: Batch, released: Released, buried: Sequence[Buried]) -> None:
-    """Enter all transactions that this batch finished, in one commit."""
+def _write_transactions(batch: Batch, released: Released, buried: Sequence[Buried], completed: pa.Table) -> None:
+    """Enter all transactions that this batch finished, or completed though they are dead, in one commit."""
     frames = [part.transactions for part in buried if part.transactions is not None]
     dead = [local.conform(frame.toArrow(), TRANSACTIONS) for frame in frames]
-    finished = pa.concat_tables([released.transactions, *dead])
+    finished = pa.concat_tables([released.transactions, *dead, completed])
     if released.parts:
         rest = [batch.write_part(finished, names.TRANSACTIONS)] if finished.num_rows else []
         batch.append_parts([*released.parts, *rest], names.TRANSACTIONS)

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from txloom.config import names
 from txloom.pipelines.batch import Batch
+from txloom.quality.doctor import uncounted
 from txloom.storage import books, local
 from txloom.storage.letters import as_dead_letters
 from txloom.storage.own import PENDING_TRANSACTIONS
@@ -32,14 +33,20 @@ class Buried:
     released: int = 0
 
 
-def give_up(batch: Batch, dead: Sequence[Row], watched: Mapping[int, str]) -> Buried:
+def give_up(
+    batch: Batch, dead: Sequence[Row], watched: Mapping[int, str], operations: Mapping[int, Mapping[str, Any]]
+) -> Buried:
     """Turn transactions that waited longer than patience into dead letters with cause and detail.
 
+    operations: by transaction, the received rows by operation and table, of those with more rows than were counted.
     One that another batch finished long ago (so that the buffer had forgotten it) is judged as late events instead.
     """
     if not dead:
         return Buried()
-    given_up = [(row["tx"], row["cause"], describe(row, watched), row["rows"], row["first_at"]) for row in dead]
+    given_up = [
+        (row["tx"], _cause(row, watched, operations), describe(row, watched), row["rows"], row["first_at"])
+        for row in dead
+    ]
     given = batch.spark.createDataFrame(given_up, GIVEN)
     forgotten = [row["tx"] for row in given.join(batch.earlier_transactions.select("tx"), "tx", "left_semi").collect()]
     landings = sorted({landing for row in dead for landing in row["landings"]})
@@ -61,6 +68,15 @@ def give_up(batch: Batch, dead: Sequence[Row], watched: Mapping[int, str]) -> Bu
         rows=late.rows - moved,
         duplicates=late.duplicates,
     )
+
+
+def _cause(row: Row, watched: Mapping[int, str], operations: Mapping[int, Mapping[str, Any]]) -> str:
+    """Return why a transaction is given up; an excess of exactly one operation's rows is named for it."""
+    cause: str = row["cause"]
+    if cause != buffer.EXCESS:
+        return cause
+    expected, received = (counts_by_table(row[name], watched) for name in ("expected", "received"))
+    return causes.UNCOUNTED.get(uncounted(expected, received, operations.get(row["tx"], {})) or "", cause)
 
 
 def _watched() -> Any:
@@ -115,10 +131,11 @@ def inter(batch: Batch, given: DataFrame, events: DataFrame) -> Buried:
     return Buried(as_dead_letters(held, now, batch.release), transactions.drop("tx"))
 
 
-def late_events(batch: Batch, late: DataFrame) -> Buried:
-    """Judge events of finished transactions by what was landed before them.
+def late_events(batch: Batch, late: DataFrame, dead: Mapping[int, str] | None = None) -> Buried:
+    """Judge rows of finished transactions by what was landed before them.
 
     The same identity with the same payload is a duplicate; with another payload, or a new identity, a dead letter.
+    dead: causes of dead transactions, whose dead letters a new identity joins.
     """
     csns = [row[0] for row in late.select("csn").distinct().collect()]
     if not csns:
@@ -137,21 +154,30 @@ def late_events(batch: Batch, late: DataFrame) -> Buried:
         )
         .persist()
     )
-    fate = F.when(F.col("same"), None).when(F.col("other"), buffer.CONFLICT).otherwise(causes.LATE)
+    joins = [F.when(F.col("tx") == tx, cause) for tx, cause in (dead or {}).items()]
+    new = F.coalesce(*joins, F.lit(causes.LATE))
+    fate = F.when(F.col("same"), None).when(F.col("other"), buffer.CONFLICT).otherwise(new)
     judged = judged.withColumn("cause", fate).withColumn(
         "detail", F.concat(F.lit("transaction "), F.col("transaction_id"))
     )
     letters = judged.where("cause is not null")
-    dead, all_of_them = letters.count(), judged.count()
-    return Buried(as_dead_letters(letters, datetime.now(UTC), batch.release), None, dead, all_of_them - dead)
+    buried, all_of_them = letters.count(), judged.count()
+    return Buried(as_dead_letters(letters, datetime.now(UTC), batch.release), None, buried, all_of_them - buried)
 
 
-def list_waiting(batch: Batch, waiting: Sequence[Row], watched: Mapping[int, str], at: datetime, landing: int) -> None:
+def list_waiting(
+    batch: Batch,
+    waiting: Sequence[Row],
+    named: Mapping[int, Mapping[str, Any]],
+    watched: Mapping[int, str],
+    at: datetime,
+    landing: int,
+) -> None:
     """Replace pending_transactions by what waits now, longest first, as of a landing.
 
-    The commit carries the batch's release number: it is what `storage.progress` takes as the buffer's snapshot.
+    named: what their events say of them, by hash. The commit carries the batch's release number: it is what
+    `storage.progress` takes as the buffer's snapshot.
     """
-    named = _named(batch, waiting) if waiting else {}
     rows = [_pending(row, named[row["tx"]], watched, at) for row in waiting]
     rows.sort(key=lambda row: row["age_seconds"], reverse=True)
     path = batch.place.table(names.PENDING_TRANSACTIONS)
@@ -159,8 +185,10 @@ def list_waiting(batch: Batch, waiting: Sequence[Row], watched: Mapping[int, str
     books.replace(path, rows, PENDING_TRANSACTIONS, about)
 
 
-def _named(batch: Batch, waiting: Sequence[Row]) -> dict[int, dict[str, Any]]:
-    """Return what the events of waiting transactions say of them, by the buffer's hash."""
+def named(batch: Batch, waiting: Sequence[Row]) -> dict[int, dict[str, Any]]:
+    """Return what the events of unfinished transactions say of them, by the buffer's hash."""
+    if not waiting:
+        return {}
     landings = local.numbers([landing for row in waiting for landing in row["landings"]])
     columns = ("transaction_id", "xid", "csn", "committed_at")
     sql = f"select tx, {', '.join(columns)} from t where landing in ({landings}) and tx is not null"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.events.goldengate import GoldenGateDecoder
+from txloom.pipelines.doctor_landing import after_landing
 from txloom.storage import books, files, landing
 from txloom.storage.landing import Landing, Task
 from txloom.storage.own import LANDED_FILES
@@ -70,10 +71,18 @@ def _finish(
     if books.last_written(place.table(names.LEDGER), ledger) >= planned.number:
         return {}
     if planned.tasks:
-        new = partial(GoldenGateDecoder, pipeline.tables, pipeline.source.transaction_topic)
+        new = decoder_of(pipeline)
         landing.write_events(spark, new, files.root(pipeline), planned, place)
         landing.write_poison(planned, place)
+        after_landing(pipeline, place, planned.number, run_id)
     return close(planned, place, run_id)
+
+
+def decoder_of(pipeline: Pipeline) -> Callable[[], GoldenGateDecoder]:
+    """Return what makes a decoder of the pipeline's source."""
+    source = pipeline.source
+    ignored = source.ignored_tables if source.unknown_tables == "dead_letter" else None
+    return partial(GoldenGateDecoder, pipeline.tables, source.transaction_topic, source.run_token, ignored)
 
 
 def close(planned: Landing, place: Place, run_id: str) -> dict[str, int]:

@@ -3,8 +3,7 @@
 Few changes to small tables are worked out and written in this process; what is large goes to Spark, table by table.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -12,24 +11,19 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from txloom.config.models import Pipeline
+from txloom.current.clears import Gone
 from txloom.pipelines import merge_local
+from txloom.pipelines.drift import close_loaded, gone_columns, note_columns
+from txloom.pipelines.evidence import findings_of
 from txloom.pipelines.together import together
-from txloom.storage import books, local, merging
+from txloom.pipelines.work import Work
+from txloom.storage import books, evolution, findings, loads, local, merging
 from txloom.storage.flats import create, flats
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark, mark, snapshot, valid_through
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a merge writes: documents first, then the flat rows that they are composed of, and from how many changes."""
-
-    documents: Sequence[Callable[[], None]]
-    rows: Sequence[Callable[[], None]]
-    changes: int
 
 
 def merge_current(
@@ -41,19 +35,25 @@ def merge_current(
     still say which documents have to be composed again.
     """
     place = Place(warehouse, pipeline.name)
+    pipeline = evolution.effective(pipeline, place)
     create(pipeline, place)
     want = target(pipeline, place)
     if want is None:
         return {"valid_through": 0, "merged": 0, "changes": 0}
+    known = findings.open_findings(place)
     opened = cache(spark)
     try:
-        work = plan(opened, pipeline, place, want)
+        work = plan(opened, pipeline, place, want, gone_columns(known))
         for calls in (work.documents, work.rows):
             together(calls)
     finally:
         if opened.cache_info().currsize:
             _finish(opened())
+    new = note_columns(place, known, work.columns, run_id)
+    close_loaded(place, loads.loaded(place, want.valid_through, want.release), run_id)
+    new += findings.record(place, findings_of(place, work.evidence), run_id)
     counts = {"merged": len(work.documents) + len(work.rows), "changes": work.changes, "release": want.release}
+    counts["findings"] = len(new)
     entry = books.Entry(run_id, "merge_current", datetime.now(UTC), counts, valid_through=want.valid_through)
     books.write_ledger(warehouse, pipeline.name, entry)
     return {"valid_through": want.valid_through, **counts}
@@ -79,18 +79,34 @@ def target(pipeline: Pipeline, place: Place) -> Mark | None:
     return Mark(max(highest, valid_through(place, seen)), seen.release)
 
 
-def plan(spark: "Callable[[], SparkSession]", pipeline: Pipeline, place: Place, want: Mark) -> Work:
-    """Work out all writes of a merge, in this process when the changes are few, else with Spark."""
-    size = merge_local.size(place, flats(pipeline), want)
+def plan(
+    spark: "Callable[[], SparkSession]",
+    pipeline: Pipeline,
+    place: Place,
+    want: Mark,
+    gone: Mapping[str, Mapping[str, Gone]],
+) -> Work:
+    """Work out all writes of a merge, in this process when the changes are few, else with Spark.
+
+    gone: by table, the columns that its source dropped before.
+    """
+    size = merge_local.size(place, flats(pipeline), want, gone)
     if size is not None and size <= local.LOCAL_ROWS:
-        return _plan_locally(spark, pipeline, place, want)
+        return _plan_locally(spark, pipeline, place, want, gone)
     from txloom.pipelines import merge_spark
 
-    return Work(*merge_spark.plan(spark(), pipeline, place, want))
+    return merge_spark.plan(spark(), pipeline, place, want, gone)
 
 
-def _plan_locally(spark: "Callable[[], SparkSession]", pipeline: Pipeline, place: Place, want: Mark) -> Work:
-    changes = {flat.table.name: merge_local.prepare(place, flat, want) for flat in flats(pipeline)}
+def _plan_locally(
+    spark: "Callable[[], SparkSession]",
+    pipeline: Pipeline,
+    place: Place,
+    want: Mark,
+    gone: Mapping[str, Mapping[str, Gone]],
+) -> Work:
+    own = {flat.table.name: flat for flat in flats(pipeline)}
+    changes = {name: merge_local.prepare(place, flat, want, gone.get(name, {})) for name, flat in own.items()}
     documents = []
     for aggregate in pipeline.targets.aggregates:
         path = place.table(aggregate.current)
@@ -101,7 +117,9 @@ def _plan_locally(spark: "Callable[[], SparkSession]", pipeline: Pipeline, place
         for change in changes.values()
         if change.effects is not None
     ]
-    return Work(documents, rows, sum(change.changes for change in changes.values()))
+    evidence = {name: change.evidence for name, change in changes.items()}
+    after = {name: change.columns for name, change in changes.items()}
+    return Work(documents, rows, sum(change.changes for change in changes.values()), evidence, after)
 
 
 def _write(spark: "Callable[[], SparkSession]", path: str, effects: pa.Table, key: tuple[str, ...], want: Mark) -> None:

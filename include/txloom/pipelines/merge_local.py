@@ -7,7 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txloom.config import names
 from txloom.config.models import Aggregate, Pipeline, Table
+from txloom.current.clears import Columns, Gone, columns_of, of_all_rows
 from txloom.current.components import components
 from txloom.current.compose import compose
 from txloom.current.fold import fold
@@ -28,6 +30,10 @@ class LocalChange:
     replaced: pa.Table | None
     effects: pa.Table | None
     changes: int = 0
+    evidence: Sequence[str] = ()
+    """What changes tell of rows that is not so (`txloom.current.evidence`)."""
+    columns: Columns | None = None
+    """Which columns are gone after the changes; None: as before."""
 
     @property
     def keys(self) -> set[Key]:
@@ -42,19 +48,25 @@ class LocalChange:
         return rows
 
 
-def size(place: Place, flats: Sequence[Flat], want: Mark) -> int | None:
-    """Return how many changes a merge has to look at, None if a truncate meets a large table.
+def size(place: Place, flats: Sequence[Flat], want: Mark, gone: Mapping[str, Mapping[str, Gone]]) -> int | None:
+    """Return how many changes a merge has to look at, None if a change of all rows meets a large table.
 
-    For a late change it looks at the whole history of its table.
+    gone: by table, the columns that its source dropped before. For a late change it looks at the whole history of its
+    table.
     """
     total = 0
     for flat in flats:
         have = mark(place.table(flat.current))
         changes, late, truncates = past.count(place, flat, _between(have, want), f"_txloom_csn <= {have.valid_through}")
-        if truncates and _rows(place, flat) > local.LOCAL_ROWS:
+        if (truncates or (changes and _lacks(place, flat, have, want, gone))) and _rows(place, flat) > local.LOCAL_ROWS:
             return None
         total += past.count(place, flat, past.upto(want), "false")[0] if late else changes
     return total
+
+
+def _lacks(place: Place, flat: Flat, have: Mark, want: Mark, gone: Mapping[str, Mapping[str, Gone]]) -> bool:
+    """Say whether inserts lack columns that are not known to be gone."""
+    return bool(past.absent(place, flat, _between(have, want)) - set(gone.get(flat.table.name, ())))
 
 
 def _between(have: Mark, want: Mark) -> str:
@@ -68,8 +80,8 @@ def _rows(place: Place, flat: Flat) -> int:
     return count
 
 
-def prepare(place: Place, flat: Flat, want: Mark) -> LocalChange:
-    """Work out, without writing, how one flat table will change."""
+def prepare(place: Place, flat: Flat, want: Mark, gone: Mapping[str, Gone]) -> LocalChange:
+    """Work out, without writing, how one flat table will change; gone: columns that its source dropped before."""
     path = place.table(flat.current)
     have = mark(path)
     changes = past.chosen(place, flat, _between(have, want))
@@ -78,14 +90,18 @@ def prepare(place: Place, flat: Flat, want: Mark) -> LocalChange:
     if pc.any(pc.less_equal(changes.column("_txloom_csn"), have.valid_through)).as_py():
         return _recomputed(place, flat, changes, have, want)
     truncated = pc.any(pc.equal(changes.column("_txloom_op"), "T")).as_py()
-    condition = "true" if truncated else _touching(changes, flat)
+    columns = columns_of(changes, gone)
+    filled = [f'"{name}" is not null' for name in columns.clearing]
+    condition = "true" if truncated else " or ".join([_touching(changes, flat), *filled])
     rows = local.select(path, f"select * from t where {condition}")
-    effects = fold(rows, changes, key=flat.key, columns=flat.table.column_names)
-    return LocalChange(flat, path, rows, effects, changes.num_rows)
+    effects = fold(rows, changes, key=flat.key, columns=flat.table.column_names, evidence=True)
+    told = effects.column("_txloom_evidence").drop_null().to_pylist()
+    effects = effects.drop_columns("_txloom_evidence")
+    return LocalChange(flat, path, rows, effects, changes.num_rows, told, columns)
 
 
 def _recomputed(place: Place, flat: Flat, changes: pa.Table, have: Mark, want: Mark) -> LocalChange:
-    """Fold the whole history of every key that changes touch, because one is late; a late truncate touches all.
+    """Fold the whole history of every key that changes touch, because one is late; late changes of a table touch all.
 
     Rows of such keys are rebuilt from nothing, so that newer changes and deletes stand (design.md 2.5).
     """
@@ -93,17 +109,17 @@ def _recomputed(place: Place, flat: Flat, changes: pa.Table, have: Mark, want: M
     history = past.changes(place, flat, want)
     rows = local.select(path, "select * from t")
     late = pc.less_equal(changes.column("_txloom_csn"), have.valid_through)
-    truncates = pc.equal(changes.column("_txloom_op"), "T")
-    if not pc.any(pc.and_(late, truncates)).as_py():
+    columns = columns_of(history, {})
+    if not of_all_rows(changes.filter(late)).num_rows:
         old, new = _named(history, flat.key, before=True), _named(history, flat.key, before=False)
         tied = components((a, b) for a, b in zip(old, new, strict=True) if None not in (*a, *b) and a != b)
         named = [*_named(changes, flat.key, before=True), *_named(changes, flat.key, before=False)]
         touched = {tied.get(key, key) for key in named}
-        every = pc.equal(history.column("_txloom_op"), "T").to_pylist()
-        history = history.filter([all_ or tied.get(key, key) in touched for all_, key in zip(every, new, strict=True)])
+        whole = of_all_rows(history)
+        history = pa.concat_tables([history.filter([tied.get(key, key) in touched for key in new]), whole])
         rows = rows.filter([tied.get(key, key) in touched for key in _keys(rows, flat.key)])
     effects = fold(rows.schema.empty_table(), history, key=flat.key, columns=flat.table.column_names)
-    return LocalChange(flat, path, rows, effects, changes.num_rows)
+    return LocalChange(flat, path, rows, effects, changes.num_rows, columns=columns)
 
 
 def _named(changes: pa.Table, key: Sequence[str], *, before: bool) -> list[Key]:
@@ -111,6 +127,9 @@ def _named(changes: pa.Table, key: Sequence[str], *, before: bool) -> list[Key]:
     image = changes.column("_txloom_before").combine_chunks()
     columns = []
     for name in key:
+        if name in names.POSITION:
+            columns.append(changes.column(name).to_pylist())
+            continue
         old, new = pc.struct_field(image, name), changes.column(name).combine_chunks()
         columns.append((pc.coalesce(old, new) if before else pc.coalesce(new, old)).to_pylist())
     return list(zip(*columns, strict=True))
@@ -118,6 +137,8 @@ def _named(changes: pa.Table, key: Sequence[str], *, before: bool) -> list[Key]:
 
 def _touching(changes: pa.Table, flat: Flat) -> str:
     """Return a condition that holds for every row whose key the changes name, old or new."""
+    if flat.table.insert_only:
+        return "false"
     before = changes.column("_txloom_before").combine_chunks()
     first = flat.key[0]
     values = set(changes.column(first).to_pylist()) | set(pc.struct_field(before, first).to_pylist())

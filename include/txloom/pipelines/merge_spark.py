@@ -1,6 +1,6 @@
 """Work out a large merge with Spark: fold per key in groups, compose documents by joins."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -9,24 +9,30 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txloom.config.models import Aggregate, Pipeline
+from txloom.current.clears import Columns, Gone
 from txloom.pipelines.together import together
+from txloom.pipelines.work import Work
 from txloom.storage import current, tables
 from txloom.storage.documents import Change, documents, touched_roots
 from txloom.storage.flats import Flat, flats
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark, mark
+from txloom.storage.schemas import quote
 
 Call = Callable[[], None]
+EVIDENCE = 1_000
+"""Contradictions of a table that are looked at: findings keep one for each kind and column."""
 
 
 def plan(
-    spark: SparkSession, pipeline: Pipeline, place: Place, want: Mark
-) -> tuple[Sequence[Call], Sequence[Call], int]:
-    """Work out all writes of a merge: those of documents, those of flat rows, and from how many changes."""
+    spark: SparkSession, pipeline: Pipeline, place: Place, want: Mark, gone: Mapping[str, Mapping[str, Gone]]
+) -> Work:
+    """Work out all writes of a merge; gone: by table, the columns that its source dropped before."""
     own = flats(pipeline)
     with_session = inheritable_thread_target(spark)
-    prepared = together([with_session(partial(prepare, spark, place, flat, want)) for flat in own])
-    changes = {flat.table.name: change for flat, (change, _) in zip(own, prepared, strict=True)}
+    calls = [partial(prepare, spark, place, flat, want, gone.get(flat.table.name, {})) for flat in own]
+    prepared = together([with_session(call) for call in calls])
+    changes = {flat.table.name: change for flat, (change, _, _) in zip(own, prepared, strict=True)}
     write = with_session(partial(current.merge, metadata=want.to_json()))
     documents = []
     for aggregate in pipeline.targets.aggregates:
@@ -39,7 +45,17 @@ def plan(
         for flat in own
         if (found := changes[flat.table.name].effects) is not None
     ]
-    return documents, rows, sum(count for _, count in prepared)
+    told = {name: _evidence(change.effects) for name, change in changes.items()}
+    after = {flat.table.name: columns for flat, (_, _, columns) in zip(own, prepared, strict=True)}
+    return Work(documents, rows, sum(count for _, count, _ in prepared), told, after)
+
+
+def _evidence(effects: DataFrame | None) -> list[str]:
+    """Return some of what changes tell of rows that is not so; a recomputed table tells none."""
+    if effects is None:
+        return []
+    told = effects.where("_txloom_evidence is not null").select("_txloom_evidence").limit(EVIDENCE)
+    return [row[0] for row in told.collect()]
 
 
 def write_held(spark: SparkSession, path: str, effects: pa.Table, key: tuple[str, ...], want: Mark) -> None:
@@ -53,14 +69,19 @@ def finish(spark: SparkSession) -> None:
     spark.catalog.clearCache()
 
 
-def prepare(spark: SparkSession, place: Place, flat: Flat, want: Mark) -> tuple[Change, int]:
-    """Work out, without writing, how one flat table will change, and from how many changes."""
+def prepare(
+    spark: SparkSession, place: Place, flat: Flat, want: Mark, gone: Mapping[str, Gone]
+) -> tuple[Change, int, Columns | None]:
+    """Work out, without writing, how one flat table will change, from how many changes, and which columns are gone.
+
+    gone: columns that the source dropped before; returned None: as before.
+    """
     path = place.table(flat.current)
     have = mark(path)
     everything = current.history(spark, place, flat)
     rows = tables.read(spark, path)
     if have == want:
-        return Change(flat.table, rows, None), 0
+        return Change(flat.table, rows, None), 0, None
     changes = current.new_changes(everything, have, want).persist()
     about = changes.agg(
         F.count("*").alias("changes"),
@@ -70,27 +91,53 @@ def prepare(spark: SparkSession, place: Place, flat: Flat, want: Mark) -> tuple[
     assert about is not None
     if not about["changes"]:
         changes.unpersist()
-        return Change(flat.table, rows, None), 0
+        return Change(flat.table, rows, None), 0, None
     if about["late"]:
+        columns = current.columns_of(_upto(everything, want), {})
         effects = _recomputed(flat, everything, changes, rows, have, want)
     else:
-        effects = _applied(flat, changes, rows, truncated=about["truncated"])
+        columns = current.columns_of(changes, gone)
+        effects = _applied(flat, changes, rows, columns.clearing, truncated=about["truncated"])
     effects = effects.persist()
     effects.count()
     changes.unpersist()
-    return Change(flat.table, rows, effects), about["changes"]
+    return Change(flat.table, rows, effects), about["changes"], columns
 
 
-def _applied(flat: Flat, changes: DataFrame, rows: DataFrame, *, truncated: bool) -> DataFrame:
-    """Fold new changes into the rows that they touch; a truncate touches all."""
-    chains = current.tied([(row["old"], row["new"]) for row in current.key_edges(changes, flat.key).collect()])
-    affected = rows if truncated else rows.join(F.broadcast(_touched(changes, flat)), list(flat.key), "left_semi")
-    return current.folded(affected, changes, flat.table, chains)
+def _upto(everything: DataFrame, want: Mark) -> DataFrame:
+    """Return the changes up to a mark."""
+    return everything.where((F.col("_txloom_release") <= want.release) & (F.col("_txloom_csn") <= want.valid_through))
+
+
+def _applied(flat: Flat, changes: DataFrame, rows: DataFrame, clearing: Sequence[str], *, truncated: bool) -> DataFrame:
+    """Fold new changes into the rows that they touch; a truncate touches all, a clear those with a value."""
+    chains = _chains(changes, flat)
+    if clearing:
+        changes = changes.unionByName(current.of_all_rows(changes).where("_txloom_op = 'C'"))
+    if truncated:
+        return current.folded(rows, changes, flat, chains)
+    touched = F.lit(False)
+    for name in clearing:
+        touched |= F.col(quote(name)).isNotNull()
+    if not flat.table.insert_only:
+        named = _touched(changes, flat).withColumn("_txloom_named", F.lit(True))
+        rows = rows.join(F.broadcast(named), list(flat.key), "left")
+        touched |= F.col("_txloom_named").isNotNull()
+    return current.folded(rows.where(touched).drop("_txloom_named"), changes, flat, chains)
+
+
+def _chains(changes: DataFrame, flat: Flat) -> dict[int, int]:
+    """Return a representative for every key hash that key changes tie together."""
+    if flat.table.insert_only:
+        return {}
+    return current.tied([(row["old"], row["new"]) for row in current.key_edges(changes, flat.key).collect()])
 
 
 def _touched(changes: DataFrame, flat: Flat) -> DataFrame:
     """Return the keys that changes name, old ones and new ones."""
     new = changes.select(*flat.key)
+    if flat.table.insert_only:
+        return new
     old = changes.select(*[F.col("_txloom_before")[name].alias(name) for name in flat.key])
     return new.union(old).dropna().distinct()
 
@@ -98,39 +145,35 @@ def _touched(changes: DataFrame, flat: Flat) -> DataFrame:
 def _recomputed(
     flat: Flat, everything: DataFrame, changes: DataFrame, rows: DataFrame, have: Mark, want: Mark
 ) -> DataFrame:
-    """Fold the whole history of every key that a late change touches; a late truncate touches all (design.md 2.5).
+    """Fold the whole history of every key that a late change touches; a late change of the table touches all (2.5).
 
     Rows of such keys are rebuilt from nothing, so that newer changes and deletes stand.
     """
-    history = everything.where(
-        (F.col("_txloom_release") <= want.release) & (F.col("_txloom_csn") <= want.valid_through)
-    )
-    chains = current.tied([(row["old"], row["new"]) for row in current.key_edges(history, flat.key).collect()])
+    history = _upto(everything, want)
+    chains = _chains(history, flat)
     late = changes.where(current.is_late(have))
-    if not late.where("_txloom_op = 'T'").isEmpty():
+    if not current.of_all_rows(late).isEmpty():
         return _rebuilt(flat, history, rows, chains)
     component = current.component(flat.key, chains)
     hashes = _touched(changes, flat).select(component.alias("_txloom_component")).distinct()
     same = history.withColumn("_txloom_component", component).join(
         F.broadcast(hashes), "_txloom_component", "left_semi"
     )
-    truncates = history.where("_txloom_op = 'T'").withColumn("_txloom_component", F.lit(0).cast("bigint"))
+    whole = current.of_all_rows(history).withColumn("_txloom_component", F.lit(0).cast("bigint"))
     affected = rows.withColumn("_txloom_component", component).join(
         F.broadcast(hashes), "_txloom_component", "left_semi"
     )
-    return _rebuilt(
-        flat, same.unionByName(truncates).drop("_txloom_component"), affected.drop("_txloom_component"), chains
-    )
+    return _rebuilt(flat, same.unionByName(whole).drop("_txloom_component"), affected.drop("_txloom_component"), chains)
 
 
 def _rebuilt(flat: Flat, history: DataFrame, rows: DataFrame, chains: dict[int, int]) -> DataFrame:
     """Fold history from nothing; rows that it does not produce are deleted."""
-    fresh = current.folded(rows.limit(0), history, flat.table, chains)
+    fresh = current.folded(rows.limit(0), history, flat, chains)
+    fresh = fresh.withColumn("_txloom_evidence", F.lit(None).cast("string"))
     gone = rows.join(fresh.select(*flat.key), list(flat.key), "left_anti")
-    deleted = gone.withColumn("_txloom_deleted", F.lit(True)).withColumn(
-        "_txloom_missing", F.lit(None).cast("array<string>")
-    )
-    return fresh.unionByName(deleted)
+    for name, kind in current.VERDICT.items():
+        gone = gone.withColumn(name, F.lit(True if name == "_txloom_deleted" else None).cast(kind))
+    return fresh.unionByName(gone)
 
 
 def composed(pipeline: Pipeline, aggregate: Aggregate, changes: dict[str, Change]) -> DataFrame | None:

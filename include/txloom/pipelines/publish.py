@@ -5,7 +5,7 @@ from typing import Any
 
 from txloom.config import names
 from txloom.config.models import Pipeline
-from txloom.storage import books
+from txloom.storage import books, loads
 from txloom.storage.own import CUTS
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark, mark, versions
@@ -64,6 +64,7 @@ def _reached(pipeline: Pipeline, place: Place) -> Mark | None:
 def _cut(pipeline: Pipeline, place: Place, reached: Mark, run_id: str) -> dict[str, Any]:
     finished = place.table(names.TRANSACTIONS)
     condition = f"release <= {reached.release} and csn <= {reached.valid_through}"
+    condition += f" and csn > {loads.floor(place, reached.release)}"
     last = books.query(finished, f"select committed_at from t where csn = {reached.valid_through} limit 1")
     gaps = books.query(finished, GAPS.format(condition))
     return {
@@ -82,8 +83,12 @@ def _says(cut: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _amended(place: Place, cuts: str, last: dict[str, Any], reached: Mark) -> list[dict[str, Any]]:
-    """Return (cut, transaction) for every transaction released since the last cut that belongs into an earlier one."""
+    """Return (cut, transaction) for every transaction released since the last cut that belongs into an earlier one.
+
+    What a snapshot of all tables contains was in the cuts that came after it.
+    """
     since = f"release > {last['release']} and release <= {reached.release} and csn <= {last['valid_through']}"
+    since += f" and csn > {loads.floor(place, last['release'])}"
     sql = f"select xid, csn from t where status = 'released' and {since}"
     late = books.query(place.table(names.TRANSACTIONS), sql)
     lowest = min((row["csn"] for row in late), default=None)

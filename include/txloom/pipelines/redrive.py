@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import partial
 from typing import NoReturn
 
 import pyarrow as pa
@@ -11,8 +10,7 @@ import pyarrow.compute as pc
 from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.errors import ConfigurationError
-from txloom.events.goldengate import GoldenGateDecoder
-from txloom.pipelines.land import close, finish_last
+from txloom.pipelines.land import close, decoder_of, finish_last
 from txloom.storage import books, dead, landing
 from txloom.storage.landing import Landing
 from txloom.storage.own import LANDED_FILES
@@ -48,7 +46,7 @@ def redrive(
     books.append(
         place.landed_files, planned, LANDED_FILES, once=(names.write_id(place.pipeline, names.LANDED_FILES, 0), number)
     )
-    new = partial(GoldenGateDecoder, pipeline.tables, pipeline.source.transaction_topic)
+    new = decoder_of(pipeline)
     landing.land_again(new, events, again, place)
     landing.write_poison(again, place)
     close(again, place, run_id)

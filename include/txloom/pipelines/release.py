@@ -15,7 +15,9 @@ from txloom.config.models import Pipeline, Table
 from txloom.events.images import ImageReader
 from txloom.history.changes import changes
 from txloom.history.stream import stream
+from txloom.pipelines.drift import undeclared
 from txloom.storage import local
+from txloom.storage.evolution import Undeclared
 from txloom.storage.own import INSTANT, TRANSACTIONS
 from txloom.storage.place import Place
 from txloom.transactions.hashes import hashed
@@ -46,11 +48,13 @@ class Release:
 
     history: rows by history table. transactions: rows for `transactions`. unreadable: of transactions that are whole
     but hold a value that does not fit its declared type: tx -> problem; they are in neither and are to be buried.
+    undeclared: columns that nobody declared.
     """
 
     history: dict[str, pa.Table] = field(default_factory=dict)
     transactions: pa.Table = field(default_factory=TRANSACTIONS.empty_table)
     unreadable: dict[int, str] = field(default_factory=dict)
+    undeclared: Sequence[Undeclared] = ()
 
 
 def release(pipeline: Pipeline, place: Place, number: int, share: Share) -> Release:
@@ -71,7 +75,7 @@ def made_of(pipeline: Pipeline, events: pa.Table, chosen: pa.Table, number: int)
         typed = {name: found for name, found in typed.items() if found.num_rows}
         chosen = without(chosen, "tx", bad)
     history = _history(pipeline, typed, number)
-    return Release(history, _transactions(events, chosen, number), unreadable)
+    return Release(history, _transactions(events, chosen, number), unreadable, undeclared(typed))
 
 
 def without(rows: pa.Table, column: str, values: pa.Array) -> pa.Table:

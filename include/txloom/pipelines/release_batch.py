@@ -1,17 +1,21 @@
 """Release a batch's whole transactions: a small one in this process, a large one share by share in Spark's tasks."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Row
 
 from txloom.config import names
+from txloom.config.models import Pipeline
 from txloom.pipelines.batch import Batch
 from txloom.pipelines.release import CHOSEN, PLACES, Release, Share, release
 from txloom.pipelines.together import together
+from txloom.storage import evolution
+from txloom.storage.evolution import Undeclared
 from txloom.storage.own import TRANSACTIONS
 from txloom.storage.parts import Part, write_part
 from txloom.storage.place import Place
@@ -37,15 +41,37 @@ class Released:
     landings: set[int] = field(default_factory=set)
 
 
+Written = tuple[list[Part], dict[int, str], Sequence[Undeclared]]
+"""What a task made of a share: files, unreadable transactions, columns that nobody declared."""
+T = TypeVar("T")
+
+
 def release_small(batch: Batch, whole: Sequence[Row], repeated: Sequence[Row], landings: set[int]) -> Released:
     """Append the whole transactions of a batch to history in this process; whole, repeated: outcomes of those kinds."""
     chosen = {name: [row[name] for row in whole] for name in CHOSEN.names}
     places = {name: [row[name] for row in repeated] for name in PLACES.names}
     share = Share(pa.table(chosen, CHOSEN), sorted(landings), pa.table(places, PLACES))
-    found = release(batch.pipeline, batch.place, batch.release, share)
+
+    def run(pipeline: Pipeline) -> tuple[Release, Sequence[Undeclared]]:
+        found = release(pipeline, batch.place, batch.release, share)
+        return found, found.undeclared
+
+    found = _settled(batch, run)
     together([partial(batch.append_local, rows, table) for table, rows in found.history.items()])
     sizes = {row["tx"]: (row["rows"], row["first_at"]) for row in whole if row["tx"] in found.unreadable}
     return Released(found.transactions, [], found.unreadable, sizes, landings)
+
+
+def _settled(batch: Batch, run: Callable[[Pipeline], tuple[T, Sequence[Undeclared]]]) -> T:
+    """Run a release, once more when tables take up columns that it met."""
+    pipeline = batch.pipeline
+    while True:
+        found, undeclared = run(pipeline)
+        new = evolution.adopted(pipeline, undeclared)
+        if not new:
+            batch.note_undeclared(pipeline, undeclared)
+            return found
+        pipeline = batch.adopt(pipeline, new)
 
 
 def release_large(batch: Batch, outcomes: DataFrame, rows: int, landings: set[int]) -> Released:
@@ -57,22 +83,33 @@ def release_large(batch: Batch, outcomes: DataFrame, rows: int, landings: set[in
     decided = outcomes.select("what", *CHOSEN.names, *PLACES.names).toArrow()
     bits = max(FEWEST_BITS, (rows // SHARE).bit_length())
     shares = list(_shares(decided, sorted(landings), bits))
-    pipeline, place, number = batch.pipeline, batch.place, batch.release
 
-    def run(some: Iterable[Share]) -> Iterable[tuple[list[Part], dict[int, str]]]:
-        for share in some:
-            found = release(pipeline, place, number, share)
-            yield list(_write(found, place)), found.unreadable
+    def run(pipeline: Pipeline) -> tuple[list[Written], Sequence[Undeclared]]:
+        found = _spread(batch, pipeline, shares)
+        return found, [each for _, _, undeclared in found for each in undeclared]
 
+    found = _settled(batch, run)
     written: dict[str, list[Part]] = {}
-    unreadable: dict[int, str] = {}
-    for parts, problems in batch.spark.sparkContext.parallelize(shares, len(shares)).mapPartitions(run).collect():
-        unreadable |= problems
-        for part in parts:
-            written.setdefault(part.table, []).append(part)
+    for part in [part for parts, _, _ in found for part in parts]:
+        written.setdefault(part.table, []).append(part)
+    unreadable = {tx: problem for _, problems, _ in found for tx, problem in problems.items()}
     transactions = written.pop(names.TRANSACTIONS, [])
     together([partial(batch.append_parts, own, table) for table, own in written.items()])
-    return Released(TRANSACTIONS.empty_table(), transactions, unreadable, _sizes(decided, unreadable), landings)
+    sizes = _sizes(decided, unreadable)
+    return Released(TRANSACTIONS.empty_table(), transactions, unreadable, sizes, landings)
+
+
+def _spread(batch: Batch, pipeline: Pipeline, shares: Sequence[Share]) -> list[Written]:
+    """Release shares in Spark's tasks; they write files that nothing names yet."""
+    place, number = batch.place, batch.release
+
+    def run(some: Iterable[Share]) -> Iterable[Written]:
+        for share in some:
+            found = release(pipeline, place, number, share)
+            yield list(_write(found, place)), found.unreadable, found.undeclared
+
+    written: list[Written] = batch.spark.sparkContext.parallelize(shares, len(shares)).mapPartitions(run).collect()
+    return written
 
 
 def _shares(decided: pa.Table, landings: list[int], bits: int) -> Iterator[Share]:

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 OUTCOMES = """
     what string, bucket int, tx bigint, csn bigint, rows bigint, first_at bigint, finished_at bigint, landing bigint,
     row bigint, `table` bigint, cause string, expected string, received string, landings array<bigint>"""
-"""released: one transaction. place: (landing, table) that holds events of released ones. repeated: (landing, row) of
-a duplicate among them. dead, waiting: one transaction with its counts. late: (landing, row) of a row whose transaction
-was finished before. counts: `received` holds the bucket's counts as JSON, first_at and landing its last clock."""
+"""released: one transaction; cause: that it is suspect. place: (landing, table) that holds events of released ones.
+repeated: (landing, row) of a duplicate among them. dead, waiting: one transaction with its counts. late: (landing, row)
+of a row (then rows is 1) or metadata whose transaction was finished before. counts: `received` holds the bucket's
+counts as JSON, first_at and landing its last clock."""
 
 OUTCOME_NAMES = [part.split()[0].strip("`") for part in OUTCOMES.split(",")]
 NO_STATE = "held binary, finished binary"
@@ -43,21 +44,21 @@ def arrivals(events: DataFrame) -> DataFrame:
     return events.where(F.col("kind").isin("numbers", "clock")).select(bucket, "landing", at, "numbers")
 
 
-def outcomes(arrived: DataFrame, patience: int) -> DataFrame:
-    """Run the buffer over a stream of `arrivals`; patience in microseconds."""
+def outcomes(arrived: DataFrame, patience: int, *, hold: bool) -> DataFrame:
+    """Run the buffer over a stream of `arrivals`; patience in microseconds, hold: suspects are not released."""
     return arrived.groupBy("bucket").applyInPandasWithState(
-        _decider(patience), OUTCOMES, NO_STATE, "append", "NoTimeout"
+        _decider(patience, hold=hold), OUTCOMES, NO_STATE, "append", "NoTimeout"
     )
 
 
 def _decider(
-    patience: int,
+    patience: int, *, hold: bool
 ) -> Callable[[tuple[int], Iterator[pd.DataFrame], "GroupState"], Iterator[pd.DataFrame]]:
     def decide(key: tuple[int], frames: Iterator[pd.DataFrame], state: "GroupState") -> Iterator[pd.DataFrame]:
         arrived = ev.concatenate([part for frame in frames for part in unpacked(frame)])
         held = unpack(state.get) if state.exists else buffer.Held()
         before = int(np.count_nonzero(held.events["kind"] == ev.ROW))
-        held, decisions = buffer.decide(held, arrived, patience)
+        held, decisions = buffer.decide(held, arrived, patience, hold=hold)
         state.update((ev.to_bytes(held.events), ev.to_bytes(held.finished)))
         yield from _rows(int(key[0]), before, held, decisions)
 
@@ -83,13 +84,18 @@ def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisio
         yield _frame(
             "released",
             bucket,
-            {name: getattr(released, name) for name in ("tx", "csn", "rows", "first_at", "finished_at")},
+            {
+                **{name: getattr(released, name) for name in ("tx", "csn", "rows", "first_at", "finished_at")},
+                "cause": [buffer.SUSPECT if suspect else None for suspect in released.suspect],
+            },
         )
     places = sorted(decisions.places)
     yield _frame("place", bucket, {"landing": [p[0] for p in places], "table": [p[1] for p in places]})
-    for what, found in (("repeated", decisions.repeated), ("late", decisions.late)):
+    for what, found in (("repeated", decisions.repeated), ("late", [*decisions.late, *decisions.late_metadata])):
         events = ev.concatenate(found)
-        yield _frame(what, bucket, {"tx": events["tx"], "landing": events["landing"], "row": events["row"]})
+        is_row = (events["kind"] != ev.METADATA).astype(np.int64)
+        about = {name: events[name] for name in ("tx", "landing", "row")}
+        yield _frame(what, bucket, {**about, "rows": is_row})
     for what, standings in (("dead", decisions.dead), ("waiting", decisions.waiting)):
         yield _frame(what, bucket, _standing_columns(standings))
     counts = {
@@ -100,6 +106,7 @@ def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisio
         "late": sum(len(part) for part in decisions.late),
         "released": sum(int(part.rows.sum()) for part in decisions.released),
         "transactions": sum(len(part.tx) for part in decisions.released),
+        "suspects": sum(int(part.suspect.sum()) for part in decisions.released),
         "dead": sum(standing.rows for standing in decisions.dead),
         "dead_transactions": len(decisions.dead),
         "buffered": int(np.count_nonzero(held.events["kind"] == ev.ROW)),

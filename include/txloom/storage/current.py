@@ -8,8 +8,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txloom.config.models import Table
+from txloom.current.clears import CLEAR_COLUMNS, Columns, Gone
+from txloom.current.clears import columns_of as columns_of_rows
 from txloom.current.components import components
 from txloom.current.fold import fold
+from txloom.current.numbers import WHOLE
 from txloom.storage import schemas, tables
 from txloom.storage.flats import Flat
 from txloom.storage.place import Place
@@ -21,6 +24,8 @@ PARTITIONS = 4
 LITERAL_KEYS = 5_000
 """Up to so many changed keys the merge names them, so that Delta skips files and Parquet skips pages (platform.md)."""
 OWN = ("_txloom_csn", "_txloom_pos", "_txloom_xid")
+VERDICT = {"_txloom_deleted": "boolean", "_txloom_missing": "array<string>", "_txloom_evidence": "string"}
+"""What folding says of a row beside its columns."""
 
 
 def history(spark: SparkSession, place: Place, flat: Flat) -> DataFrame:
@@ -66,18 +71,18 @@ def key_edges(changes: DataFrame, key: Sequence[str]) -> DataFrame:
     )
 
 
-def folded(rows: DataFrame, changes: DataFrame, table: Table, chains: Mapping[int, int]) -> DataFrame:
-    """Fold changes into rows: the net effect per touched key, with `_txloom_deleted` and `_txloom_missing`.
+def folded(rows: DataFrame, changes: DataFrame, flat: Flat, chains: Mapping[int, int]) -> DataFrame:
+    """Fold changes into rows: the net effect per touched key, with the columns of VERDICT.
 
     chains: key hashes that key changes tie together -> one representative; such keys are folded in one group.
     """
     everywhere = F.array(*[F.lit(part) for part in range(PARTITIONS)])
-    part = F.pmod(component(table.key, chains), F.lit(PARTITIONS)).cast("int")
-    spread = F.explode(F.when(F.col("_txloom_op") == "T", everywhere).otherwise(F.array(part)))
+    part = F.pmod(component(flat.key, chains), F.lit(PARTITIONS)).cast("int")
+    spread = F.explode(F.when(F.col("_txloom_op").isin(*WHOLE), everywhere).otherwise(F.array(part)))
     left = rows.withColumn("_txloom_part", part).groupBy("_txloom_part")
     right = changes.withColumn("_txloom_part", spread).groupBy("_txloom_part")
-    result = f"{schemas.current_ddl(table)}, _txloom_deleted boolean, _txloom_missing array<string>"
-    return left.cogroup(right).applyInArrow(_folder(table), result)
+    verdict = ", ".join(f"{name} {kind}" for name, kind in VERDICT.items())
+    return left.cogroup(right).applyInArrow(_folder(flat), f"{schemas.current_ddl(flat.table)}, {verdict}")
 
 
 def component(key: Sequence[str], chains: Mapping[int, int]) -> Column:
@@ -88,12 +93,44 @@ def component(key: Sequence[str], chains: Mapping[int, int]) -> Column:
     return F.coalesce(F.create_map(*[F.lit(item) for pair in chains.items() for item in pair])[own], own)
 
 
-def _folder(table: Table) -> Callable[[pa.Table, pa.Table], pa.Table]:
-    key, columns = tuple(table.key), tuple(table.column_names)
+def of_all_rows(changes: DataFrame) -> DataFrame:
+    """Return the changes that touch all rows of a table: truncates, and a clear for each set of columns that is lacked.
+
+    Whoever folds some keys only folds these with them.
+    """
+    first = F.min(F.struct("_txloom_pos", "_txloom_xid")).alias("first")
+    lacking = changes.where("_txloom_absent is not null").groupBy("_txloom_csn", "_txloom_absent").agg(first)
+    told = {
+        "_txloom_op": F.lit("C"),
+        "_txloom_pos": F.col("first._txloom_pos"),
+        "_txloom_xid": F.col("first._txloom_xid"),
+    }
+    told |= {name: F.col(name) for name in ("_txloom_csn", "_txloom_absent")}
+    clears = lacking.select(
+        *[told.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in changes.schema]
+    )
+    return changes.where("_txloom_op = 'T'").unionByName(clears)
+
+
+def columns_of(changes: DataFrame, gone: Mapping[str, Gone]) -> Columns:
+    """Return which columns are gone after changes, and which they take values away from."""
+    lacking = changes.where("_txloom_absent is not null").select(F.explode("_txloom_absent")).distinct().collect()
+    concerned = sorted({row[0] for row in lacking} | set(gone))
+    if not concerned:
+        return Columns({}, [])
+    told = F.col("_txloom_absent").isNotNull()
+    for name in concerned:
+        told |= F.col(quote(name)).isNotNull()
+    found = changes.where(told).select(*CLEAR_COLUMNS, *map(quote, concerned)).toArrow()
+    return columns_of_rows(found, gone)
+
+
+def _folder(flat: Flat) -> Callable[[pa.Table, pa.Table], pa.Table]:
+    key, columns = tuple(flat.key), tuple(flat.table.column_names)
 
     def apply(rows: pa.Table, changes: pa.Table) -> pa.Table:
-        result = fold(rows, changes, key=key, columns=columns)
-        return result.select([*columns, *OWN, "_txloom_deleted", "_txloom_missing"])
+        result = fold(rows, changes, key=key, columns=columns, evidence=True)
+        return result.select([*columns, *OWN, *VERDICT])
 
     return apply
 
@@ -105,7 +142,7 @@ def tied(edges: Sequence[tuple[int, int]]) -> dict[int, int]:
 
 def merge(path: str, effects: DataFrame, key: Sequence[str], *, prune: str = "", metadata: str) -> None:
     """Apply net effects to a current table in one commit; metadata: what the table then is about."""
-    columns = [name for name in effects.columns if name not in ("_txloom_deleted", "_txloom_missing")]
+    columns = [name for name in effects.columns if name not in VERDICT]
     values = {quote(name): F.col(f"s.{quote(name)}") for name in columns}
     condition = " AND ".join(f"t.{quote(name)} = s.{quote(name)}" for name in key)
     effects.sparkSession.conf.set(tables.USER_METADATA, metadata)
@@ -120,7 +157,9 @@ def merge(path: str, effects: DataFrame, key: Sequence[str], *, prune: str = "",
 
 
 def pruning(effects: DataFrame, table: Table) -> str:
-    """Return `naming` for the keys that effects hold; "" when there are too many to name."""
+    """Return `naming` for the keys that effects hold; "" when there are too many to name, or none."""
+    if table.insert_only:
+        return ""
     found = effects.select(quote(table.key[0])).distinct().limit(LITERAL_KEYS + 1).collect()
     return naming(table, [row[0] for row in found])
 

@@ -8,6 +8,8 @@ from deltalake import DeltaTable
 from txloom.config import names
 from txloom.storage import books, local
 from txloom.storage.place import Place
+from txloom.transactions.causes import COMPLETE
+from txloom.transactions.hashes import hash64
 
 REDRIVE = "redrive"
 """The topic under which landings that a redrive made are planned."""
@@ -18,6 +20,25 @@ SUPERSEDED = (
     "not exists (select 1 from c where c.landing in ({}) and c.landing > d.landing and c.topic = d.topic"
     " and c.file = d.file and c.line = d.line)"
 )
+
+
+OPEN = (
+    "select transaction_id, first_value(cause order by release desc) as cause from t group by transaction_id"
+    " having max(case when status = 'released' then 1 else 0 end) = 0"
+)
+"""Transactions that were given up and not released since, with the newest cause."""
+
+
+def dead_by_hash(place: Place) -> dict[int, tuple[str, str]]:
+    """Return the dead transactions by the buffer's hash: id and cause."""
+    found = books.query(place.table(names.TRANSACTIONS), OPEN)
+    return {hash64(row["transaction_id"]): (row["transaction_id"], row["cause"]) for row in found}
+
+
+def complete_now(place: Place) -> list[str]:
+    """Return the dead transactions that wait for nothing but a redrive."""
+    found = books.query(place.table(names.TRANSACTIONS), f"select * from ({OPEN}) where cause = '{COMPLETE}'")
+    return sorted(row["transaction_id"] for row in found)
 
 
 def open_letters(place: Place, columns: str, more: str = "") -> pa.Table:

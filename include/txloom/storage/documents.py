@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from txloom.config.models import Aggregate, Child, Pipeline, Table
+from txloom.storage.current import VERDICT
 from txloom.storage.schemas import quote, struct_ddl
 
 
@@ -35,7 +36,7 @@ class Change:
         """Return the rows as the effects leave them."""
         if self.effects is None:
             return None
-        return self.effects.where("NOT _txloom_deleted").drop("_txloom_deleted", "_txloom_missing")
+        return self.effects.where("NOT _txloom_deleted").drop(*VERDICT)
 
 
 def touched_roots(pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str, Change]) -> DataFrame | None:

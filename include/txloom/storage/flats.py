@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from txloom.config import names
 from txloom.config.models import Aggregate, Child, Mirror, Pipeline, Table
 from txloom.current.compose import Member
-from txloom.storage import books, schemas
+from txloom.storage import books, evolution, schemas
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark
 
@@ -23,8 +23,8 @@ class Flat:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Return the key columns."""
-        return self.table.key
+        """Return the columns that tell rows apart: the key, or where a row without one was inserted."""
+        return self.table.key or names.POSITION
 
 
 def member_of(table: Table, child: Child) -> Member:
@@ -46,7 +46,7 @@ def create(pipeline: Pipeline, place: Place) -> None:
     """Create the current tables; their first version is the empty state as of csn 0."""
     for flat in flats(pipeline):
         ordered = flat.mirror.zorder if flat.mirror else ()
-        books.ensure(
+        evolution.ensure(
             place.table(flat.current),
             schemas.current_schema(flat.table),
             _properties([*flat.key, *ordered]),
@@ -54,7 +54,7 @@ def create(pipeline: Pipeline, place: Place) -> None:
             metadata=vars(Mark()),
         )
     for aggregate in pipeline.targets.aggregates:
-        books.ensure(
+        evolution.ensure(
             place.table(aggregate.current),
             schemas.document_schema(pipeline, aggregate),
             _properties([*pipeline.table(aggregate.root).key, *aggregate.zorder]),

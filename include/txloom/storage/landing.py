@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from txloom.config import names
 from txloom.errors import SourceUnavailable
-from txloom.storage import books, files, local, parts
+from txloom.storage import books, evolution, files, local, parts
 from txloom.storage.own import CHANGE_EVENTS, DEAD_LETTERS, INSTANT
 from txloom.storage.place import Place
 from txloom.transactions.hashes import hashed
@@ -237,5 +237,5 @@ def land_again(new: NewDecoder, events: pa.Table, landing: Landing, place: Place
 
 def create_tables(place: Place) -> None:
     """Create the tables that landing writes."""
-    books.ensure(place.change_events, CHANGE_EVENTS, PROPERTIES)
+    evolution.ensure(place.change_events, CHANGE_EVENTS, PROPERTIES)
     books.ensure(place.dead_letters, DEAD_LETTERS)

@@ -109,6 +109,36 @@ LANDED_FILES = pa.schema(
 )
 """The plan of landings: one row a file; a landing without files has one row with a null file."""
 
+EVOLVED_COLUMNS = pa.schema(
+    [
+        ("table", pa.string()),
+        ("column", pa.string()),
+        ("source", pa.string()),
+        ("since_csn", pa.int64()),
+        ("added_at", INSTANT),
+    ]
+)
+"""Columns that a source added and that a table took up, as text: `undeclared_columns: evolve`."""
+
+FINDINGS = pa.schema(
+    [
+        ("code", pa.string()),
+        ("severity", pa.string()),
+        ("table", pa.string()),
+        ("column", pa.string()),
+        ("since_csn", pa.int64()),
+        ("xid", pa.string()),
+        ("evidence", pa.string()),
+        ("needs_snapshot", pa.bool_()),
+        ("hint", pa.string()),
+        ("status", pa.string()),
+        ("run_id", pa.string()),
+        ("at", INSTANT),
+    ]
+)
+"""What is wrong with a source or its producer, with evidence; of each (code, table, column) the newest row holds.
+status: open or closed. needs_snapshot: rows of the table (null: of all tables) may differ from the source's."""
+
 LEDGER = pa.schema(
     [
         ("run_id", pa.string()),

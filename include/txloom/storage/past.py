@@ -31,17 +31,18 @@ def upto(mark: Mark) -> str:
     return f"_txloom_csn <= {mark.valid_through} and _txloom_release <= {mark.release}"
 
 
-def chosen(place: Place, flat: Flat, where: str) -> pa.Table:
-    """Return the changes of a table of chosen transactions, in the schema of a mirror's history."""
+def chosen(place: Place, flat: Flat, where: str, only: str = "") -> pa.Table:
+    """Return the changes of a table of chosen transactions, in the schema of a mirror's history; or one column only."""
+    schema = schemas.changes_schema(flat.table)
     if flat.mirror is not None:
-        found = local.select(place.table(flat.mirror.history), f"select * from t where {where}")
-        return found if found.column_names else schemas.changes_schema(flat.table).empty_table()
+        found = local.select(place.table(flat.mirror.history), f"select {only or '*'} from t where {where}")
+        return found if found.column_names else schema.empty_table()
     assert flat.aggregate is not None
     field = dict(schemas.members_of(flat.aggregate))[flat.table.name]
     own = ", ".join(SHARED)
     rows = local.select(place.table(flat.aggregate.history), f'select {own}, "{field}" as change from t where {where}')
     if not rows.num_rows:
-        return schemas.changes_schema(flat.table).empty_table()
+        return schema.empty_table()
     nested = rows.column("change").combine_chunks()
     parents, told = pc.list_parent_indices(nested), pc.list_flatten(nested)
     columns = {told.type.field(i).name: pc.struct_field(told, [i]) for i in range(told.type.num_fields)}
@@ -62,6 +63,13 @@ def count(place: Place, flat: Flat, where: str, late: str) -> tuple[int, int, in
     found = local.select(path, f"select count(*) as changes, {sums} from {changes} where {where}").to_pylist()
     row = found[0] if found else {}
     return row.get("changes") or 0, row.get("late") or 0, row.get("truncates") or 0
+
+
+def absent(place: Place, flat: Flat, where: str) -> set[str]:
+    """Return the declared columns that some insert of chosen transactions lacks."""
+    found = chosen(place, flat, where, only="_txloom_absent")
+    names: list[str] = pc.list_flatten(found.column("_txloom_absent")).unique().to_pylist()
+    return set(names)
 
 
 def csn_at(place: Place, time: datetime) -> int:

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from txloom.config import names
-from txloom.storage import books
+from txloom.storage import books, loads
 from txloom.storage.place import Place
 
 
@@ -72,11 +72,15 @@ def mark(path: str) -> Mark:
 def valid_through(place: Place, seen: Snapshot) -> int:
     """Return the largest csn at or below which every transaction heard of is finished (design.md 2.4).
 
-    A files source has one partition of metadata, in commit order: what it has not shown yet lies above.
+    A files source has one partition of metadata, in commit order: what it has not shown yet lies above. What a snapshot
+    of all tables contains need not be waited for; one of some tables says nothing of the others, so that the stream has
+    to reach its csn first.
     """
-    waiting = books.query(place.table(names.PENDING_TRANSACTIONS), "select min(csn) as lowest from t")
+    below = loads.floor(place, seen.release)
+    sql = f"select min(csn) as lowest from t where csn > {below}"
+    waiting = books.query(place.table(names.PENDING_TRANSACTIONS), sql)
     lowest = waiting[0]["lowest"] if waiting else None
-    condition = f"release <= {seen.release}"
+    condition = f"release <= {seen.release} and not starts_with(xid, '{loads.PARTIAL}')"
     if lowest is not None:
         condition += f" and csn < {lowest}"
     found = books.query(place.table(names.TRANSACTIONS), f"select max(csn) as newest from t where {condition}")

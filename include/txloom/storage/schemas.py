@@ -34,7 +34,7 @@ def changes_schema(table: Table) -> pa.Schema:
     """Return the schema of a mirror's history, `<table>_changes`."""
     own = [("op", pa.string()), ("xid", pa.string()), ("csn", pa.int64()), ("pos", pa.int64())]
     own += [("committed_at", INSTANT), ("release", pa.int64()), ("landing", pa.int64()), ("row", pa.int64())]
-    own += [("unchanged", NAMES), ("before", pa.struct(columns(table))), ("before_known", NAMES)]
+    own += [("unchanged", NAMES), ("before", pa.struct(columns(table))), ("before_known", NAMES), ("absent", NAMES)]
     return pa.schema([*columns(table), *[(f"_txloom_{name}", kind) for name, kind in own]])
 
 
@@ -53,7 +53,7 @@ def change_type(table: Table) -> pa.DataType:
     image = pa.struct(columns(table))
     first = [("_txloom_pos", pa.int64()), ("_txloom_op", pa.string())]
     last = [("unchanged", NAMES), ("before", image), ("before_known", NAMES), ("landing", pa.int64())]
-    last.append(("row", pa.int64()))
+    last += [("row", pa.int64()), ("absent", NAMES)]
     return pa.struct([*first, *columns(table), *[(f"_txloom_{name}", kind) for name, kind in last]])
 
 

@@ -3,12 +3,12 @@
 from typing import Any
 
 from txloom.config import names
-from txloom.storage import books, dead
+from txloom.storage import books, dead, findings
 from txloom.storage.place import Place
 
 
 def status(warehouse: str, pipeline: str) -> dict[str, Any]:
-    """Return the newest cut, what waits, dead letters by cause, and the newest ledger line of each step.
+    """Return the newest cut, what waits, dead letters by cause, findings, and the newest ledger line of each step.
 
     A table that does not exist yet has nothing to tell: no cut is None, counts are 0.
     """
@@ -24,6 +24,9 @@ def status(warehouse: str, pipeline: str) -> dict[str, Any]:
         "cut": cuts[0] if cuts else None,
         "waiting": next(iter(books.query(place.table(names.PENDING_TRANSACTIONS), waiting)), {"transactions": 0}),
         "dead_letters": _open_letters(place),
+        "complete_now": dead.complete_now(place),
+        "findings": findings.open_findings(place),
+        "needs_snapshot": findings.needing_snapshot(findings.open_findings(place)),
         "ledger": books.query(place.table(names.LEDGER), newest),
     }
 

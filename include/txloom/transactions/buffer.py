@@ -18,6 +18,7 @@ NO_METADATA = "metadata never came"
 SHORT = "table short"
 EXCESS = "excess"
 CONFLICT = "conflicting"
+SUSPECT = "two producer runs"
 """Causes are a closed list; `txloom.transactions.causes` has an operator's hint for each."""
 
 REMEMBERED = 50_000
@@ -51,13 +52,14 @@ class Standing:
 
 @dataclass(frozen=True)
 class Released:
-    """Transactions that are whole, one element of each array per transaction."""
+    """Transactions that are whole, one element of each array per transaction; suspect: of two producer runs."""
 
     tx: np.ndarray
     csn: np.ndarray
     rows: np.ndarray
     first_at: np.ndarray
     finished_at: np.ndarray
+    suspect: np.ndarray
 
 
 @dataclass
@@ -65,9 +67,8 @@ class Decisions:
     """What one call decided.
 
     places: (landing, table hash; 0 for metadata) that hold events of released transactions. repeated: their duplicates,
-    to be left out. late: row events of transactions that were finished before. clocks, rows and metadata: taken in;
-    duplicates and repeated_metadata: dropped. now and landing: the last
-    clock's.
+    to be left out. late and late_metadata: events of transactions that were finished before. clocks, rows and metadata:
+    taken in; duplicates and repeated_metadata: dropped. now and landing: the last clock's.
     """
 
     released: list[Released] = field(default_factory=list)
@@ -76,6 +77,7 @@ class Decisions:
     dead: list[Standing] = field(default_factory=list)
     waiting: list[Standing] = field(default_factory=list)
     late: list[np.ndarray] = field(default_factory=list)
+    late_metadata: list[np.ndarray] = field(default_factory=list)
     now: int | None = None
     landing: int = 0
     clocks: int = 0
@@ -85,10 +87,11 @@ class Decisions:
     repeated_metadata: int = 0
 
 
-def decide(held: Held, arrived: np.ndarray, patience: int) -> tuple[Held, Decisions]:
+def decide(held: Held, arrived: np.ndarray, patience: int, *, hold: bool = False) -> tuple[Held, Decisions]:
     """Take in new events and clocks and decide what is whole, what waits and what is given up.
 
-    patience is in microseconds. Waiting transactions are listed only when a clock came, as of the last one.
+    hold: transactions that were rebuilt from two producer runs are not released unless they are redriven. patience is
+    in microseconds. Waiting transactions are listed only when a clock came, as of the last one.
     """
     decisions = Decisions()
     arrived = arrived[np.argsort(arrived["landing"], kind="stable")]
@@ -99,13 +102,13 @@ def decide(held: Held, arrived: np.ndarray, patience: int) -> tuple[Held, Decisi
         at = int(clocks["at"].max()) if len(clocks) else None
         if at is not None:
             decisions.now, decisions.landing = at, int(batch["landing"][0])
-        held = _take(held, batch[batch["kind"] != ev.CLOCK], at, patience, decisions)
+        held = _take(held, batch[batch["kind"] != ev.CLOCK], at, patience, decisions, hold=hold)
     if decisions.now is not None:
         decisions.waiting = _standings(_Ordered(held.events))
     return held, decisions
 
 
-def _take(held: Held, batch: np.ndarray, now: int | None, patience: int, decisions: Decisions) -> Held:
+def _take(held: Held, batch: np.ndarray, now: int | None, patience: int, decisions: Decisions, *, hold: bool) -> Held:
     """Take in one landing, then judge by its clock."""
     decisions.rows += int(np.count_nonzero(batch["kind"] == ev.ROW))
     decisions.metadata += int(np.count_nonzero(batch["kind"] == ev.METADATA))
@@ -116,7 +119,7 @@ def _take(held: Held, batch: np.ndarray, now: int | None, patience: int, decisio
     ordered = _Ordered(_deduplicated(np.concatenate([held.events, batch]), decisions))
     if not len(ordered.events):
         return Held(ordered.events, remembered)
-    whole = ordered.whole
+    whole = ordered.whole & ~ordered.suspect | ordered.whole & ordered.reopened if hold else ordered.whole
     overdue = np.zeros_like(whole) if now is None else (now - ordered.first_at >= patience) | ordered.reopened
     given_up = ~whole & overdue
     when = now if now is not None else int(batch["at"].max())
@@ -156,6 +159,7 @@ def _without_late(batch: np.ndarray, finished: np.ndarray, decisions: Decisions)
     if (finished["check"][place][late] != batch["check"][late]).any():
         raise _collision()
     decisions.late.append(batch[late & (batch["kind"] == ev.ROW)])
+    decisions.late_metadata.append(batch[late & (batch["kind"] == ev.METADATA)])
     decisions.repeated_metadata += int(np.count_nonzero(batch["kind"][late] == ev.METADATA))
     in_time: np.ndarray = batch[~late]
     return in_time
@@ -200,6 +204,7 @@ class _Ordered:
         self.has_metadata = np.bincount(self.number[kind == ev.METADATA], minlength=size) > 0
         self.reopened = np.bincount(self.number[kind == ev.REOPEN], minlength=size) > 0
         self.rows = np.bincount(self.number[kind == ev.ROW], minlength=size)
+        self.suspect = self._suspects(size)
         self.tables, code = np.unique(self.events["table"], return_inverse=True)
         self.code = code.reshape(-1)
         width = max(len(self.tables), 1)
@@ -220,6 +225,14 @@ class _Ordered:
         for name in ("tx", "kind", "table", "identity"):
             same &= self.events[name][1:] == self.events[name][:-1]
         return np.bincount(self.number[1:][same], minlength=size) > 0
+
+    def _suspects(self, size: int) -> np.ndarray:
+        """Find transactions whose rows come from more than one known producer run."""
+        known = (self.events["kind"] == ev.ROW) & (self.events["run"] != 0)
+        run, number = self.events["run"][known], self.number[known]
+        first = np.zeros(size, np.int64)
+        first[number[::-1]] = run[::-1]
+        return np.bincount(number[run != first[number]], minlength=size) > 0
 
     def only(self, chosen: np.ndarray) -> "_Ordered":
         return _Ordered(self.events[chosen[self.number]])
@@ -243,6 +256,7 @@ def _release(ordered: _Ordered, whole: np.ndarray, when: int, decisions: Decisio
             rows=ordered.rows[whole],
             first_at=ordered.first_at[whole],
             finished_at=np.full(int(whole.sum()), when),
+            suspect=ordered.suspect[whole],
         )
     )
 
@@ -289,4 +303,6 @@ def _cause(ordered: _Ordered, i: int) -> str:
         return CONFLICT
     if not ordered.has_metadata[i]:
         return NO_METADATA
+    if ordered.whole[i]:
+        return SUSPECT
     return EXCESS if ordered.excess[i] else SHORT

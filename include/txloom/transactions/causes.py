@@ -3,6 +3,10 @@
 from txloom.transactions import buffer
 
 LATE = "late event of a finished transaction"
+UNCOUNTED = {"D": "counts ignore deletes", "T": "counts ignore truncates", "U": "counts ignore updates"}
+"""Excess that is exactly the events of one operation."""
+COMPLETE = "complete now"
+"""Of a dead transaction that late events have made whole: it is redriven, or waits for somebody to do so."""
 UNREADABLE = "value cannot be read"
 
 HINTS = {
@@ -14,6 +18,15 @@ HINTS = {
     "(IGNOREDELETES) or groups transactions (GROUPTRANSOPS above 1); supply corrected metadata, then redrive.",
     buffer.CONFLICT: "Two different payloads claim one identity: the producer restarted inside the transaction or "
     "writes two streams into one topic; decide which is right, or take a snapshot of the tables named.",
+    buffer.SUSPECT: "The producer restarted inside the transaction, and completeness.suspects is hold: compare the "
+    "tables with the source, then redrive, which releases it; or load a snapshot of them.",
+    UNCOUNTED["D"]: "The metadata's producer leaves deletes out (IGNOREDELETES): take that out of its replicat, "
+    "supply corrected metadata, then redrive.",
+    UNCOUNTED["T"]: "The metadata's producer leaves truncates out: give both replicats GETTRUNCATES, supply corrected "
+    "metadata, then redrive.",
+    UNCOUNTED["U"]: "The metadata's producer leaves updates out (IGNOREUPDATES): take that out of its replicat, "
+    "supply corrected metadata, then redrive.",
+    COMPLETE: "What was missing has come: redrive the transaction, if the pipeline does not do so by itself.",
     LATE: "A new row of a transaction that was finished before: its metadata counted too few rows; take a snapshot of "
     "the table or redrive the transaction.",
     UNREADABLE: "A value does not fit its declared type: repair the declaration (or the source), then redrive.",

@@ -23,11 +23,12 @@ REPEATED = 4
 REOPEN = 5
 """A dead transaction is decided again, from the events of this landing: whole, or dead anew at the landing's clock."""
 
-FIELDS = ("kind", "tx", "check", "csn", "table", "identity", "payload", "count", "landing", "row", "at")
+FIELDS = ("kind", "tx", "check", "csn", "table", "identity", "payload", "count", "landing", "row", "at", "run")
 EVENT = np.dtype([(name, "i1" if name == "kind" else "i8") for name in FIELDS])
 """kind; tx and check: two hashes of the transaction's id; csn (-1: not known yet); table: hash of its name; identity:
 hash of what survives a redelivery; payload: fingerprint of the image; count; landing and row: where the event lies in
-change_events; at: arrival in microseconds since the epoch."""
+change_events; at: arrival in microseconds since the epoch; run: hash of the producer's run, 0 where
+it is not known."""
 
 FINISHED = np.dtype([("tx", "i8"), ("check", "i8"), ("at", "i8")])
 """A remembered transaction: two hashes of its id and when it was finished."""
@@ -58,12 +59,12 @@ def to_bytes(records: np.ndarray) -> bytes:
 
 
 def from_bytes(packed: bytes, dtype: np.dtype) -> np.ndarray:
-    """Unpack what `to_bytes` packed."""
+    """Unpack what `to_bytes` packed; a field that was not known then is 0."""
     with pa.ipc.open_stream(packed) as reader:
         table = reader.read_all()
     records = np.empty(table.num_rows, dtype)
     for name in dtype.names or ():
-        records[name] = table.column(name).to_numpy()
+        records[name] = table.column(name).to_numpy() if name in table.column_names else 0
     return records
 
 

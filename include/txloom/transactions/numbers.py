@@ -37,7 +37,7 @@ def _reopening(numbers: np.ndarray) -> np.ndarray:
     _, first = np.unique(numbers["tx"], return_index=True)
     found: np.ndarray = numbers[first].copy()
     found["kind"] = ev.REOPEN
-    for name in ("table", "identity", "payload", "count"):
+    for name in ("table", "identity", "payload", "count", "run"):
         found[name] = 0
     return found
 
@@ -68,6 +68,8 @@ def _rows(events: pa.Table) -> np.ndarray:
     found["table"] = hashed(events.column("table"))
     found["identity"] = identities(events.column("identity").combine_chunks())
     found["payload"] = events.column("payload").fill_null(0)
+    if "producer_run" in events.column_names:
+        found["run"] = hashed(events.column("producer_run")).fill_null(0)
     return found
 
 

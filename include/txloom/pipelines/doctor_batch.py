@@ -1,0 +1,65 @@
+"""The producer's doctor, after a batch: what unfinished transactions show of how the source is captured."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import Row
+
+from txloom.pipelines.batch import Batch
+from txloom.pipelines.bury import counts_by_table
+from txloom.quality import findings as f
+from txloom.quality.doctor import Standing, diagnose
+from txloom.quality.findings import Finding
+from txloom.storage import findings, local
+from txloom.transactions.buffer import EXCESS, NO_METADATA
+
+MOST = 500
+"""Unfinished transactions that are looked at: a producer's setting shows in the first ones."""
+Operations = dict[int, dict[str, dict[str, int]]]
+
+
+def operations_of(batch: Batch, standings: Sequence[Row]) -> Operations:
+    """Return, by transaction and operation, how many different rows were landed for each table."""
+    odd = [row for row in standings if row["cause"] in (EXCESS, NO_METADATA)][:MOST]
+    if not odd:
+        return {}
+    landings = local.numbers([landing for row in odd for landing in row["landings"]])
+    where = f"landing in ({landings}) and kind = 'row' and \"table\" is not null"
+    sql = f'select tx, "table", op, identity from t where {where}'
+    rows = local.matching(batch.place.change_events, sql, "tx", [row["tx"] for row in odd])
+    found: Operations = {}
+    grouped = rows.group_by(["tx", "op", "table"]).aggregate([("identity", "count_distinct")])
+    for row in grouped.to_pylist():
+        found.setdefault(row["tx"], {}).setdefault(row["op"], {})[row["table"]] = row["identity_count_distinct"]
+    return found
+
+
+def after_batch(batch: Batch, standings: Sequence[Row], operations: Operations, named: Mapping[int, Any]) -> int:
+    """Write down what unfinished transactions show; named: xid and csn by hash. Return how many findings are new."""
+    watched = batch.table_names()
+    seen = [
+        Standing(
+            named[row["tx"]]["xid"],
+            named[row["tx"]]["csn"],
+            None if row["expected"] is None else counts_by_table(row["expected"], watched),
+            counts_by_table(row["received"], watched),
+            operations.get(row["tx"], {}),
+        )
+        for row in standings
+        if row["tx"] in named
+    ]
+    return len(findings.record(batch.place, diagnose(seen), batch.run_id))
+
+
+def note_suspects(batch: Batch, suspects: Sequence[int], landings: Sequence[int]) -> None:
+    """Write down which tables were released in transactions of two producer runs."""
+    sql = (
+        f"select distinct tx, xid, csn, \"table\" from t where landing in ({local.numbers(landings)}) and kind = 'row'"
+    )
+    rows = local.matching(batch.place.change_events, sql, "tx", suspects).to_pylist()
+    found = [
+        Finding(f.TWO_RUNS, row["table"], None, row["csn"], row["xid"], f"rows of {row['xid']} come from two runs")
+        for row in rows
+        if row["table"] is not None
+    ]
+    findings.record(batch.place, found, batch.run_id)

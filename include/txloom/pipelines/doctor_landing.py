@@ -1,0 +1,84 @@
+"""The producer's doctor, after a landing: what messages show of how the source is captured. No Spark is needed.
+
+Findings are rows with evidence (table `findings`); none stops a run.
+"""
+
+from datetime import timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.config import names
+from txloom.config.models import Pipeline
+from txloom.quality import findings as f
+from txloom.quality.findings import Finding
+from txloom.storage import books, findings, local
+from txloom.storage.place import Place
+
+SKEW = timedelta(minutes=1)
+"""How far clocks may be apart."""
+
+
+def after_landing(pipeline: Pipeline, place: Place, landing: int, run_id: str) -> list[Finding]:
+    """Write down what a landing shows of its source; return what is new."""
+    found = [*_short_names(pipeline, place, landing), *_metadata(place, landing)]
+    return findings.record(place, found, run_id)
+
+
+def _short_names(pipeline: Pipeline, place: Place, landing: int) -> list[Finding]:
+    """Find unwatched tables whose short name a watched one has: metadata counts both under it."""
+    sql = (
+        "select source_table, min(csn) as csn, min(xid) as xid from t"
+        f" where landing = {landing} and kind = 'row' and \"table\" is null group by source_table"
+    )
+    watched = {_short(table.source): table for table in pipeline.tables}
+    found = []
+    for row in books.query(place.change_events, sql):
+        table = watched.get(_short(row["source_table"]))
+        if table is not None:
+            evidence = f"{row['source_table']} sends rows beside {table.source}"
+            found.append(Finding(f.SHORT_NAMES, table.name, None, row["csn"], row["xid"], evidence))
+    return found
+
+
+def _short(source: str) -> str:
+    return source.rsplit(".", 1)[-1].casefold()
+
+
+def _metadata(place: Place, landing: int) -> list[Finding]:
+    """Find csns that jumped back though time went on, and transaction ids that came again."""
+    told = f"kind = 'metadata' and not starts_with(xid, '{names.OWN_PREFIX}')"
+    sql = f"select xid, csn, committed_at from t where landing = {landing} and {told} order by csn"
+    new = local.select(place.change_events, sql)
+    if not new.num_rows:
+        return []
+    return [*_jumped(place, new), *_again(place, new)]
+
+
+def _jumped(place: Place, new: pa.Table) -> list[Finding]:
+    finished = place.table(names.TRANSACTIONS)
+    sql = "select csn, committed_at from t where committed_at is not null order by csn desc limit 1"
+    newest = books.query(finished, sql)
+    if not newest:
+        return []
+    csn, at = newest[0]["csn"], newest[0]["committed_at"]
+    below = pc.and_(pc.less(new.column("csn"), csn), pc.greater(new.column("committed_at"), pa.scalar(at + SKEW)))
+    back = new.filter(pc.fill_null(below, False)).to_pylist()
+    told = "{xid} has csn {csn} and was committed at {committed_at}"
+    return [
+        Finding(f.CSN_BACK, None, None, row["csn"], row["xid"], f"{told.format(**row)}, though csn {csn} was at {at}")
+        for row in back[:1]
+    ]
+
+
+def _again(place: Place, new: pa.Table) -> list[Finding]:
+    finished = local.select(place.table(names.TRANSACTIONS), "select xid, csn from t")
+    if not finished.num_rows:
+        return []
+    same = finished.filter(pc.is_in(finished.column("xid"), new.column("xid").combine_chunks())).to_pylist()
+    earlier = {row["xid"]: row["csn"] for row in same}
+    return [
+        Finding(f.XID_AGAIN, None, None, row["csn"], row["xid"], f"{row['xid']} was csn {earlier[row['xid']]} before")
+        for row in new.to_pylist()
+        if row["xid"] in earlier and earlier[row["xid"]] != row["csn"]
+    ][:1]

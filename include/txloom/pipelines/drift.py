@@ -1,0 +1,98 @@
+"""Schema drift: columns that nobody declared, which a release meets, and declared ones that went, which a merge meets.
+
+Only inserts tell a table's columns for sure: an update may leave out what it does not change, a delete may know only
+the key. Which columns are gone follows from history in commit order (`txloom.current.clears`).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.config.models import Pipeline
+from txloom.current.clears import Columns, Gone
+from txloom.quality import findings as f
+from txloom.quality.findings import Finding
+from txloom.storage import findings
+from txloom.storage.evolution import Undeclared
+from txloom.storage.place import Place
+
+GONE = (f.DROPPED, f.RENAMED)
+
+
+def undeclared(typed: Mapping[str, pa.Table]) -> list[Undeclared]:
+    """Return the columns that typed events have and nobody declared, each with the first event."""
+    found: dict[tuple[str, str], Undeclared] = {}
+    for name, events in typed.items():
+        lists = events.column("undeclared").combine_chunks()
+        if lists.null_count == len(lists):
+            continue
+        rows = events.select(["csn", "xid"]).take(pc.list_parent_indices(lists))
+        for row in rows.append_column("source", pc.list_flatten(lists)).sort_by("csn").to_pylist():
+            found.setdefault((name, row["source"]), Undeclared(name, row["source"], row["csn"], row["xid"]))
+    return list(found.values())
+
+
+def added(pipeline: Pipeline, column: Undeclared, kept: str | None = None) -> Finding:
+    """Return the finding of a column that nobody declared; kept: its name in the lake, where its table takes it up."""
+    policy = pipeline.table(column.table).undeclared_columns
+    what = "it is left out" if policy == "ignore" else "its name in the lake is taken or not possible"
+    what = f"it is kept as text, as {kept}" if kept else what
+    evidence = f"a row has it, nobody declared it: {what}"
+    return Finding(f.ADDED, column.table, column.source, column.csn, column.xid, evidence)
+
+
+def gone_columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Gone]]:
+    """Return by table the columns that open findings say are gone."""
+    found: dict[str, dict[str, Gone]] = {}
+    for row in rows:
+        if row["code"] in GONE:
+            found.setdefault(row["table"], {})[row["column"]] = Gone(row["since_csn"], 0, row["xid"])
+    return found
+
+
+def note_columns(
+    place: Place, before: Sequence[dict[str, Any]], after: Mapping[str, Columns | None], run_id: str
+) -> list[Finding]:
+    """Write down which columns went and came back; before: open findings. after: by table, None: as before."""
+    new = []
+    for table, columns in after.items():
+        if columns is None:
+            continue
+        known = {row["column"]: row for row in before if row["table"] == table and row["code"] in GONE}
+        back = [row for name, row in known.items() if name not in columns.gone]
+        findings.close(place, back, run_id, "inserts have it again")
+        new += [_dropped(table, name, gone, before) for name, gone in columns.gone.items() if name not in known]
+        new += [_flapping(table, name, last) for name, last in columns.flapping.items()]
+    return findings.record(place, new, run_id)
+
+
+def close_loaded(place: Place, loaded: Mapping[str, int], run_id: str) -> None:
+    """Close findings whose table was loaded anew since; loaded: by table, the csn of its newest snapshot.
+
+    One about the whole source is closed once every table that any finding or snapshot names was loaded.
+    """
+    for row in findings.open_findings(place):
+        covering = loaded.get(row["table"], 0) if row["table"] else min(loaded.values(), default=0)
+        if not row["needs_snapshot"] or not covering or covering < (row["since_csn"] or 0):
+            continue
+        findings.close(place, [row], run_id, f"a snapshot as of csn {covering} was loaded")
+        if row["code"] == f.RENAMED:
+            gone = Finding(f.DROPPED, row["table"], row["column"], row["since_csn"], row["xid"], row["evidence"])
+            findings.record(place, [gone], run_id)
+
+
+def _flapping(table: str, column: str, last: Gone) -> Finding:
+    evidence = "it went and came back more than once within one run"
+    return Finding(f.NULLS_OMITTED, table, column, last.csn, last.xid, evidence)
+
+
+def _dropped(table: str, column: str, gone: Gone, before: Iterable[Mapping[str, Any]]) -> Finding:
+    came = [
+        row["column"] for row in before if (row["code"], row["table"], row["since_csn"]) == (f.ADDED, table, gone.csn)
+    ]
+    if came:
+        evidence = f"inserts lack {column} and have {', '.join(came)} since the same csn"
+        return Finding(f.RENAMED, table, column, gone.csn, gone.xid, evidence)
+    return Finding(f.DROPPED, table, column, gone.csn, gone.xid, "an insert lacks it")

@@ -1,0 +1,108 @@
+"""Events that come after their transaction was finished: duplicates, dead letters, or what a dead one still lacked.
+
+What comes for a dead transaction joins its dead letters. When that makes it whole, it is marked "complete now": a row
+of `transactions` with that cause (design.md 2.8).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from txloom.pipelines.batch import Batch
+from txloom.pipelines.bury import Buried, late_events
+from txloom.storage import local
+from txloom.storage.dead import dead_by_hash
+from txloom.storage.letters import as_dead_letters
+from txloom.storage.own import TRANSACTIONS
+from txloom.transactions.causes import COMPLETE
+
+
+@dataclass(frozen=True)
+class Late:
+    """What became of late events, and rows for `transactions` of dead ones that they completed."""
+
+    buried: Buried = field(default_factory=Buried)
+    completed: pa.Table = field(default_factory=TRANSACTIONS.empty_table)
+
+
+def judge(batch: Batch, late: Sequence[Row]) -> Late:
+    """Judge late events; late: their landing and row, the hash of their transaction, 1 in `rows` unless metadata."""
+    known = dead_by_hash(batch.place) if late else {}
+    late = [row for row in late if row["rows"] or row["tx"] in known]
+    if not late:
+        return Late()
+    places = batch.spark.createDataFrame([(row["landing"], row["row"]) for row in late], "landing bigint, row bigint")
+    landings = sorted({row["landing"] for row in late})
+    events = batch.change_events.where(F.col("landing").isin(landings) & F.col("kind").isin("row", "metadata"))
+    events = events.join(F.broadcast(places), ["landing", "row"], "left_semi")
+    concerned = {row["tx"] for row in late}
+    dead = {tx: found for tx, found in known.items() if tx in concerned}
+    buried = late_events(batch, events.where("kind = 'row'"), {tx: cause for tx, (_, cause) in dead.items()})
+    if not dead:
+        return Late(buried)
+    joined = _metadata(batch, events.where("kind = 'metadata'"), {tx: cause for tx, (_, cause) in dead.items()})
+    letters = [part for part in (buried.letters, joined) if part is not None]
+    whole = _completed(batch, [identity for identity, _ in dead.values()])
+    both = reduce(DataFrame.unionByName, letters) if letters else None
+    return Late(Buried(both, None, buried.rows, buried.duplicates), whole)
+
+
+def _metadata(batch: Batch, late: DataFrame, dead: Mapping[int, str]) -> DataFrame | None:
+    """Return the dead letters of metadata that a dead transaction did not have yet."""
+    told, place = F.to_json("expected").alias("told"), F.struct("landing", "row").alias("place")
+    own = batch.change_events.where((F.col("kind") == "metadata") & F.col("tx").isin(list(dead)))
+    seen = own.select("tx", told, place)
+    news = late.where(F.col("tx").isin(list(dead))).withColumn("told", told).withColumn("own", place)
+    again = (
+        (F.col("n.tx") == F.col("s.tx")) & (F.col("n.told") == F.col("s.told")) & (F.col("s.place") < F.col("n.own"))
+    )
+    news = news.alias("n").join(F.broadcast(seen).alias("s"), again, "left_anti")
+    causes = F.create_map(*[F.lit(item) for pair in dead.items() for item in pair])
+    detail = F.lit("came after the transaction was given up")
+    news = news.withColumn("cause", causes[F.col("tx")]).withColumn("detail", detail).persist()
+    return None if news.isEmpty() else as_dead_letters(news, datetime.now(UTC), batch.release)
+
+
+def _completed(batch: Batch, dead: Sequence[str]) -> pa.Table:
+    """Return a row for `transactions` of each dead one that is whole by all that was landed of it."""
+    ids = ", ".join(map(local.quoted, dead))
+    columns = (
+        'transaction_id, xid, csn, committed_at, landed_at, kind, "table", identity, payload, expected, landing, "row"'
+    )
+    chosen = "kind = 'metadata' or (kind = 'row' and \"table\" is not null)"
+    sql = f"select {columns} from t where transaction_id in ({ids}) and ({chosen})"
+    events = local.select(batch.place.change_events, sql)
+    rows = [_whole(events.filter(pc.equal(events.column("transaction_id"), each)).to_pylist(), batch) for each in dead]
+    return pa.Table.from_pylist([row for row in rows if row is not None], TRANSACTIONS)
+
+
+def _whole(events: Sequence[Mapping[str, Any]], batch: Batch) -> dict[str, Any] | None:
+    metadata = [event for event in events if event["kind"] == "metadata"]
+    rows: dict[tuple[str, str], set[int]] = {}
+    for event in events:
+        if event["kind"] == "row":
+            rows.setdefault((event["table"], event["identity"]), set()).add(event["payload"])
+    if not metadata or any(len(payloads) > 1 for payloads in rows.values()):
+        return None
+    newest = max(metadata, key=lambda event: (event["landing"], event["row"]))
+    received: dict[str, int] = {}
+    for table, _ in rows:
+        received[table] = received.get(table, 0) + 1
+    if received != {table: count for table, count in dict(newest["expected"] or ()).items() if count}:
+        return None
+    first = {name: newest[name] for name in ("transaction_id", "xid", "csn", "committed_at")}
+    return first | {
+        "status": "dead",
+        "cause": COMPLETE,
+        "rows": len(rows),
+        "first_landed_at": min(event["landed_at"] for event in events),
+        "finished_at": datetime.now(UTC),
+        "release": batch.release,
+    }

@@ -1,0 +1,175 @@
+"""load_snapshot: rows of whole tables as of a csn, as one transaction of the stream (design.md 2.15).
+
+The transaction truncates its tables and inserts the rows, behind everything of that csn. From there the rules of all
+transactions follow: changes at or below the csn, whenever they come, leave the rows alone, later ones apply.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.config import names
+from txloom.config.models import Pipeline
+from txloom.errors import ConfigurationError
+from txloom.events.goldengate import GoldenGateDecoder
+from txloom.events.images import ImageReader
+from txloom.pipelines.land import close, finish_last
+from txloom.storage import books, evolution, landing, loads, local, parts, snapshots
+from txloom.storage.landing import Landing, Task
+from txloom.storage.own import CHANGE_EVENTS, LANDED_FILES
+from txloom.storage.place import Place
+from txloom.storage.snapshots import SnapshotFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+BEHIND = 1 << 62
+"""Positions of a snapshot's rows begin here: behind whatever the transaction with its csn holds."""
+PER_FILE = 1 << 40
+
+
+@dataclass(frozen=True)
+class Load:
+    """One snapshot on its way into the stream."""
+
+    pipeline: Pipeline
+    at: Landing
+    xid: str
+    csn: int
+    time: str | None
+
+    def message(self, table: str, op: str, pos: int, image: bytes | None = None) -> bytes:
+        """Write one row event as the source would."""
+        told = {"table": self.pipeline.table(table).source, "op_type": op, "pos": str(pos), "xid": self.xid}
+        told |= {"csn": str(self.csn)} | ({"op_ts": self.time} if self.time else {})
+        head = json.dumps(told).encode()
+        return head if image is None else head[:-1] + b', "after": ' + image + b"}"
+
+    def metadata(self, counts: Mapping[str, int]) -> bytes:
+        """Write the transaction's metadata."""
+        parts = [
+            {"data_collection": self.pipeline.table(table).source.rsplit(".", 1)[-1], "event_count": count}
+            for table, count in counts.items()
+        ]
+        told: dict[str, Any] = {"xid": self.xid, "csn": str(self.csn), "event_count": sum(counts.values())}
+        told |= {"tx_ts": self.time} if self.time else {}
+        return json.dumps(told | {"data_collections": parts}).encode()
+
+
+def load_snapshot(
+    spark: "Callable[[], SparkSession]",
+    pipeline: Pipeline,
+    *,
+    warehouse: str,
+    run_id: str,
+    path: str,
+    csn: int,
+    time: datetime | None = None,
+) -> dict[str, int]:
+    """Land a snapshot: `<path>/<table>/` holds the rows of each table that it has, as of a csn.
+
+    Nothing is landed unless every row can be read: raises ConfigurationError with file and row. The next
+    buffer_transactions and merge_current apply it. spark opens a session, which only large snapshots need.
+    """
+    place = Place(warehouse, pipeline.name)
+    landing.create_tables(place)
+    tables = snapshots.tables_of(pipeline, path)
+    number = finish_last(spark, pipeline, landing.planned(place.landed_files), place, run_id) + 1
+    at = Landing(number, datetime.now(UTC), ())
+    whole = set(tables) == {table.name for table in pipeline.tables}
+    told = time.astimezone(UTC).replace(tzinfo=None).isoformat(" ") if time is not None else None
+    load = Load(evolution.effective(pipeline, place), at, loads.xid(number, whole=whole), csn, told)
+    files = [(place_, file) for place_, file in enumerate((f for own in tables.values() for f in own), 1)]
+    size = sum(file.size * (landing.COMPRESSION if file.path.endswith(".gz") else 1) for _, file in files)
+    if size <= landing.LOCAL_BYTES:
+        rows = [events for each in files for events in _decoded(load, *each)]
+        _plan(load, tables, place, run_id)
+        head = _head(load, tables, _counted(rows))
+        events = landing.with_numbers(pa.concat_tables([head, *rows]), at)
+        write_id = names.write_id(place.pipeline, names.CHANGE_EVENTS, 0)
+        local.append_once(events, place.change_events, write_id, number)
+    else:
+        _land_large(spark(), load, tables, files, place, run_id)
+    close(at, place, run_id)
+    return {"tables": len(tables), "files": len(files), "csn": csn, "landing": number}
+
+
+def _plan(load: Load, tables: Iterable[str], place: Place, run_id: str) -> None:
+    """Write down that a landing is a snapshot of some tables; from here on it goes through or stays empty."""
+    base = {"landing": load.at.number, "run_id": run_id, "at": load.at.at}
+    rows = [{**base, "file_number": 0, "topic": loads.topic(table)} for table in tables]
+    write_id = names.write_id(place.pipeline, names.LANDED_FILES, 0)
+    books.append(place.landed_files, rows, LANDED_FILES, once=(write_id, load.at.number))
+
+
+def _land_large(
+    spark: "SparkSession",
+    load: Load,
+    tables: Mapping[str, Sequence[SnapshotFile]],
+    files: Sequence[tuple[int, SnapshotFile]],
+    place: Place,
+    run_id: str,
+) -> None:
+    """Decode the files in Spark's tasks, which write files of change_events; the driver commits them."""
+    path = place.change_events
+
+    def write(some: Iterable[tuple[int, SnapshotFile]]) -> Iterator[tuple[list[parts.Part], dict[str, int]]]:
+        for number, file in some:
+            for events in _decoded(load, number, file):
+                rows = landing.with_numbers(events, load.at)
+                yield [parts.write_part(rows, names.CHANGE_EVENTS, path)], _counted([events])
+
+    found = spark.sparkContext.parallelize(files, len(files)).mapPartitions(write).collect()
+    counts: dict[str, int] = {}
+    for _, own in found:
+        for table, count in own.items():
+            counts[table] = counts.get(table, 0) + count
+    _plan(load, tables, place, run_id)
+    head = landing.with_numbers(_head(load, tables, counts), load.at)
+    written = [part for own, _ in found for part in own] + [parts.write_part(head, names.CHANGE_EVENTS, path)]
+    parts.append_parts(written, path, names.write_id(place.pipeline, names.CHANGE_EVENTS, 0), load.at.number)
+
+
+def _head(load: Load, tables: Iterable[str], rows: Mapping[str, int]) -> pa.Table:
+    """Return a truncate of each table, and the metadata that counts everything."""
+    truncates = [load.message(table, "T", BEHIND + number) for number, table in enumerate(tables)]
+    counts = {table: rows.get(table, 0) + 1 for table in tables}
+    first = _events(load, "load", truncates, 0, "", 1)
+    topic = load.pipeline.source.transaction_topic
+    return pa.concat_tables([first, _events(load, topic, [load.metadata(counts)], 0, "", len(truncates) + 1)])
+
+
+def _decoded(load: Load, number: int, file: SnapshotFile) -> Iterator[pa.Table]:
+    """Yield a file's rows as landed events; refuses the first one that cannot be read."""
+    table = load.pipeline.table(file.table)
+    reader = ImageReader(table)
+    for first, images in snapshots.images(file, table):
+        start = BEHIND + number * PER_FILE + first
+        messages = [load.message(file.table, "r", start + i, image) for i, image in enumerate(images)]
+        events = _events(load, "load", messages, number, file.path, first)
+        bad = events.filter(pc.equal(events.column("kind"), "poison")).slice(0, 1).to_pylist()
+        problems = [(row["line"], f"{row['cause']}: {row['detail']}") for row in bad]
+        if not problems:
+            found = reader.read(messages).column("problem")
+            problems = [(first + i, text) for i, text in enumerate(found.to_pylist()) if text is not None]
+        if problems:
+            raise ConfigurationError(f"{file.path}: row {problems[0][0]}: {problems[0][1]}; nothing was loaded")
+        yield events
+
+
+def _events(load: Load, topic: str, messages: Sequence[bytes], number: int, file: str, first: int) -> pa.Table:
+    decoder = GoldenGateDecoder(load.pipeline.tables, load.pipeline.source.transaction_topic)
+    return landing.placed(decoder.decode(topic, messages), Task(number, topic, file, 0), first, load.at)
+
+
+def _counted(events: Sequence[pa.Table]) -> dict[str, int]:
+    """Count rows by table."""
+    found = pa.concat_tables([CHANGE_EVENTS.empty_table(), *events]).group_by("table").aggregate([([], "count_all")])
+    return dict(zip(found.column("table").to_pylist(), found.column("count_all").to_pylist(), strict=True))

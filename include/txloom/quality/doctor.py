@@ -1,0 +1,96 @@
+"""What unfinished transactions say about their producer: rules on counts, without any table.
+
+A standing is what is known of a transaction that waits or was given up: received and expected rows by table (expected
+None: no metadata came), and how many of the received ones are of each operation.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from txloom.quality import findings as f
+from txloom.quality.findings import Finding
+
+Counts = Mapping[str, int]
+MEMBERS = 1_000
+"""Transactions that a grouping producer is thought to put into one: its usual GROUPTRANSOPS."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One unfinished transaction."""
+
+    xid: str
+    csn: int
+    expected: Counts | None
+    received: Counts
+    operations: Mapping[str, Counts] = field(default_factory=dict)
+    """By operation: rows by table."""
+
+
+def diagnose(standings: Sequence[Standing]) -> list[Finding]:
+    """Return what the standings show, each table's first."""
+    ordered = sorted(standings, key=lambda standing: standing.csn)
+    return [*_grouped(ordered), *(found for standing in ordered for found in _uncounted(standing))]
+
+
+def _grouped(ordered: Sequence[Standing]) -> list[Finding]:
+    """Find metadata that counts the rows of several transactions, of which only the first is named."""
+    for place, first in enumerate(ordered):
+        if first.expected is None or _total(first.received) >= _total(first.expected):
+            continue
+        together, members = dict(first.received), [first.xid]
+        for other in ordered[place + 1 : place + MEMBERS]:
+            if other.expected is not None:
+                break
+            together = {
+                table: together.get(table, 0) + other.received.get(table, 0) for table in _tables(together, other)
+            }
+            members.append(other.xid)
+            if together == _there(first.expected):
+                counts = ", ".join(f"{count} of {table}" for table, count in sorted(together.items()))
+                shown = ", ".join(members[:5]) + (", ..." if len(members) > 5 else "")
+                evidence = f"metadata of {first.xid} counts {counts}; {shown} have that together"
+                return [Finding(f.GROUPED, None, None, first.csn, first.xid, evidence)]
+    return []
+
+
+def _uncounted(standing: Standing) -> list[Finding]:
+    """Find transactions whose metadata lacks exactly the rows of one operation."""
+    operation = uncounted(standing.expected or {}, standing.received, standing.operations)
+    if operation is None or (standing.expected is None and operation != "D"):
+        return []
+    code = f.DELETES_UNCOUNTED if operation == "D" else f.OPERATIONS_UNCOUNTED
+    rows = standing.operations[operation]
+    told = (
+        "no metadata came, and all its rows" if standing.expected is None else "the rows that its metadata leaves out"
+    )
+    return [
+        Finding(code, table, None, standing.csn, standing.xid, f"{told} ({count}) are of operation {operation}")
+        for table, count in sorted(rows.items())
+    ]
+
+
+def uncounted(expected: Counts, received: Counts, operations: Mapping[str, Counts]) -> str | None:
+    """Return the operation whose rows are exactly what was received beyond what was expected, None without one.
+
+    >>> uncounted({"orders": 1}, {"orders": 3}, {"I": {"orders": 1}, "D": {"orders": 2}})
+    'D'
+    """
+    beyond = {table: count - expected.get(table, 0) for table, count in received.items()}
+    beyond |= {table: -count for table, count in expected.items() if table not in received}
+    beyond = _there(beyond)
+    if not beyond:
+        return None
+    return next((op for op in ("D", "T", "U") if _there(operations.get(op, {})) == beyond), None)
+
+
+def _there(counts: Counts) -> dict[str, int]:
+    return {table: count for table, count in counts.items() if count}
+
+
+def _tables(counts: Counts, other: Standing) -> set[str]:
+    return {*counts, *other.received}
+
+
+def _total(counts: Counts) -> int:
+    return sum(counts.values())

@@ -1,0 +1,74 @@
+"""What can be wrong with a source or its producer: a closed list, each with what to do about it.
+
+A finding is a fact with evidence. It does not stop a run; one that needs a snapshot says that rows of a table may
+differ from the source's until it is loaded anew.
+"""
+
+from dataclasses import dataclass
+
+ADDED = "column added"
+DROPPED = "column dropped"
+RENAMED = "column renamed"
+CHANGED = "rows changed without events"
+UNKNOWN_ROW = "row was never seen"
+KEY_TWICE = "key is not unique"
+GROUPED = "transactions are grouped"
+DELETES_UNCOUNTED = "deletes are not counted"
+OPERATIONS_UNCOUNTED = "operations are not counted"
+NO_BEFORE = "no images before"
+SHORT_NAMES = "short names collide"
+CSN_BACK = "csn jumped back"
+XID_AGAIN = "transaction id came again"
+TWO_RUNS = "rebuilt from two producer runs"
+NULLS_OMITTED = "nulls are left out"
+
+HINTS = {
+    ADDED: "The source has a column that is not declared: declare it, or set undeclared_columns to evolve.",
+    DROPPED: "The source's inserts no longer have this column; it is null from that csn on. Take it out of the "
+    "declaration, or correct its `source` where it was renamed.",
+    RENAMED: "One column went when another came: a rename sends no events for rows that exist. Correct the "
+    "column's `source`, then load a snapshot of the table (jobs/load_snapshot.py).",
+    CHANGED: "Rows were changed without events (ADD COLUMN ... DEFAULT, RENAME, ALTER TYPE, an import that was not "
+    "captured), or events were lost: load a snapshot of the table (jobs/load_snapshot.py).",
+    UNKNOWN_ROW: "A row was changed that never came: load the table's initial state with jobs/load_snapshot.py.",
+    KEY_TWICE: "A row was inserted although one with its key stands: correct `key` in the declaration, or load a "
+    "snapshot when a delete was lost.",
+    GROUPED: "The metadata's producer puts several transactions into one: set GROUPTRANSOPS 1 in the metadata's "
+    "replicat, then redrive.",
+    DELETES_UNCOUNTED: "The metadata's producer leaves deletes out: take IGNOREDELETES out of the metadata's "
+    "replicat, supply corrected metadata, then redrive.",
+    OPERATIONS_UNCOUNTED: "The metadata's counts leave out an operation that the rows have: give both replicats the "
+    "same filters (GETTRUNCATES, IGNOREINSERTS, IGNOREUPDATES), supply corrected metadata, then redrive.",
+    NO_BEFORE: "Updates come without the image before, so that a change of the key looks like a row that was never "
+    "seen: set GETUPDATEBEFORES and LOGALLSUPPLEMENTALCOLS (PostgreSQL: REPLICA IDENTITY FULL).",
+    SHORT_NAMES: "Two source tables have one short name, and metadata counts by it: exclude one of them from the "
+    "metadata's replicat, or give each schema a metadata topic of its own.",
+    CSN_BACK: "The newest metadata lies below what came before: was the source restored, or is another producer "
+    "writing into the topic? After a restore, load a snapshot of all tables.",
+    XID_AGAIN: "The source counts transaction ids round, or was restored; transactions are told apart by id and csn, "
+    "so that nothing is mixed up.",
+    TWO_RUNS: "The producer restarted inside the transaction, and its counts may agree although rows are lost: "
+    "compare the tables named with the source, or load a snapshot of them.",
+    NULLS_OMITTED: "Inserts come now with, now without this column: set format.omitNullValues to false in the handler, "
+    "or the table's dropped_columns to keep, because a column that is missing counts as dropped.",
+}
+NEEDS_SNAPSHOT = frozenset((RENAMED, CHANGED, UNKNOWN_ROW, CSN_BACK))
+SEVERITIES = {ADDED: "info", XID_AGAIN: "info"} | dict.fromkeys(NEEDS_SNAPSHOT, "error")
+"""Anything else is a warning."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fact: what, about which table and column (None: the whole source), since when, and what shows it."""
+
+    code: str
+    table: str | None
+    column: str | None
+    since_csn: int | None
+    xid: str | None
+    evidence: str
+
+    @property
+    def severity(self) -> str:
+        """Return error, warn or info."""
+        return SEVERITIES.get(self.code, "warn")

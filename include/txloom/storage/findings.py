@@ -1,0 +1,69 @@
+"""Findings as rows: the newest row of a (code, table, column) says whether it is open."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from txloom.config import names
+from txloom.quality.findings import HINTS, NEEDS_SNAPSHOT, Finding
+from txloom.storage import books
+from txloom.storage.own import FINDINGS
+from txloom.storage.place import Place
+
+NEWEST = (
+    'select * from (select *, row_number() over (partition by code, "table", "column" order by at desc) as n from t)'
+    " where n = 1 and status = 'open' order by since_csn, code"
+)
+Name = tuple[str, str | None, str | None]
+
+
+def open_findings(place: Place) -> list[dict[str, Any]]:
+    """Return what is open, oldest csn first."""
+    found = books.query(place.table(names.FINDINGS), NEWEST)
+    return [{name: row[name] for name in FINDINGS.names} for row in found]
+
+
+def record(place: Place, found: Iterable[Finding], run_id: str) -> list[Finding]:
+    """Write down findings that are not open yet, of each the earliest; return those."""
+    new: dict[Name, Finding] = {}
+    for each in sorted(found, key=lambda each: each.since_csn or 0):
+        new.setdefault((each.code, each.table, each.column), each)
+    if not new:
+        return []
+    for row in open_findings(place):
+        new.pop(_name(row), None)
+    _append(place, [_row(each, run_id) for each in new.values()])
+    return list(new.values())
+
+
+def close(place: Place, rows: Sequence[dict[str, Any]], run_id: str, why: str) -> None:
+    """Close open findings; the row that does says why."""
+    now = datetime.now(UTC)
+    told = {"status": "closed", "run_id": run_id, "at": now}
+    _append(place, [{**row, **told, "evidence": f"{row['evidence']}; {why}"} for row in rows])
+
+
+def needing_snapshot(rows: Iterable[dict[str, Any]]) -> list[str]:
+    """Return the tables that need a snapshot; '*' stands for all."""
+    return sorted({row["table"] or "*" for row in rows if row["needs_snapshot"]})
+
+
+def _append(place: Place, rows: list[dict[str, Any]]) -> None:
+    if rows:
+        books.append(place.table(names.FINDINGS), rows, FINDINGS)
+
+
+def _name(row: dict[str, Any]) -> Name:
+    return row["code"], row["table"], row["column"]
+
+
+def _row(finding: Finding, run_id: str) -> dict[str, Any]:
+    return {
+        **vars(finding),
+        "severity": finding.severity,
+        "needs_snapshot": finding.code in NEEDS_SNAPSHOT,
+        "hint": HINTS[finding.code],
+        "status": "open",
+        "run_id": run_id,
+        "at": datetime.now(UTC),
+    }

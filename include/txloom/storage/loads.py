@@ -1,0 +1,48 @@
+"""Snapshots that were loaded: what their transactions and landings are called, and what they cover."""
+
+from txloom.config import names
+from txloom.storage import books
+from txloom.storage.place import Place
+
+WHOLE, PARTIAL = f"{names.OWN_PREFIX}load:", f"{names.OWN_PREFIX}partial_load:"
+"""How the transaction ids of snapshots of all watched tables, and of some, begin; a landing's number follows."""
+_TOPIC = "load:"
+
+
+def xid(landing: int, *, whole: bool) -> str:
+    """Return the transaction id of a snapshot.
+
+    >>> xid(7, whole=True)
+    '_txloom_load:7'
+    """
+    return f"{WHOLE if whole else PARTIAL}{landing}"
+
+
+def topic(table: str) -> str:
+    """Return the topic under which the landing of a table's snapshot is planned."""
+    return f"{_TOPIC}{table}"
+
+
+def floor(place: Place, release: int) -> int:
+    """Return the csn of the newest released snapshot of all tables; 0 without one.
+
+    Whatever is at or below it is contained in the snapshot: nothing has to wait for it, and it amends no cut.
+    """
+    condition = f"starts_with(xid, '{WHOLE}') and status = 'released' and release <= {release}"
+    found = books.query(place.table(names.TRANSACTIONS), f"select max(csn) as csn from t where {condition}")
+    return int((found[0]["csn"] if found else 0) or 0)
+
+
+def loaded(place: Place, csn: int, release: int) -> dict[str, int]:
+    """Return the newest csn, up to a mark, as of which a snapshot of each table was applied."""
+    condition = f"starts_with(xid, '{names.OWN_PREFIX}') and csn <= {csn} and release <= {release}"
+    sql = f"select xid, csn from t where status = 'released' and {condition}"
+    done = {row["xid"].rsplit(":", 1)[-1]: row["csn"] for row in books.query(place.table(names.TRANSACTIONS), sql)}
+    if not done:
+        return {}
+    sql = f"select landing, topic from t where starts_with(topic, '{_TOPIC}') and landing in ({', '.join(done)})"
+    found: dict[str, int] = {}
+    for row in books.query(place.landed_files, sql):
+        table = row["topic"].removeprefix(_TOPIC)
+        found[table] = max(found.get(table, 0), done[str(row["landing"])])
+    return found

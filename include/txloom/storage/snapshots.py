@@ -1,0 +1,147 @@
+"""Files that hold a table's rows as of one moment: JSON lines, CSV or Parquet, in one folder for each table.
+
+`<path>/<table>/*.jsonl|.json|.csv` (each also with .gz) or `*.parquet`. A folder without rows says that its table is
+empty. In CSV an empty field is null, and a quoted empty one an empty text.
+"""
+
+import gzip
+import json
+from base64 import b16encode
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+
+from txloom.config.models import Pipeline, Table
+from txloom.errors import ConfigurationError, SourceUnavailable
+
+KINDS = (".jsonl", ".json", ".csv", ".parquet")
+BATCH = 20_000
+"""Rows that are read at once."""
+
+
+@dataclass(frozen=True)
+class SnapshotFile:
+    """A file with rows of a table, as of the moment of its snapshot."""
+
+    table: str
+    path: str
+    size: int
+
+    @property
+    def kind(self) -> str:
+        """Return the ending that says how it is written."""
+        return next(kind for kind in KINDS if Path(self.path.removesuffix(".gz")).suffix == kind)
+
+
+def tables_of(pipeline: Pipeline, path: str) -> dict[str, list[SnapshotFile]]:
+    """Return the files of every watched table that a snapshot has; raises ConfigurationError for what is none."""
+    folder = Path(path)
+    if not folder.is_dir():
+        raise SourceUnavailable(f"{path}: the snapshot's folder does not exist")
+    declared = {table.name: table for table in pipeline.tables}
+    found: dict[str, list[SnapshotFile]] = {}
+    for own in sorted(entry for entry in folder.iterdir() if not entry.name.startswith((".", "_"))):
+        if own.name not in declared or not own.is_dir():
+            known = ", ".join(sorted(declared))
+            raise ConfigurationError(f"{own}: expected folders named like watched tables: {known}")
+        files = sorted(entry for entry in own.iterdir() if not entry.name.startswith((".", "_")))
+        for file in files:
+            if Path(file.name.removesuffix(".gz")).suffix not in KINDS:
+                raise ConfigurationError(f"{file}: expected files that end in {', '.join(KINDS)}")
+        found[own.name] = [SnapshotFile(own.name, str(file), file.stat().st_size) for file in files]
+    if not found:
+        raise ConfigurationError(f"{path}: no folder of a watched table in it")
+    return found
+
+
+def images(file: SnapshotFile, table: Table) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield (number of the first row, images as JSON objects) in batches; rows count from 1.
+
+    Raises ConfigurationError, with file and line, for what is no row.
+    """
+    number = 1
+    for batch in _read(file, table):
+        yield number, batch
+        number += len(batch)
+
+
+def _read(file: SnapshotFile, table: Table) -> Iterator[list[bytes]]:
+    if file.kind == ".parquet":
+        for batch in pq.ParquetFile(file.path).iter_batches(BATCH):
+            yield [_written(row) for row in batch.to_pylist()]
+    elif file.kind == ".csv":
+        yield from _csv(file)
+    else:
+        yield from _lines(file, table)
+
+
+def _lines(file: SnapshotFile, table: Table) -> Iterator[list[bytes]]:
+    decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+    with gzip.open(file.path) if file.path.endswith(".gz") else Path(file.path).open("rb") as stream:
+        held: list[bytes] = []
+        for number, line in enumerate(stream, 1):
+            text = line.strip()
+            try:
+                decode(text)
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                raise ConfigurationError(f"{file.path}:{number}: not a row of {table.name}: {error}") from error
+            held.append(text)
+            if len(held) == BATCH:
+                yield held
+                held = []
+        if held:
+            yield held
+
+
+def _csv(file: SnapshotFile) -> Iterator[list[bytes]]:
+    with pa.input_stream(file.path, compression="gzip" if file.path.endswith(".gz") else None) as stream:
+        header = stream.read(1 << 16).split(b"\n", 1)[0].decode("utf-8-sig")
+    names: Sequence[str] = next(iter(_header(header)))
+    convert = pc.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()),
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    parse = pc.ParseOptions(newlines_in_values=True)
+    try:
+        with pa.input_stream(file.path, compression="gzip" if file.path.endswith(".gz") else None) as stream:
+            for batch in pc.open_csv(stream, parse_options=parse, convert_options=convert):
+                rows = batch.to_pylist()
+                for start in range(0, len(rows), BATCH):
+                    yield [_written(row) for row in rows[start : start + BATCH]]
+    except pa.ArrowInvalid as error:
+        raise ConfigurationError(f"{file.path}: not a CSV file with a header: {error}") from error
+
+
+def _header(line: str) -> Iterator[list[str]]:
+    import csv
+
+    yield from csv.reader([line.rstrip("\r")])
+
+
+def _written(row: dict[str, Any]) -> bytes:
+    return json.dumps({name: _plain(value) for name, value in row.items()}, ensure_ascii=False).encode()
+
+
+def _plain(value: Any) -> Any:
+    """Write a value of a Parquet file as a source does: exact, as text."""
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, bytes):
+        return b16encode(value).decode()
+    if isinstance(value, datetime):
+        return value.isoformat(" ")
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return json.dumps(value, default=str)
+    return str(value) if isinstance(value, int | float | Decimal | date | time) else json.dumps(value, default=str)

@@ -1,0 +1,28 @@
+"""load_snapshot: bring rows of whole tables, as of a csn, into the stream: an initial load, or a repair.
+
+    python jobs/load_snapshot.py --pipeline orders --warehouse /lake --path /exports/monday --csn 334516829
+    python jobs/load_snapshot.py ... --time 2026-01-31T08:00:00Z
+
+PATH holds a folder for each table, named as it is declared, with files of rows: .jsonl, .json, .csv (each also .gz) or
+.parquet, columns named as in the source. Tables without a folder stay as they are. Take the csn at the source when the
+export begins, from a consistent read: changes at or below it leave the rows alone, later ones apply, so that the stream
+may have begun before.
+
+Everything is read before anything is landed. The next cycle applies it as one transaction.
+
+Exit codes: 0 done; 2 a file or a row cannot be read: nothing was loaded; 12 the folder is not there; 1 unforeseen.
+"""
+
+import sys
+from datetime import datetime
+
+from txloom.pipelines.command import parser, run
+from txloom.pipelines.load_snapshot import load_snapshot
+
+if __name__ == "__main__":
+    flags = parser("load_snapshot", __doc__)
+    flags.add_argument("--path", required=True, help="the folder with a folder for each table")
+    flags.add_argument("--csn", required=True, type=int, help="the csn as of which the rows are")
+    flags.add_argument("--time", type=datetime.fromisoformat, help="when that was, for reads as of a moment")
+    extra = lambda given: {"path": given.path, "csn": given.csn, "time": given.time}  # noqa: E731
+    sys.exit(run("load_snapshot", load_snapshot, flags=flags, extra=extra, session="lazy"))

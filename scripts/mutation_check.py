@@ -1,0 +1,159 @@
+"""Put deliberate wrong rules into a copy of txloom, one at a time; the tests must catch each of them.
+
+    python scripts/mutation_check.py [--only SUBSTRING] [--list]
+
+The wrong rules stand in scripts/mutants.txt. Exit codes: 0 all were caught; 1 one survived, so a test is missing; 2 the
+check says nothing: a wrong rule no longer fits the code, or the tests fail without any.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+MUTANTS = ROOT / "scripts" / "mutants.txt"
+LIBRARY = Path("include/txloom")
+PARTS = ("include", "tests", "jobs", "pyproject.toml")
+"""What the tests need."""
+SECONDS = 120
+"""That one test may take: a wrong rule may never end."""
+
+CONFTEST = """
+from pathlib import Path
+
+import hypothesis as h
+
+import txloom
+
+assert Path(txloom.__file__).is_relative_to(Path(__file__).parent), f"txloom is imported from {txloom.__file__}"
+same = {"derandomize": True, "database": None, "deadline": None, "suppress_health_check": list(h.HealthCheck)}
+h.settings.register_profile("mutants", phases=[h.Phase.explicit, h.Phase.generate], **same)
+h.settings.load_profile("mutants")
+"""
+"""Of the copy: its own txloom is tested, with the same examples every time, and none is made smaller for a reader."""
+
+
+class Untrustworthy(Exception):
+    """Why the check says nothing about the tests."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A wrong rule: its sentence, the file in txloom, the text there, the text instead, and the tests to catch it."""
+
+    name: str
+    file: str
+    before: str
+    after: str
+    tests: tuple[str, ...]
+
+    def within(self, code: str) -> str:
+        """Return code with the wrong rule in it; raises Untrustworthy unless the text before stands there once.
+
+        >>> Mutant("order is lost", "a.py", "sorted(x)", "x", ()).within("return sorted(x)")
+        'return x'
+        """
+        if (found := code.count(self.before)) != 1:
+            raise Untrustworthy(
+                f"mutant {self.name!r}: {self.before!r} stands {found} times in {LIBRARY / self.file}, expected once"
+            )
+        return code.replace(self.before, self.after)
+
+
+def mutants() -> list[Mutant]:
+    """Read the wrong rules: `=` file and tests, `-` the text there, then `#` the sentence and `+` the text of each."""
+    found: list[Mutant] = []
+    told: dict[str, str] = {}
+    for line in filter(None, MUTANTS.read_text().splitlines()):
+        told[line[0]] = line[2:]
+        if line[0] == "+":
+            file, *tests = told["="].split()
+            found.append(Mutant(told["#"], file, told["-"], told["+"], tuple(tests)))
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Try the chosen mutants and say which were caught."""
+    parser = argparse.ArgumentParser(description="Put wrong rules into a copy of txloom; the tests must catch each.")
+    parser.add_argument("--only", metavar="SUBSTRING", default="", help="only mutants with this in name or file")
+    parser.add_argument("--list", action="store_true", help="name the mutants and end")
+    options = parser.parse_args(arguments)
+    wanted = options.only.lower()
+    chosen = [mutant for mutant in mutants() if wanted in f"{mutant.file}: {mutant.name}".lower()]
+    if options.list:
+        print(*(f"{mutant.file}: {mutant.name}" for mutant in chosen), sep="\n")
+        return 0
+    try:
+        with tempfile.TemporaryDirectory(prefix="txloom-mutants-") as folder:
+            return check(chosen, Path(folder))
+    except Untrustworthy as reason:
+        print(f"txloom: {reason}", file=sys.stderr)
+        return 2
+
+
+def check(chosen: Sequence[Mutant], folder: Path) -> int:
+    """Try mutants in a copy of the project; return the exit code."""
+    if not chosen:
+        raise Untrustworthy("no mutant has that in its name; --list names them all")
+    copy(folder)
+    for mutant in chosen:
+        mutant.within((folder / LIBRARY / mutant.file).read_text())
+    begun = time.monotonic()
+    tests = list(dict.fromkeys(test for mutant in chosen for test in mutant.tests))
+    whole = run(folder, tests)
+    if whole.returncode:
+        raise Untrustworthy(f"the tests fail without any mutant:\n{whole.stdout}")
+    print(f"[mutants] {len(tests)} files of tests pass as they should, {time.monotonic() - begun:.0f} s", flush=True)
+    survived = sum(not caught(folder, mutant) for mutant in chosen)
+    print(f"[mutants] {len(chosen) - survived} of {len(chosen)} caught, {time.monotonic() - begun:.0f} s in all")
+    return 1 if survived else 0
+
+
+def copy(folder: Path) -> None:
+    """Copy what the tests need; what Python or a running pipeline left there stays behind."""
+    for part in PARTS:
+        if (ROOT / part).is_file():
+            shutil.copyfile(ROOT / part, folder / part)
+        else:
+            shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "inbox"))
+    (folder / "conftest.py").write_text(CONFTEST)
+
+
+def caught(folder: Path, mutant: Mutant) -> bool:
+    """Put one mutant into the copy, run its tests, take it out again; say, and return, whether a test failed."""
+    file, begun = folder / LIBRARY / mutant.file, time.monotonic()
+    right = file.read_text()
+    file.write_text(mutant.within(right))
+    try:
+        done = run(folder, mutant.tests)
+    finally:
+        file.write_text(right)
+    failed = re.search(r"^FAILED (.+?)( - |$)", done.stdout, re.MULTILINE)
+    if done.returncode not in (0, 1) or (done.returncode == 1 and failed is None):
+        raise Untrustworthy(
+            f"mutant {mutant.name!r}: pytest ended with {done.returncode}, no test failed\n{done.stdout}"
+        )
+    verdict, by = ("caught  ", f" [{failed[1]}]") if failed else ("SURVIVED", "")
+    print(f"[mutants] {verdict} {time.monotonic() - begun:5.1f} s  {mutant.name}{by}", flush=True)
+    return failed is not None
+
+
+def run(folder: Path, tests: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run tests of the copy, up to the first that fails, in their order; bytecode of a mutant must not outlive it."""
+    options = ["-x", "-q", "-n0", "--random-order-bucket=none", f"--timeout={SECONDS}"]
+    environment = {**os.environ, "PYTHONPATH": str(folder / "include"), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", *options, *tests]
+    out, err = subprocess.PIPE, subprocess.STDOUT
+    return subprocess.run(command, cwd=folder, env=environment, stdout=out, stderr=err, text=True, check=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""What a row message is, written with spaces as people do and without as GoldenGate does: it is the same."""
+
+import json
+from typing import Any
+
+import pytest
+
+from events.test_goldengate import AFTER, GOOD, METADATA, PIPELINE, ROWS
+from txloom.events import causes
+from txloom.events.goldengate import GoldenGateDecoder
+
+SPELLINGS = pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")], ids=["compact", "spaced"])
+Separators = tuple[str, str]
+
+
+def row(separators: Separators, **changed: Any) -> dict[str, Any]:
+    """Decode a message with something changed."""
+    message = json.dumps({**GOOD, "after": AFTER, **changed}, separators=separators)
+    (found,) = GoldenGateDecoder(PIPELINE.tables, METADATA).decode(ROWS, [message.encode()]).to_pylist()
+    return dict(found)
+
+
+@SPELLINGS
+def test_a_position_is_a_number_whatever_stands_before_it(separators: Separators) -> None:
+    found = row(separators)
+    assert (found["identity"], found["pos"], found["csn"]) == ("110009047521", 110009047521, 334516829)
+    assert row(separators, pos="110009047521")["identity"] == found["identity"]
+
+
+@SPELLINGS
+@pytest.mark.parametrize("op", ["I", "U", "D"])
+def test_a_null_key_is_refused(separators: Separators, op: str) -> None:
+    found = row(separators, op_type=op, before={"CODE": None}, after={"CODE": None})
+    assert (found["kind"], found["cause"], found["detail"]) == ("poison", causes.NO_KEY, "code is null")
+
+
+@SPELLINGS
+@pytest.mark.parametrize(
+    "changed",
+    [{"op_type": "I"}, {"before": {"CODE": "P1", "DISCOUNT": "2"}}, {"after": {"CODE": "P1", "DISCOUNT": "3"}}],
+    ids=["operation", "image_before", "image_after"],
+)
+def test_whatever_differs_in_a_row_is_another_payload(separators: Separators, changed: dict[str, Any]) -> None:
+    told = {"op_type": "U", "before": {"CODE": "P1", "DISCOUNT": "1"}, "after": {"CODE": "P1", "DISCOUNT": "2"}}
+    assert row(separators, **told)["payload"] != row(separators, **told | changed)["payload"]
