@@ -76,7 +76,7 @@ def listed(text: str) -> list[str]:
 
 def folded(rows: str, changes: str, *, key: Sequence[str] = ("id",)) -> Rows:
     """Fold text into text, ordered by key."""
-    own = {"op", "at", "before", "unchanged"}
+    own = {"op", "at", "before", "unchanged", "absent"}
     columns = [name for name in changes.split("\n")[1].split() if name not in own]
     effects = fold(rows_of(rows, columns), changes_of(changes, columns), key=key, columns=columns).to_pylist()
     effects.sort(key=lambda effect: tuple(effect[name] for name in key))

@@ -46,7 +46,17 @@ def test_a_column_that_nobody_declared_is_left_out_and_reported(spark: Any, tmp_
     assert made.findings() == [(f.ADDED, "orders", "gift", 20, False)]
 
 
-@pytest.mark.usefixtures("spread")
+def test_a_large_batch_takes_up_a_column_too(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's tasks meet the column; the driver adds it, and they write their files once more."""
+    monkeypatch.setattr(local, "LOCAL_ROWS", -1)
+    made = shop(spark, tmp_path, policy="evolve")
+    made.commit(10, insert("orders", id=1, note="a"))
+    made.commit(20, insert("orders", id=2, note="b", GIFT=1.5), insert("lines", id=7, order_id=2, item="x"))
+    made.run()
+    assert made.shown("orders", "id", "gift") == [(1, None), (2, "1.5")]
+    assert made.shown("doc_current", "id", "gift") == [(1, None), (2, "1.5")]
+
+
 def test_a_column_that_the_source_adds_appears_as_text_and_takes_its_type_when_declared(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -110,7 +120,6 @@ def test_a_column_that_comes_back_shows_nothing_of_what_it_held(spark: Any, tmp_
     assert sorted(spans, key=lambda span: span[1]) == [("old too", 10, 20), (None, 20, 40), ("new too", 40, None)]
 
 
-@pytest.mark.usefixtures("spread")
 def test_a_producer_that_leaves_nulls_out_is_named_and_can_be_declared(spark: Any, tmp_path: Path) -> None:
     made = shop(spark, tmp_path)
     brief = (insert("orders", id=1, note="a"), insert("orders", id=2), insert("orders", id=3, note="c"))

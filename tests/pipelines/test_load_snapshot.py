@@ -47,16 +47,11 @@ def source_of_sample() -> Source:
     return Source(capture.read(arrivals()))
 
 
-@pytest.mark.parametrize("spread", [False, True], ids=["in this process", "by Spark"])
 def test_a_load_in_the_middle_of_the_stream_ends_exact_whatever_overlaps(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spread: bool
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files of three kinds hold the source as of a csn; half of the stream before it comes after the load."""
     lake = new_lake(spark, tmp_path, monkeypatch)
-    if spread:
-        monkeypatch.setattr(local, "LOCAL_ROWS", -1)
-        monkeypatch.setattr(landing, "LOCAL_BYTES", -1)
-        monkeypatch.setattr(merging, "LOCAL_TABLE_BYTES", -1)
     source = source_of_sample()
     csn = source.csns[len(source.csns) // 2]
     kinds = dict(zip(declarations.TABLES, ("jsonl", "csv.gz", "parquet") * 2, strict=True))
@@ -75,7 +70,14 @@ def test_a_load_in_the_middle_of_the_stream_ends_exact_whatever_overlaps(
     assert not [cut for cut in cuts if cut["gaps"] or cut["amends"]]
 
 
-def test_history_holds_the_rows_with_their_own_operation(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("spread", [False, True], ids=["in this process", "by Spark"])
+def test_history_holds_the_rows_with_their_own_operation(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spread: bool
+) -> None:
+    if spread:
+        monkeypatch.setattr(local, "LOCAL_ROWS", -1)
+        monkeypatch.setattr(landing, "LOCAL_BYTES", -1)
+        monkeypatch.setattr(merging, "LOCAL_TABLE_BYTES", -1)
     made = shop(spark, tmp_path)
     write(tmp_path / "export", "orders", [{"ID": 1, "NOTE": "loaded"}, {"ID": 2, "NOTE": None}])
     write(tmp_path / "export", "lines", [])
@@ -84,6 +86,7 @@ def test_history_holds_the_rows_with_their_own_operation(spark: Any, tmp_path: P
     made.commit(40, insert("orders", id=3, note="before the load, and deleted before it"))
     made.run()
     assert made.shown("orders", "id", "note") == [(1, "loaded"), (2, "changed")]
+    assert load(made, tmp_path / "export", 49) == {"skipped": 1, "csn": 49}
     operations = [(row["_txloom_op"], row["id"]) for row in made.rows("orders_changes")]
     assert sorted(operations, key=repr) == [("I", 3), ("T", None), ("U", 2), ("r", 1), ("r", 2)]
     held = read.intervals(made.pipeline, "orders", warehouse=made.warehouse).to_pylist()

@@ -63,6 +63,8 @@ def test_deletes_that_are_not_counted_are_a_cause_of_their_own_and_corrected_met
     shop.send(*shop.rows_of(30, delete("orders", id=2)))
     wait(shop)
     assert causes(shop) == {"counts ignore deletes": 3, "metadata never came": 1}
+    hints = [row["hint"] for row in status(shop.warehouse, "shop")["dead_letters"]]
+    assert all("redrive" in hint for hint in hints)
     assert shop.findings() == [(f.DELETES_UNCOUNTED, "orders", None, 20, False)]
     shop.send(shop.metadata_of(20, orders=2), shop.metadata_of(30, orders=1))
     shop.run()
@@ -134,6 +136,14 @@ def test_a_transaction_of_two_producer_runs_is_held_until_somebody_redrives_it(s
     redrive(None, shop.pipeline, warehouse=shop.warehouse, run_id="compared", causes=["two producer runs"])
     shop.run()
     assert (shop.shown("orders", "id"), causes(shop)) == ([(1,), (2,)], {})
+
+
+def test_updates_without_the_image_before_are_named(shop: Shop) -> None:
+    shop.commit(10, insert("orders", id=1, note="a"), insert("lines", id=1, order_id=1))
+    shop.commit(20, *[update("orders", None, id=1, note=str(number)) for number in range(5)])
+    shop.commit(30, *[update("lines", {"id": 1}, id=1, order_id=number) for number in range(5)])
+    shop.run()
+    assert shop.findings() == [(f.NO_BEFORE, "orders", None, 20, False)]
 
 
 def test_a_second_schema_with_the_same_short_name_is_named(shop: Shop) -> None:

@@ -21,10 +21,11 @@ ROWS = "dev.appuser.promo_codes.json"
 
 @pytest.fixture
 def lake(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
-    """Return a lake whose patience ends with the run after an arrival."""
+    """Return a lake whose patience ends with the run after an arrival, and where nothing is redriven by itself."""
     made = new_lake(spark, tmp_path, monkeypatch)
-    patience = made.pipeline.completeness.model_copy(update={"patience": timedelta(microseconds=1)})
-    made.pipeline = made.pipeline.model_copy(update={"completeness": patience})
+    update = {"patience": timedelta(microseconds=1), "complete_now": "approve"}
+    completeness = made.pipeline.completeness.model_copy(update=update)
+    made.pipeline = made.pipeline.model_copy(update={"completeness": completeness})
     return made
 
 

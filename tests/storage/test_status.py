@@ -3,8 +3,10 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
+from txloom.quality.findings import CSN_BACK, Finding
 from txloom.storage import books, own
 from txloom.storage.books import Entry, write_ledger
+from txloom.storage.findings import record
 from txloom.storage.place import Place
 from txloom.storage.status import status
 
@@ -13,6 +15,7 @@ NOON, ONE = datetime(2026, 1, 1, 12, tzinfo=UTC), datetime(2026, 1, 1, 13, tzinf
 
 def test_a_pipeline_that_never_ran_says_so(tmp_path: Path) -> None:
     nothing = {"cut": None, "waiting": {"transactions": 0}, "dead_letters": [], "ledger": []}
+    nothing |= {"complete_now": [], "findings": [], "needs_snapshot": []}
     assert status(str(tmp_path), "orders") == {"pipeline": "orders", **nothing}
 
 
@@ -23,10 +26,14 @@ def test_the_newest_of_everything_is_told(tmp_path: Path) -> None:
     letters = [{"cause": "excess", "dead_at": NOON}, {"cause": "excess", "dead_at": ONE}, {"cause": "table short"}]
     books.append(place.dead_letters, letters, own.DEAD_LETTERS)
     books.append(place.table("pending_transactions"), [{"age_seconds": 5, "as_of": ONE}], own.PENDING_TRANSACTIONS)
+    restored = Finding(CSN_BACK, None, None, 7, "x7", "x7 has csn 7, though csn 9 was before")
+    record(place, [restored, restored], "r2")
     cuts = [{"cut_id": n, "valid_through": n * 10, "versions": [("orders", n)]} for n in (1, 2)]
     books.append(place.table("cuts"), cuts, own.CUTS)
     told = status(str(tmp_path), "orders")
     assert (told["cut"]["cut_id"], told["cut"]["versions"]) == (2, {"orders": 2})
     assert told["waiting"] == {"transactions": 1, "longest_seconds": 5, "as_of": ONE}
     assert [(each["cause"], each["events"]) for each in told["dead_letters"]] == [("excess", 2), ("table short", 1)]
+    assert [(each["code"], each["since_csn"]) for each in told["findings"]] == [(CSN_BACK, 7)]
+    assert told["needs_snapshot"] == ["*"]
     assert [(each["step"], each["run_id"]) for each in told["ledger"]] == [("publish", "r2")]

@@ -19,6 +19,8 @@ from txloom.storage.evolution import Undeclared
 from txloom.storage.place import Place
 
 GONE = (f.DROPPED, f.RENAMED)
+FEWEST = 5
+"""Updates without an image before that are no accident."""
 
 
 def undeclared(typed: Mapping[str, pa.Table]) -> list[Undeclared]:
@@ -32,6 +34,18 @@ def undeclared(typed: Mapping[str, pa.Table]) -> list[Undeclared]:
         for row in rows.append_column("source", pc.list_flatten(lists)).sort_by("csn").to_pylist():
             found.setdefault((name, row["source"]), Undeclared(name, row["source"], row["csn"], row["xid"]))
     return list(found.values())
+
+
+def without_before(typed: Mapping[str, pa.Table]) -> list[Finding]:
+    """Return the tables all of whose updates come without the image before."""
+    found = []
+    for name, events in typed.items():
+        updates = events.filter(pc.equal(events.column("op"), "U"))
+        if updates.num_rows >= FEWEST and updates.column("before").null_count == updates.num_rows:
+            first = updates.sort_by("csn").slice(0, 1).select(["csn", "xid"]).to_pylist()[0]
+            evidence = f"{updates.num_rows} updates in a row"
+            found.append(Finding(f.NO_BEFORE, name, None, first["csn"], first["xid"], evidence))
+    return found
 
 
 def added(pipeline: Pipeline, column: Undeclared, kept: str | None = None) -> Finding:

@@ -76,11 +76,16 @@ def load_snapshot(
     """Land a snapshot: `<path>/<table>/` holds the rows of each table that it has, as of a csn.
 
     Nothing is landed unless every row can be read: raises ConfigurationError with file and row. The next
-    buffer_transactions and merge_current apply it. spark opens a session, which only large snapshots need.
+    buffer_transactions and merge_current apply it. A snapshot that is no newer than what was loaded is skipped. spark
+    opens a session, which only large snapshots need.
     """
     place = Place(warehouse, pipeline.name)
     landing.create_tables(place)
     tables = snapshots.tables_of(pipeline, path)
+    newer = loads.loaded(place, loads.ANY, loads.ANY)
+    if all(newer.get(table, -1) >= csn for table in tables):
+        print(f"skipped: {', '.join(tables)} was loaded as of csn {min(newer[t] for t in tables)} already", flush=True)
+        return {"skipped": 1, "csn": csn}
     number = finish_last(spark, pipeline, landing.planned(place.landed_files), place, run_id) + 1
     at = Landing(number, datetime.now(UTC), ())
     whole = set(tables) == {table.name for table in pipeline.tables}

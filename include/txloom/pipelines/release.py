@@ -15,7 +15,8 @@ from txloom.config.models import Pipeline, Table
 from txloom.events.images import ImageReader
 from txloom.history.changes import changes
 from txloom.history.stream import stream
-from txloom.pipelines.drift import undeclared
+from txloom.pipelines.drift import undeclared, without_before
+from txloom.quality.findings import Finding
 from txloom.storage import local
 from txloom.storage.evolution import Undeclared
 from txloom.storage.own import INSTANT, TRANSACTIONS
@@ -48,13 +49,14 @@ class Release:
 
     history: rows by history table. transactions: rows for `transactions`. unreadable: of transactions that are whole
     but hold a value that does not fit its declared type: tx -> problem; they are in neither and are to be buried.
-    undeclared: columns that nobody declared.
+    undeclared: columns that nobody declared. findings: what else images show of their producer.
     """
 
     history: dict[str, pa.Table] = field(default_factory=dict)
     transactions: pa.Table = field(default_factory=TRANSACTIONS.empty_table)
     unreadable: dict[int, str] = field(default_factory=dict)
     undeclared: Sequence[Undeclared] = ()
+    findings: Sequence[Finding] = ()
 
 
 def release(pipeline: Pipeline, place: Place, number: int, share: Share) -> Release:
@@ -75,7 +77,7 @@ def made_of(pipeline: Pipeline, events: pa.Table, chosen: pa.Table, number: int)
         typed = {name: found for name, found in typed.items() if found.num_rows}
         chosen = without(chosen, "tx", bad)
     history = _history(pipeline, typed, number)
-    return Release(history, _transactions(events, chosen, number), unreadable, undeclared(typed))
+    return Release(history, _transactions(events, chosen, number), unreadable, undeclared(typed), without_before(typed))
 
 
 def without(rows: pa.Table, column: str, values: pa.Array) -> pa.Table:

@@ -14,7 +14,8 @@ from txloom.config.models import Pipeline
 from txloom.pipelines.batch import Batch
 from txloom.pipelines.release import CHOSEN, PLACES, Release, Share, release
 from txloom.pipelines.together import together
-from txloom.storage import evolution
+from txloom.quality.findings import Finding
+from txloom.storage import evolution, findings
 from txloom.storage.evolution import Undeclared
 from txloom.storage.own import TRANSACTIONS
 from txloom.storage.parts import Part, write_part
@@ -41,8 +42,16 @@ class Released:
     landings: set[int] = field(default_factory=set)
 
 
-Written = tuple[list[Part], dict[int, str], Sequence[Undeclared]]
-"""What a task made of a share: files, unreadable transactions, columns that nobody declared."""
+@dataclass(frozen=True)
+class Written:
+    """What a task made of a share; see `txloom.pipelines.release.Release`."""
+
+    parts: list[Part]
+    unreadable: dict[int, str]
+    undeclared: Sequence[Undeclared]
+    findings: Sequence[Finding]
+
+
 T = TypeVar("T")
 
 
@@ -57,6 +66,7 @@ def release_small(batch: Batch, whole: Sequence[Row], repeated: Sequence[Row], l
         return found, found.undeclared
 
     found = _settled(batch, run)
+    findings.record(batch.place, found.findings, batch.run_id)
     together([partial(batch.append_local, rows, table) for table, rows in found.history.items()])
     sizes = {row["tx"]: (row["rows"], row["first_at"]) for row in whole if row["tx"] in found.unreadable}
     return Released(found.transactions, [], found.unreadable, sizes, landings)
@@ -86,13 +96,14 @@ def release_large(batch: Batch, outcomes: DataFrame, rows: int, landings: set[in
 
     def run(pipeline: Pipeline) -> tuple[list[Written], Sequence[Undeclared]]:
         found = _spread(batch, pipeline, shares)
-        return found, [each for _, _, undeclared in found for each in undeclared]
+        return found, [each for made in found for each in made.undeclared]
 
     found = _settled(batch, run)
+    findings.record(batch.place, [each for made in found for each in made.findings], batch.run_id)
     written: dict[str, list[Part]] = {}
-    for part in [part for parts, _, _ in found for part in parts]:
+    for part in [part for made in found for part in made.parts]:
         written.setdefault(part.table, []).append(part)
-    unreadable = {tx: problem for _, problems, _ in found for tx, problem in problems.items()}
+    unreadable = {tx: problem for made in found for tx, problem in made.unreadable.items()}
     transactions = written.pop(names.TRANSACTIONS, [])
     together([partial(batch.append_parts, own, table) for table, own in written.items()])
     sizes = _sizes(decided, unreadable)
@@ -106,7 +117,7 @@ def _spread(batch: Batch, pipeline: Pipeline, shares: Sequence[Share]) -> list[W
     def run(some: Iterable[Share]) -> Iterable[Written]:
         for share in some:
             found = release(pipeline, place, number, share)
-            yield list(_write(found, place)), found.unreadable, found.undeclared
+            yield Written(list(_write(found, place)), found.unreadable, found.undeclared, found.findings)
 
     written: list[Written] = batch.spark.sparkContext.parallelize(shares, len(shares)).mapPartitions(run).collect()
     return written

@@ -24,7 +24,7 @@ def open_findings(place: Place) -> list[dict[str, Any]]:
 
 
 def record(place: Place, found: Iterable[Finding], run_id: str) -> list[Finding]:
-    """Write down findings that are not open yet, of each the earliest; return those."""
+    """Write down findings that are not open yet, of each the earliest, and tell them in the log; return those."""
     new: dict[Name, Finding] = {}
     for each in sorted(found, key=lambda each: each.since_csn or 0):
         new.setdefault((each.code, each.table, each.column), each)
@@ -33,7 +33,21 @@ def record(place: Place, found: Iterable[Finding], run_id: str) -> list[Finding]
     for row in open_findings(place):
         new.pop(_name(row), None)
     _append(place, [_row(each, run_id) for each in new.values()])
+    for each in new.values():
+        print(f"{each.severity}: {told(each)}", flush=True)
     return list(new.values())
+
+
+def told(finding: Finding) -> str:
+    """Say a finding in one line: what, where, since when, what shows it, what to do.
+
+    >>> told(Finding("csn jumped back", None, None, 7, "x1", "x1 has csn 7"))[:56]
+    'csn jumped back, since csn 7 (x1): x1 has csn 7. The new'
+    """
+    where = ".".join(name for name in (finding.table, finding.column) if name)
+    since = f"since csn {finding.since_csn} ({finding.xid})"
+    what = ", ".join(part for part in (finding.code, where, since) if part)
+    return f"{what}: {finding.evidence}. {HINTS[finding.code]}"
 
 
 def close(place: Place, rows: Sequence[dict[str, Any]], run_id: str, why: str) -> None:

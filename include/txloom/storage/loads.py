@@ -6,6 +6,7 @@ from txloom.storage.place import Place
 
 WHOLE, PARTIAL = f"{names.OWN_PREFIX}load:", f"{names.OWN_PREFIX}partial_load:"
 """How the transaction ids of snapshots of all watched tables, and of some, begin; a landing's number follows."""
+ANY = 2**63 - 1
 _TOPIC = "load:"
 
 

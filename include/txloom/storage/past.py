@@ -32,11 +32,16 @@ def upto(mark: Mark) -> str:
 
 
 def chosen(place: Place, flat: Flat, where: str, only: str = "") -> pa.Table:
-    """Return the changes of a table of chosen transactions, in the schema of a mirror's history; or one column only."""
+    """Return the changes of a table of chosen transactions, in the schema of a mirror's history; or one column only.
+
+    Columns that a history written before they were declared does not have yet are null.
+    """
     schema = schemas.changes_schema(flat.table)
     if flat.mirror is not None:
         found = local.select(place.table(flat.mirror.history), f"select {only or '*'} from t where {where}")
-        return found if found.column_names else schema.empty_table()
+        if not found.column_names:
+            return schema.empty_table()
+        return found if only or set(schema.names) <= set(found.column_names) else local.conform(found, schema)
     assert flat.aggregate is not None
     field = dict(schemas.members_of(flat.aggregate))[flat.table.name]
     own = ", ".join(SHARED)
@@ -46,7 +51,8 @@ def chosen(place: Place, flat: Flat, where: str, only: str = "") -> pa.Table:
     nested = rows.column("change").combine_chunks()
     parents, told = pc.list_parent_indices(nested), pc.list_flatten(nested)
     columns = {told.type.field(i).name: pc.struct_field(told, [i]) for i in range(told.type.num_fields)}
-    return pa.table(columns | {name: rows.column(name).take(parents) for name in SHARED})
+    found = pa.table(columns | {name: rows.column(name).take(parents) for name in SHARED})
+    return found if set(schema.names) <= set(found.column_names) else local.conform(found, schema)
 
 
 def count(place: Place, flat: Flat, where: str, late: str) -> tuple[int, int, int]:

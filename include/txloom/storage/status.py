@@ -3,8 +3,13 @@
 from typing import Any
 
 from txloom.config import names
+from txloom.events import causes as poison
 from txloom.storage import books, dead, findings
 from txloom.storage.place import Place
+from txloom.transactions import causes
+
+HINTS = {**poison.HINTS, **causes.HINTS}
+"""What can be done about each cause of dead letters; the list is closed."""
 
 
 def status(warehouse: str, pipeline: str) -> dict[str, Any]:
@@ -32,7 +37,7 @@ def status(warehouse: str, pipeline: str) -> dict[str, Any]:
 
 
 def _open_letters(place: Place) -> list[dict[str, Any]]:
-    """Return the open dead letters by cause."""
+    """Return the open dead letters by cause, each with what to do about it."""
     columns = "cause, count(*) as events, max(dead_at) as newest"
     found: list[dict[str, Any]] = dead.open_letters(place, columns, "group by cause order by events desc").to_pylist()
-    return found
+    return [{**row, "hint": HINTS.get(row["cause"])} for row in found]

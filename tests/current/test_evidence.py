@@ -1,0 +1,57 @@
+"""What changes tell of the row before them, held against the row: a contradiction is evidence."""
+
+import json
+
+import pytest
+
+from current.texts import changes_of, rows_of
+from txloom.current.evidence import DIFFERS, EXISTS, UNKNOWN
+from txloom.current.fold import fold
+
+COLUMNS = ("id", "name", "note")
+ROWS = """
+    id name note at
+    1  Ada  text 1.1
+    2  Bob  -    1.2
+"""
+
+
+def evidence(changes: str) -> list[tuple[str, str | None, int]]:
+    effects = fold(rows_of(ROWS, COLUMNS), changes_of(changes, COLUMNS), key=["id"], columns=COLUMNS, evidence=True)
+    found = [json.loads(text) for text in effects.column("_txloom_evidence").drop_null().to_pylist()]
+    return sorted((each["what"], each["column"], each["csn"]) for each in found)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        "op at id name note before\nU 2.1 1 Eve text id=1,name=Ada,note=text",
+        "op at id name note before\nU 2.1 1 Eve text id=1",
+        "op at id name note before\nD 2.1 1 -   -    id=1,name=Ada,note=text",
+        "op at id name note before\nU 2.1 1 Eve text id=1,name=Ada\nU 2.2 1 Fay text id=1,name=Eve",
+        "op at id name note before\nD 2.1 1 - - id=1\nI 2.2 1 Ada text -",
+        "op at id name note before\nT 2.1 - - - -\nI 2.2 1 Ada text -",
+        "op at id name note before\nU 1.1 1 Eve text id=1,name=Other",
+        "op at id name note before absent\nI 2.1 3 Cid - - note\nU 3.1 1 Ada new id=1,name=Ada -",
+    ],
+)
+def test_what_agrees_with_the_row_is_no_evidence(changes: str) -> None:
+    assert evidence(changes) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ("op at id name note before\nU 2.1 1 Eve text id=1,name=Other", (DIFFERS, "name", 2)),
+        ("op at id name note before\nU 2.1 2 Bob text id=2,note=filled", (DIFFERS, "note", 2)),
+        ("op at id name note before\nD 2.1 1 - - id=1,note=other", (DIFFERS, "note", 2)),
+        ("op at id name note before\nU 2.1 9 Eve text id=9,name=Eve", (UNKNOWN, None, 2)),
+        ("op at id name note before\nT 2.1 - - - -\nU 3.1 1 Eve text id=1", (UNKNOWN, None, 3)),
+        ("op at id name note before\nD 2.1 1 - - id=1\nD 3.1 1 - - id=1", (UNKNOWN, None, 3)),
+        ("op at id name note before\nI 2.1 1 Ada text -", (EXISTS, None, 2)),
+    ],
+)
+def test_what_contradicts_the_row_is_told_once_with_its_place(
+    changes: str, expected: tuple[str, str | None, int]
+) -> None:
+    assert evidence(changes) == [expected]
