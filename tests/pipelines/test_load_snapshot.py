@@ -13,6 +13,7 @@ from lake import Lake, arrivals, assert_every_cut_is_exact, new_lake, shown, wan
 from oracle import capture, comparison, declarations
 from oracle.state import Source
 from pipelines.test_drift import ORDERS, shop
+from pipelines.test_killed import killed_again_and_again
 from shop import delete, insert, update
 from txloom import read
 from txloom.errors import ConfigurationError
@@ -153,6 +154,21 @@ def test_what_cannot_be_read_is_named_and_nothing_is_loaded(
         load(made, tmp_path / "export", 50)
     assert message in str(refused.value)
     assert made.query("landed_files", "select * from t") == []
+
+
+def test_a_load_killed_after_its_writes_is_applied_once(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = new_lake(spark, tmp_path, monkeypatch)
+    for table in declarations.TABLES:
+        rows = [{"CODE": "P", "DISCOUNT": "1.5", "VALID_TO": None}] if table == "promo_codes" else []
+        write(tmp_path / "export", table, rows)
+    arguments = ("--path", str(tmp_path / "export"), "--csn", "50")
+    killed_again_and_again(lake, "load_snapshot", (1, 4, 3), *arguments)
+    lake.run()
+    assert [(row["code"], str(row["discount"])) for row in lake.rows("promo_codes")] == [("P", "1.5000")]
+    assert [cut["valid_through"] for cut in lake.query("cuts", "select valid_through from t")] == [50]
+    assert all(line["balanced"] for line in lake.query("ledger", "select balanced from t where step = 'balance'"))
 
 
 def test_a_renamed_column_is_right_after_its_source_and_a_load(spark: Any, tmp_path: Path) -> None:

@@ -133,6 +133,10 @@ def test_a_transaction_of_two_producer_runs_is_held_until_somebody_redrives_it(s
     assert shop.query("pending_transactions", "select cause from t") == [{"cause": "two producer runs"}]
     wait(shop)
     assert (shop.shown("orders", "id"), causes(shop)) == ([], {"two producer runs": 3})
+    shop.pos = 0
+    two_runs(shop)
+    shop.run()
+    assert (shop.shown("orders", "id"), causes(shop)) == ([], {"two producer runs": 3}), "redelivered, and still held"
     redrive(None, shop.pipeline, warehouse=shop.warehouse, run_id="compared", causes=["two producer runs"])
     shop.run()
     assert (shop.shown("orders", "id"), causes(shop)) == ([(1,), (2,)], {})

@@ -21,7 +21,11 @@ from txloom.storage import local
 from txloom.storage.dead import dead_by_hash
 from txloom.storage.letters import as_dead_letters
 from txloom.storage.own import TRANSACTIONS
-from txloom.transactions.causes import COMPLETE
+from txloom.transactions.buffer import EXCESS, NO_METADATA, SHORT
+from txloom.transactions.causes import COMPLETE, UNCOUNTED
+
+CURABLE = frozenset((NO_METADATA, SHORT, EXCESS, *UNCOUNTED.values()))
+"""Causes that more events can do away with; a value that cannot be read, or a suspect that is held, needs somebody."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ def judge(batch: Batch, late: Sequence[Row]) -> Late:
         return Late(buried)
     joined = _metadata(batch, events.where("kind = 'metadata'"), {tx: cause for tx, (_, cause) in dead.items()})
     letters = [part for part in (buried.letters, joined) if part is not None]
-    whole = _completed(batch, [identity for identity, _ in dead.values()])
+    whole = _completed(batch, [identity for identity, cause in dead.values() if cause in CURABLE])
     both = reduce(DataFrame.unionByName, letters) if letters else None
     return Late(Buried(both, None, buried.rows, buried.duplicates), whole)
 
@@ -72,6 +76,8 @@ def _metadata(batch: Batch, late: DataFrame, dead: Mapping[int, str]) -> DataFra
 
 def _completed(batch: Batch, dead: Sequence[str]) -> pa.Table:
     """Return a row for `transactions` of each dead one that is whole by all that was landed of it."""
+    if not dead:
+        return TRANSACTIONS.empty_table()
     ids = ", ".join(map(local.quoted, dead))
     columns = (
         'transaction_id, xid, csn, committed_at, landed_at, kind, "table", identity, payload, expected, landing, "row"'
