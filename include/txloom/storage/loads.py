@@ -1,5 +1,7 @@
 """Snapshots that were loaded: what their transactions and landings are called, and what they cover."""
 
+from typing import Any
+
 from txloom.config import names
 from txloom.storage import books
 from txloom.storage.place import Place
@@ -24,11 +26,18 @@ def topic(table: str) -> str:
     return f"{_TOPIC}{table}"
 
 
+def landed(place: Place) -> list[dict[str, Any]]:
+    """Return the landings of snapshots with their topics: a small table answers, most pipelines have none."""
+    return books.query(place.landed_files, f"select landing, topic from t where starts_with(topic, '{_TOPIC}')")
+
+
 def floor(place: Place, release: int) -> int:
     """Return the csn of the newest released snapshot of all tables; 0 without one.
 
     Whatever is at or below it is contained in the snapshot: nothing has to wait for it, and it amends no cut.
     """
+    if not landed(place):
+        return 0
     condition = f"starts_with(xid, '{WHOLE}') and status = 'released' and release <= {release}"
     found = books.query(place.table(names.TRANSACTIONS), f"select max(csn) as csn from t where {condition}")
     return int((found[0]["csn"] if found else 0) or 0)
@@ -36,14 +45,15 @@ def floor(place: Place, release: int) -> int:
 
 def loaded(place: Place, csn: int, release: int) -> dict[str, int]:
     """Return the newest csn, up to a mark, as of which a snapshot of each table was applied."""
+    plan = landed(place)
+    if not plan:
+        return {}
     condition = f"starts_with(xid, '{names.OWN_PREFIX}') and csn <= {csn} and release <= {release}"
     sql = f"select xid, csn from t where status = 'released' and {condition}"
     done = {row["xid"].rsplit(":", 1)[-1]: row["csn"] for row in books.query(place.table(names.TRANSACTIONS), sql)}
-    if not done:
-        return {}
-    sql = f"select landing, topic from t where starts_with(topic, '{_TOPIC}') and landing in ({', '.join(done)})"
     found: dict[str, int] = {}
-    for row in books.query(place.landed_files, sql):
-        table = row["topic"].removeprefix(_TOPIC)
-        found[table] = max(found.get(table, 0), done[str(row["landing"])])
+    for row in plan:
+        if (csn_of := done.get(str(row["landing"]))) is not None:
+            table = row["topic"].removeprefix(_TOPIC)
+            found[table] = max(found.get(table, 0), csn_of)
     return found

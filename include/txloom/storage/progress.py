@@ -80,7 +80,9 @@ def valid_through(place: Place, seen: Snapshot) -> int:
     sql = f"select min(csn) as lowest from t where csn > {below}"
     waiting = books.query(place.table(names.PENDING_TRANSACTIONS), sql)
     lowest = waiting[0]["lowest"] if waiting else None
-    condition = f"release <= {seen.release} and not starts_with(xid, '{loads.PARTIAL}')"
+    condition = f"release <= {seen.release}"
+    if loads.landed(place):
+        condition += f" and not starts_with(xid, '{loads.PARTIAL}')"
     if lowest is not None:
         condition += f" and csn < {lowest}"
     found = books.query(place.table(names.TRANSACTIONS), f"select max(csn) as newest from t where {condition}")
