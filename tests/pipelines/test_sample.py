@@ -13,6 +13,8 @@ from oracle.completeness import progress
 from oracle.state import Source
 from txloom import read
 from txloom.errors import BeyondValidThrough, ConfigurationError
+from txloom.storage.findings import open_findings
+from txloom.storage.place import Place
 
 pytestmark = pytest.mark.random_order(disabled=True)
 """The tests are steps of one story."""
@@ -182,6 +184,11 @@ def read_as_of(lake: Lake, table: str, **at: Any) -> list[dict[str, Any]]:
 
 def as_rows(rows: list[dict[str, Any]], table: str) -> dict[Any, Any]:
     return comparison.keyed(rows, declarations.TABLES[table].key)
+
+
+def test_a_sound_source_has_no_findings(lake: Lake) -> None:
+    """Rows and metadata that come runs apart, sparse images, swaps: nothing of it is the producer's fault."""
+    assert open_findings(Place(lake.warehouse, lake.pipeline.name)) == []
 
 
 def test_running_every_job_again_changes_nothing(lake: Lake) -> None:

@@ -1,4 +1,4 @@
-"""What unfinished transactions say about their producer: counts in, findings out."""
+"""What transactions that were given up say about their producer: counts in, findings out."""
 
 import pytest
 

@@ -87,7 +87,7 @@ def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
         watched = batch.table_names()
         released = _release(batch, frame, counts["released"] + counts["transactions"], kinds)
         unfinished = [*kinds["dead"], *kinds["waiting"]]
-        operations = doctor.operations_of(batch, unfinished)
+        operations = doctor.operations_of(batch, kinds["dead"])
         found = late.judge(batch, kinds["late"])
         given_up = give_up(batch, kinds["dead"], watched, operations)
         buried = [given_up, _unreadable(batch, released), found.buried]
@@ -98,7 +98,7 @@ def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
             clock = max(kinds["counts"], key=lambda row: row["landing"])
             at = datetime.fromtimestamp(clock["first_at"] / 1e6, UTC)
             list_waiting(batch, kinds["waiting"], known, watched, at, clock["landing"])
-        doctor.after_batch(batch, unfinished, operations, known)
+        doctor.after_batch(batch, kinds["dead"], operations, known)
         if counts["suspects"]:
             suspects = frame.where("what = 'released' and cause is not null").select("tx").limit(doctor.MOST).collect()
             doctor.note_suspects(batch, [row["tx"] for row in suspects], sorted(released.landings))

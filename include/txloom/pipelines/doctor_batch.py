@@ -1,4 +1,7 @@
-"""The producer's doctor, after a batch: what unfinished transactions show of how the source is captured."""
+"""The producer's doctor, after a batch: what transactions that were given up show of how the source is captured.
+
+Those that still wait show nothing: their metadata, or their rows, may be on the way.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +17,7 @@ from txloom.storage import findings, local
 from txloom.transactions.buffer import EXCESS, NO_METADATA
 
 MOST = 500
-"""Unfinished transactions that are looked at: a producer's setting shows in the first ones."""
+"""Dead transactions of a batch that are looked at: a producer's setting shows in the first ones."""
 Operations = dict[int, dict[str, dict[str, int]]]
 
 
@@ -35,7 +38,7 @@ def operations_of(batch: Batch, standings: Sequence[Row]) -> Operations:
 
 
 def after_batch(batch: Batch, standings: Sequence[Row], operations: Operations, named: Mapping[int, Any]) -> int:
-    """Write down what unfinished transactions show; named: xid and csn by hash. Return how many findings are new."""
+    """Write down what dead transactions show; named: xid and csn by hash. Return how many findings are new."""
     watched = batch.table_names()
     seen = [
         Standing(

@@ -1,6 +1,6 @@
-"""What unfinished transactions say about their producer: rules on counts, without any table.
+"""What transactions that were given up say about their producer: rules on counts, without any table.
 
-A standing is what is known of a transaction that waits or was given up: received and expected rows by table (expected
+A standing is what is known of such a transaction: received and expected rows by table (expected
 None: no metadata came), and how many of the received ones are of each operation.
 """
 
@@ -17,7 +17,7 @@ MEMBERS = 1_000
 
 @dataclass(frozen=True)
 class Standing:
-    """One unfinished transaction."""
+    """One transaction that was given up."""
 
     xid: str
     csn: int
