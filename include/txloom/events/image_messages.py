@@ -62,7 +62,7 @@ class ImageMessages:
             "unchanged": absent if absent and op == "U" else None,
             "before": before,
             "before_known": None if before is None else [name for name in self._names if name in before],
-            "absent": absent if absent and op in INSERTS and self._clears else None,
+            "absent": absent if absent and op == "I" and self._clears else None,
             "undeclared": [name for name in told if self._is_undeclared(name)] or None,
         }
 

@@ -123,7 +123,7 @@ class ImageReader:
         self._refuse_without_key(op, before, after)
         names = self._table.column_names
         absent = ~told & ~_nulls(after)[:, None]
-        update, insert = (pc.is_in(op, pa.array(own)).to_numpy(zero_copy_only=False) for own in (["U"], INSERTS))
+        update, insert = (pc.is_in(op, pa.array(own)).to_numpy(zero_copy_only=False) for own in (["U"], ["I"]))
         unchanged, lacking = (
             absent & update[:, None],
             absent & insert[:, None] & (self._table.dropped_columns == "clear"),

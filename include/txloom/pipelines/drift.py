@@ -66,29 +66,39 @@ def gone_columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Gone]
     return found
 
 
-def note_columns(
+def note_back(place: Place, before: Sequence[dict[str, Any]], after: Mapping[str, Columns | None], run_id: str) -> None:
+    """Write down which columns came back, before their values are written: a run that dies then clears once too often.
+
+    before: open findings. after: by table, None: as before.
+    """
+    for table, columns in after.items():
+        if columns is not None:
+            known = [row for row in before if row["table"] == table and row["code"] in GONE]
+            back = [row for row in known if row["column"] not in columns.gone]
+            findings.close(place, back, run_id, "inserts have it again")
+
+
+def note_gone(
     place: Place, before: Sequence[dict[str, Any]], after: Mapping[str, Columns | None], run_id: str
 ) -> list[Finding]:
-    """Write down which columns went and came back; before: open findings. after: by table, None: as before."""
+    """Write down which columns went, after their values were taken away; see `note_back`."""
     new = []
     for table, columns in after.items():
         if columns is None:
             continue
-        known = {row["column"]: row for row in before if row["table"] == table and row["code"] in GONE}
-        back = [row for name, row in known.items() if name not in columns.gone]
-        findings.close(place, back, run_id, "inserts have it again")
+        known = {row["column"] for row in before if row["table"] == table and row["code"] in GONE}
         new += [_dropped(table, name, gone, before) for name, gone in columns.gone.items() if name not in known]
         new += [_flapping(table, name, last) for name, last in columns.flapping.items()]
     return findings.record(place, new, run_id)
 
 
-def close_loaded(place: Place, loaded: Mapping[str, int], run_id: str) -> None:
+def close_loaded(place: Place, tables: Sequence[str], loaded: Mapping[str, int], run_id: str) -> None:
     """Close findings whose table was loaded anew since; loaded: by table, the csn of its newest snapshot.
 
-    One about the whole source is closed once every table that any finding or snapshot names was loaded.
+    One about the whole source is closed once every watched table (tables) was loaded.
     """
     for row in findings.open_findings(place):
-        covering = loaded.get(row["table"], 0) if row["table"] else min(loaded.values(), default=0)
+        covering = loaded.get(row["table"], 0) if row["table"] else min(loaded.get(name, 0) for name in tables)
         if not row["needs_snapshot"] or not covering or covering < (row["since_csn"] or 0):
             continue
         findings.close(place, [row], run_id, f"a snapshot as of csn {covering} was loaded")

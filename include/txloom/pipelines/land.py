@@ -73,7 +73,6 @@ def _finish(
     if planned.tasks:
         new = decoder_of(pipeline)
         landing.write_events(spark, new, files.root(pipeline), planned, place)
-        landing.write_poison(planned, place)
         after_landing(pipeline, place, planned.number, run_id)
     return close(planned, place, run_id)
 
@@ -86,7 +85,8 @@ def decoder_of(pipeline: Pipeline) -> Callable[[], GoldenGateDecoder]:
 
 
 def close(planned: Landing, place: Place, run_id: str) -> dict[str, int]:
-    """End a landing whose events are written: its clock, its line in the ledger."""
+    """End a landing whose events are written: its poison as dead letters, its clock, its line in the ledger."""
+    landing.write_poison(planned, place)
     landing.write_clock(planned, place)
     counts = landing.count(planned, place)
     entry = books.Entry(run_id, "land_events", planned.at, counts, batch=planned.number)

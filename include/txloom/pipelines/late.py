@@ -79,9 +79,8 @@ def _completed(batch: Batch, dead: Sequence[str]) -> pa.Table:
     if not dead:
         return TRANSACTIONS.empty_table()
     ids = ", ".join(map(local.quoted, dead))
-    columns = (
-        'transaction_id, xid, csn, committed_at, landed_at, kind, "table", identity, payload, expected, landing, "row"'
-    )
+    columns = "transaction_id, xid, csn, committed_at, landed_at, kind, identity, payload, expected, landing"
+    columns += ', "table", "row", producer_run'
     chosen = "kind = 'metadata' or (kind = 'row' and \"table\" is not null)"
     sql = f"select {columns} from t where transaction_id in ({ids}) and ({chosen})"
     events = local.select(batch.place.change_events, sql)
@@ -96,6 +95,9 @@ def _whole(events: Sequence[Mapping[str, Any]], batch: Batch) -> dict[str, Any] 
         if event["kind"] == "row":
             rows.setdefault((event["table"], event["identity"]), set()).add(event["payload"])
     if not metadata or any(len(payloads) > 1 for payloads in rows.values()):
+        return None
+    runs = {event["producer_run"] for event in events} - {None}
+    if len(runs) > 1 and batch.pipeline.completeness.suspects == "hold":
         return None
     newest = max(metadata, key=lambda event: (event["landing"], event["row"]))
     received: dict[str, int] = {}

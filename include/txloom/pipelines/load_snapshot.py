@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-BEHIND = 1 << 62
-"""Positions of a snapshot's rows begin here: behind whatever the transaction with its csn holds."""
+BEHIND = 1 << 59
+"""Positions of a snapshot's rows begin here: behind whatever the transaction with its csn holds, in 18 digits."""
 PER_FILE = 1 << 40
 
 
@@ -49,8 +49,8 @@ class Load:
         """Write one row event as the source would."""
         told = {"table": self.pipeline.table(table).source, "op_type": op, "pos": str(pos), "xid": self.xid}
         told |= {"csn": str(self.csn)} | ({"op_ts": self.time} if self.time else {})
-        head = json.dumps(told).encode()
-        return head if image is None else head[:-1] + b', "after": ' + image + b"}"
+        head = json.dumps(told, separators=(",", ":")).encode()
+        return head if image is None else head[:-1] + b',"after":' + image + b"}"
 
     def metadata(self, counts: Mapping[str, int]) -> bytes:
         """Write the transaction's metadata."""
@@ -79,6 +79,8 @@ def load_snapshot(
     buffer_transactions and merge_current apply it. A snapshot that is no newer than what was loaded is skipped. spark
     opens a session, which only large snapshots need.
     """
+    if csn < 0:
+        raise ConfigurationError(f"csn {csn}: expected a number of 0 or more, the csn as of which the rows are")
     place = Place(warehouse, pipeline.name)
     landing.create_tables(place)
     tables = snapshots.tables_of(pipeline, path)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from txloom.config.models import Pipeline
 from txloom.current.clears import Gone
 from txloom.pipelines import merge_local
-from txloom.pipelines.drift import close_loaded, gone_columns, note_columns
+from txloom.pipelines.drift import close_loaded, gone_columns, note_back, note_gone
 from txloom.pipelines.evidence import findings_of
 from txloom.pipelines.together import together
 from txloom.pipelines.work import Work
@@ -44,14 +44,16 @@ def merge_current(
     opened = cache(spark)
     try:
         work = plan(opened, pipeline, place, want, gone_columns(known))
+        new = findings.record(place, findings_of(place, work.evidence), run_id)
+        note_back(place, known, work.columns, run_id)
         for calls in (work.documents, work.rows):
             together(calls)
     finally:
         if opened.cache_info().currsize:
             _finish(opened())
-    new = note_columns(place, known, work.columns, run_id)
-    close_loaded(place, loads.loaded(place, want.valid_through, want.release), run_id)
-    new += findings.record(place, findings_of(place, work.evidence), run_id)
+    new += note_gone(place, known, work.columns, run_id)
+    watched = [table.name for table in pipeline.tables]
+    close_loaded(place, watched, loads.loaded(place, want.valid_through, want.release), run_id)
     counts = {"merged": len(work.documents) + len(work.rows), "changes": work.changes, "release": want.release}
     counts["findings"] = len(new)
     entry = books.Entry(run_id, "merge_current", datetime.now(UTC), counts, valid_through=want.valid_through)

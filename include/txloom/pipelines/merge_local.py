@@ -155,6 +155,10 @@ def among(table: Table, column: str, values: set[Any]) -> str:
 def _literal(value: Any, kind: str) -> str:
     if kind in ("long", "int", "decimal"):
         return str(value)
+    if kind == "binary":
+        return f"X'{bytes(value).hex()}'"
+    if kind == "boolean":
+        return str(value).lower()
     prefix = {"date": "date ", "timestamp": "timestamp ", "timestamptz": "timestamp "}.get(kind, "")
     return f"{prefix}{local.quoted(str(value))}"
 

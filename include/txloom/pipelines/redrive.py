@@ -48,7 +48,6 @@ def redrive(
     )
     new = decoder_of(pipeline)
     landing.land_again(new, events, again, place)
-    landing.write_poison(again, place)
     close(again, place, run_id)
     return {"transactions": len(ids), "events": events.num_rows, "landing": number}
 

@@ -67,9 +67,16 @@ def adopted(pipeline: Pipeline, found: Iterable[Undeclared]) -> list[tuple[Undec
     for each in sorted(found, key=lambda each: (each.csn, each.source)):
         table, column = pipeline.table(each.table), lake_name(each.source)
         taken = column is None or _is_declared(table, column, each.source) or (each.table, column) in chosen
+        taken = taken or column in _fields_of_children(pipeline, each.table)
         if table.undeclared_columns == "evolve" and column is not None and not taken:
             chosen[each.table, column] = each, column
     return list(chosen.values())
+
+
+def _fields_of_children(pipeline: Pipeline, root: str) -> set[str]:
+    """Return the names that a document gives to the children of a root."""
+    own = (aggregate for aggregate in pipeline.targets.aggregates if aggregate.root == root)
+    return {child.as_.casefold() for aggregate in own for child in aggregate.children}
 
 
 def lake_name(source: str) -> str | None:

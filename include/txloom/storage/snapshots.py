@@ -68,9 +68,12 @@ def images(file: SnapshotFile, table: Table) -> Iterator[tuple[int, list[bytes]]
     Raises ConfigurationError, with file and line, for what is no row.
     """
     number = 1
-    for batch in _read(file, table):
-        yield number, batch
-        number += len(batch)
+    try:
+        for batch in _read(file, table):
+            yield number, batch
+            number += len(batch)
+    except (OSError, EOFError, pa.ArrowInvalid) as error:
+        raise ConfigurationError(f"{file.path}: cannot be read behind row {number - 1}: {error}") from error
 
 
 def _read(file: SnapshotFile, table: Table) -> Iterator[list[bytes]]:
