@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 
 from txloom.config.document import Item
+from txloom.config.fields import NO_KEY
 from txloom.config.problems import Problem, Unfit, counted, did_you_mean, named, nearest
 from txloom.config.types import KEYLESS, ColumnType, parse
 
@@ -90,7 +91,7 @@ class TableDraft:
     @property
     def has_no_key(self) -> bool:
         """Tell whether the table declares that it has no key."""
-        return self.item.text("key") == "none"
+        return self.item.text("key") == NO_KEY
 
     @property
     def key_is_refused(self) -> bool:

@@ -20,6 +20,8 @@ SOURCE_TABLE = r"[\w$#]+(\.[\w$#]+){1,2}"
 TOPIC = r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}"
 PRINTABLE = r"[^\x00-\x1f\x7f]*\S[^\x00-\x1f\x7f]*"
 LONGEST = timedelta(days=3650)
+NO_KEY = "none"
+"""What stands for the key of a table that has none."""
 
 
 def _matching(pattern: str, expected: str) -> Callable[[Any], str]:

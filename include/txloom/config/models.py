@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WrapValidato
 
 from txloom.config import names
 from txloom.config.fields import (
+    NO_KEY,
     ColumnName,
     Count,
     Cron,
@@ -33,7 +34,6 @@ from txloom.config.problems import Unfit
 from txloom.config.types import ColumnType
 
 Severity = Literal["block", "warn", "info"]
-NO_KEY = "none"
 
 
 class Model(BaseModel):

@@ -89,6 +89,10 @@ class Gone:
     xid: str | None
 
 
+GoneColumns = Mapping[str, Mapping[str, Gone]]
+"""By table, the columns that its source dropped."""
+
+
 @dataclass(frozen=True)
 class Columns:
     """What changes tell of a table's columns: which are gone after them, and which they take values away from."""

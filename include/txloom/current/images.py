@@ -8,6 +8,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+WHOLE = ("T", "C")
+"""Operations on all rows of a table at once: truncates, and clears of columns."""
 WIDE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 PLAIN_BYTES = 2**31 - 1
 """What one array of plain text or binary can hold; to take from several, Arrow joins them."""
@@ -65,7 +67,7 @@ class Images:
 
     def lacks(self, name: str) -> pa.ChunkedArray:
         """Say which changes, those of a whole table apart, have no value of a column."""
-        whole = pc.is_in(self._changes.column("_txloom_op"), value_set=pa.array(["T", "C"]))
+        whole = pc.is_in(self._changes.column("_txloom_op"), value_set=pa.array(WHOLE))
         return pc.and_(pc.is_null(self.after(name)), pc.invert(whole))
 
     def filled(self, name: str) -> npt.NDArray[np.bool_]:

@@ -19,8 +19,6 @@ Flags = npt.NDArray[np.bool_]
 ROW, INSERT, UPDATE, DELETE, TRUNCATE, CLEAR = range(6)
 OPERATIONS = {"I": INSERT, "r": INSERT, "U": UPDATE, "D": DELETE, "T": TRUNCATE, "C": CLEAR}
 """C: the columns that `_txloom_absent` names are null in every row from there on, as after an insert without them."""
-WHOLE = ("T", "C")
-"""Operations on all rows of a table at once."""
 NOWHERE = -1
 CLEARED = -2
 """A source that is null because its column was dropped, not because nobody told it."""

@@ -37,8 +37,8 @@ def operations_of(batch: Batch, standings: Sequence[Row]) -> Operations:
     return found
 
 
-def after_batch(batch: Batch, standings: Sequence[Row], operations: Operations, named: Mapping[int, Any]) -> int:
-    """Write down what dead transactions show; named: xid and csn by hash. Return how many findings are new."""
+def after_batch(batch: Batch, standings: Sequence[Row], operations: Operations, named: Mapping[int, Any]) -> None:
+    """Write down what dead transactions show; named: xid and csn by hash."""
     watched = batch.table_names()
     seen = [
         Standing(
@@ -51,7 +51,7 @@ def after_batch(batch: Batch, standings: Sequence[Row], operations: Operations, 
         for row in standings
         if row["tx"] in named
     ]
-    return len(findings.record(batch.place, diagnose(seen), batch.run_id))
+    findings.record(batch.place, diagnose(seen), batch.run_id)
 
 
 def note_suspects(batch: Batch, suspects: Sequence[int], landings: Sequence[int]) -> None:

@@ -21,10 +21,10 @@ MOST = 1_000
 """Transaction ids of a landing that are looked up: ids that wrap around come again one after the other."""
 
 
-def after_landing(pipeline: Pipeline, place: Place, landing: int, run_id: str) -> list[Finding]:
-    """Write down what a landing shows of its source; return what is new."""
+def after_landing(pipeline: Pipeline, place: Place, landing: int, run_id: str) -> None:
+    """Write down what a landing shows of its source."""
     found = [*_short_names(pipeline, place, landing), *_metadata(place, landing)]
-    return findings.record(place, found, run_id)
+    findings.record(place, found, run_id)
 
 
 def _short_names(pipeline: Pipeline, place: Place, landing: int) -> list[Finding]:

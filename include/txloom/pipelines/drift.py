@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.config.models import Pipeline
-from txloom.current.clears import Columns, Gone
+from txloom.current.clears import Columns, Gone, GoneColumns
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.storage import findings
@@ -57,7 +57,7 @@ def added(pipeline: Pipeline, column: Undeclared, kept: str | None = None) -> Fi
     return Finding(f.ADDED, column.table, column.source, column.csn, column.xid, evidence)
 
 
-def gone_columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Gone]]:
+def gone_columns(rows: Iterable[Mapping[str, Any]]) -> GoneColumns:
     """Return by table the columns that open findings say are gone."""
     found: dict[str, dict[str, Gone]] = {}
     for row in rows:
@@ -73,8 +73,7 @@ def note_back(place: Place, before: Sequence[dict[str, Any]], after: Mapping[str
     """
     for table, columns in after.items():
         if columns is not None:
-            known = [row for row in before if row["table"] == table and row["code"] in GONE]
-            back = [row for row in known if row["column"] not in columns.gone]
+            back = [row for name, row in _known(before, table).items() if name not in columns.gone]
             findings.close(place, back, run_id, "inserts have it again")
 
 
@@ -86,10 +85,15 @@ def note_gone(
     for table, columns in after.items():
         if columns is None:
             continue
-        known = {row["column"] for row in before if row["table"] == table and row["code"] in GONE}
+        known = _known(before, table)
         new += [_dropped(table, name, gone, before) for name, gone in columns.gone.items() if name not in known]
         new += [_flapping(table, name, last) for name, last in columns.flapping.items()]
     return findings.record(place, new, run_id)
+
+
+def _known(before: Iterable[dict[str, Any]], table: str) -> dict[str, dict[str, Any]]:
+    """Return the open findings that say a table's columns are gone, by column."""
+    return {row["column"]: row for row in before if row["table"] == table and row["code"] in GONE}
 
 
 def close_loaded(place: Place, tables: Sequence[str], loaded: Mapping[str, int], run_id: str) -> None:

@@ -12,7 +12,6 @@ from txloom.events.goldengate import GoldenGateDecoder
 from txloom.pipelines.doctor_landing import after_landing
 from txloom.storage import books, files, landing
 from txloom.storage.landing import Landing, Task
-from txloom.storage.own import LANDED_FILES
 from txloom.storage.place import Place
 
 if TYPE_CHECKING:
@@ -58,8 +57,7 @@ def _plan(pipeline: Pipeline, plan: Sequence[dict[str, Any]], number: int, place
     at = datetime.fromtimestamp(now // 1000 / 1e6, UTC)
     base = {"landing": number, "run_id": run_id, "at": at}
     rows = [{**base, "file_number": i, **vars(file)} for i, file in enumerate(new, 1)]
-    write_id = names.write_id(place.pipeline, names.LANDED_FILES, 0)
-    books.append(place.landed_files, rows or [base], LANDED_FILES, once=(write_id, number))
+    landing.write_plan(place, number, rows or [base])
     return Landing(number, at, tuple(Task(i, f.topic, f.file, f.size) for i, f in enumerate(new, 1)))
 
 

@@ -48,10 +48,11 @@ def judge(batch: Batch, late: Sequence[Row]) -> Late:
     events = events.join(F.broadcast(places), ["landing", "row"], "left_semi")
     concerned = {row["tx"] for row in late}
     dead = {tx: found for tx, found in known.items() if tx in concerned}
-    buried = late_events(batch, events.where("kind = 'row'"), {tx: cause for tx, (_, cause) in dead.items()})
+    causes = {tx: cause for tx, (_, cause) in dead.items()}
+    buried = late_events(batch, events.where("kind = 'row'"), causes)
     if not dead:
         return Late(buried)
-    joined = _metadata(batch, events.where("kind = 'metadata'"), {tx: cause for tx, (_, cause) in dead.items()})
+    joined = _metadata(batch, events.where("kind = 'metadata'"), causes)
     letters = [part for part in (buried.letters, joined) if part is not None]
     whole = _completed(batch, [identity for identity, cause in dead.values() if cause in CURABLE])
     both = reduce(DataFrame.unionByName, letters) if letters else None

@@ -16,12 +16,11 @@ import pyarrow.compute as pc
 from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.errors import ConfigurationError
-from txloom.events.goldengate import GoldenGateDecoder
 from txloom.events.images import ImageReader
-from txloom.pipelines.land import close, finish_last
-from txloom.storage import books, evolution, landing, loads, local, parts, snapshots
+from txloom.pipelines.land import close, decoder_of, finish_last
+from txloom.storage import evolution, landing, loads, parts, snapshots
 from txloom.storage.landing import Landing, Task
-from txloom.storage.own import CHANGE_EVENTS, LANDED_FILES
+from txloom.storage.own import CHANGE_EVENTS
 from txloom.storage.place import Place
 from txloom.storage.snapshots import SnapshotFile
 
@@ -93,15 +92,12 @@ def load_snapshot(
     whole = set(tables) == {table.name for table in pipeline.tables}
     told = time.astimezone(UTC).replace(tzinfo=None).isoformat(" ") if time is not None else None
     load = Load(evolution.effective(pipeline, place), at, loads.xid(number, whole=whole), csn, told)
-    files = [(place_, file) for place_, file in enumerate((f for own in tables.values() for f in own), 1)]
-    size = sum(file.size * (landing.COMPRESSION if file.path.endswith(".gz") else 1) for _, file in files)
-    if size <= landing.LOCAL_BYTES:
+    files = list(enumerate((file for own in tables.values() for file in own), 1))
+    if sum(Task(number_, "load", file.path, file.size).bytes for number_, file in files) <= landing.LOCAL_BYTES:
         rows = [events for each in files for events in _decoded(load, *each)]
         _plan(load, tables, place, run_id)
         head = _head(load, tables, _counted(rows))
-        events = landing.with_numbers(pa.concat_tables([head, *rows]), at)
-        write_id = names.write_id(place.pipeline, names.CHANGE_EVENTS, 0)
-        local.append_once(events, place.change_events, write_id, number)
+        landing.append(landing.with_numbers(pa.concat_tables([head, *rows]), at), at, place)
     else:
         _land_large(spark(), load, tables, files, place, run_id)
     close(at, place, run_id)
@@ -112,8 +108,7 @@ def _plan(load: Load, tables: Iterable[str], place: Place, run_id: str) -> None:
     """Write down that a landing is a snapshot of some tables; from here on it goes through or stays empty."""
     base = {"landing": load.at.number, "run_id": run_id, "at": load.at.at}
     rows = [{**base, "file_number": 0, "topic": loads.topic(table)} for table in tables]
-    write_id = names.write_id(place.pipeline, names.LANDED_FILES, 0)
-    books.append(place.landed_files, rows, LANDED_FILES, once=(write_id, load.at.number))
+    landing.write_plan(place, load.at.number, rows)
 
 
 def _land_large(
@@ -141,26 +136,29 @@ def _land_large(
     _plan(load, tables, place, run_id)
     head = landing.with_numbers(_head(load, tables, counts), load.at)
     written = [part for own, _ in found for part in own] + [parts.write_part(head, names.CHANGE_EVENTS, path)]
-    parts.append_parts(written, path, names.write_id(place.pipeline, names.CHANGE_EVENTS, 0), load.at.number)
+    landing.append_parts(written, load.at, place)
 
 
 def _head(load: Load, tables: Iterable[str], rows: Mapping[str, int]) -> pa.Table:
     """Return a truncate of each table, and the metadata that counts everything."""
     truncates = [load.message(table, "T", BEHIND + number) for number, table in enumerate(tables)]
     counts = {table: rows.get(table, 0) + 1 for table in tables}
-    first = _events(load, "load", truncates, 0, "", 1)
-    topic = load.pipeline.source.transaction_topic
-    return pa.concat_tables([first, _events(load, topic, [load.metadata(counts)], 0, "", len(truncates) + 1)])
+    decoder, metadata = decoder_of(load.pipeline)(), [load.metadata(counts)]
+    first = landing.placed(decoder.decode("load", truncates), Task(0, "load", "", 0), 1, load.at)
+    topic, line = load.pipeline.source.transaction_topic, len(truncates) + 1
+    return pa.concat_tables(
+        [first, landing.placed(decoder.decode(topic, metadata), Task(0, topic, "", 0), line, load.at)]
+    )
 
 
 def _decoded(load: Load, number: int, file: SnapshotFile) -> Iterator[pa.Table]:
     """Yield a file's rows as landed events; refuses the first one that cannot be read."""
     table = load.pipeline.table(file.table)
-    reader = ImageReader(table)
+    decoder, reader = decoder_of(load.pipeline)(), ImageReader(table)
     for first, images in snapshots.images(file, table):
         start = BEHIND + number * PER_FILE + first
         messages = [load.message(file.table, "r", start + i, image) for i, image in enumerate(images)]
-        events = _events(load, "load", messages, number, file.path, first)
+        events = landing.placed(decoder.decode("load", messages), Task(number, "load", file.path, 0), first, load.at)
         bad = events.filter(pc.equal(events.column("kind"), "poison")).slice(0, 1).to_pylist()
         problems = [(row["line"], f"{row['cause']}: {row['detail']}") for row in bad]
         if not problems:
@@ -169,11 +167,6 @@ def _decoded(load: Load, number: int, file: SnapshotFile) -> Iterator[pa.Table]:
         if problems:
             raise ConfigurationError(f"{file.path}: row {problems[0][0]}: {problems[0][1]}; nothing was loaded")
         yield events
-
-
-def _events(load: Load, topic: str, messages: Sequence[bytes], number: int, file: str, first: int) -> pa.Table:
-    decoder = GoldenGateDecoder(load.pipeline.tables, load.pipeline.source.transaction_topic)
-    return landing.placed(decoder.decode(topic, messages), Task(number, topic, file, 0), first, load.at)
 
 
 def _counted(events: Sequence[pa.Table]) -> dict[str, int]:

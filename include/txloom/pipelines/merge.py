@@ -3,7 +3,7 @@
 Few changes to small tables are worked out and written in this process; what is large goes to Spark, table by table.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from txloom.config.models import Pipeline
-from txloom.current.clears import Gone
+from txloom.current.clears import GoneColumns
 from txloom.pipelines import merge_local
 from txloom.pipelines.drift import close_loaded, gone_columns, note_back, note_gone
 from txloom.pipelines.evidence import findings_of
@@ -86,7 +86,7 @@ def plan(
     pipeline: Pipeline,
     place: Place,
     want: Mark,
-    gone: Mapping[str, Mapping[str, Gone]],
+    gone: GoneColumns,
 ) -> Work:
     """Work out all writes of a merge, in this process when the changes are few, else with Spark.
 
@@ -105,7 +105,7 @@ def _plan_locally(
     pipeline: Pipeline,
     place: Place,
     want: Mark,
-    gone: Mapping[str, Mapping[str, Gone]],
+    gone: GoneColumns,
 ) -> Work:
     own = {flat.table.name: flat for flat in flats(pipeline)}
     changes = {name: merge_local.prepare(place, flat, want, gone.get(name, {})) for name, flat in own.items()}

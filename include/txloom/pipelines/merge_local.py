@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from txloom.config import names
 from txloom.config.models import Aggregate, Pipeline, Table
-from txloom.current.clears import Columns, Gone, columns_of, of_all_rows
+from txloom.current.clears import Columns, Gone, GoneColumns, columns_of, of_all_rows
 from txloom.current.components import components
 from txloom.current.compose import compose
 from txloom.current.fold import fold
@@ -48,7 +48,7 @@ class LocalChange:
         return rows
 
 
-def size(place: Place, flats: Sequence[Flat], want: Mark, gone: Mapping[str, Mapping[str, Gone]]) -> int | None:
+def size(place: Place, flats: Sequence[Flat], want: Mark, gone: GoneColumns) -> int | None:
     """Return how many changes a merge has to look at, None if a change of all rows meets a large table.
 
     gone: by table, the columns that its source dropped before. For a late change it looks at the whole history of its
@@ -64,7 +64,7 @@ def size(place: Place, flats: Sequence[Flat], want: Mark, gone: Mapping[str, Map
     return total
 
 
-def _lacks(place: Place, flat: Flat, have: Mark, want: Mark, gone: Mapping[str, Mapping[str, Gone]]) -> bool:
+def _lacks(place: Place, flat: Flat, have: Mark, want: Mark, gone: GoneColumns) -> bool:
     """Say whether inserts lack columns that are not known to be gone."""
     return bool(past.absent(place, flat, _between(have, want)) - set(gone.get(flat.table.name, ())))
 

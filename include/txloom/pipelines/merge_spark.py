@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txloom.config.models import Aggregate, Pipeline
-from txloom.current.clears import Columns, Gone
+from txloom.current.clears import Columns, Gone, GoneColumns
 from txloom.pipelines.together import together
 from txloom.pipelines.work import Work
-from txloom.storage import current, tables
+from txloom.storage import current, past, tables
 from txloom.storage.documents import Change, documents, touched_roots
 from txloom.storage.flats import Flat, flats
 from txloom.storage.place import Place
@@ -24,9 +24,7 @@ EVIDENCE = 1_000
 """Contradictions of a table that are looked at: findings keep one for each kind and column."""
 
 
-def plan(
-    spark: SparkSession, pipeline: Pipeline, place: Place, want: Mark, gone: Mapping[str, Mapping[str, Gone]]
-) -> Work:
+def plan(spark: SparkSession, pipeline: Pipeline, place: Place, want: Mark, gone: GoneColumns) -> Work:
     """Work out all writes of a merge; gone: by table, the columns that its source dropped before."""
     own = flats(pipeline)
     with_session = inheritable_thread_target(spark)
@@ -93,7 +91,7 @@ def prepare(
         changes.unpersist()
         return Change(flat.table, rows, None), 0, None
     if about["late"]:
-        columns = current.columns_of(_upto(everything, want), {})
+        columns = current.columns_of(everything.where(past.upto(want)), {})
         effects = _recomputed(flat, everything, changes, rows, have, want)
     else:
         columns = current.columns_of(changes, gone)
@@ -102,11 +100,6 @@ def prepare(
     effects.count()
     changes.unpersist()
     return Change(flat.table, rows, effects), about["changes"], columns
-
-
-def _upto(everything: DataFrame, want: Mark) -> DataFrame:
-    """Return the changes up to a mark."""
-    return everything.where((F.col("_txloom_release") <= want.release) & (F.col("_txloom_csn") <= want.valid_through))
 
 
 def _applied(flat: Flat, changes: DataFrame, rows: DataFrame, clearing: Sequence[str], *, truncated: bool) -> DataFrame:
@@ -149,7 +142,7 @@ def _recomputed(
 
     Rows of such keys are rebuilt from nothing, so that newer changes and deletes stand.
     """
-    history = _upto(everything, want)
+    history = everything.where(past.upto(want))
     chains = _chains(history, flat)
     late = changes.where(current.is_late(have))
     if not current.of_all_rows(late).isEmpty():

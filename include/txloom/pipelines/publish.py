@@ -5,17 +5,10 @@ from typing import Any
 
 from txloom.config import names
 from txloom.config.models import Pipeline
-from txloom.storage import books, loads
+from txloom.storage import books, dead, loads
 from txloom.storage.own import CUTS
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark, mark, versions
-
-GAPS = (
-    "select xid, csn, first_value(cause order by release desc) as cause from t where {}"
-    " group by transaction_id, xid, csn"
-    " having max(case when status = 'released' then 1 else 0 end) = 0 order by csn, xid"
-)
-"""Transactions that were given up and not released since."""
 
 
 def publish(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) -> dict[str, int]:
@@ -66,7 +59,7 @@ def _cut(pipeline: Pipeline, place: Place, reached: Mark, run_id: str) -> dict[s
     condition = f"release <= {reached.release} and csn <= {reached.valid_through}"
     condition += f" and csn > {loads.floor(place, reached.release)}"
     last = books.query(finished, f"select committed_at from t where csn = {reached.valid_through} limit 1")
-    gaps = books.query(finished, GAPS.format(condition))
+    gaps = [{name: row[name] for name in ("xid", "csn", "cause")} for row in dead.given_up(place, condition)]
     return {
         "run_id": run_id,
         "valid_through": reached.valid_through,

@@ -7,13 +7,11 @@ from typing import NoReturn
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.errors import ConfigurationError
 from txloom.pipelines.land import close, decoder_of, finish_last
-from txloom.storage import books, dead, landing
+from txloom.storage import dead, landing
 from txloom.storage.landing import Landing
-from txloom.storage.own import LANDED_FILES
 from txloom.storage.place import Place
 
 
@@ -42,12 +40,9 @@ def redrive(
     plan = landing.planned(place.landed_files)
     number = finish_last(_no_spark, pipeline, plan, place, run_id) + 1
     again = Landing(number, datetime.now(UTC), ())
-    planned = [{"landing": number, "run_id": run_id, "at": again.at, "topic": dead.REDRIVE}]
-    books.append(
-        place.landed_files, planned, LANDED_FILES, once=(names.write_id(place.pipeline, names.LANDED_FILES, 0), number)
-    )
-    new = decoder_of(pipeline)
-    landing.land_again(new, events, again, place)
+    planned = {"landing": number, "run_id": run_id, "at": again.at, "topic": dead.REDRIVE}
+    landing.write_plan(place, number, [planned])
+    landing.land_again(decoder_of(pipeline), events, again, place)
     close(again, place, run_id)
     return {"transactions": len(ids), "events": events.num_rows, "landing": number}
 

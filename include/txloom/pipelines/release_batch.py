@@ -65,14 +65,14 @@ def release_small(batch: Batch, whole: Sequence[Row], repeated: Sequence[Row], l
         found = release(pipeline, batch.place, batch.release, share)
         return found, found.undeclared
 
-    found = _settled(batch, run)
+    found = _with_new_columns(batch, run)
     findings.record(batch.place, found.findings, batch.run_id)
     together([partial(batch.append_local, rows, table) for table, rows in found.history.items()])
     sizes = {row["tx"]: (row["rows"], row["first_at"]) for row in whole if row["tx"] in found.unreadable}
     return Released(found.transactions, [], found.unreadable, sizes, landings)
 
 
-def _settled(batch: Batch, run: Callable[[Pipeline], tuple[T, Sequence[Undeclared]]]) -> T:
+def _with_new_columns(batch: Batch, run: Callable[[Pipeline], tuple[T, Sequence[Undeclared]]]) -> T:
     """Run a release, once more when tables take up columns that it met."""
     pipeline = batch.pipeline
     while True:
@@ -98,7 +98,7 @@ def release_large(batch: Batch, outcomes: DataFrame, rows: int, landings: set[in
         found = _spread(batch, pipeline, shares)
         return found, [each for made in found for each in made.undeclared]
 
-    found = _settled(batch, run)
+    found = _with_new_columns(batch, run)
     findings.record(batch.place, [each for made in found for each in made.findings], batch.run_id)
     written: dict[str, list[Part]] = {}
     for part in [part for made in found for part in made.parts]:

@@ -4,6 +4,7 @@ A standing is what is known of such a transaction: received and expected rows by
 None: no metadata came), and how many of the received ones are of each operation.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -42,9 +43,7 @@ def _grouped(ordered: Sequence[Standing]) -> list[Finding]:
         for other in ordered[place + 1 : place + MEMBERS]:
             if other.expected is not None:
                 break
-            together = {
-                table: together.get(table, 0) + other.received.get(table, 0) for table in _tables(together, other)
-            }
+            together = dict(Counter(together) + Counter(other.received))
             members.append(other.xid)
             if together == _there(first.expected):
                 counts = ", ".join(f"{count} of {table}" for table, count in sorted(together.items()))
@@ -86,10 +85,6 @@ def uncounted(expected: Counts, received: Counts, operations: Mapping[str, Count
 
 def _there(counts: Counts) -> dict[str, int]:
     return {table: count for table, count in counts.items() if count}
-
-
-def _tables(counts: Counts, other: Standing) -> set[str]:
-    return {*counts, *other.received}
 
 
 def _total(counts: Counts) -> int:

@@ -12,7 +12,7 @@ from txloom.current.clears import CLEAR_COLUMNS, Columns, Gone
 from txloom.current.clears import columns_of as columns_of_rows
 from txloom.current.components import components
 from txloom.current.fold import fold
-from txloom.current.numbers import WHOLE
+from txloom.current.images import WHOLE
 from txloom.storage import schemas, tables
 from txloom.storage.flats import Flat
 from txloom.storage.place import Place

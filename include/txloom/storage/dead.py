@@ -1,6 +1,7 @@
 """Dead letters that still wait for somebody: not released since, nor decided again by a redrive."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -22,23 +23,27 @@ SUPERSEDED = (
 )
 
 
-OPEN = (
-    "select transaction_id, first_value(cause order by release desc) as cause from t group by transaction_id"
-    " having max(case when status = 'released' then 1 else 0 end) = 0"
-)
-"""Transactions that were given up and not released since, with the newest cause."""
+def given_up(place: Place, where: str = "true") -> list[dict[str, Any]]:
+    """Return the transactions that were given up and not released since: id, xid, csn, newest cause; in commit order.
+
+    where: which rows of `transactions` are looked at.
+    """
+    sql = (
+        "select transaction_id, xid, csn, first_value(cause order by release desc) as cause from t"
+        f" where {where} group by transaction_id, xid, csn"
+        " having max(case when status = 'released' then 1 else 0 end) = 0 order by csn, xid"
+    )
+    return books.query(place.table(names.TRANSACTIONS), sql)
 
 
 def dead_by_hash(place: Place) -> dict[int, tuple[str, str]]:
     """Return the dead transactions by the buffer's hash: id and cause."""
-    found = books.query(place.table(names.TRANSACTIONS), OPEN)
-    return {hash64(row["transaction_id"]): (row["transaction_id"], row["cause"]) for row in found}
+    return {hash64(row["transaction_id"]): (row["transaction_id"], row["cause"]) for row in given_up(place)}
 
 
 def complete_now(place: Place) -> list[str]:
     """Return the dead transactions that wait for nothing but a redrive."""
-    found = books.query(place.table(names.TRANSACTIONS), f"select * from ({OPEN}) where cause = '{COMPLETE}'")
-    return sorted(row["transaction_id"] for row in found)
+    return sorted(row["transaction_id"] for row in given_up(place) if row["cause"] == COMPLETE)
 
 
 def open_letters(place: Place, columns: str, more: str = "") -> pa.Table:

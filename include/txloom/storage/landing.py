@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from txloom.config import names
 from txloom.errors import SourceUnavailable
 from txloom.storage import books, evolution, files, local, parts
-from txloom.storage.own import CHANGE_EVENTS, DEAD_LETTERS, INSTANT
+from txloom.storage.own import CHANGE_EVENTS, DEAD_LETTERS, INSTANT, LANDED_FILES
 from txloom.storage.place import Place
 from txloom.transactions.hashes import hashed
 from txloom.transactions.numbers import packed
@@ -55,6 +55,11 @@ class Task:
     file: str
     size: int
 
+    @property
+    def bytes(self) -> int:
+        """Return about how much there is to decode."""
+        return self.size * (COMPRESSION if self.file.endswith(".gz") else 1)
+
 
 @dataclass(frozen=True)
 class Landing:
@@ -67,7 +72,7 @@ class Landing:
     @property
     def bytes(self) -> int:
         """Return about how much there is to decode."""
-        return sum(task.size * (COMPRESSION if task.file.endswith(".gz") else 1) for task in self.tasks)
+        return sum(task.bytes for task in self.tasks)
 
 
 def planned(path: str) -> list[dict[str, Any]]:
@@ -75,6 +80,12 @@ def planned(path: str) -> list[dict[str, Any]]:
     return books.query(
         path, "select landing, at, file_number, topic, file, size, modified from t order by landing, file_number"
     )
+
+
+def write_plan(place: Place, number: int, rows: Sequence[dict[str, Any]]) -> None:
+    """Write down what a new landing takes, once: from here on it is finished, by this run or the next."""
+    write_id = names.write_id(place.pipeline, names.LANDED_FILES, 0)
+    books.append(place.landed_files, rows, LANDED_FILES, once=(write_id, number))
 
 
 def landing_of(plan: Sequence[dict[str, Any]], number: int) -> Landing:
@@ -90,16 +101,29 @@ def write_events(
     spark: "Callable[[], SparkSession]", new: NewDecoder, root: str, landing: Landing, place: Place
 ) -> None:
     """Decode a landing's files into change_events, once."""
-    write_id = names.write_id(place.pipeline, names.CHANGE_EVENTS, 0)
-    if books.last_written(place.change_events, write_id) >= landing.number:
+    if books.last_written(place.change_events, _write_id(place)) >= landing.number:
         return
     if landing.bytes <= LOCAL_BYTES:
         decoder = new()
         chunks = [chunk for task in landing.tasks for chunk in decode_file(decoder, root, task, landing)]
         events = pa.concat_tables(chunks or [CHANGE_EVENTS.empty_table()])
-        local.append_once(with_numbers(events, landing), place.change_events, write_id, landing.number)
+        append(with_numbers(events, landing), landing, place)
         return
-    parts.append_parts(decode_files(spark(), new, root, landing, place), place.change_events, write_id, landing.number)
+    append_parts(decode_files(spark(), new, root, landing, place), landing, place)
+
+
+def append(events: pa.Table, landing: Landing, place: Place) -> None:
+    """Append a landing's events, once."""
+    local.append_once(events, place.change_events, _write_id(place), landing.number)
+
+
+def append_parts(written: "Sequence[parts.Part]", landing: Landing, place: Place) -> None:
+    """Commit files that tasks wrote as a landing's events, once."""
+    parts.append_parts(written, place.change_events, _write_id(place), landing.number)
+
+
+def _write_id(place: Place) -> str:
+    return names.write_id(place.pipeline, names.CHANGE_EVENTS, 0)
 
 
 def decode_files(
@@ -230,9 +254,7 @@ def land_again(new: NewDecoder, events: pa.Table, landing: Landing, place: Place
             found = found.set_column(found.schema.get_field_index(name), CHANGE_EVENTS.field(name), own.column(name))
         chunks.append(found)
         first += own.num_rows
-    write_id = names.write_id(place.pipeline, names.CHANGE_EVENTS, 0)
-    again = with_numbers(pa.concat_tables(chunks), landing, reopen=True)
-    local.append_once(again, place.change_events, write_id, landing.number)
+    append(with_numbers(pa.concat_tables(chunks), landing, reopen=True), landing, place)
 
 
 def create_tables(place: Place) -> None:

@@ -24,14 +24,15 @@ def status(warehouse: str, pipeline: str) -> dict[str, Any]:
         "(select *, row_number() over (partition by step order by at desc) as n from t) where n = 1 order by step"
     )
     cuts = books.query(place.table(names.CUTS), "select * from t order by cut_id desc limit 1")
+    found = findings.open_findings(place)
     return {
         "pipeline": pipeline,
         "cut": cuts[0] if cuts else None,
         "waiting": next(iter(books.query(place.table(names.PENDING_TRANSACTIONS), waiting)), {"transactions": 0}),
         "dead_letters": _open_letters(place),
         "complete_now": dead.complete_now(place),
-        "findings": findings.open_findings(place),
-        "needs_snapshot": findings.needing_snapshot(findings.open_findings(place)),
+        "findings": found,
+        "needs_snapshot": findings.needing_snapshot(found),
         "ledger": books.query(place.table(names.LEDGER), newest),
     }
 
