@@ -15,7 +15,7 @@ from txloom.current.document_versions import document_intervals
 from txloom.current.fold import fold
 from txloom.current.versions import intervals, versions
 from txloom.events.goldengate import GoldenGateDecoder
-from txloom.pipelines.release import CHOSEN, made_of
+from txloom.pipelines.release import CHOSEN, PLACES, made_of, own_events
 from txloom.storage import landing
 from txloom.storage.flats import member_of
 from txloom.storage.landing import Landing, Task
@@ -48,16 +48,19 @@ class Core:
         self.evidence: list[str] = []
         self._shown = 0
 
-    def run(self, messages: Sequence[Message]) -> None:
-        """Take one landing through the buffer and the merge; every run begins with what was packed away."""
-        self.landings += 1
-        at = Landing(self.landings, BEGUN + self.landings * STEP, ())
-        landed = self._land(messages, at)
+    def run(self, *landings: Sequence[Message]) -> None:
+        """Take landings through the buffer and the merge together; every run begins with what was packed away."""
+        landed: dict[int, list[np.ndarray]] = {bucket: [] for bucket in range(BUCKETS)}
+        for messages in landings:
+            self.landings += 1
+            at = Landing(self.landings, BEGUN + self.landings * STEP, ())
+            clock = ev.clocks(np.array([at.number]), np.array([int(at.at.timestamp() * 1_000_000)]))
+            for bucket, numbers in self._land(messages, at).items():
+                landed[bucket] += [*numbers, clock]
         patience = int(self.pipeline.completeness.patience.total_seconds() * 1_000_000)
         released, repeated, self.waiting = [], [], []
         for bucket in range(BUCKETS):
-            clock = ev.clocks(np.array([at.number]), np.array([int(at.at.timestamp() * 1_000_000)]))
-            arrived = ev.concatenate([*landed[bucket], clock])
+            arrived = ev.concatenate(landed[bucket])
             held, decisions = buffer.decide(_restarted(self.held[bucket]), arrived, patience)
             self.held[bucket] = held
             released += decisions.released
@@ -73,10 +76,11 @@ class Core:
         self._merge()
 
     def balanced(self) -> bool:
-        """Tell whether every row that came in is somewhere."""
+        """Tell whether every row that came in is somewhere, and every released one in history once."""
         held = sum(int(np.count_nonzero(held.events["kind"] == ev.ROW)) for held in self.held.values())
         out = held + sum(count for name, count in self.counts.items() if name != "rows")
-        return out == self.counts["rows"]
+        told = sum(changes.num_rows for history in self.history.values() for changes in history)
+        return out == self.counts["rows"] and told == self.counts["released"]
 
     def _land(self, messages: Sequence[Message], at: Landing) -> dict[int, list[np.ndarray]]:
         numbers: dict[int, list[np.ndarray]] = {bucket: [] for bucket in range(BUCKETS)}
@@ -96,11 +100,10 @@ class Core:
         chosen = pa.table({name: pa.array(column, pa.int64()) for name, column in columns.items()})
         if not chosen.num_rows:
             return
+        again = [{name: int(e[name]) for name in PLACES.names} for part in repeated for e in part]
         events = pa.concat_tables(self.events)
-        events = events.filter(pc.is_in(events.column("tx"), chosen.column("tx").combine_chunks()))
-        again = {(int(e["landing"]), int(e["row"])) for part in repeated for e in part}
-        places = zip(events.column("landing").to_pylist(), events.column("row").to_pylist(), strict=True)
-        events = events.filter(pa.array([place not in again for place in places], pa.bool_()))
+        events = events.filter(pc.is_valid(events.column("tx")))
+        events = own_events(events, chosen, pa.Table.from_pylist(again, PLACES))
         watched = pc.or_(pc.equal(events.column("kind"), "metadata"), pc.is_valid(events.column("table")))
         found = made_of(self.pipeline, events.filter(watched), chosen, self.landings)
         assert not found.unreadable, found.unreadable

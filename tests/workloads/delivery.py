@@ -1,6 +1,6 @@
 """How a producer's messages reach the lake: split into landings, doubled, out of order, metadata early or late."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
@@ -39,3 +39,13 @@ def deliver(sent: Sequence[Sent], chance: Random, *, in_order: bool, losses: boo
     cuts = sorted(chance.randint(0, len(messages)) for _ in range(chance.randint(0, 6)))
     bounds = [0, *cuts, len(messages)]
     return Delivery([messages[a:b] for a, b in pairwise(bounds)], lost)
+
+
+def runs(delivery: Delivery, chance: Random) -> Iterator[list[list[Message]]]:
+    """Yield the landings that each run of the buffer finds: most often one."""
+    found: list[list[Message]] = []
+    for landing in delivery.landings:
+        found.append(landing)
+        if landing is delivery.landings[-1] or chance.random() < 0.7:
+            yield found
+            found = []

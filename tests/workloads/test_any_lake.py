@@ -3,7 +3,9 @@
 TXLOOM_WORKLOADS says how many (2; `make soak` runs 25), TXLOOM_SEED where they begin.
 """
 
+import json
 import os
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -11,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from lake import Lake
+from lake import STEPS, Lake
 from oracle import comparison
 from oracle.capture import Message
 from txloom import read
 from txloom.config import load
-from workloads.database import Database, Sent
-from workloads.delivery import deliver
+from txloom.pipelines.land import land_events
+from workloads.database import UNWATCHED, Database, Sent
+from workloads.delivery import deliver, runs
 from workloads.shapes import Shape, declaration, shape
 from workloads.truth import keys, wanted
 
@@ -47,10 +50,20 @@ def run_through(spark: Any, folder: Path, seed: int, *, in_order: bool) -> tuple
     made = shape(chance)
     sent = Database(made, chance).play(TRANSACTIONS)
     lake = new_lake(spark, folder, made)
-    for landing, messages in enumerate(deliver(sent, chance, in_order=in_order).landings):
-        send(lake, landing, messages)
-        lake.run()
+    landed = 0
+    for landings in runs(deliver(sent, chance, in_order=in_order), chance):
+        for messages in landings:
+            landed += 1
+            send(lake, landed, messages)
+            lake.run(STEPS if messages is landings[-1] else (land_events,))
+    assert_history_tells_each_change_once(lake, made, sent)
     return made, sent, lake
+
+
+def assert_history_tells_each_change_once(lake: Lake, made: Shape, sent: list[Sent]) -> None:
+    told = Counter(row["_txloom_csn"] for name in made.tables for row in lake.rows(f"{name}_changes"))
+    watched = (each.csn for each in sent for _, row in each.rows if json.loads(row)["table"] != UNWATCHED.source)
+    assert told == Counter(watched)
 
 
 @pytest.mark.parametrize("number", range(WORKLOADS))

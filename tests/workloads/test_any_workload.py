@@ -12,7 +12,7 @@ from oracle import comparison, values
 from txloom.config import load
 from workloads.core import Core, Rows
 from workloads.database import Database, Sent
-from workloads.delivery import deliver
+from workloads.delivery import deliver, runs
 from workloads.shapes import Shape, declaration, shape
 from workloads.truth import DOCUMENTS, held, keys, wanted
 
@@ -43,8 +43,8 @@ def assert_shown(core: Core, made: Shape, sent: list[Sent]) -> None:
 @given(st.integers(0, 2**64 - 1), st.integers(0, 40))
 def test_every_state_shown_is_one_that_the_source_had(tmp_path_factory: Any, seed: int, transactions: int) -> None:
     chance, made, sent, core = played(seed, transactions, tmp_path_factory.getbasetemp())
-    for messages in deliver(sent, chance, in_order=True).landings:
-        core.run(messages)
+    for landings in runs(deliver(sent, chance, in_order=True), chance):
+        core.run(*landings)
         assert_shown(core, made, sent)
         assert core.balanced()
     assert not core.evidence
@@ -58,8 +58,8 @@ def test_transactions_that_come_late_end_in_the_sources_final_state(
     tmp_path_factory: Any, seed: int, transactions: int
 ) -> None:
     chance, made, sent, core = played(seed, transactions, tmp_path_factory.getbasetemp())
-    for messages in deliver(sent, chance, in_order=False).landings:
-        core.run(messages)
+    for landings in runs(deliver(sent, chance, in_order=False), chance):
+        core.run(*landings)
         assert core.balanced()
     assert_shown(core, made, sent)
 
@@ -69,8 +69,8 @@ def test_transactions_that_come_late_end_in_the_sources_final_state(
 def test_nothing_above_a_lost_event_is_shown(tmp_path_factory: Any, seed: int, transactions: int) -> None:
     chance, made, sent, core = played(seed, transactions, tmp_path_factory.getbasetemp())
     delivery = deliver(sent, chance, in_order=True, losses=True)
-    for messages in delivery.landings:
-        core.run(messages)
+    for landings in runs(delivery, chance):
+        core.run(*landings)
         assert_shown(core, made, sent)
     waiting = {standing.csn for standing in core.waiting}
     assert waiting <= delivery.lost
@@ -81,8 +81,8 @@ def test_nothing_above_a_lost_event_is_shown(tmp_path_factory: Any, seed: int, t
 @given(st.integers(0, 2**64 - 1), st.integers(1, 30))
 def test_intervals_tell_every_state_that_the_source_had(tmp_path_factory: Any, seed: int, transactions: int) -> None:
     chance, made, sent, core = played(seed, transactions, tmp_path_factory.getbasetemp())
-    for messages in deliver(sent, chance, in_order=chance.random() < 0.5).landings:
-        core.run(messages)
+    for landings in runs(deliver(sent, chance, in_order=chance.random() < 0.5), chance):
+        core.run(*landings)
     for name, table in made.tables.items():
         found = core.intervals(name)
         ends = {row["_txloom_valid_to"] for row in found}

@@ -7,7 +7,6 @@ from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
 
 from txloom.config import names
 from txloom.config.models import Pipeline
@@ -15,7 +14,7 @@ from txloom.errors import LedgerUnbalanced
 from txloom.pipelines import doctor_batch as doctor
 from txloom.pipelines import late
 from txloom.pipelines.batch import Batch
-from txloom.pipelines.bury import GIVEN, Buried, give_up, inter, list_waiting, named
+from txloom.pipelines.bury import GIVEN, Buried, cause_of, give_up, inter, list_waiting, named
 from txloom.pipelines.redrive import redrive
 from txloom.pipelines.release_batch import Released, release_large, release_small
 from txloom.storage import books, buffering, checkpoints, dead, evolution, histories, local
@@ -88,7 +87,8 @@ def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
         released = _release(batch, frame, counts["released"] + counts["transactions"], kinds)
         unfinished = [*kinds["dead"], *kinds["waiting"]]
         operations = doctor.operations_of(batch, kinds["dead"])
-        found = late.judge(batch, kinds["late"])
+        own = {row["tx"]: cause_of(row, watched, operations) for row in kinds["dead"]}
+        found = late.judge(batch, kinds["late"], {**own, **dict.fromkeys(released.unreadable, UNREADABLE)})
         given_up = give_up(batch, kinds["dead"], watched, operations)
         buried = [given_up, _unreadable(batch, released), found.buried]
         _write_dead_letters(batch, buried)
@@ -134,13 +134,8 @@ def _unreadable(batch: Batch, released: Released) -> Buried:
     if not released.unreadable:
         return Buried()
     given = [(tx, UNREADABLE, problem, *released.sizes[tx]) for tx, problem in released.unreadable.items()]
-    frame = batch.spark.createDataFrame(given, GIVEN)
-    events = batch.change_events.where(
-        F.col("landing").isin(sorted(released.landings))
-        & ((F.col("kind") == "metadata") | ((F.col("kind") == "row") & F.col("table").isNotNull()))
-    )
-    rows = sum(row[3] for row in given)
-    buried = inter(batch, frame, events)
+    rows = sum(released.sizes[tx][0] for tx in released.unreadable)
+    buried = inter(batch, batch.spark.createDataFrame(given, GIVEN), released.landings)
     return Buried(buried.letters, buried.transactions, rows=rows, released=-rows)
 
 

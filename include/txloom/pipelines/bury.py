@@ -1,7 +1,7 @@
 """Dead letters: transactions that were given up, and events that came after their transaction was finished."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
@@ -18,8 +18,10 @@ from txloom.storage.letters import as_dead_letters
 from txloom.storage.own import PENDING_TRANSACTIONS
 from txloom.transactions import buffer, causes
 
-GIVEN = "tx bigint, cause string, detail string, rows bigint, first_at bigint"
-"""What `inter` needs to know of each transaction that it buries."""
+GIVEN = (
+    "tx bigint, cause string, detail string, rows bigint, first_at bigint, first_landing bigint, last_landing bigint"
+)
+"""What `inter` needs to know of each transaction that it buries; its events lie between two landings."""
 
 
 @dataclass(frozen=True)
@@ -44,22 +46,25 @@ def give_up(
     if not dead:
         return Buried()
     given_up = [
-        (row["tx"], _cause(row, watched, operations), describe(row, watched), row["rows"], row["first_at"])
+        (
+            row["tx"],
+            cause_of(row, watched, operations),
+            describe(row, watched),
+            *(row["rows"], row["first_at"], min(row["landings"]), max(row["landings"])),
+        )
         for row in dead
     ]
     given = batch.spark.createDataFrame(given_up, GIVEN)
     forgotten = [row["tx"] for row in given.join(batch.earlier_transactions.select("tx"), "tx", "left_semi").collect()]
-    landings = sorted({landing for row in dead for landing in row["landings"]})
-    events = batch.change_events.where(
-        F.col("landing").isin(landings) & (F.col("kind").isin("row", "metadata")) & _watched()
-    )
-    late = (
-        late_events(batch, events.where(F.col("tx").isin(forgotten) & (F.col("kind") == "row")))
-        if forgotten
-        else Buried()
-    )
-    given = given.where(~F.col("tx").isin(forgotten)) if forgotten else given
-    buried = inter(batch, given, events)
+    landings = {landing for row in dead for landing in row["landings"]}
+    late = Buried()
+    if forgotten:
+        again = F.col("tx").isin(forgotten)
+        late = late_events(
+            batch, _own_events(batch, given.where(again).select(*BOUNDS), landings).where("kind = 'row'")
+        )
+        given = given.where(~again)
+    buried = inter(batch, given, landings)
     letters = [part for part in (late.letters, buried.letters) if part is not None]
     moved = sum(row["rows"] for row in dead if row["tx"] in set(forgotten))
     return Buried(
@@ -70,7 +75,7 @@ def give_up(
     )
 
 
-def _cause(row: Row, watched: Mapping[int, str], operations: Mapping[int, Mapping[str, Any]]) -> str:
+def cause_of(row: Row, watched: Mapping[int, str], operations: Mapping[int, Mapping[str, Any]]) -> str:
     """Return why a transaction is given up; an excess of exactly one operation's rows is named for it."""
     cause: str = row["cause"]
     if cause != buffer.EXCESS:
@@ -79,8 +84,15 @@ def _cause(row: Row, watched: Mapping[int, str], operations: Mapping[int, Mappin
     return causes.UNCOUNTED.get(uncounted(expected, received, operations.get(row["tx"], {})) or "", cause)
 
 
-def _watched() -> Any:
-    return (F.col("kind") == "metadata") | F.col("table").isNotNull()
+BOUNDS = ("tx", "first_landing", "last_landing")
+
+
+def _own_events(batch: Batch, given: DataFrame, landings: Collection[int]) -> DataFrame:
+    """Return the events of given transactions, with what is given, and nothing that came before or after (BOUNDS)."""
+    watched = (F.col("kind") == "metadata") | ((F.col("kind") == "row") & F.col("table").isNotNull())
+    events = batch.change_events.where(F.col("landing").isin(sorted(landings)) & watched).drop("cause", "detail")
+    found = events.join(F.broadcast(given), "tx").where("landing between first_landing and last_landing")
+    return found.drop(*BOUNDS[1:])
 
 
 def describe(row: Row, watched: Mapping[int, str]) -> str:
@@ -103,18 +115,13 @@ def counts_by_table(packed: str | None, watched: Mapping[int, str]) -> dict[str,
     return {watched.get(int(table), table): count for table, count in json.loads(packed or "{}").items()}
 
 
-def inter(batch: Batch, given: DataFrame, events: DataFrame) -> Buried:
-    """Make dead letters out of all distinct events of given transactions.
+def inter(batch: Batch, given: DataFrame, landings: Collection[int]) -> Buried:
+    """Make dead letters out of all distinct events of given transactions (GIVEN), which lie in some landings.
 
-    given: tx, cause, detail, rows, first_at. Duplicates (same identity and payload) are left out, as they were counted.
+    Duplicates (same identity and payload) are left out, as they were counted.
     """
     first = Window.partitionBy("tx", "kind", "table", "identity", "payload").orderBy("landing", "row")
-    held = (
-        events.drop("cause", "detail")
-        .join(F.broadcast(given), "tx")
-        .withColumn("again", F.row_number().over(first))
-        .where("again = 1")
-    )
+    held = _own_events(batch, given, landings).withColumn("again", F.row_number().over(first)).where("again = 1")
     now = datetime.now(UTC)
     transactions = held.groupBy("tx").agg(
         F.min("transaction_id").alias("transaction_id"),
@@ -152,17 +159,20 @@ def late_events(batch: Batch, late: DataFrame, dead: Mapping[int, str] | None = 
             F.max((F.col("place") < F.col("own")) & (F.col("seen") == F.col("payload"))).alias("same"),
             F.max((F.col("place") < F.col("own")) & (F.col("seen") != F.col("payload"))).alias("other"),
         )
+        .join(F.broadcast(causes_frame(batch, dead or {})), "tx", "left")
         .persist()
     )
-    joins = [F.when(F.col("tx") == tx, cause) for tx, cause in (dead or {}).items()]
-    new = F.coalesce(*joins, F.lit(causes.LATE))
+    new = F.coalesce("joins", F.lit(causes.LATE))
     fate = F.when(F.col("same"), None).when(F.col("other"), buffer.CONFLICT).otherwise(new)
-    judged = judged.withColumn("cause", fate).withColumn(
-        "detail", F.concat(F.lit("transaction "), F.col("transaction_id"))
-    )
-    letters = judged.where("cause is not null")
+    about = {"cause": fate, "detail": F.concat(F.lit("transaction "), F.col("transaction_id"))}
+    letters = judged.withColumns(about).where("cause is not null").drop("joins")
     buried, all_of_them = letters.count(), judged.count()
     return Buried(as_dead_letters(letters, datetime.now(UTC), batch.release), None, buried, all_of_them - buried)
+
+
+def causes_frame(batch: Batch, dead: Mapping[int, str]) -> DataFrame:
+    """Return causes by transaction, as columns `tx` and `joins`."""
+    return batch.spark.createDataFrame(list(dead.items()), "tx bigint, joins string")
 
 
 def list_waiting(

@@ -11,14 +11,13 @@ from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from txloom.pipelines.batch import Batch
-from txloom.pipelines.bury import Buried, late_events
+from txloom.pipelines.bury import Buried, causes_frame, late_events
 from txloom.storage import local
-from txloom.storage.dead import dead_by_hash
+from txloom.storage.dead import dead_by_hash, released
 from txloom.storage.letters import as_dead_letters
 from txloom.storage.own import TRANSACTIONS
 from txloom.transactions.buffer import EXCESS, NO_METADATA, SHORT
@@ -36,10 +35,13 @@ class Late:
     completed: pa.Table = field(default_factory=TRANSACTIONS.empty_table)
 
 
-def judge(batch: Batch, late: Sequence[Row]) -> Late:
-    """Judge late events; late: their landing and row, the hash of their transaction, 1 in `rows` unless metadata."""
+def judge(batch: Batch, late: Sequence[Row], own: Mapping[int, str]) -> Late:
+    """Judge late events; late: their landing and row, the hash of their transaction, 1 in `rows` unless metadata.
+
+    own: causes of what this very batch gives up, by hash.
+    """
     known = dead_by_hash(batch.place) if late else {}
-    late = [row for row in late if row["rows"] or row["tx"] in known]
+    late = [row for row in late if row["rows"] or row["tx"] in known or row["tx"] in own]
     if not late:
         return Late()
     places = batch.spark.createDataFrame([(row["landing"], row["row"]) for row in late], "landing bigint, row bigint")
@@ -47,7 +49,8 @@ def judge(batch: Batch, late: Sequence[Row]) -> Late:
     events = batch.change_events.where(F.col("landing").isin(landings) & F.col("kind").isin("row", "metadata"))
     events = events.join(F.broadcast(places), ["landing", "row"], "left_semi")
     concerned = {row["tx"] for row in late}
-    dead = {tx: found for tx, found in known.items() if tx in concerned}
+    dead = _given_up_now(batch, {tx: cause for tx, cause in own.items() if tx in concerned}, events)
+    dead |= {tx: found for tx, found in known.items() if tx in concerned}
     causes = {tx: cause for tx, (_, cause) in dead.items()}
     buried = late_events(batch, events.where("kind = 'row'"), causes)
     if not dead:
@@ -57,6 +60,15 @@ def judge(batch: Batch, late: Sequence[Row]) -> Late:
     whole = _completed(batch, [identity for identity, cause in dead.values() if cause in CURABLE])
     both = reduce(DataFrame.unionByName, letters) if letters else None
     return Late(Buried(both, None, buried.rows, buried.duplicates), whole)
+
+
+def _given_up_now(batch: Batch, own: Mapping[int, str], events: DataFrame) -> dict[int, tuple[str, str]]:
+    """Return id and cause, by hash, of what this batch gives up, but for what another batch released long ago."""
+    if not own:
+        return {}
+    ids = events.where(F.col("tx").isin(list(own))).select("tx", "transaction_id").distinct().collect()
+    before = released(batch.place, [row["transaction_id"] for row in ids])
+    return {row["tx"]: (row["transaction_id"], own[row["tx"]]) for row in ids if row["transaction_id"] not in before}
 
 
 def _metadata(batch: Batch, late: DataFrame, dead: Mapping[int, str]) -> DataFrame | None:
@@ -69,9 +81,9 @@ def _metadata(batch: Batch, late: DataFrame, dead: Mapping[int, str]) -> DataFra
         (F.col("n.tx") == F.col("s.tx")) & (F.col("n.told") == F.col("s.told")) & (F.col("s.place") < F.col("n.own"))
     )
     news = news.alias("n").join(F.broadcast(seen).alias("s"), again, "left_anti")
-    causes = F.create_map(*[F.lit(item) for pair in dead.items() for item in pair])
-    detail = F.lit("came after the transaction was given up")
-    news = news.withColumn("cause", causes[F.col("tx")]).withColumn("detail", detail).persist()
+    news = news.join(F.broadcast(causes_frame(batch, dead)), "tx").drop("cause", "detail").persist()
+    news = news.withColumnRenamed("joins", "cause")
+    news = news.withColumn("detail", F.lit("came after the transaction was given up"))
     return None if news.isEmpty() else as_dead_letters(news, datetime.now(UTC), batch.release)
 
 
@@ -84,8 +96,10 @@ def _completed(batch: Batch, dead: Sequence[str]) -> pa.Table:
     columns += ', "table", "row", producer_run'
     chosen = "kind = 'metadata' or (kind = 'row' and \"table\" is not null)"
     sql = f"select {columns} from t where transaction_id in ({ids}) and ({chosen})"
-    events = local.select(batch.place.change_events, sql)
-    rows = [_whole(events.filter(pc.equal(events.column("transaction_id"), each)).to_pylist(), batch) for each in dead]
+    events: dict[str, list[dict[str, Any]]] = {}
+    for event in local.select(batch.place.change_events, sql).to_pylist():
+        events.setdefault(event["transaction_id"], []).append(event)
+    rows = [_whole(own, batch) for own in events.values()]
     return pa.Table.from_pylist([row for row in rows if row is not None], TRANSACTIONS)
 
 

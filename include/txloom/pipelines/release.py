@@ -18,13 +18,14 @@ from txloom.history.stream import stream
 from txloom.pipelines.drift import undeclared, without_before
 from txloom.quality.findings import Finding
 from txloom.storage import local
+from txloom.storage.buffering import RELEASED
 from txloom.storage.evolution import Undeclared
 from txloom.storage.own import INSTANT, TRANSACTIONS
 from txloom.storage.place import Place
 from txloom.transactions.hashes import hashed
 
 EVENT = 'transaction_id, tx, xid, csn, pos, op, committed_at, landing, "row", kind, "table", value'
-CHOSEN = pa.schema([(name, pa.int64()) for name in ("tx", "csn", "rows", "first_at", "finished_at")])
+CHOSEN = pa.schema([(name, pa.int64()) for name in RELEASED])
 PLACES = pa.schema([("landing", pa.int64()), ("row", pa.int64())])
 ANY_TX = (-(2**63), 2**63 - 1)
 
@@ -33,7 +34,7 @@ ANY_TX = (-(2**63), 2**63 - 1)
 class Share:
     """Whole transactions of a batch to release together.
 
-    chosen: tx, csn, rows, first_at, finished_at. tx: the bounds of their hashes. landings: where their events lie.
+    chosen: what outcomes of kind `released` say. tx: the bounds of their hashes. landings: where their events lie.
     repeated: (landing, row) of duplicates among those, to be left out.
     """
 
@@ -102,11 +103,19 @@ def _events(place: Place, share: Share, chosen: pa.Table) -> pa.Table:
         " and (kind = 'metadata' or (kind = 'row' and \"table\" is not null))"
     )
     events = local.select(place.change_events, f"select {EVENT} from t where {where}")
-    events = events.filter(pc.is_in(events.column("tx"), chosen.column("tx").combine_chunks()))
-    if not share.repeated.num_rows:
-        return events
-    again = _places(share.repeated)
-    return events.filter(pa.array(~np.isin(_places(events), again)))
+    return own_events(events, chosen, share.repeated)
+
+
+def own_events(events: pa.Table, chosen: pa.Table, repeated: pa.Table) -> pa.Table:
+    """Return exactly the events that make chosen transactions whole: repeated ones, and others, lie beside them."""
+    chosen = chosen.sort_by("tx")
+    tx, first, last = (chosen.column(name).to_numpy() for name in ("tx", "first_landing", "last_landing"))
+    own, landing = events.column("tx").to_numpy(), events.column("landing").to_numpy()
+    at = np.minimum(np.searchsorted(tx, own), len(tx) - 1)
+    inside = (tx[at] == own) & (first[at] <= landing) & (landing <= last[at])
+    if repeated.num_rows:
+        inside &= ~np.isin(_places(events), _places(repeated))
+    return events.filter(pa.array(inside))
 
 
 def _places(events: pa.Table) -> np.ndarray:

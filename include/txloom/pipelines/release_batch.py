@@ -23,6 +23,7 @@ from txloom.storage.place import Place
 
 SHARE = 150_000
 """Rows that one task releases, about: what it holds in memory at a time."""
+SIZES = ("rows", "first_at", "first_landing", "last_landing")
 FEWEST_BITS = 3
 """A large batch has at least 2 to the power of so many shares."""
 
@@ -32,13 +33,13 @@ class Released:
     """What a release leaves behind.
 
     transactions: rows or written files for `transactions`. unreadable: transactions that are to be buried instead,
-    tx -> problem. sizes: of those, rows and first arrival. landings: where the batch's events lie.
+    tx -> problem. sizes: of those, what SIZES names. landings: where the batch's events lie.
     """
 
     transactions: pa.Table = field(default_factory=TRANSACTIONS.empty_table)
     parts: list[Part] = field(default_factory=list)
     unreadable: dict[int, str] = field(default_factory=dict)
-    sizes: dict[int, tuple[int, int]] = field(default_factory=dict)
+    sizes: dict[int, tuple[int, ...]] = field(default_factory=dict)
     landings: set[int] = field(default_factory=set)
 
 
@@ -68,7 +69,7 @@ def release_small(batch: Batch, whole: Sequence[Row], repeated: Sequence[Row], l
     found = _with_new_columns(batch, run)
     findings.record(batch.place, found.findings, batch.run_id)
     together([partial(batch.append_local, rows, table) for table, rows in found.history.items()])
-    sizes = {row["tx"]: (row["rows"], row["first_at"]) for row in whole if row["tx"] in found.unreadable}
+    sizes = {row["tx"]: tuple(row[name] for name in SIZES) for row in whole if row["tx"] in found.unreadable}
     return Released(found.transactions, [], found.unreadable, sizes, landings)
 
 
@@ -140,10 +141,10 @@ def _within(rows: pa.Table, bounds: tuple[int, int]) -> pa.Table:
     return rows.filter(pc.and_(pc.greater_equal(tx, bounds[0]), pc.less_equal(tx, bounds[1])))
 
 
-def _sizes(decided: pa.Table, chosen: Iterable[int]) -> dict[int, tuple[int, int]]:
-    """Return the rows and first arrival of chosen transactions."""
+def _sizes(decided: pa.Table, chosen: Iterable[int]) -> dict[int, tuple[int, ...]]:
+    """Return what SIZES names of chosen transactions."""
     own = decided.filter(pc.is_in(decided.column("tx"), pa.array(list(chosen), pa.int64()))).to_pylist()
-    return {row["tx"]: (row["rows"], row["first_at"]) for row in own if row["what"] == "released"}
+    return {row["tx"]: tuple(row[name] for name in SIZES) for row in own if row["what"] == "released"}
 
 
 def _write(found: Release, place: Place) -> Iterator[Part]:

@@ -20,14 +20,17 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.state import GroupState
 
 OUTCOMES = """
-    what string, bucket int, tx bigint, csn bigint, rows bigint, first_at bigint, finished_at bigint, landing bigint,
-    row bigint, `table` bigint, cause string, expected string, received string, landings array<bigint>"""
-"""released: one transaction; cause: that it is suspect. place: (landing, table) that holds events of released ones.
-repeated: (landing, row) of a duplicate among them. dead, waiting: one transaction with its counts. late: (landing, row)
-of a row (then rows is 1) or metadata whose transaction was finished before. counts: `received` holds the bucket's
-counts as JSON, first_at and landing its last clock."""
+    what string, bucket int, tx bigint, csn bigint, rows bigint, first_at bigint, finished_at bigint,
+    first_landing bigint, last_landing bigint, landing bigint, row bigint, `table` bigint,
+    cause string, expected string, received string, landings array<bigint>"""
+"""released: one transaction, whose events lie between two landings; cause: that it is suspect. place: (landing, table)
+that holds events of released ones. repeated: (landing, row) of a duplicate among them. dead, waiting: one transaction
+with its counts. late: (landing, row) of a row (then rows is 1) or metadata whose transaction was finished before.
+counts: `received` holds the bucket's counts as JSON, first_at and landing its last clock."""
 
 OUTCOME_NAMES = [part.split()[0].strip("`") for part in OUTCOMES.split(",")]
+RELEASED = ("tx", "csn", "rows", "first_at", "finished_at", "first_landing", "last_landing")
+INTEGERS = (*RELEASED, "landing", "row", "table")
 NO_STATE = "held binary, finished binary"
 
 
@@ -85,7 +88,7 @@ def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisio
             "released",
             bucket,
             {
-                **{name: getattr(released, name) for name in ("tx", "csn", "rows", "first_at", "finished_at")},
+                **{name: getattr(released, name) for name in RELEASED},
                 "cause": [buffer.SUSPECT if suspect else None for suspect in released.suspect],
             },
         )
@@ -135,9 +138,8 @@ def _standing_columns(standings: list[buffer.Standing]) -> dict[str, Any]:
 
 def _frame(what: str, bucket: int, columns: dict[str, Any]) -> pd.DataFrame:
     size = len(next(iter(columns.values())))
-    integers = ("tx", "csn", "rows", "first_at", "finished_at", "landing", "row", "table")
     frame = {
-        name: columns.get(name, np.zeros(size, np.int64) if name in integers else [None] * size)
+        name: columns.get(name, np.zeros(size, np.int64) if name in INTEGERS else [None] * size)
         for name in OUTCOME_NAMES
     }
     frame["what"] = [what] * size

@@ -23,13 +23,24 @@ SUPERSEDED = (
 )
 
 
+LAST = f"case when cause = '{COMPLETE}' then 0 else 1 end"
+"""What one batch gave up and completed then is complete."""
+
+
+def released(place: Place, transactions: Sequence[str]) -> set[str]:
+    """Return which of some transactions were released."""
+    ids = ", ".join(map(local.quoted, transactions))
+    sql = f"select transaction_id from t where status = 'released' and transaction_id in ({ids})"
+    return {row["transaction_id"] for row in books.query(place.table(names.TRANSACTIONS), sql)} if ids else set()
+
+
 def given_up(place: Place, where: str = "true") -> list[dict[str, Any]]:
     """Return the transactions that were given up and not released since: id, xid, csn, newest cause; in commit order.
 
     where: which rows of `transactions` are looked at.
     """
     sql = (
-        "select transaction_id, xid, csn, first_value(cause order by release desc) as cause from t"
+        f"select transaction_id, xid, csn, first_value(cause order by release desc, {LAST}) as cause from t"
         f" where {where} group by transaction_id, xid, csn"
         " having max(case when status = 'released' then 1 else 0 end) = 0 order by csn, xid"
     )

@@ -52,13 +52,19 @@ class Standing:
 
 @dataclass(frozen=True)
 class Released:
-    """Transactions that are whole, one element of each array per transaction; suspect: of two producer runs."""
+    """Transactions that are whole, one element of each array per transaction; suspect: of two producer runs.
+
+    Their events are all those from the first landing to the last but repeated ones: what came before was given up and
+    is redriven now, what comes after is late.
+    """
 
     tx: np.ndarray
     csn: np.ndarray
     rows: np.ndarray
     first_at: np.ndarray
     finished_at: np.ndarray
+    first_landing: np.ndarray
+    last_landing: np.ndarray
     suspect: np.ndarray
 
 
@@ -256,6 +262,8 @@ def _release(ordered: _Ordered, whole: np.ndarray, when: int, decisions: Decisio
             rows=ordered.rows[whole],
             first_at=ordered.first_at[whole],
             finished_at=np.full(int(whole.sum()), when),
+            first_landing=np.minimum.reduceat(ordered.events["landing"], ordered.starts)[whole],
+            last_landing=np.maximum.reduceat(ordered.events["landing"], ordered.starts)[whole],
             suspect=ordered.suspect[whole],
         )
     )
