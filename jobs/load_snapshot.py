@@ -24,5 +24,6 @@ if __name__ == "__main__":
     flags.add_argument("--path", required=True, help="the folder with a folder for each table")
     flags.add_argument("--csn", required=True, type=int, help="the csn as of which the rows are")
     flags.add_argument("--time", type=datetime.fromisoformat, help="when that was, for reads as of a moment")
-    extra = lambda given: {"path": given.path, "csn": given.csn, "time": given.time}  # noqa: E731
+    flags.add_argument("--ahead", action="store_true", help="the csn is meant, though it is far above the stream's")
+    extra = lambda given: {name: getattr(given, name) for name in ("path", "csn", "time", "ahead")}  # noqa: E731
     sys.exit(run("load_snapshot", load_snapshot, flags=flags, extra=extra, session="lazy"))

@@ -52,19 +52,6 @@ def test_a_column_may_have_another_name_in_the_source(declared: Declared) -> Non
     assert orders.column_names == ("order_id", "total_amount", "tags")
 
 
-def test_a_table_is_found_by_its_source_in_any_case(declared: Declared) -> None:
-    pipeline = load(declared())
-    assert pipeline.table_of_source("public.Items") is pipeline.table("items")
-    assert pipeline.table_of_source("PUBLIC.AUDIT_LOG") is None
-
-
-def test_a_mirror_is_found_by_its_table(declared: Declared) -> None:
-    pipeline = load(declared(("    - orders\n", "")))
-    found = pipeline.mirror_of("items")
-    assert found is not None and found.zorder == ("item_no",)
-    assert pipeline.mirror_of("orders") is None
-
-
 def test_a_declaration_never_changes(declared: Declared) -> None:
     pipeline = load(declared())
     with pytest.raises(ValidationError):

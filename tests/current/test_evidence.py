@@ -55,3 +55,23 @@ def test_what_contradicts_the_row_is_told_once_with_its_place(
     changes: str, expected: tuple[str, str | None, int]
 ) -> None:
     assert evidence(changes) == [expected]
+
+
+def test_of_many_contradictions_the_first_of_each_kind_and_column_is_told() -> None:
+    assert evidence(
+        """
+        op at  id name note before
+        U  2.1 2  Bob  text id=2,note=other
+        U  3.1 1  Eve  text id=1,name=Other
+        I  3.2 9  Cid  -    -
+        D  4.1 2  -    -    id=2,name=Other
+        U  5.1 8  Eve  text id=8
+        U  6.1 7  Eve  text id=7
+        I  7.1 9  Cid  -    -
+        """
+    ) == [(UNKNOWN, None, 5), (EXISTS, None, 7), (DIFFERS, "name", 3), (DIFFERS, "note", 2)]
+
+
+def test_a_value_told_before_a_column_went_is_held_against_its_row_all_the_same() -> None:
+    changes = "op at id name note before absent\nU 2.1 1 Ada new id=1,note=other -\nI 3.1 3 Cid - - note"
+    assert evidence(changes) == [(DIFFERS, "note", 2)]

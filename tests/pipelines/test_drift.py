@@ -127,6 +127,17 @@ def test_a_producer_that_leaves_nulls_out_is_named_and_can_be_declared(spark: An
     made.run()
     assert (f.NULLS_OMITTED, "orders", "note", 10, False) in made.findings()
 
+    every = tmp_path / "run by run"
+    every.mkdir()
+    made = shop(spark, every)
+    for csn, change in enumerate(brief, 11):
+        made.commit(csn, change)
+        made.run()
+    assert made.findings() == []
+    made.commit(14, insert("orders", id=4))
+    made.run()
+    assert (f.NULLS_OMITTED, "orders", "note", 14, False) in made.findings()
+
     kept = tmp_path / "kept"
     kept.mkdir()
     made = shop(spark, kept, policy="ignore, dropped_columns: keep")
@@ -160,6 +171,20 @@ def test_the_same_drift_inside_one_transaction_leaves_both_rows_right(spark: Any
         (1, None, None), (2, None, "later"), (3, None, "without note, with gift")
     ]  # fmt: skip
     assert (f.RENAMED, "orders", "note", 20, True) in made.findings()
+
+
+def test_a_rename_shows_first_in_an_update_and_then_in_an_insert_of_another_run(spark: Any, tmp_path: Path) -> None:
+    """A column that came while the other one still had values is none that took its place."""
+    made = shop(spark, tmp_path)
+    made.commit(10, insert("orders", id=1, note="a", gift="g"))
+    made.commit(20, insert("orders", id=2, note="b", gift="g"))
+    made.commit(30, update("orders", {"id": 1, "remark": "a"}, id=1, remark="c", gift="g"))
+    made.run()
+    made.commit(40, insert("orders", id=3, remark="d", gift="g"))
+    made.run()
+    assert (f.RENAMED, "orders", "note", 40, True) in made.findings()
+    (told,) = made.query("findings", f"select evidence from t where code = '{f.RENAMED}'")
+    assert told["evidence"] == "inserts lack note; since its last value there is remark"
 
 
 @pytest.mark.parametrize(

@@ -325,11 +325,3 @@ class Pipeline(Model):
     def table(self, name: str) -> Table:
         """Return a watched table by its name in the lake."""
         return next(table for table in self.tables if table.name == name)
-
-    def table_of_source(self, source: str) -> Table | None:
-        """Return a watched table by its name in the source, in any case."""
-        return next((table for table in self.tables if table.source.casefold() == source.casefold()), None)
-
-    def mirror_of(self, table: str) -> Mirror | None:
-        """Return the mirror of a watched table."""
-        return next((mirror for mirror in self.targets.mirrors if mirror.table == table), None)

@@ -33,9 +33,6 @@ OWN_PREFIX = "_txloom_"
 POSITION = (f"{OWN_PREFIX}csn", f"{OWN_PREFIX}pos")
 """What tells the rows of a table without a key apart: where in the source's log each was inserted."""
 
-STEPS = ("land_events", "buffer_transactions", "merge_current", "check_expectations", "publish", "maintain_tables")
-"""The jobs, in the order in which a cycle runs them; maintenance runs beside the cycle."""
-
 MAINTENANCE_TASKS = ("optimize", "vacuum", "statistics")
 """What maintain_tables does, in the order in which the maintenance DAG runs it."""
 
@@ -52,11 +49,6 @@ def table_path(warehouse: str, pipeline: str, table: str) -> str:
 def checkpoint_path(warehouse: str, pipeline: str, step: str, generation: int) -> str:
     """Return the folder that holds the streaming checkpoint of one step and generation."""
     return f"{warehouse.rstrip('/')}/{pipeline}/_checkpoints/{step}/g{generation}"
-
-
-def lease_path(warehouse: str, pipeline: str) -> str:
-    """Return the folder in which runs of a pipeline take turns."""
-    return f"{warehouse.rstrip('/')}/{pipeline}/_lease"
 
 
 def stream_table(aggregate: str) -> str:

@@ -27,6 +27,8 @@ class Places:
 
     standing: dict[int, Row] = field(default_factory=dict)
     waiting: dict[int, list[Row]] = field(default_factory=dict)
+    lost: set[int] = field(default_factory=set)
+    """Columns that no row holds a value of: they were lost, and none came since."""
 
     def take(self, key: int) -> Row | None:
         """Remove the row that came first."""
@@ -61,11 +63,13 @@ class Places:
 
     def lose(self, column: int, filled: Flags) -> list[int]:
         """Make a column null wherever its source holds a value; return the keys."""
+        if column in self.lost:
+            return []
 
         def holds(row: Row) -> bool:
-            source = row[1].get(column, row[0])
-            return source >= 0 and bool(filled[source])
+            return _holds(row, column, filled)
 
+        self.lost.add(column)
         touched = []
         for key, row in self.standing.items():
             if holds(row):
@@ -80,6 +84,16 @@ class Places:
         """Replace whatever stands there."""
         self.waiting.pop(key, None)
         self.standing[key] = row
+
+    def regain(self, row: Row, values: Filled) -> None:
+        """Note which lost columns a row that comes holds."""
+        if self.lost:
+            self.lost -= {column for column in self.lost if _holds(row, column, values[column])}
+
+
+def _holds(row: Row, column: int, filled: Flags) -> bool:
+    source = row[1].get(column, row[0])
+    return source >= 0 and bool(filled[source])
 
 
 def follow(numbers: Numbers, chained: Flags, known: Known, values: Filled) -> Effects:
@@ -107,7 +121,7 @@ def walk(
     here[numbers.cleared.event] = True
     events = np.flatnonzero(here)
     events = events[np.argsort(numbers.rank[events])]
-    clearing = set(numbers.cleared.event.tolist())
+    clearing = _clearing(numbers)
     leaves = _Leaves(numbers, events, known)
     places, touched, csn = Places(), dict[int, int | None](), NOWHERE
     for event, op, key, old, at in _once(numbers, events):
@@ -118,29 +132,42 @@ def walk(
             places.waiting.clear()
         if op == ROW:
             places.put(key, (event, COMPLETE))
+            places.regain((event, COMPLETE), values)
             touched[key] = None
             continue
         if op == TRUNCATE:
             touched.update(dict.fromkeys(places.standing, event))
             places.clear()
             continue
-        if event in clearing:
-            for column in numbers.cleared.column[numbers.cleared.event == event].tolist():
-                touched.update(dict.fromkeys(places.lose(column, values[column]), event))
+        for column in clearing.get(event, ()):
+            touched.update(dict.fromkeys(places.lose(column, values[column]), event))
         if op == CLEAR or not chained[key]:
             continue
         touched[key] = event
         if op == DELETE:
             places.take(key)
-        elif op == INSERT:
-            places.put(key, leaves.filled(event, None))
+            continue
+        if op == INSERT:
+            row = leaves.filled(event, None)
+            places.put(key, row)
         elif old == NOWHERE:
-            places.change(key, leaves.filled(event, places.see(key)))
+            row = leaves.filled(event, places.see(key))
+            places.change(key, row)
         else:
             touched[old] = event
-            places.arrive(key, leaves.filled(event, places.take(old)))
+            row = leaves.filled(event, places.take(old))
+            places.arrive(key, row)
+        places.regain(row, values)
     if touched:
         yield places, touched
+
+
+def _clearing(numbers: Numbers) -> dict[int, list[int]]:
+    """Return by event the columns that it takes values away from."""
+    found: dict[int, list[int]] = {}
+    for event, column in zip(numbers.cleared.event.tolist(), numbers.cleared.column.tolist(), strict=True):
+        found.setdefault(event, []).append(column)
+    return found
 
 
 def _once(numbers: Numbers, events: Ints) -> Iterator[tuple[int, int, int, int, int]]:

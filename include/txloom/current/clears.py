@@ -106,7 +106,7 @@ class Columns:
 def columns_of(changes: pa.Table, gone: Mapping[str, Gone]) -> Columns:
     """Follow the columns that changes lack, in commit order; gone: those that were gone before.
 
-    changes: `_txloom_csn`, `_txloom_pos`, `_txloom_xid`, `_txloom_absent`, and the columns that are lacking or gone: a
+    changes: CLEAR_COLUMNS, and of the columns that are lacking or gone either their values, or whether they have one: a
     column is back once a change tells a value of it.
     """
     lacking = pc.list_flatten(changes.column("_txloom_absent")).unique().to_pylist()
@@ -118,14 +118,20 @@ def columns_of(changes: pa.Table, gone: Mapping[str, Gone]) -> Columns:
         ordered = rows.filter(pc.or_(told, lacks)).sort_by(
             [("_txloom_csn", "ascending"), ("_txloom_pos", "ascending"), ("lacks", "ascending")]
         )
-        for row in ordered.to_pylist():
-            if not row["lacks"]:
-                after.pop(name, None)
-            elif name not in after:
-                after[name] = Gone(row["_txloom_csn"], row["_txloom_pos"], row["_txloom_xid"])
-                if name in clearing or name in gone:
-                    flapping[name] = after[name]
-                clearing += [name] * (name not in clearing)
+        lacking_now = ordered.column("lacks").to_numpy()
+        flips = np.flatnonzero(lacking_now != np.append(name in gone, lacking_now[:-1])[: len(lacking_now)])
+        went = flips[lacking_now[flips]]
+        if len(went):
+            clearing.append(name)
+        if len(flips) and not lacking_now[-1]:
+            after.pop(name, None)
+        for place in went[-1:].tolist():
+            row = ordered.slice(place, 1).to_pylist()[0]
+            last = Gone(row["_txloom_csn"], row["_txloom_pos"], row["_txloom_xid"])
+            if lacking_now[-1]:
+                after[name] = last
+            if len(went) > 1 or name in gone:
+                flapping[name] = last
     return Columns(after, clearing, flapping)
 
 

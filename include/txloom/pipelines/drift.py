@@ -14,8 +14,9 @@ from txloom.config.models import Pipeline
 from txloom.current.clears import Columns, Gone, GoneColumns
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
-from txloom.storage import findings
+from txloom.storage import findings, past
 from txloom.storage.evolution import Undeclared
+from txloom.storage.flats import Flat, flats
 from txloom.storage.place import Place
 
 GONE = (f.DROPPED, f.RENAMED)
@@ -78,17 +79,34 @@ def note_back(place: Place, before: Sequence[dict[str, Any]], after: Mapping[str
 
 
 def note_gone(
-    place: Place, before: Sequence[dict[str, Any]], after: Mapping[str, Columns | None], run_id: str
+    pipeline: Pipeline,
+    place: Place,
+    before: Sequence[dict[str, Any]],
+    after: Mapping[str, Columns | None],
+    run_id: str,
 ) -> list[Finding]:
-    """Write down which columns went, after their values were taken away; see `note_back`."""
+    """Write down which columns went, after their values were taken away; see `note_back`.
+
+    One that had gone before and came back since is left out now and then: its nulls are not sent.
+    """
     new = []
-    for table, columns in after.items():
+    for flat in flats(pipeline):
+        table, columns = flat.table.name, after[flat.table.name]
         if columns is None:
             continue
         known = _known(before, table)
-        new += [_dropped(table, name, gone, before) for name, gone in columns.gone.items() if name not in known]
-        new += [_flapping(table, name, last) for name, last in columns.flapping.items()]
+        went = {name: gone for name, gone in columns.gone.items() if name not in known}
+        new += [_dropped(place, flat, name, gone, before) for name, gone in went.items()]
+        again = findings.closed(place, f.DROPPED, table) if went else set()
+        flapping = {name: gone for name, gone in went.items() if name in again} | columns.flapping
+        new += [_flapping(table, name, last) for name, last in flapping.items()]
     return findings.record(place, new, run_id)
+
+
+def _told(place: Place, flat: Flat, column: str, since: int, until: int) -> bool:
+    """Say whether changes from one csn to before another tell a value of a column."""
+    found = past.chosen(place, flat, f"_txloom_csn >= {since} and _txloom_csn < {until}")
+    return bool(found.column(column).null_count < found.num_rows)
 
 
 def _known(before: Iterable[dict[str, Any]], table: str) -> dict[str, dict[str, Any]]:
@@ -112,15 +130,16 @@ def close_loaded(place: Place, tables: Sequence[str], loaded: Mapping[str, int],
 
 
 def _flapping(table: str, column: str, last: Gone) -> Finding:
-    evidence = "it went and came back more than once within one run"
+    evidence = "it went, came back and went again"
     return Finding(f.NULLS_OMITTED, table, column, last.csn, last.xid, evidence)
 
 
-def _dropped(table: str, column: str, gone: Gone, before: Iterable[Mapping[str, Any]]) -> Finding:
-    came = [
-        row["column"] for row in before if (row["code"], row["table"], row["since_csn"]) == (f.ADDED, table, gone.csn)
-    ]
+def _dropped(place: Place, flat: Flat, column: str, gone: Gone, before: Iterable[Mapping[str, Any]]) -> Finding:
+    """Return the finding of a column that went: renamed, if another one came after the last value of this one."""
+    table = flat.table.name
+    added = [row for row in before if (row["code"], row["table"]) == (f.ADDED, table) and row["since_csn"] <= gone.csn]
+    came = [row["column"] for row in added if not _told(place, flat, column, row["since_csn"], gone.csn)]
     if came:
-        evidence = f"inserts lack {column} and have {', '.join(came)} since the same csn"
+        evidence = f"inserts lack {column}; since its last value there is {', '.join(came)}"
         return Finding(f.RENAMED, table, column, gone.csn, gone.xid, evidence)
     return Finding(f.DROPPED, table, column, gone.csn, gone.xid, "an insert lacks it")

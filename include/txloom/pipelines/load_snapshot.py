@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 BEHIND = 1 << 59
 """Positions of a snapshot's rows begin here: behind whatever the transaction with its csn holds, in 18 digits."""
 PER_FILE = 1 << 40
+FAR = 9
+"""A snapshot this many times above the stream's csn is taken for a slip of the hand."""
 
 
 @dataclass(frozen=True)
@@ -71,21 +73,22 @@ def load_snapshot(
     path: str,
     csn: int,
     time: datetime | None = None,
+    ahead: bool = False,
 ) -> dict[str, int]:
     """Land a snapshot: `<path>/<table>/` holds the rows of each table that it has, as of a csn.
 
-    Nothing is landed unless every row can be read: raises ConfigurationError with file and row. The next
-    buffer_transactions and merge_current apply it. A snapshot that is no newer than what was loaded is skipped. spark
-    opens a session, which only large snapshots need.
+    Nothing is landed unless every row can be read: raises ConfigurationError with file and row, and for a csn far above
+    the stream's unless it is meant so (ahead). The next buffer_transactions and merge_current apply it. A snapshot that
+    is no newer than what was landed is skipped. spark opens a session, which only large snapshots need.
     """
-    if csn < 0:
-        raise ConfigurationError(f"csn {csn}: expected a number of 0 or more, the csn as of which the rows are")
     place = Place(warehouse, pipeline.name)
     landing.create_tables(place)
+    _refuse(csn, loads.newest(place), ahead=ahead)
     tables = snapshots.tables_of(pipeline, path)
-    newer = loads.loaded(place, loads.ANY, loads.ANY)
-    if all(newer.get(table, -1) >= csn for table in tables):
-        print(f"skipped: {', '.join(tables)} was loaded as of csn {min(newer[t] for t in tables)} already", flush=True)
+    done, waiting = loads.loaded(place, loads.ANY, loads.ANY), loads.waiting(place, tables)
+    newer = [max(done.get(table, -1), waiting.get(table, -1)) for table in tables]
+    if min(newer) >= csn:
+        print(f"skipped: {', '.join(tables)} was loaded as of csn {min(newer)} already", flush=True)
         return {"skipped": 1, "csn": csn}
     number = finish_last(spark, pipeline, landing.planned(place.landed_files), place, run_id) + 1
     at = Landing(number, datetime.now(UTC), ())
@@ -102,6 +105,17 @@ def load_snapshot(
         _land_large(spark(), load, tables, files, place, run_id)
     close(at, place, run_id)
     return {"tables": len(tables), "files": len(files), "csn": csn, "landing": number}
+
+
+def _refuse(csn: int, newest: int | None, *, ahead: bool) -> None:
+    """Refuse a csn that cannot be; whatever comes at or below a snapshot's csn counts as contained in it."""
+    if csn < 0:
+        raise ConfigurationError(f"csn {csn}: expected a number of 0 or more, the csn as of which the rows are")
+    if newest and csn > newest * FAR and not ahead:
+        raise ConfigurationError(
+            f"csn {csn}: the newest that the source sent is {newest}; every change up to the snapshot's csn would "
+            "count as contained in it. Is there a digit too many? If not, say --ahead"
+        )
 
 
 def _plan(load: Load, tables: Iterable[str], place: Place, run_id: str) -> None:
@@ -124,7 +138,7 @@ def _land_large(
 
     def write(some: Iterable[tuple[int, SnapshotFile]]) -> Iterator[tuple[list[parts.Part], dict[str, int]]]:
         for number, file in some:
-            for events in _decoded(load, number, file):
+            for events in landing.gathered(_decoded(load, number, file)):
                 rows = landing.with_numbers(events, load.at)
                 yield [parts.write_part(rows, names.CHANGE_EVENTS, path)], _counted([events])
 

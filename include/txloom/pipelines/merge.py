@@ -51,7 +51,7 @@ def merge_current(
     finally:
         if opened.cache_info().currsize:
             _finish(opened())
-    new += note_gone(place, known, work.columns, run_id)
+    new += note_gone(pipeline, place, known, work.columns, run_id)
     watched = [table.name for table in pipeline.tables]
     close_loaded(place, watched, loads.loaded(place, want.valid_through, want.release), run_id)
     counts = {"merged": len(work.documents) + len(work.rows), "changes": work.changes, "release": want.release}

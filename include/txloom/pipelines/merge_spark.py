@@ -37,9 +37,9 @@ def plan(spark: SparkSession, pipeline: Pipeline, place: Place, want: Mark, gone
         path = place.table(aggregate.current)
         if mark(path) < want and (found := composed(pipeline, aggregate, changes)) is not None:
             root = pipeline.table(aggregate.root)
-            documents.append(partial(write, path, found, root.key, prune=current.pruning(found, root)))
+            documents.append(partial(write, path, found, root.key, prune=current.pruning(found, root.key)))
     rows = [
-        partial(write, place.table(flat.current), found, flat.key, prune=current.pruning(found, flat.table))
+        partial(write, place.table(flat.current), found, flat.key, prune=current.pruning(found, flat.key))
         for flat in own
         if (found := changes[flat.table.name].effects) is not None
     ]
@@ -58,7 +58,8 @@ def _evidence(effects: DataFrame | None) -> list[str]:
 
 def write_held(spark: SparkSession, path: str, effects: pa.Table, key: tuple[str, ...], want: Mark) -> None:
     """Merge effects that the driver holds into a large table."""
-    current.merge(path, spark.createDataFrame(effects), key, metadata=want.to_json())
+    prune = current.naming(key[0], effects.column(key[0]).unique().to_pylist())
+    current.merge(path, spark.createDataFrame(effects), key, prune=prune, metadata=want.to_json())
 
 
 def finish(spark: SparkSession) -> None:

@@ -71,7 +71,8 @@ def _chosen(
 
 
 def _refuse_unknown(what: str, asked: Sequence[str], known: Sequence[str]) -> None:
+    there = set(known)
     for each in asked:
-        if each not in known:
+        if each not in there:
             some = ", ".join(sorted(known)[:10]) or "none"
             raise ConfigurationError(f"no open dead letter has the {what} {each!r}; there are: {some}")

@@ -44,7 +44,8 @@ HINTS = {
     SHORT_NAMES: "Two source tables have one short name, and metadata counts by it: exclude one of them from the "
     "metadata's replicat, or give each schema a metadata topic of its own.",
     CSN_BACK: "The newest metadata lies below what came before: was the source restored, or is another producer "
-    "writing into the topic? After a restore, load a snapshot of all tables.",
+    "writing into the topic? After a restore, what was told above that csn never was: give the pipeline a new name "
+    "and load a snapshot of all tables there (jobs/load_snapshot.py).",
     XID_AGAIN: "The source counts transaction ids round, or was restored; transactions are told apart by id and csn, "
     "so that nothing is mixed up.",
     TWO_RUNS: "The producer restarted inside the transaction, and its counts may agree although rows are lost: "

@@ -1,13 +1,13 @@
 """The Spark side of current tables: read what changed, fold it per key, merge it in one commit."""
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 
 import pyarrow as pa
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from txloom.config.models import Table
 from txloom.current.clears import CLEAR_COLUMNS, Columns, Gone
 from txloom.current.clears import columns_of as columns_of_rows
 from txloom.current.components import components
@@ -121,7 +121,8 @@ def columns_of(changes: DataFrame, gone: Mapping[str, Gone]) -> Columns:
     told = F.col("_txloom_absent").isNotNull()
     for name in concerned:
         told |= F.col(quote(name)).isNotNull()
-    found = changes.where(told).select(*CLEAR_COLUMNS, *map(quote, concerned)).toArrow()
+    flags = [F.when(F.col(quote(name)).isNotNull(), F.lit(True)).alias(name) for name in concerned]
+    found = changes.where(told).select(*CLEAR_COLUMNS, *flags).toArrow()
     return columns_of_rows(found, gone)
 
 
@@ -156,24 +157,25 @@ def merge(path: str, effects: DataFrame, key: Sequence[str], *, prune: str = "",
     )
 
 
-def pruning(effects: DataFrame, table: Table) -> str:
+def pruning(effects: DataFrame, key: Sequence[str]) -> str:
     """Return `naming` for the keys that effects hold; "" when there are too many to name, or none."""
-    if table.insert_only:
+    found = effects.select(quote(key[0])).distinct().limit(LITERAL_KEYS + 1).collect()
+    return naming(key[0], [row[0] for row in found])
+
+
+def naming(column: str, values: Sequence[object]) -> str:
+    """Return a condition that names changed keys literally, so that files and pages without them are skipped.
+
+    >>> naming("id", [1, 2])
+    ' AND t.`id` IN (1, 2)'
+    """
+    if not 0 < len(values) <= LITERAL_KEYS or not all(type(value) in (int, str, date) for value in values):
         return ""
-    found = effects.select(quote(table.key[0])).distinct().limit(LITERAL_KEYS + 1).collect()
-    return naming(table, [row[0] for row in found])
+    return f" AND t.{quote(column)} IN ({', '.join(map(_literal, values))})"
 
 
-def naming(table: Table, values: Sequence[object]) -> str:
-    """Return a condition that names changed keys literally, so that files and pages without them are skipped."""
-    kind = table.column(table.key[0]).type.kind
-    if not 0 < len(values) <= LITERAL_KEYS or kind not in ("long", "int", "string", "date"):
-        return ""
-    return f" AND t.{quote(table.key[0])} IN ({', '.join(_literal(value, kind) for value in values)})"
-
-
-def _literal(value: object, kind: str) -> str:
-    if kind in ("long", "int"):
+def _literal(value: object) -> str:
+    if isinstance(value, int):
         return str(value)
     text = str(value).replace("\\", "\\\\").replace("'", "\\'")
-    return f"DATE'{text}'" if kind == "date" else f"'{text}'"
+    return f"DATE'{text}'" if isinstance(value, date) else f"'{text}'"

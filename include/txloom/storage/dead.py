@@ -12,7 +12,7 @@ from txloom.storage.place import Place
 from txloom.transactions.causes import COMPLETE
 from txloom.transactions.hashes import hash64
 
-REDRIVE = "redrive"
+REDRIVE = f"{names.OWN_PREFIX}redrive"
 """The topic under which landings that a redrive made are planned."""
 RELEASED = (
     "not exists (select 1 from t where t.transaction_id = d.transaction_id and t.csn = d.csn and t.status = 'released')"

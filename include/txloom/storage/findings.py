@@ -6,7 +6,7 @@ from typing import Any
 
 from txloom.config import names
 from txloom.quality.findings import HINTS, NEEDS_SNAPSHOT, Finding
-from txloom.storage import books
+from txloom.storage import books, local
 from txloom.storage.own import FINDINGS
 from txloom.storage.place import Place
 
@@ -21,6 +21,13 @@ def open_findings(place: Place) -> list[dict[str, Any]]:
     """Return what is open, oldest csn first."""
     found = books.query(place.table(names.FINDINGS), NEWEST)
     return [{name: row[name] for name in FINDINGS.names} for row in found]
+
+
+def closed(place: Place, code: str, table: str) -> set[str]:
+    """Return the columns of a table of which findings of a kind were closed once."""
+    condition = f"code = {local.quoted(code)} and \"table\" = {local.quoted(table)} and status = 'closed'"
+    sql = f'select distinct "column" from t where {condition}'
+    return {row["column"] for row in books.query(place.table(names.FINDINGS), sql)}
 
 
 def record(place: Place, found: Iterable[Finding], run_id: str) -> list[Finding]:

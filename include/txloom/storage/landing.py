@@ -136,25 +136,29 @@ def decode_files(
     def read(found: Iterable[Task]) -> Iterable[parts.Part]:
         decoder = new()
         for task in found:
-            for events in _gathered(decode_file(decoder, root, task, landing)):
-                ordered = events.take(pc.sort_indices(events.column("tx")))
-                yield parts.write_part(with_numbers(ordered, landing), names.CHANGE_EVENTS, path)
+            for events in gathered(decode_file(decoder, root, task, landing)):
+                yield parts.write_part(with_numbers(events, landing), names.CHANGE_EVENTS, path)
 
     return spark.sparkContext.parallelize(tasks, len(tasks)).mapPartitions(read).collect()
 
 
-def _gathered(chunks: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Put decoded chunks together until they are worth a file."""
+def gathered(chunks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Put decoded chunks together until they are worth a file, ordered so that a release finds a transaction's rows."""
     held: list[pa.Table] = []
     size = 0
     for chunk in chunks:
         held.append(chunk)
         size += chunk.nbytes
         if size >= PART_BYTES:
-            yield pa.concat_tables(held).combine_chunks()
+            yield _by_transaction(held)
             held, size = [], 0
     if held:
-        yield pa.concat_tables(held).combine_chunks()
+        yield _by_transaction(held)
+
+
+def _by_transaction(chunks: Sequence[pa.Table]) -> pa.Table:
+    events = pa.concat_tables(chunks).combine_chunks()
+    return events.take(pc.sort_indices(events.column("tx")))
 
 
 def decode_file(decoder: Decoder, root: str, task: Task, landing: Landing) -> Iterator[pa.Table]:

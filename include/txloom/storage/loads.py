@@ -1,15 +1,16 @@
 """Snapshots that were loaded: what their transactions and landings are called, and what they cover."""
 
+from collections.abc import Collection
 from typing import Any
 
 from txloom.config import names
-from txloom.storage import books
+from txloom.storage import books, local
 from txloom.storage.place import Place
 
 WHOLE, PARTIAL = f"{names.OWN_PREFIX}load:", f"{names.OWN_PREFIX}partial_load:"
 """How the transaction ids of snapshots of all watched tables, and of some, begin; a landing's number follows."""
 ANY = 2**63 - 1
-_TOPIC = "load:"
+_TOPIC = f"{names.OWN_PREFIX}load:"
 
 
 def xid(landing: int, *, whole: bool) -> str:
@@ -41,6 +42,32 @@ def floor(place: Place, release: int) -> int:
     condition = f"starts_with(xid, '{WHOLE}') and status = 'released' and release <= {release}"
     found = books.query(place.table(names.TRANSACTIONS), f"select max(csn) as csn from t where {condition}")
     return int((found[0]["csn"] if found else 0) or 0)
+
+
+def waiting(place: Place, tables: Collection[str]) -> dict[str, int]:
+    """Return the newest csn as of which a snapshot of each of some tables was landed and not decided on yet."""
+    ids = ", ".join(local.quoted(xid(row["landing"], whole=whole)) for row in landed(place) for whole in (True, False))
+    if not ids:
+        return {}
+    finished = books.query(place.table(names.TRANSACTIONS), f"select xid from t where xid in ({ids})")
+    decided = {int(row["xid"].rsplit(":", 1)[-1]) for row in finished}
+    found: dict[str, int] = {}
+    for row in landed(place):
+        table = row["topic"].removeprefix(_TOPIC)
+        if table in tables and row["landing"] not in decided:
+            where = f"landing = {row['landing']} and kind = 'metadata'"
+            csns = books.query(place.change_events, f"select csn from t where {where}")
+            found[table] = max([found.get(table, -1), *(row["csn"] for row in csns)])
+    return found
+
+
+def newest(place: Place) -> int | None:
+    """Return the highest csn that the source sent; None before it sent any."""
+    found = books.query(
+        place.change_events, f"select max(csn) as csn from t where not starts_with(xid, '{names.OWN_PREFIX}')"
+    )
+    csn: int | None = found[0]["csn"] if found else None
+    return csn
 
 
 def loaded(place: Place, csn: int, release: int) -> dict[str, int]:

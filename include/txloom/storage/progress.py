@@ -29,6 +29,10 @@ class Mark:
         return json.dumps(vars(self))
 
 
+RECENT = 50
+"""Commits among which the newest of ours is most often found."""
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """What the buffer knew at the end of its newest complete batch."""
@@ -56,10 +60,11 @@ def newest_metadata(path: str) -> dict[str, Any]:
         table = DeltaTable(path)
     except TableNotFoundError:
         return {}
-    for commit in table.history(limit=50):
-        if commit.get("userMetadata"):
-            found: dict[str, Any] = json.loads(commit["userMetadata"])
-            return found
+    for limit in (RECENT, None):
+        for commit in table.history(limit):
+            if commit.get("userMetadata"):
+                found: dict[str, Any] = json.loads(commit["userMetadata"])
+                return found
     return {}
 
 
