@@ -21,3 +21,6 @@ def spark() -> Iterator[object]:
     session = open_session("txloom tests")
     yield session
     session.stop()
+
+
+pytest_plugins = ["services.fixtures"]

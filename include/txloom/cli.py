@@ -1,4 +1,5 @@
-"""The command line: `txloom check` says whether declarations are right, `txloom schema` prints what an editor needs.
+"""The command line: `txloom check` says whether declarations are right, `txloom schema` prints what an editor needs,
+`txloom generate` writes a stream to try them on.
 
 Exit codes are those of `txloom.errors`: 0, or 2 where a declaration is wrong.
 """
@@ -12,6 +13,7 @@ from txloom.config.models import Pipeline
 from txloom.config.problems import counted
 from txloom.config.schema import schema_text
 from txloom.errors import ConfigurationError
+from txloom.generate import command as generation
 
 Verdict = tuple[Path, Pipeline | ConfigurationError]
 
@@ -19,6 +21,8 @@ Verdict = tuple[Path, Pipeline | ConfigurationError]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     given = _parser().parse_args(arguments)
+    if given.command == "generate":
+        return generation.main(given)
     if given.command == "schema":
         print(schema_text(), end="")
         return 0
@@ -76,6 +80,8 @@ def _parser() -> argparse.ArgumentParser:
     checks = commands.add_parser("check", help="name every mistake in declarations", description=check.__doc__)
     checks.add_argument("files", nargs="*", metavar="FILE", help="file or folder; default: include/pipelines")
     commands.add_parser("schema", help="print the JSON schema of declarations")
+    told = "write order-entry transactions in any format"
+    generation.add_flags(commands.add_parser("generate", help=told, description=generation.__doc__))
     return parser
 
 

@@ -1,8 +1,12 @@
 """The likeliest mistakes in a value, each with its whole message: the message is the product."""
 
 from collections.abc import Callable
+from pathlib import Path
+
+from txloom.config import load
 
 Refused = Callable[..., str]
+Declared = Callable[..., Path]
 
 
 def test_an_unknown_key_is_named_with_its_near_one(refused: Refused) -> None:
@@ -84,13 +88,40 @@ def test_a_patience_beyond_ten_years_is_refused(refused: Refused) -> None:
 
 def test_an_unknown_rule_is_named_with_its_near_one(refused: Refused) -> None:
     assert refused("rule: counts", "rule: count") == (
-        "shop.yaml:9: completeness.rule: found 'count', expected counts. Did you mean 'counts'?"
+        "shop.yaml:9: completeness.rule: found 'count', expected counts, markers or single. Did you mean 'counts'?"
     )
 
 
 def test_an_unknown_format_lists_the_known_ones(refused: Refused) -> None:
-    assert refused("format: goldengate", "format: debezium") == (
-        "shop.yaml:4: source.format: found 'debezium', expected goldengate."
+    assert refused("format: goldengate", "format: debesium") == (
+        "shop.yaml:4: source.format: found 'debesium', expected goldengate, debezium, wal2json, change_events or "
+        "change_sets. Did you mean 'debezium'?"
+    )
+
+
+def test_a_rule_that_the_format_does_not_have_is_refused_with_the_one_that_it_has(refused: Refused) -> None:
+    assert refused("rule: counts", "rule: markers") == (
+        "shop.yaml:9: completeness.rule: found 'markers', expected 'counts' for the format goldengate. "
+        "It is what makes a transaction of goldengate whole."
+    )
+
+
+def test_a_transaction_topic_belongs_to_formats_that_count(refused: Refused, declared: Declared) -> None:
+    marked = ("rule: counts", "rule: markers"), ("format: goldengate", "format: wal2json")
+    assert refused(*marked[0], *marked[1:]) == (
+        "shop.yaml:7: source.transaction_topic: found 'dev.transactions', "
+        "expected no transaction topic: wal2json has none."
+    )
+    assert load(declared(*marked, ("  transaction_topic: dev.transactions\n", ""))).source.format == "wal2json"
+
+
+def test_events_that_stand_alone_need_no_patience(refused: Refused, declared: Declared) -> None:
+    topic = ("  transaction_topic: dev.transactions\n", "")
+    alone = ("rule: counts", "rule: single"), ("format: goldengate", "format: change_events"), topic
+    assert load(declared(*alone, ("  patience: 30m\n", ""))).completeness.rule == "single"
+    assert refused("  patience: 30m\n", "") == (
+        "shop.yaml:8: completeness.patience: found nothing, expected how long an incomplete transaction may wait, "
+        "such as 30m."
     )
 
 
@@ -362,7 +393,7 @@ def test_a_number_where_text_belongs_asks_for_quotes(refused: Refused) -> None:
 
 def test_a_text_where_a_mapping_belongs_lists_its_keys(refused: Refused) -> None:
     assert refused("  files:\n    path: inbox", "  files: inbox") == (
-        "shop.yaml:5: source.files: found 'inbox', expected a mapping with path and settle."
+        "shop.yaml:5: source.files: found 'inbox', expected a mapping with path, settle and layout."
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shop import Shop, delete, insert, update
+from shop import Shop, delete, insert, truncate, update
 from txloom import read
 from txloom.errors import ConfigurationError
 from txloom.pipelines.redrive import redrive
@@ -155,6 +155,19 @@ def test_a_late_insert_without_a_column_clears_it_from_its_csn_on_only(spark: An
     made.commit(20, insert("orders", id=2))
     made.run()
     assert made.shown("orders", "id", "note") == [(1, None), (2, None), (3, "after")]
+
+
+@pytest.mark.usefixtures("spread")
+def test_a_truncate_reaches_all_rows_though_a_late_change_of_one_came_with_it(spark: Any, tmp_path: Path) -> None:
+    """Which keys the late change names says nothing of the rows that the truncate takes."""
+    made = shop(spark, tmp_path)
+    made.commit(10, insert("orders", id=1, note="a"), insert("orders", id=2, note="b"))
+    made.commit(30, insert("orders", id=3, note="c"))
+    made.run()
+    made.commit(20, update("orders", {"id": 2, "note": "b"}, id=2, note="late"))
+    made.commit(40, truncate("orders"), insert("orders", id=4, note="d"))
+    made.run()
+    assert made.shown("orders", "id", "note") == [(4, "d")]
 
 
 def test_the_same_drift_inside_one_transaction_leaves_both_rows_right(spark: Any, tmp_path: Path) -> None:

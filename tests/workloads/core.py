@@ -18,8 +18,9 @@ from txloom.events.goldengate import GoldenGateDecoder
 from txloom.pipelines.release import CHOSEN, PLACES, made_of, own_events
 from txloom.storage import landing
 from txloom.storage.flats import member_of
-from txloom.storage.landing import Landing, Task
+from txloom.storage.landing import Landing
 from txloom.storage.schemas import changes_schema, current_schema, document_fields
+from txloom.storage.tasks import Task
 from txloom.transactions import buffer
 from txloom.transactions import events as ev
 from txloom.transactions.numbers import BUCKETS, packed
@@ -89,7 +90,8 @@ class Core:
         for topic, message in messages:
             topics.setdefault(topic, []).append(message.encode())
         for file, (topic, values) in enumerate(topics.items(), 1):
-            found = landing.placed(decoder.decode(topic, values), Task(file, topic, topic, 0), 1, at)
+            places = range(1, len(values) + 1)
+            found = landing.placed(decoder.decode(topic, values), Task(file, topic, topic, 0), places, at)
             self.events.append(found)
             for bucket, each in packed(found):
                 numbers[bucket].append(ev.from_bytes(each, ev.EVENT))

@@ -9,6 +9,14 @@ from txloom.config.problems import Problem, Unfit, listed, named
 from txloom.config.targets import target_names
 from txloom.config.types import KEYLESS
 
+RULES = {
+    "goldengate": "counts",
+    "debezium": "counts",
+    "wal2json": "markers",
+    "change_events": "single",
+    "change_sets": "single",
+}
+"""What makes a transaction of each format whole."""
 UNORDERED = ("array", "json", "binary", "boolean")
 """Kinds by whose values files cannot be clustered: Delta keeps no smallest and largest value of them."""
 
@@ -17,8 +25,48 @@ def check(root: Item, file: str, told: set[str]) -> list[Problem]:
     """Return what is wrong between the parts of a declaration."""
     draft = Draft(root, file, frozenset(told))
     found = [problem for table in draft.tables for problem in (*_columns(draft, table), *_key(draft, table))]
-    found += [*_table_names(draft), *_aggregates(draft), *_mirrors(draft), *target_names(draft), *_expectations(draft)]
+    found += [
+        *_source(draft),
+        *_table_names(draft),
+        *_aggregates(draft),
+        *_mirrors(draft),
+        *target_names(draft),
+        *_expectations(draft),
+    ]
     return found
+
+
+def _source(draft: Draft) -> Iterator[Problem]:
+    """Rule, transaction topic and patience are what the source's format has."""
+    source, completeness = draft.root.get("source"), draft.root.get("completeness")
+    form = draft.word(source, "format") if source else None
+    if source is not None and not draft.is_told(source):
+        yield from _transport(draft, source)
+    if source is None or form is None or form.value not in RULES:
+        return
+    topic, counted = source.get("transaction_topic"), RULES[form.value] == "counts"
+    if topic is None and counted and not draft.is_told(source):
+        yield draft.missing(source, "transaction_topic", "the topic that carries the transaction metadata")
+    elif topic is not None and not counted:
+        yield draft.problem(topic, f"no transaction topic: {form.value} has none")
+    rule = draft.word(completeness, "rule") if completeness else None
+    if completeness is None or rule is None:
+        return
+    if rule.value != RULES[form.value]:
+        hint = f"It is what makes a transaction of {form.value} whole."
+        yield draft.problem(rule, f"'{RULES[form.value]}' for the format {form.value}", hint)
+    elif completeness.get("patience") is None and rule.value != "single" and not draft.is_told(completeness):
+        yield draft.missing(completeness, "patience", "how long an incomplete transaction may wait, such as 30m")
+
+
+def _transport(draft: Draft, source: Item) -> Iterator[Problem]:
+    """A source comes from files or from Kafka."""
+    files, kafka = source.get("files"), source.get("kafka")
+    if files is None and kafka is None:
+        expected = "a mapping with path, settle and layout, or source.kafka instead of it"
+        yield draft.missing(source, "files", expected)
+    elif files is not None and kafka is not None:
+        yield draft.problem(kafka, "either files or kafka", found="kafka beside files")
 
 
 def _columns(draft: Draft, table: TableDraft) -> Iterator[Problem]:
@@ -54,7 +102,9 @@ def _key(draft: Draft, table: TableDraft) -> Iterator[Problem]:
 
 
 def _table_names(draft: Draft) -> Iterator[Problem]:
-    """Tables differ by name, and their sources by short name."""
+    """Tables differ by name, and their sources too: by short name where metadata counts by it."""
+    origin = draft.root.get("source")
+    short_names = origin is None or origin.text("format") in (None, "goldengate")
     by_name: dict[str, Item] = {}
     by_source: dict[str, Item] = {}
     for table in draft.tables:
@@ -63,7 +113,8 @@ def _table_names(draft: Draft) -> Iterator[Problem]:
             if other is not name:
                 yield draft.problem(name, "a name that no other table has", _taken(other))
         if source := draft.word(table.item, "source"):
-            other = by_source.setdefault(source.value.rsplit(".", 1)[-1].casefold(), source)
+            short = source.value.rsplit(".", 1)[-1] if short_names else source.value
+            other = by_source.setdefault(short.casefold(), source)
             if other is not source:
                 yield _same_source(draft, source, other)
 

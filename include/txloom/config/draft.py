@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 
-from txloom.config.document import Item
+from txloom.config.document import Item, inner
 from txloom.config.fields import NO_KEY
 from txloom.config.problems import Problem, Unfit, counted, did_you_mean, named, nearest
 from txloom.config.types import KEYLESS, ColumnType, parse
@@ -38,6 +38,14 @@ class Draft:
     def problem(self, item: Item, expected: str, hint: str = "", found: str | None = None) -> Problem:
         """Return a problem at an item."""
         return Problem(self.file, item.line, item.path, found or item.shown, expected, hint)
+
+    def is_told(self, item: Item) -> bool:
+        """Tell whether something below an item is refused already, such as a key that another one stands for."""
+        return any(path.startswith(f"{item.path}.") for path in self.told)
+
+    def missing(self, item: Item, key: str, expected: str) -> Problem:
+        """Return the problem of a key that a mapping must have."""
+        return Problem(self.file, item.line, inner(item.path, key), "nothing", expected)
 
     def _is_sound(self, item: Item) -> bool:
         return isinstance(item.value, str) and item.path not in self.told

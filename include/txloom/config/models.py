@@ -53,14 +53,55 @@ class Files(Model):
     settle: Annotated[
         Wait, Field(description="How long a file without a last newline must be unchanged to count as whole")
     ] = timedelta(seconds=60)
+    layout: Annotated[
+        Literal["values", "records"],
+        Field(
+            description="What a line holds; values: a message, records: an object with a message's `value` as text "
+            "and its `headers`, as tools write that copy topics into files"
+        ),
+    ] = "values"
+
+
+class Kafka(Model):
+    """Topics of Kafka brokers."""
+
+    brokers: Annotated[Text, Field(description="The brokers to begin with, such as kafka-1:9092,kafka-2:9092")]
+    topics: Annotated[
+        tuple[Topic, ...],
+        Field(description="A list of the topics that carry rows; the transaction topic comes by itself", min_length=1),
+    ]
+    options: Annotated[
+        dict[Text, Text],
+        Field(description="Settings of the client (librdkafka's names), such as {security.protocol: SASL_SSL}"),
+    ] = {}
+    messages_per_run: Annotated[Count, Field(description="How many records one run lands at most")] = 5_000_000
+
+
+class Debezium(Model):
+    """How a Debezium connector writes values, where messages carry no schema that says so."""
+
+    time_unit: Annotated[
+        Literal["adaptive", "millis", "nanos", "connect"],
+        Field(description="The unit of timestamps and times: time.precision.mode, adaptive: microseconds"),
+    ] = "adaptive"
+    binary_mode: Annotated[
+        Literal["base64", "hex"], Field(description="How binary values are written: binary.handling.mode")
+    ] = "base64"
+
+
+Format = Literal["goldengate", "debezium", "wal2json", "change_events", "change_sets"]
 
 
 class Source(Model):
     """Where change events come from."""
 
-    format: Annotated[Literal["goldengate"], Field(description="The format of the messages")]
-    files: Annotated[Files, Field(description="Folders of files that hold one message a line")]
-    transaction_topic: Annotated[Topic, Field(description="The topic that carries the transaction metadata")]
+    format: Annotated[Format, Field(description="The format of the messages")]
+    files: Annotated[Files | None, Field(description="Folders of files that hold one message a line")] = None
+    kafka: Annotated[Kafka | None, Field(description="Topics of Kafka brokers, instead of files")] = None
+    transaction_topic: Annotated[
+        Topic | None, Field(description="The topic that carries the transaction metadata; goldengate and debezium")
+    ] = None
+    debezium: Annotated[Debezium, Field(description="How values are written, of the format debezium")] = Debezium()
     unknown_tables: Annotated[
         Literal["count", "dead_letter"],
         Field(description="What becomes of rows of tables that are neither watched nor ignored"),
@@ -79,12 +120,15 @@ class Completeness(Model):
     """When a source transaction is whole."""
 
     rule: Annotated[
-        Literal["counts"],
+        Literal["counts", "markers", "single"],
         Field(
-            description="The rule that makes a transaction whole; counts: metadata says how many events each table has"
+            description="The rule that makes a transaction whole; counts: metadata says how many events each table "
+            "has, markers: its COMMIT has come, single: each event is a transaction of its own"
         ),
     ]
-    patience: Annotated[Duration, Field(description="How long an incomplete transaction may wait, such as 30m")]
+    patience: Annotated[
+        Duration, Field(description="How long an incomplete transaction may wait, such as 30m; not for single")
+    ] = timedelta(minutes=30)
     suspects: Annotated[
         Literal["release", "hold"],
         Field(

@@ -7,6 +7,7 @@ PENDING_TRANSACTIONS = "pending_transactions"
 LEDGER = "ledger"
 CUTS = "cuts"
 LANDED_FILES = "landed_files"
+LANDED_OFFSETS = "landed_offsets"
 EXPECTATION_RESULTS = "expectation_results"
 TABLE_STATISTICS = "table_statistics"
 EVOLVED_COLUMNS = "evolved_columns"
@@ -20,6 +21,7 @@ PIPELINE_TABLES = (
     LEDGER,
     CUTS,
     LANDED_FILES,
+    LANDED_OFFSETS,
     EXPECTATION_RESULTS,
     TABLE_STATISTICS,
     EVOLVED_COLUMNS,
@@ -32,6 +34,10 @@ OWN_PREFIX = "_txloom_"
 
 POSITION = (f"{OWN_PREFIX}csn", f"{OWN_PREFIX}pos")
 """What tells the rows of a table without a key apart: where in the source's log each was inserted."""
+
+LOAD, LOAD_METADATA = f"{OWN_PREFIX}load", f"{OWN_PREFIX}load_metadata"
+LOADS = (LOAD, LOAD_METADATA)
+"""The topics of what load_snapshot lands: rows as GoldenGate writes them, whatever the source's format is."""
 
 MAINTENANCE_TASKS = ("optimize", "vacuum", "statistics")
 """What maintain_tables does, in the order in which the maintenance DAG runs it."""

@@ -22,8 +22,9 @@ ENVELOPE = pa.schema(
         ("detail", pa.string()),
         ("value", pa.string()),
         ("producer_run", pa.string()),
+        ("headers", pa.map_(pa.string(), pa.string())),
     ]
 )
 """One row per message. identity: what survives a redelivery within the transaction. payload: a fingerprint of operation
 and images, without the delivery's own time stamps. expected: declared table -> number of events, of metadata only.
-producer_run: which run of the producer sent it."""
+producer_run: which run of the producer sent it. headers: those of a Kafka record that its format needs."""

@@ -20,7 +20,6 @@ from txloom.config.models import Table
 from txloom.events.envelope import ENVELOPE
 from txloom.events.goldengate_messages import (
     INSERTS,
-    LARGEST,
     NULL,
     OPERATIONS,
     MessageReader,
@@ -28,6 +27,7 @@ from txloom.events.goldengate_messages import (
     instant,
     run_of,
 )
+from txloom.events.poison import LARGEST
 from txloom.events.text import INSTANT, read_instants
 
 M = TypeVar("M", bound=msgspec.Struct)

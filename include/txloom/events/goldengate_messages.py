@@ -4,7 +4,7 @@
 """
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,8 +14,8 @@ import pyarrow as pa
 from txloom.config.models import Table
 from txloom.events import causes
 from txloom.events.envelope import ENVELOPE
+from txloom.events.poison import LARGEST, Poison, read_message, unsigned
 
-LARGEST = 2**63 - 1
 OPERATIONS = frozenset("IUDTr")
 """r: a row of an initial load."""
 INSERTS = ("I", "r")
@@ -47,10 +47,6 @@ class _Metadata(msgspec.Struct):
     data_collections: list[_Count] | None = None
 
 
-class _Poison(Exception):
-    """A message that cannot be taken as an event; args: cause, detail."""
-
-
 class MessageReader:
     """Reads single messages of one source; compiled for its declared tables, so it does not travel."""
 
@@ -73,7 +69,7 @@ class MessageReader:
     def read(self, topic: str, values: Sequence[bytes | None]) -> pa.Table:
         """Decode messages of one topic, in order; one that is no event comes out as poison with its cause."""
         read = self._read_metadata if topic == self._topic else self._read_row
-        rows = [_read(read, value) for value in values]
+        rows = [read_message(read, value) for value in values]
         columns = {name: [row.get(name) for row in rows] for name in ENVELOPE.names if name != "ordinal"}
         return pa.table({"ordinal": range(len(rows)), **columns}, ENVELOPE)
 
@@ -94,17 +90,17 @@ class MessageReader:
         message = self._row(value)
         xid, csn = _transaction(message.xid, message.csn)
         if not message.table:
-            raise _Poison(causes.NO_TABLE, "the message has no `table`")
+            raise Poison(causes.NO_TABLE, "the message has no `table`")
         op = operation(message.op_type or "")
         if op not in OPERATIONS:
-            raise _Poison(causes.OPERATION, f"op_type is {message.op_type!r}")
-        pos = _number(message.pos)
+            raise Poison(causes.OPERATION, f"op_type is {message.op_type!r}")
+        pos = unsigned(message.pos)
         if pos is None:
-            raise _Poison(causes.NO_POSITION, f"pos is {message.pos!r}")
+            raise Poison(causes.NO_POSITION, f"pos is {message.pos!r}")
         before, after = bytes(message.before), bytes(message.after)
         table = self.declared(message.table)
         if self.is_unknown(message.table):
-            raise _Poison(causes.UNKNOWN_TABLE, f"{message.table} is neither watched nor ignored")
+            raise Poison(causes.UNKNOWN_TABLE, f"{message.table} is neither watched nor ignored")
         if table is not None:
             _check_images(op, before, after, table)
         return {
@@ -128,7 +124,7 @@ class MessageReader:
         expected: dict[str, int] = {}
         for count in message.data_collections or ():
             if not 0 <= count.event_count <= LARGEST:
-                raise _Poison(causes.COUNTS, f"{count.data_collection} has {count.event_count} events")
+                raise Poison(causes.COUNTS, f"{count.data_collection} has {count.event_count} events")
             name = self.counted(count.data_collection)
             if name is not None:
                 expected[name] = expected.get(name, 0) + count.event_count
@@ -163,56 +159,13 @@ def fingerprint(op: str, before: bytes | msgspec.Raw, after: bytes | msgspec.Raw
     return zlib.crc32(before, seed) << 31 ^ zlib.crc32(after, seed)
 
 
-def _read(read: Callable[[bytes], dict[str, Any]], value: bytes | None) -> dict[str, Any]:
-    if value is None:
-        return {"kind": "tombstone"}
-    try:
-        text = value.decode()
-        return {**read(value), "value": text}
-    except _Poison as poison:
-        cause, detail = poison.args
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        cause, detail = _diagnosed(value, error)
-    return {"kind": "poison", "cause": cause, "detail": detail, "value": value.decode("utf-8", "backslashreplace")}
-
-
-def _diagnosed(value: bytes, error: Exception) -> tuple[str, str]:
-    """Name what is wrong with a message that does not parse as what it should be."""
-    text = value.strip()
-    if not text:
-        return causes.EMPTY, "the message has no content"
-    if b"\x00" in value:
-        return causes.NUL, f"a NUL byte stands at offset {value.index(0)}"
-    try:
-        parsed = msgspec.json.decode(value)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        several = text.startswith(b"{") and text.endswith(b"}") and b"}" in text[:-1] and "trailing" in str(error)
-        return (causes.SEVERAL if several else causes.BROKEN), str(error)
-    if not isinstance(parsed, dict):
-        return causes.NOT_AN_OBJECT, f"the message is a JSON {type(parsed).__name__}"
-    return causes.BROKEN, str(error)
-
-
 def _transaction(xid: str | int | None, csn: str | int | None) -> tuple[str, int]:
     if xid is None or xid == "":
-        raise _Poison(causes.NO_TRANSACTION, "the message has no `xid`")
-    number = _number(csn)
+        raise Poison(causes.NO_TRANSACTION, "the message has no `xid`")
+    number = unsigned(csn)
     if number is None:
-        raise _Poison(causes.NO_CSN, f"csn is {csn!r}")
+        raise Poison(causes.NO_CSN, f"csn is {csn!r}")
     return str(xid), number
-
-
-def _number(text: str | int | None) -> int | None:
-    """Return an unsigned number of at most 63 bits, None for anything else.
-
-    >>> _number("00000000110009047521"), _number("1e3"), _number(2**63)
-    (110009047521, None, None)
-    """
-    if isinstance(text, str):
-        if not (text.isascii() and text.isdigit() and len(text) <= 40):
-            return None
-        text = int(text)
-    return text if text is not None and 0 <= text <= LARGEST else None
 
 
 def _check_images(op: str, before: bytes, after: bytes, table: Table) -> None:
@@ -220,23 +173,27 @@ def _check_images(op: str, before: bytes, after: bytes, table: Table) -> None:
     if op == "T":
         return
     if table.insert_only and op not in INSERTS:
-        raise _Poison(causes.INSERT_ONLY, f"operation {op} on {table.name}, whose key is declared none")
+        raise Poison(causes.INSERT_ONLY, f"operation {op} on {table.name}, whose key is declared none")
     image = before if op == "D" else after
     if image == b"null":
-        raise _Poison(causes.NO_IMAGE, f"operation {op} without `{'before' if op == 'D' else 'after'}`")
+        raise Poison(causes.NO_IMAGE, f"operation {op} without `{'before' if op == 'D' else 'after'}`")
     keys = {table.column(name).source.upper(): name for name in table.key}
     known = _present(image, keys)
     if op == "U" and before != b"null":
         known = {**_present(before, keys), **known}
     for source, name in keys.items():
         if known.get(source) is None:
-            raise _Poison(causes.NO_KEY, f"{name} is {'null' if source in known else 'missing'}")
+            raise Poison(causes.NO_KEY, f"{name} is {'null' if source in known else 'missing'}")
 
 
 def _present(image: bytes, keys: dict[str, str]) -> dict[str, Any]:
-    """Return the key columns that an image has, by their upper-case source names."""
+    """Return the key columns that an image has, by their upper-case source names; of two spellings one with a value."""
     columns: dict[str, Any] = msgspec.json.decode(image, type=dict)
-    return {name.upper(): value for name, value in columns.items() if name.upper() in keys}
+    found: dict[str, Any] = {}
+    for name, value in columns.items():
+        if name.upper() in keys and found.get(name.upper()) is None:
+            found[name.upper()] = value
+    return found
 
 
 def _instant(raw: msgspec.Raw) -> datetime | None:

@@ -4,6 +4,7 @@ Messages whose images look as the last ones did become columns at once; any othe
 same rows.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from itertools import zip_longest
@@ -23,6 +24,8 @@ from txloom.events.values import arrow_type
 
 NAMES = pa.list_(pa.string())
 TEXTS = ("string", "json")
+ESCAPED = re.compile(r'["\\\x00-\x1f]')
+"""What stands in JSON in another way than it is; compiled decoders know no such names."""
 LEARNED = 500
 """Columns of a source's rows that are known by name; with more, messages are read one at a time."""
 _JSON = {"long": str | int, "int": str | int, "double": str | float, "float": str | float, "boolean": str | bool | int}
@@ -85,7 +88,7 @@ class ImageReader:
             return None
         known = {source.upper() for source in self._sources}
         for name in names:
-            odd = name.upper() in known or name.upper().endswith("_ISMISSING")
+            odd = name.upper() in known or name.upper().endswith("_ISMISSING") or ESCAPED.search(name) is not None
             if odd or (name.upper() not in self._columns and self._table.undeclared_columns == "quarantine"):
                 return None
             known.add(name.upper())

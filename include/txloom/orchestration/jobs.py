@@ -22,6 +22,7 @@ NEVER_RETRY = frozenset(
     kind.exit_code
     for kind in (
         errors.ConfigurationError,
+        errors.SourceLost,
         errors.ExpectationFailed,
         errors.LedgerUnbalanced,
         errors.CheckpointDamaged,

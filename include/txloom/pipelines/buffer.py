@@ -183,6 +183,7 @@ def check_balance(place: Place, generation: int, run_id: str) -> None:
         "unwatched": landed.get("unwatched", 0),
         "metadata": buffered.get("metadata", 0),
         "tombstones": landed.get("tombstones", 0),
+        "markers": landed.get("markers", 0),
     }
     difference = sides["landed"] - sum(count for name, count in sides.items() if name != "landed")
     detail = None if not difference else f"{difference} events are not accounted for"

@@ -144,10 +144,14 @@ def late_events(batch: Batch, late: DataFrame, dead: Mapping[int, str] | None = 
     The same identity with the same payload is a duplicate; with another payload, or a new identity, a dead letter.
     dead: causes of dead transactions, whose dead letters a new identity joins.
     """
-    csns = [row[0] for row in late.select("csn").distinct().collect()]
-    if not csns:
+    places = late.select("tx", "csn").distinct().collect()
+    if not places:
         return Buried()
-    seen = batch.change_events.where(F.col("csn").isin(csns) & (F.col("kind") == "row")).select(
+    csns = [row["csn"] for row in places]
+    near = F.lit(True) if None in csns else F.col("csn").isin(csns)
+    concerned = batch.spark.createDataFrame([(row["tx"],) for row in places], "tx bigint").distinct()
+    seen = batch.change_events.where(near & (F.col("kind") == "row")).join(F.broadcast(concerned), "tx", "left_semi")
+    seen = seen.select(
         "tx", "table", "identity", F.col("payload").alias("seen"), F.struct("landing", "row").alias("place")
     )
     judged = (

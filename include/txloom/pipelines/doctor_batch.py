@@ -38,7 +38,9 @@ def operations_of(batch: Batch, standings: Sequence[Row]) -> Operations:
 
 
 def after_batch(batch: Batch, standings: Sequence[Row], operations: Operations, named: Mapping[int, Any]) -> None:
-    """Write down what dead transactions show; named: xid and csn by hash."""
+    """Write down what dead transactions show; named: xid and csn by hash. Debezium has none of these settings."""
+    if batch.pipeline.source.format != "goldengate":
+        return
     watched = batch.table_names()
     seen = [
         Standing(

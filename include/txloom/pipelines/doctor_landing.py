@@ -23,7 +23,9 @@ MOST = 1_000
 
 def after_landing(pipeline: Pipeline, place: Place, landing: int, run_id: str) -> None:
     """Write down what a landing shows of its source."""
-    found = [*_short_names(pipeline, place, landing), *_metadata(place, landing)]
+    found = _metadata(place, landing)
+    if pipeline.source.format == "goldengate":
+        found += _short_names(pipeline, place, landing)
     findings.record(place, found, run_id)
 
 

@@ -7,12 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from txloom.config import names
-from txloom.config.models import Pipeline
-from txloom.events.goldengate import GoldenGateDecoder
+from txloom.config.models import Kafka, Pipeline
+from txloom.events import formats
 from txloom.pipelines.doctor_landing import after_landing
-from txloom.storage import books, files, landing
-from txloom.storage.landing import Landing, Task
+from txloom.storage import books, files, kafka, landing, offsets
+from txloom.storage.files import Inbox
+from txloom.storage.landing import Landing
 from txloom.storage.place import Place
+from txloom.storage.tasks import Task
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,13 +41,17 @@ def finish_last(
     """Finish the landing that was planned last, should a run have died in it; return its number, 0 for none."""
     last = max((row["landing"] for row in plan), default=0)
     if last:
-        _finish(spark, pipeline, landing.landing_of(plan, last), place, run_id)
+        parts = offsets.planned(place, last) if pipeline.source.kafka else ()
+        _finish(spark, pipeline, landing.landing_of(plan, last, parts), place, run_id)
     return last
 
 
 def _plan(pipeline: Pipeline, plan: Sequence[dict[str, Any]], number: int, place: Place, run_id: str) -> Landing:
-    """Write down which files a new landing takes."""
-    root = files.root(pipeline)
+    """Write down what a new landing takes."""
+    if pipeline.source.kafka is not None:
+        return _plan_topics(pipeline, pipeline.source.kafka, number, place, run_id)
+    assert pipeline.source.files is not None
+    root = Inbox.of(pipeline).root
     known = {(row["file"], row["size"], row["modified"]) for row in plan}
     now = time.time_ns()
     new = [
@@ -61,6 +67,23 @@ def _plan(pipeline: Pipeline, plan: Sequence[dict[str, Any]], number: int, place
     return Landing(number, at, tuple(Task(i, f.topic, f.file, f.size) for i, f in enumerate(new, 1)))
 
 
+def _plan_topics(pipeline: Pipeline, source: Kafka, number: int, place: Place, run_id: str) -> Landing:
+    """Write down which records a new landing takes; raises SourceLost where some that it should take are gone."""
+    topics = kafka.topics_of(pipeline)
+    found, reached = kafka.extents(source, topics), offsets.reached(place)
+    kafka.refuse_losses(pipeline.name, kafka.losses(found, reached))
+    at = datetime.now(UTC)
+    about = {"landing": number, "run_id": run_id, "at": at}
+    parts = offsets.write_plan(place, about, kafka.ranges(found, reached, source))
+    landing.write_plan(place, number, [about])
+    return Landing(number, at, tuple(landing.tasks_of(parts)))
+
+
+def _reader(pipeline: Pipeline) -> landing.Reader:
+    source = pipeline.source.kafka
+    return Inbox.of(pipeline) if source is None else kafka.Topics(source, pipeline.name)
+
+
 def _finish(
     spark: "Callable[[], SparkSession]", pipeline: Pipeline, planned: Landing, place: Place, run_id: str
 ) -> dict[str, int]:
@@ -69,17 +92,11 @@ def _finish(
     if books.last_written(place.table(names.LEDGER), ledger) >= planned.number:
         return {}
     if planned.tasks:
-        new = decoder_of(pipeline)
-        landing.write_events(spark, new, files.root(pipeline), planned, place)
+        new = partial(formats.SourceDecoder, pipeline)
+        ordered = formats.is_ordered(pipeline)
+        landing.write_events(spark, new, _reader(pipeline), planned, place, ordered=ordered)
         after_landing(pipeline, place, planned.number, run_id)
     return close(planned, place, run_id)
-
-
-def decoder_of(pipeline: Pipeline) -> Callable[[], GoldenGateDecoder]:
-    """Return what makes a decoder of the pipeline's source."""
-    source = pipeline.source
-    ignored = source.ignored_tables if source.unknown_tables == "dead_letter" else None
-    return partial(GoldenGateDecoder, pipeline.tables, source.transaction_topic, source.run_token, ignored)
 
 
 def close(planned: Landing, place: Place, run_id: str) -> dict[str, int]:

@@ -16,13 +16,15 @@ import pyarrow.compute as pc
 from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.errors import ConfigurationError
+from txloom.events.formats import SourceDecoder
 from txloom.events.images import ImageReader
-from txloom.pipelines.land import close, decoder_of, finish_last
+from txloom.pipelines.land import close, finish_last
 from txloom.storage import evolution, landing, loads, parts, snapshots
-from txloom.storage.landing import Landing, Task
+from txloom.storage.landing import Landing
 from txloom.storage.own import CHANGE_EVENTS
 from txloom.storage.place import Place
 from txloom.storage.snapshots import SnapshotFile
+from txloom.storage.tasks import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,7 +98,7 @@ def load_snapshot(
     told = time.astimezone(UTC).replace(tzinfo=None).isoformat(" ") if time is not None else None
     load = Load(evolution.effective(pipeline, place), at, loads.xid(number, whole=whole), csn, told)
     files = list(enumerate((file for own in tables.values() for file in own), 1))
-    if sum(Task(number_, "load", file.path, file.size).bytes for number_, file in files) <= landing.LOCAL_BYTES:
+    if sum(Task(number_, names.LOAD, file.path, file.size).bytes for number_, file in files) <= landing.LOCAL_BYTES:
         rows = [events for each in files for events in _decoded(load, *each)]
         _plan(load, tables, place, run_id)
         head = _head(load, tables, _counted(rows))
@@ -157,22 +159,27 @@ def _head(load: Load, tables: Iterable[str], rows: Mapping[str, int]) -> pa.Tabl
     """Return a truncate of each table, and the metadata that counts everything."""
     truncates = [load.message(table, "T", BEHIND + number) for number, table in enumerate(tables)]
     counts = {table: rows.get(table, 0) + 1 for table in tables}
-    decoder, metadata = decoder_of(load.pipeline)(), [load.metadata(counts)]
-    first = landing.placed(decoder.decode("load", truncates), Task(0, "load", "", 0), 1, load.at)
-    topic, line = load.pipeline.source.transaction_topic, len(truncates) + 1
+    decoder, metadata = SourceDecoder(load.pipeline), [load.metadata(counts)]
+    topic, line = names.LOAD_METADATA, len(truncates) + 1
+    first = landing.placed(decoder.decode(names.LOAD, truncates), Task(0, names.LOAD, "", 0), range(1, line), load.at)
     return pa.concat_tables(
-        [first, landing.placed(decoder.decode(topic, metadata), Task(0, topic, "", 0), line, load.at)]
+        [first, landing.placed(decoder.decode(topic, metadata), Task(0, topic, "", 0), [line], load.at)]
     )
 
 
 def _decoded(load: Load, number: int, file: SnapshotFile) -> Iterator[pa.Table]:
     """Yield a file's rows as landed events; refuses the first one that cannot be read."""
     table = load.pipeline.table(file.table)
-    decoder, reader = decoder_of(load.pipeline)(), ImageReader(table)
+    decoder, reader = SourceDecoder(load.pipeline), ImageReader(table)
     for first, images in snapshots.images(file, table):
         start = BEHIND + number * PER_FILE + first
         messages = [load.message(file.table, "r", start + i, image) for i, image in enumerate(images)]
-        events = landing.placed(decoder.decode("load", messages), Task(number, "load", file.path, 0), first, load.at)
+        events = landing.placed(
+            decoder.decode(names.LOAD, messages),
+            Task(number, names.LOAD, file.path, 0),
+            range(first, first + len(messages)),
+            load.at,
+        )
         bad = events.filter(pc.equal(events.column("kind"), "poison")).slice(0, 1).to_pylist()
         problems = [(row["line"], f"{row['cause']}: {row['detail']}") for row in bad]
         if not problems:

@@ -88,7 +88,7 @@ def prepare(place: Place, flat: Flat, want: Mark, gone: Mapping[str, Gone]) -> L
     if not changes.num_rows:
         return LocalChange(flat, path, None, None)
     if pc.any(pc.less_equal(changes.column("_txloom_csn"), have.valid_through)).as_py():
-        return _recomputed(place, flat, changes, have, want)
+        return _recomputed(place, flat, changes, want)
     truncated = pc.any(pc.equal(changes.column("_txloom_op"), "T")).as_py()
     columns = columns_of(changes, gone)
     filled = [f'"{name}" is not null' for name in columns.clearing]
@@ -100,24 +100,24 @@ def prepare(place: Place, flat: Flat, want: Mark, gone: Mapping[str, Gone]) -> L
     return LocalChange(flat, path, rows, effects, changes.num_rows, told, columns)
 
 
-def _recomputed(place: Place, flat: Flat, changes: pa.Table, have: Mark, want: Mark) -> LocalChange:
-    """Fold the whole history of every key that changes touch, because one is late; late changes of a table touch all.
+def _recomputed(place: Place, flat: Flat, changes: pa.Table, want: Mark) -> LocalChange:
+    """Fold the whole history of every key that changes touch, because one is late; changes of a table touch all.
 
     Rows of such keys are rebuilt from nothing, so that newer changes and deletes stand (design.md 2.5).
     """
     path = place.table(flat.current)
     history = past.changes(place, flat, want)
     rows = local.select(path, "select * from t")
-    late = pc.less_equal(changes.column("_txloom_csn"), have.valid_through)
     columns = columns_of(history, {})
-    if not of_all_rows(changes.filter(late)).num_rows:
+    if not of_all_rows(changes).num_rows:
         old, new = _named(history, flat.key, before=True), _named(history, flat.key, before=False)
         tied = components((a, b) for a, b in zip(old, new, strict=True) if None not in (*a, *b) and a != b)
         named = [*_named(changes, flat.key, before=True), *_named(changes, flat.key, before=False)]
         touched = {tied.get(key, key) for key in named}
         whole = of_all_rows(history)
-        history = pa.concat_tables([history.filter([tied.get(key, key) in touched for key in new]), whole])
-        rows = rows.filter([tied.get(key, key) in touched for key in _keys(rows, flat.key)])
+        here, there = ([tied.get(key, key) in touched for key in own] for own in (new, _keys(rows, flat.key)))
+        history = pa.concat_tables([history.filter(pa.array(here, pa.bool_())), whole])
+        rows = rows.filter(pa.array(there, pa.bool_()))
     effects = fold(rows.schema.empty_table(), history, key=flat.key, columns=flat.table.column_names)
     return LocalChange(flat, path, rows, effects, changes.num_rows, columns=columns)
 

@@ -93,7 +93,7 @@ def prepare(
         return Change(flat.table, rows, None), 0, None
     if about["late"]:
         columns = current.columns_of(everything.where(past.upto(want)), {})
-        effects = _recomputed(flat, everything, changes, rows, have, want)
+        effects = _recomputed(flat, everything, changes, rows, want)
     else:
         columns = current.columns_of(changes, gone)
         effects = _applied(flat, changes, rows, columns.clearing, truncated=about["truncated"])
@@ -136,17 +136,14 @@ def _touched(changes: DataFrame, flat: Flat) -> DataFrame:
     return new.union(old).dropna().distinct()
 
 
-def _recomputed(
-    flat: Flat, everything: DataFrame, changes: DataFrame, rows: DataFrame, have: Mark, want: Mark
-) -> DataFrame:
-    """Fold the whole history of every key that a late change touches; a late change of the table touches all (2.5).
+def _recomputed(flat: Flat, everything: DataFrame, changes: DataFrame, rows: DataFrame, want: Mark) -> DataFrame:
+    """Fold the whole history of every key that changes touch, because one is late; one of the table touches all (2.5).
 
     Rows of such keys are rebuilt from nothing, so that newer changes and deletes stand.
     """
     history = everything.where(past.upto(want))
     chains = _chains(history, flat)
-    late = changes.where(current.is_late(have))
-    if not current.of_all_rows(late).isEmpty():
+    if not current.of_all_rows(changes).isEmpty():
         return _rebuilt(flat, history, rows, chains)
     component = current.component(flat.key, chains)
     hashes = _touched(changes, flat).select(component.alias("_txloom_component")).distinct()

@@ -5,7 +5,8 @@ from typing import Any
 
 from txloom.config import names
 from txloom.config.models import Pipeline
-from txloom.storage import books, dead, loads
+from txloom.quality import findings as f
+from txloom.storage import books, dead, findings, loads, offsets
 from txloom.storage.own import CUTS
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark, mark, versions
@@ -56,10 +57,11 @@ def _reached(pipeline: Pipeline, place: Place) -> Mark | None:
 
 def _cut(pipeline: Pipeline, place: Place, reached: Mark, run_id: str) -> dict[str, Any]:
     finished = place.table(names.TRANSACTIONS)
-    condition = f"release <= {reached.release} and csn <= {reached.valid_through}"
-    condition += f" and csn > {loads.floor(place, reached.release)}"
+    inside = f"csn <= {reached.valid_through} and csn > {loads.floor(place, reached.release)}"
+    condition = f"release <= {reached.release} and (csn is null or {inside})"
     last = books.query(finished, f"select committed_at from t where csn = {reached.valid_through} limit 1")
     gaps = [{name: row[name] for name in ("xid", "csn", "cause")} for row in dead.given_up(place, condition)]
+    gaps += _lost(pipeline, place)
     return {
         "run_id": run_id,
         "valid_through": reached.valid_through,
@@ -69,6 +71,12 @@ def _cut(pipeline: Pipeline, place: Place, reached: Mark, run_id: str) -> dict[s
         "versions": versions(place, current_tables(pipeline)),
         "gaps": gaps,
     }
+
+
+def _lost(pipeline: Pipeline, place: Place) -> list[dict[str, Any]]:
+    """Return a gap for each loss that was accepted, until a snapshot made it good."""
+    lost = [row for row in findings.open_findings(place) if row["code"] == f.LOST] if pipeline.source.kafka else []
+    return [{"xid": None, "csn": None, "cause": row["lost"]} for row in (offsets.given_up(place) if lost else ())]
 
 
 def _says(cut: dict[str, Any]) -> tuple[object, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import NoReturn
 
 import pyarrow as pa
@@ -9,7 +10,8 @@ import pyarrow.compute as pc
 
 from txloom.config.models import Pipeline
 from txloom.errors import ConfigurationError
-from txloom.pipelines.land import close, decoder_of, finish_last
+from txloom.events.formats import SourceDecoder
+from txloom.pipelines.land import close, finish_last
 from txloom.storage import dead, landing
 from txloom.storage.landing import Landing
 from txloom.storage.place import Place
@@ -32,7 +34,7 @@ def redrive(
     Raises ConfigurationError for an id or a cause that no open dead letter has.
     """
     place = Place(warehouse, pipeline.name)
-    letters = dead.open_letters(place, "transaction_id, kind, cause, topic, file, line, value")
+    letters = dead.open_letters(place, f"transaction_id, kind, cause, {dead.MESSAGE}")
     ids, poison = _chosen(letters, transactions, causes, everything=everything)
     events = dead.events_of(place, ids, poison)
     if not events.num_rows:
@@ -42,7 +44,7 @@ def redrive(
     again = Landing(number, datetime.now(UTC), ())
     planned = {"landing": number, "run_id": run_id, "at": again.at, "topic": dead.REDRIVE}
     landing.write_plan(place, number, [planned])
-    landing.land_again(decoder_of(pipeline), events, again, place)
+    landing.land_again(partial(SourceDecoder, pipeline), events, again, place)
     close(again, place, run_id)
     return {"transactions": len(ids), "events": events.num_rows, "landing": number}
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from txloom.config import names
 from txloom.config.models import Pipeline, Table
+from txloom.events import formats
 from txloom.events.images import ImageReader
 from txloom.history.changes import changes
 from txloom.history.stream import stream
@@ -24,7 +25,7 @@ from txloom.storage.own import INSTANT, TRANSACTIONS
 from txloom.storage.place import Place
 from txloom.transactions.hashes import hashed
 
-EVENT = 'transaction_id, tx, xid, csn, pos, op, committed_at, landing, "row", kind, "table", value'
+EVENT = 'transaction_id, tx, xid, csn, pos, op, committed_at, landing, "row", kind, "table", value, topic'
 CHOSEN = pa.schema([(name, pa.int64()) for name in RELEASED])
 PLACES = pa.schema([("landing", pa.int64()), ("row", pa.int64())])
 ANY_TX = (-(2**63), 2**63 - 1)
@@ -65,7 +66,7 @@ def release(pipeline: Pipeline, place: Place, number: int, share: Share) -> Rele
     chosen = _new(place, number, share.chosen)
     if not chosen.num_rows:
         return Release()
-    return made_of(pipeline, _events(place, share, chosen), chosen, number)
+    return made_of(pipeline, _events(pipeline, place, share, chosen), chosen, number)
 
 
 def made_of(pipeline: Pipeline, events: pa.Table, chosen: pa.Table, number: int) -> Release:
@@ -97,17 +98,21 @@ def _new(place: Place, number: int, chosen: pa.Table) -> pa.Table:
     return without(chosen, "tx", hashed(found.column("transaction_id"))) if found.num_rows else chosen
 
 
-def _events(place: Place, share: Share, chosen: pa.Table) -> pa.Table:
+def _events(pipeline: Pipeline, place: Place, share: Share, chosen: pa.Table) -> pa.Table:
     where = (
         f"landing in ({local.numbers(share.landings)}) and tx between {share.tx[0]} and {share.tx[1]}"
         " and (kind = 'metadata' or (kind = 'row' and \"table\" is not null))"
     )
-    events = local.select(place.change_events, f"select {EVENT} from t where {where}")
+    headers = ", headers" if pipeline.source.format == "debezium" else ""
+    events = local.select(place.change_events, f"select {EVENT}{headers} from t where {where}")
     return own_events(events, chosen, share.repeated)
 
 
 def own_events(events: pa.Table, chosen: pa.Table, repeated: pa.Table) -> pa.Table:
-    """Return exactly the events that make chosen transactions whole: repeated ones, and others, lie beside them."""
+    """Return exactly the events that make chosen transactions whole: repeated ones, and others, lie beside them.
+
+    Rows that do not know their commit position get it from the transaction.
+    """
     chosen = chosen.sort_by("tx")
     tx, first, last = (chosen.column(name).to_numpy() for name in ("tx", "first_landing", "last_landing"))
     own, landing = events.column("tx").to_numpy(), events.column("landing").to_numpy()
@@ -115,7 +120,12 @@ def own_events(events: pa.Table, chosen: pa.Table, repeated: pa.Table) -> pa.Tab
     inside = (tx[at] == own) & (first[at] <= landing) & (landing <= last[at])
     if repeated.num_rows:
         inside &= ~np.isin(_places(events), _places(repeated))
-    return events.filter(pa.array(inside))
+    events, csn = events.filter(pa.array(inside)), chosen.column("csn").take(pa.array(at[inside]))
+    if not events.column("csn").null_count:
+        return events
+    return events.set_column(
+        events.schema.get_field_index("csn"), "csn", pc.coalesce(events.column("csn"), csn.combine_chunks())
+    )
 
 
 def _places(events: pa.Table) -> np.ndarray:
@@ -128,20 +138,38 @@ def _places(events: pa.Table) -> np.ndarray:
 
 def _typed(pipeline: Pipeline, events: pa.Table) -> dict[str, pa.Table]:
     """Read the images of every table's row events."""
-    rows = events.filter(pc.equal(events.column("kind"), "row"))
+    rows = events.filter(
+        pc.and_(pc.equal(events.column("kind"), "row"), pc.not_equal(events.column("op"), formats.KEY_CHANGE))
+    )
     found = {}
     for table in pipeline.tables:
         own = rows.filter(pc.equal(rows.column("table"), table.name)).combine_chunks()
         if own.num_rows:
-            found[table.name] = _with_images(own.drop_columns("value"), own.column("value"), table)
+            found[table.name] = _with_images(own, formats.images(pipeline, table), table)
     return found
 
 
-def _with_images(events: pa.Table, values: pa.ChunkedArray, table: Table) -> pa.Table:
-    images = ImageReader(table).read(values.to_pylist())
+def _with_images(events: pa.Table, source: formats.Images | None, table: Table) -> pa.Table:
+    images = ImageReader(table).read(_messages(events, source))
+    events = events.drop_columns([name for name in ("value", "headers") if name in events.column_names])
     for name in images.column_names:
         events = events.append_column(name, images.column(name))
     return events
+
+
+def _messages(events: pa.Table, source: formats.Images | None) -> Sequence[bytes | str]:
+    """Return messages as the image reader takes them; those of snapshots that were loaded are written so."""
+    messages: list[bytes | str] = events.column("value").to_pylist()
+    if source is None:
+        return messages
+    own = np.flatnonzero(pc.not_equal(events.column("topic"), names.LOAD).to_numpy())
+    told = events.take(pa.array(own))
+    lists = told.column("headers").to_pylist() if "headers" in told.column_names else [None] * told.num_rows
+    headers = [None if each is None else dict(each) for each in lists]
+    found = source.canonical(told.column("value").to_pylist(), told.column("op").to_pylist(), headers)
+    for place, message in zip(own.tolist(), found, strict=True):
+        messages[place] = message
+    return messages
 
 
 def _problems(typed: Mapping[str, pa.Table]) -> dict[int, str]:
@@ -168,10 +196,11 @@ def _history(pipeline: Pipeline, typed: Mapping[str, pa.Table], number: int) -> 
 
 
 def _transactions(events: pa.Table, chosen: pa.Table, number: int) -> pa.Table:
-    """Return the rows of `transactions`; their metadata names them."""
-    metadata = events.filter(pc.equal(events.column("kind"), "metadata"))
-    tx, first = np.unique(metadata.column("tx").to_numpy(), return_index=True)
-    named = metadata.take(pa.array(first))
+    """Return the rows of `transactions`; their metadata names them, or a row that is whole by itself."""
+    metadata = pc.equal(events.column("kind"), "metadata")
+    events = pa.concat_tables([events.filter(metadata), events.filter(pc.invert(metadata))])
+    tx, first = np.unique(events.column("tx").to_numpy(), return_index=True)
+    named = events.take(pa.array(first))
     chosen = chosen.filter(pc.is_in(chosen.column("tx"), pa.array(tx))).sort_by("tx")
     named = named.filter(pc.is_in(named.column("tx"), chosen.column("tx").combine_chunks()))
     size = chosen.num_rows

@@ -21,6 +21,7 @@ CSN_BACK = "csn jumped back"
 XID_AGAIN = "transaction id came again"
 TWO_RUNS = "rebuilt from two producer runs"
 NULLS_OMITTED = "nulls are left out"
+LOST = "records were lost"
 
 HINTS = {
     ADDED: "The source has a column that is not declared: declare it, or set undeclared_columns to evolve.",
@@ -52,8 +53,10 @@ HINTS = {
     "compare the tables named with the source, or load a snapshot of them.",
     NULLS_OMITTED: "Inserts come now with, now without this column: set format.omitNullValues to false in the handler, "
     "or the table's dropped_columns to keep, because a column that is missing counts as dropped.",
+    LOST: "Records of Kafka were gone before they were landed, and an operator accepted it: load a snapshot of all "
+    "tables (jobs/load_snapshot.py), and let topics keep records for longer than a run can be late.",
 }
-NEEDS_SNAPSHOT = frozenset((RENAMED, CHANGED, UNKNOWN_ROW, CSN_BACK))
+NEEDS_SNAPSHOT = frozenset((RENAMED, CHANGED, UNKNOWN_ROW, CSN_BACK, LOST))
 SEVERITIES = {ADDED: "info", XID_AGAIN: "info"} | dict.fromkeys(NEEDS_SNAPSHOT, "error")
 """Anything else is a warning."""
 

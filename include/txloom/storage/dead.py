@@ -12,6 +12,8 @@ from txloom.storage.place import Place
 from txloom.transactions.causes import COMPLETE
 from txloom.transactions.hashes import hash64
 
+MESSAGE = 'topic, partition, "offset", file, line, value, headers'
+"""What is kept of a message: where it lay, and as it came."""
 REDRIVE = f"{names.OWN_PREFIX}redrive"
 """The topic under which landings that a redrive made are planned."""
 RELEASED = (
@@ -19,7 +21,8 @@ RELEASED = (
 )
 SUPERSEDED = (
     "not exists (select 1 from c where c.landing in ({}) and c.landing > d.landing and c.topic = d.topic"
-    " and c.file = d.file and c.line = d.line)"
+    " and c.file is not distinct from d.file and c.line is not distinct from d.line"
+    ' and c.partition is not distinct from d.partition and c."offset" is not distinct from d."offset")'
 )
 
 
@@ -74,21 +77,22 @@ def open_letters(place: Place, columns: str, more: str = "") -> pa.Table:
 
 
 def events_of(place: Place, transactions: Sequence[str], poison: pa.Table) -> pa.Table:
-    """Return everything that was ever landed of some transactions, and some poison: topic, file, line, value.
+    """Return everything that was ever landed of some transactions, and some poison: the columns of MESSAGE.
 
     Each distinct event once, and of a transaction's metadata the newest alone.
     """
-    columns = 'topic, file, line, value, landing, "row", transaction_id, kind, "table", identity, payload'
+    columns = f'{MESSAGE}, landing, "row", transaction_id, kind, "table", identity, payload'
     ids = ", ".join(map(local.quoted, transactions))
     ranked = (
         "row_number() over (partition by transaction_id, kind, case when kind = 'row' then source_table end, identity,"
-        " case when kind = 'row' then payload end order by"
-        " case when kind = 'row' then landing else -landing end,"
-        ' case when kind = \'row\' then "row" else -"row" end) as n'
+        " case when kind = 'row' then payload when kind = 'poison' then pos end order by"
+        " case when kind = 'metadata' then -landing else landing end,"
+        ' case when kind = \'metadata\' then -"row" else "row" end) as n'
     )
-    chosen = f"kind in ('row', 'metadata') and transaction_id in ({ids})"
+    chosen = f"kind in ('row', 'metadata', 'marker') and transaction_id in ({ids})"
+    chosen = f"({chosen}) or (kind = 'poison' and xid is not null and concat(xid, ':', csn) in ({ids}))"
     sql = f'select * from (select {columns}, {ranked} from t where {chosen}) where n = 1 order by landing, "row"'
     found = local.select(place.change_events, sql) if transactions else pa.table({})
-    wanted = ("topic", "file", "line", "value")
+    wanted = [name.strip('" ') for name in MESSAGE.split(",")]
     parts = [part.select(wanted) for part in (found, poison) if part.num_rows]
     return pa.concat_tables(parts) if parts else pa.table({})

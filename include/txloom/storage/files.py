@@ -7,14 +7,22 @@ taken again: its messages are redeliveries, which the buffer drops and counts, s
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from txloom.config.models import Pipeline
 from txloom.config.places import PROJECT
-from txloom.errors import SourceUnavailable
+from txloom.errors import ConfigurationError, SourceUnavailable
+from txloom.events import wal2json
+from txloom.events.change_sets import rows_as_json
+from txloom.events.formats import Headers
+from txloom.events.wal2json_v1 import VERSION_1, expanded
+from txloom.storage.tasks import Messages, Task
 
 TEMPORARY_PREFIXES = (".", "_")
 TEMPORARY_SUFFIXES = (".tmp", ".part", ".partial", ".inprogress", ".filepart", ".crdownload", ".crc", ".swp", "~")
@@ -32,9 +40,40 @@ class SourceFile:
     modified: int
 
 
-def root(pipeline: Pipeline) -> str:
-    """Return the folder of a files source; a relative one is relative to the project."""
-    return str(PROJECT / pipeline.source.files.path)
+@dataclass(frozen=True)
+class Inbox:
+    """The folder of a files source, and what its lines hold: `values` or `records`."""
+
+    root: str
+    layout: str = "values"
+    format: str = "goldengate"
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> "Inbox":
+        """Return the inbox of a pipeline; a relative folder is relative to the project."""
+        files = pipeline.source.files
+        assert files is not None
+        return cls(str(PROJECT / files.path), files.layout, pipeline.source.format)
+
+    def messages(self, task: Task) -> Iterator[Messages]:
+        """Yield the messages of a file in blocks."""
+        try:
+            first = 1
+            for lines in self._lines(task):
+                places = range(first, first + len(lines))
+                first += len(lines)
+                yield Messages(places, lines) if self.layout == "values" else Messages(places, *records(lines))
+        except (OSError, EOFError) as error:
+            message = f"{self.root}/{task.file}: planned for landing but cannot be read now: {error}"
+            raise SourceUnavailable(message) from error
+
+    def _lines(self, task: Task) -> Iterator[list[bytes]]:
+        """Yield a file's lines, or its rows as JSON objects, in blocks; rows and expanded lines count as lines."""
+        if self.format == "change_sets":
+            yield from (rows for _, rows in rows_as_json(Path(self.root, task.file)))
+            return
+        for _, lines in read_lines(self.root, task.file):
+            yield lines if self.format != "wal2json" else _expanded(task, lines)
 
 
 def list_files(root: str) -> list[SourceFile]:
@@ -84,6 +123,56 @@ def _ends_properly(path: Path) -> bool:
     except (EOFError, OSError, zlib.error):
         return False
     return True
+
+
+def _expanded(task: Task, lines: list[bytes]) -> list[bytes]:
+    """Turn lines of wal2json's format-version 1 into those of version 2, with a warning; others stay as they are."""
+    if not any(b'"change"' in line for line in lines):
+        return lines
+    found: list[bytes] = []
+    for line in lines:
+        try:
+            found += expanded(line)
+        except ValueError as error:
+            raise ConfigurationError(f"{task.file}: {error}") from error
+    if len(found) > len(lines):
+        print(f"warn: {task.file}: {wal2json.HINTS[VERSION_1]}", flush=True)
+    return found
+
+
+class _Record(msgspec.Struct):
+    value: msgspec.Raw
+    headers: Any = None
+
+
+RECORD = msgspec.json.Decoder(_Record)
+
+
+def records(lines: Sequence[bytes]) -> tuple[list[bytes | None], Headers]:
+    """Read records of a topic that were copied into a file; what is none stays as it is, for its decoder to judge.
+
+    value: text, null, or the message itself. headers: pairs, a mapping, or names and values by turns (kcat).
+    """
+    values, headers = list[bytes | None](), list[Mapping[str, str] | None]()
+    for line in lines:
+        try:
+            found = RECORD.decode(line)
+            raw = bytes(found.value)
+            value = msgspec.json.decode(raw, type=str | None) if raw[:1] in b'"n' else raw
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            values.append(line)
+            headers.append(None)
+            continue
+        values.append(value.encode() if isinstance(value, str) else value)
+        headers.append(_headers(found.headers))
+    return values, headers
+
+
+def _headers(told: Any) -> dict[str, str] | None:
+    pairs = told.items() if isinstance(told, dict) else told or ()
+    if isinstance(told, list) and told and not isinstance(told[0], list):
+        pairs = zip(told[::2], told[1::2], strict=False)
+    return {name: value for name, value in pairs if value is not None} or None
 
 
 def read_lines(root: str, file: str) -> Iterator[tuple[int, list[bytes]]]:

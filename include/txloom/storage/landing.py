@@ -1,6 +1,6 @@
 """Landing: planned files become rows of change_events, in this process when they are small, else spread by Spark."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
@@ -9,26 +9,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.config import names
-from txloom.errors import SourceUnavailable
-from txloom.storage import books, evolution, files, local, parts
+from txloom.events.formats import Headers
+from txloom.storage import books, evolution, local, parts
+from txloom.storage.ordered import open_transaction
 from txloom.storage.own import CHANGE_EVENTS, DEAD_LETTERS, INSTANT, LANDED_FILES
 from txloom.storage.place import Place
+from txloom.storage.tasks import Messages, Range, Task
 from txloom.transactions.hashes import hashed
 from txloom.transactions.numbers import packed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from txloom.events.wal2json import Open
+
 LINES_PER_FILE = 1 << 32
 """`row` is file number times this plus the line: unique in a landing, and the same when a landing is repeated."""
+LANDING_BITS, TASK_BITS = 39, 26
+"""A position of 59 bits: a million landings of 8,000 files of 67 million lines."""
 CLOCK_ROW, NUMBERS_ROW = -1, -2
 """`row` of what did not come from the source."""
 CHUNK = 20_000
 """Messages that the decoder gets at once."""
 LOCAL_BYTES = 16 << 20
 """Up to so many bytes of files are decoded in this process: no JVM is needed for them."""
-COMPRESSION = 10
-"""What a byte of a compressed file is taken for."""
+COORDINATES = ("partition", "offset", "file", "line")
 PROPERTIES = {"delta.dataSkippingStatsColumns": "landing,row,kind,table,tx,csn"}
 PART_BYTES = 128 << 20
 """Decoded events that a Spark task holds before it writes a file."""
@@ -37,28 +42,27 @@ PART_BYTES = 128 << 20
 class Decoder(Protocol):
     """What a source format offers: one row out for each message in, in order."""
 
-    def decode(self, topic: str, values: Sequence[bytes | None]) -> pa.Table:
+    def decode(
+        self, topic: str, values: Sequence[bytes | None], headers: Headers | None = None, first: int = 1
+    ) -> pa.Table:
         """Decode messages of one topic; see `txloom.events`."""
+        ...
+
+    def resume(self, topic: str, left: "Open | None") -> None:
+        """Go on in an ordered topic where an earlier landing left a transaction open."""
+        ...
+
+
+class Reader(Protocol):
+    """What a transport offers: the messages of each task, in order, in blocks."""
+
+    def messages(self, task: Task) -> Iterator[Messages]:
+        """Yield what a task takes; raises SourceUnavailable where it cannot be read."""
         ...
 
 
 NewDecoder = Callable[[], Decoder]
 """Makes a decoder on an executor: compiled decoders do not travel."""
-
-
-@dataclass(frozen=True)
-class Task:
-    """One planned file: its number in the landing, its topic, and its path relative to the source."""
-
-    number: int
-    topic: str
-    file: str
-    size: int
-
-    @property
-    def bytes(self) -> int:
-        """Return about how much there is to decode."""
-        return self.size * (COMPRESSION if self.file.endswith(".gz") else 1)
 
 
 @dataclass(frozen=True)
@@ -88,28 +92,46 @@ def write_plan(place: Place, number: int, rows: Sequence[dict[str, Any]]) -> Non
     books.append(place.landed_files, rows, LANDED_FILES, once=(write_id, number))
 
 
-def landing_of(plan: Sequence[dict[str, Any]], number: int) -> Landing:
-    """Pick one landing out of the plan."""
+def landing_of(plan: Sequence[dict[str, Any]], number: int, parts: Sequence[Range] = ()) -> Landing:
+    """Pick one landing out of the plan; parts: what it takes from Kafka."""
     rows = [row for row in plan if row["landing"] == number]
     tasks = [
         Task(row["file_number"], row["topic"], row["file"], row["size"]) for row in rows if row["file"] is not None
     ]
+    tasks += tasks_of(parts)
     return Landing(number, rows[0]["at"].astimezone(UTC), tuple(tasks))
 
 
+def tasks_of(parts: Sequence[Range]) -> list[Task]:
+    """Return the tasks of ranges of records."""
+    return [Task(number, part.topic, "", 0, part) for number, part in enumerate(parts, 1)]
+
+
 def write_events(
-    spark: "Callable[[], SparkSession]", new: NewDecoder, root: str, landing: Landing, place: Place
+    spark: "Callable[[], SparkSession]",
+    new: NewDecoder,
+    source: Reader,
+    landing: Landing,
+    place: Place,
+    *,
+    ordered: bool = False,
 ) -> None:
-    """Decode a landing's files into change_events, once."""
+    """Decode a landing's files into change_events, once; ordered: those of one topic one after the other."""
     if books.last_written(place.change_events, _write_id(place)) >= landing.number:
         return
+    queues = [[task] for task in landing.tasks]
+    left: dict[str, Open | None] = {}
+    if ordered:
+        topics = dict.fromkeys(task.topic for task in landing.tasks)
+        queues = [[task for task in landing.tasks if task.topic == topic] for topic in topics]
+        left = {topic: open_transaction(place, topic) for topic in topics}
     if landing.bytes <= LOCAL_BYTES:
         decoder = new()
-        chunks = [chunk for task in landing.tasks for chunk in decode_file(decoder, root, task, landing)]
+        chunks = [chunk for queue in queues for chunk in decode_queue(decoder, source, queue, left, landing)]
         events = pa.concat_tables(chunks or [CHANGE_EVENTS.empty_table()])
         append(with_numbers(events, landing), landing, place)
         return
-    append_parts(decode_files(spark(), new, root, landing, place), landing, place)
+    append_parts(decode_files(spark(), new, source, queues, left, landing, place), landing, place)
 
 
 def append(events: pa.Table, landing: Landing, place: Place) -> None:
@@ -127,19 +149,25 @@ def _write_id(place: Place) -> str:
 
 
 def decode_files(
-    spark: "SparkSession", new: NewDecoder, root: str, landing: Landing, place: Place
+    spark: "SparkSession",
+    new: NewDecoder,
+    source: Reader,
+    queues: Sequence[Sequence[Task]],
+    left: "Mapping[str, Open | None]",
+    landing: Landing,
+    place: Place,
 ) -> "list[parts.Part]":
-    """Decode a landing's files, one Spark task a file, the largest first, into files of change_events."""
-    tasks = sorted(landing.tasks, key=lambda task: task.size, reverse=True)
+    """Decode a landing's files into files of change_events, in one Spark task for each queue, the largest first."""
+    queues = sorted(queues, key=lambda queue: sum(task.size for task in queue), reverse=True)
     path = place.change_events
 
-    def read(found: Iterable[Task]) -> Iterable[parts.Part]:
+    def read(found: Iterable[Sequence[Task]]) -> Iterable[parts.Part]:
         decoder = new()
-        for task in found:
-            for events in gathered(decode_file(decoder, root, task, landing)):
+        for queue in found:
+            for events in gathered(decode_queue(decoder, source, queue, left, landing)):
                 yield parts.write_part(with_numbers(events, landing), names.CHANGE_EVENTS, path)
 
-    return spark.sparkContext.parallelize(tasks, len(tasks)).mapPartitions(read).collect()
+    return spark.sparkContext.parallelize(queues, len(queues)).mapPartitions(read).collect()
 
 
 def gathered(chunks: Iterator[pa.Table]) -> Iterator[pa.Table]:
@@ -161,34 +189,36 @@ def _by_transaction(chunks: Sequence[pa.Table]) -> pa.Table:
     return events.take(pc.sort_indices(events.column("tx")))
 
 
-def decode_file(decoder: Decoder, root: str, task: Task, landing: Landing) -> Iterator[pa.Table]:
-    """Yield a file's messages, decoded, with their coordinates, in chunks."""
-    for first, lines in _lines(root, task.file):
-        for start in range(0, len(lines), CHUNK):
-            events = decoder.decode(task.topic, lines[start : start + CHUNK])
-            yield placed(events, task, first + start, landing)
+def decode_queue(
+    decoder: Decoder, source: Reader, queue: Sequence[Task], left: "Mapping[str, Open | None]", landing: Landing
+) -> Iterator[pa.Table]:
+    """Yield the messages of tasks, decoded, with their coordinates, in chunks; left: by topic, what is open there."""
+    for topic in {task.topic for task in queue} & left.keys():
+        decoder.resume(topic, left[topic])
+    for task in queue:
+        for block in source.messages(task):
+            for start in range(0, len(block.values), CHUNK):
+                chunk = slice(start, start + CHUNK)
+                headers = None if block.headers is None else block.headers[chunk]
+                events = decoder.decode(task.topic, block.values[chunk], headers, block.places[start])
+                yield placed(events, task, block.places[chunk], landing)
 
 
-def _lines(root: str, file: str) -> Iterator[tuple[int, list[bytes]]]:
-    try:
-        yield from files.read_lines(root, file)
-    except (OSError, EOFError) as error:
-        raise SourceUnavailable(f"{root}/{file}: planned for landing but cannot be read now: {error}") from error
-
-
-def placed(events: pa.Table, task: Task, first_line: int, landing: Landing) -> pa.Table:
-    """Add the coordinates to decoded events and bring them into the order of change_events."""
-    size = events.num_rows
-    line = pa.array(range(first_line, first_line + size), pa.int64())
+def placed(events: pa.Table, task: Task, places: Sequence[int], landing: Landing) -> pa.Table:
+    """Add the coordinates to decoded events, in the order of change_events; places: their lines or offsets."""
+    size, part = events.num_rows, task.part
+    place = pa.array(places, pa.int64())
+    nothing = pa.nulls(size, pa.int64())
     own = {
         "landing": pa.repeat(pa.scalar(landing.number, pa.int64()), size),
-        "row": pc.add(line, task.number * LINES_PER_FILE),
+        "row": pc.add(place, task.number * LINES_PER_FILE - (part.first - 1 if part else 0)),
         "topic": pa.repeat(pa.scalar(task.topic, pa.string()), size),
-        "partition": pa.nulls(size, pa.int32()),
-        "offset": pa.nulls(size, pa.int64()),
-        "file": pa.repeat(pa.scalar(task.file, pa.string()), size),
-        "line": line,
+        "partition": pa.repeat(pa.scalar(part.partition if part else None, pa.int32()), size),
+        "offset": nothing if part is None else place,
+        "file": pa.repeat(pa.scalar(task.file if part is None else None, pa.string()), size),
+        "line": place if part is None else nothing,
         "landed_at": pa.repeat(pa.scalar(landing.at, INSTANT), size),
+        "pos": _positions(events, pc.subtract(place, part.first - 1 if part else 0), task, landing),
         "tx": hashed(events.column("transaction_id")),
         "bucket": pa.nulls(size, pa.int32()),
         "numbers": pa.nulls(size, pa.binary()),
@@ -196,6 +226,18 @@ def placed(events: pa.Table, task: Task, first_line: int, landing: Landing) -> p
     return pa.table(
         {name: own[name] if name in own else events.column(name) for name in CHANGE_EVENTS.names}, CHANGE_EVENTS
     )
+
+
+def _positions(events: pa.Table, line: pa.Array, task: Task, landing: Landing) -> pa.ChunkedArray:
+    """Return where events stand in their transaction; those that are whole by themselves stand where they were landed.
+
+    That orders events of one moment: by landing, then file, then line.
+    """
+    alone = pc.and_(pc.equal(events.column("kind"), "row"), pc.is_valid(events.column("expected")))
+    if not pc.any(alone).as_py():
+        return events.column("pos")
+    base = (landing.number << LANDING_BITS) + (task.number << TASK_BITS)
+    return pc.if_else(alone, pc.add(line, base), events.column("pos"))
 
 
 def with_numbers(events: pa.Table, landing: Landing, *, reopen: bool = False) -> pa.Table:
@@ -230,13 +272,13 @@ def write_clock(landing: Landing, place: Place) -> None:
 
 def count(landing: Landing, place: Place) -> dict[str, int]:
     """Count what a landing took in, by what becomes of it."""
-    counts = dict.fromkeys(("files", "landed", "rows", "metadata", "unwatched", "poison", "tombstones"), 0)
+    counts = dict.fromkeys(("files", "landed", "rows", "metadata", "unwatched", "poison", "tombstones", "markers"), 0)
     counts["files"] = len(landing.tasks)
     sql = (
         'select kind, "table" is not null as watched, count(*) as n from t '
         f'where landing = {landing.number} and "row" >= 0 group by 1, 2'
     )
-    names_of = {"metadata": "metadata", "poison": "poison", "tombstone": "tombstones"}
+    names_of = {"metadata": "metadata", "poison": "poison", "tombstone": "tombstones", "marker": "markers"}
     for group in books.query(place.change_events, sql):
         name = names_of.get(group["kind"]) or ("rows" if group["watched"] else "unwatched")
         counts[name] += group["n"]
@@ -247,14 +289,16 @@ def count(landing: Landing, place: Place) -> dict[str, int]:
 def land_again(new: NewDecoder, events: pa.Table, landing: Landing, place: Place) -> None:
     """Decode events that were landed before once more, as they are declared now, and land them under a new landing.
 
-    events: topic, file, line, value, in the order in which they are to be taken. Their transactions are decided again.
+    events: topic, file, line, value, headers, in the order in which they are to be taken. Their transactions are
+    decided again.
     """
     decoder, chunks, first = new(), [CHANGE_EVENTS.empty_table()], 0
     for topic in events.column("topic").unique().to_pylist():
         own = events.filter(pc.equal(events.column("topic"), topic))
-        decoded = decoder.decode(topic, [value.encode() for value in own.column("value").to_pylist()])
-        found = placed(decoded, Task(0, topic, "", 0), first, landing)
-        for name in ("file", "line"):
+        headers = [None if told is None else dict(told) for told in own.column("headers").to_pylist()]
+        decoded = decoder.decode(topic, [value.encode() for value in own.column("value").to_pylist()], headers)
+        found = placed(decoded, Task(0, topic, "", 0), range(first, first + own.num_rows), landing)
+        for name in COORDINATES:
             found = found.set_column(found.schema.get_field_index(name), CHANGE_EVENTS.field(name), own.column(name))
         chunks.append(found)
         first += own.num_rows

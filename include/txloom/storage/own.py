@@ -54,6 +54,7 @@ DEAD_LETTERS = pa.schema(
                 "landing",
                 "row",
                 "value",
+                "headers",
                 "landed_at",
             )
         ],
@@ -108,6 +109,22 @@ LANDED_FILES = pa.schema(
     ]
 )
 """The plan of landings: one row a file; a landing without files has one row with a null file."""
+
+LANDED_OFFSETS = pa.schema(
+    [
+        ("landing", pa.int64()),
+        ("run_id", pa.string()),
+        ("at", INSTANT),
+        ("topic", pa.string()),
+        ("topic_id", pa.string()),
+        ("partition", pa.int32()),
+        ("first", pa.int64()),
+        ("until", pa.int64()),
+        ("lost", pa.string()),
+    ]
+)
+"""The plan of landings from Kafka: records of each partition, from one offset to before another. lost: nothing of them
+was landed, because an operator accepted their loss; why, and who said so."""
 
 EVOLVED_COLUMNS = pa.schema(
     [

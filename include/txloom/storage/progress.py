@@ -85,7 +85,7 @@ def valid_through(place: Place, seen: Snapshot) -> int:
     sql = f"select min(csn) as lowest from t where csn > {below}"
     waiting = books.query(place.table(names.PENDING_TRANSACTIONS), sql)
     lowest = waiting[0]["lowest"] if waiting else None
-    condition = f"release <= {seen.release}"
+    condition = f"release <= {seen.release} and not starts_with(coalesce(xid, ''), 'r:')"
     if loads.landed(place):
         condition += f" and not starts_with(xid, '{loads.PARTIAL}')"
     if lowest is not None:

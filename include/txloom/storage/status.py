@@ -4,11 +4,12 @@ from typing import Any
 
 from txloom.config import names
 from txloom.events import causes as poison
+from txloom.events import debezium_messages, wal2json
 from txloom.storage import books, dead, findings
 from txloom.storage.place import Place
 from txloom.transactions import causes
 
-HINTS = {**poison.HINTS, **causes.HINTS}
+HINTS = {**poison.HINTS, **wal2json.HINTS, **debezium_messages.HINTS, **causes.HINTS}
 """What can be done about each cause of dead letters; the list is closed."""
 
 

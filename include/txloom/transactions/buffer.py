@@ -117,7 +117,7 @@ def decide(held: Held, arrived: np.ndarray, patience: int, *, hold: bool = False
 def _take(held: Held, batch: np.ndarray, now: int | None, patience: int, decisions: Decisions, *, hold: bool) -> Held:
     """Take in one landing, then judge by its clock."""
     decisions.rows += int(np.count_nonzero(batch["kind"] == ev.ROW))
-    decisions.metadata += int(np.count_nonzero(batch["kind"] == ev.METADATA))
+    decisions.metadata += int(np.count_nonzero((batch["kind"] == ev.METADATA) & (batch["run"] != ev.BROUGHT)))
     remembered = _without_reopened(held.finished, batch, decisions)
     batch = _without_late(batch, remembered, decisions)
     if not len(batch) and (now is None or not _due(held.events, now, patience)):

@@ -20,6 +20,9 @@ CLOCK = 3
 REPEATED = 4
 """Only in state: where a dropped duplicate of an unfinished transaction lies."""
 
+BROUGHT = 1
+"""`run` of metadata that came with a row which is whole by itself, not as an event of its own."""
+
 REOPEN = 5
 """A dead transaction is decided again, from the events of this landing: whole, or dead anew at the landing's clock."""
 

@@ -43,11 +43,16 @@ def _reopening(numbers: np.ndarray) -> np.ndarray:
 
 
 def numbers_of(events: pa.Table) -> np.ndarray:
-    """Return one number record for each row event of a watched table, for each metadata, and for each of its counts."""
+    """Return one number record for each row event of a watched table, for each metadata, and for each of its counts.
+
+    A row that is whole by itself tells its counts; it brings its metadata along.
+    """
     kind = events.column("kind")
     rows = events.filter(pc.and_(pc.equal(kind, "row"), pc.is_valid(events.column("table"))))
-    metadata = events.filter(pc.equal(kind, "metadata"))
-    return np.concatenate([_rows(rows), *_metadata(metadata)])
+    metadata, alone = events.filter(pc.equal(kind, "metadata")), rows.filter(pc.is_valid(rows.column("expected")))
+    brought, counts = _metadata(alone)
+    brought["run"] = ev.BROUGHT
+    return np.concatenate([_rows(rows), *_metadata(metadata), brought, counts])
 
 
 def _base(events: pa.Table, kind: int) -> np.ndarray:

@@ -1,0 +1,253 @@
+"""Change events: one JSON object a change, which tells columns and old key as lists of names and of values.
+
+`changeType` is insert, update, delete or truncate, in any case; `table` may be left out where the topic is named like
+it. Update and delete name the old key, so that a key may change, again and again, or come back after a delete. Column
+sets differ between events: a column that an insert lacks was added later and is null, one that an update lacks is
+unchanged. Types are not looked at: the declaration says what a column holds.
+
+Each event is a transaction of its own. Its timestamp alone orders it, to the microsecond; between equal ones the place
+in the topic decides. An event that says the very same of one table at the same timestamp is a redelivery and counts
+once. What change sets share with them, changes that stand alone, is here too.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from txloom.config.models import Table
+from txloom.config.types import ColumnType
+from txloom.events import causes
+from txloom.events.envelope import ENVELOPE
+from txloom.events.goldengate_messages import INSERTS, NULL
+from txloom.events.poison import LARGEST, diagnosed
+from txloom.events.values import reader
+
+OPERATIONS = {"insert": "I", "update": "U", "delete": "D", "truncate": "T"}
+ALONE = "1"
+"""Identity of the one event that its transaction has."""
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MOST_SHOWN = 80
+"""Characters of a value that a detail quotes."""
+
+Image = dict[str, msgspec.Raw]
+Headers = Sequence[Mapping[str, str] | None]
+_read_instant = reader(ColumnType("timestamptz"))
+
+
+class _Message(msgspec.Struct, rename="camel", gc=False):
+    change_type: str | None = None
+    timestamp: msgspec.Raw = NULL
+    table: str | None = None
+    column_names: list[str] | None = None
+    column_values: list[msgspec.Raw] | None = None
+    old_key_names: list[str] | None = None
+    old_key_values: list[msgspec.Raw] | None = None
+
+    def images(self, op: str, key: Collection[str]) -> tuple[Image | None, Image | None]:
+        """Return what is known of the row before and after; key: the source names of its columns, in upper case.
+
+        A delete without its old key tells it among its columns.
+        """
+        columns = _paired("columnNames", self.column_names, "columnValues", self.column_values)
+        old = _paired("oldKeyNames", self.old_key_names, "oldKeyValues", self.old_key_values)
+        if op == "T":
+            return None, None
+        if op == "D":
+            wanted = set(key) - {name.upper() for name in old}
+            return {name: raw for name, raw in columns.items() if name.upper() in wanted} | old, None
+        return old if old and op == "U" else None, columns
+
+
+class Poison(Exception):
+    """A message that cannot be taken as an event; args: cause, detail."""
+
+
+class WatchedTables:
+    """Finds the declared table that a source means; compiled, so it does not travel between processes."""
+
+    def __init__(self, tables: Sequence[Table], ignored: Sequence[str] | None = None) -> None:
+        """Learn the names of tables; ignored: those left alone; if given, any other that is not watched is poison."""
+        self._ignored = None if ignored is None else {own for name in ignored for own in (name.upper(), _short(name))}
+        self._whole = {table.source.upper(): table for table in tables}
+        self._short: dict[str, list[Table]] = {}
+        for table in tables:
+            for name in {_short(table.source), table.name.upper()}:
+                self._short.setdefault(name, []).append(table)
+
+    def find(self, name: str) -> Table | None:
+        """Return the table that a source name, the last part of one or a declared name stands for; None: unwatched."""
+        whole, short = self._whole.get(name.upper()), self._short.get(name.upper(), [])
+        if whole is not None:
+            return whole
+        if len(short) > 1:
+            sources = " or ".join(sorted(table.source for table in short))
+            raise Poison(causes.UNKNOWN_TABLE, f"{name} may be {sources}: name it in full")
+        if not short and self._ignored is not None and name.upper() not in self._ignored:
+            raise Poison(causes.UNKNOWN_TABLE, f"{name} is neither watched nor ignored")
+        return short[0] if short else None
+
+
+class ChangeEventDecoder:
+    """Decodes change events of one source; compiled for its declared tables, so it does not travel."""
+
+    def __init__(self, tables: Sequence[Table], ignored: Sequence[str] | None = None) -> None:
+        """Learn the watched tables; ignored: see `WatchedTables`."""
+        self._tables = WatchedTables(tables, ignored)
+        self._message = msgspec.json.Decoder(_Message).decode
+
+    def decode(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        headers: Headers | None = None,  # noqa: ARG002
+        first: int = 1,
+    ) -> pa.Table:
+        """Decode messages of one topic, in order; one that is no event comes out as poison with its cause.
+
+        first: the place of the first message in its topic or file.
+        """
+        return envelope(partial(self._read, topic), values, first)
+
+    def _read(self, topic: str, value: bytes) -> dict[str, Any]:
+        message = self._message(value)
+        op = OPERATIONS.get((message.change_type or "").lower())
+        if op is None:
+            raise Poison(causes.OPERATION, f"changeType is {message.change_type!r}")
+        name = message.table or topic
+        table = self._tables.find(name)
+        if table is not None:
+            check(table, op, *message.images(op, sources_of_key(table)))
+        lists = (message.column_names, message.column_values, message.old_key_names, message.old_key_values)
+        csn, committed_at = moment("timestamp", message.timestamp)
+        content = msgspec.json.encode((op, message.timestamp, *lists))
+        return {
+            **alone(name, csn, content),
+            "committed_at": committed_at,
+            "source_table": name,
+            "table": table and table.name,
+            "op": op,
+            "expected": table and [(table.name, 1)],
+        }
+
+
+class ChangeEventImages:
+    """Writes the change events of one table as `txloom.events.images` reads them; compiled, so it does not travel."""
+
+    def __init__(self, table: Table) -> None:
+        """Learn a declared table's columns."""
+        self._key = sources_of_key(table)
+        self._sources = [column.source for column in table.columns]
+        self._message = msgspec.json.Decoder(_Message).decode
+
+    def canonical(self, values: Sequence[str], ops: Sequence[str], headers: Headers) -> list[bytes]:  # noqa: ARG002
+        """Return messages in GoldenGate's layout; ops: what the envelope says of each."""
+        return [self._written(value, op) for value, op in zip(values, ops, strict=True)]
+
+    def _written(self, value: str, op: str) -> bytes:
+        before, after = self._message(value).images(op, self._key)
+        if after is not None and op in INSERTS:
+            told = {name.upper() for name in after}
+            after |= {source: NULL for source in self._sources if source.upper() not in told}
+        return written(op, before, after)
+
+
+def envelope(read: Callable[[bytes], dict[str, Any]], values: Sequence[bytes | None], first: int) -> pa.Table:
+    """Read messages one at a time into the envelope; read raises Poison, or whatever a decoder of JSON does."""
+    rows = [_row(read, value, place) for place, value in enumerate(values, first)]
+    columns = {name: [row.get(name) for row in rows] for name in ENVELOPE.names if name != "ordinal"}
+    return pa.table({"ordinal": range(len(rows)), **columns}, ENVELOPE)
+
+
+def alone(table: str, csn: int, content: bytes) -> dict[str, Any]:
+    """Return what makes a change of a table the only one of its transaction; content: all that it says.
+
+    Thousands of changes may share a timestamp, and each must be told from all others: so the digest is a long one.
+    """
+    digest = blake2b(content, digest_size=16).hexdigest()
+    own = f"{table}:{csn}:{digest}"
+    return {"transaction_id": own, "xid": own, "csn": csn, "identity": ALONE, "payload": int(digest[:16], 16) >> 1}
+
+
+def moment(name: str, told: msgspec.Raw) -> tuple[int, datetime | None]:
+    """Return a timestamp's commit position, and its instant where it tells one.
+
+    A whole number is taken as it is, of text the microseconds since the epoch; text without a zone is UTC.
+    """
+    text = bytes(told).decode()
+    if text.startswith('"'):
+        text = str(msgspec.json.decode(told)).strip()
+    number, instant = -1, None
+    if text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST)):
+        number = int(text)
+    elif bytes(told).startswith(b'"'):
+        try:
+            instant = _read_instant(text)
+            number = (instant - EPOCH) // timedelta(microseconds=1)
+        except (ValueError, OverflowError):
+            pass
+    if not 0 <= number <= LARGEST:
+        raise Poison(causes.NO_CSN, f"{name} is {bytes(told).decode()[:MOST_SHOWN]}")
+    return number, instant
+
+
+def check(table: Table, op: str, before: Image | None, after: Image | None) -> None:
+    """Refuse a watched change without the image that its operation needs, or without its key."""
+    if op == "T":
+        return
+    if table.insert_only and op not in INSERTS:
+        raise Poison(causes.INSERT_ONLY, f"operation {op} on {table.name}, whose key is declared none")
+    if op != "D" and not after and (before or op != "U"):
+        raise Poison(causes.NO_IMAGE, f"operation {op} without columns")
+    for name in table.key:
+        source = table.column(name).source.upper()
+        told = [raw for image in (before, after) for own, raw in (image or {}).items() if own.upper() == source]
+        if not told or any(bytes(raw) == b"null" for raw in told):
+            raise Poison(causes.NO_KEY, f"{name} is {'null' if told else 'missing'}")
+
+
+def refuse_twins(what: str, names: Collection[str]) -> None:
+    """Refuse names that differ by nothing or by case alone: which value the column has would be a guess."""
+    seen = set[str]()
+    for name in names:
+        if name.upper() in seen:
+            raise Poison(causes.BROKEN, f"{what} has {name[:MOST_SHOWN]} twice")
+        seen.add(name.upper())
+
+
+def sources_of_key(table: Table) -> frozenset[str]:
+    """Return the source names of a table's key columns, in upper case."""
+    return frozenset(table.column(name).source.upper() for name in table.key)
+
+
+def written(op: str, before: Image | None, after: Image | None) -> bytes:
+    """Write a change in GoldenGate's layout, each value as it came."""
+    return msgspec.json.encode({"op_type": op, "before": before, "after": after})
+
+
+def _row(read: Callable[[bytes], dict[str, Any]], value: bytes | None, place: int) -> dict[str, Any]:
+    if value is None:
+        return {"kind": "tombstone"}
+    try:
+        return {"kind": "row", "value": value.decode(), "pos": place, **read(value)}
+    except Poison as poison:
+        cause, detail = poison.args
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        cause, detail = diagnosed(value, error)
+    return {"kind": "poison", "cause": cause, "detail": detail, "value": value.decode("utf-8", "backslashreplace")}
+
+
+def _paired(what: str, names: list[str] | None, values_what: str, values: list[msgspec.Raw] | None) -> Image:
+    names, values = names or [], values or []
+    if len(names) != len(values):
+        raise Poison(causes.BROKEN, f"{what} has {len(names)} elements, {values_what} {len(values)}")
+    refuse_twins(what, names)
+    return dict(zip(names, values, strict=True))
+
+
+def _short(source: str) -> str:
+    return source.rsplit(".", 1)[-1].upper()

@@ -1,0 +1,106 @@
+"""Which decoder and which reading of images a source's format has.
+
+What txloom lands itself (snapshots that were loaded) is written as GoldenGate writes it, under topics of its own,
+whatever the source's format is.
+"""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from txloom.config import names
+from txloom.config.models import Pipeline, Table
+from txloom.events.goldengate import GoldenGateDecoder
+
+if TYPE_CHECKING:
+    from txloom.events.wal2json import Open
+
+KEY_CHANGE = "K"
+"""Operation of a row event that only announces a key change, which the next one tells."""
+Headers = Sequence[Mapping[str, str] | None]
+
+
+class Decoder(Protocol):
+    """What a format offers: one row of the envelope out for each message in, in order."""
+
+    def decode(self, topic: str, values: Sequence[bytes | None], headers: Headers | None = None) -> pa.Table:
+        """Decode messages of one topic."""
+        ...
+
+
+class Images(Protocol):
+    """What a format offers at a release: messages of one table, written as `txloom.events.images` reads them."""
+
+    def canonical(self, values: Sequence[str], ops: Sequence[str], headers: Headers) -> list[bytes]:
+        """Return the messages as GoldenGate would write them."""
+        ...
+
+
+class SourceDecoder:
+    """Decodes everything that is landed for a pipeline; compiled, so it does not travel between processes."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        """Compile the decoders of a pipeline's source and of what txloom lands itself."""
+        self._source = _decoder(pipeline)
+        self._counts_places = pipeline.source.format in ("change_events", "change_sets")
+        self._loads = GoldenGateDecoder(pipeline.tables, names.LOAD_METADATA)
+
+    def decode(
+        self, topic: str, values: Sequence[bytes | None], headers: Headers | None = None, first: int = 1
+    ) -> pa.Table:
+        """Decode messages of one topic, in order; one that is no event comes out as poison with its cause.
+
+        first: the place of the first one in its file.
+        """
+        if topic in names.LOADS:
+            return self._loads.decode(topic, values)
+        if isinstance(self._source, GoldenGateDecoder):
+            return self._source.decode(topic, values)
+        places = {"first": first} if self._counts_places else {}
+        found: pa.Table = self._source.decode(topic, values, headers, **places)
+        return found
+
+    def resume(self, topic: str, left: "Open | None") -> None:
+        """Go on in a topic whose transactions are marked by their place, where an earlier landing left one open."""
+        if hasattr(self._source, "resume"):
+            self._source.resume(topic, left)
+
+
+def is_ordered(pipeline: Pipeline) -> bool:
+    """Tell whether a topic's messages mean something only in their order, so that they are decoded one by one."""
+    return pipeline.source.format == "wal2json"
+
+
+MADE = {
+    "debezium": ("debezium.DebeziumDecoder", "debezium_images.DebeziumImages"),
+    "wal2json": ("wal2json.Wal2JsonDecoder", "wal2json_images.Wal2JsonImages"),
+    "change_events": ("change_events.ChangeEventDecoder", "change_events.ChangeEventImages"),
+    "change_sets": ("change_sets.ChangeSetDecoder", "change_sets.ChangeSetImages"),
+}
+"""By format: its decoder and its images, below this package; a process imports the one that it needs."""
+
+
+def images(pipeline: Pipeline, table: Table) -> Images | None:
+    """Return what writes a source's messages as they are read; None where they come so."""
+    if pipeline.source.format == "goldengate":
+        return None
+    told = pipeline.source.debezium.model_dump() if pipeline.source.format == "debezium" else {}
+    found: Images = _made(MADE[pipeline.source.format][1])(table, **told)
+    return found
+
+
+def _decoder(pipeline: Pipeline) -> Any:
+    source = pipeline.source
+    ignored = source.ignored_tables if source.unknown_tables == "dead_letter" else None
+    if source.format == "goldengate":
+        assert source.transaction_topic is not None
+        return GoldenGateDecoder(pipeline.tables, source.transaction_topic, source.run_token, ignored)
+    topics = () if source.transaction_topic is None else (source.transaction_topic,)
+    return _made(MADE[source.format][0])(pipeline.tables, *topics, ignored=ignored)
+
+
+def _made(name: str) -> Any:
+    module, kind = name.split(".")
+    return getattr(import_module(f"{__package__}.{module}"), kind)

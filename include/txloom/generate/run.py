@@ -1,0 +1,143 @@
+"""One run: transactions played, written, delivered with their faults, and the truth beside them."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from txloom.errors import ConfigurationError
+from txloom.generate import standing, truth
+from txloom.generate.changes import Transaction
+from txloom.generate.faults import Delivery, Faults, refuse_unfit
+from txloom.generate.files import Files, Records, value_line
+from txloom.generate.formats import CSV, RECORDS, completed, new_writer
+from txloom.generate.messages import Writer
+from txloom.generate.orders import Position, Workload
+from txloom.generate.settings import Shares, Sizes
+from txloom.generate.source import Source
+from txloom.generate.standing import Standing
+from txloom.generate.tables import TABLES
+from txloom.generate.truth import Lines
+
+BY_DEFAULT: Mapping[str, Any] = {
+    "seed": 1,
+    "schema": "public",
+    "partitions": 3,
+    "tables": sorted(TABLES),
+    "start_csn": 334_516_829,
+    "start_time": 1_767_225_600_000_000,
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one run is asked for; shape: what all runs into one folder share, None where nobody says it."""
+
+    folder: Path
+    shape: Mapping[str, Any]
+    transactions: int
+    files: int
+    sizes: Sizes
+    shares: Shares
+    faults: Faults
+    gap: int
+    large: int = 0
+    append: bool = False
+    states: bool = False
+    as_of: Sequence[int] = ()
+
+
+def generate(request: Request) -> Counter[str]:
+    """Play transactions into a folder; return what was written, and how many messages each fault hit."""
+    try:
+        request.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"--out: found {request.folder}, expected a folder: {error.strerror}.") from error
+    own = request.folder / truth.FOLDER
+    at, source = _begun(request, own)
+    writer = new_writer(at.shape)
+    refuse_unfit(request.faults, writer, at.shape["format"])
+    own.mkdir(exist_ok=True)
+    workload = Workload(at.shape["seed"], source, at.position, request.sizes, request.shares, request.gap)
+    counts = _played(request, at, workload, writer)
+    at.position, at.made = workload.position, source.made
+    watched = truth.tables_of(at.shape["tables"])
+    truth.write_final(own, source, watched)
+    standing.save(own, at, source)
+    for csn in request.as_of:
+        truth.write_as_of(own, csn, watched)
+    return counts
+
+
+def _begun(request: Request, own: Path) -> tuple[Standing, Source]:
+    """Return where the last run stopped, or where a first one begins."""
+    found = standing.load(own)
+    if found is None:
+        if request.shape["format"] is None:
+            raise ConfigurationError("--format: found nothing, expected the format of the messages.")
+        shape = completed({**BY_DEFAULT, **{key: value for key, value in request.shape.items() if value is not None}})
+        return Standing(shape, Position(0, shape["start_csn"], 0, shape["start_time"])), Source()
+    if not request.append:
+        hint = "--append goes on where it stopped, another folder begins anew."
+        raise ConfigurationError(f"--out: found an earlier run in {request.folder}, expected none. {hint}")
+    for key, value in request.shape.items():
+        if value is not None and value != found[0].shape[key]:
+            flag = f"--{key.replace('_', '-')}"
+            raise ConfigurationError(f"{flag}: found {value}, but the run before began with {found[0].shape[key]}.")
+    return found
+
+
+def _played(request: Request, at: Standing, workload: Workload, writer: Writer) -> Counter[str]:
+    """Play, write and deliver all transactions of a run."""
+    own, shape, count = request.folder / truth.FOLDER, at.shape, request.transactions
+    by_records = shape["layout"] == RECORDS
+    line = Records(writer, shape["partitions"], at.offsets).line if by_records else value_line
+    out = Files(request.folder, ".csv" if shape["layout"] == CSV else ".jsonl", line, writer)
+    out.number = at.files
+    with ExitStack() as stack:
+        faults = Lines(own / truth.FAULTS, at.sizes.get(truth.FAULTS, 0))
+        stack.callback(faults.close)
+        versions = _versions(request, at, workload.source, writer)
+        if versions is not None:
+            stack.callback(versions.close)
+        delivery = Delivery(request.faults, writer, shape["seed"], faults.write, texts_only=by_records)
+        stack.callback(out.abandon)
+        for number, transaction in enumerate(_chosen(workload, request, shape["tables"]), 1):
+            out.write(delivery.deliver(transaction))
+            out.counts["transactions"] += 1
+            out.counts["rows"] += len(transaction.changes)
+            if versions is not None:
+                truth.write_versions(versions, transaction, writer.csn_of(transaction))
+            if number < count and number * request.files // count > (number - 1) * request.files // count:
+                out.close()
+        if count:
+            out.write(delivery.rest())
+            out.close(delivery.truncates)
+        at.files = out.number
+        at.sizes[truth.FAULTS] = faults.size
+        if versions is not None:
+            at.sizes[truth.VERSIONS] = versions.size
+    return out.counts + delivery.counts
+
+
+def _versions(request: Request, at: Standing, source: Source, writer: Writer) -> Lines | None:
+    """Open the file of states, if they are kept: once they are, every run into the folder keeps them."""
+    size = at.sizes.get(truth.VERSIONS, 0)
+    if not (size or request.states or request.as_of):
+        return None
+    lines = Lines(request.folder / truth.FOLDER / truth.VERSIONS, size)
+    if not size:
+        truth.write_base(lines, source, truth.tables_of(at.shape["tables"]), writer.csn_of(at.position))
+    return lines
+
+
+def _chosen(workload: Workload, request: Request, names: Sequence[str]) -> Iterator[Transaction]:
+    """Yield transactions with the changes of chosen tables only."""
+    chosen = set(names)
+    for transaction in workload.transactions(request.transactions, request.large):
+        if len(chosen) == len(TABLES):
+            yield transaction
+        else:
+            yield replace(transaction, changes=[each for each in transaction.changes if each.table.name in chosen])

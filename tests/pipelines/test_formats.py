@@ -1,0 +1,77 @@
+"""One real load, captured three ways, through each format's own declaration: the same final tables."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lake import Lake, new_lake, shown
+from oracle import capture, comparison, values
+
+CAPTURE = Path(__file__).resolve().parents[1] / "data" / "orders"
+RUNS = 4
+
+
+def lines(name: str) -> list[str]:
+    with gzip.open(CAPTURE / name, "rt") as stream:
+        return stream.read().splitlines()
+
+
+def declared(lake: Lake, form: str, topic: str | None, rule: str, layout: str) -> None:
+    """Change the shipped declaration into one of another format."""
+    pipeline = lake.pipeline
+    files = pipeline.source.files.model_copy(update={"layout": layout})
+    source = pipeline.source.model_copy(update={"format": form, "transaction_topic": topic, "files": files})
+    completeness = pipeline.completeness.model_copy(update={"rule": rule})
+    lake.pipeline = pipeline.model_copy(update={"source": source, "completeness": completeness})
+
+
+def goldengate(lake: Lake) -> Iterator[dict[str, list[str]]]:
+    """Yield by topic the messages of each run, as they were delivered."""
+    delivered = [json.loads(line) for line in lines("goldengate/delivery.jsonl.gz")]
+    topics = {message["topic"] for message in delivered}
+    (metadata,) = (topic for topic in topics if "metadata" in topic)
+    declared(lake, "goldengate", metadata, "counts", "values")
+    for number in range(RUNS):
+        share = delivered[number * len(delivered) // RUNS : (number + 1) * len(delivered) // RUNS]
+        yield {topic: [each["value"] for each in share if each["topic"] == topic] for topic in topics}
+
+
+def wal2json(lake: Lake) -> Iterator[dict[str, list[str]]]:
+    """Yield the stream cut in the middle of transactions."""
+    declared(lake, "wal2json", None, "markers", "values")
+    stream = lines("../wal2json/from_empty.jsonl.gz")
+    for number in range(RUNS):
+        yield {"shop": stream[number * len(stream) // RUNS : (number + 1) * len(stream) // RUNS]}
+
+
+def debezium(lake: Lake) -> Iterator[dict[str, list[str]]]:
+    """Yield records as they lay in Kafka; each topic is cut at its own places, so that topics drift apart."""
+    declared(lake, "debezium", "dev.transaction", "counts", "records")
+    topics = {
+        file.name.removesuffix(".jsonl.gz"): lines(f"debezium/{file.name}") for file in (CAPTURE / "debezium").iterdir()
+    }
+    for number in range(RUNS):
+        yield {topic: own[number * len(own) // RUNS : (number + 1) * len(own) // RUNS] for topic, own in topics.items()}
+
+
+@pytest.mark.parametrize("stream", [goldengate, wal2json, debezium])
+def test_the_three_streams_of_one_load_end_in_the_same_tables(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: Any
+) -> None:
+    lake = new_lake(spark, tmp_path, monkeypatch)
+    for number, topics in enumerate(stream(lake)):
+        for topic, messages in topics.items():
+            (lake.inbox / topic).mkdir(exist_ok=True)
+            (lake.inbox / topic / f"{number}.jsonl").write_text("".join(f"{message}\n" for message in messages))
+        lake.run()
+    tables = shown(lake)
+    del tables["documents"]
+    found = comparison.differences(values.typed_state(capture.truth()), tables)
+    assert not found, comparison.report(found)
+    assert lake.query("dead_letters", "select cause, detail from t") == []
+    assert lake.query("pending_transactions", "select count(*) as n from t") == [{"n": 0}]
+    assert all(line["balanced"] for line in lake.query("ledger", "select balanced from t where step = 'balance'"))

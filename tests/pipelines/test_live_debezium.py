@@ -1,0 +1,158 @@
+"""PostgreSQL, Debezium and Kafka as they are: tables equal the database, also after a worker died in a transaction."""
+
+import json
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from lake import Lake
+from services.connect import Connect
+from services.process import wait_until
+from txloom.config import load
+
+SCHEMA = """
+    CREATE TABLE orders (id bigint PRIMARY KEY, note text, amount numeric(20,4), at timestamptz, day date, large text);
+    CREATE TABLE lines (order_id bigint, line int, item text, qty numeric(38,10), PRIMARY KEY (order_id, line));
+    ALTER TABLE lines REPLICA IDENTITY FULL;
+    INSERT INTO orders SELECT n, 'was there', n, now(), '1969-12-31', NULL FROM generate_series(1, 20) n;
+    INSERT INTO lines SELECT n, 1, 'item', n / 3.0 FROM generate_series(1, 20) n;
+"""
+DECLARED = """
+name: live
+source:
+  format: debezium
+  kafka: {{brokers: '{brokers}', topics: [dev.public.orders, dev.public.lines]}}
+  transaction_topic: dev.transaction
+completeness: {{rule: counts, patience: 2h}}
+tables:
+  - name: orders
+    source: public.orders
+    key: [id]
+    columns: {{id: long, note: string, amount: 'decimal(20,4)', at: timestamptz, day: date, large: string}}
+  - name: lines
+    source: public.lines
+    key: [order_id, line]
+    columns: {{order_id: long, line: int, item: string, qty: 'decimal(38,10)'}}
+targets:
+  mirrors: ["*"]
+"""
+LARGE = "(SELECT string_agg(md5(n::text), '') FROM generate_series(1, 300) n)"
+MANY = 4_000
+
+
+def load_of(chance: Random, keys: list[int], transactions: int = 40) -> str:
+    """Write random transactions over orders that are there, some of them rolled back."""
+    told = list[str]()
+    for _ in range(transactions):
+        told.append("BEGIN;")
+        kept, own = list(keys), list(keys)
+        for _ in range(chance.randint(1, 6)):
+            key = chance.choice(own) if own else None
+            kind = chance.choice("IIIUUUUDKL")
+            if kind == "I" or key is None:
+                new = max([500, *own, *keys]) + chance.randint(1, 3)
+                own.append(new)
+                values = f"{new}, {chance.choice(['NULL', repr('Ünï<b>')])}, {chance.randint(-9999, 9999)}.0001"
+                day = chance.choice(["1906-01-01", "2100-02-28"])
+                told.append(f"INSERT INTO orders VALUES ({values}, now(), '{day}', {chance.choice([LARGE, 'NULL'])});")
+                told.append(f"INSERT INTO lines VALUES ({new}, 1, 'a', 0.0000000001), ({new}, 2, 'b', 1e27);")
+            elif kind == "U":
+                told.append(f"UPDATE orders SET note = note || 'x', amount = amount * -1 WHERE id = {key};")
+            elif kind == "D":
+                told.append(f"DELETE FROM lines WHERE order_id = {key}; DELETE FROM orders WHERE id = {key};")
+                own.remove(key)
+            elif kind == "K":
+                new = max([500, *own, *keys]) + 1
+                told.append(f"UPDATE orders SET id = {new} WHERE id = {key};")
+                told.append(f"UPDATE lines SET order_id = {new} WHERE order_id = {key};")
+                own[own.index(key)] = new
+            else:
+                told.append(f"UPDATE lines SET item = 'changed', line = line + 10 WHERE order_id = {key};")
+        done = chance.random() < 0.85
+        told.append("COMMIT;" if done else "ROLLBACK;")
+        keys = own if done else kept
+    return "\n".join(told)
+
+
+def in_database(connect: Connect, table: str, key: int) -> dict[Any, dict[str, Any]]:
+    rows = connect.postgres.psql(f"SELECT row_to_json(t) FROM {table} t", connect.database).splitlines()
+    found = [json.loads(row, parse_float=Decimal) for row in rows]
+    return {tuple(row.values())[:key]: {name: as_text(value) for name, value in row.items()} for row in found}
+
+
+def in_lake(lake: Lake, table: str, key: int) -> dict[Any, dict[str, Any]]:
+    rows = [{name: v for name, v in row.items() if not name.startswith("_txloom")} for row in lake.rows(table)]
+    return {tuple(row.values())[:key]: {name: as_text(value) for name, value in row.items()} for row in rows}
+
+
+def as_text(value: Any) -> Any:
+    """Write numbers, days and instants in one way."""
+    if isinstance(value, int | Decimal):
+        return format(Decimal(value).normalize(), "f")
+    if isinstance(value, datetime):
+        return value.astimezone().timestamp()
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, str) and value[10:11] == "T":
+        return datetime.fromisoformat(value).timestamp()
+    return value
+
+
+def assert_equal(connect: Connect, lake: Lake) -> None:
+    for table, key in (("orders", 1), ("lines", 2)):
+        assert in_lake(lake, table, key) == in_database(connect, table, key)
+
+
+@pytest.fixture
+def live(connect: Connect, spark: Any, tmp_path: Path) -> Lake:
+    """Return a lake of a database that Debezium streams."""
+    connect.postgres.fresh_database(connect.database, SCHEMA)
+    connect.start(connector={"max.batch.size": "256"})
+    wait_until(lambda: connect.place, "the end of the snapshot")
+    connect.postgres.psql("UPDATE orders SET note = 'first' WHERE id = 1", connect.database)
+    wait_until(lambda: "dev.transaction" in connect.broker.topics(), "the first transaction")
+    file = tmp_path / "live.yaml"
+    file.write_text(DECLARED.format(brokers=connect.broker.address))
+    return Lake(spark, tmp_path, load(file))
+
+
+def caught_up(connect: Connect, lake: Lake, mark: int) -> None:
+    """Run until the last transaction is shown."""
+    connect.postgres.psql(f"INSERT INTO orders (id, note) VALUES ({mark}, 'last')", connect.database)
+
+    def shows() -> bool:
+        lake.run()
+        return any(row["id"] == mark for row in lake.rows("orders"))
+
+    wait_until(shows, "the last transaction", within=180)
+    lake.run()
+
+
+def test_tables_equal_the_database_through_a_load_and_a_worker_that_is_killed(connect: Connect, live: Lake) -> None:
+    chance = Random(20261121)
+    connect.postgres.psql(load_of(chance, list(range(1, 21))), connect.database)
+    caught_up(connect, live, 1_000_000)
+    assert_equal(connect, live)
+
+    many = f"INSERT INTO lines SELECT -1, n, 'many', n FROM generate_series(1, {MANY}) n;"
+    change, before = "UPDATE orders SET note = 'with many' WHERE id = 1000000;", written(connect)
+    connect.postgres.psql(f"BEGIN; {many} {change} COMMIT", connect.database)
+    wait_until(lambda: written(connect) > before + 300, "the first rows")
+    connect.restart()
+    connect.postgres.psql(load_of(chance, [2_000_000]), connect.database)
+    caught_up(connect, live, 9_000_000)
+    assert_equal(connect, live)
+    assert live.query("dead_letters", "select cause, detail from t") == []
+    assert all(line["balanced"] for line in live.query("ledger", "select balanced from t where step = 'balance'"))
+
+    connect.postgres.psql("TRUNCATE lines; INSERT INTO lines VALUES (7, 7, 'after', 7)", connect.database)
+    caught_up(connect, live, 9_900_000)
+    assert_equal(connect, live)
+
+
+def written(connect: Connect) -> int:
+    return sum(following for _, following in connect.broker.offsets("dev.public.lines"))

@@ -1,0 +1,1 @@
+"""Real components for tests: a Kafka broker, Kafka Connect with Debezium, PostgreSQL; each a process of its own."""

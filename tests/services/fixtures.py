@@ -1,0 +1,51 @@
+"""Components that tests share: each starts when a test first asks for it and ends with the tests.
+
+A test that stops, kills or pauses one starts its own: `with Broker(tmp_path) as broker`.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from services import fetched
+from services.broker import Broker
+from services.connect import Connect
+from services.postgres import Postgres
+from services.process import ServiceFailed
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker for all tests of this process: give topics names of your own."""
+    with Broker(tmp_path_factory.mktemp("broker")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """A PostgreSQL server for all tests of this process; skips the test, with the reason, where none can be had."""
+    try:
+        fetched.postgres()
+    except fetched.NotHere as reason:
+        pytest.skip(str(reason))
+    with Postgres(tmp_path_factory.mktemp("postgres")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def wal2json(postgres: Postgres) -> str:
+    """The name of the output plugin, when the server can load it; skips the test, with the reason, when not."""
+    fetched.wal2json()
+    try:
+        postgres.psql("SELECT pg_create_logical_replication_slot('probe', 'wal2json', true)")
+    except ServiceFailed as reason:
+        pytest.skip(f"this PostgreSQL has no wal2json: {reason}")
+    return "wal2json"
+
+
+@pytest.fixture(scope="module")
+def connect(broker: Broker, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connect]:
+    """A Connect worker for a module, not started yet; its topics (dev.*) and its slot go with it."""
+    worker = Connect(tmp_path_factory.mktemp("connect"), broker, postgres)
+    yield worker
+    worker.forget()

@@ -1,0 +1,24 @@
+"""The command lines of Kafka's programs."""
+
+import os
+import shutil
+from pathlib import Path
+
+from services.fetched import NotHere, kafka
+
+SMALL = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+LOGGING = ("-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS")
+
+
+def java() -> str:
+    """Return the java that Spark would start."""
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if not found or not Path(found).exists():
+        raise NotHere(f"no java: JAVA_HOME is {home or 'not set'}")
+    return found
+
+
+def command(main: str, *arguments: object) -> list[str]:
+    """Return how one of Kafka's classes is started with these arguments."""
+    return [java(), *SMALL, *LOGGING, "-cp", f"{kafka() / 'libs'}/*", main, *map(str, arguments)]
