@@ -8,7 +8,7 @@ export TXLOOM_CLASS_ARCHIVE := $(CURDIR)/.state/spark.jsa
 WORKERS ?= 2
 
 .NOTPARALLEL:
-.PHONY: help demo up down test check lint types imports declarations pytest bench soak mutants setup pins format clean distclean
+.PHONY: services help demo up down test check lint types imports declarations pytest bench soak mutants setup pins format clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -43,7 +43,7 @@ declarations:
 	@echo "== declared pipelines"
 	@txloom check
 
-pytest: setup
+pytest: setup services
 	@echo "== tests"
 	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n $(WORKERS) --dist loadfile
 
@@ -55,6 +55,10 @@ soak: setup ## thousands of random workloads in memory, 25 through Spark and Del
 
 mutants: setup ## put 60 wrong rules into a copy, one at a time; the tests must catch each (about 3 minutes)
 	@python scripts/mutation_check.py $(if $(ONLY),--only "$(ONLY)")
+
+services: ## fetch what tests start: Kafka, Kafka Connect, Debezium (80 MB), PostgreSQL; done by test itself
+	@scripts/fetch_kafka.sh "$(BIN)/python"
+	@scripts/fetch_postgres.sh >/dev/null || echo "      tests with PostgreSQL are skipped, with the reason"
 
 setup: ## make .venv, jars and .state; done by the others themselves
 	@scripts/setup.sh
@@ -70,7 +74,7 @@ format: setup ## let ruff put the code in order
 	@ruff format .
 
 clean: down ## throw away what runs and checks left behind; keeps .venv and jars
-	@find .state -mindepth 1 -maxdepth 1 ! -name setup ! -name spark.jsa -exec rm -rf {} +
+	@find .state -mindepth 1 -maxdepth 1 ! -name setup ! -name spark.jsa ! -name kafka ! -name postgres -exec rm -rf {} +
 	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
 distclean: clean ## throw away .venv and jars too

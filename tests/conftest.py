@@ -6,9 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 PROJECT = Path(__file__).resolve().parents[1]
 
+# How fast a machine draws examples says nothing of what is tested.
+settings.register_profile("txloom", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("txloom")
 logging.getLogger("py4j").setLevel(logging.WARNING)
 
 

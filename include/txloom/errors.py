@@ -7,6 +7,7 @@ TxloomError                 1   something unforeseen
 |-- WriteConflict          11   Delta rejected a commit because another writer came first: retry soon
 |-- SourceUnavailable      12   the source folder or broker cannot be read: retry soon
 |-- SourceLost             13   records were lost before they were landed: never retry, load a snapshot or accept it
+|-- TablesFailed           14   some tables could not be merged, the others were: retry soon
 |-- ExpectationFailed      20   data is safe, but an expectation with severity `block` failed
 |-- LedgerUnbalanced       30   events landed and events accounted for differ: never retry, look
 `-- CheckpointDamaged      40   the buffer's state cannot be trusted: never retry, start a new generation
@@ -53,6 +54,12 @@ class SourceLost(TxloomError):
     """Records of the source are lost, so that going on would skip them."""
 
     exit_code = 13
+
+
+class TablesFailed(TxloomError):
+    """Some tables could not be merged; the message names each with its error."""
+
+    exit_code = 14
 
 
 class ExpectationFailed(TxloomError):

@@ -13,7 +13,7 @@ from lake import Lake, new_lake
 from txloom.errors import ConfigurationError
 from txloom.pipelines.maintain import maintain_tables
 from txloom.storage import books, local
-from txloom.storage.flats import create
+from txloom.storage.flats import create, flats
 from txloom.storage.own import CUTS
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark, mark
@@ -28,7 +28,8 @@ def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Return a lake whose promo_codes lies in nine small files, each commit with its mark."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         made = new_lake(spark, tmp_path_factory.mktemp("maintained"), monkeypatch)
-        create(made.pipeline, Place(made.warehouse, made.pipeline.name))
+        for flat in flats(made.pipeline):
+            create(flat, Place(made.warehouse, made.pipeline.name))
         path = made.path("promo_codes")
         for n in range(1, FILES + 1):
             rows = [{"code": f"P{n}", "_txloom_csn": n}]

@@ -98,9 +98,16 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Pipeline, Pla
     monkeypatch.chdir(tmp_path)
     pipeline = find("orders")
     place = Place(str(tmp_path / "lake"), pipeline.name)
-    flats.create(pipeline, place)
+    create(pipeline, place)
     books.ensure(place.table(names.LEDGER), own.LEDGER)
     return pipeline, place
+
+
+def create(pipeline: Pipeline, place: Place) -> None:
+    for flat in flats.flats(pipeline):
+        flats.create(flat, place)
+    for aggregate in pipeline.targets.aggregates:
+        flats.create_documents(pipeline, aggregate, place)
 
 
 def tables_of(pipeline: Pipeline) -> list[str]:
@@ -121,7 +128,7 @@ def test_3_a_table_that_is_there_is_not_created_again(lake: tuple[Pipeline, Plac
     pipeline, place = lake
     path = place.table("promo_codes")
     write_deltalake(path, pa.Table.from_pylist([{"code": "P1"}], books.schema_of(path)), mode="append")
-    flats.create(pipeline, place)
+    create(pipeline, place)
     assert {name: DeltaTable(place.table(name)).version() for name in tables_of(pipeline)} == {
         name: int(name == "promo_codes") for name in tables_of(pipeline)
     }

@@ -15,10 +15,10 @@ from txloom.current.clears import GoneColumns
 from txloom.pipelines import merge_local
 from txloom.pipelines.drift import close_loaded, gone_columns, note_back, note_gone
 from txloom.pipelines.evidence import findings_of
-from txloom.pipelines.together import together
+from txloom.pipelines.together import Failures
 from txloom.pipelines.work import Work
 from txloom.storage import books, evolution, findings, loads, local, merging
-from txloom.storage.flats import create, flats
+from txloom.storage.flats import create, create_documents, flats
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark, mark, snapshot, valid_through
 
@@ -35,30 +35,79 @@ def merge_current(
     still say which documents have to be composed again.
     """
     place = Place(warehouse, pipeline.name)
-    pipeline = evolution.effective(pipeline, place)
-    create(pipeline, place)
-    want = target(pipeline, place)
+    declared, failures = evolution.effective(pipeline, place), Failures()
+    healthy = _created(declared, place, failures)
+    want = target(healthy, place)
     if want is None:
+        failures.refuse()
         return {"valid_through": 0, "merged": 0, "changes": 0}
     known = findings.open_findings(place)
     opened = cache(spark)
     try:
-        work = plan(opened, pipeline, place, want, gone_columns(known))
+        healthy, work = _planned(opened, healthy, place, want, gone_columns(known), failures)
         new = findings.record(place, findings_of(place, work.evidence), run_id)
         note_back(place, known, work.columns, run_id)
-        for calls in (work.documents, work.rows):
-            together(calls)
+        merged = _write_all(healthy, work, failures)
     finally:
         if opened.cache_info().currsize:
             _finish(opened())
-    new += note_gone(pipeline, place, known, work.columns, run_id)
+    healthy = _without(healthy, failures)
+    new += note_gone(healthy, place, known, work.columns, run_id)
+    counts = {"merged": merged, "changes": work.changes, "release": want.release}
+    counts |= {"findings": len(new)} | ({"failed": len(failures.errors)} if failures.errors else {})
+    detail = str(failures) or None
+    entry = books.Entry(
+        run_id, "merge_current", datetime.now(UTC), counts, valid_through=want.valid_through, detail=detail
+    )
+    books.write_ledger(warehouse, pipeline.name, entry)
+    failures.refuse()
     watched = [table.name for table in pipeline.tables]
     close_loaded(place, watched, loads.loaded(place, want.valid_through, want.release), run_id)
-    counts = {"merged": len(work.documents) + len(work.rows), "changes": work.changes, "release": want.release}
-    counts["findings"] = len(new)
-    entry = books.Entry(run_id, "merge_current", datetime.now(UTC), counts, valid_through=want.valid_through)
-    books.write_ledger(warehouse, pipeline.name, entry)
     return {"valid_through": want.valid_through, **counts}
+
+
+def _created(pipeline: Pipeline, place: Place, failures: Failures) -> Pipeline:
+    """Create what is not there yet; return the pipeline without tables that cannot be opened."""
+    own = flats(pipeline)
+    failures.attempt({flat.table.name: partial(create, flat, place) for flat in own})
+    aggregates = pipeline.targets.aggregates
+    failures.attempt({each.current: partial(create_documents, pipeline, each, place) for each in aggregates})
+    failures.attempt({flat.table.name: partial(mark, place.table(flat.current)) for flat in own})
+    return _without(pipeline, failures)
+
+
+def _without(pipeline: Pipeline, failures: Failures) -> Pipeline:
+    """Leave out tables that failed, and what belongs to one document with them: a document waits for all its tables."""
+    failed, declared = set(failures.errors), pipeline.targets.aggregates
+    groups = [{each.current, each.root, *(child.table for child in each.children)} for each in declared]
+    while any(own & failed and not own <= failed for own in groups):
+        failed |= {name for own in groups if own & failed for name in own}
+    aggregates = tuple(each for each in declared if each.current not in failed)
+    mirrors = tuple(mirror for mirror in pipeline.targets.mirrors if mirror.table not in failed)
+    targets = pipeline.targets.model_copy(update={"aggregates": aggregates, "mirrors": mirrors})
+    return pipeline.model_copy(update={"targets": targets})
+
+
+def _planned(
+    spark: "Callable[[], SparkSession]",
+    pipeline: Pipeline,
+    place: Place,
+    want: Mark,
+    gone: GoneColumns,
+    failures: Failures,
+) -> tuple[Pipeline, Work]:
+    """Work out all writes; return the pipeline without the tables for which that failed."""
+    while (work := plan(spark, pipeline, place, want, gone, failures)) is None:
+        pipeline = _without(pipeline, failures)
+    return pipeline, work
+
+
+def _write_all(pipeline: Pipeline, work: Work, failures: Failures) -> int:
+    """Write documents, then the rows that they are made of; rows whose document failed wait with it."""
+    done = failures.attempt(work.documents)
+    own = {flat.table.name for flat in flats(_without(pipeline, failures))}
+    done |= failures.attempt({table: call for table, call in work.rows.items() if table in own})
+    return len(done)
 
 
 def _finish(spark: "SparkSession") -> None:
@@ -87,17 +136,23 @@ def plan(
     place: Place,
     want: Mark,
     gone: GoneColumns,
-) -> Work:
+    failures: Failures,
+) -> Work | None:
     """Work out all writes of a merge, in this process when the changes are few, else with Spark.
 
-    gone: by table, the columns that its source dropped before.
+    gone: by table, the columns that its source dropped before. Returns None where a table failed: its documents have to
+    be left out too.
     """
-    size = merge_local.size(place, flats(pipeline), want, gone)
-    if size is not None and size <= local.LOCAL_ROWS:
-        return _plan_locally(spark, pipeline, place, want, gone)
+    own = flats(pipeline)
+    sizes = failures.attempt({flat.table.name: partial(merge_local.size, place, flat, want, gone) for flat in own})
+    if len(sizes) < len(own):
+        return None
+    known = [size for size in sizes.values() if size is not None]
+    if len(known) == len(sizes) and sum(known) <= local.LOCAL_ROWS:
+        return _plan_locally(spark, pipeline, place, want, gone, failures)
     from txloom.pipelines import merge_spark
 
-    return merge_spark.plan(spark(), pipeline, place, want, gone)
+    return merge_spark.plan(spark(), pipeline, place, want, gone, failures)
 
 
 def _plan_locally(
@@ -106,19 +161,25 @@ def _plan_locally(
     place: Place,
     want: Mark,
     gone: GoneColumns,
-) -> Work:
+    failures: Failures,
+) -> Work | None:
     own = {flat.table.name: flat for flat in flats(pipeline)}
-    changes = {name: merge_local.prepare(place, flat, want, gone.get(name, {})) for name, flat in own.items()}
-    documents = []
+    prepare = merge_local.prepare
+    calls = {name: partial(prepare, place, flat, want, gone.get(name, {})) for name, flat in own.items()}
+    changes = failures.attempt(calls)
+    if len(changes) < len(own):
+        return None
+    documents = {}
     for aggregate in pipeline.targets.aggregates:
         path = place.table(aggregate.current)
         if mark(path) < want and (found := merge_local.documents(pipeline, aggregate, changes)) is not None:
-            documents.append(partial(_write, spark, path, found, pipeline.table(aggregate.root).key, want))
-    rows = [
-        partial(_write, spark, change.path, change.effects, change.flat.key, want)
-        for change in changes.values()
+            key = pipeline.table(aggregate.root).key
+            documents[aggregate.current] = partial(_write, spark, path, found, key, want)
+    rows = {
+        name: partial(_write, spark, change.path, change.effects, change.flat.key, want)
+        for name, change in changes.items()
         if change.effects is not None
-    ]
+    }
     evidence = {name: change.evidence for name, change in changes.items()}
     after = {name: change.columns for name, change in changes.items()}
     return Work(documents, rows, sum(change.changes for change in changes.values()), evidence, after)

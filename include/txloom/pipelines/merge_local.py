@@ -48,20 +48,17 @@ class LocalChange:
         return rows
 
 
-def size(place: Place, flats: Sequence[Flat], want: Mark, gone: GoneColumns) -> int | None:
-    """Return how many changes a merge has to look at, None if a change of all rows meets a large table.
+def size(place: Place, flat: Flat, want: Mark, gone: GoneColumns) -> int | None:
+    """Return how many changes a table's merge has to look at, None if a change of all rows meets a large table.
 
     gone: by table, the columns that its source dropped before. For a late change it looks at the whole history of its
     table.
     """
-    total = 0
-    for flat in flats:
-        have = mark(place.table(flat.current))
-        changes, late, truncates = past.count(place, flat, _between(have, want), f"_txloom_csn <= {have.valid_through}")
-        if (truncates or (changes and _lacks(place, flat, have, want, gone))) and _rows(place, flat) > local.LOCAL_ROWS:
-            return None
-        total += past.count(place, flat, past.upto(want), "false")[0] if late else changes
-    return total
+    have = mark(place.table(flat.current))
+    changes, late, truncates = past.count(place, flat, _between(have, want), f"_txloom_csn <= {have.valid_through}")
+    if (truncates or (changes and _lacks(place, flat, have, want, gone))) and _rows(place, flat) > local.LOCAL_ROWS:
+        return None
+    return past.count(place, flat, past.upto(want), "false")[0] if late else changes
 
 
 def _lacks(place: Place, flat: Flat, have: Mark, want: Mark, gone: GoneColumns) -> bool:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from txloom.config.models import Aggregate, Pipeline
 from txloom.current.clears import Columns, Gone, GoneColumns
-from txloom.pipelines.together import together
+from txloom.pipelines.together import Failures
 from txloom.pipelines.work import Work
 from txloom.storage import current, past, tables
 from txloom.storage.documents import Change, documents, touched_roots
@@ -24,28 +24,33 @@ EVIDENCE = 1_000
 """Contradictions of a table that are looked at: findings keep one for each kind and column."""
 
 
-def plan(spark: SparkSession, pipeline: Pipeline, place: Place, want: Mark, gone: GoneColumns) -> Work:
-    """Work out all writes of a merge; gone: by table, the columns that its source dropped before."""
-    own = flats(pipeline)
+def plan(
+    spark: SparkSession, pipeline: Pipeline, place: Place, want: Mark, gone: GoneColumns, failures: Failures
+) -> Work | None:
+    """Work out all writes of a merge, None where a table failed; gone: by table, columns that its source dropped."""
+    own = {flat.table.name: flat for flat in flats(pipeline)}
     with_session = inheritable_thread_target(spark)
-    calls = [partial(prepare, spark, place, flat, want, gone.get(flat.table.name, {})) for flat in own]
-    prepared = together([with_session(call) for call in calls])
-    changes = {flat.table.name: change for flat, (change, _, _) in zip(own, prepared, strict=True)}
+    calls = {name: partial(prepare, spark, place, flat, want, gone.get(name, {})) for name, flat in own.items()}
+    prepared = failures.attempt({name: with_session(call) for name, call in calls.items()})
+    if len(prepared) < len(own):
+        return None
+    changes = {name: change for name, (change, _, _) in prepared.items()}
     write = with_session(partial(current.merge, metadata=want.to_json()))
-    documents = []
+    documents = {}
     for aggregate in pipeline.targets.aggregates:
         path = place.table(aggregate.current)
         if mark(path) < want and (found := composed(pipeline, aggregate, changes)) is not None:
             root = pipeline.table(aggregate.root)
-            documents.append(partial(write, path, found, root.key, prune=current.pruning(found, root.key)))
-    rows = [
-        partial(write, place.table(flat.current), found, flat.key, prune=current.pruning(found, flat.key))
-        for flat in own
-        if (found := changes[flat.table.name].effects) is not None
-    ]
+            prune = current.pruning(found, root.key)
+            documents[aggregate.current] = partial(write, path, found, root.key, prune=prune)
+    rows = {
+        name: partial(write, place.table(flat.current), found, flat.key, prune=current.pruning(found, flat.key))
+        for name, flat in own.items()
+        if (found := changes[name].effects) is not None
+    }
     told = {name: _evidence(change.effects) for name, change in changes.items()}
-    after = {flat.table.name: columns for flat, (_, _, columns) in zip(own, prepared, strict=True)}
-    return Work(documents, rows, sum(count for _, count, _ in prepared), told, after)
+    after = {name: columns for name, (_, _, columns) in prepared.items()}
+    return Work(documents, rows, sum(count for _, count, _ in prepared.values()), told, after)
 
 
 def _evidence(effects: DataFrame | None) -> list[str]:

@@ -46,7 +46,7 @@ def _reached(pipeline: Pipeline, place: Place) -> Mark | None:
     """Return the mark up to which the last merge brought all tables; tables that had no change stay at an older one."""
     merged = books.query(
         place.table(names.LEDGER),
-        "select valid_through, counts from t where step = 'merge_current' order by at desc limit 1",
+        "select valid_through, counts from t where step = 'merge_current' and detail is null order by at desc limit 1",
     )
     if not merged:
         return None

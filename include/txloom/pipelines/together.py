@@ -1,8 +1,12 @@
 """Tables worked on beside each other."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
+
+from txloom.errors import TablesFailed, TxloomError
 
 T = TypeVar("T")
 WRITERS = 4
@@ -13,3 +17,39 @@ def together(calls: Iterable[Callable[[], T]]) -> list[T]:
     """Make calls beside each other and return their results in order; the first error is raised."""
     with ThreadPoolExecutor(WRITERS) as pool:
         return list(pool.map(lambda call: call(), calls))
+
+
+@dataclass
+class Failures:
+    """Tables that failed, each with its error, while the others went on."""
+
+    errors: dict[str, Exception] = field(default_factory=dict)
+
+    def attempt(self, calls: Mapping[str, Callable[[], T]]) -> dict[str, T]:
+        """Make calls beside each other; return what those gave that did not fail. One table may fail once."""
+        found: dict[str, T] = {}
+
+        def run(table: str, call: Callable[[], T]) -> None:
+            try:
+                found[table] = call()
+            except Exception as error:  # noqa: BLE001 (whatever a table dies of, the others go on)
+                self.errors.setdefault(table, error)
+
+        together([partial(run, table, call) for table, call in calls.items()])
+        return {table: found[table] for table in calls if table in found}
+
+    def __str__(self) -> str:
+        """Name every table with the first line of its error."""
+        return "; ".join(f"{table}: {_first_line(error)}" for table, error in sorted(self.errors.items()))
+
+    def refuse(self) -> None:
+        """Raise what failed; errors that are all of one kind of txloom's own keep it, and so its exit code."""
+        kinds = {type(error) for error in self.errors.values()}
+        kind = kinds.pop() if len(kinds) == 1 else TablesFailed
+        if self.errors:
+            raise (kind if issubclass(kind, TxloomError) else TablesFailed)(f"the others are merged, but not {self}")
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).splitlines() or [""]
+    return lines[0][:500] if isinstance(error, TxloomError) else f"{type(error).__name__}: {lines[0][:500]}"

@@ -21,8 +21,8 @@ RELEASED = (
 )
 SUPERSEDED = (
     "not exists (select 1 from c where c.landing in ({}) and c.landing > d.landing and c.topic = d.topic"
-    " and c.file is not distinct from d.file and c.line is not distinct from d.line"
-    ' and c.partition is not distinct from d.partition and c."offset" is not distinct from d."offset")'
+    " and (c.file is not distinct from d.file) and (c.line is not distinct from d.line)"
+    ' and (c.partition is not distinct from d.partition) and (c."offset" is not distinct from d."offset"))'
 )
 
 

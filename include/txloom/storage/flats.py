@@ -42,24 +42,26 @@ def flats(pipeline: Pipeline) -> list[Flat]:
     return list(found.values())
 
 
-def create(pipeline: Pipeline, place: Place) -> None:
-    """Create the current tables; their first version is the empty state as of csn 0."""
-    for flat in flats(pipeline):
-        ordered = flat.mirror.zorder if flat.mirror else ()
-        evolution.ensure(
-            place.table(flat.current),
-            schemas.current_schema(flat.table),
-            _properties([*flat.key, *ordered]),
-            partition_by=[flat.mirror.partition_by] if flat.mirror and flat.mirror.partition_by else [],
-            metadata=vars(Mark()),
-        )
-    for aggregate in pipeline.targets.aggregates:
-        evolution.ensure(
-            place.table(aggregate.current),
-            schemas.document_schema(pipeline, aggregate),
-            _properties([*pipeline.table(aggregate.root).key, *aggregate.zorder]),
-            metadata=vars(Mark()),
-        )
+def create(flat: Flat, place: Place) -> None:
+    """Create a flat current table; its first version is the empty state as of csn 0."""
+    ordered = flat.mirror.zorder if flat.mirror else ()
+    evolution.ensure(
+        place.table(flat.current),
+        schemas.current_schema(flat.table),
+        _properties([*flat.key, *ordered]),
+        partition_by=[flat.mirror.partition_by] if flat.mirror and flat.mirror.partition_by else [],
+        metadata=vars(Mark()),
+    )
+
+
+def create_documents(pipeline: Pipeline, aggregate: Aggregate, place: Place) -> None:
+    """Create the current table of an aggregate; its first version is the empty state as of csn 0."""
+    evolution.ensure(
+        place.table(aggregate.current),
+        schemas.document_schema(pipeline, aggregate),
+        _properties([*pipeline.table(aggregate.root).key, *aggregate.zorder]),
+        metadata=vars(Mark()),
+    )
 
 
 def _properties(indexed: Sequence[str]) -> dict[str, str]:
