@@ -1,7 +1,8 @@
 """Ordered topics: where the last landing left a transaction open, so that the next one goes on inside it."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from txloom.config import names
 from txloom.storage import books, local
 from txloom.storage.place import Place
 
@@ -20,12 +21,9 @@ def open_transaction(place: Place, topic: str) -> "Open | None":
     from txloom.events.wal2json import Open
 
     own = f"topic = {local.quoted(topic)}"
-    landed = books.query(place.landed_files, f"select max(landing) as n from t where {own} and file is not null")
-    if not landed or landed[0]["n"] is None:
-        return None
     told = f"{own} and kind in ('marker', 'row', 'metadata', 'poison') and csn is not null"
-    sql = f"select kind, xid, csn, pos from t where {told} and landing <= {landed[0]['n']} order by {PLACE}"
-    last = next(iter(books.query(place.change_events, sql)), None)
+    newest = (_last(place, told, landing) for landing in _landings(place, own))
+    last = next((found for found in newest if found is not None), None)
     if last is None or (last["kind"] in ("metadata", "poison") and last["pos"] is None):
         return None
     inside = f"{own} and csn = {last['csn']} and xid = {local.quoted(last['xid'])}"
@@ -41,3 +39,17 @@ def open_transaction(place: Place, topic: str) -> "Open | None":
     unreadable = sum(row["n"] for row in rows if row["op"] is None)
     ordinal = max((row["pos"] for row in rows), default=0)
     return Open(last["xid"], last["csn"], begin["committed_at"], ordinal, counts, unreadable)
+
+
+def _landings(place: Place, topic: str) -> list[int]:
+    """Return the landings that took something of a topic from its source, newest first: a redrive is none of them."""
+    read = {row["n"] for row in books.query(place.landed_files, f"select landing as n from t where {topic}")}
+    offsets = place.table(names.LANDED_OFFSETS)
+    read |= {row["n"] for row in books.query(offsets, f"select landing as n from t where {topic} and lost is null")}
+    return sorted(read, reverse=True)
+
+
+def _last(place: Place, told: str, landing: int) -> dict[str, Any] | None:
+    """Return the last event of a landing that knows its transaction."""
+    sql = f"select kind, xid, csn, pos from t where landing = {landing} and {told} order by {PLACE}"
+    return next(iter(books.query(place.change_events, sql)), None)

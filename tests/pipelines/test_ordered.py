@@ -1,0 +1,87 @@
+"""Topics whose order matters: a landing goes on inside the transaction that the last one left open."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.broker import Broker
+from txloom.config import load
+from txloom.pipelines.land import land_events
+from txloom.pipelines.redrive import redrive
+from txloom.storage import books
+from txloom.storage.place import Place
+
+DECLARED = """
+name: slot
+source: {{format: wal2json, {source}}}
+completeness: {{rule: markers, patience: 30m}}
+tables:
+  - {{name: orders, source: public.orders, key: [id], columns: {{id: long}}}}
+targets: {{mirrors: [orders]}}
+"""
+
+
+def marker(action: str, xid: int) -> str:
+    return json.dumps({"action": action, "xid": xid, "timestamp": "2026-01-01 00:00:00+00", "lsn": f"0/{xid:X}"})
+
+
+def row(xid: int, key: int) -> str:
+    cells = [{"name": "id", "type": "bigint", "value": key}]
+    return json.dumps({"action": "I", "xid": xid, "schema": "public", "table": "orders", "columns": cells})
+
+
+def land(pipeline: Any, folder: Path, name: str) -> None:
+    def no_session() -> Any:
+        raise AssertionError("so little needs no Spark")
+
+    land_events(no_session, pipeline, warehouse=str(folder / "lake"), run_id=name)
+
+
+def told(folder: Path, *, without: int = 0) -> list[tuple[Any, ...]]:
+    """Return what was landed of the source: kind, transaction, position, counts; without: the landing of a redrive."""
+    where = f'"row" >= 0 and landing <> {without}'
+    sql = f'select kind, transaction_id, pos, expected from t where {where} order by landing, "row"'
+    rows = books.query(Place(str(folder / "lake"), "slot").change_events, sql)
+    return [(row["kind"], row["transaction_id"], row["pos"], dict(row["expected"] or ())) for row in rows]
+
+
+FIRST = [marker("B", 10), row(10, 1), marker("C", 10), "no JSON {", marker("B", 20), row(20, 2)]
+LAST = [row(20, 3), marker("C", 20)]
+OPEN = [
+    ("marker", "20:20", None, {}),
+    ("row", "20:20", 1, {}),
+    ("row", "20:20", 2, {}),
+    ("metadata", "20:20", None, {"orders": 2}),
+]
+
+
+def test_a_redrive_between_two_landings_closes_nothing(tmp_path: Path) -> None:
+    inbox = tmp_path / "inbox" / "slot"
+    inbox.mkdir(parents=True)
+    file = tmp_path / "slot.yaml"
+    file.write_text(DECLARED.format(source=f"files: {{path: {tmp_path / 'inbox'}}}"))
+    pipeline = load(file)
+    (inbox / "1.jsonl").write_text("".join(f"{line}\n" for line in FIRST))
+    land(pipeline, tmp_path, "first")
+    redrive(None, pipeline, warehouse=str(tmp_path / "lake"), run_id="again", everything=True)
+    (inbox / "2.jsonl").write_text("".join(f"{line}\n" for line in LAST))
+    land(pipeline, tmp_path, "last")
+    assert told(tmp_path, without=2)[4:] == OPEN
+
+
+@pytest.mark.parametrize("between", [0, 1])
+def test_a_topic_of_kafka_goes_on_where_the_last_landing_ended(tmp_path: Path, broker: Broker, between: int) -> None:
+    topic = f"{tmp_path.name}.slot"
+    broker.create_topic(topic)
+    file = tmp_path / "slot.yaml"
+    file.write_text(DECLARED.format(source=f"kafka: {{brokers: '{broker.address}', topics: [{topic}]}}"))
+    pipeline = load(file)
+    broker.produce(topic, [(None, line) for line in FIRST])
+    land(pipeline, tmp_path, "first")
+    for _ in range(between * 2):
+        land(pipeline, tmp_path, "nothing new")
+    broker.produce(topic, [(None, line) for line in LAST])
+    land(pipeline, tmp_path, "last")
+    assert told(tmp_path)[4:] == OPEN
