@@ -43,7 +43,7 @@ declarations:
 	@echo "== declared pipelines"
 	@txloom check
 
-pytest: setup services
+pytest: services
 	@echo "== tests"
 	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n $(WORKERS) --dist loadfile
 
@@ -56,7 +56,7 @@ soak: setup ## thousands of random workloads in memory, 25 through Spark and Del
 mutants: setup ## put 60 wrong rules into a copy, one at a time; the tests must catch each (about 3 minutes)
 	@python scripts/mutation_check.py $(if $(ONLY),--only "$(ONLY)")
 
-services: ## fetch what tests start: Kafka, Kafka Connect, Debezium (80 MB), PostgreSQL; done by test itself
+services: setup ## fetch what tests start: Kafka, Kafka Connect, Debezium (80 MB), PostgreSQL; done by test itself
 	@scripts/fetch_kafka.sh "$(BIN)/python"
 	@scripts/fetch_postgres.sh >/dev/null || echo "      tests with PostgreSQL are skipped, with the reason"
 

@@ -17,10 +17,12 @@ from hypothesis import strategies as st
 from events.test_change_events import declared, resolved
 from txloom.config.models import Table
 from txloom.errors import ConfigurationError, SourceUnavailable
-from txloom.events import causes, change_sets
-from txloom.events.change_sets import BATCH, ChangeSetDecoder, ChangeSetImages, rows_as_json
+from txloom.events import causes
+from txloom.events.change_sets import ChangeSetDecoder, ChangeSetImages
 from txloom.events.envelope import ENVELOPE
 from txloom.events.images import ImageReader
+from txloom.storage import row_files
+from txloom.storage.row_files import BATCH, rows_as_json
 
 Row = dict[str, Any]
 T = declared("public.t", ("id",), id="long", value="long")
@@ -236,7 +238,7 @@ def test_csv_is_text_and_an_empty_field_null_unless_it_is_quoted(tmp_path: Path,
 
 
 def test_a_new_line_inside_quotes_never_ends_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_sets, "BLOCK", 64)
+    monkeypatch.setattr(row_files, "BLOCK", 64)
     path = write(tmp_path / "a.csv", b"A,B\n" + b'1,"x\n2,y"\n' * 100)
     assert read(path) == [{"A": "1", "B": "x\n2,y"}] * 100
 

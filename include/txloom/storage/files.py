@@ -19,9 +19,9 @@ from txloom.config.models import Pipeline
 from txloom.config.places import PROJECT
 from txloom.errors import ConfigurationError, SourceUnavailable
 from txloom.events import wal2json
-from txloom.events.change_sets import rows_as_json
 from txloom.events.formats import Headers
 from txloom.events.wal2json_v1 import VERSION_1, expanded
+from txloom.storage.row_files import rows_as_json
 from txloom.storage.tasks import Messages, Task
 
 TEMPORARY_PREFIXES = (".", "_")

@@ -6,7 +6,7 @@ cannot be read any more is refused by name; only an operator accepts it (jobs/ac
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -24,20 +24,7 @@ AT_ONCE = 20_000
 MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 GONE = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
 END = KafkaError._PARTITION_EOF
-
-
 EARLIEST, LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
-
-
-@dataclass(frozen=True)
-class Extent:
-    """What a partition holds now: the id of its topic, its first offset, and the one behind its last record."""
-
-    topic: str
-    topic_id: str
-    partition: int
-    first: int
-    end: int
 
 
 @dataclass(frozen=True)
@@ -52,7 +39,7 @@ class Reached:
 class Loss:
     """Records of a partition that cannot be landed any more: from one offset to before another, and why."""
 
-    extent: Extent
+    extent: Range
     since: int
     until: int
     why: str
@@ -69,8 +56,8 @@ def topics_of(pipeline: Pipeline) -> list[str]:
     return list(dict.fromkeys([*pipeline.source.kafka.topics, *([topic] if topic else [])]))
 
 
-def extents(kafka: Kafka, topics: Sequence[str]) -> list[Extent]:
-    """Return what every partition of some topics holds; raises SourceUnavailable that names what is missing."""
+def extents(kafka: Kafka, topics: Sequence[str]) -> list[Range]:
+    """Return what every partition of some topics holds now; raises SourceUnavailable that names what is missing."""
     admin = AdminClient(_settings(kafka))
     ids: dict[str, str] = {}
     partitions: list[TopicPartition] = []
@@ -80,7 +67,7 @@ def extents(kafka: Kafka, topics: Sequence[str]) -> list[Extent]:
         partitions += [TopicPartition(topic, partition.id) for partition in description.partitions]
     first, end = (_offsets(kafka, admin, partitions, spec) for spec in (EARLIEST, LATEST))
     return [
-        Extent(topic, ids[topic], partition, first[topic, partition], end[topic, partition])
+        Range(topic, ids[topic], partition, first[topic, partition], end[topic, partition])
         for topic, partition in ((each.topic, each.partition) for each in partitions)
     ]
 
@@ -94,10 +81,10 @@ def _offsets(
     return {(each.topic, each.partition): _told(kafka, found, each.topic).offset for each, found in asked.items()}
 
 
-def losses(found: Iterable[Extent], reached: Mapping[tuple[str, int], Reached]) -> list[Loss]:
+def losses(found: Iterable[Range], reached: Mapping[tuple[str, int], Reached]) -> list[Loss]:
     """Return what cannot be landed any more of what was not landed yet.
 
-    >>> held = Extent("rows", "id-2", 0, 40, 90)
+    >>> held = Range("rows", "id-2", 0, 40, 90)
     >>> [str(loss) for loss in losses([held], {("rows", 0): Reached("id-2", 10)})]
     ['rows[0]: the records 10 to 39 aged out before they were landed']
     """
@@ -113,9 +100,9 @@ def losses(found: Iterable[Extent], reached: Mapping[tuple[str, int], Reached]) 
         elif known.until < each.first:
             why = f"the records {known.until} to {each.first - 1} aged out before they were landed"
             lost.append(Loss(each, known.until, each.first, why))
-        elif known.until > each.end:
-            why = f"it ends at offset {each.end - 1}, though {known.until - 1} was landed: the brokers lost records"
-            lost.append(Loss(each, known.until, each.end, why))
+        elif known.until > each.until:
+            why = f"it ends at offset {each.until - 1}, though {known.until - 1} was landed: the brokers lost records"
+            lost.append(Loss(each, known.until, each.until, why))
     return lost
 
 
@@ -195,18 +182,15 @@ def _own(part: Range, records: Sequence[Any]) -> tuple[list[Any], bool]:
     return own, False
 
 
-def ranges(found: Sequence[Extent], reached: Mapping[tuple[str, int], Reached], kafka: Kafka) -> list[Range]:
+def ranges(found: Sequence[Range], reached: Mapping[tuple[str, int], Reached], kafka: Kafka) -> list[Range]:
     """Return what a landing takes: what is new, of each partition a share of at most `messages_per_run` together."""
     new = []
     for each in found:
         known = reached.get((each.topic, each.partition))
-        first = each.first if known is None else known.until
-        new.append(Range(each.topic, each.topic_id, each.partition, first, each.end))
+        new.append(each if known is None else replace(each, first=known.until))
     total = sum(part.until - part.first for part in new)
     share = min(1.0, kafka.messages_per_run / total) if total else 1.0
-    cut = [
-        Range(part.topic, part.topic_id, part.partition, part.first, part.first + _share(part, share)) for part in new
-    ]
+    cut = [replace(part, until=part.first + _share(part, share)) for part in new]
     return [part for part in cut if part.until > part.first]
 
 

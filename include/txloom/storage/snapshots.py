@@ -5,26 +5,18 @@ empty. In CSV an empty field is null, and a quoted empty one an empty text.
 """
 
 import gzip
-import json
-from base64 import b16encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, datetime, time
-from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.csv as pc
-import pyarrow.parquet as pq
 
 from txloom.config.models import Pipeline, Table
 from txloom.errors import ConfigurationError, SourceUnavailable
+from txloom.storage.row_files import BATCH, csv_rows, parquet_rows
 
 KINDS = (".jsonl", ".json", ".csv", ".parquet")
-BATCH = 20_000
-"""Rows that are read at once."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +70,7 @@ def images(file: SnapshotFile, table: Table) -> Iterator[tuple[int, list[bytes]]
 
 def _read(file: SnapshotFile, table: Table) -> Iterator[list[bytes]]:
     if file.kind == ".parquet":
-        for batch in pq.ParquetFile(file.path).iter_batches(BATCH):
-            yield [_written(row) for row in batch.to_pylist()]
+        yield from parquet_rows(Path(file.path))
     elif file.kind == ".csv":
         yield from _csv(file)
     else:
@@ -105,46 +96,7 @@ def _lines(file: SnapshotFile, table: Table) -> Iterator[list[bytes]]:
 
 
 def _csv(file: SnapshotFile) -> Iterator[list[bytes]]:
-    with pa.input_stream(file.path, compression="gzip" if file.path.endswith(".gz") else None) as stream:
-        header = stream.read(1 << 16).split(b"\n", 1)[0].decode("utf-8-sig")
-    names: Sequence[str] = next(iter(_header(header)))
-    convert = pc.ConvertOptions(
-        column_types=dict.fromkeys(names, pa.string()),
-        null_values=[""],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-    )
-    parse = pc.ParseOptions(newlines_in_values=True)
     try:
-        with pa.input_stream(file.path, compression="gzip" if file.path.endswith(".gz") else None) as stream:
-            for batch in pc.open_csv(stream, parse_options=parse, convert_options=convert):
-                rows = batch.to_pylist()
-                for start in range(0, len(rows), BATCH):
-                    yield [_written(row) for row in rows[start : start + BATCH]]
+        yield from csv_rows(Path(file.path))
     except pa.ArrowInvalid as error:
         raise ConfigurationError(f"{file.path}: not a CSV file with a header: {error}") from error
-
-
-def _header(line: str) -> Iterator[list[str]]:
-    import csv
-
-    yield from csv.reader([line.rstrip("\r")])
-
-
-def _written(row: dict[str, Any]) -> bytes:
-    return json.dumps({name: _plain(value) for name, value in row.items()}, ensure_ascii=False).encode()
-
-
-def _plain(value: Any) -> Any:
-    """Write a value of a Parquet file as a source does: exact, as text."""
-    if value is None or isinstance(value, str | bool):
-        return value
-    if isinstance(value, bytes):
-        return b16encode(value).decode()
-    if isinstance(value, datetime):
-        return value.isoformat(" ")
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    if isinstance(value, dict):
-        return json.dumps(value, default=str)
-    return str(value) if isinstance(value, int | float | Decimal | date | time) else json.dumps(value, default=str)

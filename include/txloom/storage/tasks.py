@@ -22,7 +22,7 @@ class Messages(NamedTuple):
 
 @dataclass(frozen=True)
 class Range:
-    """Records of one partition that a landing takes: from an offset to before another."""
+    """Records of one partition, from an offset to before another: what it holds, or what a landing takes of it."""
 
     topic: str
     topic_id: str
