@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from txloom.config import load
-
 Refused = Callable[..., str]
 Declared = Callable[..., Path]
 
@@ -12,7 +10,7 @@ Declared = Callable[..., Path]
 def test_an_unknown_key_is_named_with_its_near_one(refused: Refused) -> None:
     assert refused("patience: 30m", "patiance: 30m") == (
         "shop.yaml:10: completeness.patiance: found an unknown key,"
-        " expected rule, patience, suspects or complete_now. Did you mean 'patience'?"
+        " expected rule, patience, idle_after, suspects or complete_now. Did you mean 'patience'?"
     )
 
 
@@ -25,7 +23,8 @@ def test_a_key_by_another_systems_name_is_one_mistake_not_two(refused: Refused) 
 
 def test_an_unknown_key_near_nothing_lists_the_known_ones(refused: Refused) -> None:
     assert refused("  rule: counts", "  rule: counts\n  colour: red") == (
-        "shop.yaml:10: completeness.colour: found an unknown key, expected rule, patience, suspects or complete_now."
+        "shop.yaml:10: completeness.colour: found an unknown key, "
+        "expected rule, patience, idle_after, suspects or complete_now."
     )
 
 
@@ -38,13 +37,15 @@ def test_a_missing_key_says_what_belongs_there(refused: Refused) -> None:
 
 def test_a_missing_section_says_its_keys(refused: Refused) -> None:
     assert refused("completeness:\n  rule: counts\n  patience: 30m\n", "") == (
-        "shop.yaml:1: completeness: found nothing, expected a mapping with rule, patience, suspects and complete_now."
+        "shop.yaml:1: completeness: found nothing, expected a mapping with rule, patience, idle_after, suspects and "
+        "complete_now."
     )
 
 
 def test_a_section_without_content_says_its_keys(refused: Refused) -> None:
     assert refused("completeness:\n  rule: counts\n  patience: 30m\n", "completeness:\n") == (
-        "shop.yaml:8: completeness: found nothing, expected a mapping with rule, patience, suspects and complete_now."
+        "shop.yaml:8: completeness: found nothing, expected a mapping with rule, patience, idle_after, suspects and "
+        "complete_now."
     )
 
 
@@ -88,7 +89,8 @@ def test_a_patience_beyond_ten_years_is_refused(refused: Refused) -> None:
 
 def test_an_unknown_rule_is_named_with_its_near_one(refused: Refused) -> None:
     assert refused("rule: counts", "rule: count") == (
-        "shop.yaml:9: completeness.rule: found 'count', expected counts, markers or single. Did you mean 'counts'?"
+        "shop.yaml:9: completeness.rule: found 'count', expected counts, markers, progress or single. "
+        "Did you mean 'counts'?"
     )
 
 
@@ -96,32 +98,6 @@ def test_an_unknown_format_lists_the_known_ones(refused: Refused) -> None:
     assert refused("format: goldengate", "format: debesium") == (
         "shop.yaml:4: source.format: found 'debesium', expected goldengate, debezium, wal2json, change_events or "
         "change_sets. Did you mean 'debezium'?"
-    )
-
-
-def test_a_rule_that_the_format_does_not_have_is_refused_with_the_one_that_it_has(refused: Refused) -> None:
-    assert refused("rule: counts", "rule: markers") == (
-        "shop.yaml:9: completeness.rule: found 'markers', expected 'counts' for the format goldengate. "
-        "It is what makes a transaction of goldengate whole."
-    )
-
-
-def test_a_transaction_topic_belongs_to_formats_that_count(refused: Refused, declared: Declared) -> None:
-    marked = ("rule: counts", "rule: markers"), ("format: goldengate", "format: wal2json")
-    assert refused(*marked[0], *marked[1:]) == (
-        "shop.yaml:7: source.transaction_topic: found 'dev.transactions', "
-        "expected no transaction topic: wal2json has none."
-    )
-    assert load(declared(*marked, ("  transaction_topic: dev.transactions\n", ""))).source.format == "wal2json"
-
-
-def test_events_that_stand_alone_need_no_patience(refused: Refused, declared: Declared) -> None:
-    topic = ("  transaction_topic: dev.transactions\n", "")
-    alone = ("rule: counts", "rule: single"), ("format: goldengate", "format: change_events"), topic
-    assert load(declared(*alone, ("  patience: 30m\n", ""))).completeness.rule == "single"
-    assert refused("  patience: 30m\n", "") == (
-        "shop.yaml:8: completeness.patience: found nothing, expected how long an incomplete transaction may wait, "
-        "such as 30m."
     )
 
 

@@ -87,7 +87,7 @@ def run(landings: list[Landing], *, batches: list[int] | None = None, step: int 
             ev.from_bytes(ev.to_bytes(held.events), ev.EVENT), ev.from_bytes(ev.to_bytes(held.finished), ev.FINISHED)
         )
         arrived = ev.concatenate([numbers(number, events, number * step) for number, events in taken])
-        held, decisions = buffer.decide(held, arrived, PATIENCE)
+        held, decisions = buffer.decide(held, arrived, buffer.Rules(PATIENCE))
         seen.add(decisions)
     return seen, held
 
@@ -227,9 +227,9 @@ def test_an_event_of_a_finished_transaction_is_late() -> None:
 
 
 def test_the_places_of_duplicates_are_kept_until_release() -> None:
-    held, first = buffer.decide(buffer.Held(), numbers(1, [ORDER[0]], 10), PATIENCE)
-    held, second = buffer.decide(held, numbers(2, [ORDER[0]], 20), PATIENCE)
-    _, third = buffer.decide(held, numbers(3, [*ORDER[1:], COUNTED], 30), PATIENCE)
+    held, first = buffer.decide(buffer.Held(), numbers(1, [ORDER[0]], 10), buffer.Rules(PATIENCE))
+    held, second = buffer.decide(held, numbers(2, [ORDER[0]], 20), buffer.Rules(PATIENCE))
+    _, third = buffer.decide(held, numbers(3, [*ORDER[1:], COUNTED], 30), buffer.Rules(PATIENCE))
     assert not first.repeated and not second.repeated
     assert [(e["landing"], e["row"]) for part in third.repeated for e in part] == [(2, 0)]
     assert third.places == {(1, 101), (3, 102), (3, 0)}
@@ -240,7 +240,7 @@ def test_finished_transactions_are_forgotten_oldest_first() -> None:
     old = np.zeros(buffer.REMEMBERED, ev.FINISHED)
     old["tx"] = np.arange(10, 10 + buffer.REMEMBERED)
     old["at"] = np.arange(buffer.REMEMBERED)
-    held, _ = buffer.decide(buffer.Held(held.events, old), numbers(1, [Metadata(1, ())], 10**9), PATIENCE)
+    held, _ = buffer.decide(buffer.Held(held.events, old), numbers(1, [Metadata(1, ())], 10**9), buffer.Rules(PATIENCE))
     assert len(held.finished) == buffer.REMEMBERED
     assert 10 not in held.finished["tx"] and 1 in held.finished["tx"]
 
@@ -249,7 +249,7 @@ def test_two_transactions_under_one_hash_are_refused() -> None:
     clash = numbers(1, [Row(1, 101, 1), Row(1, 101, 2)], 10)
     clash["check"][0] = 99
     try:
-        buffer.decide(buffer.Held(), clash, PATIENCE)
+        buffer.decide(buffer.Held(), clash, buffer.Rules(PATIENCE))
     except RuntimeError as error:
         assert "share one 64-bit hash" in str(error)
     else:

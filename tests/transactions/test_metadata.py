@@ -20,8 +20,8 @@ def cause_of(*metadata: Counts) -> str:
     events = [{**own, "kind": "row", "row": 0, "table": "orders", "identity": "1", "payload": 5}]
     events += [{**own, "kind": "metadata", "row": n, "expected": counts} for n, counts in enumerate(metadata, 1)]
     numbers = numbers_of(pa.Table.from_pylist(events, CHANGE_EVENTS))
-    held, _ = buffer.decide(buffer.Held(), numbers, 10)
-    _, decisions = buffer.decide(held, ev.clocks(numbers["landing"][:1], numbers["at"][:1]), 10)
+    held, _ = buffer.decide(buffer.Held(), numbers, buffer.Rules(10))
+    _, decisions = buffer.decide(held, ev.clocks(numbers["landing"][:1], numbers["at"][:1]), buffer.Rules(10))
     (standing,) = decisions.waiting
     return standing.cause
 

@@ -22,7 +22,7 @@ def decided(*landings: np.ndarray) -> Seen:
     seen, held = Seen(), buffer.Held()
     first = [numbers(1, list(ORDER), 10), *(numbers(n, [], n * 10) for n in (2, 3, 4))]
     for arrived in (ev.concatenate(first), ev.concatenate(landings)):
-        held, decisions = buffer.decide(held, arrived, PATIENCE)
+        held, decisions = buffer.decide(held, arrived, buffer.Rules(PATIENCE))
         seen.add(decisions)
     return seen
 

@@ -1,5 +1,6 @@
 """The pipeline in memory: the same rules as the jobs, without Spark and Delta, landing by landing."""
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,14 +16,17 @@ from txloom.current.document_versions import document_intervals
 from txloom.current.fold import fold
 from txloom.current.versions import intervals, versions
 from txloom.events.goldengate import GoldenGateDecoder
+from txloom.pipelines.buffer import rules_of
 from txloom.pipelines.release import CHOSEN, PLACES, made_of, own_events
 from txloom.storage import landing
+from txloom.storage.buffering import pack, unpack
 from txloom.storage.flats import member_of
 from txloom.storage.landing import Landing
 from txloom.storage.schemas import changes_schema, current_schema, document_fields
 from txloom.storage.tasks import Task
 from txloom.transactions import buffer
 from txloom.transactions import events as ev
+from txloom.transactions.frontier import Frontier, Partition, advanced, frontier, with_holes
 from txloom.transactions.numbers import BUCKETS, packed
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -48,6 +52,11 @@ class Core:
         self.dead: list[buffer.Standing] = []
         self.evidence: list[str] = []
         self._shown = 0
+        self.partitions: dict[str, Partition] = {}
+
+    def wait_for(self, topics: Sequence[str]) -> None:
+        """Learn the partitions of a source whose transactions wait for all of them; each topic is one."""
+        self.partitions = dict.fromkeys(topics, Partition(None, _micros(BEGUN)))
 
     def run(self, *landings: Sequence[Message]) -> None:
         """Take landings through the buffer and the merge together; every run begins with what was packed away."""
@@ -55,14 +64,15 @@ class Core:
         for messages in landings:
             self.landings += 1
             at = Landing(self.landings, BEGUN + self.landings * STEP, ())
-            clock = ev.clocks(np.array([at.number]), np.array([int(at.at.timestamp() * 1_000_000)]))
-            for bucket, numbers in self._land(messages, at).items():
-                landed[bucket] += [*numbers, clock]
-        patience = int(self.pipeline.completeness.patience.total_seconds() * 1_000_000)
+            numbers = self._land(messages, at)
+            clock = self._clock(messages, at)
+            for bucket, own in numbers.items():
+                landed[bucket] += [*own, clock]
+        rules = rules_of(self.pipeline.completeness)
         released, repeated, self.waiting = [], [], []
         for bucket in range(BUCKETS):
             arrived = ev.concatenate(landed[bucket])
-            held, decisions = buffer.decide(_restarted(self.held[bucket]), arrived, patience)
+            held, decisions = buffer.decide(_restarted(self.held[bucket]), arrived, rules)
             self.held[bucket] = held
             released += decisions.released
             repeated += decisions.repeated
@@ -82,6 +92,19 @@ class Core:
         out = held + sum(count for name, count in self.counts.items() if name != "rows")
         told = sum(changes.num_rows for history in self.history.values() for changes in history)
         return out == self.counts["rows"] and told == self.counts["released"]
+
+    def _clock(self, messages: Sequence[Message], at: Landing) -> np.ndarray:
+        now, idle = _micros(at.at), self.pipeline.completeness.idle_after
+        reached, holes = Frontier(ev.ANYWHERE), list[tuple[int, int]]()
+        for topic in dict(messages) if self.partitions else ():
+            told = [_csn(message) for name, message in messages if name == topic]
+            self.partitions[topic], found = advanced(self.partitions[topic], told, now)
+            holes += found
+        if self.partitions:
+            idle_after = None if idle is None else int(idle.total_seconds() * 1_000_000)
+            reached = with_holes(frontier(self.partitions.values(), now, idle_after, inclusive=False), holes)
+        clock = ev.clocks(np.array([at.number]), np.array([now]), reached.csn)
+        return np.concatenate([ev.holes(at.number, reached.holes), clock])
 
     def _land(self, messages: Sequence[Message], at: Landing) -> dict[int, list[np.ndarray]]:
         numbers: dict[int, list[np.ndarray]] = {bucket: [] for bucket in range(BUCKETS)}
@@ -183,10 +206,20 @@ class Core:
         }
 
 
+def _micros(at: datetime) -> int:
+    return int(at.timestamp() * 1_000_000)
+
+
+def _csn(message: str) -> int | None:
+    """Return the id of an event's transaction, None for what cannot be read."""
+    try:
+        return int(json.loads(message)["csn"])
+    except ValueError:
+        return None
+
+
 def _restarted(held: buffer.Held) -> buffer.Held:
-    return buffer.Held(
-        ev.from_bytes(ev.to_bytes(held.events), ev.EVENT), ev.from_bytes(ev.to_bytes(held.finished), ev.FINISHED)
-    )
+    return unpack(pack(held))
 
 
 def _applied(rows: pa.Table, told: pa.Table, table: Table) -> tuple[pa.Table, list[str]]:

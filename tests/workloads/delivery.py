@@ -1,5 +1,6 @@
 """How a producer's messages reach the lake: split into landings, doubled, out of order, metadata early or late."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -39,6 +40,41 @@ def deliver(sent: Sequence[Sent], chance: Random, *, in_order: bool, losses: boo
     cuts = sorted(chance.randint(0, len(messages)) for _ in range(chance.randint(0, 6)))
     bounds = [0, *cuts, len(messages)]
     return Delivery([messages[a:b] for a, b in pairwise(bounds)], lost)
+
+
+def deliver_partitions(sent: Sequence[Sent], chance: Random) -> list[list[Message]]:
+    """Deliver every topic in commit order, each with a lag of its own; now and then one goes back and repeats itself.
+
+    In the end each topic tells of a later transaction that nobody watches, as a heartbeat does.
+    """
+    topics: dict[str, list[Message]] = {HEARTBEATS: []}
+    for each in sent:
+        for message in each.rows:
+            topics.setdefault(message[0], []).append(message)
+    last = sent[-1].csn + 1 if sent else 1
+    left = {topic: [*own, (topic, heartbeat(last))] for topic, own in topics.items()}
+    landings: list[list[Message]] = []
+    while any(left.values()):
+        landing: list[Message] = []
+        for topic, own in left.items():
+            taken = chance.choice((0, 1, 3, 10, 50))
+            came = [*own[:taken]]
+            told = len(topics[topic]) + 1 - len(own)
+            if came and told and chance.random() < 0.3:
+                came = topics[topic][max(0, told - chance.randint(1, 5)) : told] + came
+            landing += came
+            left[topic] = own[taken:]
+        landings.append(landing)
+    return landings
+
+
+HEARTBEATS = "rows.other"
+
+
+def heartbeat(csn: int) -> str:
+    """Return a row of a table that nobody watches."""
+    told = {"table": "APP.HEARTBEAT", "op_type": "U", "pos": str(10**15), "xid": f"h.{csn}", "csn": str(csn)}
+    return json.dumps(told | {"after": {"ID": "1"}})
 
 
 def runs(delivery: Delivery, chance: Random) -> Iterator[list[list[Message]]]:

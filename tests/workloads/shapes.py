@@ -62,12 +62,13 @@ def _values(chance: Random) -> dict[str, str]:
     return {f"v{number}": chance.choice(KINDS) for number in range(chance.randint(0, 4))}
 
 
-def declaration(shape: Shape, inbox: Path, *, patience: str = "2h") -> str:
-    """Write the schema as a pipeline's YAML."""
+def declaration(shape: Shape, inbox: Path, *, patience: str = "2h", progress: bool = False) -> str:
+    """Write the schema as a pipeline's YAML; progress: nothing counts its events."""
+    topic = "" if progress else ", transaction_topic: metadata"
     lines = [
         "name: workload",
-        f"source: {{format: goldengate, files: {{path: {inbox}}}, transaction_topic: metadata}}",
-        f"completeness: {{rule: counts, patience: {patience}}}",
+        f"source: {{format: goldengate, files: {{path: {inbox}}}{topic}}}",
+        f"completeness: {{rule: {'progress' if progress else f'counts, patience: {patience}'}}}",
         "tables:",
     ]
     for table in shape.tables.values():

@@ -10,13 +10,15 @@ from txloom.config.targets import target_names
 from txloom.config.types import KEYLESS
 
 RULES = {
-    "goldengate": "counts",
-    "debezium": "counts",
-    "wal2json": "markers",
-    "change_events": "single",
-    "change_sets": "single",
+    "goldengate": ("counts", "progress"),
+    "debezium": ("counts",),
+    "wal2json": ("markers",),
+    "change_events": ("single",),
+    "change_sets": ("single", "progress"),
 }
-"""What makes a transaction of each format whole."""
+"""What can make a transaction of each format whole, the usual rule first."""
+PATIENT = ("counts", "markers")
+"""Rules under which an incomplete transaction is given up."""
 UNORDERED = ("array", "json", "binary", "boolean")
 """Kinds by whose values files cannot be clustered: Delta keeps no smallest and largest value of them."""
 
@@ -44,19 +46,53 @@ def _source(draft: Draft) -> Iterator[Problem]:
         yield from _transport(draft, source)
     if source is None or form is None or form.value not in RULES:
         return
-    topic, counted = source.get("transaction_topic"), RULES[form.value] == "counts"
-    if topic is None and counted and not draft.is_told(source):
-        yield draft.missing(source, "transaction_topic", "the topic that carries the transaction metadata")
-    elif topic is not None and not counted:
-        yield draft.problem(topic, f"no transaction topic: {form.value} has none")
     rule = draft.word(completeness, "rule") if completeness else None
-    if completeness is None or rule is None:
-        return
-    if rule.value != RULES[form.value]:
+    if rule is not None and rule.value not in RULES[form.value]:
+        expected = " or ".join(f"'{each}'" for each in RULES[form.value])
         hint = f"It is what makes a transaction of {form.value} whole."
-        yield draft.problem(rule, f"'{RULES[form.value]}' for the format {form.value}", hint)
-    elif completeness.get("patience") is None and rule.value != "single" and not draft.is_told(completeness):
+        yield draft.problem(rule, f"{expected} for the format {form.value}", hint)
+        rule = None
+    yield from _topic(draft, source, form.value, rule.value if rule else RULES[form.value][0])
+    yield from _fields(draft, source, form.value, rule)
+    if completeness is not None and rule is not None and not draft.is_told(completeness):
+        yield from _times(draft, completeness, rule.value)
+
+
+def _topic(draft: Draft, source: Item, form: str, rule: str) -> Iterator[Problem]:
+    """Metadata that counts events comes over a topic of its own; nothing else does."""
+    topic = source.get("transaction_topic")
+    if topic is None and rule == "counts" and not draft.is_told(source):
+        yield draft.missing(source, "transaction_topic", "the topic that carries the transaction metadata")
+    elif topic is not None and rule != "counts":
+        yield draft.problem(topic, f"no transaction topic: {form} has none under the rule {rule}")
+
+
+def _fields(draft: Draft, source: Item, form: str, rule: Item | None) -> Iterator[Problem]:
+    """The fields of change sets are named where there are change sets, the transaction's where one is looked for."""
+    fields = source.get("change_sets")
+    if fields is not None and form != "change_sets":
+        yield draft.problem(fields, "source.format: change_sets", found=f"fields of change sets for {form}")
+        return
+    transaction = fields.get("transaction") if fields is not None else None
+    if form != "change_sets" or rule is None:
+        return
+    if rule.value == "progress" and transaction is None:
+        expected = "source.change_sets.transaction: the field with the id of the source's transaction"
+        yield draft.problem(rule, expected, found="progress without it")
+    elif transaction is not None and rule.value != "progress":
+        yield draft.problem(transaction, "completeness.rule: progress", "Without it each row stands alone.")
+
+
+def _times(draft: Draft, completeness: Item, rule: str) -> Iterator[Problem]:
+    """Patience and idle time stand where something waits for them."""
+    patience, idle = completeness.get("patience"), completeness.get("idle_after")
+    if patience is None and rule in PATIENT:
         yield draft.missing(completeness, "patience", "how long an incomplete transaction may wait, such as 30m")
+    elif patience is not None and rule == "progress":
+        hint = "Transactions wait until every partition has gone past them; see completeness.idle_after."
+        yield draft.problem(patience, "no patience under the rule progress", hint)
+    if idle is not None and rule not in ("progress", "counts"):
+        yield draft.problem(idle, f"no idle time under the rule {rule}", "No partition waits for another.")
 
 
 def _transport(draft: Draft, source: Item) -> Iterator[Problem]:

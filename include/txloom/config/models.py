@@ -89,6 +89,27 @@ class Debezium(Model):
     ] = "base64"
 
 
+class ChangeSets(Model):
+    """What the fields of change sets are called."""
+
+    flag: Annotated[SourceColumn, Field(description="The field that says I, U or D")] = "FLAG"
+    timestamp: Annotated[
+        SourceColumn,
+        Field(description="The field that says when a change was made; it orders changes that stand alone"),
+    ] = "CDC_TIMESTAMP"
+    transaction: Annotated[
+        SourceColumn | None,
+        Field(description="The field with the id of the source's transaction, a number that grows; for progress"),
+    ] = None
+    sequence: Annotated[
+        SourceColumn | None,
+        Field(
+            description="The field that numbers the changes of a transaction; without it their place orders them, and "
+            "equal rows count by how often they come in a file"
+        ),
+    ] = None
+
+
 Format = Literal["goldengate", "debezium", "wal2json", "change_events", "change_sets"]
 
 
@@ -102,6 +123,9 @@ class Source(Model):
         Topic | None, Field(description="The topic that carries the transaction metadata; goldengate and debezium")
     ] = None
     debezium: Annotated[Debezium, Field(description="How values are written, of the format debezium")] = Debezium()
+    change_sets: Annotated[ChangeSets, Field(description="What fields are called, of the format change_sets")] = (
+        ChangeSets()
+    )
     unknown_tables: Annotated[
         Literal["count", "dead_letter"],
         Field(description="What becomes of rows of tables that are neither watched nor ignored"),
@@ -120,15 +144,24 @@ class Completeness(Model):
     """When a source transaction is whole."""
 
     rule: Annotated[
-        Literal["counts", "markers", "single"],
+        Literal["counts", "markers", "progress", "single"],
         Field(
             description="The rule that makes a transaction whole; counts: metadata says how many events each table "
-            "has, markers: its COMMIT has come, single: each event is a transaction of its own"
+            "has, markers: its COMMIT has come, progress: every partition has shown a later transaction, single: each "
+            "event is a transaction of its own"
         ),
     ]
     patience: Annotated[
-        Duration, Field(description="How long an incomplete transaction may wait, such as 30m; not for single")
+        Duration,
+        Field(description="How long an incomplete transaction may wait, such as 30m; not for progress and single"),
     ] = timedelta(minutes=30)
+    idle_after: Annotated[
+        Duration | None,
+        Field(
+            description="From when on a partition that shows nothing is no longer waited for, such as 10m; for "
+            "progress, and for metadata over several partitions (there by default patience)"
+        ),
+    ] = None
     suspects: Annotated[
         Literal["release", "hold"],
         Field(

@@ -8,6 +8,7 @@ LEDGER = "ledger"
 CUTS = "cuts"
 LANDED_FILES = "landed_files"
 LANDED_OFFSETS = "landed_offsets"
+SOURCE_PARTITIONS = "source_partitions"
 EXPECTATION_RESULTS = "expectation_results"
 TABLE_STATISTICS = "table_statistics"
 EVOLVED_COLUMNS = "evolved_columns"
@@ -22,6 +23,7 @@ PIPELINE_TABLES = (
     CUTS,
     LANDED_FILES,
     LANDED_OFFSETS,
+    SOURCE_PARTITIONS,
     EXPECTATION_RESULTS,
     TABLE_STATISTICS,
     EVOLVED_COLUMNS,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -64,7 +65,12 @@ class _Message(msgspec.Struct, rename="camel", gc=False):
 
 
 class Poison(Exception):
-    """A message that cannot be taken as an event; args: cause, detail."""
+    """A message that cannot be taken as an event; args: cause, detail.
+
+    own: what is known of its transaction, as columns of the envelope.
+    """
+
+    own: Mapping[str, Any] = MappingProxyType({})
 
 
 class WatchedTables:
@@ -105,13 +111,9 @@ class ChangeEventDecoder:
         topic: str,
         values: Sequence[bytes | None],
         headers: Headers | None = None,  # noqa: ARG002
-        first: int = 1,
     ) -> pa.Table:
-        """Decode messages of one topic, in order; one that is no event comes out as poison with its cause.
-
-        first: the place of the first message in its topic or file.
-        """
-        return envelope(partial(self._read, topic), values, first)
+        """Decode messages of one topic, in order; one that is no event comes out as poison with its cause."""
+        return envelope(partial(self._read, topic), values)
 
     def _read(self, topic: str, value: bytes) -> dict[str, Any]:
         message = self._message(value)
@@ -125,14 +127,7 @@ class ChangeEventDecoder:
         lists = (message.column_names, message.column_values, message.old_key_names, message.old_key_values)
         csn, committed_at = moment("timestamp", message.timestamp)
         content = msgspec.json.encode((op, message.timestamp, *lists))
-        return {
-            **alone(name, csn, content),
-            "committed_at": committed_at,
-            "source_table": name,
-            "table": table and table.name,
-            "op": op,
-            "expected": table and [(table.name, 1)],
-        }
+        return {**change(name, table, op), **alone(name, table, csn, content), "committed_at": committed_at}
 
 
 class ChangeEventImages:
@@ -156,21 +151,37 @@ class ChangeEventImages:
         return written(op, before, after)
 
 
-def envelope(read: Callable[[bytes], dict[str, Any]], values: Sequence[bytes | None], first: int) -> pa.Table:
-    """Read messages one at a time into the envelope; read raises Poison, or whatever a decoder of JSON does."""
-    rows = [_row(read, value, place) for place, value in enumerate(values, first)]
+def envelope(read: Callable[[bytes], dict[str, Any]], values: Sequence[bytes | None]) -> pa.Table:
+    """Read messages one at a time into the envelope; read raises Poison, or whatever a decoder of JSON does.
+
+    Rows without a position stand where they are landed.
+    """
+    rows = [_row(read, value) for value in values]
     columns = {name: [row.get(name) for row in rows] for name in ENVELOPE.names if name != "ordinal"}
     return pa.table({"ordinal": range(len(rows)), **columns}, ENVELOPE)
 
 
-def alone(table: str, csn: int, content: bytes) -> dict[str, Any]:
-    """Return what makes a change of a table the only one of its transaction; content: all that it says.
+def change(source_table: str, table: Table | None, op: str) -> dict[str, Any]:
+    """Return what every change says; table: the declared one, None: unwatched."""
+    return {"source_table": source_table, "table": table and table.name, "op": op}
 
-    Thousands of changes may share a timestamp, and each must be told from all others: so the digest is a long one.
-    """
-    digest = blake2b(content, digest_size=16).hexdigest()
-    own = f"{table}:{csn}:{digest}"
-    return {"transaction_id": own, "xid": own, "csn": csn, "identity": ALONE, "payload": int(digest[:16], 16) >> 1}
+
+def digest_of(content: bytes) -> str:
+    """Return what tells a change by all that it says from thousands of others at the same moment."""
+    return blake2b(content, digest_size=16).hexdigest()
+
+
+def payload_of(digest: str) -> int:
+    """Return the fingerprint of a digest's change."""
+    return int(digest[:16], 16) >> 1
+
+
+def alone(source_table: str, table: Table | None, csn: int, content: bytes) -> dict[str, Any]:
+    """Return what makes a change the only one of its transaction; content: all that it says."""
+    digest = digest_of(content)
+    own = f"{source_table}:{csn}:{digest}"
+    told = {"transaction_id": own, "xid": own, "csn": csn, "identity": ALONE, "payload": payload_of(digest)}
+    return told | {"expected": table and [(table.name, 1)]}
 
 
 def moment(name: str, told: msgspec.Raw) -> tuple[int, datetime | None]:
@@ -229,16 +240,19 @@ def written(op: str, before: Image | None, after: Image | None) -> bytes:
     return msgspec.json.encode({"op_type": op, "before": before, "after": after})
 
 
-def _row(read: Callable[[bytes], dict[str, Any]], value: bytes | None, place: int) -> dict[str, Any]:
+def _row(read: Callable[[bytes], dict[str, Any]], value: bytes | None) -> dict[str, Any]:
     if value is None:
         return {"kind": "tombstone"}
+    own: Mapping[str, Any] = {}
     try:
-        return {"kind": "row", "value": value.decode(), "pos": place, **read(value)}
+        return {"kind": "row", "value": value.decode(), **read(value)}
     except Poison as poison:
         cause, detail = poison.args
+        own = poison.own
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         cause, detail = diagnosed(value, error)
-    return {"kind": "poison", "cause": cause, "detail": detail, "value": value.decode("utf-8", "backslashreplace")}
+    text = value.decode("utf-8", "backslashreplace")
+    return {**own, "kind": "poison", "cause": cause, "detail": detail, "value": text}
 
 
 def _paired(what: str, names: list[str] | None, values_what: str, values: list[msgspec.Raw] | None) -> Image:

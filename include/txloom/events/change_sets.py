@@ -1,11 +1,13 @@
 """Change sets: rows of one table's folder, each with a flag (I, U or D), a timestamp, its key and its values.
 
-There are no transactions: every row stands alone, ordered by its timestamp, to the microsecond, and by its place in the
-file where timestamps are equal; several changes of one key in a set are normal. I and U tell the whole row, of D
-only the key counts. A file that comes again, under whatever name, is a redelivery; a row that stands in one file
-several times is as many changes.
+By themselves rows are no transactions: each stands alone, ordered by its timestamp, to the microsecond, and by its
+place in the file where timestamps are equal; several changes of one key in a set are normal. A field may name the
+source's transaction instead, by an id that grows; then a row with the flag H (heartbeat) changes nothing and says that
+its partition has gone so far.
 
-Flag and timestamp are no columns of the table, unless the table declares them.
+I and U tell the whole row, of D only the key counts. A file that comes again, under whatever name, is a redelivery; a
+row that stands in one file several times is as many changes, unless a field numbers them. Flag, timestamp and the other
+fields are no columns of the table, unless the table declares them.
 """
 
 from collections import Counter
@@ -16,41 +18,43 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from txloom.config.models import Table
+from txloom.config.models import ChangeSets, Table
 from txloom.events import causes
 from txloom.events.change_events import (
+    MOST_SHOWN,
     Headers,
     Image,
     Poison,
     WatchedTables,
     alone,
+    change,
     check,
+    digest_of,
     envelope,
     moment,
+    payload_of,
     refuse_twins,
     sources_of_key,
     written,
 )
 from txloom.events.image_messages import text_of
+from txloom.events.poison import LARGEST
 
 FLAGS = frozenset("IUD")
-FLAG, TIMESTAMP = "FLAG", "CDC_TIMESTAMP"
+HEARTBEAT = "H"
+USUAL = ChangeSets()
 
 
 class ChangeSetDecoder:
     """Decodes rows of change sets; compiled for its declared tables, so it does not travel between processes."""
 
     def __init__(
-        self,
-        tables: Sequence[Table],
-        flag: str = FLAG,
-        timestamp: str = TIMESTAMP,
-        ignored: Sequence[str] | None = None,
+        self, tables: Sequence[Table], fields: ChangeSets = USUAL, ignored: Sequence[str] | None = None
     ) -> None:
-        """Learn the watched tables and what flag and timestamp are called; ignored: see `WatchedTables`."""
+        """Learn the watched tables and what fields are called; ignored: see `WatchedTables`."""
         self._tables = WatchedTables(tables, ignored)
-        self._flag, self._timestamp = flag, timestamp
-        self._own = {table.name: ChangeSetImages(table, flag, timestamp) for table in tables}
+        self._fields = fields
+        self._own = {table.name: ChangeSetImages(table, fields) for table in tables}
         self._row = msgspec.json.Decoder(Image).decode
         self._told: dict[str, Counter[bytes]] = {}
 
@@ -68,48 +72,78 @@ class ChangeSetDecoder:
         """
         if first == 1:
             self._told[topic] = Counter()
-        return envelope(partial(self._read, topic), values, first)
+        return envelope(partial(self._read, topic), values)
 
     def _read(self, topic: str, value: bytes) -> dict[str, Any]:
         row = self._row(value)
+        if self._fields.transaction is None:
+            table, op = self._change(topic, row)
+            at = _named(row, self._fields.timestamp)
+            if at is None:
+                raise Poison(causes.NO_CSN, f"{self._fields.timestamp} is missing")
+            csn, committed_at = moment(self._fields.timestamp, at)
+            told = alone(topic if table is None else table.name, table, csn, self._content(topic, row))
+            return {**change(topic, table, op), **told, "committed_at": committed_at}
+        own = self._transaction(row)
+        try:
+            return self._part(topic, row, own)
+        except Poison as poison:
+            poison.own = own
+            raise
+
+    def _part(self, topic: str, row: Image, own: dict[str, Any]) -> dict[str, Any]:
+        """Read a row as a part of its transaction."""
+        if self._flag(row) == HEARTBEAT:
+            return {**own, "kind": "marker", "transaction_id": None}
+        table, op = self._change(topic, row)
+        at = _named(row, self._fields.timestamp)
+        committed_at = None if at is None else moment(self._fields.timestamp, at)[1]
+        content = self._content(topic, row)
+        digest = digest_of(content)
+        told = {"identity": digest, "payload": payload_of(digest), "committed_at": committed_at}
+        if self._fields.sequence is not None:
+            number = _number(row, self._fields.sequence)
+            told |= {"identity": str(number), "pos": number}
+        return {**change(topic, table, op), **own, **told}
+
+    def _change(self, topic: str, row: Image) -> tuple[Table | None, str]:
+        """Return the table that a row is of, None: unwatched, and what happened to it."""
         table = self._tables.find(topic)
-        op = self._operation(row)
+        op = self._flag(row)
+        if op not in FLAGS:
+            told = _named(row, self._fields.flag)
+            shown = "missing" if told is None else repr(text_of(told))
+            raise Poison(causes.OPERATION, f"{self._fields.flag} is {shown}")
         if table is not None:
             refuse_twins("the row", row)
             check(table, op, *self._own[table.name].images(row, op))
-        at = _named(row, self._timestamp)
-        if at is None:
-            raise Poison(causes.NO_CSN, f"{self._timestamp} is missing")
-        csn, committed_at = moment(self._timestamp, at)
-        name = topic if table is None else table.name
+        return table, op
+
+    def _transaction(self, row: Image) -> dict[str, Any]:
+        assert self._fields.transaction is not None
+        number = _number(row, self._fields.transaction)
+        return {"transaction_id": str(number), "xid": str(number), "csn": number}
+
+    def _content(self, topic: str, row: Image) -> bytes:
+        """Return all that a row says, and which time it says so."""
         content = msgspec.json.encode(sorted(row.items()))
         told = self._told.setdefault(topic, Counter())
         told[content] += 1
-        return {
-            **alone(name, csn, content if told[content] == 1 else content + str(told[content]).encode()),
-            "committed_at": committed_at,
-            "source_table": topic,
-            "table": table and table.name,
-            "op": op,
-            "expected": table and [(table.name, 1)],
-        }
+        return content if told[content] == 1 else content + str(told[content]).encode()
 
-    def _operation(self, row: Image) -> str:
-        told = _named(row, self._flag)
-        text = None if told is None else text_of(told)
-        op = (text or "").strip().upper()
-        if op not in FLAGS:
-            raise Poison(causes.OPERATION, f"{self._flag} is {'missing' if told is None else repr(text)}")
-        return op
+    def _flag(self, row: Image) -> str:
+        told = _named(row, self._fields.flag)
+        return ("" if told is None else text_of(told) or "").strip().upper()
 
 
 class ChangeSetImages:
     """Writes rows of one table as `txloom.events.images` reads them; compiled, so it does not travel."""
 
-    def __init__(self, table: Table, flag: str = FLAG, timestamp: str = TIMESTAMP) -> None:
-        """Learn a declared table's columns, and what flag and timestamp are called."""
+    def __init__(self, table: Table, fields: ChangeSets = USUAL) -> None:
+        """Learn a declared table's columns, and what fields are called."""
         self._key = sources_of_key(table)
-        self._aside = {flag.upper(), timestamp.upper()} - {column.source.upper() for column in table.columns}
+        aside = {name.upper() for name in fields.model_dump().values() if name is not None}
+        self._aside = aside - {column.source.upper() for column in table.columns}
         self._row = msgspec.json.Decoder(Image).decode
 
     def canonical(self, values: Sequence[str], ops: Sequence[str], headers: Headers) -> list[bytes]:  # noqa: ARG002
@@ -125,3 +159,14 @@ class ChangeSetImages:
 
 def _named(row: Image, name: str) -> msgspec.Raw | None:
     return next((raw for own, raw in row.items() if own.upper() == name.upper()), None)
+
+
+def _number(row: Image, name: str) -> int:
+    """Return a whole number that orders; as a number or as text."""
+    told = _named(row, name)
+    text = "" if told is None else (text_of(told) or "").strip()
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST)) else -1
+    if not 0 <= number <= LARGEST:
+        shown = "missing" if told is None else bytes(told).decode()[:MOST_SHOWN]
+        raise Poison(causes.NO_CSN, f"{name} is {shown}")
+    return number

@@ -44,7 +44,7 @@ class SourceDecoder:
     def __init__(self, pipeline: Pipeline) -> None:
         """Compile the decoders of a pipeline's source and of what txloom lands itself."""
         self._source = _decoder(pipeline)
-        self._counts_places = pipeline.source.format in ("change_events", "change_sets")
+        self._counts_places = pipeline.source.format == "change_sets"
         self._loads = GoldenGateDecoder(pipeline.tables, names.LOAD_METADATA)
 
     def decode(
@@ -86,8 +86,10 @@ def images(pipeline: Pipeline, table: Table) -> Images | None:
     """Return what writes a source's messages as they are read; None where they come so."""
     if pipeline.source.format == "goldengate":
         return None
-    told = pipeline.source.debezium.model_dump() if pipeline.source.format == "debezium" else {}
-    found: Images = _made(MADE[pipeline.source.format][1])(table, **told)
+    source = pipeline.source
+    told = source.debezium.model_dump() if source.format == "debezium" else {}
+    told |= {"fields": source.change_sets} if source.format == "change_sets" else {}
+    found: Images = _made(MADE[source.format][1])(table, **told)
     return found
 
 
@@ -95,10 +97,10 @@ def _decoder(pipeline: Pipeline) -> Any:
     source = pipeline.source
     ignored = source.ignored_tables if source.unknown_tables == "dead_letter" else None
     if source.format == "goldengate":
-        assert source.transaction_topic is not None
         return GoldenGateDecoder(pipeline.tables, source.transaction_topic, source.run_token, ignored)
     topics = () if source.transaction_topic is None else (source.transaction_topic,)
-    return _made(MADE[source.format][0])(pipeline.tables, *topics, ignored=ignored)
+    told = {"fields": source.change_sets} if source.format == "change_sets" else {}
+    return _made(MADE[source.format][0])(pipeline.tables, *topics, ignored=ignored, **told)
 
 
 def _made(name: str) -> Any:

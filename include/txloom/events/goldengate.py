@@ -97,14 +97,14 @@ class GoldenGateDecoder:
     def __init__(
         self,
         tables: Sequence[Table],
-        transaction_topic: str,
+        transaction_topic: str | None,
         run_token: str | None = None,
         ignored: Sequence[str] | None = None,
     ) -> None:
         """Compile the decoders of a source's row and metadata messages.
 
-        run_token: the token that names the producer's run. ignored: source tables that are left alone; if given, rows
-        of any other that is not watched are poison.
+        transaction_topic: None where nothing counts events. run_token: the token that names the producer's run.
+        ignored: source tables that are left alone; if given, rows of any other that is not watched are poison.
         """
         self._topic = transaction_topic
         self._run_token = run_token

@@ -53,7 +53,7 @@ class MessageReader:
     def __init__(
         self,
         tables: Sequence[Table],
-        transaction_topic: str,
+        transaction_topic: str | None,
         run_token: str | None = None,
         ignored: Sequence[str] | None = None,
     ) -> None:

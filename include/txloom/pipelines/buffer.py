@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from txloom.config import names
-from txloom.config.models import Pipeline
+from txloom.config.models import Completeness, Pipeline
 from txloom.errors import LedgerUnbalanced
 from txloom.pipelines import doctor_batch as doctor
 from txloom.pipelines import late
@@ -21,6 +21,7 @@ from txloom.storage import books, buffering, checkpoints, dead, evolution, histo
 from txloom.storage.own import TRANSACTIONS
 from txloom.storage.place import Place
 from txloom.storage.session import warm_workers
+from txloom.transactions.buffer import Rules
 from txloom.transactions.causes import UNREADABLE
 
 LEVELS = ("buffered", "generation")
@@ -50,7 +51,6 @@ def buffer_transactions(spark: SparkSession, pipeline: Pipeline, *, warehouse: s
 def _run(spark: SparkSession, pipeline: Pipeline, place: Place, run_id: str) -> dict[str, int]:
     """Take in what was landed since the last run."""
     generation = checkpoints.current_generation(place.warehouse, pipeline.name)
-    patience = int(pipeline.completeness.patience.total_seconds() * 1_000_000)
     events = spark.readStream.format("delta").option("skipChangeCommits", "true").load(place.change_events)
     totals: dict[str, int] = {"generation": generation}
 
@@ -59,9 +59,8 @@ def _run(spark: SparkSession, pipeline: Pipeline, place: Place, run_id: str) -> 
         for name, count in counts.items():
             totals[name] = count if name in LEVELS else totals.get(name, 0) + count
 
-    hold = pipeline.completeness.suspects == "hold"
     query = (
-        buffering.outcomes(buffering.arrivals(events), patience, hold=hold)
+        buffering.outcomes(buffering.arrivals(events), rules_of(pipeline.completeness))
         .writeStream.foreachBatch(release)
         .option("checkpointLocation", checkpoints.checkpoint(place.warehouse, pipeline.name, generation))
         .trigger(availableNow=True)
@@ -70,6 +69,12 @@ def _run(spark: SparkSession, pipeline: Pipeline, place: Place, run_id: str) -> 
     query.awaitTermination()
     check_balance(place, generation, run_id)
     return totals
+
+
+def rules_of(completeness: Completeness) -> Rules:
+    """Return how a pipeline's transactions are decided on."""
+    patience = int(completeness.patience.total_seconds() * 1_000_000)
+    return Rules(patience, hold=completeness.suspects == "hold", progress=completeness.rule == "progress")
 
 
 def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
@@ -97,7 +102,7 @@ def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
         if counts["clocks"]:
             clock = max(kinds["counts"], key=lambda row: row["landing"])
             at = datetime.fromtimestamp(clock["first_at"] / 1e6, UTC)
-            list_waiting(batch, kinds["waiting"], known, watched, at, clock["landing"])
+            list_waiting(batch, kinds["waiting"], known, watched, at, clock)
         doctor.after_batch(batch, kinds["dead"], operations, known)
         if counts["suspects"]:
             suspects = frame.where("what = 'released' and cause is not null").select("tx").limit(doctor.MOST).collect()

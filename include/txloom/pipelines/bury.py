@@ -185,9 +185,9 @@ def list_waiting(
     named: Mapping[int, Mapping[str, Any]],
     watched: Mapping[int, str],
     at: datetime,
-    landing: int,
+    clock: Row,
 ) -> None:
-    """Replace pending_transactions by what waits now, longest first, as of a landing.
+    """Replace pending_transactions by what waits now, longest first, as of a landing's clock.
 
     named: what their events say of them, by hash. The commit carries the batch's release number: it is what
     `storage.progress` takes as the buffer's snapshot.
@@ -195,7 +195,7 @@ def list_waiting(
     rows = [_pending(row, named[row["tx"]], watched, at) for row in waiting]
     rows.sort(key=lambda row: row["age_seconds"], reverse=True)
     path = batch.place.table(names.PENDING_TRANSACTIONS)
-    about = {"release": batch.release, "landing": landing}
+    about = {"release": batch.release, "landing": clock["landing"], "reached": clock["csn"]}
     books.replace(path, rows, PENDING_TRANSACTIONS, about)
 
 

@@ -10,7 +10,7 @@ from txloom.config import names
 from txloom.config.models import Kafka, Pipeline
 from txloom.events import formats
 from txloom.pipelines.doctor_landing import after_landing
-from txloom.storage import books, files, kafka, landing, offsets
+from txloom.storage import books, files, kafka, landing, offsets, partitions
 from txloom.storage.files import Inbox
 from txloom.storage.landing import Landing
 from txloom.storage.place import Place
@@ -52,6 +52,7 @@ def _plan(pipeline: Pipeline, plan: Sequence[dict[str, Any]], number: int, place
         return _plan_topics(pipeline, pipeline.source.kafka, number, place, run_id)
     assert pipeline.source.files is not None
     root = Inbox.of(pipeline).root
+    folders = files.topics(root)
     known = {(row["file"], row["size"], row["modified"]) for row in plan}
     now = time.time_ns()
     new = [
@@ -61,6 +62,7 @@ def _plan(pipeline: Pipeline, plan: Sequence[dict[str, Any]], number: int, place
         and files.is_whole(root, file, now, pipeline.source.files.settle)
     ]
     at = datetime.fromtimestamp(now // 1000 / 1e6, UTC)
+    partitions.announce(pipeline, place, number, at, [(folder, None) for folder in folders])
     base = {"landing": number, "run_id": run_id, "at": at}
     rows = [{**base, "file_number": i, **vars(file)} for i, file in enumerate(new, 1)]
     landing.write_plan(place, number, rows or [base])
@@ -73,6 +75,7 @@ def _plan_topics(pipeline: Pipeline, source: Kafka, number: int, place: Place, r
     found, reached = kafka.extents(source, topics), offsets.reached(place)
     kafka.refuse_losses(pipeline.name, kafka.losses(found, reached))
     at = datetime.now(UTC)
+    partitions.announce(pipeline, place, number, at, [(each.topic, each.partition) for each in found])
     about = {"landing": number, "run_id": run_id, "at": at}
     parts = offsets.write_plan(place, about, kafka.ranges(found, reached, source))
     landing.write_plan(place, number, [about])
@@ -96,13 +99,16 @@ def _finish(
         ordered = formats.is_ordered(pipeline)
         landing.write_events(spark, new, _reader(pipeline), planned, place, ordered=ordered)
         after_landing(pipeline, place, planned.number, run_id)
-    return close(planned, place, run_id)
+    return close(pipeline, planned, place, run_id, took=True)
 
 
-def close(planned: Landing, place: Place, run_id: str) -> dict[str, int]:
-    """End a landing whose events are written: its poison as dead letters, its clock, its line in the ledger."""
+def close(pipeline: Pipeline, planned: Landing, place: Place, run_id: str, *, took: bool = False) -> dict[str, int]:
+    """End a landing whose events are written: its poison as dead letters, its clock, its line in the ledger.
+
+    took: it read the source, and what it shows is new.
+    """
     landing.write_poison(planned, place)
-    landing.write_clock(planned, place)
+    landing.write_clock(planned, place, partitions.advance(pipeline, place, planned, took=took))
     counts = landing.count(planned, place)
     entry = books.Entry(run_id, "land_events", planned.at, counts, batch=planned.number)
     books.write_ledger(place.warehouse, place.pipeline, entry)

@@ -105,7 +105,7 @@ def load_snapshot(
         landing.append(landing.with_numbers(pa.concat_tables([head, *rows]), at), at, place)
     else:
         _land_large(spark(), load, tables, files, place, run_id)
-    close(at, place, run_id)
+    close(pipeline, at, place, run_id)
     return {"tables": len(tables), "files": len(files), "csn": csn, "landing": number}
 
 

@@ -45,7 +45,7 @@ def redrive(
     planned = {"landing": number, "run_id": run_id, "at": again.at, "topic": dead.REDRIVE}
     landing.write_plan(place, number, [planned])
     landing.land_again(partial(SourceDecoder, pipeline), events, again, place)
-    close(again, place, run_id)
+    close(pipeline, again, place, run_id)
     return {"transactions": len(ids), "events": events.num_rows, "landing": number}
 
 

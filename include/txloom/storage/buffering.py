@@ -26,11 +26,13 @@ OUTCOMES = """
 """released: one transaction, whose events lie between two landings; cause: that it is suspect. place: (landing, table)
 that holds events of released ones. repeated: (landing, row) of a duplicate among them. dead, waiting: one transaction
 with its counts. late: (landing, row) of a row (then rows is 1) or metadata whose transaction was finished before.
-counts: `received` holds the bucket's counts as JSON, first_at and landing its last clock."""
+counts: `received` holds the bucket's counts as JSON, first_at, landing and csn its last clock and how far that was."""
 
 OUTCOME_NAMES = [part.split()[0].strip("`") for part in OUTCOMES.split(",")]
 RELEASED = ("tx", "csn", "rows", "first_at", "finished_at", "first_landing", "last_landing")
 INTEGERS = (*RELEASED, "landing", "row", "table")
+NO_CLOCK = -2
+"""`reached` of what is no clock: pandas would turn a null among numbers, and all of them, into floats."""
 NO_STATE = "held binary, finished binary"
 
 
@@ -44,25 +46,25 @@ def arrivals(events: DataFrame) -> DataFrame:
     every = F.array(*[F.lit(bucket) for bucket in range(BUCKETS)])
     bucket = F.explode(F.when(F.col("kind") == "clock", every).otherwise(F.array("bucket"))).alias("bucket")
     at = F.unix_micros("landed_at").alias("at")
-    return events.where(F.col("kind").isin("numbers", "clock")).select(bucket, "landing", at, "numbers")
+    clock = F.col("kind") == "clock"
+    reached = F.when(clock, F.coalesce("csn", F.lit(ev.ANYWHERE))).otherwise(NO_CLOCK).alias("reached")
+    return events.where(F.col("kind").isin("numbers", "clock")).select(bucket, "landing", at, reached, "numbers")
 
 
-def outcomes(arrived: DataFrame, patience: int, *, hold: bool) -> DataFrame:
-    """Run the buffer over a stream of `arrivals`; patience in microseconds, hold: suspects are not released."""
-    return arrived.groupBy("bucket").applyInPandasWithState(
-        _decider(patience, hold=hold), OUTCOMES, NO_STATE, "append", "NoTimeout"
-    )
+def outcomes(arrived: DataFrame, rules: buffer.Rules) -> DataFrame:
+    """Run the buffer over a stream of `arrivals`."""
+    return arrived.groupBy("bucket").applyInPandasWithState(_decider(rules), OUTCOMES, NO_STATE, "append", "NoTimeout")
 
 
 def _decider(
-    patience: int, *, hold: bool
+    rules: buffer.Rules,
 ) -> Callable[[tuple[int], Iterator[pd.DataFrame], "GroupState"], Iterator[pd.DataFrame]]:
     def decide(key: tuple[int], frames: Iterator[pd.DataFrame], state: "GroupState") -> Iterator[pd.DataFrame]:
         arrived = ev.concatenate([part for frame in frames for part in unpacked(frame)])
         held = unpack(state.get) if state.exists else buffer.Held()
         before = int(np.count_nonzero(held.events["kind"] == ev.ROW))
-        held, decisions = buffer.decide(held, arrived, patience, hold=hold)
-        state.update((ev.to_bytes(held.events), ev.to_bytes(held.finished)))
+        held, decisions = buffer.decide(held, arrived, rules)
+        state.update(pack(held))
         yield from _rows(int(key[0]), before, held, decisions)
 
     return decide
@@ -70,16 +72,22 @@ def _decider(
 
 def unpacked(frame: pd.DataFrame) -> Iterator[np.ndarray]:
     """Yield the events of a frame of `arrivals`."""
-    packed = frame["numbers"].notna()
-    yield from (ev.from_bytes(numbers, ev.EVENT) for numbers in frame.loc[packed, "numbers"])
-    clocks = frame.loc[~packed]
+    yield from (ev.from_bytes(numbers, ev.EVENT) for numbers in frame.loc[frame["numbers"].notna(), "numbers"])
+    clocks = frame.loc[frame["reached"] != NO_CLOCK]
     if len(clocks):
-        yield ev.clocks(clocks["landing"].to_numpy(), clocks["at"].to_numpy())
+        yield ev.clocks(*(clocks[name].to_numpy() for name in ("landing", "at", "reached")))
+
+
+def pack(held: buffer.Held) -> tuple[bytes, bytes]:
+    """Write one bucket's state; holes lie beside the events."""
+    return ev.to_bytes(np.concatenate([held.events, held.holes])), ev.to_bytes(held.finished)
 
 
 def unpack(state: tuple[bytes, bytes]) -> buffer.Held:
     """Read one bucket's state."""
-    return buffer.Held(ev.from_bytes(state[0], ev.EVENT), ev.from_bytes(state[1], ev.FINISHED))
+    events = ev.from_bytes(state[0], ev.EVENT)
+    hole = events["kind"] == ev.HOLE
+    return buffer.Held(events[~hole], ev.from_bytes(state[1], ev.FINISHED), events[hole])
 
 
 def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisions) -> Iterator[pd.DataFrame]:
@@ -119,7 +127,12 @@ def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisio
     yield _frame(
         "counts",
         bucket,
-        {"received": [json.dumps(counts)], "first_at": [decisions.now or 0], "landing": [decisions.landing]},
+        {
+            "received": [json.dumps(counts)],
+            "first_at": [decisions.now or 0],
+            "landing": [decisions.landing],
+            "csn": [decisions.frontier],
+        },
     )
 
 

@@ -81,18 +81,27 @@ def list_files(root: str) -> list[SourceFile]:
 
     Links that leave the source's folder are not followed (faults.md 46).
     """
-    folder = Path(root)
-    if not folder.is_dir():
-        raise SourceUnavailable(f"{root}: the source's folder does not exist; create it or correct source.files.path")
-    base = folder.resolve()
+    base = Path(root).resolve()
     found = []
-    for topic in sorted(entry for entry in folder.iterdir() if entry.is_dir() and _is_public(entry.name)):
+    for topic in _folders(root):
         for entry in sorted(topic.iterdir()):
             if _is_public(entry.name) and entry.is_file() and entry.resolve().is_relative_to(base):
                 status = entry.stat()
                 name = f"{topic.name}/{entry.name}"
                 found.append(SourceFile(topic.name, name, status.st_size, status.st_mtime_ns))
     return found
+
+
+def topics(root: str) -> list[str]:
+    """Return the names of the topic folders below a source's folder, those without files too."""
+    return [folder.name for folder in _folders(root)]
+
+
+def _folders(root: str) -> list[Path]:
+    folder = Path(root)
+    if not folder.is_dir():
+        raise SourceUnavailable(f"{root}: the source's folder does not exist; create it or correct source.files.path")
+    return sorted(entry for entry in folder.iterdir() if entry.is_dir() and _is_public(entry.name))
 
 
 def _is_public(name: str) -> bool:

@@ -15,6 +15,8 @@ from txloom.storage.ordered import open_transaction
 from txloom.storage.own import CHANGE_EVENTS, DEAD_LETTERS, INSTANT, LANDED_FILES
 from txloom.storage.place import Place
 from txloom.storage.tasks import Messages, Range, Task
+from txloom.transactions.events import holes, to_bytes
+from txloom.transactions.frontier import Frontier
 from txloom.transactions.hashes import hashed
 from txloom.transactions.numbers import packed
 
@@ -229,15 +231,15 @@ def placed(events: pa.Table, task: Task, places: Sequence[int], landing: Landing
 
 
 def _positions(events: pa.Table, line: pa.Array, task: Task, landing: Landing) -> pa.ChunkedArray:
-    """Return where events stand in their transaction; those that are whole by themselves stand where they were landed.
+    """Return where events stand in their transaction; rows that do not say it stand where they were landed.
 
     That orders events of one moment: by landing, then file, then line.
     """
-    alone = pc.and_(pc.equal(events.column("kind"), "row"), pc.is_valid(events.column("expected")))
-    if not pc.any(alone).as_py():
+    silent = pc.and_(pc.equal(events.column("kind"), "row"), pc.is_null(events.column("pos")))
+    if not pc.any(silent).as_py():
         return events.column("pos")
     base = (landing.number << LANDING_BITS) + (task.number << TASK_BITS)
-    return pc.if_else(alone, pc.add(line, base), events.column("pos"))
+    return pc.if_else(silent, pc.add(line, base), events.column("pos"))
 
 
 def with_numbers(events: pa.Table, landing: Landing, *, reopen: bool = False) -> pa.Table:
@@ -263,9 +265,15 @@ def write_poison(landing: Landing, place: Place) -> None:
         )
 
 
-def write_clock(landing: Landing, place: Place) -> None:
-    """Append the landing's clock row: a commit of its own, so that it follows all events of its landing."""
+def write_clock(landing: Landing, place: Place, reached: Frontier | None) -> None:
+    """Append the landing's clock row: a commit of its own, so that it follows all events of its landing.
+
+    reached: how far the source's partitions are, where transactions wait for all of them.
+    """
     row = {"landing": landing.number, "row": CLOCK_ROW, "kind": "clock", "landed_at": landing.at}
+    if reached is not None:
+        row |= {"csn": reached.csn}
+        row |= {"numbers": to_bytes(holes(landing.number, reached.holes))} if reached.holes else {}
     write_id = names.write_id(place.pipeline, f"{names.CHANGE_EVENTS}.clock", 0)
     books.append(place.change_events, [row], CHANGE_EVENTS, once=(write_id, landing.number))
 

@@ -126,6 +126,19 @@ LANDED_OFFSETS = pa.schema(
 """The plan of landings from Kafka: records of each partition, from one offset to before another. lost: nothing of them
 was landed, because an operator accepted their loss; why, and who said so."""
 
+SOURCE_PARTITIONS = pa.schema(
+    [
+        ("landing", pa.int64()),
+        ("at", INSTANT),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("csn", pa.int64()),
+        ("torn", pa.int64()),
+    ]
+)
+"""How far a partition was after a landing, where transactions wait for all of them; csn: the highest id that it had
+shown, null when it was first seen. torn: behind this id came events that nobody could read, and nothing since."""
+
 EVOLVED_COLUMNS = pa.schema(
     [
         ("table", pa.string()),

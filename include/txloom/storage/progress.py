@@ -35,10 +35,11 @@ RECENT = 50
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What the buffer knew at the end of its newest complete batch."""
+    """What the buffer knew at the end of its newest complete batch; reached: how far its source's partitions were."""
 
     release: int
     landing: int
+    reached: int | None = None
 
 
 def snapshot(place: Place) -> Snapshot | None:
@@ -48,7 +49,7 @@ def snapshot(place: Place) -> Snapshot | None:
     number is complete and everything else that was heard of is listed as waiting.
     """
     found = newest_metadata(place.table(names.PENDING_TRANSACTIONS))
-    return Snapshot(found["release"], found["landing"]) if found else None
+    return Snapshot(found["release"], found["landing"], found.get("reached")) if found else None
 
 
 def newest_metadata(path: str) -> dict[str, Any]:
@@ -77,9 +78,9 @@ def mark(path: str) -> Mark:
 def valid_through(place: Place, seen: Snapshot) -> int:
     """Return the largest csn at or below which every transaction heard of is finished (design.md 2.4).
 
-    A files source has one partition of metadata, in commit order: what it has not shown yet lies above. What a snapshot
-    of all tables contains need not be waited for; one of some tables says nothing of the others, so that the stream has
-    to reach its csn first.
+    One partition of metadata is in commit order: what it has not shown yet lies above; several are together as far as
+    the last of them. What a snapshot of all tables contains need not be waited for; one of some tables says nothing of
+    the others, so that the stream has to reach its csn first.
     """
     below = loads.floor(place, seen.release)
     sql = f"select min(csn) as lowest from t where csn > {below}"
@@ -90,6 +91,8 @@ def valid_through(place: Place, seen: Snapshot) -> int:
         condition += f" and not starts_with(xid, '{loads.PARTIAL}')"
     if lowest is not None:
         condition += f" and csn < {lowest}"
+    if seen.reached is not None:
+        condition += f" and csn <= {max(below, seen.reached)}"
     found = books.query(place.table(names.TRANSACTIONS), f"select max(csn) as newest from t where {condition}")
     return int((found[0]["newest"] if found else 0) or 0)
 

@@ -5,6 +5,10 @@ that a replay of many landings at once decides exactly what the runs decided one
 
 A transaction is released when its metadata was seen and every watched table has received as many DISTINCT identities
 as the metadata promises: `==`, never `>=` (2.1). It is given up once it waited longer than patience.
+
+Where the rule is `progress` nothing counts events: then a transaction is released when its id lies at or below the
+frontier that a landing's clock tells (`txloom.transactions.frontier`), and waits for it as long as it takes. It is
+given up at once when it may lack an event that nobody could read.
 """
 
 from dataclasses import dataclass, field
@@ -19,6 +23,8 @@ SHORT = "table short"
 EXCESS = "excess"
 CONFLICT = "conflicting"
 SUSPECT = "two producer runs"
+BEHIND = "partition behind"
+TORN = "may lack an unreadable event"
 """Causes are a closed list; `txloom.transactions.causes` has an operator's hint for each."""
 
 REMEMBERED = 50_000
@@ -27,10 +33,24 @@ REMEMBERED = 50_000
 
 @dataclass(frozen=True)
 class Held:
-    """The state of one bucket: events of unfinished transactions, and the newest finished ones, sorted by tx."""
+    """The state of one bucket: events of unfinished transactions, the newest finished ones, sorted by tx, and holes."""
 
     events: np.ndarray = field(default_factory=ev.no_events)
     finished: np.ndarray = field(default_factory=lambda: np.empty(0, ev.FINISHED))
+    holes: np.ndarray = field(default_factory=ev.no_events)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How transactions are decided on.
+
+    patience: how long one may wait for its events, in microseconds. hold: those rebuilt from two producer runs are not
+    released unless they are redriven. progress: what no metadata counts is whole at the frontier, and never overdue.
+    """
+
+    patience: int
+    hold: bool = False
+    progress: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,7 +94,7 @@ class Decisions:
 
     places: (landing, table hash; 0 for metadata) that hold events of released transactions. repeated: their duplicates,
     to be left out. late and late_metadata: events of transactions that were finished before. clocks, rows and metadata:
-    taken in; duplicates and repeated_metadata: dropped. now and landing: the last clock's.
+    taken in; duplicates and repeated_metadata: dropped. now, landing and frontier: the last clock's.
     """
 
     released: list[Released] = field(default_factory=list)
@@ -86,6 +106,7 @@ class Decisions:
     late_metadata: list[np.ndarray] = field(default_factory=list)
     now: int | None = None
     landing: int = 0
+    frontier: int = ev.NOWHERE
     clocks: int = 0
     rows: int = 0
     metadata: int = 0
@@ -93,11 +114,10 @@ class Decisions:
     repeated_metadata: int = 0
 
 
-def decide(held: Held, arrived: np.ndarray, patience: int, *, hold: bool = False) -> tuple[Held, Decisions]:
+def decide(held: Held, arrived: np.ndarray, rules: Rules) -> tuple[Held, Decisions]:
     """Take in new events and clocks and decide what is whole, what waits and what is given up.
 
-    hold: transactions that were rebuilt from two producer runs are not released unless they are redriven. patience is
-    in microseconds. Waiting transactions are listed only when a clock came, as of the last one.
+    Waiting transactions are listed only when a clock came, as of the last one.
     """
     decisions = Decisions()
     arrived = arrived[np.argsort(arrived["landing"], kind="stable")]
@@ -105,43 +125,51 @@ def decide(held: Held, arrived: np.ndarray, patience: int, *, hold: bool = False
     for batch in np.split(arrived, starts[1:]) if len(arrived) else ():
         clocks = batch[batch["kind"] == ev.CLOCK]
         decisions.clocks += len(clocks)
-        at = int(clocks["at"].max()) if len(clocks) else None
-        if at is not None:
-            decisions.now, decisions.landing = at, int(batch["landing"][0])
-        held = _take(held, batch[batch["kind"] != ev.CLOCK], at, patience, decisions, hold=hold)
+        clock = clocks[0] if len(clocks) else None
+        if clock is not None:
+            decisions.now, decisions.landing = int(clock["at"]), int(clock["landing"])
+            decisions.frontier = int(clock["csn"])
+        holes = np.concatenate([held.holes, batch[batch["kind"] == ev.HOLE]])
+        events = batch[(batch["kind"] != ev.CLOCK) & (batch["kind"] != ev.HOLE)]
+        held = _take(Held(held.events, held.finished, holes), events, clock, rules, decisions)
     if decisions.now is not None:
-        decisions.waiting = _standings(_Ordered(held.events))
+        decisions.waiting = _standings(_Ordered(held.events, rules, held.holes))
     return held, decisions
 
 
-def _take(held: Held, batch: np.ndarray, now: int | None, patience: int, decisions: Decisions, *, hold: bool) -> Held:
+def _take(held: Held, batch: np.ndarray, clock: np.void | None, rules: Rules, decisions: Decisions) -> Held:
     """Take in one landing, then judge by its clock."""
     decisions.rows += int(np.count_nonzero(batch["kind"] == ev.ROW))
     decisions.metadata += int(np.count_nonzero((batch["kind"] == ev.METADATA) & (batch["run"] != ev.BROUGHT)))
     remembered = _without_reopened(held.finished, batch, decisions)
     batch = _without_late(batch, remembered, decisions)
-    if not len(batch) and (now is None or not _due(held.events, now, patience)):
-        return Held(held.events, remembered)
-    ordered = _Ordered(_deduplicated(np.concatenate([held.events, batch]), decisions))
+    if not len(batch) and (clock is None or not _due(held.events, clock, rules)):
+        return Held(held.events, remembered, _open(held.holes, clock))
+    ordered = _Ordered(_deduplicated(np.concatenate([held.events, batch]), decisions), rules, held.holes, clock)
     if not len(ordered.events):
-        return Held(ordered.events, remembered)
-    whole = ordered.whole & ~ordered.suspect | ordered.whole & ordered.reopened if hold else ordered.whole
-    overdue = np.zeros_like(whole) if now is None else (now - ordered.first_at >= patience) | ordered.reopened
-    given_up = ~whole & overdue
-    when = now if now is not None else int(batch["at"].max())
-    _release(ordered, whole, when, decisions)
-    if given_up.any():
-        decisions.dead.extend(_standings(ordered.only(given_up)))
-    done = whole | given_up
+        return Held(ordered.events, remembered, _open(held.holes, clock))
+    when = int(clock["at"]) if clock is not None else int(batch["at"].max())
+    _release(ordered, ordered.whole, when, decisions)
+    if ordered.given_up.any():
+        decisions.dead.extend(_standings(ordered.only(ordered.given_up)))
+    done = ordered.whole | ordered.given_up
     finished = _remember(remembered, ordered, done, when)
-    return Held(ordered.events[~done[ordered.number]], finished)
+    return Held(ordered.events[~done[ordered.number]], finished, _open(held.holes, clock))
 
 
-def _due(events: np.ndarray, now: int, patience: int) -> bool:
+def _open(holes: np.ndarray, clock: np.void | None) -> np.ndarray:
+    """Return the holes that may hold events of transactions which are not decided yet."""
+    still: np.ndarray = holes if clock is None else holes[holes["count"] > clock["csn"]]
+    return still
+
+
+def _due(events: np.ndarray, clock: np.void, rules: Rules) -> bool:
     """Say whether a clock alone decides something."""
     if not len(events):
         return False
-    return bool(now - events["at"].min() >= patience) or bool((events["kind"] == ev.REOPEN).any())
+    if rules.progress and bool((events["csn"][events["kind"] == ev.ROW] <= clock["csn"]).any()):
+        return True
+    return bool(clock["at"] - events["at"].min() >= rules.patience) or bool((events["kind"] == ev.REOPEN).any())
 
 
 def _without_reopened(finished: np.ndarray, batch: np.ndarray, decisions: Decisions) -> np.ndarray:
@@ -197,9 +225,14 @@ def _deduplicated(events: np.ndarray, decisions: Decisions) -> np.ndarray:
 
 
 class _Ordered:
-    """Deduplicated events sorted by transaction, with each transaction's counts held against its metadata."""
+    """Deduplicated events sorted by transaction, and what is to become of each transaction.
 
-    def __init__(self, events: np.ndarray) -> None:
+    counted: it has as many events as its metadata says. whole: it is released. given_up: it becomes dead letters.
+    Without a clock nothing is given up, and nothing is past the frontier.
+    """
+
+    def __init__(self, events: np.ndarray, rules: Rules, holes: np.ndarray, clock: np.void | None = None) -> None:
+        self.rules, self.holes, self.clock = rules, holes, clock
         names = ("identity", "table", "kind", "tx")
         self.events = events[np.lexsort([events[name] for name in names])]
         self.starts, self.number = ev.groups(self.events["tx"])
@@ -221,9 +254,31 @@ class _Ordered:
         self.expected = expected.reshape(size, width)
         self.conflict = self._conflicts(size)
         self.excess = self.has_metadata & (self.received > self.expected).any(axis=1)
-        self.whole = self.has_metadata & ~self.conflict & (self.received == self.expected).all(axis=1)
+        self.counted = self.has_metadata & ~self.conflict & (self.received == self.expected).all(axis=1)
         self.first_at = np.minimum.reduceat(self.events["at"], self.starts) if size else np.empty(0, np.int64)
         self.csn = np.maximum.reduceat(self.events["csn"], self.starts) if size else np.empty(0, np.int64)
+        self.uncounted = ~self.has_metadata & (self.rows > 0) if rules.progress else np.zeros(size, bool)
+        self.torn = self.uncounted & self._in_holes()
+        passed = self.uncounted & (self.csn <= (ev.NOWHERE if clock is None else clock["csn"]))
+        self.whole = self.counted | passed & ~self.conflict & (~self.torn | self.reopened)
+        if rules.hold:
+            self.whole &= ~self.suspect | self.reopened
+        self.given_up = ~self.whole & (passed | self._overdue())
+
+    def _overdue(self) -> np.ndarray:
+        """Find what waited longer than patience, or is decided again; what nothing counts waits for its frontier."""
+        if self.clock is None:
+            return np.zeros_like(self.whole)
+        overdue = (self.clock["at"] - self.first_at >= self.rules.patience) | self.reopened
+        given_up: np.ndarray = overdue & ~self.uncounted
+        return given_up
+
+    def _in_holes(self) -> np.ndarray:
+        """Find transactions whose events may be among those that nobody could read."""
+        inside = np.zeros(len(self.csn), bool)
+        for hole in self.holes:
+            inside |= (hole["csn"] <= self.csn) & (self.csn <= hole["count"])
+        return inside
 
     def _conflicts(self, size: int) -> np.ndarray:
         """Find transactions in which one identity, or the metadata, stands twice with different payloads."""
@@ -241,7 +296,7 @@ class _Ordered:
         return np.bincount(number[run != first[number]], minlength=size) > 0
 
     def only(self, chosen: np.ndarray) -> "_Ordered":
-        return _Ordered(self.events[chosen[self.number]])
+        return _Ordered(self.events[chosen[self.number]], self.rules, self.holes, self.clock)
 
 
 def _release(ordered: _Ordered, whole: np.ndarray, when: int, decisions: Decisions) -> None:
@@ -309,8 +364,10 @@ def _standing(ordered: _Ordered, i: int, start: int, end: int) -> Standing:
 def _cause(ordered: _Ordered, i: int) -> str:
     if ordered.conflict[i]:
         return CONFLICT
+    if ordered.uncounted[i]:
+        return TORN if ordered.torn[i] else SUSPECT if ordered.given_up[i] else BEHIND
     if not ordered.has_metadata[i]:
         return NO_METADATA
-    if ordered.whole[i]:
+    if ordered.counted[i]:
         return SUSPECT
     return EXCESS if ordered.excess[i] else SHORT

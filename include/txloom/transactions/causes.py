@@ -20,6 +20,10 @@ HINTS = {
     "writes two streams into one topic; decide which is right, or take a snapshot of the tables named.",
     buffer.SUSPECT: "The producer restarted inside the transaction, and completeness.suspects is hold: compare the "
     "tables with the source, then redrive, which releases it; or load a snapshot of them.",
+    buffer.BEHIND: "A partition of the source has not shown a later transaction yet (table source_partitions): look "
+    "whether its producer runs; a heartbeat there, or completeness.idle_after, lets a quiet one pass.",
+    buffer.TORN: "An event beside it could not be read (dead letters of kind poison), and whose it was is not known: "
+    "have it sent again, or see that nothing is missing, then redrive the transaction.",
     UNCOUNTED["D"]: "The metadata's producer leaves deletes out (IGNOREDELETES): take that out of its replicat, "
     "supply corrected metadata, then redrive.",
     UNCOUNTED["T"]: "The metadata's producer leaves truncates out: give both replicats GETTRUNCATES, supply corrected "

@@ -16,7 +16,7 @@ METADATA = 1
 EXPECTED = 2
 """One table's count out of the metadata; `identity` is the table again."""
 CLOCK = 3
-"""A landing is over; `at` is its time. It follows all events of its landing."""
+"""A landing is over; `at` is its time, `csn` how far the source's partitions are. It follows all of its landing."""
 REPEATED = 4
 """Only in state: where a dropped duplicate of an unfinished transaction lies."""
 
@@ -25,6 +25,13 @@ BROUGHT = 1
 
 REOPEN = 5
 """A dead transaction is decided again, from the events of this landing: whole, or dead anew at the landing's clock."""
+
+HOLE = 6
+"""Events between the ids `csn` and `count` could not be read, and whose they were is not known; with a clock."""
+NOWHERE = -1
+"""`csn` of a clock before every partition of its source has shown something."""
+ANYWHERE = 2**63 - 1
+"""`csn` of a clock where no partition waits for another."""
 
 FIELDS = ("kind", "tx", "check", "csn", "table", "identity", "payload", "count", "landing", "row", "at", "run")
 EVENT = np.dtype([(name, "i1" if name == "kind" else "i8") for name in FIELDS])
@@ -42,11 +49,19 @@ def no_events() -> np.ndarray:
     return np.empty(0, EVENT)
 
 
-def clocks(landings: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Return the clocks of landings."""
+def clocks(landings: np.ndarray, at: np.ndarray, reached: np.ndarray | int = ANYWHERE) -> np.ndarray:
+    """Return the clocks of landings; reached: up to which id all partitions of the source had shown everything."""
     found = np.zeros(len(landings), EVENT)
     found["kind"] = CLOCK
-    found["landing"], found["at"], found["row"] = landings, at, -1
+    found["landing"], found["at"], found["row"], found["csn"] = landings, at, -1, reached
+    return found
+
+
+def holes(landing: int, bounds: Sequence[tuple[int, int]]) -> np.ndarray:
+    """Return the holes that a landing's clock brings."""
+    found = np.zeros(len(bounds), EVENT)
+    found["kind"], found["landing"], found["row"] = HOLE, landing, -1
+    found["csn"], found["count"] = [first for first, _ in bounds], [last for _, last in bounds]
     return found
 
 

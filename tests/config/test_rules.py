@@ -1,0 +1,99 @@
+"""What goes with each rule: formats, transaction topic, patience, idle time, fields of change sets."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from txloom.config import load
+
+Refused = Callable[..., str]
+Declared = Callable[..., Path]
+Change = tuple[str, str]
+
+
+def test_a_rule_that_the_format_does_not_have_is_refused_with_the_one_that_it_has(refused: Refused) -> None:
+    assert refused("rule: counts", "rule: markers") == (
+        "shop.yaml:9: completeness.rule: found 'markers', expected 'counts' or 'progress' for the format goldengate. "
+        "It is what makes a transaction of goldengate whole."
+    )
+
+
+def test_a_transaction_topic_belongs_to_formats_that_count(refused: Refused, declared: Declared) -> None:
+    marked = ("rule: counts", "rule: markers"), ("format: goldengate", "format: wal2json")
+    assert refused(*marked[0], *marked[1:]) == (
+        "shop.yaml:7: source.transaction_topic: found 'dev.transactions', "
+        "expected no transaction topic: wal2json has none under the rule markers."
+    )
+    assert load(declared(*marked, ("  transaction_topic: dev.transactions\n", ""))).source.format == "wal2json"
+
+
+def test_events_that_stand_alone_need_no_patience(refused: Refused, declared: Declared) -> None:
+    topic = ("  transaction_topic: dev.transactions\n", "")
+    alone = ("rule: counts", "rule: single"), ("format: goldengate", "format: change_events"), topic
+    assert load(declared(*alone, ("  patience: 30m\n", ""))).completeness.rule == "single"
+    assert refused("  patience: 30m\n", "") == (
+        "shop.yaml:8: completeness.patience: found nothing, expected how long an incomplete transaction may wait, "
+        "such as 30m."
+    )
+
+
+PROGRESS = (
+    ("rule: counts", "rule: progress"),
+    ("  transaction_topic: dev.transactions\n", ""),
+    ("  patience: 30m\n", "  idle_after: 10m\n"),
+)
+
+
+def test_progress_needs_no_metadata_and_no_patience(declared: Declared) -> None:
+    completeness = load(declared(*PROGRESS)).completeness
+    assert (completeness.rule, completeness.idle_after) == ("progress", timedelta(minutes=10))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            PROGRESS[:2],
+            "shop.yaml:9: completeness.patience: found '30m', expected no patience under the rule progress. "
+            "Transactions wait until every partition has gone past them; see completeness.idle_after.",
+        ),
+        (
+            (PROGRESS[0], PROGRESS[2]),
+            "shop.yaml:7: source.transaction_topic: found 'dev.transactions', expected no transaction topic: "
+            "goldengate has none under the rule progress.",
+        ),
+        (
+            (*PROGRESS, ("format: goldengate", "format: change_sets")),
+            "shop.yaml:8: completeness.rule: found progress without it, expected source.change_sets.transaction: the "
+            "field with the id of the source's transaction.",
+        ),
+        (
+            (*PROGRESS, ("format: goldengate", "format: goldengate\n  change_sets: {flag: op}")),
+            "shop.yaml:5: source.change_sets: found fields of change sets for goldengate, expected "
+            "source.format: change_sets.",
+        ),
+        (
+            (
+                ("rule: counts", "rule: single"),
+                *PROGRESS[1:2],
+                ("  patience: 30m\n", ""),
+                ("format: goldengate", "format: change_sets\n  change_sets: {transaction: tid}"),
+            ),
+            "shop.yaml:5: source.change_sets.transaction: found 'tid', expected completeness.rule: progress. "
+            "Without it each row stands alone.",
+        ),
+        (
+            (
+                ("rule: counts", "rule: markers\n  idle_after: 10m"),
+                ("format: goldengate", "format: wal2json"),
+                PROGRESS[1],
+            ),
+            "shop.yaml:9: completeness.idle_after: found '10m', expected no idle time under the rule markers. "
+            "No partition waits for another.",
+        ),
+    ],
+)
+def test_what_a_rule_does_not_have_is_refused(refused: Refused, changes: tuple[Change, ...], message: str) -> None:
+    assert refused(*changes[0], *changes[1:]) == message
