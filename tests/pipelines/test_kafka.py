@@ -27,11 +27,11 @@ targets: {mirrors: ["*"]}
 class Topics(Shop):
     """A shop whose messages come through two topics of a broker, named for the test."""
 
-    def __init__(self, spark: Any, folder: Path, broker: Broker, partitions: int = 1) -> None:
+    def __init__(self, spark: Any, folder: Path, broker: Broker, partitions: int = 1, of_metadata: int = 1) -> None:
         self.broker = broker
         self.rows_topic, self.metadata_topic = f"{folder.name}.rows", f"{folder.name}.metadata"
-        for topic in (self.rows_topic, self.metadata_topic):
-            broker.create_topic(topic, partitions)
+        broker.create_topic(self.rows_topic, partitions)
+        broker.create_topic(self.metadata_topic, of_metadata)
         super().__init__(spark, folder, TABLES, patience="2h")
 
     def declared(self, folder: Path, tables: str) -> Any:
@@ -91,6 +91,23 @@ def test_a_run_takes_no_more_than_it_may(topics: Topics) -> None:
         topics.commit(csn, insert("orders", id=csn, note="a"))
     taken = [land(topics)["landed"] for _ in range(6)]
     assert sum(taken) == 20 and 0 < max(taken) <= 6
+
+
+def test_valid_through_is_what_every_partition_of_the_metadata_has_shown(
+    spark: Any, tmp_path: Path, broker: Broker
+) -> None:
+    """What only one of two partitions has shown lies beside what the other may still bring (design.md 2.4)."""
+    topics = Topics(spark, tmp_path, broker, of_metadata=2)
+    reached = []
+    for csn, partition in ((10, 0), (30, 0), (20, 1), (40, 1), (50, 0)):
+        topics.send(*topics.rows_of(csn, insert("orders", id=csn, note="a")))
+        broker.produce(topics.metadata_topic, [(None, topics.metadata_of(csn, orders=1), None, partition)])
+        topics.run()
+        (cut,) = topics.query("cuts", "select valid_through from t order by cut_id desc limit 1")
+        reached.append(cut["valid_through"])
+        assert topics.shown("orders", "id") == [(shown,) for shown in (10, 20, 30, 40, 50) if shown <= reached[-1]]
+    assert reached == [0, 0, 20, 30, 40]
+    assert topics.query("cuts", "select amends from t where cardinality(amends) > 0") == []
 
 
 def test_partitions_that_are_added_are_read_from_their_beginning(topics: Topics) -> None:
