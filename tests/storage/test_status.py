@@ -1,5 +1,6 @@
 """What people are told about a pipeline, from its tables."""
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from txloom.quality.findings import CSN_BACK, Finding
 from txloom.storage import books, own
 from txloom.storage.books import Entry, write_ledger
 from txloom.storage.findings import record
+from txloom.storage.lease import held
 from txloom.storage.place import Place
 from txloom.storage.status import status
 
@@ -15,8 +17,15 @@ NOON, ONE = datetime(2026, 1, 1, 12, tzinfo=UTC), datetime(2026, 1, 1, 13, tzinf
 
 def test_a_pipeline_that_never_ran_says_so(tmp_path: Path) -> None:
     nothing = {"cut": None, "waiting": {"transactions": 0}, "dead_letters": [], "ledger": []}
-    nothing |= {"complete_now": [], "findings": [], "needs_snapshot": []}
+    nothing |= {"complete_now": [], "findings": [], "needs_snapshot": [], "lease": None, "partitions": []}
     assert status(str(tmp_path), "orders") == {"pipeline": "orders", **nothing}
+
+
+def test_who_holds_the_lease_is_told_while_it_is_held(tmp_path: Path) -> None:
+    with held(Place(str(tmp_path), "orders"), "r3", "merge_current"):
+        told = status(str(tmp_path), "orders")["lease"]
+        assert (told["run_id"], told["step"], told["epoch"], told["pid"]) == ("r3", "merge_current", 1, os.getpid())
+    assert status(str(tmp_path), "orders")["lease"] is None
 
 
 def test_the_newest_of_everything_is_told(tmp_path: Path) -> None:

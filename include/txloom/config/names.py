@@ -13,6 +13,7 @@ EXPECTATION_RESULTS = "expectation_results"
 TABLE_STATISTICS = "table_statistics"
 EVOLVED_COLUMNS = "evolved_columns"
 FINDINGS = "findings"
+LEASES = "leases"
 
 PIPELINE_TABLES = (
     CHANGE_EVENTS,
@@ -28,6 +29,7 @@ PIPELINE_TABLES = (
     TABLE_STATISTICS,
     EVOLVED_COLUMNS,
     FINDINGS,
+    LEASES,
 )
 """Tables that every pipeline has; a declaration may not name a target after one of them."""
 

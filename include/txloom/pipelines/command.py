@@ -6,11 +6,14 @@ import sys
 import traceback
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Literal
 
 from txloom.config import find, names
 from txloom.errors import TxloomError
+from txloom.storage.lease import held
+from txloom.storage.place import Place
 
 Counts = Mapping[str, int | str]
 
@@ -32,12 +35,14 @@ def run(
     arguments: Sequence[str] | None = None,
     flags: argparse.ArgumentParser | None = None,
     session: Literal["open", "lazy", "none"] = "open",
+    writes: bool = True,
     extra: Callable[[argparse.Namespace], dict[str, Any]] | None = None,
 ) -> int:
     """Run one step from the command line and return its exit code (`txloom.errors` lists them).
 
     function takes session and declaration, and warehouse and run_id by name; it returns counts. session: whether it
-    gets a Spark session, a function that opens one, or None. extra: turns a job's own flags into keyword arguments.
+    gets a Spark session, a function that opens one, or None. writes: it holds the pipeline's lease meanwhile. extra:
+    turns a job's own flags into keyword arguments.
     """
     given = (flags or parser(step, doc)).parse_args(arguments)
     run_id = given.run_id or f"manual__{uuid.uuid4().hex[:12]}"
@@ -46,9 +51,10 @@ def run(
             raise TxloomError("no warehouse: pass --warehouse or set TXLOOM_WAREHOUSE")
         pipeline = find(given.pipeline)
         opened = partial(_session, pipeline.name, step)
-        spark = opened() if session == "open" else opened if session == "lazy" else None
         own = extra(given) if extra else {}
-        counts = function(spark, pipeline, warehouse=given.warehouse, run_id=run_id, **own)
+        with held(Place(given.warehouse, pipeline.name), run_id, step) if writes else nullcontext():
+            spark = opened() if session == "open" else opened if session == "lazy" else None
+            counts = function(spark, pipeline, warehouse=given.warehouse, run_id=run_id, **own)
     except TxloomError as error:
         return _failed(step, error, error.exit_code)
     except Exception as error:  # noqa: BLE001 (whatever it is must become an exit code and a sentence)

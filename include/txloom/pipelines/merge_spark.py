@@ -70,6 +70,7 @@ def write_held(spark: SparkSession, path: str, effects: pa.Table, key: tuple[str
 def finish(spark: SparkSession) -> None:
     """Leave nothing behind in the session."""
     spark.conf.unset(tables.USER_METADATA)
+    tables.unfence(spark)
     spark.catalog.clearCache()
 
 

@@ -15,6 +15,7 @@ from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, w
 from deltalake.exceptions import TableNotFoundError
 
 from txloom.config import names
+from txloom.storage.fence import FENCE
 from txloom.storage.own import LEDGER
 
 DELETION_VECTORS = {"delta.enableDeletionVectors": "true"}
@@ -49,7 +50,9 @@ def append(
 
 def replace(path: str, rows: Sequence[dict[str, Any]], schema: pa.Schema, about: Mapping[str, Any]) -> None:
     """Replace a small table's rows; what the new state is about goes into the commit's userMetadata."""
-    properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(dict(about))})
+    FENCE.refuse_stale(path)
+    told = {"userMetadata": json.dumps(dict(about))}
+    properties = CommitProperties(custom_metadata=told, app_transactions=FENCE.transactions())
     write_deltalake(path, pa.Table.from_pylist(list(rows), schema), mode="overwrite", commit_properties=properties)
 
 

@@ -146,7 +146,9 @@ def merge(path: str, effects: DataFrame, key: Sequence[str], *, prune: str = "",
     columns = [name for name in effects.columns if name not in VERDICT]
     values = {quote(name): F.col(f"s.{quote(name)}") for name in columns}
     condition = " AND ".join(f"t.{quote(name)} = s.{quote(name)}" for name in key)
-    effects.sparkSession.conf.set(tables.USER_METADATA, metadata)
+    session = effects.sparkSession
+    session.conf.set(tables.USER_METADATA, metadata)
+    tables.fence(session, path)
     target = DeltaTable.forPath(effects.sparkSession, path).alias("t")
     (
         target.merge(effects.alias("s"), condition + prune)
@@ -155,6 +157,7 @@ def merge(path: str, effects: DataFrame, key: Sequence[str], *, prune: str = "",
         .whenNotMatchedInsert("NOT s._txloom_deleted", values=values)
         .execute()
     )
+    tables.refuse_unwritten(path, metadata)
 
 
 def pruning(effects: DataFrame, key: Sequence[str]) -> str:

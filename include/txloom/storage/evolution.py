@@ -21,6 +21,7 @@ from txloom.config.types import ColumnType
 from txloom.errors import ConfigurationError
 from txloom.events.values import arrow_type, reader
 from txloom.storage import books, local
+from txloom.storage.fence import FENCE
 from txloom.storage.own import EVOLVED_COLUMNS
 from txloom.storage.place import Place
 from txloom.storage.progress import newest_metadata
@@ -131,8 +132,10 @@ def ensure(
 
 def _carried(path: str) -> CommitProperties:
     """Return what the table is about, for a commit that does not change its rows."""
+    FENCE.refuse_stale(path)
     about = newest_metadata(path)
-    return CommitProperties(custom_metadata={"userMetadata": json.dumps(about)} if about else None)
+    told = {"userMetadata": json.dumps(about)} if about else None
+    return CommitProperties(custom_metadata=told, app_transactions=FENCE.transactions())
 
 
 def _holds(has: pa.Field, wanted: pa.Field) -> bool:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable
 
 from txloom.storage import local
+from txloom.storage.fence import FENCE
 
 LOCAL_TABLE_BYTES = 64 << 20
 """Up to so many bytes of data files a current table is merged into by this process."""
@@ -25,12 +26,14 @@ def is_small(path: str) -> bool:
 
 def merge(path: str, effects: pa.Table, key: Sequence[str], metadata: Mapping[str, Any]) -> None:
     """Apply net effects, with `_txloom_deleted`, to a current table in one commit; metadata: what it then is about."""
+    FENCE.refuse_stale(path)
     table = DeltaTable(path)
     schema = local.plain_schema(pa.schema(table.schema().to_arrow()))
     rows = local.conform(effects, schema).append_column("_txloom_deleted", effects.column("_txloom_deleted"))
     values = {f'"{name}"': f's."{name}"' for name in schema.names}
     condition = " and ".join(f't."{name}" = s."{name}"' for name in key)
-    properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(dict(metadata))})
+    told = {"userMetadata": json.dumps(dict(metadata))}
+    properties = CommitProperties(custom_metadata=told, app_transactions=FENCE.transactions())
     (
         table.merge(rows, condition, source_alias="s", target_alias="t", commit_properties=properties)
         .when_matched_delete("s._txloom_deleted")

@@ -169,6 +169,20 @@ FINDINGS = pa.schema(
 """What is wrong with a source or its producer, with evidence; of each (code, table, column) the newest row holds.
 status: open or closed. needs_snapshot: rows of the table (null: of all tables) may differ from the source's."""
 
+LEASES = pa.schema(
+    [
+        ("epoch", pa.int64()),
+        ("run_id", pa.string()),
+        ("step", pa.string()),
+        ("host", pa.string()),
+        ("pid", pa.int64()),
+        ("began", pa.string()),
+        ("acquired_at", INSTANT),
+        ("released_at", INSTANT),
+    ]
+)
+"""One row: who holds the pipeline, or held it last (then with released_at); epoch: how many did before it, and it."""
+
 LEDGER = pa.schema(
     [
         ("run_id", pa.string()),

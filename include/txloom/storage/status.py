@@ -5,7 +5,7 @@ from typing import Any
 from txloom.config import names
 from txloom.events import causes as poison
 from txloom.events import debezium_messages, wal2json
-from txloom.storage import books, dead, findings
+from txloom.storage import books, dead, findings, lease, partitions
 from txloom.storage.place import Place
 from txloom.transactions import causes
 
@@ -14,8 +14,9 @@ HINTS = {**poison.HINTS, **wal2json.HINTS, **debezium_messages.HINTS, **causes.H
 
 
 def status(warehouse: str, pipeline: str) -> dict[str, Any]:
-    """Return the newest cut, what waits, dead letters by cause, findings, and the newest ledger line of each step.
+    """Return the newest cut, what waits, dead letters, findings, the lease, and each step's newest line of the ledger.
 
+    partitions: how far each partition of the source is, where transactions wait for all of them.
     A table that does not exist yet has nothing to tell: no cut is None, counts are 0.
     """
     place = Place(warehouse, pipeline)
@@ -25,7 +26,7 @@ def status(warehouse: str, pipeline: str) -> dict[str, Any]:
         "(select *, row_number() over (partition by step order by at desc) as n from t) where n = 1 order by step"
     )
     cuts = books.query(place.table(names.CUTS), "select * from t order by cut_id desc limit 1")
-    found = findings.open_findings(place)
+    found, holder = findings.open_findings(place), lease.newest(place)
     return {
         "pipeline": pipeline,
         "cut": cuts[0] if cuts else None,
@@ -34,6 +35,8 @@ def status(warehouse: str, pipeline: str) -> dict[str, Any]:
         "complete_now": dead.complete_now(place),
         "findings": found,
         "needs_snapshot": findings.needing_snapshot(found),
+        "lease": vars(holder) if holder is not None and holder.released_at is None else None,
+        "partitions": partitions.as_rows(place),
         "ledger": books.query(place.table(names.LEDGER), newest),
     }
 

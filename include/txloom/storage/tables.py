@@ -4,14 +4,22 @@ Small questions (does it exist, which version, which batch came last) are answer
 milliseconds and without a Spark job.
 """
 
+import json
+
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import DataFrame, SparkSession
 
+from txloom.config import names
+from txloom.errors import WriteConflict
 from txloom.storage import books
+from txloom.storage.fence import FENCE
+from txloom.storage.progress import newest_metadata
 
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 """Setting of a session: what its commits are about."""
+FENCED = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
+"""Settings of a session: the application transaction of its next writes; Delta skips one whose number a table has."""
 
 
 def exists(path: str) -> bool:
@@ -33,6 +41,30 @@ def read(spark: SparkSession, path: str, at: int | None = None) -> DataFrame:
     if at is not None:
         reader = reader.option("versionAsOf", at)
     return reader.load(path)
+
+
+def fence(spark: SparkSession, path: str) -> None:
+    """Let the session's next write carry the lease's epoch; raises LeaseTaken when a later run holds it.
+
+    Threads that write other tables beside may set a larger number, which is as good.
+    """
+    FENCE.refuse_stale(path)
+    number = FENCE.next_write()
+    if number is not None:
+        spark.conf.set(FENCED[0], names.LEASES)
+        spark.conf.set(FENCED[1], str(number))
+
+
+def unfence(spark: SparkSession) -> None:
+    """Take back what `fence` set: it would hold for any write of the session."""
+    for setting in FENCED:
+        spark.conf.unset(setting)
+
+
+def refuse_unwritten(path: str, metadata: str) -> None:
+    """Raise WriteConflict unless a table's newest commit is about what was just written: Delta skips a stale one."""
+    if FENCE.is_held and newest_metadata(path) != json.loads(metadata):
+        raise WriteConflict(f"{path}: the merge was left out, because another run wrote there; run the step again")
 
 
 def append_once(frame: DataFrame, path: str, write_id: str, number: int) -> bool:

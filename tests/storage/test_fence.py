@@ -1,0 +1,67 @@
+"""Merges by Spark under a lease: Delta takes those of the holder and leaves out what a run before it still writes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from txloom.errors import LeaseTaken, WriteConflict
+from txloom.storage import current, tables
+from txloom.storage.fence import FENCE
+from txloom.storage.progress import Mark, newest_metadata
+
+SCHEMA = "id long, note string, _txloom_csn long, _txloom_pos long, _txloom_xid string"
+
+
+@pytest.fixture
+def path(spark: Any, tmp_path: Path) -> Iterator[str]:
+    """Return a current table with one row; what a session was told about its writes is taken back."""
+    folder = str(tmp_path / "orders")
+    spark.createDataFrame([(1, "first", 1, 1, "x")], SCHEMA).write.format("delta").save(folder)
+    yield folder
+    FENCE.end()
+    tables.unfence(spark)
+    spark.conf.unset(tables.USER_METADATA)
+
+
+def merge(spark: Any, path: str, note: str, csn: int) -> None:
+    effects = spark.createDataFrame([(1, note, csn, 1, "x", False, None, None)], f"{SCHEMA}, {VERDICT}")
+    current.merge(path, effects, ["id"], metadata=Mark(csn, 1).to_json())
+
+
+VERDICT = ", ".join(f"{name} {kind}" for name, kind in current.VERDICT.items())
+
+
+def note(spark: Any, path: str) -> str:
+    (row,) = tables.read(spark, path).collect()
+    return str(row["note"])
+
+
+def test_merges_of_one_lease_and_of_the_next_are_all_written(spark: Any, path: str) -> None:
+    for epoch, csns in ((1, (2, 3)), (2, (4,))):
+        FENCE.begin(epoch)
+        for csn in csns:
+            merge(spark, path, f"as of {csn}", csn)
+            assert (note(spark, path), newest_metadata(path)["valid_through"]) == (f"as of {csn}", csn)
+
+
+def test_a_merge_of_a_lease_that_was_taken_over_is_refused(spark: Any, path: str) -> None:
+    FENCE.begin(2)
+    merge(spark, path, "of the successor", 3)
+    FENCE.begin(1)
+    with pytest.raises(LeaseTaken, match=r"a later run took the lease over \(epoch 2, this run has 1; "):
+        merge(spark, path, "of the zombie", 2)
+    assert note(spark, path) == "of the successor"
+
+
+def test_a_merge_that_had_begun_before_is_left_out_by_delta_and_said_to_be(
+    spark: Any, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FENCE.begin(2)
+    merge(spark, path, "of the successor", 3)
+    FENCE.begin(1)
+    monkeypatch.setattr(FENCE, "refuse_stale", lambda _: None)
+    with pytest.raises(WriteConflict, match="the merge was left out, because another run wrote there"):
+        merge(spark, path, "of the zombie", 2)
+    assert note(spark, path) == "of the successor"

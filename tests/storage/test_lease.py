@@ -1,0 +1,159 @@
+"""One effective run of a pipeline: who holds the lease, who takes it over, and what a run that lost it cannot write."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from txloom.errors import LeaseTaken
+from txloom.storage import books, lease
+from txloom.storage.fence import FENCE, WRITES
+from txloom.storage.place import Place
+
+SCHEMA = pa.schema([("n", pa.int64())])
+HOLDER = """
+import sys, time
+from txloom.storage import books, lease
+from txloom.storage.place import Place
+import pyarrow as pa
+place = Place(sys.argv[1], "shop")
+with lease.held(place, "other", "merge_current"):
+    print("holds", flush=True)
+    sys.stdin.readline()
+    books.replace(place.table("rows"), [{"n": 66}], pa.schema([("n", pa.int64())]), {"by": "the other"})
+    print("wrote", flush=True)
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setattr(lease, "BEAT", 0.1)
+    monkeypatch.setattr(lease, "SILENCE", 1.0)
+    made = Place(str(tmp_path), "shop")
+    books.replace(made.table("rows"), [{"n": 1}], SCHEMA, {"valid_through": 7})
+    return made
+
+
+class Other:
+    """Another run, in a process of its own, which holds the lease; it writes when it is told to."""
+
+    def __init__(self, place: Place) -> None:
+        beats = {"TXLOOM_LEASE_BEAT": "0.1", "TXLOOM_LEASE_SILENCE": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, place.warehouse],
+            env={**os.environ, **beats},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None and self.process.stdout.readline() == "holds\n"
+
+    def tell(self) -> tuple[str, str]:
+        return self.process.communicate("write\n", timeout=60)
+
+
+@pytest.fixture
+def other(place: Place) -> Iterator[Other]:
+    started = Other(place)
+    yield started
+    started.process.kill()
+    started.process.communicate()
+
+
+def rows(place: Place) -> list[int]:
+    return [row["n"] for row in books.query(place.table("rows"), "select n from t")]
+
+
+def test_a_lease_that_was_given_back_goes_to_the_next_run_with_the_next_epoch(place: Place) -> None:
+    for number in (1, 2):
+        with lease.held(place, f"run-{number}", "land_events") as own:
+            found = lease.newest(place)
+            assert found is not None and (own.epoch, found.run_id, found.released_at) == (number, f"run-{number}", None)
+    last = lease.newest(place)
+    assert last is not None and last.released_at is not None
+    assert DeltaTable(place.table("rows")).version() == 0, "tables are stamped only when a lease is taken over"
+
+
+def test_a_second_run_is_refused_with_the_name_of_the_first(place: Place, other: Other) -> None:
+    begun = time.monotonic()
+    with pytest.raises(LeaseTaken) as refused, lease.held(place, "mine", "publish"):
+        pass
+    assert time.monotonic() - begun < 5
+    told = str(refused.value)
+    assert told.startswith(f"pipeline shop is held by run other (merge_current, process {other.process.pid} on ")
+    assert told.endswith("; wait for it, or stop it")
+    assert other.tell()[0] == "wrote\n"
+    assert rows(place) == [66]
+
+
+def test_the_lease_of_a_killed_process_of_this_machine_is_taken_over_at_once(place: Place, other: Other) -> None:
+    other.process.kill()
+    other.process.wait()
+    begun = time.monotonic()
+    with lease.held(place, "mine", "publish") as own:
+        assert time.monotonic() - begun < lease.SILENCE
+        assert own.epoch == 2
+        assert DeltaTable(place.table("rows")).transaction_version("leases") == 2 * WRITES
+        books.replace(place.table("rows"), [{"n": 2}], SCHEMA, {"valid_through": 8})
+    assert rows(place) == [2]
+
+
+def test_a_stamp_changes_neither_rows_nor_what_a_table_is_about(place: Place, other: Other) -> None:
+    from txloom.storage.progress import newest_metadata
+
+    other.process.kill()
+    other.process.wait()
+    with lease.held(place, "mine", "publish"):
+        assert (rows(place), newest_metadata(place.table("rows"))) == ([1], {"valid_through": 7})
+
+
+def test_a_paused_process_that_wakes_after_its_successor_writes_nothing(place: Place, other: Other) -> None:
+    """faults.md 33: it was stopped before its write, is silent, and goes on when another run is through."""
+    other.process.send_signal(signal.SIGSTOP)
+    with lease.held(place, "mine", "publish"):
+        books.replace(place.table("rows"), [{"n": 2}], SCHEMA, {"valid_through": 8})
+    assert other.process.stdin is not None
+    other.process.stdin.write("write\n")
+    other.process.stdin.flush()
+    other.process.send_signal(signal.SIGCONT)
+    out, err = other.process.communicate(timeout=60)
+    assert "wrote" not in out
+    assert "LeaseTaken" in out + err
+    assert other.process.returncode != 0
+    assert rows(place) == [2]
+    last = lease.newest(place)
+    assert last is not None and (last.run_id, last.released_at is None) == ("mine", False)
+
+
+def test_a_commit_that_was_under_way_when_the_lease_was_taken_over_is_refused(place: Place, other: Other) -> None:
+    """The table is read before, and the commit comes after: Delta itself refuses it."""
+    from deltalake import CommitProperties, Transaction, write_deltalake
+    from deltalake.exceptions import CommitFailedError
+
+    before = DeltaTable(place.table("rows"))
+    other.process.kill()
+    other.process.wait()
+    with lease.held(place, "mine", "publish"):
+        pass
+    properties = CommitProperties(app_transactions=[Transaction("leases", WRITES + 5)])
+    with pytest.raises(CommitFailedError):
+        write_deltalake(before, pa.table({"n": [66]}), mode="append", commit_properties=properties)
+    assert rows(place) == [1]
+
+
+def test_numbers_of_writes_grow_within_an_epoch_and_over_epochs() -> None:
+    numbers = []
+    for epoch in (1, 2):
+        FENCE.begin(epoch)
+        numbers += [FENCE.next_write() for _ in range(3)]
+    FENCE.end()
+    assert numbers == sorted(set(numbers), key=lambda number: number or 0)
+    assert FENCE.next_write() is None and FENCE.transactions() == []
