@@ -89,7 +89,19 @@ class Debezium(Model):
     ] = "base64"
 
 
-Format = Literal["goldengate", "debezium", "wal2json", "change_events", "change_sets"]
+class Snapshots(Model):
+    """What extracts hold, of the format snapshots."""
+
+    extracts: Annotated[
+        Literal["full", "partial"],
+        Field(
+            description="What a row that an extract does not have means; full: it was deleted, partial: it was not "
+            "supplied and stays as it is"
+        ),
+    ]
+
+
+Format = Literal["goldengate", "debezium", "wal2json", "change_events", "change_sets", "snapshots"]
 
 
 class Source(Model):
@@ -102,6 +114,7 @@ class Source(Model):
         Topic | None, Field(description="The topic that carries the transaction metadata; goldengate and debezium")
     ] = None
     debezium: Annotated[Debezium, Field(description="How values are written, of the format debezium")] = Debezium()
+    snapshots: Annotated[Snapshots | None, Field(description="What extracts hold, of the format snapshots")] = None
     unknown_tables: Annotated[
         Literal["count", "dead_letter"],
         Field(description="What becomes of rows of tables that are neither watched nor ignored"),

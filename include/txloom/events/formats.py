@@ -1,7 +1,7 @@
 """Which decoder and which reading of images a source's format has.
 
-What txloom lands itself (snapshots that were loaded) is written as GoldenGate writes it, under topics of its own,
-whatever the source's format is.
+What txloom lands itself (snapshots that were loaded, differences of snapshots) is written as GoldenGate writes it,
+under topics of its own, whatever the source's format is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -84,7 +84,7 @@ MADE = {
 
 def images(pipeline: Pipeline, table: Table) -> Images | None:
     """Return what writes a source's messages as they are read; None where they come so."""
-    if pipeline.source.format == "goldengate":
+    if pipeline.source.format in ("goldengate", "snapshots"):
         return None
     told = pipeline.source.debezium.model_dump() if pipeline.source.format == "debezium" else {}
     found: Images = _made(MADE[pipeline.source.format][1])(table, **told)
@@ -93,6 +93,8 @@ def images(pipeline: Pipeline, table: Table) -> Images | None:
 
 def _decoder(pipeline: Pipeline) -> Any:
     source = pipeline.source
+    if source.format == "snapshots":
+        return None
     ignored = source.ignored_tables if source.unknown_tables == "dead_letter" else None
     if source.format == "goldengate":
         assert source.transaction_topic is not None
