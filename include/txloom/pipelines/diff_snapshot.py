@@ -61,7 +61,7 @@ def diff_snapshot(
     if newest is not None and newest.csn >= dated.csn(day):
         return _skipped(pipeline, place, newest, day, run_id)
     found = extracts.day_of(pipeline, day)
-    dated.refuse_stale(pipeline, place, last, found.tables)
+    dated.refuse_stale(pipeline, place, found.tables)
     _pass_by_dead(pipeline, place, day, leave_out=leave_out_dead)
     begins = f"{day.isoformat()} 00:00:00"
     at = Landing(last + 1, datetime.now(UTC), ())

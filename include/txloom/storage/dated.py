@@ -66,11 +66,13 @@ def _told(row: dict[str, Any]) -> tuple[int, str, int, dict[str, Any] | None]:
     return row["landing"], row["xid"], row["csn"], json.loads(row["value"]).get("snapshot")
 
 
-def refuse_stale(pipeline: Pipeline, place: Place, landing: int, tables: Collection[str]) -> None:
-    """Raise BeyondValidThrough unless current tables hold everything up to a landing: nothing else is compared."""
+def refuse_stale(pipeline: Pipeline, place: Place, tables: Collection[str]) -> None:
+    """Raise BeyondValidThrough unless current tables hold everything that was landed: nothing else is compared."""
     seen = snapshot(place)
-    if landing and (seen is None or seen.landing < landing):
-        raise BeyondValidThrough(f"landing {landing} is not released yet: {AGAIN}")
+    sql = f'select max(landing) as newest from t where landing > {seen.landing if seen else 0} and "row" >= 0'
+    found = books.query(place.change_events, sql)
+    if found and found[0]["newest"] is not None:
+        raise BeyondValidThrough(f"landing {found[0]['newest']} is not released yet: {AGAIN}")
     if seen is None:
         return
     waiting = books.query(place.table(names.PENDING_TRANSACTIONS), "select xid, cause from t order by csn limit 1")
