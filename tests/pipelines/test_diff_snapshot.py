@@ -27,6 +27,7 @@ from txloom.config import load
 from txloom.errors import BeyondValidThrough, ConfigurationError, SourceUnavailable, TxloomError, WriteConflict
 from txloom.pipelines import diff_snapshot as step
 from txloom.pipelines.diff_snapshot import diff_snapshot
+from txloom.pipelines.load_snapshot import load_snapshot
 from txloom.pipelines.redrive import redrive
 from txloom.quality import findings as f
 from txloom.storage import landing
@@ -177,9 +178,8 @@ def test_the_history_of_two_snapshots_and_a_late_one_that_is_skipped(
     found = club.intervals("trips")
     told = {f"{row['key']} {row['city']} {span(row)}" for row in found}
     assert told == set(HISTORY.strip().splitlines())
-    moments = {row["_txloom_valid_from"]: row["_txloom_from"].date() for row in found if "_txloom_from" in row}
-    committed = {row["_txloom_csn"]: str(row["_txloom_committed_at"]) for row in club.rows("trips_changes")}
-    assert (moments, committed) == ({}, {20261102: "2026-11-02 00:00:00+00:00", 20261103: "2026-11-03 00:00:00+00:00"})
+    times = {str(row[f"_txloom_valid_{end}_time"]) for row in found for end in ("from", "to")}
+    assert times == {"2026-11-02 00:00:00+00:00", "2026-11-03 00:00:00+00:00", "None"}
     assert read.as_of(club.pipeline, "trips", csn=20261102, warehouse=club.warehouse).num_rows == 3
     (entry,) = club.query("ledger", "select detail from t where step = 'diff_snapshot' and counts['skipped'] = 1")
     assert entry["detail"] == said
@@ -232,6 +232,12 @@ def test_the_same_date_twice_is_skipped_and_said_also_where_it_has_changed(
         f"--path {club.day(1)} --csn 20261101"
     )
     assert club.shown("trips", "city") == [("Oaxaca",)]
+    load_snapshot(lambda: club.spark, club.pipeline, **told(club), path=str(club.day(1)), csn=20261101)
+    club.put(2, "trips", trips((1, "Monterrey")))
+    assert refused(club, 2).startswith("landing 2 is not released yet: ")
+    club.run(STEPS[1:])
+    assert club.shown("trips", "city") == [("Monterrey",)]
+    assert club.cycle(2) == {"unchanged": 1}
 
 
 @pytest.mark.parametrize(

@@ -54,11 +54,11 @@ def topic(table: str) -> str:
 
 def newest(place: Place) -> Landed | None:
     """Return the newest transaction that was landed, a loaded snapshot too; None before the first."""
-    columns = "landing, xid, csn, value"
-    sql = f"select {columns} from t where kind = 'metadata' order by csn desc, landing desc limit 1"
-    events = [Landed(*_told(row)) for row in books.query(place.change_events, sql)]
     sql = "select xid, csn from t where csn is not null order by csn desc limit 1"
     finished = [Landed(None, row["xid"], row["csn"], None) for row in books.query(place.table(names.TRANSACTIONS), sql)]
+    least = max((each.csn for each in finished), default=0)
+    sql = f"select landing, xid, csn, value from t where kind = 'metadata' and csn >= {least}"
+    events = [Landed(*_told(row)) for row in books.query(place.change_events, sql)]
     return max([*finished, *events], key=lambda each: (each.csn, each.landing or 0), default=None)
 
 
