@@ -10,6 +10,7 @@ again.
 | task | usual cause | what to do |
 |---|---|---|
 | land_events | the source's folder is gone, or a planned file vanished | bring it back, then clear the task |
+| diff_snapshot | the date's extract is missing, unfinished or cannot be read | its last line names it; deliver it |
 | buffer_transactions | the ledger does not balance (exit code 30) | clear nothing; keep the ledger's row |
 | merge_current | a conflict with maintenance | it is retried by itself; else clear it |
 | check_expectations | rows violate an expectation that blocks | repair at the source; see `expectation_results` |
@@ -17,29 +18,38 @@ again.
 
 **When valid-through stands still** look at `pending_transactions`, longest waiting first: expected and received rows
 per table tell what the producer has not sent. After patience they become dead letters, listed as gaps in the next cut.
+
+**Pipelines of snapshots** begin with diff_snapshot, for the extracts of the run's own date (UTC; a run by hand may say
+another one in its configuration: `{"date": "2026-11-20"}`). Missed dates are caught up, and dates wait for each other,
+in backfills too: `airflow backfill create --dag-id ... --from-date ... --to-date ... --reprocess-behavior failed`. A
+date that has no extract for good holds up the dates after it until its run is marked as success.
 """
 
 from airflow.sdk import DAG, TaskGroup
 
 from txloom.config import names
 from txloom.config.models import Pipeline
-from txloom.orchestration.jobs import cuts_asset, spark_job
+from txloom.orchestration.jobs import SparkJob, cuts_asset, spark_job
 from txloom.orchestration.pipelines import begins, declared
+
+DATE = "{{ (dag_run.conf or {}).get('date') or (dag_run.logical_date or dag_run.run_after) | ds }}"
+"""The date of a run: as it was asked for, else of its schedule; a run by hand has no logical date."""
 
 
 def cycle(pipeline: Pipeline) -> DAG:
     """Build the cdc DAG of one pipeline."""
+    dated = pipeline.source.format == "snapshots"
     with DAG(
         dag_id=names.cdc_dag_id(pipeline.name),
         schedule=pipeline.schedule,
         start_date=begins(pipeline),
-        catchup=False,
+        catchup=dated,
         max_active_runs=1,
         tags=["txloom", pipeline.name, "cdc"],
         description=pipeline.description or f"{pipeline.name}: from change events to a published cut",
         doc_md=__doc__,
     ) as dag:
-        land = spark_job(pipeline, "land_events")
+        land = _diff(pipeline) if dated else spark_job(pipeline, "land_events")
         buffer = spark_job(pipeline, "buffer_transactions")
         merge = spark_job(pipeline, "merge_current")
         publish = spark_job(pipeline, "publish", outlets=[cuts_asset(pipeline)])
@@ -48,7 +58,18 @@ def cycle(pipeline: Pipeline) -> DAG:
                 only = ["--only", expectation.id]
                 spark_job(pipeline, "check_expectations", task_id=expectation.id, arguments=only)
         land >> buffer >> merge >> checks >> publish
+        if dated:
+            land >> merge
     return dag
+
+
+def _diff(pipeline: Pipeline) -> SparkJob:
+    """Return the task that compares a date's extracts, once the date before is released and merged.
+
+    Airflow waits for what directly follows the task of the date before: hence the edge to merge_current.
+    """
+    arguments = ["--date", DATE]
+    return spark_job(pipeline, "diff_snapshot", arguments=arguments, depends_on_past=True, wait_for_downstream=True)
 
 
 for declaration in declared():

@@ -96,8 +96,8 @@ def test_an_unknown_rule_is_named_with_its_near_one(refused: Refused) -> None:
 
 def test_an_unknown_format_lists_the_known_ones(refused: Refused) -> None:
     assert refused("format: goldengate", "format: debesium") == (
-        "shop.yaml:4: source.format: found 'debesium', expected goldengate, debezium, wal2json, change_events or "
-        "change_sets. Did you mean 'debezium'?"
+        "shop.yaml:4: source.format: found 'debesium', expected goldengate, debezium, wal2json, change_events, "
+        "change_sets or snapshots. Did you mean 'debezium'?"
     )
 
 

@@ -1,8 +1,11 @@
 """The DAG files: what they declare, how fast they parse, what they import."""
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,21 +51,21 @@ print(json.dumps({
 """
 
 
-@pytest.fixture(scope="module")
-def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, dict[str, object]]]:
-    """Load the DAGs in a process of its own, with an Airflow home of its own."""
-    import json
-    import os
-
-    home = str(tmp_path_factory.mktemp("airflow"))
-    environment = {**os.environ, "AIRFLOW_HOME": home, "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
+def told(home: Path, program: str, **more: str) -> Any:
+    """Load the DAGs in a process of its own, with an Airflow home of its own; return what a program prints of them."""
+    environment = {**os.environ, "AIRFLOW_HOME": str(home), "AIRFLOW__CORE__LOAD_EXAMPLES": "False", **more}
     environment["AIRFLOW__CORE__DAGS_FOLDER"] = str(PROJECT / "dags")
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", LIST, str(PROJECT / "dags")],
+        [sys.executable, "-W", "ignore", "-c", program, str(PROJECT / "dags")],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, dict[str, dict[str, object]]] = json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, dict[str, object]]]:
+    found: dict[str, dict[str, dict[str, object]]] = told(tmp_path_factory.mktemp("airflow"), LIST)
     return found
 
 
@@ -96,3 +99,41 @@ def test_every_task_takes_turns_in_its_pipelines_pool_and_has_owner_docs_and_ret
         for about in dag.values():
             assert (about["pool"], about["docs"], about["retries"]) == ("txloom_orders", True, 2)
             assert about["owner"] not in ("", "airflow")
+
+
+DATED = """
+import json, sys
+from datetime import datetime, timezone
+from types import SimpleNamespace
+from airflow.dag_processing.dagbag import DagBag
+bag = DagBag(sys.argv[1])
+assert not bag.import_errors, bag.import_errors
+dag = bag.dags["snapshots_cdc"]
+diff = dag.get_task("diff_snapshot")
+begun, later = datetime(2026, 11, 20, 6, tzinfo=timezone.utc), datetime(2026, 11, 21, 9, tzinfo=timezone.utc)
+runs = [(begun, later, {}), (None, later, None), (begun, later, {"date": "2026-11-01"})]
+shown = [SimpleNamespace(logical_date=at, run_after=after, conf=conf) for at, after, conf in runs]
+dates = [diff.render_template(diff.application_args, {"dag_run": run, "run_id": "r"}, dag.get_template_env())
+         for run in shown]
+print(json.dumps({
+    "after": {task.task_id: sorted(task.upstream_task_ids) for task in dag.tasks},
+    "runs": [dag.catchup, dag.max_active_runs, diff.depends_on_past, diff.wait_for_downstream],
+    "arguments": dates,
+}))
+"""
+
+
+def test_a_pipeline_of_snapshots_compares_the_date_of_its_run_once_the_date_before_is_merged(tmp_path: Path) -> None:
+    """As scheduled or backfilled, by hand (no logical date), and as a run's configuration says."""
+    found = told(tmp_path, DATED, TXLOOM_PIPELINES=str(PROJECT / "include" / "pipelines" / "examples"))
+    assert found["after"] == {
+        "diff_snapshot": [],
+        "buffer_transactions": ["diff_snapshot"],
+        "merge_current": ["buffer_transactions", "diff_snapshot"],
+        "publish": ["merge_current"],
+    }
+    assert found["runs"] == [True, 1, True, True]
+    assert found["arguments"] == [
+        ["--pipeline", "snapshots", "--run-id", "r", "--date", day]
+        for day in ("2026-11-20", "2026-11-21", "2026-11-01")
+    ]

@@ -15,6 +15,7 @@ RULES = {
     "wal2json": ("markers",),
     "change_events": ("single",),
     "change_sets": ("single", "progress"),
+    "snapshots": ("single",),
 }
 """What can make a transaction of each format whole, the usual rule first."""
 PATIENT = ("counts", "markers")
@@ -29,6 +30,7 @@ def check(root: Item, file: str, told: set[str]) -> list[Problem]:
     found = [problem for table in draft.tables for problem in (*_columns(draft, table), *_key(draft, table))]
     found += [
         *_source(draft),
+        *_snapshots(draft),
         *_table_names(draft),
         *_aggregates(draft),
         *_mirrors(draft),
@@ -103,6 +105,31 @@ def _transport(draft: Draft, source: Item) -> Iterator[Problem]:
         yield draft.missing(source, "files", expected)
     elif files is not None and kafka is not None:
         yield draft.problem(kafka, "either files or kafka", found="kafka beside files")
+
+
+def _snapshots(draft: Draft) -> Iterator[Problem]:
+    """Extracts lie in files and say what a missing row means; each is compared with the current rows of its table."""
+    source = draft.root.get("source")
+    form = draft.word(source, "format") if source else None
+    if source is None or form is None or draft.is_told(source):
+        return
+    options, kafka = source.get("snapshots"), source.get("kafka")
+    if form.value != "snapshots":
+        if options is not None:
+            yield draft.problem(options, f"no snapshots: {form.value} has none", found="a mapping")
+        return
+    if options is None:
+        yield draft.missing(source, "snapshots", "a mapping with extracts: full or partial")
+    if kafka is not None:
+        yield draft.problem(kafka, "files: extracts are folders of files", found="kafka")
+    shown = _written_tables(draft)
+    for table in draft.tables:
+        if table.has_no_key and (key := table.item.get("key")):
+            yield draft.problem(key, "a key", "Rows of an extract are told apart by it.")
+        name = draft.word(table.item, "name")
+        if name and name.value not in shown:
+            hint = "Extracts are compared with its current rows. Add it to targets.mirrors."
+            yield draft.problem(name, "a table that a target writes", hint)
 
 
 def _columns(draft: Draft, table: TableDraft) -> Iterator[Problem]:

@@ -110,7 +110,19 @@ class ChangeSets(Model):
     ] = None
 
 
-Format = Literal["goldengate", "debezium", "wal2json", "change_events", "change_sets"]
+class Snapshots(Model):
+    """What extracts hold, of the format snapshots."""
+
+    extracts: Annotated[
+        Literal["full", "partial"],
+        Field(
+            description="What a row that an extract does not have means; full: it was deleted, partial: it was not "
+            "supplied and stays as it is"
+        ),
+    ]
+
+
+Format = Literal["goldengate", "debezium", "wal2json", "change_events", "change_sets", "snapshots"]
 
 
 class Source(Model):
@@ -126,6 +138,7 @@ class Source(Model):
     change_sets: Annotated[ChangeSets, Field(description="What fields are called, of the format change_sets")] = (
         ChangeSets()
     )
+    snapshots: Annotated[Snapshots | None, Field(description="What extracts hold, of the format snapshots")] = None
     unknown_tables: Annotated[
         Literal["count", "dead_letter"],
         Field(description="What becomes of rows of tables that are neither watched nor ignored"),

@@ -41,7 +41,7 @@ POSITION = (f"{OWN_PREFIX}csn", f"{OWN_PREFIX}pos")
 
 LOAD, LOAD_METADATA = f"{OWN_PREFIX}load", f"{OWN_PREFIX}load_metadata"
 LOADS = (LOAD, LOAD_METADATA)
-"""The topics of what load_snapshot lands: rows as GoldenGate writes them, whatever the source's format is."""
+"""The topics of what txloom lands itself: rows as GoldenGate writes them, whatever the source's format is."""
 
 MAINTENANCE_TASKS = ("optimize", "vacuum", "statistics")
 """What maintain_tables does, in the order in which the maintenance DAG runs it."""

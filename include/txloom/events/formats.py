@@ -1,7 +1,7 @@
 """Which decoder and which reading of images a source's format has.
 
-What txloom lands itself (snapshots that were loaded) is written as GoldenGate writes it, under topics of its own,
-whatever the source's format is.
+What txloom lands itself (snapshots that were loaded, differences of snapshots) is written as GoldenGate writes it,
+under topics of its own, whatever the source's format is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -84,7 +84,7 @@ MADE = {
 
 def images(pipeline: Pipeline, table: Table) -> Images | None:
     """Return what writes a source's messages as they are read; None where they come so."""
-    if pipeline.source.format == "goldengate":
+    if pipeline.source.format in ("goldengate", "snapshots"):
         return None
     source = pipeline.source
     told = source.debezium.model_dump() if source.format == "debezium" else {}
@@ -95,6 +95,8 @@ def images(pipeline: Pipeline, table: Table) -> Images | None:
 
 def _decoder(pipeline: Pipeline) -> Any:
     source = pipeline.source
+    if source.format == "snapshots":
+        return None
     ignored = source.ignored_tables if source.unknown_tables == "dead_letter" else None
     if source.format == "goldengate":
         return GoldenGateDecoder(pipeline.tables, source.transaction_topic, source.run_token, ignored)

@@ -83,7 +83,9 @@ class MessageReader:
         return self._ignored is not None and name not in self._tables and name not in self._ignored
 
     def counted(self, data_collection: str) -> str | None:
-        """Return the watched table that metadata counts under a name."""
+        """Return the watched table that metadata counts under a name, most often a short one."""
+        if (table := self._tables.get(data_collection.upper())) is not None:
+            return table.name
         return self._short.get(data_collection.rsplit(".", 1)[-1].upper())
 
     def _read_row(self, value: bytes) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def buffer_transactions(spark: SparkSession, pipeline: Pipeline, *, warehouse: s
     if complete and pipeline.completeness.complete_now == "redrive":
         redrive(None, pipeline, warehouse=warehouse, run_id=run_id, transactions=complete)
         for name, count in _run(spark, pipeline, place, run_id).items():
-            totals[name] = count if name in LEVELS else totals[name] + count
+            totals[name] = count if name in LEVELS else totals.get(name, 0) + count
         totals["redriven"] = len(complete)
     return totals
 
@@ -80,13 +80,16 @@ def rules_of(completeness: Completeness) -> Rules:
 def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
     """Write what one micro-batch decided; a repeated batch writes nothing twice.
 
-    The order matters: history and dead letters first, `transactions` last, because a transaction counts as finished
+    One without any row (of commits that change no rows, such as a lease's stamp) decides nothing. The order matters:
+    history and dead letters first, `transactions` last, because a transaction counts as finished
     only once it stands there.
     """
     frame = frame.persist()
     try:
         small = frame.where("what != 'released'").collect()
         kinds = {what: [row for row in small if row["what"] == what] for what in SMALL_KINDS}
+        if not kinds["counts"]:
+            return {}
         counts = _counts(kinds["counts"])
         watched = batch.table_names()
         released = _release(batch, frame, counts["released"] + counts["transactions"], kinds)

@@ -4,11 +4,9 @@ The transaction truncates its tables and inserts the rows, behind everything of 
 transactions follow: changes at or below the csn, whenever they come, leave the rows alone, later ones apply.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +17,7 @@ from txloom.errors import ConfigurationError
 from txloom.events.formats import SourceDecoder
 from txloom.events.images import ImageReader
 from txloom.pipelines.land import close, finish_last
+from txloom.pipelines.own_transaction import OwnTransaction
 from txloom.storage import evolution, landing, loads, parts, snapshots
 from txloom.storage.landing import Landing
 from txloom.storage.own import CHANGE_EVENTS
@@ -36,34 +35,6 @@ BEHIND = 1 << 59
 PER_FILE = 1 << 40
 FAR = 9
 """A snapshot this many times above the stream's csn is taken for a slip of the hand."""
-
-
-@dataclass(frozen=True)
-class Load:
-    """One snapshot on its way into the stream."""
-
-    pipeline: Pipeline
-    at: Landing
-    xid: str
-    csn: int
-    time: str | None
-
-    def message(self, table: str, op: str, pos: int, image: bytes | None = None) -> bytes:
-        """Write one row event as the source would."""
-        told = {"table": self.pipeline.table(table).source, "op_type": op, "pos": str(pos), "xid": self.xid}
-        told |= {"csn": str(self.csn)} | ({"op_ts": self.time} if self.time else {})
-        head = json.dumps(told, separators=(",", ":")).encode()
-        return head if image is None else head[:-1] + b',"after":' + image + b"}"
-
-    def metadata(self, counts: Mapping[str, int]) -> bytes:
-        """Write the transaction's metadata."""
-        parts = [
-            {"data_collection": self.pipeline.table(table).source.rsplit(".", 1)[-1], "event_count": count}
-            for table, count in counts.items()
-        ]
-        told: dict[str, Any] = {"xid": self.xid, "csn": str(self.csn), "event_count": sum(counts.values())}
-        told |= {"tx_ts": self.time} if self.time else {}
-        return json.dumps(told | {"data_collections": parts}).encode()
 
 
 def load_snapshot(
@@ -96,7 +67,7 @@ def load_snapshot(
     at = Landing(number, datetime.now(UTC), ())
     whole = set(tables) == {table.name for table in pipeline.tables}
     told = time.astimezone(UTC).replace(tzinfo=None).isoformat(" ") if time is not None else None
-    load = Load(evolution.effective(pipeline, place), at, loads.xid(number, whole=whole), csn, told)
+    load = OwnTransaction(evolution.effective(pipeline, place), at, loads.xid(number, whole=whole), csn, told)
     files = list(enumerate((file for own in tables.values() for file in own), 1))
     if sum(Task(number_, names.LOAD, file.path, file.size).bytes for number_, file in files) <= landing.LOCAL_BYTES:
         rows = [events for each in files for events in _decoded(load, *each)]
@@ -120,7 +91,7 @@ def _refuse(csn: int, newest: int | None, *, ahead: bool) -> None:
         )
 
 
-def _plan(load: Load, tables: Iterable[str], place: Place, run_id: str) -> None:
+def _plan(load: OwnTransaction, tables: Iterable[str], place: Place, run_id: str) -> None:
     """Write down that a landing is a snapshot of some tables; from here on it goes through or stays empty."""
     base = {"landing": load.at.number, "run_id": run_id, "at": load.at.at}
     rows = [{**base, "file_number": 0, "topic": loads.topic(table)} for table in tables]
@@ -129,7 +100,7 @@ def _plan(load: Load, tables: Iterable[str], place: Place, run_id: str) -> None:
 
 def _land_large(
     spark: "SparkSession",
-    load: Load,
+    load: OwnTransaction,
     tables: Mapping[str, Sequence[SnapshotFile]],
     files: Sequence[tuple[int, SnapshotFile]],
     place: Place,
@@ -155,31 +126,24 @@ def _land_large(
     landing.append_parts(written, load.at, place)
 
 
-def _head(load: Load, tables: Iterable[str], rows: Mapping[str, int]) -> pa.Table:
+def _head(load: OwnTransaction, tables: Iterable[str], rows: Mapping[str, int]) -> pa.Table:
     """Return a truncate of each table, and the metadata that counts everything."""
     truncates = [load.message(table, "T", BEHIND + number) for number, table in enumerate(tables)]
     counts = {table: rows.get(table, 0) + 1 for table in tables}
-    decoder, metadata = SourceDecoder(load.pipeline), [load.metadata(counts)]
-    topic, line = names.LOAD_METADATA, len(truncates) + 1
-    first = landing.placed(decoder.decode(names.LOAD, truncates), Task(0, names.LOAD, "", 0), range(1, line), load.at)
-    return pa.concat_tables(
-        [first, landing.placed(decoder.decode(topic, metadata), Task(0, topic, "", 0), [line], load.at)]
-    )
+    line = len(truncates) + 1
+    first = load.landed(SourceDecoder(load.pipeline), truncates, Task(0, names.LOAD, "", 0), range(1, line))
+    return pa.concat_tables([first, load.landed_metadata(counts, line)])
 
 
-def _decoded(load: Load, number: int, file: SnapshotFile) -> Iterator[pa.Table]:
+def _decoded(load: OwnTransaction, number: int, file: SnapshotFile) -> Iterator[pa.Table]:
     """Yield a file's rows as landed events; refuses the first one that cannot be read."""
     table = load.pipeline.table(file.table)
     decoder, reader = SourceDecoder(load.pipeline), ImageReader(table)
     for first, images in snapshots.images(file, table):
         start = BEHIND + number * PER_FILE + first
-        messages = [load.message(file.table, "r", start + i, image) for i, image in enumerate(images)]
-        events = landing.placed(
-            decoder.decode(names.LOAD, messages),
-            Task(number, names.LOAD, file.path, 0),
-            range(first, first + len(messages)),
-            load.at,
-        )
+        messages = [load.message(file.table, "r", start + i, after=image) for i, image in enumerate(images)]
+        task = Task(number, names.LOAD, file.path, 0)
+        events = load.landed(decoder, messages, task, range(first, first + len(messages)))
         bad = events.filter(pc.equal(events.column("kind"), "poison")).slice(0, 1).to_pylist()
         problems = [(row["line"], f"{row['cause']}: {row['detail']}") for row in bad]
         if not problems:

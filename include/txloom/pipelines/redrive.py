@@ -12,7 +12,7 @@ from txloom.config.models import Pipeline
 from txloom.errors import ConfigurationError
 from txloom.events.formats import SourceDecoder
 from txloom.pipelines.land import close, finish_last
-from txloom.storage import dead, landing
+from txloom.storage import dated, dead, landing
 from txloom.storage.landing import Landing
 from txloom.storage.place import Place
 
@@ -36,6 +36,7 @@ def redrive(
     place = Place(warehouse, pipeline.name)
     letters = dead.open_letters(place, f"transaction_id, kind, cause, {dead.MESSAGE}")
     ids, poison = _chosen(letters, transactions, causes, everything=everything)
+    ids = _without_superseded(place, ids, transactions)
     events = dead.events_of(place, ids, poison)
     if not events.num_rows:
         return {"transactions": 0, "events": 0}
@@ -47,6 +48,17 @@ def redrive(
     landing.land_again(partial(SourceDecoder, pipeline), events, again, place)
     close(pipeline, again, place, run_id)
     return {"transactions": len(ids), "events": events.num_rows, "landing": number}
+
+
+def _without_superseded(place: Place, ids: Sequence[str], asked: Sequence[str]) -> list[str]:
+    """Leave out what was compared on dates before the newest: the dates after it were compared without it."""
+    old = dated.superseded(place, ids)
+    for each in old:
+        told = f"{each}: a newer date was compared without it, so that it cannot be redriven"
+        if each in asked:
+            raise ConfigurationError(told)
+        print(f"note: {told}", flush=True)
+    return [each for each in ids if each not in old]
 
 
 def _no_spark() -> NoReturn:

@@ -22,6 +22,7 @@ XID_AGAIN = "transaction id came again"
 TWO_RUNS = "rebuilt from two producer runs"
 NULLS_OMITTED = "nulls are left out"
 LOST = "records were lost"
+NOT_EXTRACTED = "column is not in the extract"
 
 HINTS = {
     ADDED: "The source has a column that is not declared: declare it, or set undeclared_columns to evolve.",
@@ -55,6 +56,8 @@ HINTS = {
     "or the table's dropped_columns to keep, because a column that is missing counts as dropped.",
     LOST: "Records of Kafka were gone before they were landed, and an operator accepted it: load a snapshot of all "
     "tables (jobs/load_snapshot.py), and let topics keep records for longer than a run can be late.",
+    NOT_EXTRACTED: "No row of the table's extract has this column, so that it is null in every row that the extract "
+    "holds: correct the export or the column's `source`, or take the column out of the declaration.",
 }
 NEEDS_SNAPSHOT = frozenset((RENAMED, CHANGED, UNKNOWN_ROW, CSN_BACK, LOST))
 SEVERITIES = {ADDED: "info", XID_AGAIN: "info"} | dict.fromkeys(NEEDS_SNAPSHOT, "error")

@@ -53,6 +53,8 @@ class Inbox:
         """Return the inbox of a pipeline; a relative folder is relative to the project."""
         files = pipeline.source.files
         assert files is not None
+        if pipeline.source.format == "snapshots":
+            raise ConfigurationError(f"{pipeline.name}: extracts are landed by jobs/diff_snapshot.py --date YYYY-MM-DD")
         return cls(str(PROJECT / files.path), files.layout, pipeline.source.format)
 
     def messages(self, task: Task) -> Iterator[Messages]:

@@ -20,8 +20,15 @@ LOCAL_TABLE_BYTES = 64 << 20
 
 def is_small(path: str) -> bool:
     """Say whether a table is small enough to be merged into by this process."""
+    return bytes_of(path) <= LOCAL_TABLE_BYTES
+
+
+def bytes_of(path: str) -> int:
+    """Return the bytes of a table's data files; 0 where there is no table."""
+    if not DeltaTable.is_deltatable(path):
+        return 0
     sizes = pa.table(DeltaTable(path).get_add_actions()).column("size_bytes")
-    return (pc.sum(sizes).as_py() or 0) <= LOCAL_TABLE_BYTES
+    return pc.sum(sizes).as_py() or 0
 
 
 def merge(path: str, effects: pa.Table, key: Sequence[str], metadata: Mapping[str, Any]) -> None:

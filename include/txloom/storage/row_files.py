@@ -3,7 +3,7 @@
 import gzip
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -92,8 +92,13 @@ def _rows(file: Path, batch: pa.RecordBatch) -> Iterator[list[bytes]]:
         if count > 1:
             raise ConfigurationError(f"{file}: column {name} stands in it {count} times")
     for start in range(0, batch.num_rows, BATCH):
-        columns = [_texts(column) for column in batch.slice(start, BATCH).columns]
-        yield [msgspec.json.encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+        yield as_json(names, batch.slice(start, BATCH).columns)
+
+
+def as_json(names: Sequence[str], columns: Sequence[pa.Array]) -> list[bytes]:
+    """Return rows of typed values as JSON objects, as `txloom.events.images` reads them again without any loss."""
+    texts = [_texts(column) for column in columns]
+    return [msgspec.json.encode(dict(zip(names, row, strict=True))) for row in zip(*texts, strict=True)]
 
 
 def _texts(column: pa.Array) -> list[Any]:

@@ -1,0 +1,68 @@
+"""What differs between a table's current rows and an extract of it: by hash, and so by value, key for key."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.current.row_hashes import row_hashes
+
+KEY, VALUES = "_txloom_key", "_txloom_values"
+"""The hashes that a row is compared by: of its key, and of its other columns."""
+PLACE = "_txloom_place"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Places of rows, in order: of the extract, and where a row stands already, of the current rows.
+
+    updated and replaced belong together. missing: rows that the extract does not have. repeated: two rows of the
+    extract with one key, None where there are none.
+    """
+
+    inserted: pa.Array
+    updated: pa.Array
+    replaced: pa.Array
+    missing: pa.Array
+    unchanged: int
+    repeated: tuple[int, int] | None = None
+
+
+def with_hashes(rows: pa.Table, key: Sequence[str], columns: Sequence[str]) -> pa.Table:
+    """Add to rows the hashes that they are compared by."""
+    rest = [name for name in columns if name not in key]
+    return rows.append_column(KEY, row_hashes(rows, key)).append_column(VALUES, row_hashes(rows, rest))
+
+
+def difference(current: pa.Table, extract: pa.Table) -> Difference:
+    """Compare rows with hashes; the current ones have each key once."""
+    both = _placed(extract).join(_placed(current), KEY, join_type="full outer", right_suffix="_now")
+    new, now = both.column(PLACE), both.column(f"{PLACE}_now")
+    matched = both.filter(pc.and_(pc.is_valid(new), pc.is_valid(now)))
+    same = pc.equal(matched.column(VALUES), matched.column(f"{VALUES}_now"))
+    changed = matched.filter(pc.invert(same)).sort_by(PLACE)
+    return Difference(
+        _sorted(new.filter(pc.is_null(now))),
+        changed.column(PLACE).combine_chunks(),
+        changed.column(f"{PLACE}_now").combine_chunks(),
+        _sorted(now.filter(pc.is_null(new))),
+        pc.sum(same).as_py() or 0,
+        _repeated(extract),
+    )
+
+
+def _placed(rows: pa.Table) -> pa.Table:
+    return rows.select([KEY, VALUES]).append_column(PLACE, pa.array(range(rows.num_rows), pa.int64()))
+
+
+def _sorted(places: pa.ChunkedArray) -> pa.Array:
+    return places.take(pc.sort_indices(places)).combine_chunks()
+
+
+def _repeated(extract: pa.Table) -> tuple[int, int] | None:
+    """Return the places of the first two rows that share a key."""
+    spans = _placed(extract).group_by(KEY).aggregate([(PLACE, "min"), (PLACE, "max")])
+    twice = spans.filter(pc.less(spans.column(f"{PLACE}_min"), spans.column(f"{PLACE}_max")))
+    found = twice.sort_by(f"{PLACE}_min").slice(0, 1).to_pylist()
+    return (found[0][f"{PLACE}_min"], found[0][f"{PLACE}_max"]) if found else None

@@ -1,0 +1,28 @@
+"""diff_snapshot: compare the extracts of a date with the current tables, and land what differs as one transaction.
+
+    python jobs/diff_snapshot.py --pipeline customers --warehouse /lake --date 2026-11-20
+
+The extracts lie at <source.files.path>/<date>/<table>, in files as load_snapshot takes them. Rows that are new, changed
+or gone become one transaction, whose csn is the date as a number; a partial extract deletes nothing. Dates come in
+order: one that is no newer than what was landed is skipped (skipped=1). The current tables must hold everything that
+was landed before: run buffer_transactions and merge_current between two dates, as the DAG does.
+
+Exit codes: 0 done, or skipped; 2 a row cannot be read, a key is null or stands twice, an extract without rows would
+empty its table: nothing was landed; 3 the current tables are behind, or an earlier date is in the dead letters; 12 the
+extracts are not there, or not whole yet; 1 unforeseen.
+"""
+
+import sys
+from datetime import date
+
+from txloom.pipelines.command import parser, run
+from txloom.pipelines.diff_snapshot import diff_snapshot
+
+if __name__ == "__main__":
+    flags = parser("diff_snapshot", __doc__)
+    flags.add_argument("--date", required=True, type=date.fromisoformat, help="the date, as 2026-11-20")
+    flags.add_argument(
+        "--leave-out-dead", action="store_true", help="partial extracts: go on without dates that are dead letters"
+    )
+    extra = lambda given: {"day": given.date, "leave_out_dead": given.leave_out_dead}  # noqa: E731
+    sys.exit(run("diff_snapshot", diff_snapshot, flags=flags, extra=extra, session="lazy"))
