@@ -9,7 +9,7 @@ from txloom.quality import findings as f
 from txloom.storage import books, dead, findings, loads, offsets
 from txloom.storage.own import CUTS
 from txloom.storage.place import Place
-from txloom.storage.progress import Mark, mark, versions
+from txloom.storage.progress import Mark, is_stamped_only, mark, versions
 
 
 def publish(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) -> dict[str, int]:
@@ -25,7 +25,7 @@ def publish(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) 
         return {"published": 0}
     newest = books.query(path, "select * from t order by cut_id desc limit 1")
     cut = _cut(pipeline, place, reached, run_id)
-    if newest and _says(newest[0]) == _says(cut):
+    if newest and _says(newest[0]) == _says(cut) and _shows(place, newest[0], cut):
         return {"published": 0, "cut_id": newest[0]["cut_id"], "valid_through": reached.valid_through}
     cut["cut_id"] = newest[0]["cut_id"] + 1 if newest else 1
     cut["amends"] = _amended(place, path, newest[0], reached) if newest else []
@@ -80,7 +80,15 @@ def _lost(pipeline: Pipeline, place: Place) -> list[dict[str, Any]]:
 
 
 def _says(cut: dict[str, Any]) -> tuple[object, ...]:
-    return cut["valid_through"], cut["versions"], cut["gaps"]
+    return cut["valid_through"], sorted(cut["versions"]), cut["gaps"]
+
+
+def _shows(place: Place, earlier: dict[str, Any], cut: dict[str, Any]) -> bool:
+    """Say whether an earlier cut shows the very same tables; that a lease was taken over changes none."""
+    return all(
+        is_stamped_only(place.table(name), earlier["versions"][name], version)
+        for name, version in cut["versions"].items()
+    )
 
 
 def _amended(place: Place, cuts: str, last: dict[str, Any], reached: Mark) -> list[dict[str, Any]]:
