@@ -67,6 +67,9 @@ class Inbox:
             message = f"{self.root}/{task.file}: planned for landing but cannot be read now: {error}"
             raise SourceUnavailable(message) from error
 
+    def confirm(self, tasks: Sequence[Task]) -> None:
+        """Take files as they are: one that changed is taken again."""
+
     def _lines(self, task: Task) -> Iterator[list[bytes]]:
         """Yield a file's lines, or its rows as JSON objects, in blocks; rows and expanded lines count as lines."""
         if self.format == "change_sets":
