@@ -21,7 +21,8 @@ TIMEOUT = 10.0
 """Seconds that a request to the brokers may take."""
 SILENCE = 30.0
 """Seconds without a record that is known to be there."""
-AT_ONCE = 20_000
+AT_ONCE, PATIENCE = 20_000, 0.2
+"""Records of a block, and the seconds that it waits for them to be so many."""
 MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 GONE = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
 END = KafkaError._PARTITION_EOF
@@ -188,7 +189,7 @@ def read(kafka: Kafka, pipeline: str, part: Range) -> Iterator[Messages]:
         consumer.assign([TopicPartition(part.topic, part.partition, part.first)])
         at, heard, trouble = part.first, time.monotonic(), ""
         while True:
-            records = consumer.consume(AT_ONCE, 1.0)
+            records = consumer.consume(min(AT_ONCE, part.until - at), PATIENCE)
             own, done, said = _own(part, records)
             trouble = said or trouble
             if own:
