@@ -1,14 +1,17 @@
-"""The cycle of a pipeline: land, buffer, merge, check, publish.
+"""The cycle of a pipeline: look at the source, land, buffer, merge, check, publish.
 
-**What it does.** Every run takes what is new at the source, releases transactions that are whole, brings the current
-tables to valid-through, checks them, and publishes a cut: the version of every table that together show one moment of
-the source. Readers that take the versions of a cut never see half a transaction.
+**What it does.** Every run looks whether the source can be read, before a JVM starts; takes what is new there,
+releases transactions that are whole, brings the current tables to valid-through, checks them, and publishes a cut: the
+version of every table that together show one moment of the source. Readers that take the versions of a cut never see
+half a transaction.
 
 **When a task is red.** Its last line names what is wrong. Nothing is half done: every task can be cleared and run
 again.
 
 | task | usual cause | what to do |
 |---|---|---|
+| check_source | brokers, a topic or the folder are not there (exit code 12) | bring them back; it is retried |
+| check_source | records were lost before they were landed (13) | accept it by name, as its last line says |
 | land_events | the source's folder is gone, or a planned file vanished | bring it back, then clear the task |
 | buffer_transactions | the ledger does not balance (exit code 30) | clear nothing; keep the ledger's row |
 | merge_current | a conflict with maintenance | it is retried by itself; else clear it |
@@ -25,6 +28,7 @@ from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.orchestration.jobs import cuts_asset, spark_job
 from txloom.orchestration.pipelines import begins, declared
+from txloom.orchestration.preflight import source_check
 
 
 def cycle(pipeline: Pipeline) -> DAG:
@@ -39,6 +43,7 @@ def cycle(pipeline: Pipeline) -> DAG:
         description=pipeline.description or f"{pipeline.name}: from change events to a published cut",
         doc_md=__doc__,
     ) as dag:
+        look = source_check(pipeline)
         land = spark_job(pipeline, "land_events")
         buffer = spark_job(pipeline, "buffer_transactions")
         merge = spark_job(pipeline, "merge_current")
@@ -47,7 +52,7 @@ def cycle(pipeline: Pipeline) -> DAG:
             for expectation in pipeline.expectations:
                 only = ["--only", expectation.id]
                 spark_job(pipeline, "check_expectations", task_id=expectation.id, arguments=only)
-        land >> buffer >> merge >> checks >> publish
+        look >> land >> buffer >> merge >> checks >> publish
     return dag
 
 

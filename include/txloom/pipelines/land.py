@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from txloom.config import names
 from txloom.config.models import Kafka, Pipeline
-from txloom.errors import ConfigurationError
 from txloom.events import formats
 from txloom.pipelines.doctor_landing import after_landing
 from txloom.storage import books, files, kafka, landing, offsets
@@ -51,10 +50,7 @@ def finish_last(
 def _readable(pipeline: Pipeline, plan: Sequence[dict[str, Any]], place: Place) -> Sequence[dict[str, Any]]:
     """Return the plan with a landing that a run died in between its two tables; refuses one that cannot be read."""
     if pipeline.source.kafka is None:
-        if offsets.unread(place):
-            raise ConfigurationError(
-                "a landing from Kafka was planned and not finished: put source.kafka back until land_events has run"
-            )
+        offsets.refuse_unread(place)
         return plan
     newest = offsets.planned_last(place)
     if newest is not None and newest["landing"] > max((row["landing"] for row in plan), default=0):

@@ -82,20 +82,25 @@ class Inbox:
 def list_files(root: str) -> list[SourceFile]:
     """List the files of all topic folders below a source's folder, oldest name first.
 
-    Links that leave the source's folder are not followed (faults.md 46).
+    Links that leave the source's folder are not followed (faults.md 46). Raises SourceUnavailable that names a folder
+    which is not there or cannot be read.
     """
     folder = Path(root)
     if not folder.is_dir():
         raise SourceUnavailable(f"{root}: the source's folder does not exist; create it or correct source.files.path")
+    try:
+        return list(_files(folder))
+    except OSError as error:
+        raise SourceUnavailable(f"{root}: the source's folder cannot be read: {error}") from error
+
+
+def _files(folder: Path) -> Iterator[SourceFile]:
     base = folder.resolve()
-    found = []
     for topic in sorted(entry for entry in folder.iterdir() if entry.is_dir() and _is_public(entry.name)):
         for entry in sorted(topic.iterdir()):
             if _is_public(entry.name) and entry.is_file() and entry.resolve().is_relative_to(base):
                 status = entry.stat()
-                name = f"{topic.name}/{entry.name}"
-                found.append(SourceFile(topic.name, name, status.st_size, status.st_mtime_ns))
-    return found
+                yield SourceFile(topic.name, f"{topic.name}/{entry.name}", status.st_size, status.st_mtime_ns)
 
 
 def _is_public(name: str) -> bool:

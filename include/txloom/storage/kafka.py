@@ -300,7 +300,8 @@ def _told(kafka: Kafka, answer: Any, topic: str) -> Any:
         return answer.result()
     except KafkaException as error:
         if _is_missing(error):
+            declared = "source.kafka.topics" if topic in kafka.topics else "source.transaction_topic"
             raise SourceUnavailable(
-                f"topic {topic} does not exist at {kafka.brokers}: create it, or correct source.kafka.topics"
+                f"topic {topic} does not exist at {kafka.brokers}: create it, or correct {declared}"
             ) from error
         raise SourceUnavailable(f"{kafka.brokers}: {error.args[0].str()} (topic {topic})") from error

@@ -13,6 +13,7 @@ from typing import Any
 
 from txloom.config import names
 from txloom.config.models import Pipeline
+from txloom.errors import ConfigurationError
 from txloom.storage import books, kafka, landing
 from txloom.storage.kafka import Loss, Reached
 from txloom.storage.own import LANDED_OFFSETS
@@ -91,10 +92,23 @@ def _key(row: Row) -> tuple[str, int]:
 
 def losses(pipeline: Pipeline, place: Place) -> list[Loss]:
     """Ask the brokers what cannot be landed any more of what was not landed yet."""
+    return kafka.losses(*standing(pipeline, place))
+
+
+def standing(pipeline: Pipeline, place: Place) -> tuple[list[Range], dict[tuple[str, int], Reached]]:
+    """Return what the brokers hold now of a pipeline's topics, and what was reached of it."""
     assert pipeline.source.kafka is not None
     topics, known = kafka.topics_of(pipeline), reached(place)
     former = {topic for (topic, _), each in known.items() if each.unread is not None} - {*topics}
-    return kafka.losses(kafka.extents(pipeline.source.kafka, topics, former), known)
+    return kafka.extents(pipeline.source.kafka, topics, former), known
+
+
+def refuse_unread(place: Place) -> None:
+    """Raise ConfigurationError where a landing from Kafka is unfinished, and the declaration has no Kafka any more."""
+    if unread(place):
+        raise ConfigurationError(
+            "a landing from Kafka was planned and not finished: put source.kafka back until land_events has run"
+        )
 
 
 def write_plan(place: Place, about: Mapping[str, Any], parts: Sequence[Range]) -> list[Range]:
