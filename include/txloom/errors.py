@@ -78,3 +78,13 @@ class CheckpointDamaged(TxloomError):
     """The buffer's checkpoint cannot be trusted."""
 
     exit_code = 40
+
+
+def told(step: str, error: Exception) -> str:
+    """Return the sentence with which a step fails.
+
+    >>> told("publish", LeaseTaken("run r1 holds it"))
+    'txloom publish failed (LeaseTaken, exit code 10): run r1 holds it'
+    """
+    code = error.exit_code if isinstance(error, TxloomError) else TxloomError.exit_code
+    return f"txloom {step} failed ({type(error).__name__}, exit code {code}): {error}"

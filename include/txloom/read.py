@@ -111,7 +111,7 @@ def versions(pipeline: str | Pipeline, *, cut_id: int | None = None, warehouse: 
 
 
 def _opened(pipeline: str | Pipeline, warehouse: str | None) -> tuple[Pipeline, Place]:
-    declared = pipeline if isinstance(pipeline, Pipeline) else find(pipeline)
+    declared = pipeline if isinstance(pipeline, Pipeline) else find(pipeline, connected=False)
     where = warehouse or os.environ.get("TXLOOM_WAREHOUSE")
     if not where:
         raise ConfigurationError("no warehouse: pass warehouse or set TXLOOM_WAREHOUSE")

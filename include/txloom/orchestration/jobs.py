@@ -8,27 +8,17 @@ from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset, Context
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException
 
-from txloom import errors
 from txloom.config import jvm, names
 from txloom.config.models import Pipeline
 from txloom.config.places import PROJECT, jars
+from txloom.orchestration import connections
+from txloom.orchestration.failures import failure
 
 CONNECTION = "spark_default"
 RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=30)}
-"""A source or a lease that is taken comes back by itself; what never does is failed at once (see NEVER_RETRY)."""
-NEVER_RETRY = frozenset(
-    kind.exit_code
-    for kind in (
-        errors.ConfigurationError,
-        errors.SourceLost,
-        errors.ExpectationFailed,
-        errors.LedgerUnbalanced,
-        errors.CheckpointDamaged,
-    )
-)
-"""Exit codes after which the same run would end the same way."""
+"""A source or a lease that is taken comes back by itself; what never does is failed at once (see `failures`)."""
 _EXIT_CODE = re.compile(r"Error code is: (\d+)")
 _FAILED = re.compile(r"(txloom \w+ failed .*)")
 _COUNTS = re.compile(r"txloom \w+: (.*)")
@@ -37,8 +27,15 @@ _COUNTS = re.compile(r"txloom \w+: (.*)")
 class SparkJob(SparkSubmitOperator):
     """Submits one of `jobs/`; its error is the job's own sentence, its result the job's counts."""
 
+    def __init__(self, *, pipeline: str, **more: Any) -> None:
+        """Keep the pipeline's name: its declaration is read when the task runs."""
+        super().__init__(**more)
+        self.pipeline = pipeline
+
     def execute(self, context: Context) -> dict[str, str]:  # type: ignore[override]
         """Run the job and return its last line of counts; raises AirflowFailException where a retry cannot help."""
+        self._hook = self._hook or self._get_hook()
+        self._hook._env = {**(self._hook._env or {}), **connections.environment(self.pipeline)}
         try:
             super().execute(context)
         except AirflowException as error:
@@ -58,9 +55,7 @@ def explained(message: str) -> AirflowException:
     code = _EXIT_CODE.search(message)
     said = _FAILED.findall(message)
     sentence = said[-1] if said else message
-    if code is not None and int(code[1]) in NEVER_RETRY:
-        return AirflowFailException(sentence)
-    return AirflowException(sentence)
+    return failure(int(code[1]) if code is not None else None, sentence)
 
 
 def counts_of(lines: Iterable[str]) -> dict[str, str]:
@@ -78,6 +73,7 @@ def spark_job(
 ) -> SparkJob:
     """Return the task that runs one step of a pipeline; all tasks of a pipeline take turns in its pool."""
     return SparkJob(
+        pipeline=str(pipeline.name),
         task_id=task_id or step,
         name=names.application_name(pipeline.name, step),
         application=str(PROJECT / "jobs" / f"{step}.py"),
