@@ -317,7 +317,8 @@ def test_nothing_is_said_of_what_refers_to_a_refused_key(refused: Refused) -> No
 
 def test_a_table_without_a_name_is_named_by_its_place(refused: Refused) -> None:
     assert refused("  - name: items\n    source", "  - source", ("version: item_no", "version: itemno")) == (
-        "shop.yaml:19: tables[1].name: found nothing, expected the name in the lake.\n"
+        "shop.yaml:19: tables[1].name: found nothing, expected the name in the lake, or several as a list or a range "
+        "such as t_{01..65}.\n"
         "shop.yaml:25: tables[1].version: found 'itemno', expected a declared column of tables[1]. "
         "Did you mean 'item_no'?"
     )

@@ -24,7 +24,7 @@ UNORDERED = ("array", "json", "binary", "boolean")
 def check(root: Item, file: str, told: set[str]) -> list[Problem]:
     """Return what is wrong between the parts of a declaration."""
     draft = Draft(root, file, frozenset(told))
-    found = [problem for table in draft.tables for problem in (*_columns(draft, table), *_key(draft, table))]
+    found = [problem for table in draft.shapes for problem in (*_columns(draft, table), *_key(draft, table))]
     found += [
         *_source(draft),
         *_table_names(draft),
@@ -115,7 +115,7 @@ def _table_names(draft: Draft) -> Iterator[Problem]:
         if source := draft.word(table.item, "source"):
             short = source.value.rsplit(".", 1)[-1] if short_names else source.value
             other = by_source.setdefault(short.casefold(), source)
-            if other is not source:
+            if other.path != source.path:
                 yield _same_source(draft, source, other)
 
 

@@ -56,6 +56,11 @@ class Draft:
         return [TableDraft(self, item) for item in self.within("tables") if isinstance(item.value, dict)]
 
     @cached_property
+    def shapes(self) -> list["TableDraft"]:
+        """Return a watched table of each entry; others of one entry differ from it by name and source alone."""
+        return shapes(self.tables)
+
+    @cached_property
     def table_names(self) -> list[str]:
         """Return the names of the watched tables."""
         return [name for table in self.tables if (name := table.item.text("name"))]
@@ -163,6 +168,14 @@ class TableDraft:
                 expected = f"type {self.shown_type(key_column.value)}, as {written(key_column)} of {self.label} has"
                 found = f"{column.shown} of type {child.shown_type(column.value)}"
                 yield self.draft.problem(column, expected, found=found)
+
+
+def shapes(tables: Iterable[TableDraft]) -> list[TableDraft]:
+    """Return the first of the tables that each entry declares."""
+    found: dict[str, TableDraft] = {}
+    for table in tables:
+        found.setdefault(table.item.path, table)
+    return list(found.values())
 
 
 def written(item: Item | None) -> str:

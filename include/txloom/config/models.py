@@ -17,6 +17,8 @@ from txloom.config.fields import (
     Cron,
     Day,
     Duration,
+    EntryName,
+    EntrySource,
     FieldName,
     Folder,
     LowerName,
@@ -180,8 +182,14 @@ def _key(declared: Any, check: Callable[[Any], Any]) -> Any:
 class Table(Model):
     """A source table that the pipeline watches."""
 
-    name: Annotated[TableName, Field(description="The name in the lake")]
-    source: Annotated[SourceTable, Field(description="The schema and name in the source, such as PUBLIC.ORDERS")]
+    name: Annotated[
+        EntryName,
+        Field(description="The name in the lake, or several as a list or a range such as t_{01..65}"),
+    ]
+    source: Annotated[
+        EntrySource,
+        Field(description="The schema and name in the source, such as PUBLIC.ORDERS; for several: PUBLIC.{name}"),
+    ]
     columns: Annotated[
         tuple[Column, ...],
         BeforeValidator(_columns, json_schema_input_type=dict[ColumnName, ColumnType | ColumnDetail]),

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from txloom.config.checks import check
 from txloom.config.document import Item, read
 from txloom.config.draft import mirrored
+from txloom.config.expansion import expanded
 from txloom.config.models import Mirror, Pipeline
 from txloom.config.places import PROJECT
 from txloom.config.problems import Problem, did_you_mean
@@ -33,6 +34,8 @@ def load(path: str | Path) -> Pipeline:
         hint = "include/pipelines/orders.yaml is an example."
         problems = [Problem(str(path), 1, "", "an empty file", "a pipeline", hint)]
     if root is not None:
+        root, unfit = expanded(root, str(path))
+        problems += unfit
         pipeline, refused = _validated(root, str(path))
         told = {problem.path for problem in problems}
         problems += [problem for problem in refused if problem.path not in told]

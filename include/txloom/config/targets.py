@@ -55,9 +55,9 @@ def _of_mirrors(draft: Draft) -> Iterator[Target]:
     seen: set[str] = set()
     for (mirror, name), own in zip(named, mirrored([name.value for _, name in named], list(tables)), strict=True):
         for table in own:
-            if table in seen or table not in tables:
+            if table.casefold() in seen or table not in tables:
                 continue
-            seen.add(table)
+            seen.add(table.casefold())
             for key, default in (("current", str), ("history", names.changes_table)):
                 if given := draft.word(mirror, key):
                     yield Target(given.value, written(given), given, key)
