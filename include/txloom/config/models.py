@@ -32,6 +32,7 @@ from txloom.config.fields import (
     Topic,
     Wait,
 )
+from txloom.config.partitions import Partition
 from txloom.config.problems import Unfit
 from txloom.config.types import ColumnType
 
@@ -271,7 +272,7 @@ class Aggregate(Model):
 class Mirror(Model):
     """One watched table, flat."""
 
-    table: Annotated[TablePattern, Field(description="A watched table")]
+    table: Annotated[TablePattern, Field(description="A watched table, or a pattern of names such as readings_*")]
     current: Annotated[
         TableName,
         Field(description="The table of one row for each key; by default the name of the table"),
@@ -281,7 +282,10 @@ class Mirror(Model):
         Field(description="The table of every change; by default TABLE_changes"),
     ] = Field(default_factory=lambda valid: names.changes_table(valid["table"]))
     zorder: Annotated[tuple[ColumnName, ...], Field(description="The columns by which OPTIMIZE clusters")] = ()
-    partition_by: Annotated[ColumnName | None, Field(description="The column that partitions the current table")] = None
+    partition_by: Annotated[
+        Partition | None,
+        Field(description="What partitions the current table: a column, or year, month or day of one: year(created)"),
+    ] = None
 
 
 def _mirrors(declared: Any) -> Any:

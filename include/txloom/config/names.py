@@ -35,6 +35,9 @@ OWN_PREFIX = "_txloom_"
 POSITION = (f"{OWN_PREFIX}csn", f"{OWN_PREFIX}pos")
 """What tells the rows of a table without a key apart: where in the source's log each was inserted."""
 
+PARTITION = f"{OWN_PREFIX}partition"
+"""The column that names the partitions of a current table where no declared column can."""
+
 LOAD, LOAD_METADATA = f"{OWN_PREFIX}load", f"{OWN_PREFIX}load_metadata"
 LOADS = (LOAD, LOAD_METADATA)
 """The topics of what load_snapshot lands: rows as GoldenGate writes them, whatever the source's format is."""

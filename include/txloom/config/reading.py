@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from txloom.config import names
 from txloom.config.checks import check
 from txloom.config.document import Item, read
 from txloom.config.draft import mirrored
@@ -107,15 +108,16 @@ def _validated(root: Item, file: str) -> tuple[Pipeline | None, list[Problem]]:
 
 
 def _with_mirrors(pipeline: Pipeline) -> Pipeline:
-    """Put a mirror for each table in the place of a pattern of names."""
+    """Put a mirror for each table, with the same options, in the place of a pattern of names."""
     mirrors = pipeline.targets.mirrors
     declared = [mirror.table for mirror in mirrors]
     found: list[Mirror] = []
     for mirror, tables in zip(mirrors, mirrored(declared, [table.name for table in pipeline.tables]), strict=True):
-        found += [mirror] if tables == [mirror.table] else [Mirror.model_validate({"table": table}) for table in tables]
+        named = [{"table": table, "current": table, "history": names.changes_table(table)} for table in tables]
+        found += [mirror] if tables == [mirror.table] else [mirror.model_copy(update=own) for own in named]
     targets = pipeline.targets.model_copy(update={"mirrors": tuple(found)})
     return pipeline.model_copy(update={"targets": targets})
 
 
 def _sorted(problems: Iterable[Problem]) -> list[Problem]:
-    return sorted(set(problems), key=lambda problem: (problem.line, problem.path))
+    return sorted(set(problems), key=lambda problem: (problem.line, problem.path, str(problem)))

@@ -15,6 +15,7 @@ from txloom.current.compose import compose
 from txloom.current.fold import fold
 from txloom.storage import local, past, schemas
 from txloom.storage.flats import Flat, member_of
+from txloom.storage.partitions import Within, concerned
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark, mark
 
@@ -39,6 +40,16 @@ class LocalChange:
     def keys(self) -> set[Key]:
         """Return the keys that the effects name."""
         return set() if self.effects is None else set(_keys(self.effects, self.flat.key))
+
+    def within(self) -> Within | None:
+        """Return the partitions outside of which the effects have nothing to change.
+
+        Rows without a key are never looked for by anything but where they were inserted.
+        """
+        partitions = self.flat.partitions
+        if partitions is None or self.flat.table.insert_only or self.effects is None or self.replaced is None:
+            return None
+        return concerned(partitions, self.flat.key, self.replaced, self.effects)
 
     def written(self) -> list[dict[str, Any]]:
         """Return the rows as the effects leave them."""
@@ -93,7 +104,7 @@ def prepare(place: Place, flat: Flat, want: Mark, gone: Mapping[str, Gone]) -> L
     rows = local.select(path, f"select * from t where {condition}")
     effects = fold(rows, changes, key=flat.key, columns=flat.table.column_names, evidence=True)
     told = effects.column("_txloom_evidence").drop_null().to_pylist()
-    effects = effects.drop_columns("_txloom_evidence")
+    effects = flat.filled(effects.drop_columns("_txloom_evidence"))
     return LocalChange(flat, path, rows, effects, changes.num_rows, told, columns)
 
 
@@ -116,7 +127,7 @@ def _recomputed(place: Place, flat: Flat, changes: pa.Table, want: Mark) -> Loca
         history = pa.concat_tables([history.filter(pa.array(here, pa.bool_())), whole])
         rows = rows.filter(pa.array(there, pa.bool_()))
     effects = fold(rows.schema.empty_table(), history, key=flat.key, columns=flat.table.column_names)
-    return LocalChange(flat, path, rows, effects, changes.num_rows, columns=columns)
+    return LocalChange(flat, path, rows, flat.filled(effects), changes.num_rows, columns=columns)
 
 
 def _named(changes: pa.Table, key: Sequence[str], *, before: bool) -> list[Key]:
