@@ -13,7 +13,7 @@ from txloom.storage.place import Place
 
 Change = tuple[str, dict[str, Any], dict[str, Any]]
 """Operation, what is known of the row before, what is told of it after: columns that are left out are unchanged."""
-BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+BEGAN = datetime.now(UTC) - timedelta(days=1000, hours=1)
 """When csn 0 was committed; each csn took a day."""
 
 

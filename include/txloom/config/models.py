@@ -347,6 +347,15 @@ class Optimize(Model):
     ] = 8
 
 
+class History(Model):
+    """When rows of history are taken away that later ones supersede."""
+
+    keep: Annotated[
+        Retention | None,
+        Field(description="How far back mirrors tell every state, such as 400d; by default for ever"),
+    ] = None
+
+
 class Vacuum(Model):
     """When files that no version needs any more are deleted."""
 
@@ -359,6 +368,7 @@ class Maintenance(Model):
     """How the tables are kept in shape."""
 
     schedule: Annotated[Cron | None, Field(description="When maintenance runs, as cron; nothing: by hand")] = None
+    history: Annotated[History, Field(description="How far back history tells every state")] = History()
     optimize: Annotated[Optimize, Field(description="When small files are merged")] = Optimize()
     vacuum: Annotated[Vacuum, Field(description="When old files are deleted")] = Vacuum()
 

@@ -42,7 +42,7 @@ LOAD, LOAD_METADATA = f"{OWN_PREFIX}load", f"{OWN_PREFIX}load_metadata"
 LOADS = (LOAD, LOAD_METADATA)
 """The topics of what load_snapshot lands: rows as GoldenGate writes them, whatever the source's format is."""
 
-MAINTENANCE_TASKS = ("optimize", "vacuum", "statistics")
+MAINTENANCE_TASKS = ("clean_history", "optimize", "vacuum", "statistics")
 """What maintain_tables does, in the order in which the maintenance DAG runs it."""
 
 

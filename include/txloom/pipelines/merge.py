@@ -46,7 +46,8 @@ def merge_current(
     opened = cache(spark)
     try:
         healthy, work = _planned(opened, healthy, place, want, gone_columns(known), failures)
-        new = findings.record(place, findings_of(place, work.evidence), run_id)
+        told = [found for flat in flats(healthy) for found in merge_local.untold(place, flat, want)]
+        new = findings.record(place, [*findings_of(place, work.evidence), *told], run_id)
         note_back(place, known, work.columns, run_id)
         merged = _write_all(healthy, work, failures)
     finally:

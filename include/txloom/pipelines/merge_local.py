@@ -13,6 +13,8 @@ from txloom.current.clears import Columns, Gone, GoneColumns, columns_of, of_all
 from txloom.current.components import components
 from txloom.current.compose import compose
 from txloom.current.fold import fold
+from txloom.quality import findings as f
+from txloom.quality.findings import Finding
 from txloom.storage import local, past, schemas
 from txloom.storage.flats import Flat, member_of
 from txloom.storage.partitions import Within, concerned
@@ -106,6 +108,24 @@ def prepare(place: Place, flat: Flat, want: Mark, gone: Mapping[str, Gone]) -> L
     told = effects.column("_txloom_evidence").drop_null().to_pylist()
     effects = flat.filled(effects.drop_columns("_txloom_evidence"))
     return LocalChange(flat, path, rows, effects, changes.num_rows, told, columns)
+
+
+def untold(place: Place, flat: Flat, want: Mark) -> list[Finding]:
+    """Return a finding where a late change moves a row whose columns were cleaned from history; see `superseded`."""
+    since, have = past.cleaned(place, flat), mark(place.table(flat.current))
+    if not since or have == want:
+        return []
+    moves = f"_txloom_op = 'U' and cardinality(_txloom_unchanged) > 0 and _txloom_csn < {since}"
+    found = past.chosen(
+        place, flat, f"{moves} and _txloom_release > {have.release} and _txloom_release <= {want.release}"
+    )
+    old, new = _named(found, flat.key, before=True), _named(found, flat.key, before=False)
+    moved = found.filter(pa.array([a != b for a, b in zip(old, new, strict=True)], pa.bool_()))
+    evidence = f"{moved.num_rows} rows changed their key below csn {since}"
+    return [
+        Finding(f.UNTOLD, flat.table.name, None, row["_txloom_csn"], row["_txloom_xid"], evidence)
+        for row in moved.sort_by("_txloom_csn").slice(0, 1).select(["_txloom_csn", "_txloom_xid"]).to_pylist()
+    ]
 
 
 def _recomputed(place: Place, flat: Flat, changes: pa.Table, want: Mark) -> LocalChange:

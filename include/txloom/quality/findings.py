@@ -22,6 +22,7 @@ XID_AGAIN = "transaction id came again"
 TWO_RUNS = "rebuilt from two producer runs"
 NULLS_OMITTED = "nulls are left out"
 LOST = "records were lost"
+UNTOLD = "came too late for its history"
 
 HINTS = {
     ADDED: "The source has a column that is not declared: declare it, or set undeclared_columns to evolve.",
@@ -55,8 +56,11 @@ HINTS = {
     "or the table's dropped_columns to keep, because a column that is missing counts as dropped.",
     LOST: "Records of Kafka were gone before they were landed, and an operator accepted it: load a snapshot of all "
     "tables (jobs/load_snapshot.py), and let topics keep records for longer than a run can be late.",
+    UNTOLD: "A transaction below what was cleaned from history changed a key and left columns of its row unchanged, "
+    "which history does not tell any more: load a snapshot of the table (jobs/load_snapshot.py), and let "
+    "maintenance.history.keep reach further back than transactions come late.",
 }
-NEEDS_SNAPSHOT = frozenset((RENAMED, CHANGED, UNKNOWN_ROW, CSN_BACK, LOST))
+NEEDS_SNAPSHOT = frozenset((RENAMED, CHANGED, UNKNOWN_ROW, CSN_BACK, LOST, UNTOLD))
 SEVERITIES = {ADDED: "info", XID_AGAIN: "info"} | dict.fromkeys(NEEDS_SNAPSHOT, "error")
 """Anything else is a warning."""
 
