@@ -19,8 +19,8 @@ from txloom.pipelines.together import Failures
 from txloom.pipelines.work import Work
 from txloom.storage import books, evolution, findings, loads, local, merging
 from txloom.storage.flats import create, create_documents, flats
-from txloom.storage.partitions import Within
 from txloom.storage.place import Place
+from txloom.storage.placing import Within
 from txloom.storage.progress import Mark, mark, snapshot, valid_through
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.storage import local, past, schemas
 from txloom.storage.flats import Flat, member_of
-from txloom.storage.partitions import Within, concerned
 from txloom.storage.place import Place
+from txloom.storage.placing import Within, concerned
 from txloom.storage.progress import Mark, mark
 
 Key = tuple[Any, ...]

@@ -15,8 +15,8 @@ from txloom.pipelines.work import Work
 from txloom.storage import current, past, tables
 from txloom.storage.documents import Change, documents, touched_roots
 from txloom.storage.flats import Flat, flats
-from txloom.storage.partitions import Within
 from txloom.storage.place import Place
+from txloom.storage.placing import Within
 from txloom.storage.progress import Mark, mark
 from txloom.storage.schemas import quote
 

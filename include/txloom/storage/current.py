@@ -16,8 +16,8 @@ from txloom.current.fold import fold
 from txloom.current.images import WHOLE
 from txloom.storage import schemas, tables
 from txloom.storage.flats import Flat
-from txloom.storage.partitions import MOST_NAMED, Within, within
 from txloom.storage.place import Place
+from txloom.storage.placing import MOST_NAMED, Within, within
 from txloom.storage.progress import Mark
 from txloom.storage.schemas import quote
 

@@ -9,8 +9,8 @@ from txloom.config import names
 from txloom.config.models import Aggregate, Child, Mirror, Pipeline, Table
 from txloom.current.compose import Member
 from txloom.storage import books, evolution, schemas
-from txloom.storage.partitions import Partitions
 from txloom.storage.place import Place
+from txloom.storage.placing import Partitions
 from txloom.storage.progress import Mark
 
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable
 
 from txloom.storage import local
-from txloom.storage.partitions import Within
+from txloom.storage.placing import Within
 
 LOCAL_TABLE_BYTES = 64 << 20
 """Up to so many bytes of data files a current table is merged into by this process."""
