@@ -44,7 +44,8 @@ def as_of(
 
     table: the name of a mirror's or an aggregate's current table, whose schema the rows have; they are ordered by key.
     As of a moment means: up to the last transaction, in commit order, that was committed by then. Raises
-    BeyondValidThrough for a csn above valid-through, ConfigurationError for a table that the pipeline does not have.
+    BeyondValidThrough for a csn above valid-through, BeforeHistory for one below what maintenance cleaned from history,
+    ConfigurationError for a table that the pipeline does not have.
     """
     declared, place = _opened(pipeline, warehouse)
     upto = past.mark_at(place, csn, time)
@@ -75,7 +76,8 @@ def intervals(
 
     Added to the declared columns: `_txloom_valid_from` and `_txloom_valid_to` (csn; a row holds from the first up to,
     but not at, the second, which is null for rows that still hold), the same in commit time with `_time` at the end,
-    and `_txloom_is_current`. untracked: columns of a mirror whose changes begin no new interval.
+    and `_txloom_is_current`. untracked: columns of a mirror whose changes begin no new interval. Where maintenance
+    cleaned history, what ended before that is not listed, and what began before it may show a later beginning.
     """
     declared, place = _opened(pipeline, warehouse)
     upto = past.known(place)
@@ -140,6 +142,7 @@ def _members(aggregate: Aggregate) -> list[str]:
 
 
 def _folded(place: Place, flat: Flat, upto: Mark) -> pa.Table:
+    past.refuse_cleaned(place, flat, upto)
     empty = schemas.current_schema(flat.table).empty_table()
     found = fold(empty, past.changes(place, flat, upto), key=flat.key, columns=flat.table.column_names)
     rows = found.filter(pc.invert(found.column("_txloom_deleted"))).select(empty.schema.names)

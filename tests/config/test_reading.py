@@ -27,6 +27,7 @@ def test_what_is_left_out_has_its_default(declared: Declared) -> None:
     assert pipeline.source.files.settle == timedelta(seconds=60)
     assert pipeline.tables[0].undeclared_columns == "ignore"
     assert pipeline.maintenance.schedule is None
+    assert pipeline.maintenance.history.keep is None
     assert pipeline.maintenance.vacuum.retain == timedelta(days=7)
 
 

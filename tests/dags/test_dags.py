@@ -90,9 +90,16 @@ def test_the_cycle_checks_its_source_lands_buffers_merges_checks_each_expectatio
     }
 
 
-def test_maintenance_optimizes_then_vacuums_then_measures(dags: dict[str, dict[str, dict[str, object]]]) -> None:
+def test_maintenance_cleans_then_optimizes_then_vacuums_then_measures(
+    dags: dict[str, dict[str, dict[str, object]]],
+) -> None:
     after = {task: about["after"] for task, about in dags["orders_maintenance"].items()}
-    assert after == {"optimize": [], "vacuum": ["optimize"], "statistics": ["vacuum"]}
+    assert after == {
+        "clean_history": [],
+        "optimize": ["clean_history"],
+        "vacuum": ["optimize"],
+        "statistics": ["vacuum"],
+    }
 
 
 def test_every_task_that_writes_takes_turns_in_its_pipelines_pool_and_all_have_owner_docs_and_retries(

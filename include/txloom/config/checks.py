@@ -1,10 +1,12 @@
 """What must hold between the parts of a declaration; each check tells all that it finds."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from txloom.config.document import Item
-from txloom.config.draft import Draft, TableDraft, is_pattern, mirrored, written
+from txloom.config.draft import Draft, MirrorDraft, TableDraft, mirrored, shapes, written
 from txloom.config.durations import parse_duration
+from txloom.config.partitions import DATED, MOMENTS, UNFIT, UNITS, Partition, parse_partition
 from txloom.config.problems import Problem, Unfit, listed, named
 from txloom.config.targets import target_names
 from txloom.config.types import KEYLESS
@@ -27,7 +29,7 @@ UNORDERED = ("array", "json", "binary", "boolean")
 def check(root: Item, file: str, told: set[str]) -> list[Problem]:
     """Return what is wrong between the parts of a declaration."""
     draft = Draft(root, file, frozenset(told))
-    found = [problem for table in draft.tables for problem in (*_columns(draft, table), *_key(draft, table))]
+    found = [problem for table in draft.shapes for problem in (*_columns(draft, table), *_key(draft, table))]
     found += [
         *_source(draft),
         *_snapshots(draft),
@@ -178,7 +180,7 @@ def _table_names(draft: Draft) -> Iterator[Problem]:
         if source := draft.word(table.item, "source"):
             short = source.value.rsplit(".", 1)[-1] if short_names else source.value
             other = by_source.setdefault(short.casefold(), source)
-            if other is not source:
+            if other.path != source.path:
                 yield _same_source(draft, source, other)
 
 
@@ -244,46 +246,79 @@ def _children(draft: Draft, aggregate: Item, root: Item | None, table: TableDraf
 def _mirrors(draft: Draft) -> Iterator[Problem]:
     """Mirrors name watched tables, each once, and cluster and partition by columns that can."""
     seen: set[str] = set()
-    for mirror in draft.within("targets", "mirrors"):
-        name = draft.word(mirror, "table") or (mirror if isinstance(mirror.value, str) else None)
-        if name is None or name.path in draft.told:
-            continue
-        if is_pattern(name.value):
-            if name is not mirror:
-                yield draft.problem(name, "the name of one table", "A pattern stands by itself, as plain text.")
-            elif not mirrored([name.value], draft.table_names)[0]:
-                yield draft.problem(name, "a pattern that a watched table matches")
-        elif name.value in seen:
-            yield draft.problem(name, "each table mirrored once", found=f"{name.shown} again")
+    for mirror in draft.mirrors:
+        if mirror.is_pattern:
+            yield from _pattern(draft, mirror)
+        elif mirror.name.value in seen:
+            yield draft.problem(mirror.name, "each table mirrored once", found=f"{mirror.name.shown} again")
         else:
-            yield from draft.unknown_table(name)
-            seen.add(name.value)
-        if table := draft.table(name):
-            yield from _layout(draft, mirror, table)
+            yield from draft.unknown_table(mirror.name)
+            seen.add(mirror.name.value)
+        for table in shapes(mirror.tables):
+            yield from _layout(draft, mirror.item, table)
+
+
+def _pattern(draft: Draft, mirror: MirrorDraft) -> Iterator[Problem]:
+    """A pattern matches watched tables, none of which another one matches; what is named by itself is not its own."""
+    if not any(map(mirror.matches, draft.table_names)):
+        yield draft.problem(mirror.name, "a pattern that a watched table matches")
+    for key in ("current", "history"):
+        if name := draft.word(mirror.item, key):
+            yield draft.problem(name, "no name where a pattern stands for several tables", "Name the table by itself.")
+    named = {other.name.value for other in draft.mirrors if not other.is_pattern}
+    for other in draft.mirrors[: draft.mirrors.index(mirror)]:
+        both = [name for name in draft.table_names if mirror.matches(name) and other.matches(name)]
+        both = [name for name in both if name not in named] if other.is_pattern else []
+        if both:
+            more = f" and {len(both) - 1} more" if len(both) > 1 else ""
+            found = f"{mirror.name.shown} for {both[0]}{more}"
+            hint = (
+                f"{other.name.path} in line {other.name.line} matches too; a table named by itself belongs to neither."
+            )
+            yield draft.problem(mirror.name, "a pattern of tables that no other one matches", hint, found)
 
 
 def _layout(draft: Draft, mirror: Item, table: TableDraft) -> Iterator[Problem]:
-    columns, partition = draft.words(mirror, "zorder"), draft.word(mirror, "partition_by")
+    columns, declared = draft.words(mirror, "zorder"), draft.word(mirror, "partition_by")
     yield from table.columns_of(columns)
     yield from _clustering(draft, table, columns)
-    if partition is None:
+    if declared is None:
         return
-    yield from table.columns_of([partition])
-    declared = table.type_of(partition.value)
-    if declared and declared.kind in (*KEYLESS, "binary"):
-        expected = f"a column to partition by, not {listed((*KEYLESS, 'binary'))}"
-        yield draft.problem(partition, expected, found=f"{partition.shown} of type {table.shown_type(partition.value)}")
-    for column in columns:
-        if column.value == partition.value:
+    try:
+        partition = parse_partition(declared.value)
+    except Unfit:
+        return
+    yield from table.columns_of([replace(declared, value=partition.column)])
+    if problem := _partitions(draft, declared, partition, table):
+        yield problem
+    for column in columns if partition.unit is None else ():
+        if column.value == partition.column:
             yield draft.problem(column, "another column than the one it is partitioned by")
+
+
+def _partitions(draft: Draft, declared: Item, partition: Partition, table: TableDraft) -> Problem | None:
+    """A column makes few partitions by its values, or by the year, month or day that they have."""
+    kind = table.type_of(partition.column)
+    if kind is None:
+        return None
+    column = replace(declared, value=partition.column).shown
+    found = f"{column} of type {table.shown_type(partition.column)} in {table.label}"
+    if partition.unit and kind.kind not in DATED:
+        return draft.problem(declared, f"a {listed(DATED)} to take the {partition.unit} of", found=found)
+    if kind.kind in UNFIT:
+        return draft.problem(declared, f"a column to partition by, not {listed(UNFIT)}", found=found)
+    if kind.kind in MOMENTS and not partition.unit:
+        units = listed(f"{unit}({partition.column})" for unit in UNITS)
+        return draft.problem(declared, units, "Every moment would be a partition by itself.", found)
+    return None
 
 
 def _clustering(draft: Draft, table: TableDraft, columns: list[Item]) -> Iterator[Problem]:
     for column in columns:
         declared = table.type_of(column.value)
         if declared and declared.kind in UNORDERED:
-            expected = f"a column to cluster by, not {listed(UNORDERED)}"
-            yield draft.problem(column, expected, found=f"{column.shown} of type {table.shown_type(column.value)}")
+            found = f"{column.shown} of type {table.shown_type(column.value)} in {table.label}"
+            yield draft.problem(column, f"a column to cluster by, not {listed(UNORDERED)}", found=found)
 
 
 def _expectations(draft: Draft) -> Iterator[Problem]:

@@ -17,6 +17,8 @@ from txloom.config.fields import (
     Cron,
     Day,
     Duration,
+    EntryName,
+    EntrySource,
     FieldName,
     Folder,
     LowerName,
@@ -30,6 +32,7 @@ from txloom.config.fields import (
     Topic,
     Wait,
 )
+from txloom.config.partitions import Partition
 from txloom.config.problems import Unfit
 from txloom.config.types import ColumnType
 
@@ -226,8 +229,14 @@ def _key(declared: Any, check: Callable[[Any], Any]) -> Any:
 class Table(Model):
     """A source table that the pipeline watches."""
 
-    name: Annotated[TableName, Field(description="The name in the lake")]
-    source: Annotated[SourceTable, Field(description="The schema and name in the source, such as PUBLIC.ORDERS")]
+    name: Annotated[
+        EntryName,
+        Field(description="The name in the lake, or several as a list or a range such as t_{01..65}"),
+    ]
+    source: Annotated[
+        EntrySource,
+        Field(description="The schema and name in the source, such as PUBLIC.ORDERS; for several: PUBLIC.{name}"),
+    ]
     columns: Annotated[
         tuple[Column, ...],
         BeforeValidator(_columns, json_schema_input_type=dict[ColumnName, ColumnType | ColumnDetail]),
@@ -309,7 +318,7 @@ class Aggregate(Model):
 class Mirror(Model):
     """One watched table, flat."""
 
-    table: Annotated[TablePattern, Field(description="A watched table")]
+    table: Annotated[TablePattern, Field(description="A watched table, or a pattern of names such as readings_*")]
     current: Annotated[
         TableName,
         Field(description="The table of one row for each key; by default the name of the table"),
@@ -319,7 +328,10 @@ class Mirror(Model):
         Field(description="The table of every change; by default TABLE_changes"),
     ] = Field(default_factory=lambda valid: names.changes_table(valid["table"]))
     zorder: Annotated[tuple[ColumnName, ...], Field(description="The columns by which OPTIMIZE clusters")] = ()
-    partition_by: Annotated[ColumnName | None, Field(description="The column that partitions the current table")] = None
+    partition_by: Annotated[
+        Partition | None,
+        Field(description="What partitions the current table: a column, or year, month or day of one: year(created)"),
+    ] = None
 
 
 def _mirrors(declared: Any) -> Any:
@@ -381,6 +393,15 @@ class Optimize(Model):
     ] = 8
 
 
+class History(Model):
+    """When rows of history are taken away that later ones supersede."""
+
+    keep: Annotated[
+        Retention | None,
+        Field(description="How far back mirrors tell every state, such as 400d; by default for ever"),
+    ] = None
+
+
 class Vacuum(Model):
     """When files that no version needs any more are deleted."""
 
@@ -393,6 +414,7 @@ class Maintenance(Model):
     """How the tables are kept in shape."""
 
     schedule: Annotated[Cron | None, Field(description="When maintenance runs, as cron; nothing: by hand")] = None
+    history: Annotated[History, Field(description="How far back history tells every state")] = History()
     optimize: Annotated[Optimize, Field(description="When small files are merged")] = Optimize()
     vacuum: Annotated[Vacuum, Field(description="When old files are deleted")] = Vacuum()
 

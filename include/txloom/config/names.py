@@ -39,11 +39,14 @@ OWN_PREFIX = "_txloom_"
 POSITION = (f"{OWN_PREFIX}csn", f"{OWN_PREFIX}pos")
 """What tells the rows of a table without a key apart: where in the source's log each was inserted."""
 
+PARTITION = f"{OWN_PREFIX}partition"
+"""The column that names the partitions of a current table where no declared column can."""
+
 LOAD, LOAD_METADATA = f"{OWN_PREFIX}load", f"{OWN_PREFIX}load_metadata"
 LOADS = (LOAD, LOAD_METADATA)
 """The topics of what txloom lands itself: rows as GoldenGate writes them, whatever the source's format is."""
 
-MAINTENANCE_TASKS = ("optimize", "vacuum", "statistics")
+MAINTENANCE_TASKS = ("clean_history", "optimize", "vacuum", "statistics")
 """What maintain_tables does, in the order in which the maintenance DAG runs it."""
 
 

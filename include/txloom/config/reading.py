@@ -6,10 +6,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from txloom.config import names
 from txloom.config.checks import check
 from txloom.config.document import Item, read
 from txloom.config.draft import mirrored
 from txloom.config.environment import connections_in
+from txloom.config.expansion import expanded
 from txloom.config.models import Mirror, Pipeline
 from txloom.config.places import PROJECT
 from txloom.config.problems import Problem, did_you_mean
@@ -38,6 +40,8 @@ def load(path: str | Path, environment: Mapping[str, str] | None = None, *, conn
         hint = "include/pipelines/orders.yaml is an example."
         problems = [Problem(str(path), 1, "", "an empty file", "a pipeline", hint)]
     if root is not None:
+        root, unfit = expanded(root, str(path))
+        problems += unfit
         pipeline, refused = _validated(root, str(path))
         told = {problem.path for problem in problems}
         problems += [problem for problem in refused if problem.path not in told]
@@ -130,15 +134,16 @@ def _validated(root: Item, file: str) -> tuple[Pipeline | None, list[Problem]]:
 
 
 def _with_mirrors(pipeline: Pipeline) -> Pipeline:
-    """Put a mirror for each table in the place of a pattern of names."""
+    """Put a mirror for each table, with the same options, in the place of a pattern of names."""
     mirrors = pipeline.targets.mirrors
     declared = [mirror.table for mirror in mirrors]
     found: list[Mirror] = []
     for mirror, tables in zip(mirrors, mirrored(declared, [table.name for table in pipeline.tables]), strict=True):
-        found += [mirror] if tables == [mirror.table] else [Mirror.model_validate({"table": table}) for table in tables]
+        named = [{"table": table, "current": table, "history": names.changes_table(table)} for table in tables]
+        found += [mirror] if tables == [mirror.table] else [mirror.model_copy(update=own) for own in named]
     targets = pipeline.targets.model_copy(update={"mirrors": tuple(found)})
     return pipeline.model_copy(update={"targets": targets})
 
 
 def _sorted(problems: Iterable[Problem]) -> list[Problem]:
-    return sorted(set(problems), key=lambda problem: (problem.line, problem.path))
+    return sorted(set(problems), key=lambda problem: (problem.line, problem.path, str(problem)))
