@@ -7,9 +7,11 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator
+from pydantic import BeforeValidator, Field, WrapValidator
 
 from txloom.config import names
+from txloom.config.alerts import Alerts
+from txloom.config.base import Model
 from txloom.config.fields import (
     NO_KEY,
     ColumnName,
@@ -37,14 +39,6 @@ from txloom.config.problems import Unfit
 from txloom.config.types import ColumnType
 
 Severity = Literal["block", "warn", "info"]
-
-
-class Model(BaseModel):
-    """A part of a declaration: it never changes, and takes no key that it does not know."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True, hide_input_in_errors=True
-    )
 
 
 class Files(Model):
@@ -432,6 +426,7 @@ class Pipeline(Model):
     tables: Annotated[tuple[Table, ...], Field(description="A list of the source tables to watch", min_length=1)]
     targets: Annotated[Targets, Field(description="What is written")]
     expectations: Annotated[tuple[Expectation, ...], Field(description="What must hold, and what failing does")] = ()
+    alerts: Annotated[Alerts | None, Field(description="What is an incident, and who is told")] = None
     maintenance: Annotated[Maintenance, Field(description="How the tables are kept in shape")] = Maintenance()
 
     def table(self, name: str) -> Table:

@@ -14,6 +14,7 @@ TABLE_STATISTICS = "table_statistics"
 EVOLVED_COLUMNS = "evolved_columns"
 FINDINGS = "findings"
 LEASES = "leases"
+INCIDENTS = "incidents"
 
 PIPELINE_TABLES = (
     CHANGE_EVENTS,
@@ -30,6 +31,7 @@ PIPELINE_TABLES = (
     EVOLVED_COLUMNS,
     FINDINGS,
     LEASES,
+    INCIDENTS,
 )
 """Tables that every pipeline has; a declaration may not name a target after one of them."""
 
@@ -97,6 +99,16 @@ def cdc_dag_id(pipeline: str) -> str:
 def maintenance_dag_id(pipeline: str) -> str:
     """Return the id of the DAG that maintains a pipeline's tables."""
     return f"{pipeline}_maintenance"
+
+
+def dead_letters_dag_id(pipeline: str) -> str:
+    """Return the id of the DAG that lists and redrives a pipeline's dead letters."""
+    return f"{pipeline}_dead_letters"
+
+
+def alerts_dag_id(pipeline: str) -> str:
+    """Return the id of the DAG that looks for a pipeline's incidents."""
+    return f"{pipeline}_alerts"
 
 
 def pool_name(pipeline: str) -> str:
