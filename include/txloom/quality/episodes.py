@@ -50,7 +50,7 @@ class Due:
 def judged(
     known: Sequence[Episode], found: Sequence[Incident], *, kinds: Collection[str], now: datetime
 ) -> list[Episode]:
-    """Open what is found and not open; close what is open, of these kinds, and not found; else take the newest state."""
+    """Open what is found and not open; close what is open, of these kinds, and not found; else keep the newest."""
     there = {each.key: each for each in found}
     after = []
     for episode in known:
