@@ -149,7 +149,7 @@ def test_every_channel_is_told_and_the_log_too(
     }
     ((to, told),) = mail.taken
     assert (to, told["From"], told["To"]) == (["a@b.c", "d@e.f"], "txloom@example.com", "a@b.c, d@e.f")
-    assert (told["Subject"], told.get_content().strip()) == ("[txloom] shop: dead letters", text)
+    assert (told["Subject"], told.get_content().replace("\r\n", "\n").strip()) == ("[txloom] shop: dead letters", text)
     assert capsys.readouterr().out.strip() == text
 
 

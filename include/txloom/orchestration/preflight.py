@@ -12,6 +12,7 @@ from txloom.errors import TxloomError, told
 from txloom.orchestration import connections
 from txloom.orchestration.failures import failure
 from txloom.orchestration.jobs import RETRIES
+from txloom.orchestration.notices import notices
 
 STEP = "check_source"
 LONGEST = timedelta(minutes=5)
@@ -46,5 +47,9 @@ def source_check(pipeline: Pipeline) -> SourceCheck:
     tells at once that brokers are down or records were lost. land_events looks again when it plans.
     """
     return SourceCheck(
-        task_id=STEP, pipeline=str(pipeline.name), owner=pipeline.owner, execution_timeout=LONGEST, **RETRIES
+        task_id=STEP,
+        pipeline=str(pipeline.name),
+        owner=pipeline.owner,
+        execution_timeout=LONGEST,
+        **{**RETRIES, **notices(pipeline)},
     )

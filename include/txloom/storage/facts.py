@@ -95,7 +95,7 @@ def _waiting(place: Place, now: datetime, longer: timedelta | None) -> Rows:
     if not found.get("n"):
         return Rows()
     columns = "transaction_id, cause, expected, received"
-    sql = f"select {columns} from t where {where} order by first_landed_at, csn limit {SAMPLE}"
+    sql = f"select {columns} from t where {where} order by first_landed_at, csn, transaction_id limit {SAMPLE}"
     first = tuple(_missing(row) for row in books.query(place.table(names.PENDING_TRANSACTIONS), sql))
     return Rows(found["n"], found["since"], first)
 
