@@ -31,6 +31,7 @@ def check(root: Item, file: str, told: set[str]) -> list[Problem]:
     draft = Draft(root, file, frozenset(told))
     found = [problem for table in draft.shapes for problem in (*_columns(draft, table), *_key(draft, table))]
     found += [
+        *_schedule(draft),
         *_source(draft),
         *_snapshots(draft),
         *_table_names(draft),
@@ -40,6 +41,13 @@ def check(root: Item, file: str, told: set[str]) -> list[Problem]:
         *_expectations(draft),
     ]
     return found
+
+
+def _schedule(draft: Draft) -> Iterator[Problem]:
+    """A run begins by the clock or by assets."""
+    after = draft.root.get("after")
+    if after is not None and after.value and draft.root.get("schedule") is not None:
+        yield draft.problem(after, "either schedule or after", found="assets beside a schedule")
 
 
 def _source(draft: Draft) -> Iterator[Problem]:

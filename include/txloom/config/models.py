@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WrapValidato
 from txloom.config import names
 from txloom.config.fields import (
     NO_KEY,
+    Asset,
     ColumnName,
     Count,
     Cron,
@@ -24,6 +25,7 @@ from txloom.config.fields import (
     LowerName,
     Remark,
     Retention,
+    Schedule,
     SourceColumn,
     SourceTable,
     TableName,
@@ -425,7 +427,14 @@ class Pipeline(Model):
     name: Annotated[LowerName, Field(description="The name of the pipeline, its DAGs and its folder in the warehouse")]
     description: Annotated[Remark, Field(description="What the pipeline is for")] = ""
     owner: Annotated[Text, Field(description="The team that is called when it fails")] = "data-platform"
-    schedule: Annotated[Cron | None, Field(description="When it runs, as cron; nothing: by hand")] = None
+    schedule: Annotated[
+        Schedule | None,
+        Field(description="When it runs, as cron, or @continuous: when the run before has ended; nothing: by hand"),
+    ] = None
+    after: Annotated[
+        tuple[Asset, ...],
+        Field(description="Assets whose update begins a run, instead of a schedule, such as txloom://orders/cuts"),
+    ] = ()
     start_date: Annotated[Day, Field(description="The first day of the schedule")] = date(2025, 1, 1)
     source: Annotated[Source, Field(description="Where change events come from")]
     completeness: Annotated[Completeness, Field(description="When a transaction is whole")]
