@@ -436,6 +436,9 @@ class Pipeline(Model):
         Field(description="Assets whose update begins a run, instead of a schedule, such as txloom://orders/cuts"),
     ] = ()
     start_date: Annotated[Day, Field(description="The first day of the schedule")] = date(2025, 1, 1)
+    timeout: Annotated[
+        Duration, Field(description="How long one task may take until it is ended and tried again, such as 2h")
+    ] = timedelta(hours=6)
     source: Annotated[Source, Field(description="Where change events come from")]
     completeness: Annotated[Completeness, Field(description="When a transaction is whole")]
     tables: Annotated[tuple[Table, ...], Field(description="A list of the source tables to watch", min_length=1)]

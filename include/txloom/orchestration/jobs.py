@@ -107,6 +107,7 @@ def spark_job(
         },
         pool=names.pool_name(pipeline.name),
         owner=pipeline.owner,
+        execution_timeout=pipeline.timeout,
         **{**RETRIES, **more},
     )
 
