@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from txloom.config.models import Kafka, Pipeline
+from txloom.config.models import Pipeline
+from txloom.config.source import Kafka
 from txloom.errors import ConfigurationError, SourceLost, SourceUnavailable
 from txloom.storage.tasks import Messages, Range, Task
 
