@@ -23,6 +23,10 @@ again.
 **When valid-through stands still** look at `pending_transactions`, longest waiting first: expected and received rows
 per table tell what the producer has not sent. After patience they become dead letters, listed as gaps in the next cut.
 
+**When everything behind check_source is skipped** there was nothing to do: nothing new at the source, and nothing that
+waits. Its log says so. publish is skipped when the newest cut says all of it already. A run begun by hand looks at
+everything.
+
 **Pipelines of snapshots** begin with diff_snapshot, for the extracts of the run's own date (UTC; a run by hand may say
 another one in its configuration: `{"date": "2026-11-20"}`). Missed dates are caught up, and dates wait for each other,
 in backfills too: `airflow backfill create --dag-id ... --from-date ... --to-date ... --reprocess-behavior failed`. A
@@ -35,7 +39,7 @@ from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.orchestration.alerts import alert_task
 from txloom.orchestration.jobs import SparkJob, cuts_asset, spark_job
-from txloom.orchestration.pipelines import begins, declared
+from txloom.orchestration.pipelines import begins, begun_by, declared
 from txloom.orchestration.preflight import source_check
 
 DATE = "{{ (dag_run.conf or {}).get('date') or (dag_run.logical_date or dag_run.run_after) | ds }}"
@@ -47,7 +51,7 @@ def cycle(pipeline: Pipeline) -> DAG:
     dated = pipeline.source.format == "snapshots"
     with DAG(
         dag_id=names.cdc_dag_id(pipeline.name),
-        schedule=pipeline.schedule,
+        schedule=begun_by(pipeline),
         start_date=begins(pipeline),
         catchup=dated,
         max_active_runs=1,

@@ -26,7 +26,7 @@ from txloom.current.fold import fold
 from txloom.current.versions import intervals as intervals_of
 from txloom.current.versions import versions as versions_of
 from txloom.errors import ConfigurationError
-from txloom.storage import books, evolution, past, schemas
+from txloom.storage import books, evolution, local, past, schemas
 from txloom.storage.flats import Flat, flats, member_of
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark
@@ -110,6 +110,12 @@ def versions(pipeline: str | Pipeline, *, cut_id: int | None = None, warehouse: 
     sql = f"select versions from t where {condition} order by cut_id desc limit 1"
     found = books.query(place.table(names.CUTS), sql)
     return dict(found[0]["versions"]) if found else {}
+
+
+def at_version(pipeline: str | Pipeline, table: str, version: int, *, warehouse: str | None = None) -> pa.Table:
+    """Return a table's rows at a Delta version, such as one of `versions`."""
+    _, place = _opened(pipeline, warehouse)
+    return local.select(place.table(table), "select * from t", version)
 
 
 def _opened(pipeline: str | Pipeline, warehouse: str | None) -> tuple[Pipeline, Place]:

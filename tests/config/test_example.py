@@ -10,7 +10,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from txloom.config import discover, load
-from txloom.config.base import Model
+from txloom.config.model import Model
 from txloom.config.models import Pipeline
 from txloom.config.schema import schema_text
 

@@ -270,7 +270,7 @@ def test_a_topic_that_is_gone_and_no_longer_declared_holds_up_landing_until_its_
 
 def test_a_pipeline_cannot_turn_to_files_before_its_last_landing_from_kafka_is_finished(topics: Topics) -> None:
     inbox = topics.folder / "inbox"
-    from txloom.config.models import Files
+    from txloom.config.source import Files
 
     source = topics.pipeline.source.model_copy(update={"kafka": None, "files": Files(path=str(inbox))})
     kafka_pipeline, topics.pipeline = topics.pipeline, topics.pipeline.model_copy(update={"source": source})

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from txloom.config.models import Kafka
+from txloom.config.source import Kafka
 from txloom.errors import SourceLost
 from txloom.storage import books, kafka, landing, offsets
 from txloom.storage.place import Place

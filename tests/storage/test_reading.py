@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message
 
 from services.broker import Broker
-from txloom.config.models import Kafka
+from txloom.config.source import Kafka
 from txloom.errors import ConfigurationError, SourceLost, SourceUnavailable
 from txloom.storage import kafka
 from txloom.storage.tasks import Messages, Range

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from txloom.config.base import Model
 from txloom.config.fields import Address, ConnectionId, Cron, Duration, Url, Whole
+from txloom.config.model import Model
 
 
 class LogChannel(Model):

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
-from txloom.config.cron import parse_cron
+from txloom.config.cron import parse_cron, parse_schedule
 from txloom.config.durations import PATTERN, parse_duration, show_duration
 from txloom.config.names import OWN_PREFIX
 from txloom.config.problems import Unfit
@@ -119,6 +119,12 @@ EntrySource = Annotated[SourceTable, WithJsonSchema(_schema(SOURCE_OF_NAMES))]
 SourceColumn = Annotated[str, *_text(PRINTABLE, "the name of a source column")]
 Topic = Annotated[str, *_text(TOPIC, "a topic: letters, digits, '.', '_' and '-'")]
 Folder = Annotated[str, *_text(PRINTABLE, "a folder")]
+Schedule = Annotated[
+    str,
+    BeforeValidator(parse_schedule),
+    WithJsonSchema({"type": "string", "examples": ["*/15 * * * *", "@continuous"]}),
+]
+Asset = Annotated[str, *_text(PRINTABLE, "the URI of an asset")]
 Cron = Annotated[str, BeforeValidator(parse_cron), WithJsonSchema({"type": "string", "examples": ["*/15 * * * *"]})]
 Day = Annotated[date, BeforeValidator(_date), WithJsonSchema({"type": "string", "format": "date"})]
 Address = Annotated[str, *_text(ADDRESS, "an e-mail address")]

@@ -96,6 +96,20 @@ def cdc_dag_id(pipeline: str) -> str:
     return f"{pipeline}_cdc"
 
 
+def is_cdc_dag(dag_id: str) -> bool:
+    """Tell whether a DAG's id is that of a pipeline's cycle.
+
+    >>> is_cdc_dag("orders_cdc")
+    True
+    """
+    return dag_id.endswith("_cdc")
+
+
+def consumer_dag_id(pipeline: str) -> str:
+    """Return the id of the example DAG that reads each cut of a pipeline."""
+    return f"{pipeline}_cut_consumer"
+
+
 def maintenance_dag_id(pipeline: str) -> str:
     """Return the id of the DAG that maintains a pipeline's tables."""
     return f"{pipeline}_maintenance"

@@ -1,14 +1,15 @@
 """One Airflow task per Spark application: how it is submitted, when it is retried, and what its error says."""
 
+import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset, Context
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from txloom.config import jvm, names
 from txloom.config.models import Pipeline
@@ -42,8 +43,10 @@ class SparkJob(SparkSubmitOperator):
         except AirflowException as error:
             raise explained(str(error)) from error
         counts = counts_of(getattr(self._hook, "_last_submit_log_lines", ()))
+        if self.outlets and counts.get("published") == "0":
+            raise AirflowSkipException("nothing new to publish: the newest cut says all of it")
         for outlet in self.outlets:
-            context["outlet_events"][outlet].extra = dict(counts)
+            context["outlet_events"][outlet].extra = as_values(counts)
         return counts
 
 
@@ -67,6 +70,21 @@ def counts_of(lines: Iterable[str]) -> dict[str, str]:
     """
     found = [match[1] for line in lines if (match := _COUNTS.search(str(line)))]
     return dict(pair.split("=", 1) for pair in found[-1].split() if "=" in pair) if found else {}
+
+
+def as_values(counts: Mapping[str, str]) -> dict[str, Any]:
+    """Return counts as what they are: numbers, mappings and texts.
+
+    >>> as_values({"cut_id": "7", "versions": '{"orders":3}', "pipeline": "orders"})
+    {'cut_id': 7, 'versions': {'orders': 3}, 'pipeline': 'orders'}
+    """
+    found: dict[str, Any] = {}
+    for name, told in counts.items():
+        try:
+            found[name] = json.loads(told)
+        except ValueError:
+            found[name] = told
+    return found
 
 
 def spark_job(
@@ -96,6 +114,7 @@ def spark_job(
         },
         pool=names.pool_name(pipeline.name),
         owner=pipeline.owner,
+        execution_timeout=pipeline.timeout,
         **{**RETRIES, **notices(pipeline), **more},
     )
 

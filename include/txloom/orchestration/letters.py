@@ -13,7 +13,7 @@ from txloom.config.models import Pipeline
 from txloom.errors import TxloomError, told
 from txloom.orchestration.failures import failure
 from txloom.orchestration.jobs import RETRIES, SparkJob, spark_job
-from txloom.orchestration.notes import note
+from txloom.orchestration.notes import say
 from txloom.orchestration.notices import notices
 
 LIST, APPROVE, REDRIVE, OUTCOME = "list_dead_letters", "approve", "redrive", "outcome"
@@ -97,7 +97,7 @@ class Outcome(BaseOperator):
             page, counts = self._came(int(done["landing"]))
             page = page if answer is None else f"{page}\n\nApproved by {_who(answer)}."
         self.log.info("%s", page)
-        note(context, page)
+        say(context, page)
         return counts
 
     def _came(self, landing: int) -> tuple[str, dict[str, Any]]:

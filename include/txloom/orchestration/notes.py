@@ -1,36 +1,49 @@
-"""A run's note: a task pushes it as XCom, and the scheduler, which alone may write notes, puts it to the run.
+"""What a run says of itself as the note of its DAG run: a cycle one line of Markdown for each step, others their own.
 
-In Airflow 3 a task cannot reach the metadata database, and the API of tasks has no call for notes. The plugin
-`plugins/txloom_notes.py` listens for the end of runs and calls `put`.
+In Airflow 3 a task can neither reach the metadata database nor write a note over its own API; the scheduler can.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from airflow.sdk import Context
 
-KEY = "txloom_note"
-TAG = "txloom"
+SHOWN = {
+    "check_source": ("waiting", "work"),
+    "land_events": ("landing", "landed", "poison", "unwatched"),
+    "diff_snapshot": ("date", "inserts", "updates", "deletes", "missing", "unchanged", "skipped"),
+    "buffer_transactions": ("transactions", "released", "buffered", "dead", "duplicates", "redriven"),
+    "merge_current": ("changes", "merged", "failed", "findings"),
+    "publish": ("cut_id", "valid_through", "gaps"),
+}
+"""By task, in the order of a run, the counts that people ask for; zeros are left out but for the first."""
+
+
+SAID = "txloom_note"
+"""Under this key a task pushes what its run's note shall say."""
 LONGEST = 900
-"""Characters of a note: Airflow keeps 1,000."""
+"""Characters of it: Airflow keeps 1,000."""
 
 
-def note(context: Context, text: str) -> None:
-    """Let a run's note say a text when it ends; the last task that says something has the last word."""
-    short = text if len(text) <= LONGEST else f"{text[:LONGEST]}\n\n... the rest is in the task's log."
-    context["ti"].xcom_push(key=KEY, value=short)
+def say(context: Context, text: str) -> None:
+    """Let the run's note say a text once it ends; the whole of it belongs into the task's log."""
+    short = text if len(text) <= LONGEST else f"{text[:LONGEST].rsplit(chr(10), 1)[0]}\n\n... the rest is in the log."
+    context["ti"].xcom_push(key=SAID, value=short)
 
 
-def put(run: Any) -> None:
-    """Put to a run that ended, in the scheduler, what its tasks said; a person's own note stays."""
-    from airflow.models.xcom import XComModel
-    from sqlalchemy import select
-    from sqlalchemy.orm import object_session
+def note(returned: Mapping[str, Mapping[str, Any]], failed: list[str]) -> str:
+    """Return a run's note; returned: by task, its counts. failed: the tasks that are red.
 
-    session = object_session(run)
-    if session is None or run.note is not None:
-        return
-    wanted = (XComModel.dag_id == run.dag_id, XComModel.run_id == run.run_id, XComModel.key == KEY)
-    with session.no_autoflush:
-        said = session.scalars(select(XComModel).where(*wanted).order_by(XComModel.timestamp)).all()
-    if said:
-        run.note = XComModel.deserialize_value(said[-1])
+    >>> note({"land_events": {"landing": "3", "landed": "120", "poison": "0"}, "publish": {"cut_id": "2"}}, [])
+    '**land_events** landing 3, landed 120\\n\\n**publish** cut_id 2'
+    """
+    lines = [f"**failed** {', '.join(sorted(failed))}"] if failed else []
+    for task, names in SHOWN.items():
+        counts = returned.get(task, {})
+        told = [f"{name} {counts[name]}" for i, name in enumerate(names) if _tells(counts.get(name), first=i == 0)]
+        lines += [f"**{task}** {', '.join(told)}"] if told else []
+    return "\n\n".join(lines)
+
+
+def _tells(count: Any, *, first: bool) -> bool:
+    return count is not None and (first or str(count) not in ("0", ""))

@@ -7,7 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from txloom.config import names
-from txloom.config.models import Kafka, Pipeline
+from txloom.config.models import Pipeline
+from txloom.config.source import Kafka
 from txloom.events import formats
 from txloom.pipelines.doctor_landing import after_landing
 from txloom.storage import books, files, kafka, landing, offsets, partitions

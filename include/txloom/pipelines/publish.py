@@ -1,5 +1,6 @@
 """publish: append a cut, the version of every table that together show one state of the source."""
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +13,7 @@ from txloom.storage.place import Place
 from txloom.storage.progress import Mark, is_stamped_only, mark, versions
 
 
-def publish(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) -> dict[str, int]:
+def publish(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) -> dict[str, int | str]:
     """Publish the current tables as they are, unless the newest cut says the same already.
 
     A transaction that was finished after a cut although it belongs below its valid-through amends that cut: the new
@@ -34,7 +35,9 @@ def publish(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) 
         run_id, "publish", datetime.now(UTC), {"cut_id": cut["cut_id"]}, valid_through=reached.valid_through
     )
     books.write_ledger(warehouse, pipeline.name, entry)
-    return {"published": 1, "cut_id": cut["cut_id"], "valid_through": reached.valid_through, "gaps": len(cut["gaps"])}
+    shown = json.dumps(cut["versions"], separators=(",", ":"))
+    told = {"published": 1, "cut_id": cut["cut_id"], "valid_through": reached.valid_through, "gaps": len(cut["gaps"])}
+    return {**told, "versions": shown}
 
 
 def current_tables(pipeline: Pipeline) -> list[str]:

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from txloom.config.models import Kafka, Pipeline
+from txloom.config.models import Pipeline
+from txloom.config.source import Kafka
 from txloom.errors import ConfigurationError, SourceLost, SourceUnavailable
 from txloom.storage.tasks import Messages, Range, Task
 
@@ -33,7 +34,19 @@ READING = {
     "enable.partition.eof": True,
 }
 T = TypeVar("T")
+MOVING = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+)
+MOVES = 6
+"""Times that a partition without a leader is asked again, half a second apart."""
 EARLIEST, LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+
+class _LeaderMoves(SourceUnavailable):
+    """A partition is getting another leader: it answers in a moment."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +90,18 @@ def topics_of(pipeline: Pipeline) -> list[str]:
 def extents(kafka: Kafka, topics: Sequence[str], former: Collection[str] = ()) -> list[Range]:
     """Return what every partition of some topics holds now; raises SourceUnavailable that names what is missing.
 
-    former: topics that are no longer declared and may be gone.
+    former: topics that are no longer declared and may be gone. A partition that is just getting another leader is asked
+    again for a few seconds.
     """
+    for _ in range(MOVES):
+        try:
+            return _extents(kafka, topics, former)
+        except _LeaderMoves:
+            time.sleep(0.5)
+    return _extents(kafka, topics, former)
+
+
+def _extents(kafka: Kafka, topics: Sequence[str], former: Collection[str]) -> list[Range]:
     admin = _client(AdminClient, kafka)
     ids: dict[str, str] = {}
     partitions: list[TopicPartition] = []
@@ -304,4 +327,5 @@ def _told(kafka: Kafka, answer: Any, topic: str) -> Any:
             raise SourceUnavailable(
                 f"topic {topic} does not exist at {kafka.brokers}: create it, or correct {declared}"
             ) from error
-        raise SourceUnavailable(f"{kafka.brokers}: {error.args[0].str()} (topic {topic})") from error
+        kind = _LeaderMoves if error.args[0].code() in MOVING else SourceUnavailable
+        raise kind(f"{kafka.brokers}: {error.args[0].str()} (topic {topic})") from error

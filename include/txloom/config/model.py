@@ -1,4 +1,4 @@
-"""What every part of a declaration is: frozen, and without a key that it does not know."""
+"""What every part of a declaration is."""
 
 from pydantic import BaseModel, ConfigDict
 
