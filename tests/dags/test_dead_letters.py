@@ -12,8 +12,9 @@ from services.airflow import Airflow
 from services.channels import Hooks, hooks
 from txloom.storage import books
 
-pytestmark = pytest.mark.random_order(disabled=True)
-"""The tests are steps of one story: Airflow takes half a minute to start."""
+pytestmark = [pytest.mark.random_order(disabled=True), pytest.mark.timeout(1800)]
+"""The tests are steps of one story: Airflow takes half a minute to start, and a run as many JVMs as it has steps."""
+LONG = 900
 TOKEN, VALUE = "T0KEN-of-the-hook", 3_000_000_017
 CAUSE = "value cannot be read"
 DECLARATION = """
@@ -53,13 +54,13 @@ class Shop:
 
     def asked(self, run_id: str) -> str:
         """Wait until a person is asked, and return what they read."""
-        self.airflow.wait_for("shop_dead_letters", run_id, "approve", "awaiting_input")
+        self.airflow.wait_for("shop_dead_letters", run_id, "approve", "awaiting_input", within=LONG)
         return str(self.airflow.ask("GET", self._approval(run_id))["body"])
 
     def answer(self, run_id: str, option: str) -> str:
         """Answer, and return how the run ended."""
         self.airflow.ask("PATCH", self._approval(run_id), {"chosen_options": [option], "params_input": {}})
-        return self.airflow.wait("shop_dead_letters", run_id)
+        return self.airflow.wait("shop_dead_letters", run_id, LONG)
 
     def _approval(self, run_id: str) -> str:
         where = f"/api/v2/dags/shop_dead_letters/dagRuns/{urllib.parse.quote(run_id)}"
@@ -92,7 +93,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
 def test_a_cycle_ends_with_one_message_about_what_it_could_not_read(shop: Shop) -> None:
     shop.airflow.unpause("shop_cdc")
     run_id = shop.airflow.trigger("shop_cdc")
-    assert shop.airflow.wait("shop_cdc", run_id) == "success"
+    assert shop.airflow.wait("shop_cdc", run_id, LONG) == "success"
     assert shop.amounts() == [5, 7]
     assert shop.airflow.tasks("shop_cdc", run_id)["alert"]["state"] == "success"
     assert shop.told() == [("opened", "dead letters", "")]
@@ -102,7 +103,7 @@ def test_a_cycle_ends_with_one_message_about_what_it_could_not_read(shop: Shop) 
 
 def test_a_task_that_fails_sends_one_message_with_its_own_sentence(shop: Shop) -> None:
     run_id = shop.start(causes=["bad luck"])
-    assert shop.airflow.wait("shop_dead_letters", run_id) == "failed"
+    assert shop.airflow.wait("shop_dead_letters", run_id, LONG) == "failed"
     (body,) = shop.hooks.bodies()[1:]
     sentence = (
         "txloom list_dead_letters failed (ConfigurationError, exit code 2): no open dead letter has the cause "
@@ -114,7 +115,7 @@ def test_a_task_that_fails_sends_one_message_with_its_own_sentence(shop: Shop) -
 
 def test_with_nothing_chosen_a_run_lists_and_ends(shop: Shop) -> None:
     run_id = shop.start()
-    assert shop.airflow.wait("shop_dead_letters", run_id) == "success"
+    assert shop.airflow.wait("shop_dead_letters", run_id, LONG) == "success"
     states = {task: each["state"] for task, each in shop.airflow.tasks("shop_dead_letters", run_id).items()}
     assert (states["approve"], states["redrive"], states["outcome"]) == ("skipped", "skipped", "success")
     assert shop.note(run_id) == "Nothing was redriven: no open dead letter was chosen."
@@ -152,7 +153,7 @@ def test_what_a_person_approves_is_redriven_as_declared_now_and_told_one_by_one(
 def test_when_it_is_over_one_more_message_says_so(shop: Shop) -> None:
     for _ in range(2):
         shop.airflow.unpause("shop_alerts")
-        assert shop.airflow.wait("shop_alerts", shop.airflow.trigger("shop_alerts")) == "success"
+        assert shop.airflow.wait("shop_alerts", shop.airflow.trigger("shop_alerts"), LONG) == "success"
     assert shop.told()[3:] == [("closed", "dead letters", "")]
 
 

@@ -37,10 +37,10 @@ def pipeline(tmp_path: Path) -> Pipeline:
     return load(tmp_path / "shop.yaml")
 
 
-def letter(transaction: str | None, cause: str, line: int, **more: Any) -> dict[str, Any]:
-    where = {"topic": "rows", "file": "rows/1.jsonl", "line": line, "value": SECRET, "dead_at": NOON}
+def letter(transaction: str | None, cause: str, number: int, **more: Any) -> dict[str, Any]:
+    where = {"topic": "rows", "file": "rows/1.jsonl", "line": number, "value": SECRET, "dead_at": NOON}
     kind = "row" if transaction else "poison"
-    return {"transaction_id": transaction, "cause": cause, "kind": kind, "table": "items", "csn": line} | where | more
+    return {"transaction_id": transaction, "cause": cause, "kind": kind, "table": "items", "csn": number} | where | more
 
 
 def write(folder: Path, *letters: dict[str, Any]) -> Place:
