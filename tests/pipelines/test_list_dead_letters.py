@@ -14,8 +14,9 @@ from txloom.config import load
 from txloom.config.models import Pipeline
 from txloom.errors import ConfigurationError
 from txloom.pipelines.list_dead_letters import chosen, fate, list_dead_letters
+from txloom.pipelines.redrive import redrive
 from txloom.quality.letters import fate_in_markdown, markdown, text
-from txloom.storage import books, own
+from txloom.storage import books, dead, own
 from txloom.storage.place import Place
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -138,3 +139,18 @@ def test_what_came_of_each_redriven_transaction_is_told(tmp_path: Path, pipeline
         "- 1 messages still cannot be read\n\n- x1:1: released\n- x2:2: dead again: table short\n"
         "- x3:3: waits for its missing parts"
     )
+
+
+def test_what_died_after_the_list_was_made_is_not_taken_along(tmp_path: Path, pipeline: Pipeline) -> None:
+    place = write(tmp_path, letter("x1:1", "excess", 1))
+    seen = chosen(pipeline, warehouse=str(tmp_path), transactions=[], causes=["excess"], everything=False)
+    write(tmp_path, letter("x2:2", "excess", 2))
+    for version, there in ((seen.version, ["x1:1"]), (None, ["x1:1", "x2:2"])):
+        found = dead.open_letters(place, "transaction_id", "order by transaction_id", version)
+        assert found.column("transaction_id").to_pylist() == there
+
+
+def test_a_redrive_of_nothing_is_refused(tmp_path: Path, pipeline: Pipeline) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        redrive(None, pipeline, warehouse=str(tmp_path), run_id="r")
+    assert str(refused.value) == "nothing was chosen: pass --transaction, --cause or --all"

@@ -69,11 +69,16 @@ def task_succeeded(
     pipeline: Pipeline, *, warehouse: str, task: str, environment: Mapping[str, str] | None = None
 ) -> dict[str, int]:
     """Close the incident of a task that failed before."""
-    place = Place(warehouse, pipeline.name)
-    failed = [each for each in incidents.episodes(place) if _is_open(each) and each.incident.key == (TASK, task)]
-    if pipeline.alerts is None or not failed:
+    if pipeline.alerts is None or not is_failed(pipeline.name, warehouse=warehouse, task=task):
         return {"open": 0, "sent": 0}
+    place = Place(warehouse, pipeline.name)
     return _settle(place, pipeline.alerts, lambda known: _others(known, task), (TASK,), environment)
+
+
+def is_failed(pipeline: str, *, warehouse: str, task: str) -> bool:
+    """Tell whether the incident of a failed task is open."""
+    known = incidents.episodes(Place(warehouse, pipeline))
+    return any(_is_open(each) and each.incident.key == (TASK, task) for each in known)
 
 
 def _others(known: Sequence[Episode], task: str) -> list[Incident]:
