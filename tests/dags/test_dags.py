@@ -112,7 +112,7 @@ def test_every_task_that_writes_takes_turns_in_its_pipelines_pool_and_all_have_o
         for task, about in dag.items():
             pool = "default_pool" if task in ASIDE else "txloom_orders"
             assert (about["pool"], about["docs"]) == (pool, True)
-            assert about["retries"] in ((0,) if task == "approve" else (1, 2))
+            assert about["retries"] in (1, 2)
             assert about["owner"] not in ("", "airflow")
 
 

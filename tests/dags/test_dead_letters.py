@@ -1,6 +1,7 @@
 """Dead letters and alerts in a real Airflow: what a person refuses or approves, and one message for each incident."""
 
 import json
+import time
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,8 +54,9 @@ class Shop:
         return self.airflow.trigger("shop_dead_letters", conf)
 
     def asked(self, run_id: str) -> str:
-        """Wait until a person is asked, and return what they read."""
+        """Wait until a person is asked, and return what they read, which takes them some seconds."""
         self.airflow.wait_for("shop_dead_letters", run_id, "approve", "awaiting_input", within=LONG)
+        time.sleep(8)
         return str(self.airflow.ask("GET", self._approval(run_id))["body"])
 
     def answer(self, run_id: str, option: str) -> str:

@@ -140,13 +140,18 @@ def listing_task(pipeline: Pipeline) -> Listing:
 
 
 def approval_task(pipeline: Pipeline) -> Approval:
-    """Return the task that asks a person; nobody's time runs out."""
+    """Return the task that asks a person; nobody's time runs out.
+
+    An answer within a second of the question can meet the end of the process that asked (Airflow 3.3 then takes the
+    task for killed): the retry asks again.
+    """
+    own: dict[str, Any] = {**RETRIES, **notices(pipeline)}
     return Approval(
         task_id=APPROVE,
         subject=f"Redrive dead letters of {pipeline.name}?",
         body=f"{{{{ ti.xcom_pull(task_ids='{LIST}')['markdown'] }}}}",
         owner=pipeline.owner,
-        **notices(pipeline),
+        **own,
     )
 
 
