@@ -26,6 +26,14 @@ class Flat:
         """Return the columns that tell rows apart: the key, or where a row without one was inserted."""
         return self.table.key or names.POSITION
 
+    @property
+    def history(self) -> str:
+        """Return the name of the history that holds its changes."""
+        if self.mirror is not None:
+            return self.mirror.history
+        assert self.aggregate is not None
+        return self.aggregate.history
+
 
 def member_of(table: Table, child: Child) -> Member:
     """Return a child table as composing documents knows it."""
