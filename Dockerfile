@@ -20,7 +20,7 @@ COPY --chown=airflow:0 requirements.txt ./
 RUN pip install --no-cache-dir --requirement requirements.txt
 
 # Jars come before code: they change less often.
-COPY --chown=airflow:0 scripts/machine.sh scripts/fetch_jars.sh scripts/
+COPY --chown=airflow:0 scripts/machine.sh scripts/ivy.sh scripts/fetch_jars.sh scripts/
 COPY --chown=airflow:0 scripts/ivy scripts/ivy
 RUN scripts/fetch_jars.sh "$(command -v python)" /opt/txloom/jars && rm -rf .state
 

@@ -1,14 +1,17 @@
-"""The cycle of a pipeline: land, buffer, merge, check, publish.
+"""The cycle of a pipeline: look at the source, land, buffer, merge, check, publish.
 
-**What it does.** Every run takes what is new at the source, releases transactions that are whole, brings the current
-tables to valid-through, checks them, and publishes a cut: the version of every table that together show one moment of
-the source. Readers that take the versions of a cut never see half a transaction.
+**What it does.** Every run looks whether the source can be read, before a JVM starts; takes what is new there,
+releases transactions that are whole, brings the current tables to valid-through, checks them, and publishes a cut: the
+version of every table that together show one moment of the source. Readers that take the versions of a cut never see
+half a transaction.
 
 **When a task is red.** Its last line names what is wrong. Nothing is half done: every task can be cleared and run
 again.
 
 | task | usual cause | what to do |
 |---|---|---|
+| check_source | brokers, a topic or the folder are not there (exit code 12) | bring them back; it is retried |
+| check_source | records were lost before they were landed (13) | accept it by name, as its last line says |
 | land_events | the source's folder is gone, or a planned file vanished | bring it back, then clear the task |
 | diff_snapshot | the date's extract is missing, unfinished or cannot be read | its last line names it; deliver it |
 | buffer_transactions | the ledger does not balance (exit code 30) | clear nothing; keep the ledger's row |
@@ -18,6 +21,10 @@ again.
 
 **When valid-through stands still** look at `pending_transactions`, longest waiting first: expected and received rows
 per table tell what the producer has not sent. After patience they become dead letters, listed as gaps in the next cut.
+
+**When everything behind check_source is skipped** there was nothing to do: nothing new at the source, and nothing that
+waits. Its log says so. publish is skipped when the newest cut says all of it already. A run begun by hand looks at
+everything.
 
 **Pipelines of snapshots** begin with diff_snapshot, for the extracts of the run's own date (UTC; a run by hand may say
 another one in its configuration: `{"date": "2026-11-20"}`). Missed dates are caught up, and dates wait for each other,
@@ -30,7 +37,8 @@ from airflow.sdk import DAG, TaskGroup
 from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.orchestration.jobs import SparkJob, cuts_asset, spark_job
-from txloom.orchestration.pipelines import begins, declared
+from txloom.orchestration.pipelines import begins, begun_by, declared
+from txloom.orchestration.preflight import source_check
 
 DATE = "{{ (dag_run.conf or {}).get('date') or (dag_run.logical_date or dag_run.run_after) | ds }}"
 """The date of a run: as it was asked for, else of its schedule; a run by hand has no logical date."""
@@ -41,7 +49,7 @@ def cycle(pipeline: Pipeline) -> DAG:
     dated = pipeline.source.format == "snapshots"
     with DAG(
         dag_id=names.cdc_dag_id(pipeline.name),
-        schedule=pipeline.schedule,
+        schedule=begun_by(pipeline),
         start_date=begins(pipeline),
         catchup=dated,
         max_active_runs=1,
@@ -49,7 +57,7 @@ def cycle(pipeline: Pipeline) -> DAG:
         description=pipeline.description or f"{pipeline.name}: from change events to a published cut",
         doc_md=__doc__,
     ) as dag:
-        land = _diff(pipeline) if dated else spark_job(pipeline, "land_events")
+        land = _diff(pipeline) if dated else _land(pipeline)
         buffer = spark_job(pipeline, "buffer_transactions")
         merge = spark_job(pipeline, "merge_current")
         publish = spark_job(pipeline, "publish", outlets=[cuts_asset(pipeline)])
@@ -61,6 +69,13 @@ def cycle(pipeline: Pipeline) -> DAG:
         if dated:
             land >> merge
     return dag
+
+
+def _land(pipeline: Pipeline) -> SparkJob:
+    """Return the task that lands what is new, behind the one that looks at the source first."""
+    land = spark_job(pipeline, "land_events")
+    source_check(pipeline) >> land
+    return land
 
 
 def _diff(pipeline: Pipeline) -> SparkJob:

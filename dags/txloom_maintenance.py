@@ -1,8 +1,10 @@
-"""The upkeep of a pipeline's tables: optimize, then vacuum, then statistics.
+"""The upkeep of a pipeline's tables: clean_history, then optimize, then vacuum, then statistics.
 
-**What it does.** `optimize` joins small files and orders them by the declared columns; `vacuum` removes files that no
-version within the declared retention needs, and skips a table whose published cut still needs older ones;
-`statistics` sees to data-skipping statistics and records rows, bytes, files and column figures in `table_statistics`.
+**What it does.** `clean_history` takes rows away from mirrors' histories that later ones supersede, where
+`maintenance.history.keep` is declared; `optimize` joins small files and orders them by the declared columns; `vacuum`
+removes files that no version within the declared retention needs, and skips a table whose published cut still needs
+older ones; `statistics` sees to data-skipping statistics and records rows, bytes, files and column figures in
+`table_statistics`.
 It takes turns with the cycle in the pipeline's pool, so that it never meets a merge.
 
 **When a task is red.** Its last line names the table and the reason. Nothing is lost by leaving it red until the
@@ -26,11 +28,13 @@ def upkeep(pipeline: Pipeline) -> DAG:
         catchup=False,
         max_active_runs=1,
         tags=["txloom", pipeline.name, "maintenance"],
-        description=f"{pipeline.name}: optimize, vacuum, statistics",
+        description=f"{pipeline.name}: clean_history, optimize, vacuum, statistics",
         doc_md=__doc__,
     ) as dag:
         before = None
         for task in names.MAINTENANCE_TASKS:
+            if task == "clean_history" and pipeline.maintenance.history.keep is None:
+                continue
             job = spark_job(pipeline, "maintain_tables", task_id=task, arguments=["--task", task])
             if before is not None:
                 before >> job

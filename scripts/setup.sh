@@ -59,7 +59,7 @@ fi
 
 jars_key=$(cat scripts/ivy/jars.xml scripts/ivy/jars.sha256 | cksum)
 if ! done_as jars "$jars_key" || [ ! -d jars ]; then
-  step 2 "6 jars for Delta Lake and Kafka into jars (19 MB)"
+  step 2 "2 jars for Delta Lake into jars (10 MB)"
   scripts/fetch_jars.sh "$venv/bin/python" "$root/jars"
   echo "$jars_key" >"$stamps/jars"
 fi

@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,14 +16,29 @@ settings.register_profile("txloom", deadline=None, suppress_health_check=[Health
 settings.load_profile("txloom")
 logging.getLogger("py4j").setLevel(logging.WARNING)
 
+SHUFFLE_PARTITIONS = "1"
+"""A cycle of a few rows takes half the time of one with as many as jobs have."""
+
+
+@pytest.fixture
+def partitioned(spark: Any) -> Iterator[None]:
+    """Let Spark spread what a test does over as many partitions as jobs have."""
+    from txloom.storage.session import SETTINGS
+
+    spark.conf.set("spark.sql.shuffle.partitions", SETTINGS["spark.sql.shuffle.partitions"])
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", SHUFFLE_PARTITIONS)
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[object]:
     """Open the session that jobs open, once for all tests."""
     os.environ.setdefault("TXLOOM_DRIVER_MEMORY", "3g")
-    from txloom.storage.session import open_session
+    from txloom.storage.session import SETTINGS, open_session
 
-    session = open_session("txloom tests")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setitem(SETTINGS, "spark.sql.shuffle.partitions", SHUFFLE_PARTITIONS)
+        session = open_session("txloom tests")
     yield session
     session.stop()
 

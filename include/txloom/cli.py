@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from txloom.config import discover, load, pipelines_dir
+from txloom.config import connections_of, discover, load, pipelines_dir
 from txloom.config.models import Pipeline
 from txloom.config.problems import counted
 from txloom.config.schema import schema_text
@@ -51,7 +51,7 @@ def _verdicts(path: Path) -> Iterator[Verdict]:
 
 def _loaded(path: Path) -> Pipeline | ConfigurationError:
     try:
-        return load(path)
+        return load(path, connected=False)
     except ConfigurationError as error:
         return error
 
@@ -65,7 +65,8 @@ def _told(path: Path, verdict: Pipeline | ConfigurationError) -> str:
         "mirror": verdict.targets.mirrors,
         "expectation": verdict.expectations,
     }
-    return f"{path}: ok, {', '.join(counted(len(part), noun) for noun, part in parts.items())}"
+    told = f"{path}: ok, {', '.join(counted(len(part), noun) for noun, part in parts.items())}"
+    return f"{told}; connections that its jobs need: {', '.join(ids)}" if (ids := connections_of(path)) else told
 
 
 def _near(folder: Path) -> Path:

@@ -3,6 +3,7 @@
 TxloomError                 1   something unforeseen
 |-- ConfigurationError      2   the declaration is wrong: repair the YAML, a retry cannot help
 |-- BeyondValidThrough      3   a reader asked for a state that is not complete yet: ask again later
+|-- BeforeHistory         4   a reader asked for a state that is older than what history keeps: ask for a newer one
 |-- LeaseTaken             10   another run holds the stream: retry soon
 |-- WriteConflict          11   Delta rejected a commit because another writer came first: retry soon
 |-- SourceUnavailable      12   the source folder or broker cannot be read: retry soon
@@ -31,6 +32,12 @@ class BeyondValidThrough(TxloomError):
     """A reader asked for a state above valid-through."""
 
     exit_code = 3
+
+
+class BeforeHistory(TxloomError):
+    """A reader asked for a state below what was cleaned from history."""
+
+    exit_code = 4
 
 
 class LeaseTaken(TxloomError):
@@ -85,3 +92,13 @@ class CheckpointDamaged(TxloomError):
     """The buffer's checkpoint cannot be trusted."""
 
     exit_code = 40
+
+
+def told(step: str, error: Exception) -> str:
+    """Return the sentence with which a step fails.
+
+    >>> told("publish", LeaseTaken("run r1 holds it"))
+    'txloom publish failed (LeaseTaken, exit code 10): run r1 holds it'
+    """
+    code = error.exit_code if isinstance(error, TxloomError) else TxloomError.exit_code
+    return f"txloom {step} failed ({type(error).__name__}, exit code {code}): {error}"

@@ -26,7 +26,7 @@ from txloom.current.fold import fold
 from txloom.current.versions import intervals as intervals_of
 from txloom.current.versions import versions as versions_of
 from txloom.errors import ConfigurationError
-from txloom.storage import books, evolution, past, schemas
+from txloom.storage import books, evolution, local, past, schemas
 from txloom.storage.flats import Flat, flats, member_of
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark
@@ -44,7 +44,8 @@ def as_of(
 
     table: the name of a mirror's or an aggregate's current table, whose schema the rows have; they are ordered by key.
     As of a moment means: up to the last transaction, in commit order, that was committed by then. Raises
-    BeyondValidThrough for a csn above valid-through, ConfigurationError for a table that the pipeline does not have.
+    BeyondValidThrough for a csn above valid-through, BeforeHistory for one below what maintenance cleaned from history,
+    ConfigurationError for a table that the pipeline does not have.
     """
     declared, place = _opened(pipeline, warehouse)
     upto = past.mark_at(place, csn, time)
@@ -75,7 +76,8 @@ def intervals(
 
     Added to the declared columns: `_txloom_valid_from` and `_txloom_valid_to` (csn; a row holds from the first up to,
     but not at, the second, which is null for rows that still hold), the same in commit time with `_time` at the end,
-    and `_txloom_is_current`. untracked: columns of a mirror whose changes begin no new interval.
+    and `_txloom_is_current`. untracked: columns of a mirror whose changes begin no new interval. Where maintenance
+    cleaned history, what ended before that is not listed, and what began before it may show a later beginning.
     """
     declared, place = _opened(pipeline, warehouse)
     upto = past.known(place)
@@ -110,8 +112,14 @@ def versions(pipeline: str | Pipeline, *, cut_id: int | None = None, warehouse: 
     return dict(found[0]["versions"]) if found else {}
 
 
+def at_version(pipeline: str | Pipeline, table: str, version: int, *, warehouse: str | None = None) -> pa.Table:
+    """Return a table's rows at a Delta version, such as one of `versions`."""
+    _, place = _opened(pipeline, warehouse)
+    return local.select(place.table(table), "select * from t", version)
+
+
 def _opened(pipeline: str | Pipeline, warehouse: str | None) -> tuple[Pipeline, Place]:
-    declared = pipeline if isinstance(pipeline, Pipeline) else find(pipeline)
+    declared = pipeline if isinstance(pipeline, Pipeline) else find(pipeline, connected=False)
     where = warehouse or os.environ.get("TXLOOM_WAREHOUSE")
     if not where:
         raise ConfigurationError("no warehouse: pass warehouse or set TXLOOM_WAREHOUSE")
@@ -140,6 +148,7 @@ def _members(aggregate: Aggregate) -> list[str]:
 
 
 def _folded(place: Place, flat: Flat, upto: Mark) -> pa.Table:
+    past.refuse_cleaned(place, flat, upto)
     empty = schemas.current_schema(flat.table).empty_table()
     found = fold(empty, past.changes(place, flat, upto), key=flat.key, columns=flat.table.column_names)
     rows = found.filter(pc.invert(found.column("_txloom_deleted"))).select(empty.schema.names)

@@ -23,7 +23,21 @@ scalars = st.one_of(
     st.floats(),
     st.text(st.characters(codec="utf-8"), max_size=12),
     st.sampled_from(
-        ["orders", "items", "order_id", "item_no", "tags", "*", "", "${X:-orders}", "${NOPE}", "30m", "counts"]
+        [
+            "orders",
+            "items",
+            "order_id",
+            "item_no",
+            "tags",
+            "*",
+            "t_{1..3}",
+            "A.{name}",
+            "",
+            "${X:-orders}",
+            "${NOPE}",
+            "30m",
+            "counts",
+        ]
     ),
 )
 values = st.recursive(

@@ -10,7 +10,8 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from txloom.config import discover, load
-from txloom.config.models import Model, Pipeline
+from txloom.config.model import Model
+from txloom.config.models import Pipeline
 from txloom.config.schema import schema_text
 
 PROJECT = Path(__file__).resolve().parents[2]

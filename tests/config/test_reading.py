@@ -27,6 +27,7 @@ def test_what_is_left_out_has_its_default(declared: Declared) -> None:
     assert pipeline.source.files.settle == timedelta(seconds=60)
     assert pipeline.tables[0].undeclared_columns == "ignore"
     assert pipeline.maintenance.schedule is None
+    assert pipeline.maintenance.history.keep is None
     assert pipeline.maintenance.vacuum.retain == timedelta(days=7)
 
 
@@ -82,8 +83,8 @@ def test_an_empty_file_is_refused(declared: Declared, text: str) -> None:
 
 def test_a_list_is_no_declaration(declared: Declared) -> None:
     assert message(declared(text="- name: shop\n")) == (
-        "shop.yaml:1: found a list, expected a mapping with name, description, owner, schedule, start_date, source, "
-        "completeness, tables, targets, expectations and maintenance."
+        "shop.yaml:1: found a list, expected a mapping with name, description, owner, schedule, after, start_date, "
+        "timeout, source, completeness, tables, targets, expectations and maintenance."
     )
 
 

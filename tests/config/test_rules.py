@@ -97,3 +97,10 @@ def test_progress_needs_no_metadata_and_no_patience(declared: Declared) -> None:
 )
 def test_what_a_rule_does_not_have_is_refused(refused: Refused, changes: tuple[Change, ...], message: str) -> None:
     assert refused(*changes[0], *changes[1:]) == message
+
+
+def test_a_run_begins_by_the_clock_or_by_assets(refused: Refused) -> None:
+    clock = 'schedule: "*/15 * * * *"'
+    assert refused(clock, f"{clock}\nafter: [s3://in/done]") == (
+        "shop.yaml:3: after: found assets beside a schedule, expected either schedule or after."
+    )

@@ -19,7 +19,9 @@ import airflow.providers.apache.spark.operators.spark_submit
 begun = time.process_time()
 runpy.run_path(sys.argv[1])
 seconds = time.process_time() - begun
-heavy = [name for name in ("pyspark", "great_expectations", "delta", "deltalake") if name in sys.modules]
+rooms = ("txloom.pipelines", "txloom.storage")
+clients = ("pyspark", "great_expectations", "delta", "deltalake", "pyarrow", "confluent_kafka")
+heavy = [name for name in (*clients, *rooms) if name in sys.modules]
 assert not heavy, heavy
 assert seconds < 2, seconds
 """
@@ -69,17 +71,20 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, dict[s
     return found
 
 
-def test_a_pipeline_has_a_cycle_and_a_maintenance_dag(dags: dict[str, dict[str, dict[str, object]]]) -> None:
-    assert sorted(dags) == ["orders_backfill", "orders_cdc", "orders_load", "orders_maintenance"]
+def test_a_pipeline_has_a_cycle_maintenance_backfill_load_and_an_example_of_a_consumer(
+    dags: dict[str, dict[str, dict[str, object]]],
+) -> None:
+    assert sorted(dags) == ["orders_backfill", "orders_cdc", "orders_cut_consumer", "orders_load", "orders_maintenance"]
 
 
-def test_the_cycle_lands_buffers_merges_checks_each_expectation_and_publishes(
+def test_the_cycle_checks_its_source_lands_buffers_merges_checks_each_expectation_and_publishes(
     dags: dict[str, dict[str, dict[str, object]]],
 ) -> None:
     after = {task: about["after"] for task, about in dags["orders_cdc"].items()}
     checks = ["check_expectations.orphan_line_items", "check_expectations.stuck_transactions"]
     assert after == {
-        "land_events": [],
+        "check_source": [],
+        "land_events": ["check_source"],
         "buffer_transactions": ["land_events"],
         "merge_current": ["buffer_transactions"],
         **{check: ["merge_current"] for check in checks},
@@ -160,13 +165,47 @@ def test_a_form_gives_the_arguments_of_its_job_and_refuses_what_is_none(tmp_path
     assert found[7:] == ["ParamValidationError"] * 2
 
 
-def test_every_task_takes_turns_in_its_pipelines_pool_and_has_owner_docs_and_retries(
+def test_every_task_that_writes_takes_turns_in_its_pipelines_pool_and_all_have_owner_docs_and_retries(
     dags: dict[str, dict[str, dict[str, object]]],
 ) -> None:
     for dag in dags.values():
-        for about in dag.values():
-            assert (about["pool"], about["docs"], about["retries"]) == ("txloom_orders", True, 2)
+        for task, about in dag.items():
+            writes = task not in ("check_source", "count_rows")
+            assert (about["pool"], about["docs"]) == ("txloom_orders" if writes else "default_pool", True)
+            assert about["retries"] in (1, 2)
             assert about["owner"] not in ("", "airflow")
+
+
+DECLARED = """
+import json, sys
+from airflow.dag_processing.dagbag import DagBag
+bag = DagBag(sys.argv[1])
+assert not bag.import_errors, bag.import_errors
+print(json.dumps({
+    dag.dag_id: [type(dag.timetable).__name__, [task.task_id for task in dag.tasks]] for dag in bag.dags.values()
+}))
+"""
+SHOP = """
+name: {name}
+{begun}
+source: {{format: change_sets, files: {{path: inbox}}}}
+completeness: {{rule: single}}
+tables: [{{name: rows, source: S.ROWS, key: [id], columns: {{id: long}}}}]
+targets: {{mirrors: [rows]}}
+maintenance: {{history: {{keep: {keep}}}}}
+"""
+
+
+def test_a_pipeline_runs_by_the_clock_when_the_run_before_ended_or_when_assets_are_updated(tmp_path: Path) -> None:
+    begun = {"timed": 'schedule: "*/5 * * * *"', "steady": 'schedule: "@continuous"', "led": "after: [s3://in/done]"}
+    for name, how in begun.items():
+        (tmp_path / f"{name}.yaml").write_text(SHOP.format(name=name, begun=how, keep="400d"))
+    found = told(tmp_path / "airflow", DECLARED, TXLOOM_PIPELINES=str(tmp_path))
+    shown = {dag.removesuffix("_cdc"): kind for dag, (kind, _) in found.items() if dag.endswith("_cdc")}
+    assert shown == {
+        "timed": "CronTriggerTimetable", "steady": "ContinuousTimetable", "led": "AssetTriggeredTimetable"
+    }  # fmt: skip
+    assert found["timed_maintenance"][1] == ["clean_history", "optimize", "vacuum", "statistics"]
 
 
 DATED = """

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.test_change_events import declared, resolved
-from txloom.config.models import ChangeSets, Table
+from txloom.config.models import Table
+from txloom.config.source import ChangeSets
 from txloom.errors import ConfigurationError, SourceUnavailable
 from txloom.events import causes
 from txloom.events.change_sets import ChangeSetDecoder, ChangeSetImages

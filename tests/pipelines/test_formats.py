@@ -11,7 +11,7 @@ import pytest
 from lake import ORDERS, Lake, new_lake, shown
 from oracle import capture, comparison, values
 from txloom.config import load
-from txloom.config.models import Files
+from txloom.config.source import Files
 
 CAPTURE = Path(__file__).resolve().parents[1] / "data" / "orders"
 EXAMPLES = ORDERS.parent / "examples"

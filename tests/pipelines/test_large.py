@@ -10,6 +10,8 @@ from oracle import capture, comparison, declarations, values
 from oracle.state import Source
 from txloom.storage import landing, local, merging
 
+pytestmark = pytest.mark.usefixtures("partitioned")
+
 
 def test_a_large_batch_gives_what_small_ones_give(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second half is large: it finds tables with rows, and transactions of which a part was landed before."""

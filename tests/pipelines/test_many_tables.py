@@ -16,32 +16,35 @@ HEAD = """
 name: plant
 source: {{format: change_sets, files: {{path: {inbox}}}}}
 completeness: {{rule: single}}
+tables:
+  - {{name: t1, source: PLANT.T1, key: none, columns: &columns {columns}}}
+  - {{name: t2, source: PLANT.T2, key: [id, place], columns: *columns}}
+  - {{name: "t{{3..{last}}}", source: "PLANT.{{name}}", key: [id], columns: *columns}}
 targets:
-  mirrors: ["*"]
+  mirrors:
+    - t1
+    - {{table: t2, zorder: [value], partition_by: place}}
+    - {{table: "t?", partition_by: year(created), zorder: [id]}}
 """
+COLUMNS = "{id: long, place: string, value: long, created: date}"
 
 
-def plant(spark: Any, folder: Path, tables: int, more: str = "") -> Lake:
-    """Return a lake of many tables, one of which has no key, one a key of two columns."""
+def plant(spark: Any, folder: Path, tables: int) -> Lake:
+    """Return a lake of many tables: one has no key, one a key of two columns, the others are partitioned by pattern."""
     inbox = folder / "inbox"
     inbox.mkdir(exist_ok=True)
-    keys = {1: "none", 2: "[id, place]"}
-    declared = [
-        f"  - {{name: t{number}, source: PLANT.T{number}, key: {keys.get(number, '[id]')},"
-        " columns: {id: long, place: string, value: long}}"
-        for number in range(1, tables + 1)
-    ]
     file = folder / "plant.yaml"
-    file.write_text(HEAD.format(inbox=inbox) + more + "tables:\n" + "\n".join(declared))
+    more = '    - {table: "t??", partition_by: month(created)}\n' if tables > 9 else ""
+    file.write_text(HEAD.format(inbox=inbox, last=tables, columns=COLUMNS) + more)
     return Lake(spark, folder, load(file))
 
 
 def put(lake: Lake, name: str, tables: range, flag: str, value: int, day: int) -> None:
     for number in tables:
-        rows = [f"{flag},{key},p,{value},2026-01-{day:02} 00:00:00" for key in range(ROWS)]
+        rows = [f"{flag},{key},p,{value},{2024 + key % 2}-05-01,2026-01-{day:02} 00:00:00" for key in range(ROWS)]
         folder = lake.inbox / f"t{number}"
         folder.mkdir(exist_ok=True)
-        (folder / f"{name}.csv").write_text("\n".join(["FLAG,ID,PLACE,VALUE,CDC_TIMESTAMP", *rows]) + "\n")
+        (folder / f"{name}.csv").write_text("\n".join(["FLAG,ID,PLACE,VALUE,CREATED,CDC_TIMESTAMP", *rows]) + "\n")
 
 
 def sums(lake: Lake, tables: range) -> list[tuple[int, int]]:
@@ -60,6 +63,10 @@ def test_65_tables_take_their_change_sets_in_one_cycle(spark: Any, tmp_path: Pat
     assert sums(lake, every) == [(ROWS, ROWS), *[(ROWS, 3 * ROWS)] * (TABLES - 1)]
     (cut,) = lake.query("cuts", "select * from t")
     assert len(cut["versions"]) == TABLES and cut["gaps"] == []
+    asked = "select distinct _txloom_partition as own from t order by own"
+    assert {tuple(row["own"] for row in lake.query(f"t{number}", asked)) for number in range(3, 10)} == {(2024, 2025)}
+    assert [row["own"] for row in lake.query("t65", asked)] == ["2024-05", "2025-05"]
+    assert [row["own"] for row in lake.query("t2", asked)] == ["p"]
 
 
 @pytest.mark.parametrize("broken", ["its log", "a file of it"])
@@ -70,7 +77,7 @@ def test_one_broken_table_does_not_stop_the_others_and_is_named(spark: Any, tmp_
     table = Path(lake.path("t3"))
     kept = tmp_path / "kept"
     shutil.copytree(table, kept)
-    for file in table.glob("_delta_log/*.json" if broken == "its log" else "*.parquet"):
+    for file in table.glob("_delta_log/*.json" if broken == "its log" else "*/*.parquet"):
         file.write_text("{broken")
     put(lake, "second", range(2, 6), "U", 3, 2)
     with pytest.raises(TablesFailed, match=r"the others are merged, but not t3: \w+"):

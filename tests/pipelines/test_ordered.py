@@ -8,6 +8,7 @@ import pytest
 
 from services.broker import Broker
 from txloom.config import load
+from txloom.pipelines.accept_loss import accept_loss
 from txloom.pipelines.land import land_events
 from txloom.pipelines.redrive import redrive
 from txloom.storage import books
@@ -85,3 +86,24 @@ def test_a_topic_of_kafka_goes_on_where_the_last_landing_ended(tmp_path: Path, b
     broker.produce(topic, [(None, line) for line in LAST])
     land(pipeline, tmp_path, "last")
     assert told(tmp_path)[4:] == OPEN
+
+
+def test_nothing_goes_on_inside_a_transaction_behind_records_that_were_given_up(tmp_path: Path, broker: Broker) -> None:
+    topic = f"{tmp_path.name}.slot"
+    broker.create_topic(topic)
+    file = tmp_path / "slot.yaml"
+    file.write_text(DECLARED.format(source=f"kafka: {{brokers: '{broker.address}', topics: [{topic}]}}"))
+    pipeline = load(file)
+    broker.produce(topic, [(None, line) for line in FIRST])
+    land(pipeline, tmp_path, "first")
+    broker.produce(topic, [(None, line) for line in LAST])
+    broker.delete_records(topic, 0, 7)
+    told_of = {"topics": [topic], "reason": "CHG-7", "warehouse": str(tmp_path / "lake"), "run_id": "accepted"}
+    accept_loss(None, pipeline, **told_of)
+    land(pipeline, tmp_path, "behind the loss")
+    assert told(tmp_path)[4:] == [*OPEN[:2], ("poison", None, None, {})], "a COMMIT makes no transaction of a part"
+    broker.produce(topic, [(None, line) for line in [marker("B", 30), row(30, 4)]])
+    land(pipeline, tmp_path, "a new one")
+    broker.produce(topic, [(None, line) for line in [row(30, 5), marker("C", 30)]])
+    land(pipeline, tmp_path, "its end")
+    assert told(tmp_path)[-1] == ("metadata", "30:30", None, {"orders": 2})

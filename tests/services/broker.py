@@ -81,6 +81,8 @@ class Broker(Service):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.port, self._controller = free_port(), free_port()
+        self.settings = ""
+        """More lines of its properties; of two lines for one setting the later one holds."""
 
     @property
     def address(self) -> str:
@@ -90,7 +92,8 @@ class Broker(Service):
         properties = self.folder / "server.properties"
         topics = self.folder / "topics"
         if not (topics / "meta.properties").exists():
-            properties.write_text(PROPERTIES.format(port=self.port, controller=self._controller, topics=topics))
+            own = PROPERTIES.format(port=self.port, controller=self._controller, topics=topics)
+            properties.write_text(own + self.settings)
             self._format(properties)
         self._launch(jvm.command("kafka.Kafka", properties))
         self._wait(lambda: listens(self.port), f"it listened on port {self.port}")

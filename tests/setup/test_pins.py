@@ -84,7 +84,6 @@ def test_pyspark_and_its_client_unpack_the_same_files() -> None:
 
 def test_each_package_and_its_jar_carry_one_number() -> None:
     assert jars()["delta-spark_4.2_2.13"] == jars()["delta-storage"] == pins("requirements.txt")["delta-spark"]
-    assert jars()["spark-sql-kafka-0-10_2.13"] == pins("requirements.txt")["pyspark"]
 
 
 def test_the_jars_asked_for_are_the_jars_expected() -> None:

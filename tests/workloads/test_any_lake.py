@@ -27,6 +27,7 @@ from workloads.truth import keys, wanted
 WORKLOADS = int(os.environ.get("TXLOOM_WORKLOADS", "2"))
 SEED = int(os.environ.get("TXLOOM_SEED", "20261121"))
 TRANSACTIONS = 60
+pytestmark = pytest.mark.usefixtures("partitioned")
 
 
 def new_lake(spark: Any, folder: Path, made: Shape) -> Lake:

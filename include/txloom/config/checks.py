@@ -1,25 +1,17 @@
 """What must hold between the parts of a declaration; each check tells all that it finds."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from txloom.config.document import Item
-from txloom.config.draft import Draft, TableDraft, is_pattern, mirrored, written
+from txloom.config.draft import Draft, MirrorDraft, TableDraft, mirrored, shapes, written
 from txloom.config.durations import parse_duration
+from txloom.config.partitions import DATED, MOMENTS, UNFIT, UNITS, Partition, parse_partition
 from txloom.config.problems import Problem, Unfit, listed, named
+from txloom.config.source_checks import check_snapshots, check_source
 from txloom.config.targets import target_names
 from txloom.config.types import KEYLESS
 
-RULES = {
-    "goldengate": ("counts", "progress"),
-    "debezium": ("counts",),
-    "wal2json": ("markers",),
-    "change_events": ("single",),
-    "change_sets": ("single", "progress"),
-    "snapshots": ("single",),
-}
-"""What can make a transaction of each format whole, the usual rule first."""
-PATIENT = ("counts", "markers")
-"""Rules under which an incomplete transaction is given up."""
 UNORDERED = ("array", "json", "binary", "boolean")
 """Kinds by whose values files cannot be clustered: Delta keeps no smallest and largest value of them."""
 
@@ -27,10 +19,11 @@ UNORDERED = ("array", "json", "binary", "boolean")
 def check(root: Item, file: str, told: set[str]) -> list[Problem]:
     """Return what is wrong between the parts of a declaration."""
     draft = Draft(root, file, frozenset(told))
-    found = [problem for table in draft.tables for problem in (*_columns(draft, table), *_key(draft, table))]
+    found = [problem for table in draft.shapes for problem in (*_columns(draft, table), *_key(draft, table))]
     found += [
-        *_source(draft),
-        *_snapshots(draft),
+        *_schedule(draft),
+        *check_source(draft),
+        *check_snapshots(draft, _written_tables(draft)),
         *_table_names(draft),
         *_aggregates(draft),
         *_mirrors(draft),
@@ -40,96 +33,11 @@ def check(root: Item, file: str, told: set[str]) -> list[Problem]:
     return found
 
 
-def _source(draft: Draft) -> Iterator[Problem]:
-    """Rule, transaction topic and patience are what the source's format has."""
-    source, completeness = draft.root.get("source"), draft.root.get("completeness")
-    form = draft.word(source, "format") if source else None
-    if source is not None and not draft.is_told(source):
-        yield from _transport(draft, source)
-    if source is None or form is None or form.value not in RULES:
-        return
-    rule = draft.word(completeness, "rule") if completeness else None
-    if rule is not None and rule.value not in RULES[form.value]:
-        expected = " or ".join(f"'{each}'" for each in RULES[form.value])
-        hint = f"It is what makes a transaction of {form.value} whole."
-        yield draft.problem(rule, f"{expected} for the format {form.value}", hint)
-        rule = None
-    yield from _topic(draft, source, form.value, rule.value if rule else RULES[form.value][0])
-    yield from _fields(draft, source, form.value, rule)
-    if completeness is not None and rule is not None and not draft.is_told(completeness):
-        yield from _times(draft, completeness, rule.value)
-
-
-def _topic(draft: Draft, source: Item, form: str, rule: str) -> Iterator[Problem]:
-    """Metadata that counts events comes over a topic of its own; nothing else does."""
-    topic = source.get("transaction_topic")
-    if topic is None and rule == "counts" and not draft.is_told(source):
-        yield draft.missing(source, "transaction_topic", "the topic that carries the transaction metadata")
-    elif topic is not None and rule != "counts":
-        yield draft.problem(topic, f"no transaction topic: {form} has none under the rule {rule}")
-
-
-def _fields(draft: Draft, source: Item, form: str, rule: Item | None) -> Iterator[Problem]:
-    """The fields of change sets are named where there are change sets, the transaction's where one is looked for."""
-    fields = source.get("change_sets")
-    if fields is not None and form != "change_sets":
-        yield draft.problem(fields, "source.format: change_sets", found=f"fields of change sets for {form}")
-        return
-    transaction = fields.get("transaction") if fields is not None else None
-    if form != "change_sets" or rule is None:
-        return
-    if rule.value == "progress" and transaction is None:
-        expected = "source.change_sets.transaction: the field with the id of the source's transaction"
-        yield draft.problem(rule, expected, found="progress without it")
-    elif transaction is not None and rule.value != "progress":
-        yield draft.problem(transaction, "completeness.rule: progress", "Without it each row stands alone.")
-
-
-def _times(draft: Draft, completeness: Item, rule: str) -> Iterator[Problem]:
-    """Patience and idle time stand where something waits for them."""
-    patience, idle = completeness.get("patience"), completeness.get("idle_after")
-    if patience is None and rule in PATIENT:
-        yield draft.missing(completeness, "patience", "how long an incomplete transaction may wait, such as 30m")
-    elif patience is not None and rule == "progress":
-        hint = "Transactions wait until every partition has gone past them; see completeness.idle_after."
-        yield draft.problem(patience, "no patience under the rule progress", hint)
-    if idle is not None and rule not in ("progress", "counts"):
-        yield draft.problem(idle, f"no idle time under the rule {rule}", "No partition waits for another.")
-
-
-def _transport(draft: Draft, source: Item) -> Iterator[Problem]:
-    """A source comes from files or from Kafka."""
-    files, kafka = source.get("files"), source.get("kafka")
-    if files is None and kafka is None:
-        expected = "a mapping with path, settle and layout, or source.kafka instead of it"
-        yield draft.missing(source, "files", expected)
-    elif files is not None and kafka is not None:
-        yield draft.problem(kafka, "either files or kafka", found="kafka beside files")
-
-
-def _snapshots(draft: Draft) -> Iterator[Problem]:
-    """Extracts lie in files and say what a missing row means; each is compared with the current rows of its table."""
-    source = draft.root.get("source")
-    form = draft.word(source, "format") if source else None
-    if source is None or form is None or draft.is_told(source):
-        return
-    options, kafka = source.get("snapshots"), source.get("kafka")
-    if form.value != "snapshots":
-        if options is not None:
-            yield draft.problem(options, f"no snapshots: {form.value} has none", found="a mapping")
-        return
-    if options is None:
-        yield draft.missing(source, "snapshots", "a mapping with extracts: full or partial")
-    if kafka is not None:
-        yield draft.problem(kafka, "files: extracts are folders of files", found="kafka")
-    shown = _written_tables(draft)
-    for table in draft.tables:
-        if table.has_no_key and (key := table.item.get("key")):
-            yield draft.problem(key, "a key", "Rows of an extract are told apart by it.")
-        name = draft.word(table.item, "name")
-        if name and name.value not in shown:
-            hint = "Extracts are compared with its current rows. Add it to targets.mirrors."
-            yield draft.problem(name, "a table that a target writes", hint)
+def _schedule(draft: Draft) -> Iterator[Problem]:
+    """A run begins by the clock or by assets."""
+    after = draft.root.get("after")
+    if after is not None and after.value and draft.root.get("schedule") is not None:
+        yield draft.problem(after, "either schedule or after", found="assets beside a schedule")
 
 
 def _columns(draft: Draft, table: TableDraft) -> Iterator[Problem]:
@@ -178,7 +86,7 @@ def _table_names(draft: Draft) -> Iterator[Problem]:
         if source := draft.word(table.item, "source"):
             short = source.value.rsplit(".", 1)[-1] if short_names else source.value
             other = by_source.setdefault(short.casefold(), source)
-            if other is not source:
+            if other.path != source.path:
                 yield _same_source(draft, source, other)
 
 
@@ -244,46 +152,79 @@ def _children(draft: Draft, aggregate: Item, root: Item | None, table: TableDraf
 def _mirrors(draft: Draft) -> Iterator[Problem]:
     """Mirrors name watched tables, each once, and cluster and partition by columns that can."""
     seen: set[str] = set()
-    for mirror in draft.within("targets", "mirrors"):
-        name = draft.word(mirror, "table") or (mirror if isinstance(mirror.value, str) else None)
-        if name is None or name.path in draft.told:
-            continue
-        if is_pattern(name.value):
-            if name is not mirror:
-                yield draft.problem(name, "the name of one table", "A pattern stands by itself, as plain text.")
-            elif not mirrored([name.value], draft.table_names)[0]:
-                yield draft.problem(name, "a pattern that a watched table matches")
-        elif name.value in seen:
-            yield draft.problem(name, "each table mirrored once", found=f"{name.shown} again")
+    for mirror in draft.mirrors:
+        if mirror.is_pattern:
+            yield from _pattern(draft, mirror)
+        elif mirror.name.value in seen:
+            yield draft.problem(mirror.name, "each table mirrored once", found=f"{mirror.name.shown} again")
         else:
-            yield from draft.unknown_table(name)
-            seen.add(name.value)
-        if table := draft.table(name):
-            yield from _layout(draft, mirror, table)
+            yield from draft.unknown_table(mirror.name)
+            seen.add(mirror.name.value)
+        for table in shapes(mirror.tables):
+            yield from _layout(draft, mirror.item, table)
+
+
+def _pattern(draft: Draft, mirror: MirrorDraft) -> Iterator[Problem]:
+    """A pattern matches watched tables, none of which another one matches; what is named by itself is not its own."""
+    if not any(map(mirror.matches, draft.table_names)):
+        yield draft.problem(mirror.name, "a pattern that a watched table matches")
+    for key in ("current", "history"):
+        if name := draft.word(mirror.item, key):
+            yield draft.problem(name, "no name where a pattern stands for several tables", "Name the table by itself.")
+    named = {other.name.value for other in draft.mirrors if not other.is_pattern}
+    for other in draft.mirrors[: draft.mirrors.index(mirror)]:
+        both = [name for name in draft.table_names if mirror.matches(name) and other.matches(name)]
+        both = [name for name in both if name not in named] if other.is_pattern else []
+        if both:
+            more = f" and {len(both) - 1} more" if len(both) > 1 else ""
+            found = f"{mirror.name.shown} for {both[0]}{more}"
+            hint = (
+                f"{other.name.path} in line {other.name.line} matches too; a table named by itself belongs to neither."
+            )
+            yield draft.problem(mirror.name, "a pattern of tables that no other one matches", hint, found)
 
 
 def _layout(draft: Draft, mirror: Item, table: TableDraft) -> Iterator[Problem]:
-    columns, partition = draft.words(mirror, "zorder"), draft.word(mirror, "partition_by")
+    columns, declared = draft.words(mirror, "zorder"), draft.word(mirror, "partition_by")
     yield from table.columns_of(columns)
     yield from _clustering(draft, table, columns)
-    if partition is None:
+    if declared is None:
         return
-    yield from table.columns_of([partition])
-    declared = table.type_of(partition.value)
-    if declared and declared.kind in (*KEYLESS, "binary"):
-        expected = f"a column to partition by, not {listed((*KEYLESS, 'binary'))}"
-        yield draft.problem(partition, expected, found=f"{partition.shown} of type {table.shown_type(partition.value)}")
-    for column in columns:
-        if column.value == partition.value:
+    try:
+        partition = parse_partition(declared.value)
+    except Unfit:
+        return
+    yield from table.columns_of([replace(declared, value=partition.column)])
+    if problem := _partitions(draft, declared, partition, table):
+        yield problem
+    for column in columns if partition.unit is None else ():
+        if column.value == partition.column:
             yield draft.problem(column, "another column than the one it is partitioned by")
+
+
+def _partitions(draft: Draft, declared: Item, partition: Partition, table: TableDraft) -> Problem | None:
+    """A column makes few partitions by its values, or by the year, month or day that they have."""
+    kind = table.type_of(partition.column)
+    if kind is None:
+        return None
+    column = replace(declared, value=partition.column).shown
+    found = f"{column} of type {table.shown_type(partition.column)} in {table.label}"
+    if partition.unit and kind.kind not in DATED:
+        return draft.problem(declared, f"a {listed(DATED)} to take the {partition.unit} of", found=found)
+    if kind.kind in UNFIT:
+        return draft.problem(declared, f"a column to partition by, not {listed(UNFIT)}", found=found)
+    if kind.kind in MOMENTS and not partition.unit:
+        units = listed(f"{unit}({partition.column})" for unit in UNITS)
+        return draft.problem(declared, units, "Every moment would be a partition by itself.", found)
+    return None
 
 
 def _clustering(draft: Draft, table: TableDraft, columns: list[Item]) -> Iterator[Problem]:
     for column in columns:
         declared = table.type_of(column.value)
         if declared and declared.kind in UNORDERED:
-            expected = f"a column to cluster by, not {listed(UNORDERED)}"
-            yield draft.problem(column, expected, found=f"{column.shown} of type {table.shown_type(column.value)}")
+            found = f"{column.shown} of type {table.shown_type(column.value)} in {table.label}"
+            yield draft.problem(column, f"a column to cluster by, not {listed(UNORDERED)}", found=found)
 
 
 def _expectations(draft: Draft) -> Iterator[Problem]:

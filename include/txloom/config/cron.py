@@ -5,6 +5,7 @@ from typing import Any
 
 from txloom.config.problems import Unfit, counted
 
+CONTINUOUS = "@continuous"
 PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
 EXPECTED = "a cron schedule such as '*/15 * * * *'"
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -20,6 +21,15 @@ _FIELDS: tuple[tuple[str, int, int, dict[str, int]], ...] = (
 )
 _PART = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/(\d+))?")
 _LONGEST = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+def parse_schedule(value: Any) -> str:
+    """Return a cron schedule, or the one that begins a run when the one before has ended.
+
+    >>> parse_schedule("@continuous")
+    '@continuous'
+    """
+    return CONTINUOUS if value == CONTINUOUS else parse_cron(value)
 
 
 def parse_cron(value: Any) -> str:

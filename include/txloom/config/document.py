@@ -4,14 +4,14 @@ Scalars are read as YAML 1.2 reads them, so `on`, `no` and `12:30` are texts.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
-from txloom.config.environment import expand
-from txloom.config.problems import Problem, Unfit, show
+from txloom.config.environment import PLACES, connections_in, expand, may_name_connections
+from txloom.config.problems import Problem, Unfit, listed, show
 
 TAG = "tag:yaml.org,2002:"
 MOST_ITEMS = 100_000
@@ -57,6 +57,13 @@ class Item:
         found = self.get(name)
         return found.value if found is not None and isinstance(found.value, str) else None
 
+    def walk(self) -> Iterator["Item"]:
+        """Yield the item and all that lie in it."""
+        yield self
+        inside = self.value.values() if isinstance(self.value, dict) else self.value
+        for item in inside if isinstance(self.value, dict | list) else ():
+            yield from item.walk()
+
     def child(self, part: str | int) -> "Item | None":
         """Return what one step of a model's location leads to; a number also finds the n-th member of a mapping."""
         if isinstance(part, str):
@@ -82,9 +89,11 @@ _resolve("float", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", "-+.")
 _resolve("merge", "<<", "<")
 
 
-def read(text: str, file: str, environment: Mapping[str, str]) -> tuple[Item | None, list[Problem]]:
-    """Return the items of a YAML text, and what is wrong with it as YAML."""
-    reading = _Reading(file, environment, [])
+def read(
+    text: str, file: str, environment: Mapping[str, str], *, connected: bool = True
+) -> tuple[Item | None, list[Problem]]:
+    """Return the items of a YAML text, and what is wrong with it as YAML; connected: see `environment.expand`."""
+    reading = _Reading(file, environment, connected, [])
     try:
         _measure(text)
         node = _Loader(text).get_single_node()
@@ -114,6 +123,7 @@ class _Reading:
 
     file: str
     environment: Mapping[str, str]
+    connected: bool
     problems: list[Problem]
     items: int = 0
 
@@ -174,11 +184,17 @@ class _Reading:
                 self._refuse(line, path, show(node.value), f"what its tag !!{kind} says")
                 return Item(path, line, None)
         try:
-            value = expand(node.value, self.environment)
+            value = self._expanded(node.value, path)
         except Unfit as unfit:
             self._refuse(line, path, show(node.value), unfit.expected, unfit.hint)
             return Item(path, line, "", node.value)
-        return Item(path, line, value, node.value if value != node.value else None)
+        return Item(path, line, value, node.value if value != node.value or connections_in(node.value) else None)
+
+    def _expanded(self, text: str, path: str) -> str:
+        if connections_in(text) and not may_name_connections(path):
+            hint = f"A connection stands in {listed(PLACES, 'and')} only, so that no name hangs on a secret."
+            raise Unfit("a text without ${conn:...}", hint)
+        return expand(text, self.environment, connected=self.connected)
 
     def _refuse(self, line: int, path: str, found: str, expected: str, hint: str = "") -> None:
         self.problems.append(Problem(self.file, line, path, found, expected, hint))

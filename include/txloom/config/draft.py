@@ -56,6 +56,11 @@ class Draft:
         return [TableDraft(self, item) for item in self.within("tables") if isinstance(item.value, dict)]
 
     @cached_property
+    def shapes(self) -> list["TableDraft"]:
+        """Return a watched table of each entry; others of one entry differ from it by name and source alone."""
+        return shapes(self.tables)
+
+    @cached_property
     def table_names(self) -> list[str]:
         """Return the names of the watched tables."""
         return [name for table in self.tables if (name := table.item.text("name"))]
@@ -63,6 +68,20 @@ class Draft:
     def table(self, name: Item) -> "TableDraft | None":
         """Return the watched table that an item names."""
         return next((table for table in self.tables if table.item.text("name") == name.value), None)
+
+    @cached_property
+    def mirrors(self) -> list["MirrorDraft"]:
+        """Return the mirrors whose table, or pattern of tables, is sound."""
+        declared = [(mirror, self.word(mirror, "table") or mirror) for mirror in self.within("targets", "mirrors")]
+        sound = [pair for pair in declared if isinstance(pair[1].value, str) and pair[1].path not in self.told]
+        tables: dict[str, TableDraft] = {}
+        for table in self.tables:
+            tables.setdefault(table.item.text("name") or "", table)
+        own = mirrored([name.value for _, name in sound], self.table_names)
+        return [
+            MirrorDraft(mirror, name, [tables[each] for each in stands_for if each in tables])
+            for (mirror, name), stands_for in zip(sound, own, strict=True)
+        ]
 
     def unknown_table(self, name: Item) -> Iterator[Problem]:
         """Yield a problem where an item names no watched table, unless it names one whose own name is refused."""
@@ -163,6 +182,32 @@ class TableDraft:
                 expected = f"type {self.shown_type(key_column.value)}, as {written(key_column)} of {self.label} has"
                 found = f"{column.shown} of type {child.shown_type(column.value)}"
                 yield self.draft.problem(column, expected, found=found)
+
+
+@dataclass(frozen=True)
+class MirrorDraft:
+    """A mirror as far as it is sound: what names its tables, and the watched ones that it stands for."""
+
+    item: Item
+    name: Item
+    tables: list[TableDraft]
+
+    @property
+    def is_pattern(self) -> bool:
+        """Tell whether it stands for whatever a pattern matches."""
+        return is_pattern(self.name.value)
+
+    def matches(self, table: str) -> bool:
+        """Tell whether its pattern matches a table, also one that is named by itself."""
+        return fnmatchcase(table, self.name.value)
+
+
+def shapes(tables: Iterable[TableDraft]) -> list[TableDraft]:
+    """Return the first of the tables that each entry declares."""
+    found: dict[str, TableDraft] = {}
+    for table in tables:
+        found.setdefault(table.item.path, table)
+    return list(found.values())
 
 
 def written(item: Item | None) -> str:

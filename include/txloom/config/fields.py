@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
-from txloom.config.cron import parse_cron
+from txloom.config.cron import parse_cron, parse_schedule
 from txloom.config.durations import PATTERN, parse_duration, show_duration
 from txloom.config.names import OWN_PREFIX
 from txloom.config.problems import Unfit
@@ -17,6 +17,8 @@ COLUMN = r"[A-Za-z_][A-Za-z0-9_]{0,99}"
 PATTERN_OF_NAMES = r"[A-Za-z*?][A-Za-z0-9_*?]{0,99}"
 LOWER = r"[a-z][a-z0-9_]{0,63}"
 SOURCE_TABLE = r"[\w$#]+(\.[\w$#]+){1,2}"
+NAME_OR_RANGE = r"[A-Za-z][A-Za-z0-9_]*(\{[0-9]+\.\.[0-9]+\}[A-Za-z0-9_]*)?"
+SOURCE_OF_NAMES = r"([\w$#]|\{name\})+(\.([\w$#]|\{name\})+){1,2}"
 TOPIC = r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}"
 PRINTABLE = r"[^\x00-\x1f\x7f]*\S[^\x00-\x1f\x7f]*"
 LONGEST = timedelta(days=3650)
@@ -38,8 +40,11 @@ def _matching(pattern: str, expected: str) -> Callable[[Any], str]:
 
 
 def _text(pattern: str, expected: str) -> tuple[Any, ...]:
-    schema = {"type": "string", "pattern": rf"^{pattern}$|\$\{{"}
-    return BeforeValidator(_matching(pattern, expected)), WithJsonSchema(schema)
+    return BeforeValidator(_matching(pattern, expected)), WithJsonSchema(_schema(pattern))
+
+
+def _schema(pattern: str) -> dict[str, Any]:
+    return {"type": "string", "pattern": rf"^{pattern}$|\$\{{"}
 
 
 def _not_ours(name: str) -> str:
@@ -80,6 +85,7 @@ _DURATION = (
     BeforeValidator(parse_duration),
     WithJsonSchema({"type": "string", "pattern": rf"{PATTERN}|\$\{{", "examples": ["30s", "15m", "2h", "7d"]}),
 )
+_NAMES = {"anyOf": [_schema(NAME_OR_RANGE), {"type": "array", "items": _schema(NAME_OR_RANGE), "minItems": 1}]}
 _COUNT = {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": r"\$\{"}]}
 
 Text = Annotated[str, *_text(PRINTABLE, "text")]
@@ -90,9 +96,17 @@ TablePattern = Annotated[str, *_text(PATTERN_OF_NAMES, "the name of a watched ta
 ColumnName = Annotated[str, *_text(COLUMN, "a name of letters, digits and underscores"), AfterValidator(_not_ours)]
 FieldName = Annotated[str, *_text(NAME, f"a name of {_LETTERS}")]
 SourceTable = Annotated[str, *_text(SOURCE_TABLE, "a source table as its schema and name, such as PUBLIC.ORDERS")]
+EntryName = Annotated[TableName, WithJsonSchema(_NAMES)]
+EntrySource = Annotated[SourceTable, WithJsonSchema(_schema(SOURCE_OF_NAMES))]
 SourceColumn = Annotated[str, *_text(PRINTABLE, "the name of a source column")]
 Topic = Annotated[str, *_text(TOPIC, "a topic: letters, digits, '.', '_' and '-'")]
 Folder = Annotated[str, *_text(PRINTABLE, "a folder")]
+Schedule = Annotated[
+    str,
+    BeforeValidator(parse_schedule),
+    WithJsonSchema({"type": "string", "examples": ["*/15 * * * *", "@continuous"]}),
+]
+Asset = Annotated[str, *_text(PRINTABLE, "the URI of an asset")]
 Cron = Annotated[str, BeforeValidator(parse_cron), WithJsonSchema({"type": "string", "examples": ["*/15 * * * *"]})]
 Day = Annotated[date, BeforeValidator(_date), WithJsonSchema({"type": "string", "format": "date"})]
 Count = Annotated[int, BeforeValidator(_count), WithJsonSchema(_COUNT)]

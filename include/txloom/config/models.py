@@ -7,150 +7,36 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator
+from pydantic import BeforeValidator, Field, WrapValidator
 
 from txloom.config import names
 from txloom.config.fields import (
     NO_KEY,
+    Asset,
     ColumnName,
     Count,
     Cron,
     Day,
     Duration,
+    EntryName,
+    EntrySource,
     FieldName,
-    Folder,
     LowerName,
     Remark,
     Retention,
+    Schedule,
     SourceColumn,
-    SourceTable,
     TableName,
     TablePattern,
     Text,
-    Topic,
-    Wait,
 )
+from txloom.config.model import Model
+from txloom.config.partitions import Partition
 from txloom.config.problems import Unfit
+from txloom.config.source import Source
 from txloom.config.types import ColumnType
 
 Severity = Literal["block", "warn", "info"]
-
-
-class Model(BaseModel):
-    """A part of a declaration: it never changes, and takes no key that it does not know."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True, hide_input_in_errors=True
-    )
-
-
-class Files(Model):
-    """Folders of files that a producer appends to."""
-
-    path: Annotated[
-        Folder, Field(description="The folder with a sub-folder for each topic; relative to the project root")
-    ]
-    settle: Annotated[
-        Wait, Field(description="How long a file without a last newline must be unchanged to count as whole")
-    ] = timedelta(seconds=60)
-    layout: Annotated[
-        Literal["values", "records"],
-        Field(
-            description="What a line holds; values: a message, records: an object with a message's `value` as text "
-            "and its `headers`, as tools write that copy topics into files"
-        ),
-    ] = "values"
-
-
-class Kafka(Model):
-    """Topics of Kafka brokers."""
-
-    brokers: Annotated[Text, Field(description="The brokers to begin with, such as kafka-1:9092,kafka-2:9092")]
-    topics: Annotated[
-        tuple[Topic, ...],
-        Field(description="A list of the topics that carry rows; the transaction topic comes by itself", min_length=1),
-    ]
-    options: Annotated[
-        dict[Text, Text],
-        Field(description="Settings of the client (librdkafka's names), such as {security.protocol: SASL_SSL}"),
-    ] = {}
-    messages_per_run: Annotated[Count, Field(description="How many records one run lands at most")] = 5_000_000
-
-
-class Debezium(Model):
-    """How a Debezium connector writes values, where messages carry no schema that says so."""
-
-    time_unit: Annotated[
-        Literal["adaptive", "millis", "nanos", "connect"],
-        Field(description="The unit of timestamps and times: time.precision.mode, adaptive: microseconds"),
-    ] = "adaptive"
-    binary_mode: Annotated[
-        Literal["base64", "hex"], Field(description="How binary values are written: binary.handling.mode")
-    ] = "base64"
-
-
-class ChangeSets(Model):
-    """What the fields of change sets are called."""
-
-    flag: Annotated[SourceColumn, Field(description="The field that says I, U or D")] = "FLAG"
-    timestamp: Annotated[
-        SourceColumn,
-        Field(description="The field that says when a change was made; it orders changes that stand alone"),
-    ] = "CDC_TIMESTAMP"
-    transaction: Annotated[
-        SourceColumn | None,
-        Field(description="The field with the id of the source's transaction, a number that grows; for progress"),
-    ] = None
-    sequence: Annotated[
-        SourceColumn | None,
-        Field(
-            description="The field that numbers the changes of a transaction; without it their place orders them, and "
-            "equal rows count by how often they come in a file"
-        ),
-    ] = None
-
-
-class Snapshots(Model):
-    """What extracts hold, of the format snapshots."""
-
-    extracts: Annotated[
-        Literal["full", "partial"],
-        Field(
-            description="What a row that an extract does not have means; full: it was deleted, partial: it was not "
-            "supplied and stays as it is"
-        ),
-    ]
-
-
-Format = Literal["goldengate", "debezium", "wal2json", "change_events", "change_sets", "snapshots"]
-
-
-class Source(Model):
-    """Where change events come from."""
-
-    format: Annotated[Format, Field(description="The format of the messages")]
-    files: Annotated[Files | None, Field(description="Folders of files that hold one message a line")] = None
-    kafka: Annotated[Kafka | None, Field(description="Topics of Kafka brokers, instead of files")] = None
-    transaction_topic: Annotated[
-        Topic | None, Field(description="The topic that carries the transaction metadata; goldengate and debezium")
-    ] = None
-    debezium: Annotated[Debezium, Field(description="How values are written, of the format debezium")] = Debezium()
-    change_sets: Annotated[ChangeSets, Field(description="What fields are called, of the format change_sets")] = (
-        ChangeSets()
-    )
-    snapshots: Annotated[Snapshots | None, Field(description="What extracts hold, of the format snapshots")] = None
-    unknown_tables: Annotated[
-        Literal["count", "dead_letter"],
-        Field(description="What becomes of rows of tables that are neither watched nor ignored"),
-    ] = "count"
-    ignored_tables: Annotated[
-        tuple[SourceTable, ...],
-        Field(description="Source tables that are left alone, such as PUBLIC.AUDIT_LOG"),
-    ] = ()
-    run_token: Annotated[
-        Text | None,
-        Field(description="The token in row messages that names the producer's run, such as a process id"),
-    ] = None
 
 
 class Completeness(Model):
@@ -226,8 +112,14 @@ def _key(declared: Any, check: Callable[[Any], Any]) -> Any:
 class Table(Model):
     """A source table that the pipeline watches."""
 
-    name: Annotated[TableName, Field(description="The name in the lake")]
-    source: Annotated[SourceTable, Field(description="The schema and name in the source, such as PUBLIC.ORDERS")]
+    name: Annotated[
+        EntryName,
+        Field(description="The name in the lake, or several as a list or a range such as t_{01..65}"),
+    ]
+    source: Annotated[
+        EntrySource,
+        Field(description="The schema and name in the source, such as PUBLIC.ORDERS; for several: PUBLIC.{name}"),
+    ]
     columns: Annotated[
         tuple[Column, ...],
         BeforeValidator(_columns, json_schema_input_type=dict[ColumnName, ColumnType | ColumnDetail]),
@@ -309,7 +201,7 @@ class Aggregate(Model):
 class Mirror(Model):
     """One watched table, flat."""
 
-    table: Annotated[TablePattern, Field(description="A watched table")]
+    table: Annotated[TablePattern, Field(description="A watched table, or a pattern of names such as readings_*")]
     current: Annotated[
         TableName,
         Field(description="The table of one row for each key; by default the name of the table"),
@@ -319,7 +211,10 @@ class Mirror(Model):
         Field(description="The table of every change; by default TABLE_changes"),
     ] = Field(default_factory=lambda valid: names.changes_table(valid["table"]))
     zorder: Annotated[tuple[ColumnName, ...], Field(description="The columns by which OPTIMIZE clusters")] = ()
-    partition_by: Annotated[ColumnName | None, Field(description="The column that partitions the current table")] = None
+    partition_by: Annotated[
+        Partition | None,
+        Field(description="What partitions the current table: a column, or year, month or day of one: year(created)"),
+    ] = None
 
 
 def _mirrors(declared: Any) -> Any:
@@ -381,6 +276,15 @@ class Optimize(Model):
     ] = 8
 
 
+class History(Model):
+    """When rows of history are taken away that later ones supersede."""
+
+    keep: Annotated[
+        Retention | None,
+        Field(description="How far back mirrors tell every state, such as 400d; by default for ever"),
+    ] = None
+
+
 class Vacuum(Model):
     """When files that no version needs any more are deleted."""
 
@@ -393,6 +297,7 @@ class Maintenance(Model):
     """How the tables are kept in shape."""
 
     schedule: Annotated[Cron | None, Field(description="When maintenance runs, as cron; nothing: by hand")] = None
+    history: Annotated[History, Field(description="How far back history tells every state")] = History()
     optimize: Annotated[Optimize, Field(description="When small files are merged")] = Optimize()
     vacuum: Annotated[Vacuum, Field(description="When old files are deleted")] = Vacuum()
 
@@ -403,8 +308,18 @@ class Pipeline(Model):
     name: Annotated[LowerName, Field(description="The name of the pipeline, its DAGs and its folder in the warehouse")]
     description: Annotated[Remark, Field(description="What the pipeline is for")] = ""
     owner: Annotated[Text, Field(description="The team that is called when it fails")] = "data-platform"
-    schedule: Annotated[Cron | None, Field(description="When it runs, as cron; nothing: by hand")] = None
+    schedule: Annotated[
+        Schedule | None,
+        Field(description="When it runs, as cron, or @continuous: when the run before has ended; nothing: by hand"),
+    ] = None
+    after: Annotated[
+        tuple[Asset, ...],
+        Field(description="Assets whose update begins a run, instead of a schedule, such as txloom://orders/cuts"),
+    ] = ()
     start_date: Annotated[Day, Field(description="The first day of the schedule")] = date(2025, 1, 1)
+    timeout: Annotated[
+        Duration, Field(description="How long one task may take until it is ended and tried again, such as 2h")
+    ] = timedelta(hours=6)
     source: Annotated[Source, Field(description="Where change events come from")]
     completeness: Annotated[Completeness, Field(description="When a transaction is whole")]
     tables: Annotated[tuple[Table, ...], Field(description="A list of the source tables to watch", min_length=1)]

@@ -41,11 +41,14 @@ OWN_PREFIX = "_txloom_"
 POSITION = (f"{OWN_PREFIX}csn", f"{OWN_PREFIX}pos")
 """What tells the rows of a table without a key apart: where in the source's log each was inserted."""
 
+PARTITION = f"{OWN_PREFIX}partition"
+"""The column that names the partitions of a current table where no declared column can."""
+
 LOAD, LOAD_METADATA = f"{OWN_PREFIX}load", f"{OWN_PREFIX}load_metadata"
 LOADS = (LOAD, LOAD_METADATA)
 """The topics of what txloom lands itself: rows as GoldenGate writes them, whatever the source's format is."""
 
-MAINTENANCE_TASKS = ("optimize", "vacuum", "statistics")
+MAINTENANCE_TASKS = ("clean_history", "optimize", "vacuum", "statistics")
 """What maintain_tables does, in the order in which the maintenance DAG runs it."""
 
 
@@ -107,6 +110,20 @@ def cdc_dag_id(pipeline: str) -> str:
     return f"{pipeline}_cdc"
 
 
+def is_cdc_dag(dag_id: str) -> bool:
+    """Tell whether a DAG's id is that of a pipeline's cycle.
+
+    >>> is_cdc_dag("orders_cdc")
+    True
+    """
+    return dag_id.endswith("_cdc")
+
+
+def consumer_dag_id(pipeline: str) -> str:
+    """Return the id of the example DAG that reads each cut of a pipeline."""
+    return f"{pipeline}_cut_consumer"
+
+
 def maintenance_dag_id(pipeline: str) -> str:
     """Return the id of the DAG that maintains a pipeline's tables."""
     return f"{pipeline}_maintenance"
@@ -115,6 +132,15 @@ def maintenance_dag_id(pipeline: str) -> str:
 def backfill_dag_id(pipeline: str) -> str:
     """Return the id of the DAG that rebuilds a pipeline's tables beside the live ones and repairs them."""
     return f"{pipeline}_backfill"
+
+
+def is_backfill_dag(dag_id: str) -> bool:
+    """Tell whether a DAG's id is that of a pipeline's backfill.
+
+    >>> is_backfill_dag("orders_backfill")
+    True
+    """
+    return dag_id.endswith(backfill_dag_id(""))
 
 
 def load_dag_id(pipeline: str) -> str:

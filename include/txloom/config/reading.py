@@ -1,14 +1,17 @@
 """Declarations from files: one by path or name, or all of a folder."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from txloom.config import names
 from txloom.config.checks import check
 from txloom.config.document import Item, read
 from txloom.config.draft import mirrored
+from txloom.config.environment import connections_in
+from txloom.config.expansion import expanded
 from txloom.config.models import Mirror, Pipeline
 from txloom.config.places import PROJECT
 from txloom.config.problems import Problem, did_you_mean
@@ -24,15 +27,21 @@ def pipelines_dir() -> Path:
     return Path(os.environ.get("TXLOOM_PIPELINES") or PROJECT / "include" / "pipelines")
 
 
-def load(path: str | Path) -> Pipeline:
-    """Return the pipeline that a file declares, or refuse it with all its mistakes at once."""
+def load(path: str | Path, environment: Mapping[str, str] | None = None, *, connected: bool = True) -> Pipeline:
+    """Return the pipeline that a file declares, or refuse it with all its mistakes at once.
+
+    environment: os.environ unless told. connected: whether connections are looked up; else a text that names one stays
+    as it is written, for whoever needs the declaration and not its source.
+    """
     text = _text(Path(path))
-    root, problems = read(text, str(path), os.environ)
+    root, problems = read(text, str(path), os.environ if environment is None else environment, connected=connected)
     pipeline = None
     if root is None and not problems:
         hint = "include/pipelines/orders.yaml is an example."
         problems = [Problem(str(path), 1, "", "an empty file", "a pipeline", hint)]
     if root is not None:
+        root, unfit = expanded(root, str(path))
+        problems += unfit
         pipeline, refused = _validated(root, str(path))
         told = {problem.path for problem in problems}
         problems += [problem for problem in refused if problem.path not in told]
@@ -42,30 +51,51 @@ def load(path: str | Path) -> Pipeline:
     return _with_mirrors(pipeline)
 
 
-def find(name_or_file: str | Path, pipelines: Path | None = None) -> Pipeline:
-    """Return the pipeline of a file, or of a name that a file in the folder of declarations has."""
+def connections_of(path: str | Path) -> list[str]:
+    """Return the ids of the Airflow connections that a file's texts name."""
+    root, _ = read(_text(Path(path)), str(path), os.environ, connected=False)
+    items = root.walk() if root is not None else ()
+    return sorted({name for item in items if item.written is not None for name in connections_in(item.written)})
+
+
+def find(
+    name_or_file: str | Path,
+    pipelines: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    *,
+    connected: bool = True,
+) -> Pipeline:
+    """Return the pipeline of a file, or of a name that a file in the folder of declarations has; see `load`."""
+    return load(locate(name_or_file, pipelines), environment, connected=connected)
+
+
+def locate(name_or_file: str | Path, pipelines: Path | None = None) -> Path:
+    """Return the file of a pipeline that is named as `find` has it."""
     folder = pipelines or pipelines_dir()
     name = str(name_or_file)
     if Path(name).suffix or len(Path(name).parts) > 1:
-        return load(name)
+        return Path(name)
     if (file := folder / f"{name}.yaml").is_file():
-        return load(file)
+        return file
     loaded = discover(folder)
-    for _, found in loaded:
+    for path, found in loaded:
         if isinstance(found, Pipeline) and found.name == name:
-            return found
+            return path
     names = [path.stem for path, _ in loaded]
     hint = did_you_mean(name, names) or f"It has {', '.join(names) or 'none'}."
     raise ConfigurationError(f"{folder}: found no pipeline {name!r}, expected a file {name}.yaml. {hint}")
 
 
 def discover(folder: str | Path | None = None) -> list[tuple[Path, Pipeline | ConfigurationError]]:
-    """Return every declaration of a folder in sorted order: the pipeline, or why it was refused."""
+    """Return every declaration of a folder in sorted order: the pipeline, or why it was refused.
+
+    No connection is looked up: DAG files are parsed where nobody has the secrets.
+    """
     found: list[tuple[Path, Pipeline | ConfigurationError]] = []
     owners: dict[str, Path] = {}
     for path in _declarations(Path(folder) if folder is not None else pipelines_dir()):
         try:
-            pipeline = load(path)
+            pipeline = load(path, connected=False)
             if (other := owners.setdefault(pipeline.name, path)) != path:
                 problem = Problem(str(path), 1, "name", f"the name of {other.name}", "a name that no other file has")
                 raise ConfigurationError(str(problem))
@@ -104,15 +134,16 @@ def _validated(root: Item, file: str) -> tuple[Pipeline | None, list[Problem]]:
 
 
 def _with_mirrors(pipeline: Pipeline) -> Pipeline:
-    """Put a mirror for each table in the place of a pattern of names."""
+    """Put a mirror for each table, with the same options, in the place of a pattern of names."""
     mirrors = pipeline.targets.mirrors
     declared = [mirror.table for mirror in mirrors]
     found: list[Mirror] = []
     for mirror, tables in zip(mirrors, mirrored(declared, [table.name for table in pipeline.tables]), strict=True):
-        found += [mirror] if tables == [mirror.table] else [Mirror.model_validate({"table": table}) for table in tables]
+        named = [{"table": table, "current": table, "history": names.changes_table(table)} for table in tables]
+        found += [mirror] if tables == [mirror.table] else [mirror.model_copy(update=own) for own in named]
     targets = pipeline.targets.model_copy(update={"mirrors": tuple(found)})
     return pipeline.model_copy(update={"targets": targets})
 
 
 def _sorted(problems: Iterable[Problem]) -> list[Problem]:
-    return sorted(set(problems), key=lambda problem: (problem.line, problem.path))
+    return sorted(set(problems), key=lambda problem: (problem.line, problem.path, str(problem)))

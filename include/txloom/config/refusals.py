@@ -6,7 +6,8 @@ from typing import Any, get_args
 from pydantic_core import ErrorDetails
 
 from txloom.config.document import Item, inner
-from txloom.config.models import Model, Pipeline
+from txloom.config.model import Model
+from txloom.config.models import Pipeline
 from txloom.config.problems import LONGEST_TEXT, Problem, Unfit, did_you_mean, listed, nearest, show
 
 Location = tuple[str | int, ...]

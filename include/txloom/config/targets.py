@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from txloom.config import names
 from txloom.config.document import Item
-from txloom.config.draft import Draft, mirrored, written
+from txloom.config.draft import Draft, written
 from txloom.config.problems import Problem
 
 
@@ -48,18 +48,16 @@ def _of_aggregates(draft: Draft) -> Iterator[Target]:
 
 
 def _of_mirrors(draft: Draft) -> Iterator[Target]:
-    labels = [table.label for table in draft.tables if table.item.text("name")]
-    tables = dict(zip(draft.table_names, labels, strict=True))
-    named = [(mirror, draft.word(mirror, "table") or mirror) for mirror in draft.within("targets", "mirrors")]
-    named = [(mirror, name) for mirror, name in named if isinstance(name.value, str) and name.path not in draft.told]
     seen: set[str] = set()
-    for (mirror, name), own in zip(named, mirrored([name.value for _, name in named], list(tables)), strict=True):
-        for table in own:
-            if table in seen or table not in tables:
+    for mirror in draft.mirrors:
+        for table in mirror.tables:
+            name = str(table.item.text("name"))
+            if name.casefold() in seen:
                 continue
-            seen.add(table)
+            seen.add(name.casefold())
             for key, default in (("current", str), ("history", names.changes_table)):
-                if given := draft.word(mirror, key):
+                given = None if mirror.is_pattern else draft.word(mirror.item, key)
+                if given is not None:
                     yield Target(given.value, written(given), given, key)
-                elif mirror.get(key) is None:
-                    yield Target(default(table), default(tables[table]), name, key)
+                elif mirror.item.get(key) is None:
+                    yield Target(default(name), default(table.label), mirror.name, key)

@@ -18,7 +18,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from txloom.config.models import ChangeSets, Table
+from txloom.config.models import Table
+from txloom.config.source import ChangeSets
 from txloom.events import causes
 from txloom.events.change_events import (
     MOST_SHOWN,

@@ -1,35 +1,25 @@
 """One Airflow task per Spark application: how it is submitted, when it is retried, and what its error says."""
 
+import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset, Context
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
-from txloom import errors
 from txloom.config import jvm, names
 from txloom.config.models import Pipeline
 from txloom.config.places import PROJECT, jars
+from txloom.orchestration import connections
+from txloom.orchestration.failures import failure
 
 CONNECTION = "spark_default"
 RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=30)}
-"""A source or a lease that is taken comes back by itself; what never does is failed at once (see NEVER_RETRY)."""
-NEVER_RETRY = frozenset(
-    kind.exit_code
-    for kind in (
-        errors.ConfigurationError,
-        errors.SourceLost,
-        errors.ExpectationFailed,
-        errors.ComparisonOutdated,
-        errors.LedgerUnbalanced,
-        errors.CheckpointDamaged,
-    )
-)
-"""Exit codes after which the same run would end the same way."""
+"""A source or a lease that is taken comes back by itself; what never does is failed at once (see `failures`)."""
 _EXIT_CODE = re.compile(r"Error code is: (\d+)")
 _FAILED = re.compile(r"(txloom \w+ failed .*)")
 _COUNTS = re.compile(r"txloom \w+: (.*)")
@@ -38,15 +28,24 @@ _COUNTS = re.compile(r"txloom \w+: (.*)")
 class SparkJob(SparkSubmitOperator):
     """Submits one of `jobs/`; its error is the job's own sentence, its result the job's counts."""
 
+    def __init__(self, *, pipeline: str, **more: Any) -> None:
+        """Keep the pipeline's name: its declaration is read when the task runs."""
+        super().__init__(**more)
+        self.pipeline = pipeline
+
     def execute(self, context: Context) -> dict[str, str]:  # type: ignore[override]
         """Run the job and return its last line of counts; raises AirflowFailException where a retry cannot help."""
+        self._hook = self._hook or self._get_hook()
+        self._hook._env = {**(self._hook._env or {}), **connections.environment(self.pipeline)}
         try:
             super().execute(context)
         except AirflowException as error:
             raise explained(str(error)) from error
         counts = counts_of(getattr(self._hook, "_last_submit_log_lines", ()))
+        if self.outlets and counts.get("published") == "0":
+            raise AirflowSkipException("nothing new to publish: the newest cut says all of it")
         for outlet in self.outlets:
-            context["outlet_events"][outlet].extra = dict(counts)
+            context["outlet_events"][outlet].extra = as_values(counts)
         return counts
 
 
@@ -59,9 +58,7 @@ def explained(message: str) -> AirflowException:
     code = _EXIT_CODE.search(message)
     said = _FAILED.findall(message)
     sentence = said[-1] if said else message
-    if code is not None and int(code[1]) in NEVER_RETRY:
-        return AirflowFailException(sentence)
-    return AirflowException(sentence)
+    return failure(int(code[1]) if code is not None else None, sentence)
 
 
 def counts_of(lines: Iterable[str]) -> dict[str, str]:
@@ -74,11 +71,27 @@ def counts_of(lines: Iterable[str]) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in found[-1].split() if "=" in pair) if found else {}
 
 
+def as_values(counts: Mapping[str, str]) -> dict[str, Any]:
+    """Return counts as what they are: numbers, mappings and texts.
+
+    >>> as_values({"cut_id": "7", "versions": '{"orders":3}', "pipeline": "orders"})
+    {'cut_id': 7, 'versions': {'orders': 3}, 'pipeline': 'orders'}
+    """
+    found: dict[str, Any] = {}
+    for name, told in counts.items():
+        try:
+            found[name] = json.loads(told)
+        except ValueError:
+            found[name] = told
+    return found
+
+
 def spark_job(
     pipeline: Pipeline, step: str, *, task_id: str | None = None, arguments: Iterable[str] = (), **more: Any
 ) -> SparkJob:
     """Return the task that runs one step of a pipeline; all tasks of a pipeline take turns in its pool."""
     return SparkJob(
+        pipeline=str(pipeline.name),
         task_id=task_id or step,
         name=names.application_name(pipeline.name, step),
         application=str(PROJECT / "jobs" / f"{step}.py"),
@@ -94,6 +107,7 @@ def spark_job(
         },
         pool=names.pool_name(pipeline.name),
         owner=pipeline.owner,
+        execution_timeout=pipeline.timeout,
         **{**RETRIES, **more},
     )
 

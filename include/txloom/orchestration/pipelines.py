@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime, time
 
+from airflow.sdk import Asset
+
 from txloom.config import discover
 from txloom.config.models import Pipeline
 from txloom.errors import ConfigurationError
@@ -15,6 +17,11 @@ def declared() -> list[Pipeline]:
 def begins(pipeline: Pipeline) -> datetime:
     """Return the moment from which a pipeline's schedules count."""
     return datetime.combine(pipeline.start_date, time(), UTC)
+
+
+def begun_by(pipeline: Pipeline) -> str | list[Asset] | None:
+    """Return what begins a pipeline's runs, as a DAG's schedule: the clock, other runs' ends, assets, or nobody."""
+    return [Asset(uri=uri) for uri in pipeline.after] if pipeline.after else pipeline.schedule
 
 
 def refused() -> list[ConfigurationError]:

@@ -51,7 +51,8 @@ def compare_shadows(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[s
 
 def live(scope: Scope, target: Target) -> pa.Table:
     """Return the live rows that a rebuilt table is compared with: not those of transactions that stay as they are."""
-    rows = shadows.live(scope.place.table(target.name), target.schema, scope.range if target.is_history else "true")
+    where = scope.range_of(target) if target.is_history else "true"
+    rows = shadows.live(scope.place.table(target.name), target.schema, where)
     if not target.is_history:
         return rows
     kept = local.select(

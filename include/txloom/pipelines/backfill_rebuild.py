@@ -64,8 +64,13 @@ def _histories(scope: Scope, chosen: pa.Table) -> None:
     found = rebuild(scope, chosen, between)
     for target in scope.histories:
         rows = found.history.get(target.name)
-        write_shadow(scope, target, target.schema.empty_table() if rows is None else rows)
+        write_shadow(scope, target, target.schema.empty_table() if rows is None else told(target, rows))
     shadows.write(scope.place.table(names.shadow_table(TRANSACTIONS)), local.conform(found.fates, FATES))
+
+
+def told(target: Target, rows: pa.Table) -> pa.Table:
+    """Leave out rows of a history where it was cleaned."""
+    return rows.filter(pc.greater(rows.column("_txloom_csn"), target.above)) if target.above else rows
 
 
 def write_shadow(scope: Scope, target: Target, rows: pa.Table) -> None:
@@ -107,7 +112,7 @@ def _history(scope: Scope, target: Target, mark: Mark, held: dict[str, pa.Table]
 def _folded(flat: Flat, target: Target, rows: pa.Table) -> pa.Table:
     changes = past.changes_of(rows, flat)
     found = fold(target.schema.empty_table(), changes, key=flat.key, columns=flat.table.column_names)
-    return found.filter(pc.invert(found.column("_txloom_deleted")))
+    return flat.filled(found.filter(pc.invert(found.column("_txloom_deleted"))))
 
 
 def _composed(scope: Scope, aggregate: Aggregate) -> pa.Table:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pyarrow as pa
 from txloom.config import names
 from txloom.config.models import Aggregate, Pipeline
 from txloom.errors import ConfigurationError
-from txloom.storage import books, schemas, shadows
+from txloom.storage import books, past, schemas, shadows
 from txloom.storage.flats import Flat, flats
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark, mark, snapshot
@@ -27,6 +28,8 @@ class Target:
     key: tuple[str, ...]
     schema: pa.Schema
     is_history: bool
+    above: int = 0
+    """The csn up to which a history was cleaned: it does not tell every change there, and need not."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,8 @@ class Scope:
         found = []
         for mirror in self.pipeline.targets.mirrors:
             schema = schemas.changes_schema(self.pipeline.table(mirror.table))
-            found.append(Target(mirror.history, names.POSITION, schema, is_history=True))
+            cleaned = max(books.last_written(self.place.table(mirror.history), past.CLEANED), 0)
+            found.append(Target(mirror.history, names.POSITION, schema, is_history=True, above=cleaned))
         for aggregate in self.pipeline.targets.aggregates:
             key = ("_txloom_csn", "_txloom_xid", *self.pipeline.table(aggregate.root).key)
             schema = schemas.stream_schema(self.pipeline, aggregate)
@@ -71,12 +75,12 @@ class Scope:
 
     def rows(self, flat: Flat) -> Target:
         """Return the flat current table of a source table."""
-        return Target(flat.current, flat.key, schemas.current_schema(flat.table), is_history=False)
+        return Target(flat.current, flat.key, flat.schema, is_history=False)
 
-    @property
-    def range(self) -> str:
-        """Return the condition of history rows that the backfill is about."""
-        return f"_txloom_csn between {self.first} and {self.last} and _txloom_release <= {self.release}"
+    def range_of(self, history: Target) -> str:
+        """Return the condition of a history's rows that the backfill is about."""
+        first = max(self.first, history.above + 1 if history.above else 0)
+        return f"_txloom_csn between {first} and {self.last} and _txloom_release <= {self.release}"
 
     def mark(self, target: Target) -> Mark:
         """Return how far a live current table is."""
@@ -89,7 +93,8 @@ class Scope:
 
     def state(self) -> dict[str, Any]:
         """Return how far the live tables are: what a release or merge moves on, and nothing else does."""
-        found: dict[str, Any] = {each.name: shadows.newest_release(self.place, each.name) for each in self.histories}
+        newest = partial(shadows.newest_release, self.place)
+        found: dict[str, Any] = {each.name: [newest(each.name), each.above] for each in self.histories}
         return found | {each.name: list(vars(self.mark(each)).values()) for each in self.currents}
 
     def note(self, status: str, **more: Any) -> None:

@@ -12,6 +12,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from txloom.config import names
 from txloom.pipelines.backfill_compare import STAY, differing
 from txloom.pipelines.backfill_events import FATES, landings, rebuild
+from txloom.pipelines.backfill_rebuild import told
 from txloom.pipelines.backfill_scope import Scope, Target
 from txloom.pipelines.release_batch import FEWEST_BITS, SHARE
 from txloom.storage import books, current, documents, local, parts, past, shadows, tables
@@ -27,6 +28,7 @@ VERDICT = ((KIND, StringType()), (WAS, StringType()), (DIGEST, LongType()))
 
 def histories(spark: SparkSession, scope: Scope, chosen: pa.Table, rows: int) -> None:
     """Write the shadows of histories: tasks write the files, share by share, and the driver names them."""
+    targets = {each.name: each for each in scope.histories}
     empty = {each.name: each.schema.empty_table() for each in scope.histories}
     empty[names.TRANSACTIONS] = FATES.empty_table()
     for name, none in empty.items():
@@ -38,7 +40,8 @@ def histories(spark: SparkSession, scope: Scope, chosen: pa.Table, rows: int) ->
     def write(some: Iterable[tuple[pa.Table, tuple[int, int]]]) -> Iterator[parts.Part]:
         for own, bounds in some:
             found = rebuild(scope, own, between, bounds)
-            for name, made in {**found.history, names.TRANSACTIONS: found.fates}.items():
+            history = {name: told(targets[name], rows) for name, rows in found.history.items()}
+            for name, made in {**history, names.TRANSACTIONS: found.fates}.items():
                 if made.num_rows:
                     shadow = names.shadow_table(name)
                     yield parts.write_part(made, shadow, scope.place.table(shadow))
@@ -125,7 +128,7 @@ def compare(spark: SparkSession, scope: Scope, target: Target) -> None:
     """Write the differences of a table, a share of its keys in each task."""
     own, now = _shadow(spark, scope, target), _live(spark, scope, target)
     if target.is_history:
-        now = now.where(scope.range)
+        now = now.where(scope.range_of(target))
         kept = tables.read(spark, scope.place.table(names.shadow_table(names.TRANSACTIONS))).where(STAY)
         kept = kept.select(F.col("xid").alias("_xid"), F.col("csn").alias("_csn"))
         now = now.join(

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from txloom.config import find, names
-from txloom.errors import TxloomError
+from txloom.errors import TxloomError, told
 from txloom.storage.lease import held
 from txloom.storage.place import Place
 
@@ -57,10 +57,12 @@ def run(
             spark = opened() if session == "open" else opened if session == "lazy" else None
             counts = function(spark, pipeline, warehouse=given.warehouse, run_id=run_id, **own)
     except TxloomError as error:
-        return _failed(step, error, error.exit_code)
+        print(told(step, error), file=sys.stderr, flush=True)
+        return error.exit_code
     except Exception as error:  # noqa: BLE001 (whatever it is must become an exit code and a sentence)
         traceback.print_exc()
-        return _failed(step, error, 1)
+        print(told(step, error), file=sys.stderr, flush=True)
+        return TxloomError.exit_code
     print(last_line(step, pipeline.name, run_id, counts), flush=True)
     return 0
 
@@ -97,8 +99,3 @@ def last_line(step: str, pipeline: str, run_id: str, counts: Counts) -> str:
     """
     pairs = " ".join(f"{name}={value}" for name, value in counts.items())
     return f"txloom {step}: pipeline={pipeline} run_id={run_id} {pairs}".rstrip()
-
-
-def _failed(step: str, error: Exception, code: int) -> int:
-    print(f"txloom {step} failed ({type(error).__name__}, exit code {code}): {error}", file=sys.stderr, flush=True)
-    return code

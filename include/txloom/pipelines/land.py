@@ -7,7 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from txloom.config import names
-from txloom.config.models import Kafka, Pipeline
+from txloom.config.models import Pipeline
+from txloom.config.source import Kafka
 from txloom.events import formats
 from txloom.pipelines.doctor_landing import after_landing
 from txloom.storage import books, files, kafka, landing, offsets, partitions
@@ -39,11 +40,26 @@ def finish_last(
     spark: "Callable[[], SparkSession]", pipeline: Pipeline, plan: Sequence[dict[str, Any]], place: Place, run_id: str
 ) -> int:
     """Finish the landing that was planned last, should a run have died in it; return its number, 0 for none."""
+    plan = _readable(pipeline, plan, place)
     last = max((row["landing"] for row in plan), default=0)
     if last:
         parts = offsets.planned(place, last) if pipeline.source.kafka else ()
         _finish(spark, pipeline, landing.landing_of(plan, last, parts), place, run_id)
     return last
+
+
+def _readable(pipeline: Pipeline, plan: Sequence[dict[str, Any]], place: Place) -> Sequence[dict[str, Any]]:
+    """Return the plan with a landing that a run died in between its two tables; refuses one that cannot be read."""
+    if pipeline.source.kafka is None:
+        offsets.refuse_unread(place)
+        return plan
+    newest = offsets.planned_last(place)
+    if newest is not None and newest["landing"] > max((row["landing"] for row in plan), default=0):
+        landing.write_plan(place, newest["landing"], [newest])
+        plan = landing.planned(place.landed_files)
+    if offsets.unread(place):
+        kafka.refuse_losses(pipeline.name, offsets.losses(pipeline, place))
+    return plan
 
 
 def _plan(pipeline: Pipeline, plan: Sequence[dict[str, Any]], number: int, place: Place, run_id: str) -> Landing:

@@ -1,4 +1,4 @@
-"""maintain_tables: optimize, vacuum and statistics, each a task of its own, never beside a merge."""
+"""maintain_tables: clean_history, optimize, vacuum and statistics, each a task of its own, never beside a merge."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.errors import ConfigurationError
+from txloom.pipelines.clean import clean_history
 from txloom.storage import books, local, maintenance, own, tables
 from txloom.storage.flats import flats
 from txloom.storage.place import Place
@@ -22,7 +23,7 @@ def maintain_tables(
             f"no maintenance task is called {task!r}; there are: {', '.join(names.MAINTENANCE_TASKS)}"
         )
     place = Place(warehouse, pipeline.name)
-    work = {"optimize": _optimize, "vacuum": _vacuum, "statistics": _statistics}[task]
+    work = {"clean_history": clean_history, "optimize": _optimize, "vacuum": _vacuum, "statistics": _statistics}[task]
     counts = work(spark, pipeline, place, run_id)
     entry = books.Entry(run_id, f"maintain_tables.{task}", datetime.now(UTC), counts)
     books.write_ledger(warehouse, pipeline.name, entry)

@@ -20,6 +20,7 @@ from txloom.pipelines.work import Work
 from txloom.storage import books, evolution, findings, loads, local, merging
 from txloom.storage.flats import create, create_documents, flats
 from txloom.storage.place import Place
+from txloom.storage.placing import Within
 from txloom.storage.progress import Mark, mark, snapshot, valid_through
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def merge_current(
     opened = cache(spark)
     try:
         healthy, work = _planned(opened, healthy, place, want, gone_columns(known), failures)
-        new = findings.record(place, findings_of(place, work.evidence), run_id)
+        told = [found for flat in flats(healthy) for found in merge_local.untold(place, flat, want)]
+        new = findings.record(place, [*findings_of(place, work.evidence), *told], run_id)
         note_back(place, known, work.columns, run_id)
         merged = _write_all(healthy, work, failures)
     finally:
@@ -176,7 +178,7 @@ def _plan_locally(
             key = pipeline.table(aggregate.root).key
             documents[aggregate.current] = partial(_write, spark, path, found, key, want)
     rows = {
-        name: partial(_write, spark, change.path, change.effects, change.flat.key, want)
+        name: partial(_write, spark, change.path, change.effects, change.flat.key, want, change.within())
         for name, change in changes.items()
         if change.effects is not None
     }
@@ -185,11 +187,18 @@ def _plan_locally(
     return Work(documents, rows, sum(change.changes for change in changes.values()), evidence, after)
 
 
-def _write(spark: "Callable[[], SparkSession]", path: str, effects: pa.Table, key: tuple[str, ...], want: Mark) -> None:
+def _write(
+    spark: "Callable[[], SparkSession]",
+    path: str,
+    effects: pa.Table,
+    key: tuple[str, ...],
+    want: Mark,
+    within: Within | None = None,
+) -> None:
     """Merge effects that this process holds: into a small table by itself, into a large one by Spark."""
     if merging.is_small(path):
-        merging.merge(path, effects, key, vars(want))
+        merging.merge(path, effects, key, vars(want), within)
         return
     from txloom.pipelines import merge_spark
 
-    merge_spark.write_held(spark(), path, effects, key, want)
+    merge_spark.write_held(spark(), path, effects, key, want, within)

@@ -13,9 +13,12 @@ from txloom.current.clears import Columns, Gone, GoneColumns, columns_of, of_all
 from txloom.current.components import components
 from txloom.current.compose import compose
 from txloom.current.fold import fold
+from txloom.quality import findings as f
+from txloom.quality.findings import Finding
 from txloom.storage import local, past, schemas
 from txloom.storage.flats import Flat, member_of
 from txloom.storage.place import Place
+from txloom.storage.placing import Within, concerned
 from txloom.storage.progress import Mark, mark
 
 Key = tuple[Any, ...]
@@ -39,6 +42,16 @@ class LocalChange:
     def keys(self) -> set[Key]:
         """Return the keys that the effects name."""
         return set() if self.effects is None else set(_keys(self.effects, self.flat.key))
+
+    def within(self) -> Within | None:
+        """Return the partitions outside of which the effects have nothing to change.
+
+        Rows without a key are never looked for by anything but where they were inserted.
+        """
+        partitions = self.flat.partitions
+        if partitions is None or self.flat.table.insert_only or self.effects is None or self.replaced is None:
+            return None
+        return concerned(partitions, self.flat.key, self.replaced, self.effects)
 
     def written(self) -> list[dict[str, Any]]:
         """Return the rows as the effects leave them."""
@@ -93,8 +106,26 @@ def prepare(place: Place, flat: Flat, want: Mark, gone: Mapping[str, Gone]) -> L
     rows = local.select(path, f"select * from t where {condition}")
     effects = fold(rows, changes, key=flat.key, columns=flat.table.column_names, evidence=True)
     told = effects.column("_txloom_evidence").drop_null().to_pylist()
-    effects = effects.drop_columns("_txloom_evidence")
+    effects = flat.filled(effects.drop_columns("_txloom_evidence"))
     return LocalChange(flat, path, rows, effects, changes.num_rows, told, columns)
+
+
+def untold(place: Place, flat: Flat, want: Mark) -> list[Finding]:
+    """Return a finding where a late change moves a row whose columns were cleaned from history; see `superseded`."""
+    since, have = past.cleaned(place, flat), mark(place.table(flat.current))
+    if not since or have == want:
+        return []
+    moves = f"_txloom_op = 'U' and cardinality(_txloom_unchanged) > 0 and _txloom_csn < {since}"
+    found = past.chosen(
+        place, flat, f"{moves} and _txloom_release > {have.release} and _txloom_release <= {want.release}"
+    )
+    old, new = _named(found, flat.key, before=True), _named(found, flat.key, before=False)
+    moved = found.filter(pa.array([a != b for a, b in zip(old, new, strict=True)], pa.bool_()))
+    evidence = f"{moved.num_rows} rows changed their key below csn {since}"
+    return [
+        Finding(f.UNTOLD, flat.table.name, None, row["_txloom_csn"], row["_txloom_xid"], evidence)
+        for row in moved.sort_by("_txloom_csn").slice(0, 1).select(["_txloom_csn", "_txloom_xid"]).to_pylist()
+    ]
 
 
 def _recomputed(place: Place, flat: Flat, changes: pa.Table, want: Mark) -> LocalChange:
@@ -116,7 +147,7 @@ def _recomputed(place: Place, flat: Flat, changes: pa.Table, want: Mark) -> Loca
         history = pa.concat_tables([history.filter(pa.array(here, pa.bool_())), whole])
         rows = rows.filter(pa.array(there, pa.bool_()))
     effects = fold(rows.schema.empty_table(), history, key=flat.key, columns=flat.table.column_names)
-    return LocalChange(flat, path, rows, effects, changes.num_rows, columns=columns)
+    return LocalChange(flat, path, rows, flat.filled(effects), changes.num_rows, columns=columns)
 
 
 def _named(changes: pa.Table, key: Sequence[str], *, before: bool) -> list[Key]:

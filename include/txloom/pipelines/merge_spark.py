@@ -16,6 +16,7 @@ from txloom.storage import current, past, tables
 from txloom.storage.documents import Change, documents, touched_roots
 from txloom.storage.flats import Flat, flats
 from txloom.storage.place import Place
+from txloom.storage.placing import Within
 from txloom.storage.progress import Mark, mark
 from txloom.storage.schemas import quote
 
@@ -44,13 +45,17 @@ def plan(
             prune = current.pruning(found, root.key)
             documents[aggregate.current] = partial(write, path, found, root.key, prune=prune)
     rows = {
-        name: partial(write, place.table(flat.current), found, flat.key, prune=current.pruning(found, flat.key))
+        name: partial(write, place.table(flat.current), found, flat.key, prune=_pruning(found, flat))
         for name, flat in own.items()
         if (found := changes[name].effects) is not None
     }
     told = {name: _evidence(change.effects) for name, change in changes.items()}
     after = {name: columns for name, (_, _, columns) in prepared.items()}
     return Work(documents, rows, sum(count for _, count, _ in prepared.values()), told, after)
+
+
+def _pruning(effects: DataFrame, flat: Flat) -> str:
+    return current.pruning(effects, flat.key) + current.pruning_partitions(effects, flat)
 
 
 def _evidence(effects: DataFrame | None) -> list[str]:
@@ -61,9 +66,16 @@ def _evidence(effects: DataFrame | None) -> list[str]:
     return [row[0] for row in told.collect()]
 
 
-def write_held(spark: SparkSession, path: str, effects: pa.Table, key: tuple[str, ...], want: Mark) -> None:
-    """Merge effects that the driver holds into a large table."""
-    prune = current.naming(key[0], effects.column(key[0]).unique().to_pylist())
+def write_held(
+    spark: SparkSession,
+    path: str,
+    effects: pa.Table,
+    key: tuple[str, ...],
+    want: Mark,
+    within: Within | None = None,
+) -> None:
+    """Merge effects that the driver holds into a large table; within: the partitions that they concern."""
+    prune = current.naming(key[0], effects.column(key[0]).unique().to_pylist()) + current.only_within(within)
     current.merge(path, spark.createDataFrame(effects), key, prune=prune, metadata=want.to_json())
 
 

@@ -1,5 +1,6 @@
 """publish: append a cut, the version of every table that together show one state of the source."""
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,10 +10,10 @@ from txloom.quality import findings as f
 from txloom.storage import books, dead, findings, loads, offsets
 from txloom.storage.own import CUTS
 from txloom.storage.place import Place
-from txloom.storage.progress import Mark, mark, versions
+from txloom.storage.progress import Mark, is_stamped_only, mark, versions
 
 
-def publish(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) -> dict[str, int]:
+def publish(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) -> dict[str, int | str]:
     """Publish the current tables as they are, unless the newest cut says the same already.
 
     A transaction that was finished after a cut although it belongs below its valid-through amends that cut: the new
@@ -25,7 +26,7 @@ def publish(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) 
         return {"published": 0}
     newest = books.query(path, "select * from t order by cut_id desc limit 1")
     cut = _cut(pipeline, place, reached, run_id)
-    if newest and _says(newest[0]) == _says(cut):
+    if newest and _says(newest[0]) == _says(cut) and _shows(place, newest[0], cut):
         return {"published": 0, "cut_id": newest[0]["cut_id"], "valid_through": reached.valid_through}
     cut["cut_id"] = newest[0]["cut_id"] + 1 if newest else 1
     cut["amends"] = _amended(place, path, newest[0], reached) if newest else []
@@ -34,7 +35,9 @@ def publish(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) 
         run_id, "publish", datetime.now(UTC), {"cut_id": cut["cut_id"]}, valid_through=reached.valid_through
     )
     books.write_ledger(warehouse, pipeline.name, entry)
-    return {"published": 1, "cut_id": cut["cut_id"], "valid_through": reached.valid_through, "gaps": len(cut["gaps"])}
+    shown = json.dumps(cut["versions"], separators=(",", ":"))
+    told = {"published": 1, "cut_id": cut["cut_id"], "valid_through": reached.valid_through, "gaps": len(cut["gaps"])}
+    return {**told, "versions": shown}
 
 
 def current_tables(pipeline: Pipeline) -> list[str]:
@@ -80,7 +83,15 @@ def _lost(pipeline: Pipeline, place: Place) -> list[dict[str, Any]]:
 
 
 def _says(cut: dict[str, Any]) -> tuple[object, ...]:
-    return cut["valid_through"], cut["versions"], cut["gaps"]
+    return cut["valid_through"], sorted(cut["versions"]), cut["gaps"]
+
+
+def _shows(place: Place, earlier: dict[str, Any], cut: dict[str, Any]) -> bool:
+    """Say whether an earlier cut shows the very same tables; that a lease was taken over changes none."""
+    return all(
+        is_stamped_only(place.table(name), earlier["versions"][name], version)
+        for name, version in cut["versions"].items()
+    )
 
 
 def _amended(place: Place, cuts: str, last: dict[str, Any], reached: Mark) -> list[dict[str, Any]]:

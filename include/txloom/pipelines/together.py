@@ -42,12 +42,15 @@ class Failures:
         """Name every table with the first line of its error."""
         return "; ".join(f"{table}: {_first_line(error)}" for table, error in sorted(self.errors.items()))
 
-    def refuse(self) -> None:
-        """Raise what failed; errors that are all of one kind of txloom's own keep it, and so its exit code."""
+    def refuse(self, done: str = "merged") -> None:
+        """Raise what failed; errors that are all of one kind of txloom's own keep it, and so its exit code.
+
+        done: what became of the others.
+        """
         kinds = {type(error) for error in self.errors.values()}
         kind = kinds.pop() if len(kinds) == 1 else TablesFailed
         if self.errors:
-            raise (kind if issubclass(kind, TxloomError) else TablesFailed)(f"the others are merged, but not {self}")
+            raise (kind if issubclass(kind, TxloomError) else TablesFailed)(f"the others are {done}, but not {self}")
 
 
 def _first_line(error: Exception) -> str:

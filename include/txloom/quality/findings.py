@@ -23,6 +23,7 @@ TWO_RUNS = "rebuilt from two producer runs"
 NULLS_OMITTED = "nulls are left out"
 LOST = "records were lost"
 NOT_EXTRACTED = "column is not in the extract"
+UNTOLD = "came too late for its history"
 
 HINTS = {
     ADDED: "The source has a column that is not declared: declare it, or set undeclared_columns to evolve.",
@@ -58,8 +59,11 @@ HINTS = {
     "tables (jobs/load_snapshot.py), and let topics keep records for longer than a run can be late.",
     NOT_EXTRACTED: "No row of the table's extract has this column, so that it is null in every row that the extract "
     "holds: correct the export or the column's `source`, or take the column out of the declaration.",
+    UNTOLD: "A transaction below what was cleaned from history changed a key and left columns of its row unchanged, "
+    "which history does not tell any more: load a snapshot of the table (jobs/load_snapshot.py), and let "
+    "maintenance.history.keep reach further back than transactions come late.",
 }
-NEEDS_SNAPSHOT = frozenset((RENAMED, CHANGED, UNKNOWN_ROW, CSN_BACK, LOST))
+NEEDS_SNAPSHOT = frozenset((RENAMED, CHANGED, UNKNOWN_ROW, CSN_BACK, LOST, UNTOLD))
 SEVERITIES = {ADDED: "info", XID_AGAIN: "info"} | dict.fromkeys(NEEDS_SNAPSHOT, "error")
 """Anything else is a warning."""
 

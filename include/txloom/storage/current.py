@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
+from typing import Any
 
 import pyarrow as pa
 from delta.tables import DeltaTable
@@ -16,6 +17,7 @@ from txloom.current.images import WHOLE
 from txloom.storage import schemas, tables
 from txloom.storage.flats import Flat
 from txloom.storage.place import Place
+from txloom.storage.placing import MOST_NAMED, Within, within
 from txloom.storage.progress import Mark
 from txloom.storage.schemas import quote
 
@@ -89,7 +91,8 @@ def folded(
     left = rows.withColumn("_txloom_part", part).groupBy("_txloom_part")
     right = changes.withColumn("_txloom_part", spread).groupBy("_txloom_part")
     verdict = ", ".join(f"{name} {kind}" for name, kind in VERDICT.items())
-    return left.cogroup(right).applyInArrow(_folder(flat), f"{schemas.current_ddl(flat.table)}, {verdict}")
+    named = flat.partitions.ddl if flat.partitions else ""
+    return left.cogroup(right).applyInArrow(_folder(flat), f"{schemas.current_ddl(flat.table)}{named}, {verdict}")
 
 
 def component(key: Sequence[str], chains: Mapping[int, int]) -> Column:
@@ -135,10 +138,11 @@ def columns_of(changes: DataFrame, gone: Mapping[str, Gone]) -> Columns:
 
 def _folder(flat: Flat) -> Callable[[pa.Table, pa.Table], pa.Table]:
     key, columns = tuple(flat.key), tuple(flat.table.column_names)
+    named = [flat.partitions.column] if flat.partitions and flat.partitions.field else []
 
     def apply(rows: pa.Table, changes: pa.Table) -> pa.Table:
-        result = fold(rows, changes, key=key, columns=columns, evidence=True)
-        return result.select([*columns, *OWN, *VERDICT])
+        result = flat.filled(fold(rows, changes, key=key, columns=columns, evidence=True))
+        return result.select([*columns, *OWN, *named, *VERDICT])
 
     return apply
 
@@ -188,6 +192,22 @@ def pruning(effects: DataFrame, key: Sequence[str]) -> str:
     return naming(key[0], [row[0] for row in found])
 
 
+def pruning_partitions(effects: DataFrame, flat: Flat) -> str:
+    """Return `only_within` for the partitions that the keys of effects tell; "" where the key does not tell them."""
+    own = flat.partitions
+    if own is None or own.declared.column not in flat.key:
+        return ""
+    found = effects.select(quote(own.column)).distinct().limit(MOST_NAMED + 1).collect()
+    return only_within(within(own.column, [row[0] for row in found]))
+
+
+def only_within(partitions: Within | None) -> str:
+    """Return the condition that a merge looks into some partitions only."""
+    if partitions is None:
+        return ""
+    return f" AND {partitions.condition(f't.{quote(partitions.column)}', _literal)}"
+
+
 def naming(column: str, values: Sequence[object]) -> str:
     """Return a condition that names changed keys literally, so that files and pages without them are skipped.
 
@@ -199,7 +219,7 @@ def naming(column: str, values: Sequence[object]) -> str:
     return f" AND t.{quote(column)} IN ({', '.join(map(_literal, values))})"
 
 
-def _literal(value: object) -> str:
+def _literal(value: Any) -> str:
     if isinstance(value, int):
         return str(value)
     text = str(value).replace("\\", "\\\\").replace("'", "\\'")

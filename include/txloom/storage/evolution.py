@@ -115,11 +115,13 @@ def ensure(
 ) -> None:
     """Create a table, or bring it to its declared schema: columns are added, types widened, nothing is taken away.
 
-    Raises ConfigurationError where a declared type does not hold every value that the table has.
+    Raises ConfigurationError where a declared type does not hold every value that the table has, and where rows lie in
+    other partitions than those that are declared.
     """
     if not DeltaTable.is_deltatable(path):
         books.ensure(path, schema, properties, partition_by=partition_by, metadata=metadata)
         return
+    _refuse_other_partitions(path, schema, partition_by)
     has = local.plain_schema(books.schema_of(path))
     if lagging(path, schema):
         _rewrite(path, has, schema)
@@ -135,6 +137,25 @@ def lagging(path: str, schema: pa.Schema) -> list[str]:
         return []
     has = local.plain_schema(books.schema_of(path))
     return [field.name for field in schema if field.name in has.names and not _holds(has.field(field.name), field)]
+
+
+def _refuse_other_partitions(path: str, schema: pa.Schema, wanted: Sequence[str]) -> None:
+    """Rows lie where they were written: no other partitions can be declared for a table that exists."""
+    lie, say = (
+        _partitions(own, columns)
+        for own, columns in ((books.schema_of(path), DeltaTable(path).metadata().partition_columns), (schema, wanted))
+    )
+    if lie != say:
+        raise ConfigurationError(
+            f"{path}: its rows lie by {lie}, but partition_by says {say}: declare what it was, or move this folder "
+            "away, and the next merge writes the table anew out of its history"
+        )
+
+
+def _partitions(schema: pa.Schema, columns: Sequence[str]) -> str:
+    comments = [(schema.field(name).metadata or {}).get(b"comment", b"").decode() for name in columns]
+    told = [f"{comment} ({name})" if comment else name for name, comment in zip(columns, comments, strict=True)]
+    return ", ".join(told) or "nothing"
 
 
 def _carried(path: str) -> CommitProperties:

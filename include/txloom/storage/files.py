@@ -69,6 +69,9 @@ class Inbox:
             message = f"{self.root}/{task.file}: planned for landing but cannot be read now: {error}"
             raise SourceUnavailable(message) from error
 
+    def confirm(self, tasks: Sequence[Task]) -> None:
+        """Take files as they are: one that changed is taken again."""
+
     def _lines(self, task: Task) -> Iterator[list[bytes]]:
         """Yield a file's lines, or its rows as JSON objects, in blocks; rows and expanded lines count as lines."""
         if self.format == "change_sets":
@@ -81,17 +84,22 @@ class Inbox:
 def list_files(root: str) -> list[SourceFile]:
     """List the files of all topic folders below a source's folder, oldest name first.
 
-    Links that leave the source's folder are not followed (faults.md 46).
+    Links that leave the source's folder are not followed (faults.md 46). Raises SourceUnavailable that names a folder
+    which is not there or cannot be read.
     """
+    try:
+        return list(_files(root))
+    except OSError as error:
+        raise SourceUnavailable(f"{root}: the source's folder cannot be read: {error}") from error
+
+
+def _files(root: str) -> Iterator[SourceFile]:
     base = Path(root).resolve()
-    found = []
     for topic in _folders(root):
         for entry in sorted(topic.iterdir()):
             if _is_public(entry.name) and entry.is_file() and entry.resolve().is_relative_to(base):
                 status = entry.stat()
-                name = f"{topic.name}/{entry.name}"
-                found.append(SourceFile(topic.name, name, status.st_size, status.st_mtime_ns))
-    return found
+                yield SourceFile(topic.name, f"{topic.name}/{entry.name}", status.st_size, status.st_mtime_ns)
 
 
 def topics(root: str) -> list[str]:

@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from txloom.config import names
 from txloom.config.models import Aggregate, Child, Mirror, Pipeline, Table
 from txloom.current.compose import Member
 from txloom.storage import books, evolution, schemas
 from txloom.storage.place import Place
+from txloom.storage.placing import Partitions
 from txloom.storage.progress import Mark
 
 
@@ -34,6 +37,22 @@ class Flat:
         assert self.aggregate is not None
         return self.aggregate.history
 
+    @property
+    def partitions(self) -> Partitions | None:
+        """Return how the table is partitioned."""
+        return Partitions.of(self.table, self.mirror)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the schema of the table: what a reader asks for, and the name of the partition where it needs one."""
+        own = self.partitions.field if self.partitions else None
+        schema = schemas.current_schema(self.table)
+        return schema if own is None else schema.append(own)
+
+    def filled(self, effects: pa.Table) -> pa.Table:
+        """Return effects with the partitions that their rows belong into."""
+        return effects if self.partitions is None else self.partitions.filled(effects)
+
 
 def member_of(table: Table, child: Child) -> Member:
     """Return a child table as composing documents knows it."""
@@ -52,12 +71,13 @@ def flats(pipeline: Pipeline) -> list[Flat]:
 
 def create(flat: Flat, place: Place) -> None:
     """Create a flat current table; its first version is the empty state as of csn 0."""
-    ordered = flat.mirror.zorder if flat.mirror else ()
+    ordered = [*flat.mirror.zorder] if flat.mirror else []
+    ordered += [flat.partitions.declared.column] if flat.partitions and flat.partitions.field else []
     evolution.ensure(
         place.table(flat.current),
-        schemas.current_schema(flat.table),
+        flat.schema,
         _properties([*flat.key, *ordered]),
-        partition_by=[flat.mirror.partition_by] if flat.mirror and flat.mirror.partition_by else [],
+        partition_by=[flat.partitions.column] if flat.partitions else [],
         metadata=vars(Mark()),
     )
 

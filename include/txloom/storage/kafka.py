@@ -5,34 +5,65 @@ known by its id beside its name: one that was deleted and created again has othe
 cannot be read any more is refused by name; only an operator accepts it (jobs/accept_loss.py).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from txloom.config.models import Kafka, Pipeline
-from txloom.errors import SourceLost, SourceUnavailable
+from txloom.config.models import Pipeline
+from txloom.config.source import Kafka
+from txloom.errors import ConfigurationError, SourceLost, SourceUnavailable
 from txloom.storage.tasks import Messages, Range, Task
 
 TIMEOUT = 10.0
 """Seconds that a request to the brokers may take."""
 SILENCE = 30.0
 """Seconds without a record that is known to be there."""
-AT_ONCE = 20_000
+AT_ONCE, PATIENCE = 20_000, 0.2
+"""Records of a block, and the seconds that it waits for them to be so many."""
 MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 GONE = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
 END = KafkaError._PARTITION_EOF
+READING = {
+    "enable.auto.commit": False,
+    "isolation.level": "read_committed",
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,
+}
+T = TypeVar("T")
+MOVING = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+)
+MOVES = 6
+"""Times that a partition without a leader is asked again, half a second apart."""
 EARLIEST, LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+
+class _LeaderMoves(SourceUnavailable):
+    """A partition is getting another leader: it answers in a moment."""
 
 
 @dataclass(frozen=True)
 class Reached:
-    """Up to where a partition was landed (exclusive), and the id that its topic had then."""
+    """Up to where a partition was planned (exclusive), the id that its topic had then, and from where it is unread.
+
+    unread: where the first record lies that a landing planned and did not read; None: everything was read.
+    """
 
     topic_id: str
     until: int
+    unread: int | None = None
+
+    @property
+    def needed(self) -> int:
+        """Return the first offset that is still to be read."""
+        return self.until if self.unread is None else self.unread
 
 
 @dataclass(frozen=True)
@@ -56,13 +87,25 @@ def topics_of(pipeline: Pipeline) -> list[str]:
     return list(dict.fromkeys([*pipeline.source.kafka.topics, *([topic] if topic else [])]))
 
 
-def extents(kafka: Kafka, topics: Sequence[str]) -> list[Range]:
-    """Return what every partition of some topics holds now; raises SourceUnavailable that names what is missing."""
-    admin = AdminClient(_settings(kafka))
+def extents(kafka: Kafka, topics: Sequence[str], former: Collection[str] = ()) -> list[Range]:
+    """Return what every partition of some topics holds now; raises SourceUnavailable that names what is missing.
+
+    former: topics that are no longer declared and may be gone. A partition that is just getting another leader is asked
+    again for a few seconds.
+    """
+    for _ in range(MOVES):
+        try:
+            return _extents(kafka, topics, former)
+        except _LeaderMoves:
+            time.sleep(0.5)
+    return _extents(kafka, topics, former)
+
+
+def _extents(kafka: Kafka, topics: Sequence[str], former: Collection[str]) -> list[Range]:
+    admin = _client(AdminClient, kafka)
     ids: dict[str, str] = {}
     partitions: list[TopicPartition] = []
-    for topic, found in admin.describe_topics(TopicCollection(list(topics)), request_timeout=TIMEOUT).items():
-        description = _told(kafka, found, topic)
+    for topic, description in _described(kafka, admin, {*topics, *former}, optional=set(former) - {*topics}):
         ids[topic] = str(description.topic_id)
         partitions += [TopicPartition(topic, partition.id) for partition in description.partitions]
     first, end = (_offsets(kafka, admin, partitions, spec) for spec in (EARLIEST, LATEST))
@@ -70,6 +113,15 @@ def extents(kafka: Kafka, topics: Sequence[str]) -> list[Range]:
         Range(topic, ids[topic], partition, first[topic, partition], end[topic, partition])
         for topic, partition in ((each.topic, each.partition) for each in partitions)
     ]
+
+
+def _described(
+    kafka: Kafka, admin: AdminClient, topics: Collection[str], optional: Collection[str] = ()
+) -> Iterator[tuple[str, Any]]:
+    asked = admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=TIMEOUT)
+    for topic, found in asked.items():
+        if not (topic in optional and _is_missing(found.exception())):
+            yield topic, _told(kafka, found, topic)
 
 
 def _offsets(
@@ -88,22 +140,32 @@ def losses(found: Iterable[Range], reached: Mapping[tuple[str, int], Reached]) -
     >>> [str(loss) for loss in losses([held], {("rows", 0): Reached("id-2", 10)})]
     ['rows[0]: the records 10 to 39 aged out before they were landed']
     """
-    lost = []
-    for each in found:
-        known = reached.get((each.topic, each.partition))
-        if known is None:
-            continue
-        if known.topic_id != each.topic_id:
-            why = f"the topic was deleted and created again (id {each.topic_id}, before {known.topic_id})"
-            why += f": whatever came behind offset {known.until - 1} of the old one is lost"
-            lost.append(Loss(each, known.until, each.first, why))
-        elif known.until < each.first:
-            why = f"the records {known.until} to {each.first - 1} aged out before they were landed"
-            lost.append(Loss(each, known.until, each.first, why))
-        elif known.until > each.until:
-            why = f"it ends at offset {each.until - 1}, though {known.until - 1} was landed: the brokers lost records"
-            lost.append(Loss(each, known.until, each.until, why))
+    held = {(each.topic, each.partition): each for each in found}
+    ids = {each.topic: each.topic_id for each in held.values()}
+    lost: list[Loss] = []
+    for (topic, partition), known in sorted(reached.items()):
+        if topic in ids:
+            none = Range(topic, ids[topic], partition, 0, 0)
+            lost += _losses(held.get((topic, partition), none), known)
+        elif known.unread is not None:
+            none = Range(topic, known.topic_id, partition, known.until, known.until)
+            why = f"the topic was deleted before the records {known.unread} to {known.until - 1} were landed"
+            lost.append(Loss(none, known.unread, known.until, why))
     return lost
+
+
+def _losses(each: Range, known: Reached) -> Iterator[Loss]:
+    if known.topic_id != each.topic_id:
+        why = f"the topic was deleted and created again (id {each.topic_id}, before {known.topic_id})"
+        why += f": whatever the old one held from offset {known.needed} on is lost"
+        yield Loss(each, known.needed, each.first, why)
+        return
+    if known.needed < each.first:
+        why = f"the records {known.needed} to {each.first - 1} aged out before they were landed"
+        yield Loss(each, known.needed, each.first, why)
+    if known.until > each.until:
+        why = f"it ends before offset {each.until}, though it went up to {known.until - 1}: the brokers lost records"
+        yield Loss(each, known.until, each.until, why)
 
 
 def refuse_losses(pipeline: str, found: Sequence[Loss]) -> None:
@@ -130,60 +192,86 @@ class Topics:
         assert task.part is not None
         return read(self.kafka, self.pipeline, task.part)
 
+    def confirm(self, tasks: Sequence[Task]) -> None:
+        """Raise SourceLost where a topic is not the planned one: it was created again while it was read by its name."""
+        parts = [task.part for task in tasks if task.part is not None]
+        admin = _client(AdminClient, self.kafka)
+        ids = {
+            topic: str(description.topic_id)
+            for topic, description in _described(self.kafka, admin, {part.topic for part in parts})
+        }
+        reached = {(part.topic, part.partition): Reached(part.topic_id, part.until, part.first) for part in parts}
+        held = [replace(part, topic_id=ids[part.topic]) for part in parts]
+        refuse_losses(self.pipeline, losses(held, reached))
+
 
 def read(kafka: Kafka, pipeline: str, part: Range) -> Iterator[Messages]:
     """Yield the records of a range in blocks; places are offsets. Aborted transactions are not read."""
-    consumer = Consumer(
-        {
-            **_settings(kafka),
-            "group.id": f"txloom-{pipeline}",
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "error",
-            "enable.partition.eof": True,
-        }
-    )
+    consumer = _client(Consumer, kafka, **{"group.id": f"txloom-{pipeline}"}, **READING)
     try:
         consumer.assign([TopicPartition(part.topic, part.partition, part.first)])
-        waited = 0.0
+        at, heard, trouble = part.first, time.monotonic(), ""
         while True:
-            records = consumer.consume(AT_ONCE, 1.0)
-            waited = 0.0 if records else waited + 1.0
-            if waited > SILENCE:
-                raise SourceUnavailable(f"{part}: no record for {SILENCE:.0f} s, though there are some")
-            own, done = _own(part, records)
+            records = consumer.consume(min(AT_ONCE, part.until - at), PATIENCE)
+            own, done, said = _own(part, records)
+            trouble = said or trouble
             if own:
                 yield Messages(
                     [r.offset() for r in own], [r.value() for r in own], [_headers(r.headers()) for r in own]
                 )
+                at, heard, trouble = own[-1].offset() + 1, time.monotonic(), ""
             if done:
                 return
+            if time.monotonic() - heard > SILENCE:
+                raise SourceUnavailable(_silent(kafka, part, at, trouble))
     finally:
         consumer.close()
 
 
-def _own(part: Range, records: Sequence[Any]) -> tuple[list[Any], bool]:
-    """Return the records that lie inside a range, and whether it is over."""
+def _silent(kafka: Kafka, part: Range, at: int, trouble: str) -> str:
+    said = f"the last error: {trouble}" if trouble else "no error either"
+    return (
+        f"{part.topic}[{part.partition}]: no record for {SILENCE:.0f} s from offset {at} on, though {part.until} was "
+        f"the end when this landing was planned ({kafka.brokers}; {said})"
+    )
+
+
+def _own(part: Range, records: Sequence[Any]) -> tuple[list[Any], bool, str]:
+    """Return the records that lie inside a range, whether it is over, and what may pass by itself."""
     own: list[Any] = []
+    said = ""
     for record in records:
         error = record.error()
-        if error is not None and error.code() == END:
-            return own, True
-        if error is not None and error.code() in GONE:
-            raise SourceLost(
-                f"{part}: aged out while it was read: {error.str()}; run land_events again for the way out"
-            )
-        if error is not None and not error.retriable():
-            raise SourceUnavailable(f"{part}: {error.str()}")
         if error is None and record.offset() < part.until:
             own.append(record)
         if error is None and record.offset() >= part.until - 1:
-            return own, True
-    return own, False
+            return own, True, said
+        if error is not None and error.code() == END:
+            if record.offset() < part.until:
+                raise SourceLost(
+                    f"{part}: it ends before offset {record.offset()}, though {part.until} was the end when this "
+                    "landing was planned; run land_events again for the way out"
+                )
+            return own, True, said
+        if error is not None:
+            said = _passing(part, error)
+    return own, False, said
+
+
+def _passing(part: Range, error: KafkaError) -> str:
+    """Return what a retriable error says; raises SourceLost or SourceUnavailable for any other."""
+    if error.code() in GONE:
+        raise SourceLost(f"{part}: aged out while it was read: {error.str()}; run land_events again for the way out")
+    if not error.retriable():
+        raise SourceUnavailable(f"{part}: {error.str()}")
+    return str(error.str())
 
 
 def ranges(found: Sequence[Range], reached: Mapping[tuple[str, int], Reached], kafka: Kafka) -> list[Range]:
-    """Return what a landing takes: what is new, of each partition a share of at most `messages_per_run` together."""
+    """Return what a landing takes: what is new, of each partition a share of at most `messages_per_run` together.
+
+    A partition that no landing saw before comes even when it is empty: from then on its topic is known by its id.
+    """
     new = []
     for each in found:
         known = reached.get((each.topic, each.partition))
@@ -191,7 +279,7 @@ def ranges(found: Sequence[Range], reached: Mapping[tuple[str, int], Reached], k
     total = sum(part.until - part.first for part in new)
     share = min(1.0, kafka.messages_per_run / total) if total else 1.0
     cut = [replace(part, until=part.first + _share(part, share)) for part in new]
-    return [part for part in cut if part.until > part.first]
+    return [part for part in cut if part.until > part.first or (part.topic, part.partition) not in reached]
 
 
 def _share(part: Range, share: float) -> int:
@@ -210,8 +298,23 @@ def _settings(kafka: Kafka) -> dict[str, Any]:
     return {**own, **kafka.options}
 
 
+def _client(kind: Callable[[dict[str, Any]], T], kafka: Kafka, **more: Any) -> T:
+    """Make a client; raises ConfigurationError that shows no value of an option, because it may be a secret."""
+    try:
+        return kind({**_settings(kafka), **more})
+    except KafkaException as error:
+        said = str(error.args[0].str())
+    for value in sorted(kafka.options.values(), key=len, reverse=True):
+        said = said.replace(value, "***")
+    raise ConfigurationError(f"source.kafka.options: {said}")
+
+
 def _quiet(_error: KafkaError) -> None:
     """Let errors of connections reach whoever asked for something, and nobody else."""
+
+
+def _is_missing(error: BaseException | None) -> bool:
+    return isinstance(error, KafkaException) and error.args[0].code() in MISSING
 
 
 def _told(kafka: Kafka, answer: Any, topic: str) -> Any:
@@ -219,9 +322,10 @@ def _told(kafka: Kafka, answer: Any, topic: str) -> Any:
     try:
         return answer.result()
     except KafkaException as error:
-        code = error.args[0].code()
-        if code in MISSING:
+        if _is_missing(error):
+            declared = "source.kafka.topics" if topic in kafka.topics else "source.transaction_topic"
             raise SourceUnavailable(
-                f"topic {topic} does not exist at {kafka.brokers}: create it, or correct source.kafka.topics"
+                f"topic {topic} does not exist at {kafka.brokers}: create it, or correct {declared}"
             ) from error
-        raise SourceUnavailable(f"{kafka.brokers}: {error.args[0].str()} (topic {topic})") from error
+        kind = _LeaderMoves if error.args[0].code() in MOVING else SourceUnavailable
+        raise kind(f"{kafka.brokers}: {error.args[0].str()} (topic {topic})") from error

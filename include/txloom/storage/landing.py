@@ -62,6 +62,10 @@ class Reader(Protocol):
         """Yield what a task takes; raises SourceUnavailable where it cannot be read."""
         ...
 
+    def confirm(self, tasks: Sequence[Task]) -> None:
+        """Raise SourceLost where what was just read is not what was planned."""
+        ...
+
 
 NewDecoder = Callable[[], Decoder]
 """Makes a decoder on an executor: compiled decoders do not travel."""
@@ -131,9 +135,12 @@ def write_events(
         decoder = new()
         chunks = [chunk for queue in queues for chunk in decode_queue(decoder, source, queue, left, landing)]
         events = pa.concat_tables(chunks or [CHANGE_EVENTS.empty_table()])
+        source.confirm(landing.tasks)
         append(with_numbers(events, landing), landing, place)
         return
-    append_parts(decode_files(spark(), new, source, queues, left, landing, place), landing, place)
+    written = decode_files(spark(), new, source, queues, left, landing, place)
+    source.confirm(landing.tasks)
+    append_parts(written, landing, place)
 
 
 def append(events: pa.Table, landing: Landing, place: Place) -> None:
@@ -144,6 +151,12 @@ def append(events: pa.Table, landing: Landing, place: Place) -> None:
 def append_parts(written: "Sequence[parts.Part]", landing: Landing, place: Place) -> None:
     """Commit files that tasks wrote as a landing's events, once."""
     parts.append_parts(written, place.change_events, _write_id(place), landing.number)
+
+
+def last_read(place: Place) -> int:
+    """Return the number of the last landing of which nothing is to be read any more; -1 before there was one."""
+    ledger = books.last_written(place.table(names.LEDGER), names.write_id(place.pipeline, "land_events", 0))
+    return max(ledger, books.last_written(place.change_events, _write_id(place)))
 
 
 def _write_id(place: Place) -> str:

@@ -29,6 +29,7 @@ from txloom.storage import books
 from txloom.storage.fence import FENCE, WRITES
 from txloom.storage.own import LEASES
 from txloom.storage.place import Place, filesystem_of
+from txloom.storage.progress import STAMP, newest_metadata
 
 BEAT = float(os.environ.get("TXLOOM_LEASE_BEAT", "5"))
 """Seconds between two heartbeats."""
@@ -198,10 +199,8 @@ def _stamp_all(place: Place, lease: Lease) -> None:
 
 
 def _stamp(path: str, number: int) -> None:
-    from txloom.storage.progress import newest_metadata
-
     about: dict[str, Any] = newest_metadata(path)
-    told = {"userMetadata": json.dumps(about)} if about else None
+    told = {STAMP: str(number)} | ({"userMetadata": json.dumps(about)} if about else {})
     properties = CommitProperties(custom_metadata=told, app_transactions=[Transaction(names.LEASES, number)])
     for _ in range(10):
         table = DeltaTable(path)

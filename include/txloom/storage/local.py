@@ -18,10 +18,13 @@ LOCAL_ROWS = int(os.environ.get("TXLOOM_LOCAL_ROWS", "50000"))
 """Up to so many rows a release or a merge is computed in the driver's process."""
 
 
-def select(path: str, sql: str) -> pa.Table:
-    """Ask one Delta table, named `t` in the SQL; strings and lists come in Arrow's plain types."""
+def select(path: str, sql: str, version: int | None = None) -> pa.Table:
+    """Ask one Delta table, named `t` in the SQL; strings and lists come in Arrow's plain types.
+
+    version: the table as it was then, instead of as it is.
+    """
     try:
-        table = DeltaTable(path)
+        table = DeltaTable(path, version=version)
     except TableNotFoundError:
         return pa.table({})
     return ask({"t": table}, sql)

@@ -5,6 +5,7 @@ It writes the files that hold changed keys anew, where Spark marks rows in them 
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from deltalake import CommitProperties, DeltaTable
 
 from txloom.storage import local
 from txloom.storage.fence import FENCE
+from txloom.storage.placing import Within
 
 LOCAL_TABLE_BYTES = 64 << 20
 """Up to so many bytes of data files a current table is merged into by this process."""
@@ -31,14 +33,22 @@ def bytes_of(path: str) -> int:
     return pc.sum(sizes).as_py() or 0
 
 
-def merge(path: str, effects: pa.Table, key: Sequence[str], metadata: Mapping[str, Any]) -> None:
-    """Apply net effects, with `_txloom_deleted`, to a current table in one commit; metadata: what it then is about."""
+def merge(
+    path: str, effects: pa.Table, key: Sequence[str], metadata: Mapping[str, Any], within: Within | None = None
+) -> None:
+    """Apply net effects, with `_txloom_deleted`, to a current table in one commit; metadata: what it then is about.
+
+    within: the partitions outside of which nothing has to be looked at.
+    """
     FENCE.refuse_stale(path)
     table = DeltaTable(path)
     schema = local.plain_schema(pa.schema(table.schema().to_arrow()))
     rows = local.conform(effects, schema).append_column("_txloom_deleted", effects.column("_txloom_deleted"))
     values = {f'"{name}"': f's."{name}"' for name in schema.names}
     condition = " and ".join(f't."{name}" = s."{name}"' for name in key)
+    if within is not None:
+        column = f't."{within.column}"'
+        condition += f" and {within.condition(column, _literal)}"
     told = {"userMetadata": json.dumps(dict(metadata))}
     properties = CommitProperties(custom_metadata=told, app_transactions=FENCE.transactions())
     (
@@ -48,3 +58,10 @@ def merge(path: str, effects: pa.Table, key: Sequence[str], metadata: Mapping[st
         .when_not_matched_insert(values, "not s._txloom_deleted")
         .execute()
     )
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, int):
+        return str(value)
+    text = local.quoted(str(value))
+    return f"date {text}" if isinstance(value, date) else text

@@ -16,7 +16,7 @@ def open_transaction(place: Place, topic: str) -> "Open | None":
     """Return the transaction whose end an ordered topic has not shown yet; None where there is none.
 
     It is found in change_events: rows, and poison that may have been rows, know their place since the BEGIN that came
-    last.
+    last. Behind records that an operator gave up nothing goes on: some may have been the transaction's.
     """
     from txloom.events.wal2json import Open
 
@@ -24,7 +24,7 @@ def open_transaction(place: Place, topic: str) -> "Open | None":
     told = f"{own} and kind in ('marker', 'row', 'metadata', 'poison') and csn is not null"
     newest = (_last(place, told, landing) for landing in _landings(place, own))
     last = next((found for found in newest if found is not None), None)
-    if last is None or (last["kind"] in ("metadata", "poison") and last["pos"] is None):
+    if last is None or (last["kind"] in ("metadata", "poison") and last["pos"] is None) or _is_cut_off(place, last):
         return None
     inside = f"{own} and csn = {last['csn']} and xid = {local.quoted(last['xid'])}"
     begun = f"select landing, \"row\", committed_at from t where {inside} and kind = 'marker' order by {PLACE}"
@@ -51,5 +51,16 @@ def _landings(place: Place, topic: str) -> list[int]:
 
 def _last(place: Place, told: str, landing: int) -> dict[str, Any] | None:
     """Return the last event of a landing that knows its transaction."""
-    sql = f"select kind, xid, csn, pos from t where landing = {landing} and {told} order by {PLACE}"
+    columns = 'landing, kind, xid, csn, pos, topic, partition, "offset"'
+    sql = f"select {columns} from t where landing = {landing} and {told} order by {PLACE}"
     return next(iter(books.query(place.change_events, sql)), None)
+
+
+def _is_cut_off(place: Place, last: dict[str, Any]) -> bool:
+    """Tell whether records that came behind an event were given up before the next ones were landed."""
+    if last["offset"] is None:
+        return False
+    own = f"topic = {local.quoted(last['topic'])} and partition = {last['partition']} and lost is not null"
+    behind = f'landing >= {last["landing"]} and "first" > {last["offset"]}'
+    sql = f"select count(*) as n from t where {own} and {behind}"
+    return any(row["n"] for row in books.query(place.table(names.LANDED_OFFSETS), sql))

@@ -5,7 +5,7 @@ something. From it follows the frontier that a landing's clock carries (`txloom.
 """
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from txloom.config import names
@@ -53,10 +53,16 @@ def advance(pipeline: Pipeline, place: Place, landing: Landing, *, took: bool) -
         books.append(_path(place), rows, SOURCE_PARTITIONS, once=(_write_id(place, "shown"), landing.number))
     if _is_counted(pipeline) and len(partitions) < 2:
         return None
-    idle_after = pipeline.completeness.idle_after or (pipeline.completeness.patience if _is_counted(pipeline) else None)
-    micros = None if idle_after is None else int(idle_after.total_seconds() * 1_000_000)
+    idle = idle_after(pipeline)
+    micros = None if idle is None else int(idle.total_seconds() * 1_000_000)
     holes += _known_poison(place, landing.number) if took and not _is_counted(pipeline) else []
     return with_holes(frontier(partitions.values(), at, micros, inclusive=_is_counted(pipeline)), holes)
+
+
+def idle_after(pipeline: Pipeline) -> timedelta | None:
+    """Return from when on a silent partition is no longer waited for; None: it always is."""
+    completeness = pipeline.completeness
+    return completeness.idle_after or (completeness.patience if _is_counted(pipeline) else None)
 
 
 def _is_bounded(pipeline: Pipeline) -> bool:

@@ -6,12 +6,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.config import names
-from txloom.errors import BeyondValidThrough
+from txloom.errors import BeforeHistory, BeyondValidThrough
 from txloom.storage import books, local, schemas
 from txloom.storage.flats import Flat
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark, snapshot, valid_through
 
+CLEANED = f"{names.OWN_PREFIX}cleaned"
+"""The txnAppId under which a history's commits say up to which csn they took superseded rows away."""
 SHARED = ("_txloom_xid", "_txloom_csn", "_txloom_committed_at", "_txloom_release")
 
 
@@ -19,6 +21,20 @@ def known(place: Place) -> Mark:
     """Return how far history is complete."""
     seen = snapshot(place)
     return Mark() if seen is None else Mark(valid_through(place, seen), seen.release)
+
+
+def cleaned(place: Place, flat: Flat) -> int:
+    """Return the csn below which history does not tell every state of a table any more; 0: it tells all."""
+    return 0 if flat.mirror is None else max(books.last_written(place.table(flat.mirror.history), CLEANED), 0)
+
+
+def refuse_cleaned(place: Place, flat: Flat, mark: Mark) -> None:
+    """Raise BeforeHistory where a state lies below what history still tells."""
+    if mark.valid_through < (since := cleaned(place, flat)):
+        raise BeforeHistory(
+            f"as of csn {mark.valid_through}: the history of {flat.table.name} was cleaned up to {since} "
+            "(maintenance.history.keep); from there on every state can be read"
+        )
 
 
 def changes(place: Place, flat: Flat, mark: Mark) -> pa.Table:

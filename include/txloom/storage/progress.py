@@ -29,6 +29,8 @@ class Mark:
         return json.dumps(vars(self))
 
 
+STAMP = "txloom_stamp"
+"""What the commit of a lease's stamp is marked with: it changes no row."""
 RECENT = 50
 """Commits among which the newest of ours is most often found."""
 
@@ -95,6 +97,14 @@ def valid_through(place: Place, seen: Snapshot) -> int:
         condition += f" and csn <= {max(below, seen.reached)}"
     found = books.query(place.table(names.TRANSACTIONS), f"select max(csn) as newest from t where {condition}")
     return int((found[0]["newest"] if found else 0) or 0)
+
+
+def is_stamped_only(path: str, since: int, version: int) -> bool:
+    """Say whether nothing but stamps of leases came between two versions of a table."""
+    if since >= version:
+        return since == version
+    later = DeltaTable(path).history(RECENT)
+    return bool(sum(since < each["version"] <= version and STAMP in each for each in later) == version - since)
 
 
 def versions(place: Place, tables: Sequence[str]) -> dict[str, int]:

@@ -1,0 +1,59 @@
+"""An example of whoever reads what a pipeline publishes: it starts once for each cut and reads exactly that cut.
+
+**What it does.** `publish` updates the asset `txloom://<pipeline>/cuts`; its event carries the cut's number, its
+valid-through and the Delta version of each table. This DAG starts on it and counts the rows of every table at these
+versions: together they show one moment of the source, however far the pipeline has gone on meanwhile.
+
+**To make it yours** copy the file, name one pipeline, and put your own work in the place of `count_rows`. Where Spark
+reads, give it `versionAsOf`. It is paused until somebody switches it on.
+
+**When it is red** the versions of the cut may be gone: a vacuum keeps what the newest cut needs and whatever is
+younger than `maintenance.vacuum.retain`. The next cut starts it anew.
+"""
+
+from typing import Any
+
+from airflow.sdk import DAG, task
+
+from txloom.config import names
+from txloom.config.models import Pipeline
+from txloom.orchestration.jobs import cuts_asset
+from txloom.orchestration.pipelines import declared
+
+RETRIES = 1
+"""A read that was cut off is tried once more; versions that are gone do not come back."""
+
+
+def consumer(pipeline: Pipeline) -> DAG:
+    """Build the DAG that reads each cut of a pipeline."""
+    asset = cuts_asset(pipeline)
+
+    @task(owner=pipeline.owner, retries=RETRIES)
+    def count_rows(triggering_asset_events: Any = None) -> dict[str, Any]:
+        """Count the rows of each table of the newest cut among those that started this run."""
+        from txloom import read
+
+        events = [event for own in triggering_asset_events.values() for event in own]
+        told = max((event.extra for event in events), key=lambda extra: int(extra["cut_id"]))
+        rows = {
+            table: read.at_version(str(pipeline.name), table, version).num_rows
+            for table, version in told["versions"].items()
+        }
+        print(f"cut {told['cut_id']}, valid through {told['valid_through']}: {rows}", flush=True)
+        return {"cut_id": told["cut_id"], "valid_through": told["valid_through"], "rows": rows}
+
+    with DAG(
+        dag_id=names.consumer_dag_id(pipeline.name),
+        schedule=[asset],
+        catchup=False,
+        max_active_runs=1,
+        tags=["txloom", pipeline.name, "example"],
+        description=f"{pipeline.name}: an example that reads each published cut",
+        doc_md=__doc__,
+    ) as dag:
+        count_rows()
+    return dag
+
+
+for declaration in declared():
+    globals()[names.consumer_dag_id(declaration.name)] = consumer(declaration)

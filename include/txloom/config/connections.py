@@ -1,0 +1,83 @@
+"""Airflow connections as the environment holds them: AIRFLOW_CONN_<ID>, as URI or JSON, read without Airflow.
+
+What stands in one is secret: a message names the connection and the field, and shows no value.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from txloom.config.problems import Unfit
+
+FIELDS = ("host", "port", "login", "password", "schema")
+EXTRA = "extra."
+_WHOLE = "__extra__"
+"""Under this name a URI holds an extra that is more than texts."""
+
+
+def variable(connection: str) -> str:
+    """Return the variable that holds a connection, as Airflow itself names it.
+
+    >>> variable("kafka_prod")
+    'AIRFLOW_CONN_KAFKA_PROD'
+    """
+    return f"AIRFLOW_CONN_{connection.upper()}"
+
+
+def field(connection: str, name: str, environment: Mapping[str, str]) -> str:
+    """Return one field of a connection: host, port, login, password, schema or extra.NAME."""
+    text = environment.get(variable(connection), "")
+    if not text:
+        hint = f"Define it in Airflow; for a job by hand set {variable(connection)} to its URI or JSON."
+        raise Unfit(f"the connection {connection}", hint)
+    try:
+        fields = _fields(text)
+    except ValueError:
+        raise Unfit(f"{variable(connection)} to hold a connection as URI or JSON") from None
+    own = name.startswith(EXTRA)
+    value = fields["extra"].get(name.removeprefix(EXTRA)) if own else fields.get(name)
+    if value is None or value == "" or isinstance(value, dict | list):
+        raise Unfit(f"the connection {connection} to have {name}", "It is empty there.")
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _fields(text: str) -> dict[str, Any]:
+    fields = _of_json(text) if text.lstrip().startswith("{") else _of_uri(text)
+    extra = fields.get("extra") or {}
+    extra = json.loads(extra) if isinstance(extra, str) else extra
+    if not isinstance(extra, dict):
+        raise ValueError("an extra that is no mapping")  # noqa: TRY004 (the same mistake as text that is no JSON)
+    return {**fields, "extra": extra}
+
+
+def _of_json(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def _of_uri(text: str) -> dict[str, Any]:
+    """Read a URI as Airflow does: TYPE://[PROTOCOL://][LOGIN[:PASSWORD]@]HOST[:PORT][/SCHEMA][?NAME=VALUE...]."""
+    _, mark, rest = text.partition("://")
+    protocol, second, inner = rest.partition("://")
+    if not mark or (second and ("@" in protocol or ":" in protocol)):
+        raise ValueError("no URI")
+    parts = urlsplit(f"//{inner}" if second else f"//{rest}")
+    host = _host(parts)
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    return {
+        "host": f"{protocol}://{host}" if second and host else host,
+        "port": parts.port,
+        "login": unquote(parts.username or ""),
+        "password": unquote(parts.password or ""),
+        "schema": unquote(parts.path[1:]),
+        "extra": query.get(_WHOLE, query),
+    }
+
+
+def _host(parts: SplitResult) -> str:
+    """Return the host; one that is quoted with a slash in it keeps its case."""
+    host = unquote(parts.hostname or "")
+    if "/" in host:
+        host = unquote(parts.netloc.rpartition("@")[2].partition(":")[0])
+    return host

@@ -1,0 +1,36 @@
+"""Which partition a row lies in: the value of a column, or its year, month or day."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+NO_NAMES = ("", "__HIVE_DEFAULT_PARTITION__")
+"""Texts that Delta cannot tell from null in the name of a partition; their rows lie with those of null."""
+KINDS = {"year": pa.int32(), "month": pa.string(), "day": pa.date32()}
+
+
+def kind_of(column: pa.DataType, unit: str | None) -> pa.DataType:
+    """Return the type of the partitions that a column, or a unit of one, makes."""
+    return KINDS[unit] if unit else column
+
+
+def partition_of(values: pa.ChunkedArray, unit: str | None) -> pa.ChunkedArray:
+    """Return the partition of each value; that of null is null.
+
+    >>> days = pa.chunked_array([pa.array([0, 364, -1, None], pa.date32())])
+    >>> partition_of(days, "year").to_pylist(), partition_of(days, "month").to_pylist()
+    ([1970, 1970, 1969, None], ['1970-01', '1970-12', '1969-12', None])
+    """
+    if unit == "year":
+        return pc.year(values).cast(KINDS[unit])
+    if unit == "month":
+        year, month = (_padded(part(values), width) for part, width in ((pc.year, 4), (pc.month, 2)))
+        return pc.binary_join_element_wise(year, month, "-")
+    if unit == "day":
+        return values if pa.types.is_date(values.type) else pc.floor_temporal(values, unit="day").cast(KINDS[unit])
+    if pa.types.is_string(values.type):
+        return pc.if_else(pc.is_in(values, pa.array(NO_NAMES)), pa.scalar(None, pa.string()), values)
+    return values
+
+
+def _padded(numbers: pa.ChunkedArray, width: int) -> pa.ChunkedArray:
+    return pc.utf8_lpad(numbers.cast(pa.string()), width, "0")

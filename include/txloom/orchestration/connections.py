@@ -1,0 +1,27 @@
+"""Airflow connections on their way to a step: in its environment alone, so that no rendered field shows them."""
+
+from airflow.sdk import Connection
+from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.log import mask_secret
+
+from txloom.config import connections_of, locate
+from txloom.config.connections import variable
+
+
+def environment(pipeline: str) -> dict[str, str]:
+    """Return what a step's environment must hold: a variable for each connection that the declaration names.
+
+    Only a running task asks. A connection that Airflow does not have is left out: the step names it, with file and line
+    of the declaration. Airflow masks passwords in the task's log by itself; here all that an extra holds is masked too.
+    """
+    found: dict[str, str] = {}
+    for name in connections_of(locate(pipeline)):
+        try:
+            connection: Connection = Connection.get(name)
+        except AirflowNotFoundException:
+            continue
+        for secret in (connection.password, *connection.extra_dejson.values()):
+            if isinstance(secret, str) and secret:
+                mask_secret(secret)
+        found[variable(name)] = connection.as_json()
+    return found

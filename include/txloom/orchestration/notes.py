@@ -1,0 +1,35 @@
+"""What a run of a cycle says of itself: one line of Markdown for each step, as the note of its DAG run."""
+
+from collections.abc import Mapping
+from typing import Any
+
+SHOWN = {
+    "check_source": ("waiting", "work"),
+    "land_events": ("landing", "landed", "poison", "unwatched"),
+    "diff_snapshot": ("date", "inserts", "updates", "deletes", "missing", "unchanged", "skipped"),
+    "buffer_transactions": ("transactions", "released", "buffered", "dead", "duplicates", "redriven"),
+    "merge_current": ("changes", "merged", "failed", "findings"),
+    "publish": ("cut_id", "valid_through", "gaps"),
+}
+"""By task, in the order of a run, the counts that people ask for; zeros are left out but for the first."""
+
+OUTCOME = "outcome"
+"""The task of a backfill that says in a sentence what came of it: all of its run's note."""
+
+
+def note(returned: Mapping[str, Mapping[str, Any]], failed: list[str]) -> str:
+    """Return a run's note; returned: by task, its counts. failed: the tasks that are red.
+
+    >>> note({"land_events": {"landing": "3", "landed": "120", "poison": "0"}, "publish": {"cut_id": "2"}}, [])
+    '**land_events** landing 3, landed 120\\n\\n**publish** cut_id 2'
+    """
+    lines = [f"**failed** {', '.join(sorted(failed))}"] if failed else []
+    for task, names in SHOWN.items():
+        counts = returned.get(task, {})
+        told = [f"{name} {counts[name]}" for i, name in enumerate(names) if _tells(counts.get(name), first=i == 0)]
+        lines += [f"**{task}** {', '.join(told)}"] if told else []
+    return "\n\n".join(lines)
+
+
+def _tells(count: Any, *, first: bool) -> bool:
+    return count is not None and (first or str(count) not in ("0", ""))

@@ -1,0 +1,82 @@
+"""The first task of a cycle: the source is looked at in Airflow's own process, before a JVM starts for nothing."""
+
+import os
+import time
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import BaseOperator, Context
+from airflow.sdk.bases.skipmixin import SkipMixin
+
+from txloom.config import find
+from txloom.config.cron import CONTINUOUS
+from txloom.config.models import Pipeline
+from txloom.errors import TxloomError, told
+from txloom.orchestration import connections
+from txloom.orchestration.failures import failure
+from txloom.orchestration.jobs import RETRIES
+
+STEP = "check_source"
+LONGEST = timedelta(minutes=5)
+"""Brokers are given up after seconds; a folder on a mount that hangs is not."""
+CALM = timedelta(minutes=1)
+"""How long a continuous run waits for something to do, so that an idle pipeline does not make a thousand runs a day."""
+POKE = 5.0
+"""Seconds between two looks."""
+
+
+class SourceCheck(BaseOperator, SkipMixin):
+    """Runs check_source; its error is the step's own sentence, its result the step's counts.
+
+    Where a run that a schedule began has nothing to do, the rest of it is skipped. One begun by hand never is.
+    """
+
+    def __init__(self, *, pipeline: str, waits: timedelta = timedelta(0), **more: Any) -> None:
+        """Keep the pipeline's name: its declaration is read when the task runs. waits: for something to do."""
+        super().__init__(**more)
+        self.pipeline, self.waits = pipeline, waits
+
+    def execute(self, context: Context) -> dict[str, int | str]:
+        """Look at the source; raises AirflowFailException where a retry cannot help."""
+        by_hand = str(context["dag_run"].run_type).rsplit(".", 1)[-1].casefold() == "manual"
+        ends = time.monotonic() + self.waits.total_seconds()
+        while True:
+            counts, work = self._looked(str(context["run_id"]))
+            if work or by_hand or time.monotonic() >= ends:
+                break
+            time.sleep(POKE)
+        found: dict[str, int | str] = {**counts, "work": "; ".join(work) or "nothing"}
+        print(f"work: {found['work']}", flush=True)
+        if not work and not by_hand:
+            context["ti"].xcom_push(key="return_value", value=found)
+            self.skip(ti=context["ti"], tasks=context["task"].get_flat_relatives(upstream=False))
+        return found
+
+    def _looked(self, run_id: str) -> tuple[dict[str, int], list[str]]:
+        from txloom.pipelines.check_source import check_source
+        from txloom.pipelines.idle import reasons
+
+        try:
+            if not (warehouse := os.environ.get("TXLOOM_WAREHOUSE")):
+                raise TxloomError("no warehouse: set TXLOOM_WAREHOUSE")
+            pipeline = find(self.pipeline, environment={**os.environ, **connections.environment(self.pipeline)})
+            counts = check_source(None, pipeline, warehouse=warehouse, run_id=run_id)
+            return counts, reasons(pipeline, warehouse, counts["waiting"])
+        except TxloomError as error:
+            raise failure(error.exit_code, told(STEP, error)) from error
+
+
+def source_check(pipeline: Pipeline) -> SourceCheck:
+    """Return the task that looks at a pipeline's source.
+
+    It writes nothing, so it takes no turn in the pipeline's pool: while maintenance holds the slot for an hour, it
+    tells at once that brokers are down or records were lost. land_events looks again when it plans.
+    """
+    return SourceCheck(
+        task_id=STEP,
+        pipeline=str(pipeline.name),
+        waits=CALM if pipeline.schedule == CONTINUOUS else timedelta(0),
+        owner=pipeline.owner,
+        execution_timeout=LONGEST,
+        **RETRIES,
+    )

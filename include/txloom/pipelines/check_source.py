@@ -1,0 +1,58 @@
+"""check_source: whether the source can be landed now; it writes nothing and needs no Spark."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from txloom.config.models import Pipeline
+from txloom.errors import SourceUnavailable
+from txloom.storage import files, kafka, landing, offsets
+from txloom.storage.files import Inbox
+from txloom.storage.place import Place
+
+
+def check_source(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) -> dict[str, int]:  # noqa: ARG001
+    """Look at everything that land_events needs of its source, and count what waits there.
+
+    Raises SourceUnavailable where a folder, a broker or a topic is not there or does not answer, SourceLost where
+    records are gone that were not landed, of a landing that died as well as of the next one.
+    """
+    place = Place(warehouse, pipeline.name)
+    return _topics(pipeline, place) if pipeline.source.kafka is not None else _folders(pipeline, place)
+
+
+def _topics(pipeline: Pipeline, place: Place) -> dict[str, int]:
+    found, known = offsets.standing(pipeline, place)
+    kafka.refuse_losses(pipeline.name, kafka.losses(found, known))
+    before = {topic for topic, _ in known}
+    added = [each for each in found if each.topic in before and (each.topic, each.partition) not in known]
+    for each in added:
+        print(f"info: {each.topic}[{each.partition}] is new: landing begins at its first record", flush=True)
+    waiting = Counter(dict.fromkeys(kafka.topics_of(pipeline), 0))
+    for each in found:
+        at = known.get((each.topic, each.partition))
+        waiting[each.topic] += each.until - (each.first if at is None else at.needed)
+    counts = {"topics": len(waiting), "partitions": len(found), "partitions_added": len(added)}
+    return counts | {"waiting": waiting.total()} | {f"waiting.{topic}": waiting[topic] for topic in sorted(waiting)}
+
+
+def _folders(pipeline: Pipeline, place: Place) -> dict[str, int]:
+    offsets.refuse_unread(place)
+    root = Inbox.of(pipeline).root
+    found = files.list_files(root)
+    plan = landing.planned(place.landed_files)
+    _refuse_vanished(root, plan, landing.last_read(place))
+    known = {(row["file"], row["size"], row["modified"]) for row in plan}
+    new = [file for file in found if (file.file, file.size, file.modified) not in known]
+    return {"topics": len({file.topic for file in found}), "waiting": len(new), "bytes": sum(file.size for file in new)}
+
+
+def _refuse_vanished(root: str, plan: list[dict[str, Any]], read: int) -> None:
+    """Refuse a file that a landing planned, did not read yet, and cannot open any more."""
+    for row in plan:
+        if row["landing"] > read and row["file"] is not None:
+            try:
+                Path(root, row["file"]).open("rb").close()
+            except OSError as error:
+                message = f"{root}/{row['file']}: planned for landing but cannot be read now: {error}"
+                raise SourceUnavailable(message) from error

@@ -1,0 +1,61 @@
+"""Whether a cycle has anything to do: without it a schedule would start a JVM every few minutes for nothing.
+
+A cycle is left out only when nothing is new at the source and nothing that txloom holds could be decided by the mere
+passing of time. Whatever an earlier cycle left undone is work too.
+"""
+
+from datetime import UTC, datetime
+
+from txloom.config import names
+from txloom.config.models import Pipeline
+from txloom.storage import books, dead, landing, partitions
+from txloom.storage.place import Place
+from txloom.storage.progress import snapshot
+
+
+def reasons(pipeline: Pipeline, warehouse: str, waiting: int) -> list[str]:
+    """Return why a cycle is worth its while, [] for none; waiting: how much that is new the source has."""
+    place = Place(warehouse, pipeline.name)
+    found = [f"{waiting} new at the source"] if waiting else []
+    found += _unfinished(place)
+    found += _due(pipeline, place, datetime.now(UTC))
+    if pipeline.completeness.complete_now == "redrive" and (complete := dead.complete_now(place)):
+        found.append(f"{len(complete)} dead transactions are complete now")
+    return found
+
+
+def _unfinished(place: Place) -> list[str]:
+    """Return what earlier cycles left undone, step by step."""
+    plan = landing.planned(place.landed_files)
+    last = max((row["landing"] for row in plan), default=0)
+    if not last:
+        return ["it never ran"]
+    if books.last_written(place.table(names.LEDGER), names.write_id(place.pipeline, "land_events", 0)) < last:
+        return [f"landing {last} is not finished"]
+    seen = snapshot(place)
+    if seen is None or seen.landing < last:
+        return [f"landing {last} is not buffered"]
+    newest = "select valid_through, counts, detail, at from t where step = 'merge_current' order by at desc limit 1"
+    merged = next(iter(books.query(place.table(names.LEDGER), newest)), None)
+    if merged is None or merged["detail"] is not None or merged["counts"]["release"] < seen.release:
+        return ["what was released is not merged"]
+    cuts = "select valid_through, release from t order by cut_id desc limit 1"
+    cut = next(iter(books.query(place.table(names.CUTS), cuts)), None)
+    if cut is None or cut["valid_through"] < merged["valid_through"]:
+        return [f"valid-through {merged['valid_through']} is not published"]
+    return []
+
+
+def _due(pipeline: Pipeline, place: Place, now: datetime) -> list[str]:
+    """Return what time alone may decide by now: patience that runs out, a partition that is no longer waited for."""
+    waiting = books.query(place.table(names.PENDING_TRANSACTIONS), "select count(*) as n from t")
+    found = []
+    if waiting and waiting[0]["n"] and pipeline.completeness.rule != "progress":
+        found.append(f"{waiting[0]['n']} transactions wait")
+    idle = partitions.idle_after(pipeline)
+    clocks = books.query(place.change_events, "select max(landed_at) as at from t where kind = 'clock'")
+    if idle is not None and clocks:
+        at = [datetime.fromtimestamp(row["at"] / 1e6, UTC) for row in partitions.as_rows(place)]
+        silent = sum(clocks[0]["at"] - each < idle <= now - each for each in at)
+        found += [f"{silent} partitions have been silent for {idle}"] if silent else []
+    return found

@@ -1,0 +1,18 @@
+"""check_source: say whether the source can be landed now, and how much waits there.
+
+    python jobs/check_source.py --pipeline orders --warehouse /lake
+
+Looks at what land_events needs: the folder of the files; or brokers that answer, topics that exist and are those that
+were landed before, records that are all still there. It writes nothing and starts no JVM; the cdc DAG begins with it.
+
+Exit codes: 0 ready; 2 declaration wrong; 12 folder, brokers or topic unavailable; 13 records were lost; 1 unforeseen.
+The last line of the log holds the counts.
+"""
+
+import sys
+
+from txloom.pipelines.check_source import check_source
+from txloom.pipelines.command import run
+
+if __name__ == "__main__":
+    sys.exit(run("check_source", check_source, doc=__doc__, session="none", writes=False))

@@ -1,0 +1,140 @@
+"""Reading a range while the broker stops: it ends in time, and says where it stood."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message
+
+from services.broker import Broker
+from txloom.config.source import Kafka
+from txloom.errors import ConfigurationError, SourceLost, SourceUnavailable
+from txloom.storage import kafka
+from txloom.storage.tasks import Messages, Range
+
+RECORDS, SILENCE = 2000, 4.0
+SMALL = {"fetch.message.max.bytes": "20000", "queued.min.messages": "1", "queued.max.messages.kbytes": "20"}
+"""Makes the client fetch little ahead, so that much is still at the broker when it stops."""
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "AT_ONCE", 100)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker that may be stopped, because nothing else needs it."""
+    with Broker(tmp_path_factory.mktemp("own")) as started:
+        yield started
+
+
+def begun(broker: Broker, topic: str) -> tuple[Range, Iterator[Messages], list[int]]:
+    """Return a range, the rest of its blocks, and the offsets that came first."""
+    made = broker.create_topic(topic)
+    broker.produce(topic, [(None, "x" * 1000) for _ in range(RECORDS)])
+    part = Range(topic, made, 0, 0, RECORDS)
+    blocks = kafka.read(Kafka(brokers=broker.address, topics=(topic,), options=SMALL), "shop", part)
+    first = list(next(blocks).places)
+    assert 0 < len(first) < RECORDS
+    return part, blocks, first
+
+
+def ended(blocks: Iterator[Messages], first: list[int]) -> tuple[str, int, float]:
+    """Read on until it is refused: what was said, the offset that was not read any more, and how long it took."""
+    at, since = first[-1] + 1, time.monotonic()
+    try:
+        for block in blocks:
+            assert list(block.places) == list(range(at, at + len(block.places))), "in order, each once"
+            at += len(block.places)
+    except SourceUnavailable as refused:
+        return str(refused), at, time.monotonic() - since
+    raise AssertionError("it was read to its end")
+
+
+@pytest.mark.parametrize(("stop", "repair"), [(Broker.pause, Broker.resume), (Broker.kill, Broker.start)])
+def test_a_broker_that_stops_while_it_is_read_is_named_in_time_with_the_offset(
+    own: Broker, monkeypatch: pytest.MonkeyPatch, stop: Callable[[Broker], Any], repair: Callable[[Broker], Any]
+) -> None:
+    monkeypatch.setattr(kafka, "SILENCE", SILENCE)
+    topic = f"stopped.{stop.__name__}"
+    part, blocks, first = begun(own, topic)
+    stop(own)
+    said, at, took = ended(blocks, first)
+    assert at < RECORDS
+    assert said.startswith(
+        f"{topic}[0]: no record for 4 s from offset {at} on, though {RECORDS} was the end when this landing was "
+        f"planned ({own.address}; "
+    )
+    assert SILENCE <= took < SILENCE + 6
+    repair(own)
+    again = kafka.read(Kafka(brokers=own.address, topics=(topic,), options=SMALL), "shop", part)
+    assert sum(len(block.places) for block in again) == RECORDS
+
+
+def test_a_topic_that_goes_while_it_is_read_is_named_in_time(own: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "SILENCE", SILENCE)
+    _, blocks, first = begun(own, "gone.amid")
+    own.delete_topic("gone.amid")
+    said, at, took = ended(blocks, first)
+    assert said.startswith(f"gone.amid[0]: no record for 4 s from offset {at} on")
+    assert took < SILENCE + 6
+
+
+class Failing(Consumer):
+    """A client whose broker answers, but only with errors that may pass."""
+
+    def consume(self, *_: object, **__: object) -> list[Message]:
+        time.sleep(0.1)
+        return [Message(error=KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION, "not the leader", retriable=True))]
+
+
+def test_errors_that_come_again_and_again_are_no_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "SILENCE", 1.0)
+    monkeypatch.setattr(kafka, "Consumer", Failing)
+    part, since = Range("rows", "id", 3, 40, 90), time.monotonic()
+    with pytest.raises(SourceUnavailable) as refused:
+        list(kafka.read(Kafka(brokers="localhost:1", topics=("rows",)), "shop", part))
+    assert str(refused.value) == (
+        "rows[3]: no record for 1 s from offset 40 on, though 90 was the end when this landing was planned "
+        "(localhost:1; the last error: not the leader)"
+    )
+    assert time.monotonic() - since < 5
+
+
+def test_what_a_reader_does_with_a_block_is_no_silence(own: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "SILENCE", 0.8)
+    _, blocks, _ = begun(own, "slow.reader")
+    time.sleep(2.0)
+    assert next(blocks).places
+
+
+def test_a_range_that_ends_before_its_plan_is_lost_and_not_whole(own: Broker) -> None:
+    made = own.create_topic("short")
+    own.produce("short", [(None, "x")])
+    part = Range("short", made, 0, 0, 3)
+    with pytest.raises(SourceLost) as refused:
+        list(kafka.read(Kafka(brokers=own.address, topics=("short",)), "shop", part))
+    assert str(refused.value) == (
+        "short[0] from offset 0: it ends before offset 1, though 3 was the end when this landing was planned; "
+        "run land_events again for the way out"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"security.protocol": "hunter2"}, 'Invalid value "***" for configuration property "security.protocol"'),
+        ({"sasl.passwrd": "hunter2"}, 'No such configuration property: "sasl.passwrd"'),
+        (
+            {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "hunter2"},
+            "Failed to create consumer: Unsupported SASL mechanism: ***",
+        ),
+    ],
+)
+def test_a_setting_that_the_client_refuses_is_named_without_its_value(options: dict[str, str], said: str) -> None:
+    part = Range("rows", "id", 0, 0, 1)
+    with pytest.raises(ConfigurationError) as refused:
+        list(kafka.read(Kafka(brokers="localhost:1", topics=("rows",), options=options), "shop", part))
+    assert str(refused.value) == f"source.kafka.options: {said}"
