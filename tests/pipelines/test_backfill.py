@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from pipelines.test_killed import run as run_killed
 from shop import Shop, delete, insert, update
@@ -17,7 +17,7 @@ from txloom import read
 from txloom.errors import ComparisonOutdated, ConfigurationError
 from txloom.pipelines.backfill import backfill
 from txloom.pipelines.redrive import redrive
-from txloom.storage import local
+from txloom.storage import local, past
 
 TABLES = """
 tables:
@@ -273,6 +273,16 @@ def test_tables_that_have_not_followed_their_declaration_are_refused(shop: Shop)
     assert str(refused.value) == (
         "orders_changes has not taken up its declaration yet (note): run a cycle, which brings tables to it, then this"
     )
+
+
+def test_cleaned_history_is_not_brought_back(shop: Shop) -> None:
+    cleaned = CommitProperties(app_transactions=[Transaction(past.CLEANED, 20)])
+    DeltaTable(shop.path("orders_changes")).delete("_txloom_csn = 10", commit_properties=cleaned)
+    assert compared(shop) == {}
+    damage(shop, "orders_changes", "_txloom_csn = 30 and id = 3")
+    assert compared(shop, "b2", tables=["orders"]) == {"changes": 1, "missing": 1}
+    task(shop, "apply", "b2")
+    assert sorted({row["_txloom_csn"] for row in shop.rows("orders_changes")}) == [20, 30]
 
 
 def test_large_backfills_go_through_spark_and_find_the_same(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

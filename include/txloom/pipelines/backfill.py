@@ -67,7 +67,7 @@ def _rebuild(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[str, int
     for target in [*scope.histories, *scope.currents]:
         if lagging := evolution.lagging(scope.place.table(target.name), target.schema):
             raise ConfigurationError(
-                f"{target.name} has not taken up its declaration yet ({', '.join(lagging)}): run a cycle, which brings "
+                f"{target.name} has not taken up its declaration yet ({lagging[0]}): run a cycle, which brings "
                 "tables to it, then this"
             )
     scope.note("rebuilding", state=_state(scope))

@@ -87,10 +87,11 @@ def _folded(spark: SparkSession, scope: Scope, flat: Flat, target: Target) -> Da
     live = _live(spark, scope, target)
     rows = live.join(own, _same(live, own, target.key), "left_anti").unionByName(own)
     history = current.changes_of(rows.where(past.upto(scope.newest_mark)), flat)
-    chains = current.tied([(row["old"], row["new"]) for row in current.key_edges(history, flat.key).collect()])
+    edges = [] if flat.table.insert_only else current.key_edges(history, flat.key).collect()
+    chains = current.tied([(row["old"], row["new"]) for row in edges])
     groups = max(current.PARTITIONS, _rows(scope, target.name) // ROWS)
     empty = spark.createDataFrame(pa.schema(scope.rows(flat).schema).empty_table())
-    found = current.folded(empty, history, flat, {} if flat.table.insert_only else chains, groups)
+    found = current.folded(empty, history, flat, chains, groups)
     return found.where("NOT _txloom_deleted").select(*map(quote, scope.rows(flat).schema.names))
 
 
