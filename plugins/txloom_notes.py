@@ -1,4 +1,4 @@
-"""txloom in Airflow: each run of a pipeline's cycle gets a note with its counts, beside its row in the list of runs."""
+"""txloom in Airflow: runs of cycles and backfills get a note of what they did, beside their row in the list of runs."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from airflow.plugins_manager import AirflowPlugin
 from sqlalchemy.orm import object_session
 
 from txloom.config import names
-from txloom.orchestration.notes import SHOWN, note
+from txloom.orchestration.notes import OUTCOME, SHOWN, note
 
 
 class RunNotes:
@@ -27,13 +27,15 @@ class RunNotes:
 
 def _write(dag_run: Any) -> None:
     session = object_session(dag_run)
-    if not names.is_cdc_dag(dag_run.dag_id) or session is None or dag_run.note:
+    told = names.is_cdc_dag(dag_run.dag_id) or names.is_backfill_dag(dag_run.dag_id)
+    if not told or session is None or dag_run.note:
         return
-    asked = XComModel.get_many(run_id=dag_run.run_id, key="return_value", dag_ids=dag_run.dag_id, task_ids=list(SHOWN))
+    tasks = [*SHOWN, OUTCOME]
+    asked = XComModel.get_many(run_id=dag_run.run_id, key="return_value", dag_ids=dag_run.dag_id, task_ids=tasks)
     rows: list[Any] = list(session.scalars(asked))
     returned = {row.task_id: XComModel.deserialize_value(row) for row in rows}
     failed = [each.task_id for each in dag_run.get_task_instances(session=session) if each.state == "failed"]
-    if text := note(returned, failed):
+    if text := returned.pop(OUTCOME, None) or note(returned, failed):
         dag_run.note = text
 
 

@@ -13,6 +13,9 @@ SHOWN = {
 }
 """By task, in the order of a run, the counts that people ask for; zeros are left out but for the first."""
 
+OUTCOME = "outcome"
+"""The task of a backfill that says in a sentence what came of it: all of its run's note."""
+
 
 def note(returned: Mapping[str, Mapping[str, Any]], failed: list[str]) -> str:
     """Return a run's note; returned: by task, its counts. failed: the tasks that are red.
