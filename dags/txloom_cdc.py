@@ -18,6 +18,7 @@ again.
 | merge_current | a conflict with maintenance | it is retried by itself; else clear it |
 | check_expectations | rows violate an expectation that blocks | repair at the source; see `expectation_results` |
 | publish | the checks before it | nothing is published until they pass; readers keep the last cut |
+| alert | a channel did not take a message (15) | nothing: the next one tries again; see `alerts.notify` |
 
 **When valid-through stands still** look at `pending_transactions`, longest waiting first: expected and received rows
 per table tell what the producer has not sent. After patience they become dead letters, listed as gaps in the next cut.
@@ -36,6 +37,7 @@ from airflow.sdk import DAG, TaskGroup
 
 from txloom.config import names
 from txloom.config.models import Pipeline
+from txloom.orchestration.alerts import alert_task
 from txloom.orchestration.jobs import SparkJob, cuts_asset, spark_job
 from txloom.orchestration.pipelines import begins, begun_by, declared
 from txloom.orchestration.preflight import source_check
@@ -68,6 +70,9 @@ def cycle(pipeline: Pipeline) -> DAG:
         land >> buffer >> merge >> checks >> publish
         if dated:
             land >> merge
+        if pipeline.alerts is not None:
+            # a teardown runs whatever became of the tasks before it, and its own state is not the run's
+            publish >> alert_task(pipeline, looks_after=None if dated else "check_source").as_teardown()
     return dag
 
 

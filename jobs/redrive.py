@@ -6,10 +6,11 @@
 
 Repair first what the cause names: send what is missing, correct the counts, or the declaration. All that was ever
 landed of a transaction is taken, with the newest of its metadata, as declared now. The next buffer_transactions
-releases what is whole and gives up the rest at once; the next cut no longer lists what was released as a gap. Needs no
-Spark.
+releases what is whole and gives up the rest at once; the next cut no longer lists what was released as a gap.
+--version takes only what that version of the table dead_letters has: what somebody saw. Needs no Spark.
 
-Exit codes: 0 done; 2 no such transaction or cause; 1 unforeseen. The last line of the log holds the counts.
+Exit codes: 0 done; 2 nothing chosen, no such transaction or cause; 1 unforeseen. The last line of the
+log holds the counts.
 """
 
 import sys
@@ -19,9 +20,14 @@ from txloom.pipelines.redrive import redrive
 
 if __name__ == "__main__":
     flags = parser("redrive", __doc__)
-    which = flags.add_mutually_exclusive_group(required=True)
-    which.add_argument("--transaction", action="append", default=[], help="an id in dead_letters; may be repeated")
-    which.add_argument("--cause", action="append", default=[], help="a cause in dead_letters; may be repeated")
-    which.add_argument("--all", action="store_true", help="every open dead letter")
-    extra = lambda given: {"transactions": given.transaction, "causes": given.cause, "everything": given.all}  # noqa: E731
+    flags.add_argument("--transaction", action="append", default=[], help="an id in dead_letters; may be repeated")
+    flags.add_argument("--cause", action="append", default=[], help="a cause in dead_letters; may be repeated")
+    flags.add_argument("--all", action="store_true", help="every open dead letter")
+    flags.add_argument("--version", type=int, help="of the table dead_letters; default: the newest")
+    extra = lambda given: {  # noqa: E731
+        "transactions": given.transaction,
+        "causes": given.cause,
+        "everything": given.all,
+        "version": given.version,
+    }
     sys.exit(run("redrive", redrive, flags=flags, extra=extra, session="none"))

@@ -1,4 +1,4 @@
-"""txloom in Airflow: runs of cycles and backfills get a note of what they did, beside their row in the list of runs."""
+"""txloom in Airflow: runs of a pipeline's DAGs get a note with what they did, beside their row in the list of runs."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from airflow.plugins_manager import AirflowPlugin
 from sqlalchemy.orm import object_session
 
 from txloom.config import names
-from txloom.orchestration.notes import OUTCOME, SHOWN, note
+from txloom.orchestration.notes import OUTCOME, SAID, SHOWN, note
 
 
 class RunNotes:
@@ -27,8 +27,10 @@ class RunNotes:
 
 def _write(dag_run: Any) -> None:
     session = object_session(dag_run)
-    told = names.is_cdc_dag(dag_run.dag_id) or names.is_backfill_dag(dag_run.dag_id)
-    if not told or session is None or dag_run.note:
+    if session is None or dag_run.note:
+        return
+    if not names.is_cdc_dag(dag_run.dag_id) and not names.is_backfill_dag(dag_run.dag_id):
+        _put(dag_run, session)
         return
     tasks = [*SHOWN, OUTCOME]
     asked = XComModel.get_many(run_id=dag_run.run_id, key="return_value", dag_ids=dag_run.dag_id, task_ids=tasks)
@@ -37,6 +39,14 @@ def _write(dag_run: Any) -> None:
     failed = [each.task_id for each in dag_run.get_task_instances(session=session) if each.state == "failed"]
     if text := returned.pop(OUTCOME, None) or note(returned, failed):
         dag_run.note = text
+
+
+def _put(dag_run: Any, session: Any) -> None:
+    """Write what a task of the run has said."""
+    asked = XComModel.get_many(run_id=dag_run.run_id, key=SAID, dag_ids=dag_run.dag_id)
+    said: list[Any] = list(session.scalars(asked))
+    if said:
+        dag_run.note = XComModel.deserialize_value(said[0])
 
 
 class TxloomNotes(AirflowPlugin):

@@ -9,6 +9,7 @@ TxloomError                 1   something unforeseen
 |-- SourceUnavailable      12   the source folder or broker cannot be read: retry soon
 |-- SourceLost             13   records were lost before they were landed: never retry, load a snapshot or accept it
 |-- TablesFailed           14   some tables could not be merged, the others were: retry soon
+|-- MessageUnsent          15   people could not be told of an incident over every channel: retry soon
 |-- ExpectationFailed      20   data is safe, but an expectation with severity `block` failed
 |-- ComparisonOutdated     21   live tables moved on since a backfill compared them: begin it anew
 |-- LedgerUnbalanced       30   events landed and events accounted for differ: never retry, look
@@ -68,6 +69,12 @@ class TablesFailed(TxloomError):
     """Some tables could not be merged; the message names each with its error."""
 
     exit_code = 14
+
+
+class MessageUnsent(TxloomError):
+    """A channel did not take a message; the others did."""
+
+    exit_code = 15
 
 
 class ExpectationFailed(TxloomError):

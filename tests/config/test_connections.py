@@ -137,7 +137,8 @@ def test_no_name_hangs_on_a_connection(
     reference = new.partition(": ")[2]
     assert refused(*files, (place, new)) == (
         f"shop.yaml:{where}: found '{reference}', expected a text without ${{conn:...}}. A connection stands in "
-        "source.kafka.brokers, source.kafka.options and source.files.path only, so that no name hangs on a secret."
+        "source.kafka.brokers, source.kafka.options, source.files.path and alerts.notify only, so that no name "
+        "hangs on a secret."
     )
 
 

@@ -71,10 +71,9 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, dict[s
     return found
 
 
-def test_a_pipeline_has_a_cycle_maintenance_backfill_load_and_an_example_of_a_consumer(
-    dags: dict[str, dict[str, dict[str, object]]],
-) -> None:
-    assert sorted(dags) == ["orders_backfill", "orders_cdc", "orders_cut_consumer", "orders_load", "orders_maintenance"]
+def test_a_pipeline_has_a_dag_for_each_thing_that_people_do(dags: dict[str, dict[str, dict[str, object]]]) -> None:
+    what = ["alerts", "backfill", "cdc", "cut_consumer", "dead_letters", "load", "maintenance"]
+    assert sorted(dags) == [f"orders_{each}" for each in what]
 
 
 def test_the_cycle_checks_its_source_lands_buffers_merges_checks_each_expectation_and_publishes(
@@ -89,7 +88,16 @@ def test_the_cycle_checks_its_source_lands_buffers_merges_checks_each_expectatio
         "merge_current": ["buffer_transactions"],
         **{check: ["merge_current"] for check in checks},
         "publish": checks,
+        "alert": ["publish"],
     }
+
+
+def test_dead_letters_are_listed_approved_redriven_merged_published_and_told(
+    dags: dict[str, dict[str, dict[str, object]]],
+) -> None:
+    order = ["list_dead_letters", "approve", "redrive", "buffer_transactions", "merge_current", "publish", "outcome"]
+    after = {task: about["after"] for task, about in dags["orders_dead_letters"].items()}
+    assert after == {task: [order[n - 1]] if n else [] for n, task in enumerate(order)}
 
 
 def test_maintenance_optimizes_then_vacuums_then_measures(dags: dict[str, dict[str, dict[str, object]]]) -> None:
@@ -170,10 +178,25 @@ def test_every_task_that_writes_takes_turns_in_its_pipelines_pool_and_all_have_o
 ) -> None:
     for dag in dags.values():
         for task, about in dag.items():
-            writes = task not in ("check_source", "count_rows")
-            assert (about["pool"], about["docs"]) == ("txloom_orders" if writes else "default_pool", True)
-            assert about["retries"] in (1, 2)
+            pool = "default_pool" if task in ASIDE else "txloom_orders"
+            assert (about["pool"], about["docs"]) == (pool, True)
+            assert about["retries"] in ((0,) if task == "approve" else (1, 2))
             assert about["owner"] not in ("", "airflow")
+
+
+ASIDE = ("check_source", "count_rows", "alert", "list_dead_letters", "approve", "outcome")
+"""Tasks that write nothing that a merge writes too: they look, ask or tell while another task has the pool's slot."""
+ENDS = """
+import json, sys
+from airflow.dag_processing.dagbag import DagBag
+dag = DagBag(sys.argv[1]).dags["orders_cdc"]
+alert = dag.get_task("alert")
+print(json.dumps([alert.is_teardown, alert.on_failure_fail_dagrun, alert.trigger_rule]))
+"""
+
+
+def test_whether_a_cycle_succeeded_is_not_the_alerts_to_say(tmp_path: Path) -> None:
+    assert told(tmp_path, ENDS) == [True, False, "all_done_setup_success"]
 
 
 DECLARED = """

@@ -29,6 +29,7 @@ def check(root: Item, file: str, told: set[str]) -> list[Problem]:
         *_mirrors(draft),
         *target_names(draft),
         *_expectations(draft),
+        *_alerts(draft),
     ]
     return found
 
@@ -243,7 +244,14 @@ def _expectations(draft: Draft) -> Iterator[Problem]:
                 yield draft.problem(side, "a table that a target writes", "Add it to targets.mirrors.")
         if len(sides) == 2 and (child := draft.table(sides[0])) and (parent := draft.table(sides[1])):
             yield from parent.parent_key(child, expectation)
-        yield from _outlives_patience(draft, expectation)
+        yield from _outlives_patience(draft, expectation, "older_than", "expectation could never fail")
+
+
+def _alerts(draft: Draft) -> Iterator[Problem]:
+    """A transaction can be stuck only until it is given up."""
+    alerts = draft.root.get("alerts")
+    if alerts is not None and not draft.is_told(alerts):
+        yield from _outlives_patience(draft, alerts, "stuck_after", "alert could never come")
 
 
 def _written_tables(draft: Draft) -> set[str]:
@@ -256,12 +264,12 @@ def _written_tables(draft: Draft) -> set[str]:
     return found
 
 
-def _outlives_patience(draft: Draft, expectation: Item) -> Iterator[Problem]:
-    completeness, limit = draft.root.get("completeness"), draft.word(expectation, "older_than")
+def _outlives_patience(draft: Draft, owner: Item, key: str, never: str) -> Iterator[Problem]:
+    completeness, limit = draft.root.get("completeness"), draft.word(owner, key)
     patience = draft.word(completeness, "patience") if completeness else None
     try:
         if limit and patience and parse_duration(limit.value) >= parse_duration(patience.value):
-            hint = "A transaction that waits longer has become dead letters: this expectation could never fail."
+            hint = f"A transaction that waits longer has become dead letters: this {never}."
             yield draft.problem(limit, f"less than completeness.patience ({written(patience)})", hint)
     except Unfit:
         return

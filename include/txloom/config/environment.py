@@ -14,7 +14,7 @@ _CONNECTION = rf"conn:(?P<connection>[A-Za-z_][A-Za-z0-9_-]*)\.(?P<field>{_FIELD
 _VARIABLE = r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^{}]*))?"
 _REFERENCE = re.compile(rf"\$\$\{{|\$\{{(?:{_CONNECTION}|{_VARIABLE})\}}|\$\{{[^}}]*\}}?")
 EXPECTED = "${NAME} or ${NAME:-default}"
-PLACES = ("source.kafka.brokers", "source.kafka.options", "source.files.path")
+PLACES = ("source.kafka.brokers", "source.kafka.options", "source.files.path", "alerts.notify")
 """Where a connection may stand: no name of anything, no DAG and no table can hang on a secret."""
 
 
@@ -60,4 +60,4 @@ def connections_in(text: str) -> list[str]:
 
 def may_name_connections(path: str) -> bool:
     """Tell whether a connection may stand at a place of a declaration."""
-    return any(path == place or path.startswith(f"{place}.") for place in PLACES)
+    return any(path == place or path.startswith((f"{place}.", f"{place}[")) for place in PLACES)

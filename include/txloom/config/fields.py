@@ -20,6 +20,10 @@ SOURCE_TABLE = r"[\w$#]+(\.[\w$#]+){1,2}"
 NAME_OR_RANGE = r"[A-Za-z][A-Za-z0-9_]*(\{[0-9]+\.\.[0-9]+\}[A-Za-z0-9_]*)?"
 SOURCE_OF_NAMES = r"([\w$#]|\{name\})+(\.([\w$#]|\{name\})+){1,2}"
 TOPIC = r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}"
+ADDRESS = r"[^@\s<>,;]+@[^@\s<>,;]+"
+CONNECTION = r"[A-Za-z_][A-Za-z0-9_-]*"
+URL = r"https?://[!-~]+|\$\{conn:[!-~]+"
+"""A reference to a connection stays as it is written where nobody has the secrets."""
 PRINTABLE = r"[^\x00-\x1f\x7f]*\S[^\x00-\x1f\x7f]*"
 LONGEST = timedelta(days=3650)
 NO_KEY = "none"
@@ -71,6 +75,19 @@ def _count(value: Any) -> int:
     return int(text)
 
 
+def _whole(value: Any) -> int:
+    text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    if not re.fullmatch(r"[0-9]{1,15}", text):
+        raise Unfit("a whole number")
+    return int(text)
+
+
+def _url(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(URL, value):
+        raise Unfit("a URL that begins with http:// or https://, or ${NAME} that holds one")
+    return value
+
+
 def _within(low: timedelta, high: timedelta) -> AfterValidator:
     def check(value: timedelta) -> timedelta:
         if not low <= value <= high:
@@ -87,6 +104,7 @@ _DURATION = (
 )
 _NAMES = {"anyOf": [_schema(NAME_OR_RANGE), {"type": "array", "items": _schema(NAME_OR_RANGE), "minItems": 1}]}
 _COUNT = {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": r"\$\{"}]}
+_WHOLE = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"\$\{"}]}
 
 Text = Annotated[str, *_text(PRINTABLE, "text")]
 Remark = Annotated[str, *_text(r"[\s\S]*", "text")]
@@ -109,6 +127,10 @@ Schedule = Annotated[
 Asset = Annotated[str, *_text(PRINTABLE, "the URI of an asset")]
 Cron = Annotated[str, BeforeValidator(parse_cron), WithJsonSchema({"type": "string", "examples": ["*/15 * * * *"]})]
 Day = Annotated[date, BeforeValidator(_date), WithJsonSchema({"type": "string", "format": "date"})]
+Address = Annotated[str, *_text(ADDRESS, "an e-mail address")]
+ConnectionId = Annotated[str, *_text(CONNECTION, "the id of an Airflow connection")]
+Url = Annotated[str, BeforeValidator(_url), WithJsonSchema({"type": "string", "pattern": r"^https?://|\$\{"})]
+Whole = Annotated[int, BeforeValidator(_whole), WithJsonSchema(_WHOLE)]
 Count = Annotated[int, BeforeValidator(_count), WithJsonSchema(_COUNT)]
 Wait = Annotated[timedelta, *_DURATION, _within(timedelta(0), timedelta(days=1))]
 Duration = Annotated[timedelta, *_DURATION, _within(timedelta(seconds=1), LONGEST)]

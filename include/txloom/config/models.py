@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WrapValidator
 
 from txloom.config import names
+from txloom.config.alerts import Alerts
 from txloom.config.fields import (
     NO_KEY,
     Asset,
@@ -325,6 +326,7 @@ class Pipeline(Model):
     tables: Annotated[tuple[Table, ...], Field(description="A list of the source tables to watch", min_length=1)]
     targets: Annotated[Targets, Field(description="What is written")]
     expectations: Annotated[tuple[Expectation, ...], Field(description="What must hold, and what failing does")] = ()
+    alerts: Annotated[Alerts | None, Field(description="What is an incident, and who is told")] = None
     maintenance: Annotated[Maintenance, Field(description="How the tables are kept in shape")] = Maintenance()
 
     def table(self, name: str) -> Table:

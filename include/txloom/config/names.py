@@ -15,6 +15,7 @@ EVOLVED_COLUMNS = "evolved_columns"
 FINDINGS = "findings"
 LEASES = "leases"
 BACKFILLS = "backfills"
+INCIDENTS = "incidents"
 
 PIPELINE_TABLES = (
     CHANGE_EVENTS,
@@ -32,6 +33,7 @@ PIPELINE_TABLES = (
     FINDINGS,
     LEASES,
     BACKFILLS,
+    INCIDENTS,
 )
 """Tables that every pipeline has; a declaration may not name a target after one of them."""
 
@@ -146,6 +148,16 @@ def is_backfill_dag(dag_id: str) -> bool:
 def load_dag_id(pipeline: str) -> str:
     """Return the id of the DAG that loads tables of a pipeline from a snapshot."""
     return f"{pipeline}_load"
+
+
+def dead_letters_dag_id(pipeline: str) -> str:
+    """Return the id of the DAG that lists and redrives a pipeline's dead letters."""
+    return f"{pipeline}_dead_letters"
+
+
+def alerts_dag_id(pipeline: str) -> str:
+    """Return the id of the DAG that looks for a pipeline's incidents."""
+    return f"{pipeline}_alerts"
 
 
 def pool_name(pipeline: str) -> str:

@@ -1,5 +1,7 @@
 """Airflow connections on their way to a step: in its environment alone, so that no rendered field shows them."""
 
+from collections.abc import Iterable
+
 from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
@@ -14,8 +16,13 @@ def environment(pipeline: str) -> dict[str, str]:
     Only a running task asks. A connection that Airflow does not have is left out: the step names it, with file and line
     of the declaration. Airflow masks passwords in the task's log by itself; here all that an extra holds is masked too.
     """
+    return held(connections_of(locate(pipeline)))
+
+
+def held(names: Iterable[str]) -> dict[str, str]:
+    """Return a variable for each of some connections that Airflow has; its secrets are masked in the log."""
     found: dict[str, str] = {}
-    for name in connections_of(locate(pipeline)):
+    for name in names:
         try:
             connection: Connection = Connection.get(name)
         except AirflowNotFoundException:

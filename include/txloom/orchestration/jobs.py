@@ -16,6 +16,7 @@ from txloom.config.models import Pipeline
 from txloom.config.places import PROJECT, jars
 from txloom.orchestration import connections
 from txloom.orchestration.failures import failure
+from txloom.orchestration.notices import notices
 
 CONNECTION = "spark_default"
 RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=30)}
@@ -87,10 +88,16 @@ def as_values(counts: Mapping[str, str]) -> dict[str, Any]:
 
 
 def spark_job(
-    pipeline: Pipeline, step: str, *, task_id: str | None = None, arguments: Iterable[str] = (), **more: Any
+    pipeline: Pipeline,
+    step: str,
+    *,
+    task_id: str | None = None,
+    arguments: Iterable[str] = (),
+    operator: type[SparkJob] = SparkJob,
+    **more: Any,
 ) -> SparkJob:
     """Return the task that runs one step of a pipeline; all tasks of a pipeline take turns in its pool."""
-    return SparkJob(
+    return operator(
         pipeline=str(pipeline.name),
         task_id=task_id or step,
         name=names.application_name(pipeline.name, step),
@@ -108,7 +115,7 @@ def spark_job(
         pool=names.pool_name(pipeline.name),
         owner=pipeline.owner,
         execution_timeout=pipeline.timeout,
-        **{**RETRIES, **more},
+        **{**RETRIES, **notices(pipeline), **more},
     )
 
 

@@ -1,7 +1,12 @@
-"""What a run of a cycle says of itself: one line of Markdown for each step, as the note of its DAG run."""
+"""What a run says of itself as the note of its DAG run: a cycle one line of Markdown for each step, others their own.
+
+In Airflow 3 a task can neither reach the metadata database nor write a note over its own API; the scheduler can.
+"""
 
 from collections.abc import Mapping
 from typing import Any
+
+from airflow.sdk import Context
 
 SHOWN = {
     "check_source": ("waiting", "work"),
@@ -15,6 +20,18 @@ SHOWN = {
 
 OUTCOME = "outcome"
 """The task of a backfill that says in a sentence what came of it: all of its run's note."""
+
+
+SAID = "txloom_note"
+"""Under this key a task pushes what its run's note shall say."""
+LONGEST = 900
+"""Characters of it: Airflow keeps 1,000."""
+
+
+def say(context: Context, text: str) -> None:
+    """Let the run's note say a text once it ends; the whole of it belongs into the task's log."""
+    short = text if len(text) <= LONGEST else f"{text[:LONGEST].rsplit(chr(10), 1)[0]}\n\n... the rest is in the log."
+    context["ti"].xcom_push(key=SAID, value=short)
 
 
 def note(returned: Mapping[str, Mapping[str, Any]], failed: list[str]) -> str:

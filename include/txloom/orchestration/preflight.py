@@ -15,6 +15,7 @@ from txloom.errors import TxloomError, told
 from txloom.orchestration import connections
 from txloom.orchestration.failures import failure
 from txloom.orchestration.jobs import RETRIES
+from txloom.orchestration.notices import notices
 
 STEP = "check_source"
 LONGEST = timedelta(minutes=5)
@@ -28,7 +29,8 @@ POKE = 5.0
 class SourceCheck(BaseOperator, SkipMixin):
     """Runs check_source; its error is the step's own sentence, its result the step's counts.
 
-    Where a run that a schedule began has nothing to do, the rest of it is skipped. One begun by hand never is.
+    Where a run that a schedule began has nothing to do, the rest of it is skipped, but for the
+    look for incidents at its end. One begun by hand never is.
     """
 
     def __init__(self, *, pipeline: str, waits: timedelta = timedelta(0), **more: Any) -> None:
@@ -49,7 +51,8 @@ class SourceCheck(BaseOperator, SkipMixin):
         print(f"work: {found['work']}", flush=True)
         if not work and not by_hand:
             context["ti"].xcom_push(key="return_value", value=found)
-            self.skip(ti=context["ti"], tasks=context["task"].get_flat_relatives(upstream=False))
+            behind = context["task"].get_flat_relatives(upstream=False)
+            self.skip(ti=context["ti"], tasks=[task for task in behind if not task.is_teardown])
         return found
 
     def _looked(self, run_id: str) -> tuple[dict[str, int], list[str]]:
@@ -78,5 +81,5 @@ def source_check(pipeline: Pipeline) -> SourceCheck:
         waits=CALM if pipeline.schedule == CONTINUOUS else timedelta(0),
         owner=pipeline.owner,
         execution_timeout=LONGEST,
-        **RETRIES,
+        **{**RETRIES, **notices(pipeline)},
     )

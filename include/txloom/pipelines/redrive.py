@@ -26,15 +26,19 @@ def redrive(
     transactions: Sequence[str] = (),
     causes: Sequence[str] = (),
     everything: bool = False,
+    version: int | None = None,
 ) -> dict[str, int]:
     """Land dead transactions (by id, by cause, or all) and poison (by cause, or all) again, as a landing of its own.
 
     All that was ever landed of a transaction goes along, with the newest of its metadata, decoded as declared now. The
     next buffer_transactions releases what is whole and gives up the rest at once. Done twice it changes nothing more.
-    Raises ConfigurationError for an id or a cause that no open dead letter has.
+    version: only what this version of dead_letters has, which somebody approved. Raises ConfigurationError for an id or
+    a cause that no open dead letter has.
     """
+    if not (transactions or causes or everything):
+        raise ConfigurationError("nothing was chosen: pass --transaction, --cause or --all")
     place = Place(warehouse, pipeline.name)
-    letters = dead.open_letters(place, f"transaction_id, kind, cause, {dead.MESSAGE}")
+    letters = dead.open_letters(place, f"transaction_id, kind, cause, {dead.MESSAGE}", version=version)
     ids, poison = _chosen(letters, transactions, causes, everything=everything)
     ids = _without_superseded(place, ids, transactions)
     events = dead.events_of(place, ids, poison)

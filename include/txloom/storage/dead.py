@@ -60,11 +60,14 @@ def complete_now(place: Place) -> list[str]:
     return sorted(row["transaction_id"] for row in given_up(place) if row["cause"] == COMPLETE)
 
 
-def open_letters(place: Place, columns: str, more: str = "") -> pa.Table:
-    """Ask the open dead letters; more: what follows them in the SQL. A redrive's copies keep their coordinates."""
+def open_letters(place: Place, columns: str, more: str = "", version: int | None = None) -> pa.Table:
+    """Ask the open dead letters; more: what follows them in the SQL. A redrive's copies keep their coordinates.
+
+    version: only of those that this version of dead_letters has.
+    """
     if not DeltaTable.is_deltatable(place.dead_letters):
         return pa.table({})
-    tables, conditions = {"d": DeltaTable(place.dead_letters)}, ["true"]
+    tables, conditions = {"d": DeltaTable(place.dead_letters, version=version)}, ["true"]
     if DeltaTable.is_deltatable(place.table(names.TRANSACTIONS)):
         tables["t"] = DeltaTable(place.table(names.TRANSACTIONS))
         conditions.append(RELEASED)

@@ -202,6 +202,29 @@ BACKFILLS = pa.schema(
 compared, applied or dropped. samples: a JSON list of rows before and after, bounded. digest: of all that differs.
 state: how far the live table was. A null table speaks of the whole run."""
 
+INCIDENTS = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("subject", pa.string()),
+        ("opened_at", INSTANT),
+        ("closed_at", INSTANT),
+        ("since", INSTANT),
+        ("severity", pa.string()),
+        ("what", pa.string()),
+        ("todo", pa.string()),
+        ("total", pa.int64()),
+        ("rows", pa.list_(pa.string())),
+        ("page", pa.string()),
+        ("opened_to", pa.list_(pa.string())),
+        ("closed_to", pa.list_(pa.string())),
+        ("claimed_by", pa.string()),
+        ("claimed_at", INSTANT),
+        ("is_over", pa.bool_()),
+    ]
+)
+"""One row for each time that something was wrong. since: how long it has been so; opened_at: when it was noticed.
+opened_to, closed_to: channels that were told; claimed_by: who is sending now. is_over: closed, and everybody knows."""
+
 LEDGER = pa.schema(
     [
         ("run_id", pa.string()),

@@ -1,0 +1,69 @@
+"""Dead letters of a pipeline: list them by cause, redrive what a person approves, tell what came of each transaction.
+
+**What it does.** `list_dead_letters` shows what is open, by cause, with what to do about it and where the first few lie
+(what they hold stays in the table). `approve` waits for a person, who sees exactly what would be redriven. `redrive`
+lands that once more and no more than was seen; buffer, merge and publish take it in; `outcome` says in the run's note
+which transactions were released, and which are dead again with which cause.
+
+**Before you start it,** repair what the cause names: send what is missing, correct the counts, or the declaration. A
+redrive without a repair changes nothing: the transaction is dead again, with the same cause.
+
+**The form.** `causes`, one a line, as the listing names them; `transactions`, ids of the table dead_letters, one a
+line; or `everything`. With none of them the run only lists. `approval: never` asks nobody.
+
+| you see | what it means | what to do |
+|---|---|---|
+| approve waits | a person has to answer: Required Actions | approve, or refuse: then nothing is redriven |
+| approve is skipped | nothing was chosen, or there is nothing | the log of list_dead_letters shows what is open |
+| list_dead_letters is red (2) | no open dead letter has that cause or id | its last line names the causes that are |
+| redrive is red (2) | somebody else redrove it meanwhile | start again, with the list as it is now |
+| outcome: dead again | the repair was not enough | its cause says what is still wrong |
+"""
+
+from typing import Any
+
+from airflow.sdk import DAG, Param
+
+from txloom.config import names
+from txloom.config.models import Pipeline
+from txloom.orchestration.jobs import cuts_asset, spark_job
+from txloom.orchestration.letters import (
+    ALWAYS,
+    NEVER,
+    approval_task,
+    listing_task,
+    outcome_task,
+    redrive_task,
+)
+from txloom.orchestration.pipelines import begins, declared
+
+TEXTS: dict[str, Any] = {"type": ["array", "null"], "items": {"type": "string", "minLength": 1}, "maxItems": 1000}
+
+
+def letters(pipeline: Pipeline) -> DAG:
+    """Build the dead letters DAG of one pipeline."""
+    with DAG(
+        dag_id=names.dead_letters_dag_id(pipeline.name),
+        schedule=None,
+        start_date=begins(pipeline),
+        catchup=False,
+        max_active_runs=1,
+        tags=["txloom", pipeline.name, "dead letters"],
+        description=f"{pipeline.name}: list dead letters, redrive what a person approves",
+        doc_md=__doc__,
+        params={
+            "causes": Param([], description="Causes, one a line", title="Causes", **TEXTS),
+            "transactions": Param([], description="Ids of transactions, one a line", title="Transactions", **TEXTS),
+            "everything": Param(False, type="boolean", description="All that is open", title="Everything"),
+            "approval": Param(ALWAYS, enum=[ALWAYS, NEVER], description="Whether a person is asked", title="Approval"),
+        },
+    ) as dag:
+        again = [spark_job(pipeline, step) for step in ("buffer_transactions", "merge_current")]
+        publish = spark_job(pipeline, "publish", outlets=[cuts_asset(pipeline)])
+        listed, approved = listing_task(pipeline), approval_task(pipeline)
+        listed >> approved >> redrive_task(pipeline) >> again[0] >> again[1] >> publish >> outcome_task(pipeline)
+    return dag
+
+
+for declaration in declared():
+    globals()[names.dead_letters_dag_id(declaration.name)] = letters(declaration)

@@ -1,0 +1,57 @@
+"""The task that looks for incidents, in Airflow's own process: no JVM, no pool, no lease."""
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import BaseOperator, Context
+
+from txloom.config.models import Pipeline
+from txloom.errors import TxloomError, told
+from txloom.orchestration.failures import failure
+from txloom.orchestration.notices import reached
+
+STEP = "alert"
+LONGEST = timedelta(minutes=3)
+
+
+class Alert(BaseOperator):
+    """Runs alert; its result is the step's counts."""
+
+    def __init__(self, *, pipeline: str, looks_after: str | None = None, **more: Any) -> None:
+        """Keep the pipeline's name; looks_after: the task of this run whose success says that the source is there."""
+        super().__init__(**more)
+        self.pipeline, self.looks_after = pipeline, looks_after
+
+    def execute(self, context: Context) -> dict[str, int]:
+        """Judge, and tell people; a channel that is down makes the task fail, and the next one tries again."""
+        from txloom.pipelines.alert import alert
+
+        try:
+            pipeline, warehouse, environment = reached(self.pipeline)
+            if not warehouse:
+                raise TxloomError("no warehouse: set TXLOOM_WAREHOUSE")
+            where: dict[str, Any] = {"warehouse": warehouse, "environment": environment}
+            return alert(None, pipeline, run_id=str(context["run_id"]), looked=self._looked(context), **where)
+        except TxloomError as error:
+            raise failure(error.exit_code, told(STEP, error)) from error
+
+    def _looked(self, context: Context) -> bool:
+        """Tell whether this run looked at the source and found it in order."""
+        if self.looks_after is None:
+            return False
+        instance, run = context["ti"], str(context["run_id"])
+        states = instance.get_task_states(dag_id=instance.dag_id, task_ids=[self.looks_after], run_ids=[run])
+        return bool(states.get(run, {}).get(self.looks_after) == "success")
+
+
+def alert_task(pipeline: Pipeline, looks_after: str | None = None) -> Alert:
+    """Return the task that looks for a pipeline's incidents."""
+    return Alert(
+        task_id=STEP,
+        pipeline=str(pipeline.name),
+        looks_after=looks_after,
+        owner=pipeline.owner,
+        execution_timeout=LONGEST,
+        retries=1,
+        retry_delay=timedelta(seconds=20),
+    )

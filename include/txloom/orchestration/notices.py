@@ -1,0 +1,63 @@
+"""What happens in Airflow on its way to the channels: a task that fails, or succeeds again."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from airflow.sdk import BaseNotifier, Context, conf
+from airflow.sdk.log import mask_secret
+
+from txloom.config import find
+from txloom.config.alerts import WebhookChannel
+from txloom.config.models import Pipeline
+from txloom.orchestration import connections
+
+BASE_URL = "AIRFLOW__API__BASE_URL"
+
+
+def reached(pipeline: str) -> tuple[Pipeline, str, dict[str, str]]:
+    """Return a pipeline, its warehouse, and an environment with the connections of its channels; secrets are masked."""
+    file = connections.environment(pipeline)
+    declared = find(pipeline, environment={**os.environ, **file})
+    names = declared.alerts.connections if declared.alerts is not None else ()
+    for channel in declared.alerts.notify if declared.alerts is not None else ():
+        if isinstance(channel, WebhookChannel):
+            mask_secret(channel.url)
+    link = conf.get("api", "base_url", fallback="")
+    told = {**os.environ, **file, **connections.held(names), BASE_URL: link}
+    return declared, os.environ.get("TXLOOM_WAREHOUSE", ""), told
+
+
+class TaskNotice(BaseNotifier):
+    """Opens the incident of a task that failed for good, or closes it once the task succeeds."""
+
+    def __init__(self, pipeline: str, *, failed: bool) -> None:
+        """Keep the pipeline's name: its declaration is read when something happened."""
+        super().__init__()
+        self.pipeline, self.failed = pipeline, failed
+
+    def notify(self, context: Context) -> None:
+        """Tell it; what goes wrong here is written into the task's log and never fails the task."""
+        from txloom.pipelines.alert import task_failed, task_succeeded
+
+        pipeline, warehouse, environment = reached(self.pipeline)
+        instance = context["ti"]
+        task = f"{instance.dag_id}.{instance.task_id}"
+        where: dict[str, Any] = {"warehouse": warehouse, "task": task, "environment": environment}
+        if not self.failed:
+            task_succeeded(pipeline, **where)
+            return
+        sentence = str(context.get("exception") or "It ended without a word: it was killed, or marked as failed.")
+        page = f"dags/{instance.dag_id}/runs/{instance.run_id}/tasks/{instance.task_id}"
+        task_failed(pipeline, sentence=sentence, page=page, **where)
+
+
+def notices(pipeline: Pipeline) -> Mapping[str, Any]:
+    """Return what a task of a pipeline that declares alerts is given, {} for one that does not."""
+    if pipeline.alerts is None:
+        return {}
+    name = str(pipeline.name)
+    return {
+        "on_failure_callback": TaskNotice(name, failed=True),
+        "on_success_callback": TaskNotice(name, failed=False),
+    }

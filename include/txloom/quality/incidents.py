@@ -1,0 +1,223 @@
+"""What is wrong with a pipeline now: facts out of its tables in, incidents out; nothing is read or sent here.
+
+Old valid-through has one cause at a time: the pipeline is broken, else transactions wait, else the source is quiet.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from txloom.config import names
+from txloom.config.alerts import Alerts
+from txloom.config.durations import show_duration
+
+BROKEN = "pipeline broken"
+OLD = "valid-through old"
+QUIET = "source quiet"
+STUCK = "stuck transactions"
+DEAD = "dead letters"
+EXPECTATION = "failed expectation"
+FINDING = "finding"
+UNBALANCED = "ledger unbalanced"
+TASK = "failed task"
+JUDGED = (BROKEN, OLD, QUIET, STUCK, DEAD, EXPECTATION, FINDING, UNBALANCED)
+"""Kinds that tables tell of; a failed task tells of itself."""
+SAMPLE = 5
+"""Rows that a message shows; totals count them all."""
+
+TODO = {
+    BROKEN: "Open the DAG: is it paused, does a run hang, which task is red? A red task's last line says what to do; "
+    "readers keep the last cut meanwhile.",
+    OLD: "The rows say what each transaction waits for: look whether the producer of the missing table, and of the "
+    "transaction metadata, still delivers. After patience they become dead letters and valid-through moves on.",
+    QUIET: "The pipeline works and has nothing to do: ask whether the source is idle, or whether its capture (extract, "
+    "connector, export) has stopped.",
+    STUCK: "pending_transactions says what each one waits for: look whether the topic of the missing table, and the "
+    "transaction metadata, still deliver.",
+    UNBALANCED: "Events are unaccounted for: clear nothing, keep the ledger's row (step balance), open an issue with "
+    "it.",
+    TASK: "Do what the sentence says, then clear the task: every task can be run again.",
+}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """How many rows are concerned, since when, and the first of them."""
+
+    total: int = 0
+    since: datetime | None = None
+    first: tuple[str, ...] = ()
+    todo: str = ""
+
+
+@dataclass(frozen=True)
+class Undone:
+    """Work that waits for a step: what, and since when."""
+
+    what: str
+    since: datetime | None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the tables of a pipeline say; moments are None where there is nothing yet."""
+
+    now: datetime
+    valid_through: int | None = None
+    valid_at: datetime | None = None
+    """The moment of the source that readers see: when the transaction at valid-through was committed."""
+    landed_at: datetime | None = None
+    """When something new of the source was landed last."""
+    looked_at: datetime | None = None
+    """When the source was last looked at with success, whether or not it had something new."""
+    undone: Undone | None = None
+    lease: Undone | None = None
+    waiting: Rows = Rows()
+    stuck: Rows = Rows()
+    letters: Rows = Rows()
+    expectations: Sequence[dict[str, Any]] = ()
+    """Of each expectation that failed when it was last checked: expectation, severity, sentence, hint, failed, checked,
+    first (rows), since."""
+    findings: Sequence[dict[str, Any]] = ()
+    unbalanced: Undone | None = None
+
+
+@dataclass(frozen=True)
+class Incident:
+    """One thing that is wrong; kind and subject tell it from others."""
+
+    kind: str
+    subject: str
+    since: datetime | None
+    severity: str
+    what: str
+    todo: str
+    total: int = 0
+    rows: tuple[str, ...] = field(default=())
+    page: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return what tells it from others that are open."""
+        return self.kind, self.subject
+
+
+def incidents(facts: Facts, alerts: Alerts, pipeline: str) -> list[Incident]:
+    """Return what is wrong now, by what is declared."""
+    rules = (_progress, _stuck, _letters, _expectations, _findings, _unbalanced)
+    return [found for rule in rules for found in rule(facts, alerts, pipeline)]
+
+
+Rule = Callable[[Facts, Alerts, str], Iterator[Incident]]
+
+
+def _progress(facts: Facts, alerts: Alerts, pipeline: str) -> Iterator[Incident]:
+    """Find one reason at most why readers see an old state."""
+    cdc = f"dags/{names.cdc_dag_id(pipeline)}"
+    limit = alerts.valid_through_age or alerts.source_quiet
+    if limit is None:
+        return
+    reasons = _broken(facts, limit)
+    if reasons:
+        since = min((each.since for each in reasons if each.since is not None), default=None)
+        what = "; ".join(each.what for each in reasons)
+        yield Incident(BROKEN, "", since, "error", f"{what}. {_shown(facts)}", TODO[BROKEN], page=cdc)
+    elif facts.waiting.total:
+        old = alerts.valid_through_age
+        if old is not None and _older(facts.now, facts.valid_at, old) and facts.valid_at is not None:
+            what = f"{_shown(facts)} {_many(facts.waiting.total, 'transaction waits', 'transactions wait')} above it."
+            rows = facts.waiting
+            yield Incident(OLD, "", facts.valid_at, "error", what, TODO[OLD], rows.total, rows.first, cdc)
+    elif alerts.source_quiet is not None and _older(facts.now, facts.landed_at, alerts.source_quiet):
+        what = f"Nothing new came for {_age(facts.now, facts.landed_at)}, though landing works. {_shown(facts)}"
+        yield Incident(QUIET, "", facts.landed_at, "warn", what, TODO[QUIET], page=cdc)
+
+
+def _broken(facts: Facts, limit: timedelta) -> list[Undone]:
+    """Return what a working pipeline would have done by now."""
+    if facts.looked_at is None:
+        return [Undone("Nothing was ever landed", None)]
+    found = []
+    if _older(facts.now, facts.looked_at, limit):
+        found.append(Undone(f"No landing succeeded for {_age(facts.now, facts.looked_at)}", facts.looked_at))
+    late = [each for each in (facts.undone, facts.lease) if each is not None and _older(facts.now, each.since, limit)]
+    return found + [Undone(f"{each.what} for {_age(facts.now, each.since)}", each.since) for each in late]
+
+
+def _stuck(facts: Facts, alerts: Alerts, pipeline: str) -> Iterator[Incident]:
+    if alerts.stuck_after is not None and (rows := facts.stuck).total:
+        limit = show_duration(alerts.stuck_after)
+        many = _many(rows.total, "transaction has", "transactions have")
+        what = f"{many} waited for missing parts for more than {limit}."
+        page = f"dags/{names.cdc_dag_id(pipeline)}"
+        yield Incident(STUCK, "", rows.since, "warn", what, TODO[STUCK], rows.total, rows.first, page)
+
+
+def _letters(facts: Facts, alerts: Alerts, pipeline: str) -> Iterator[Incident]:
+    if alerts.dead_letters is not None and (rows := facts.letters).total > alerts.dead_letters:
+        what = f"{_many(rows.total, 'dead letter is', 'dead letters are')} open; {alerts.dead_letters} may be."
+        page = f"dags/{names.dead_letters_dag_id(pipeline)}"
+        todo = f"{rows.todo} Then run the DAG {names.dead_letters_dag_id(pipeline)}."
+        yield Incident(DEAD, "", rows.since, "error", what, todo, rows.total, rows.first, page)
+
+
+def _expectations(facts: Facts, _: Alerts, pipeline: str) -> Iterator[Incident]:
+    for each in facts.expectations:
+        if each["severity"] != "info":
+            severity = "error" if each["severity"] == "block" else "warn"
+            held = " Nothing is published until it passes." if each["severity"] == "block" else ""
+            what = f"{each['sentence']} {each['failed']} of {each['checked']} rows fail.{held}"
+            page, first = f"dags/{names.cdc_dag_id(pipeline)}", tuple(each["first"])
+            name, total = each["expectation"], each["failed"]
+            yield Incident(EXPECTATION, name, each["since"], severity, what, each["hint"], total, first, page)
+
+
+def _findings(facts: Facts, _: Alerts, pipeline: str) -> Iterator[Incident]:
+    for each in facts.findings:
+        if each["severity"] == "error":
+            where = ".".join(name for name in (each["table"], each["column"]) if name)
+            subject = f"{each['code']}: {where}" if where else each["code"]
+            page = f"dags/{names.cdc_dag_id(pipeline)}"
+            yield Incident(FINDING, subject, each["at"], "error", f"{each['evidence']}.", each["hint"], page=page)
+
+
+def _unbalanced(facts: Facts, _: Alerts, pipeline: str) -> Iterator[Incident]:
+    if (found := facts.unbalanced) is not None:
+        page = f"dags/{names.cdc_dag_id(pipeline)}"
+        yield Incident(UNBALANCED, "", found.since, "error", f"{found.what}.", TODO[UNBALANCED], page=page)
+
+
+def _older(now: datetime, moment: datetime | None, limit: timedelta) -> bool:
+    return moment is None or now - moment > limit
+
+
+def _shown(facts: Facts) -> str:
+    """Say what readers see."""
+    if facts.valid_through is None:
+        return "Nothing is published yet."
+    at = "" if facts.valid_at is None else f", the source as of {moment(facts.valid_at)}"
+    return f"Readers see valid-through {facts.valid_through}{at}."
+
+
+def moment(at: datetime) -> str:
+    """Return a moment as messages show it.
+
+    >>> from datetime import UTC
+    >>> moment(datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC))
+    '2026-01-02 03:04:05 UTC'
+    """
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _age(now: datetime, since: datetime | None) -> str:
+    """Return an age as people say it: whole minutes, hours or days, never more than it is."""
+    if since is None:
+        return "ever"
+    minutes = int((now - since).total_seconds() // 60)
+    size, unit = (1440, "days") if minutes >= 2880 else (60, "hours") if minutes >= 120 else (1, "minutes")
+    return f"{minutes // size} {unit}"
+
+
+def _many(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"

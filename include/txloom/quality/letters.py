@@ -1,0 +1,149 @@
+"""How dead letters are shown to people: by cause, with where they lie, and never with what they hold."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from txloom.quality.incidents import moment
+
+EXAMPLES = 3
+"""Letters of each cause that are shown; totals count them all."""
+CAUSES = 40
+"""Causes that are shown."""
+LONGEST = 120
+"""Characters of a name or an id that are shown."""
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#~&!$])")
+
+
+@dataclass(frozen=True)
+class Group:
+    """The open dead letters of one cause; examples: some of them, each in words."""
+
+    cause: str
+    hint: str
+    events: int
+    transactions: int
+    since: datetime | None
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Open dead letters; version: of the table that was looked at, so that a redrive takes what was seen."""
+
+    groups: tuple[Group, ...]
+    events: int
+    transactions: int
+    version: int | None
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What came of a redrive: how many of its transactions were released, wait, or are dead again by cause."""
+
+    released: int = 0
+    waiting: int = 0
+    dead: tuple[tuple[str, int], ...] = ()
+    still_poison: int = 0
+    each: tuple[str, ...] = ()
+    """The first transactions, each in words."""
+    total: int = 0
+
+
+def where(letter: dict[str, Any]) -> str:
+    """Say where a message lies.
+
+    >>> where({"topic": "rows", "partition": 0, "offset": 7, "file": None, "line": None})
+    'rows[0] at offset 7'
+    >>> where({"topic": "rows", "partition": None, "offset": None, "file": "rows/1.jsonl", "line": 3})
+    'rows/1.jsonl, line 3'
+    """
+    if letter["file"] is not None:
+        return plain(f"{letter['file']}, line {letter['line']}")
+    return plain(f"{letter['topic']}[{letter['partition']}] at offset {letter['offset']}")
+
+
+def shown(letter: dict[str, Any]) -> str:
+    """Say in one line which letter it is."""
+    whose = "" if letter["kind"] == "poison" or letter["transaction_id"] is None else f"{letter['transaction_id']}: "
+    return plain(f"{whose}{letter['table'] or letter['kind']}") + f", {where(letter)}"
+
+
+def plain(text: str) -> str:
+    r"""Return a text of the source as one short line that shows what it is.
+
+    >>> plain("a\nb\u202e")
+    'a b?'
+    """
+    line = "".join(sign if sign.isprintable() else " " if sign.isspace() else "?" for sign in text)
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."
+
+
+def escaped(text: str) -> str:
+    """Return a text that Markdown and HTML leave as it is.
+
+    >>> escaped("<b>|x_1")
+    '\\\\<b\\\\>\\\\|x\\\\_1'
+    """
+    return _MARKDOWN.sub(r"\\\1", text)
+
+
+def markdown(listing: Listing) -> str:
+    """Return a listing as a person reads it who has to approve its redrive."""
+    if not listing.events:
+        return "No open dead letter was chosen."
+    lines = [f"**{_counted(listing)}** go through the buffer once more.", ""]
+    lines += ["| cause | events | transactions | since |", "|---|---|---|---|"]
+    for group in listing.groups[:CAUSES]:
+        since = moment(group.since) if group.since else ""
+        lines.append(f"| {escaped(group.cause)} | {group.events} | {group.transactions} | {since} |")
+    if (more := len(listing.groups) - CAUSES) > 0:
+        lines.append(f"| and {more} more causes | | | |")
+    for group in listing.groups[:CAUSES]:
+        lines += ["", f"**{escaped(group.cause)}** {escaped(group.hint)}", ""]
+        lines += [f"- {escaped(example)}" for example in group.examples]
+    return "\n".join(lines)
+
+
+def text(listing: Listing) -> str:
+    """Return a listing for a terminal."""
+    lines = [f"{_counted(listing)} open" if listing.events else "no open dead letters"]
+    for group in listing.groups:
+        since = f" since {moment(group.since)}" if group.since else ""
+        lines.append(f"{group.cause}: {group.events} events, {group.transactions} transactions{since}. {group.hint}")
+        lines += [f"    {example}" for example in group.examples]
+    return "\n".join(lines)
+
+
+def _counted(listing: Listing) -> str:
+    return f"{listing.events} events of {listing.transactions} transactions"
+
+
+def fate_in_markdown(fate: Fate) -> str:
+    """Return what came of a redrive."""
+    lines = [f"**{fate.released} of {fate.total} transactions were released.**"]
+    lines += [f"- {count} dead again: {escaped(cause)}" for cause, count in fate.dead]
+    lines += [f"- {fate.waiting} wait for their missing parts"] if fate.waiting else []
+    lines += [f"- {fate.still_poison} messages still cannot be read"] if fate.still_poison else []
+    lines += ["", *(f"- {escaped(line)}" for line in fate.each)] if fate.each else []
+    if (more := fate.total - len(fate.each)) > 0 and fate.each:
+        lines.append(f"- and {more} more")
+    return "\n".join(lines)
+
+
+def grouped(rows: Sequence[dict[str, Any]], hints: dict[str, str]) -> tuple[Group, ...]:
+    """Return groups out of rows (cause, events, transactions, since, examples), the largest first."""
+    ordered = sorted(rows, key=lambda row: (-row["events"], row["cause"] or ""))
+    return tuple(
+        Group(
+            plain(row["cause"] or "no cause"),
+            hints.get(row["cause"], ""),
+            row["events"],
+            row["transactions"],
+            row["since"],
+            tuple(shown(each) for each in row["examples"]),
+        )
+        for row in ordered
+    )

@@ -1,0 +1,55 @@
+"""What people are told of an incident: what, since when, which rows, what to do, and a link."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from txloom.quality.episodes import OPENED, Due
+from txloom.quality.incidents import moment
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message; id: the same one again has the same."""
+
+    id: str
+    subject: str
+    text: str
+    fields: dict[str, Any]
+
+
+def message(pipeline: str, due: Due, base_url: str) -> Message:
+    """Write a message; base_url: where people reach Airflow."""
+    episode, incident = due.episode, due.episode.incident
+    name = incident.kind + (f" ({incident.subject})" if incident.subject else "")
+    subject = f"[txloom] {pipeline}: {name}" + ("" if due.event == OPENED else " is over")
+    at = episode.opened_at if due.event == OPENED else episode.closed_at or episode.opened_at
+    since = incident.since or episode.opened_at
+    link = f"{base_url.rstrip('/')}/{incident.page}" if base_url and incident.page else ""
+    fields = {
+        "id": f"{pipeline}/{incident.kind}/{incident.subject}/{episode.opened_at.isoformat()}/{due.event}",
+        "pipeline": pipeline,
+        "event": due.event,
+        "at": at.isoformat(),
+        "kind": incident.kind,
+        "subject": incident.subject,
+        "severity": incident.severity,
+        "since": since.isoformat(),
+        "what": incident.what,
+        "total": incident.total,
+        "rows": list(incident.rows),
+        "todo": incident.todo,
+        "link": link,
+    }
+    over = [] if due.event == OPENED else [f"Over: {moment(at)}"]
+    lines = [subject, f"What: {incident.what}", f"Since: {moment(since)}", *over]
+    if due.event == OPENED:
+        lines += [*_rows(incident.total, incident.rows), f"Do: {incident.todo}"]
+    lines += [f"Link: {link}"] if link else []
+    return Message(str(fields["id"]), subject, "\n".join(lines), fields)
+
+
+def _rows(total: int, rows: tuple[str, ...]) -> list[str]:
+    if not rows:
+        return []
+    head = f"Rows: {total}" + (f", the first {len(rows)}:" if total > len(rows) else ":")
+    return [head, *(f"- {row}" for row in rows)]

@@ -1,0 +1,77 @@
+"""Open dead letters by cause, and what came of those that were redriven; read without Spark, bounded, totals right."""
+
+from collections.abc import Sequence
+
+from deltalake import DeltaTable
+
+from txloom.config import names
+from txloom.quality.letters import EXAMPLES, Fate, Listing, grouped, plain
+from txloom.storage import books, dead, local
+from txloom.storage.place import Place
+from txloom.storage.status import HINTS
+
+TOLD = 50
+"""Redriven transactions whose fate is told one by one."""
+_IN = "kind in ('row', 'metadata', 'marker')"
+
+
+def listing(
+    place: Place, *, transactions: Sequence[str] = (), causes: Sequence[str] = (), everything: bool = True
+) -> Listing:
+    """Return the open dead letters: all, or those of some transactions and causes."""
+    if not DeltaTable.is_deltatable(place.dead_letters):
+        return Listing((), 0, 0, None)
+    version = int(DeltaTable(place.dead_letters).version())
+    chosen = "true" if everything else f"({_among('transaction_id', transactions)} or {_among('cause', causes)})"
+    whose = "case when kind <> 'poison' then transaction_id end"
+    counted = f"cause, count(*) as events, count(distinct {whose}) as transactions"
+    sums = dead.open_letters(
+        place, f"{counted}, min(coalesce(dead_at, landed_at)) as since", f"where {chosen} group by cause", version
+    ).to_pylist()
+    total = dead.open_letters(place, f"count(distinct {whose}) as n", f"where {chosen}", version).to_pylist()
+    ranked = 'row_number() over (partition by cause order by csn, pos, landing, "row") as n'
+    columns = f'cause, transaction_id, kind, "table", topic, partition, "offset", file, line, {ranked}'
+    more = f"where {chosen} qualify n <= {EXAMPLES} order by cause, n"
+    examples = dead.open_letters(place, columns, more, version).to_pylist()
+    rows = [{**row, "examples": [each for each in examples if each["cause"] == row["cause"]]} for row in sums]
+    events = sum(row["events"] for row in sums)
+    return Listing(grouped(rows, HINTS), events, total[0]["n"] if total else 0, version)
+
+
+def fate(place: Place, landing: int) -> Fate:
+    """Return what came of the transactions, and the poison, that a redrive landed again."""
+    mine = f"landing = {int(landing)} and {_IN} and transaction_id is not null"
+    tables = {"e": DeltaTable(place.change_events), "t": DeltaTable(place.table(names.TRANSACTIONS))}
+    newest = (
+        "select transaction_id, max(case when status = 'released' then 1 else 0 end) as released,"
+        f" first_value(cause order by release desc, {dead.LAST}) as cause from t group by transaction_id"
+    )
+    asked = f"select distinct transaction_id from e where {mine}"
+    sql = (
+        "select case when f.transaction_id is null then 'waits' when f.released = 1 then 'released'"
+        " else coalesce(f.cause, 'dead') end as fate, a.transaction_id from"
+        f" ({asked}) a left join ({newest}) f on a.transaction_id = f.transaction_id"
+    )
+    sums = local.ask(tables, f"select fate, count(*) as n from ({sql}) group by fate order by n desc, fate").to_pylist()
+    some = local.ask(tables, f"{sql} order by a.transaction_id limit {TOLD}").to_pylist()
+    counts = {row["fate"]: row["n"] for row in sums}
+    poison = books.query(
+        place.change_events, f"select count(*) as n from t where landing = {int(landing)} and kind = 'poison'"
+    )
+    return Fate(
+        released=counts.pop("released", 0),
+        waiting=counts.pop("waits", 0),
+        dead=tuple(counts.items()),
+        still_poison=poison[0]["n"],
+        each=tuple(_told(row["transaction_id"], row["fate"]) for row in some),
+        total=sum(row["n"] for row in sums),
+    )
+
+
+def _told(transaction: str, came: str) -> str:
+    said = {"waits": "waits for its missing parts", "released": "released"}.get(came, f"dead again: {came}")
+    return f"{plain(transaction)}: {said}"
+
+
+def _among(column: str, wanted: Sequence[str]) -> str:
+    return f"{column} in ({', '.join(map(local.quoted, wanted))})" if wanted else "false"
