@@ -308,7 +308,7 @@ def test_what_the_tables_say_is_every_kind_at_once(tmp_path: Path, hook: Hooks) 
         "received": [("items", 1)],
         "cause": "table short",
     }
-    some = [waiting | {"transaction_id": f"x{n}:{n}", "first_landed_at": at(11 if n < 7 else 9)} for n in range(1, 9)]
+    some = [waiting | {"transaction_id": f"x{n}:{n}", "first_landed_at": at(11 if n < 7 else 1)} for n in range(1, 9)]
     books.replace(place.table("pending_transactions"), some, own.PENDING_TRANSACTIONS, {"release": 1, "landing": 1})
     books.append(place.table("cuts"), [{"cut_id": 2, "valid_through": 8, "committed_at": at(31)}], own.CUTS)
     bad = {"run_id": "r", "step": "balance", "at": at(3), "balanced": False, "detail": "1 events are not accounted for"}
