@@ -1,12 +1,12 @@
 """load_snapshot: bring rows of whole tables, as of a csn, into the stream: an initial load, or a repair.
 
     python jobs/load_snapshot.py --pipeline orders --warehouse /lake --path /exports/monday --csn 334516829
-    python jobs/load_snapshot.py ... --time 2026-01-31T08:00:00Z
+    python jobs/load_snapshot.py ... --time 2026-01-31T08:00:00Z --table orders
 
 PATH holds a folder for each table, named as it is declared, with files of rows: .jsonl, .json, .csv (each also .gz) or
-.parquet, columns named as in the source. Tables without a folder stay as they are. Take the csn at the source when the
-export begins, from a consistent read: changes at or below it leave the rows alone, later ones apply, so that the stream
-may have begun before.
+.parquet, columns named as in the source. Tables without a folder, or not among those that --table names, stay as they
+are. Take the csn at the source when the export begins, from a consistent read: changes at or below it leave the rows
+alone, later ones apply, so that the stream may have begun before.
 
 Everything is read before anything is landed. The next cycle applies it as one transaction.
 
@@ -14,16 +14,28 @@ Exit codes: 0 done; 2 a file or a row cannot be read: nothing was loaded; 12 the
 """
 
 import sys
+from argparse import BooleanOptionalAction, Namespace
 from datetime import datetime
+from typing import Any
 
-from txloom.pipelines.command import parser, run
+from txloom.pipelines.command import listed, optional, parser, run
 from txloom.pipelines.load_snapshot import load_snapshot
+
+
+def _asked(given: Namespace) -> dict[str, Any]:
+    own = {name: getattr(given, name) for name in ("path", "csn", "time", "ahead")}
+    return own | {"tables": listed(given.table)}
+
 
 if __name__ == "__main__":
     flags = parser("load_snapshot", __doc__)
     flags.add_argument("--path", required=True, help="the folder with a folder for each table")
     flags.add_argument("--csn", required=True, type=int, help="the csn as of which the rows are")
-    flags.add_argument("--time", type=datetime.fromisoformat, help="when that was, for reads as of a moment")
-    flags.add_argument("--ahead", action="store_true", help="the csn is meant, though it is far above the stream's")
-    extra = lambda given: {name: getattr(given, name) for name in ("path", "csn", "time", "ahead")}  # noqa: E731
-    sys.exit(run("load_snapshot", load_snapshot, flags=flags, extra=extra, session="lazy"))
+    moment = optional(datetime.fromisoformat)
+    flags.add_argument("--time", type=moment, help="when that was, for reads as of a moment")
+    flags.add_argument(
+        "--table", action="append", default=[], help="a table, or several with commas; default: all there"
+    )
+    ahead = "the csn is meant, though it is far above the stream's"
+    flags.add_argument("--ahead", action=BooleanOptionalAction, default=False, help=ahead)
+    sys.exit(run("load_snapshot", load_snapshot, flags=flags, extra=_asked, session="lazy"))

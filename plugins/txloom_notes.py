@@ -8,7 +8,7 @@ from airflow.plugins_manager import AirflowPlugin
 from sqlalchemy.orm import object_session
 
 from txloom.config import names
-from txloom.orchestration.notes import SAID, SHOWN, note
+from txloom.orchestration.notes import OUTCOME, SAID, SHOWN, note
 
 
 class RunNotes:
@@ -29,14 +29,15 @@ def _write(dag_run: Any) -> None:
     session = object_session(dag_run)
     if session is None or dag_run.note:
         return
-    if not names.is_cdc_dag(dag_run.dag_id):
+    if not names.is_cdc_dag(dag_run.dag_id) and not names.is_backfill_dag(dag_run.dag_id):
         _put(dag_run, session)
         return
-    asked = XComModel.get_many(run_id=dag_run.run_id, key="return_value", dag_ids=dag_run.dag_id, task_ids=list(SHOWN))
+    tasks = [*SHOWN, OUTCOME]
+    asked = XComModel.get_many(run_id=dag_run.run_id, key="return_value", dag_ids=dag_run.dag_id, task_ids=tasks)
     rows: list[Any] = list(session.scalars(asked))
     returned = {row.task_id: XComModel.deserialize_value(row) for row in rows}
     failed = [each.task_id for each in dag_run.get_task_instances(session=session) if each.state == "failed"]
-    if text := note(returned, failed):
+    if text := returned.pop(OUTCOME, None) or note(returned, failed):
         dag_run.note = text
 
 

@@ -11,6 +11,7 @@ TxloomError                 1   something unforeseen
 |-- TablesFailed           14   some tables could not be merged, the others were: retry soon
 |-- MessageUnsent          15   people could not be told of an incident over every channel: retry soon
 |-- ExpectationFailed      20   data is safe, but an expectation with severity `block` failed
+|-- ComparisonOutdated     21   live tables moved on since a backfill compared them: begin it anew
 |-- LedgerUnbalanced       30   events landed and events accounted for differ: never retry, look
 `-- CheckpointDamaged      40   the buffer's state cannot be trusted: never retry, start a new generation
 """
@@ -80,6 +81,12 @@ class ExpectationFailed(TxloomError):
     """An expectation with severity `block` failed."""
 
     exit_code = 20
+
+
+class ComparisonOutdated(TxloomError):
+    """Live tables moved on since a backfill compared them with what it rebuilt."""
+
+    exit_code = 21
 
 
 class LedgerUnbalanced(TxloomError):

@@ -72,7 +72,7 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, dict[s
 
 
 def test_a_pipeline_has_a_dag_for_each_thing_that_people_do(dags: dict[str, dict[str, dict[str, object]]]) -> None:
-    what = ["alerts", "cdc", "cut_consumer", "dead_letters", "maintenance"]
+    what = ["alerts", "backfill", "cdc", "cut_consumer", "dead_letters", "load", "maintenance"]
     assert sorted(dags) == [f"orders_{each}" for each in what]
 
 
@@ -103,6 +103,74 @@ def test_dead_letters_are_listed_approved_redriven_merged_published_and_told(
 def test_maintenance_optimizes_then_vacuums_then_measures(dags: dict[str, dict[str, dict[str, object]]]) -> None:
     after = {task: about["after"] for task, about in dags["orders_maintenance"].items()}
     assert after == {"optimize": [], "vacuum": ["optimize"], "statistics": ["vacuum"]}
+
+
+def test_a_backfill_rebuilds_compares_asks_applies_publishes_and_drops_its_shadows_in_any_case(
+    dags: dict[str, dict[str, dict[str, object]]],
+) -> None:
+    after = {task: about["after"] for task, about in dags["orders_backfill"].items()}
+    assert after == {
+        "rebuild": [],
+        "compare": ["rebuild"],
+        "decide": ["compare"],
+        "approve": ["decide"],
+        "apply": ["approve", "decide"],
+        "publish": ["apply"],
+        "outcome": ["decide", "publish"],
+        "drop": ["outcome", "rebuild"],
+    }
+
+
+def test_a_load_says_what_needs_it_and_goes_through_the_cycles_steps(
+    dags: dict[str, dict[str, dict[str, object]]],
+) -> None:
+    steps = ["needs_snapshot", "load_snapshot", "buffer_transactions", "merge_current", "publish"]
+    after = {task: about["after"] for task, about in dags["orders_load"].items()}
+    assert after == {step: steps[:number][-1:] for number, step in enumerate(steps)}
+
+
+FORMS = """
+import copy, json, sys
+from airflow.dag_processing.dagbag import DagBag
+bag = DagBag(sys.argv[1])
+answers = []
+for dag_id, task_id, given in ASKED:
+    params = copy.deepcopy(bag.dags[dag_id].params)
+    task, templates = bag.dags[dag_id].get_task(task_id), bag.dags[dag_id].get_template_env()
+    try:
+        params.update(given)
+        values = params.validate()
+    except Exception as error:
+        answers.append(type(error).__name__)
+    else:
+        answers.append(task.render_template(task.application_args, {"params": values, "run_id": "r"}, templates))
+print(json.dumps(answers))
+"""
+
+
+def test_a_form_gives_the_arguments_of_its_job_and_refuses_what_is_none(tmp_path: Path) -> None:
+    times = {"from_time": "2026-07-01T00:00:00Z", "tables": ["orders", "promo_codes"]}
+    load = {"path": "/exports/monday", "csn": 7}
+    asked = [
+        ("orders_backfill", "rebuild", {}),
+        ("orders_backfill", "rebuild", {"from_csn": 5, "to_csn": 0}),
+        ("orders_backfill", "rebuild", times),
+        ("orders_backfill", "rebuild", {"tables": ["users"]}),
+        ("orders_backfill", "rebuild", {"from_csn": -1}),
+        ("orders_backfill", "rebuild", {"approval": "no"}),
+        ("orders_load", "load_snapshot", {**load, "tables": ["orders"], "ahead": True}),
+        ("orders_load", "load_snapshot", {"path": "/exports/monday"}),
+        ("orders_load", "load_snapshot", {**load, "path": ""}),
+    ]
+    found = told(tmp_path, FORMS.replace("ASKED", repr(asked)))
+    base = ["--pipeline", "orders", "--run-id", "r"]
+    range_ = [*base, "--task", "rebuild", "--from-csn={}", "--to-csn={}", "--from-time={}", "--to-time=", "--table={}"]
+    assert found[0] == [each.format("") for each in range_]
+    assert [each for each in found[1] if "csn" in each] == ["--from-csn=5", "--to-csn=0"]
+    assert found[2][-3:] == ["--from-time=2026-07-01T00:00:00Z", "--to-time=", "--table=orders,promo_codes"]
+    assert found[3:6] == ["ParamValidationError"] * 3
+    assert found[6] == [*base, "--path=/exports/monday", "--csn=7", "--time=", "--table=orders", "--ahead"]
+    assert found[7:] == ["ParamValidationError"] * 2
 
 
 def test_every_task_that_writes_takes_turns_in_its_pipelines_pool_and_all_have_owner_docs_and_retries(

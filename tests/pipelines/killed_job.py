@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from txloom.storage import books, current, local, maintenance, merging, parts, tables
+from txloom.storage import books, current, local, maintenance, merging, parts, shadows, tables
 
 JOBS = Path(__file__).parents[2] / "jobs"
 WRITES = (
@@ -22,6 +22,8 @@ WRITES = (
     (tables, "append_once"),
     (current, "merge"),
     (merging, "merge"),
+    (shadows, "write"),
+    (shadows, "correct"),
     (maintenance, "optimize"),
     (maintenance, "vacuum"),
 )

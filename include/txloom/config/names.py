@@ -14,6 +14,7 @@ TABLE_STATISTICS = "table_statistics"
 EVOLVED_COLUMNS = "evolved_columns"
 FINDINGS = "findings"
 LEASES = "leases"
+BACKFILLS = "backfills"
 INCIDENTS = "incidents"
 
 PIPELINE_TABLES = (
@@ -31,6 +32,7 @@ PIPELINE_TABLES = (
     EVOLVED_COLUMNS,
     FINDINGS,
     LEASES,
+    BACKFILLS,
     INCIDENTS,
 )
 """Tables that every pipeline has; a declaration may not name a target after one of them."""
@@ -50,6 +52,10 @@ LOADS = (LOAD, LOAD_METADATA)
 
 MAINTENANCE_TASKS = ("clean_history", "optimize", "vacuum", "statistics")
 """What maintain_tables does, in the order in which the maintenance DAG runs it."""
+
+
+BACKFILL_TASKS = ("rebuild", "compare", "apply", "drop")
+"""What backfill does, in the order in which the backfill DAG runs it."""
 
 
 def table_path(warehouse: str, pipeline: str, table: str) -> str:
@@ -86,6 +92,16 @@ def row_store(table: str) -> str:
     return f"_rows_{table}"
 
 
+def shadow_table(table: str) -> str:
+    """Return the name of what a backfill rebuilt beside a history or current table."""
+    return f"_shadow_{table}"
+
+
+def difference_table(table: str) -> str:
+    """Return the name of the table of what a backfill would change in a history or current table."""
+    return f"_difference_{table}"
+
+
 def write_id(pipeline: str, table: str, generation: int) -> str:
     """Return Delta's txnAppId for streaming writes into a table: design.md 2.9."""
     return f"{pipeline}:{table}:{generation}"
@@ -113,6 +129,25 @@ def consumer_dag_id(pipeline: str) -> str:
 def maintenance_dag_id(pipeline: str) -> str:
     """Return the id of the DAG that maintains a pipeline's tables."""
     return f"{pipeline}_maintenance"
+
+
+def backfill_dag_id(pipeline: str) -> str:
+    """Return the id of the DAG that rebuilds a pipeline's tables beside the live ones and repairs them."""
+    return f"{pipeline}_backfill"
+
+
+def is_backfill_dag(dag_id: str) -> bool:
+    """Tell whether a DAG's id is that of a pipeline's backfill.
+
+    >>> is_backfill_dag("orders_backfill")
+    True
+    """
+    return dag_id.endswith(backfill_dag_id(""))
+
+
+def load_dag_id(pipeline: str) -> str:
+    """Return the id of the DAG that loads tables of a pipeline from a snapshot."""
+    return f"{pipeline}_load"
 
 
 def dead_letters_dag_id(pipeline: str) -> str:

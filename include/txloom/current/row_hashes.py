@@ -58,6 +58,8 @@ def _bytes(values: pa.Array) -> pa.Array:
         return values
     if pa.types.is_list(kind):
         return _lists(values)
+    if pa.types.is_struct(kind):
+        return _structs(values)
     if pa.types.is_floating(kind):
         values = _bits(values)
     elif pa.types.is_timestamp(kind):
@@ -74,6 +76,12 @@ def _lists(values: pa.Array) -> pa.Array:
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))]), pa.int32())
     joined = pc.binary_join(pa.ListArray.from_arrays(offsets, elements), NOTHING)
     return pc.if_else(values.is_valid(), joined, pa.scalar(None, pa.binary()))
+
+
+def _structs(values: pa.Array) -> pa.Array:
+    """Return structs as their fields one after the other, each with its length."""
+    parts = [_measured(_bytes(pc.struct_field(values, [number]))) for number in range(values.type.num_fields)]
+    return pc.if_else(values.is_valid(), pc.binary_join_element_wise(*parts, NOTHING), pa.scalar(None, pa.binary()))
 
 
 def _bits(values: pa.Array) -> pa.Array:

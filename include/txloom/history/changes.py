@@ -23,6 +23,13 @@ def images(events: pa.Table, table: Table) -> dict[str, pa.Array]:
     return found
 
 
+def release_of(events: pa.Table, release: int) -> pa.Array:
+    """Return the number under which each event's transaction is released; events of a backfill know their own."""
+    if "release" in events.column_names:
+        return events.column("release").combine_chunks()
+    return pa.repeat(pa.scalar(release, pa.int64()), events.num_rows)
+
+
 def struct(events: pa.Table, name: str) -> pa.StructArray:
     """Return a column of structs in one piece."""
     return events.column(name).combine_chunks()
@@ -33,7 +40,7 @@ def changes(events: pa.Table, table: Table, release: int) -> pa.Table:
     columns: dict[str, Any] = dict(images(events, table))
     for name in ("op", "xid", "csn", "pos", "committed_at"):
         columns[f"_txloom_{name}"] = events.column(name)
-    columns["_txloom_release"] = pa.repeat(pa.scalar(release, pa.int64()), events.num_rows)
+    columns["_txloom_release"] = release_of(events, release)
     for name in ("landing", "row", "unchanged", "before", "before_known", "absent"):
         columns[f"_txloom_{name}"] = events.column(name)
     return pa.table(columns)

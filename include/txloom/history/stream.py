@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.config.models import Aggregate, Table
-from txloom.history.changes import images, struct
+from txloom.history.changes import images, release_of, struct
 
 OWN = ("xid", "csn", "committed_at")
 
@@ -23,7 +23,7 @@ def stream(events: Mapping[str, pa.Table], aggregate: Aggregate, tables: Mapping
     members = [(aggregate.root, aggregate.root, root.key)]
     members += [(child.table, child.as_, child.parent_key) for child in aggregate.children]
     members = [member for member in members if member[0] in events]
-    found = [_heads(events[name], parent_key, root.key) for name, _, parent_key in members]
+    found = [_heads(events[name], parent_key, root.key, release) for name, _, parent_key in members]
     heads = pa.concat_tables(found, promote_options="permissive")
     group, first = _groups(heads, ["tx", *root.key])
     committed = heads.column("committed_at").combine_chunks()
@@ -31,7 +31,7 @@ def stream(events: Mapping[str, pa.Table], aggregate: Aggregate, tables: Mapping
     columns["_txloom_xid"] = heads.column("xid").take(first)
     columns["_txloom_csn"] = heads.column("csn").take(first)
     columns["_txloom_committed_at"] = _largest(committed, group, len(first))
-    columns["_txloom_release"] = pa.repeat(pa.scalar(release, pa.int64()), len(first))
+    columns["_txloom_release"] = heads.column("release").take(first)
     start = 0
     for name, field, _ in members:
         size = events[name].num_rows
@@ -40,10 +40,11 @@ def stream(events: Mapping[str, pa.Table], aggregate: Aggregate, tables: Mapping
     return pa.table(columns)
 
 
-def _heads(events: pa.Table, parent_key: Sequence[str], root_key: Sequence[str]) -> pa.Table:
+def _heads(events: pa.Table, parent_key: Sequence[str], root_key: Sequence[str], release: int) -> pa.Table:
     """Return each event's transaction and root key: by the new image, else the old one, else null (unknown)."""
     after, before = struct(events, "after"), struct(events, "before")
     columns = {name: events.column(name) for name in ("tx", *OWN)}
+    columns["release"] = release_of(events, release)
     for column, name in zip(parent_key, root_key, strict=True):
         columns[name] = pc.coalesce(pc.struct_field(after, column), pc.struct_field(before, column))
     return pa.table(columns)

@@ -10,6 +10,7 @@ NEVER_RETRY = frozenset(
         errors.ConfigurationError,
         errors.SourceLost,
         errors.ExpectationFailed,
+        errors.ComparisonOutdated,
         errors.LedgerUnbalanced,
         errors.CheckpointDamaged,
     )

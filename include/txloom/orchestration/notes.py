@@ -18,6 +18,9 @@ SHOWN = {
 }
 """By task, in the order of a run, the counts that people ask for; zeros are left out but for the first."""
 
+OUTCOME = "outcome"
+"""The task of a backfill that says in a sentence what came of it: all of its run's note."""
+
 
 SAID = "txloom_note"
 """Under this key a task pushes what its run's note shall say."""

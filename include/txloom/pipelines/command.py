@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from txloom.config import find, names
 from txloom.errors import TxloomError, told
@@ -16,6 +16,7 @@ from txloom.storage.lease import held
 from txloom.storage.place import Place
 
 Counts = Mapping[str, int | str]
+T = TypeVar("T")
 
 
 def parser(step: str, description: str | None) -> argparse.ArgumentParser:
@@ -70,6 +71,24 @@ def _session(pipeline: str, step: str) -> Any:
     from txloom.storage.session import open_session
 
     return open_session(names.application_name(pipeline, step), step)
+
+
+def optional(kind: Callable[[str], T]) -> Callable[[str], T | None]:
+    """Return the type of a flag that may be empty, as a form leaves it.
+
+    >>> optional(int)("7"), optional(int)("")
+    (7, None)
+    """
+    return lambda text: kind(text) if text else None
+
+
+def listed(given: Sequence[str]) -> list[str]:
+    """Return what a flag lists that is repeated, or holds several names with commas between them.
+
+    >>> listed(["a,b", "", "c"])
+    ['a', 'b', 'c']
+    """
+    return [name for text in given for name in text.split(",") if name]
 
 
 def last_line(step: str, pipeline: str, run_id: str, counts: Counts) -> str:

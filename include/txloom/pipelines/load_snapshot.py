@@ -47,8 +47,9 @@ def load_snapshot(
     csn: int,
     time: datetime | None = None,
     ahead: bool = False,
+    tables: Sequence[str] = (),
 ) -> dict[str, int]:
-    """Land a snapshot: `<path>/<table>/` holds the rows of each table that it has, as of a csn.
+    """Land a snapshot: `<path>/<table>/` holds the rows of each table that it has, as of a csn; tables: only those.
 
     Nothing is landed unless every row can be read: raises ConfigurationError with file and row, and for a csn far above
     the stream's unless it is meant so (ahead). The next buffer_transactions and merge_current apply it. A snapshot that
@@ -57,27 +58,35 @@ def load_snapshot(
     place = Place(warehouse, pipeline.name)
     landing.create_tables(place)
     _refuse(csn, loads.newest(place), ahead=ahead)
-    tables = snapshots.tables_of(pipeline, path)
-    done, waiting = loads.loaded(place, loads.ANY, loads.ANY), loads.waiting(place, tables)
-    newer = [max(done.get(table, -1), waiting.get(table, -1)) for table in tables]
+    found = _chosen(snapshots.tables_of(pipeline, path), tables, path)
+    done, waiting = loads.loaded(place, loads.ANY, loads.ANY), loads.waiting(place, found)
+    newer = [max(done.get(table, -1), waiting.get(table, -1)) for table in found]
     if min(newer) >= csn:
-        print(f"skipped: {', '.join(tables)} was loaded as of csn {min(newer)} already", flush=True)
+        print(f"skipped: {', '.join(found)} was loaded as of csn {min(newer)} already", flush=True)
         return {"skipped": 1, "csn": csn}
     number = finish_last(spark, pipeline, landing.planned(place.landed_files), place, run_id) + 1
     at = Landing(number, datetime.now(UTC), ())
-    whole = set(tables) == {table.name for table in pipeline.tables}
+    whole = set(found) == {table.name for table in pipeline.tables}
     told = time.astimezone(UTC).replace(tzinfo=None).isoformat(" ") if time is not None else None
     load = OwnTransaction(evolution.effective(pipeline, place), at, loads.xid(number, whole=whole), csn, told)
-    files = list(enumerate((file for own in tables.values() for file in own), 1))
+    files = list(enumerate((file for own in found.values() for file in own), 1))
     if sum(Task(number_, names.LOAD, file.path, file.size).bytes for number_, file in files) <= landing.LOCAL_BYTES:
         rows = [events for each in files for events in _decoded(load, *each)]
-        _plan(load, tables, place, run_id)
-        head = _head(load, tables, _counted(rows))
+        _plan(load, found, place, run_id)
+        head = _head(load, found, _counted(rows))
         landing.append(landing.with_numbers(pa.concat_tables([head, *rows]), at), at, place)
     else:
-        _land_large(spark(), load, tables, files, place, run_id)
+        _land_large(spark(), load, found, files, place, run_id)
     close(pipeline, at, place, run_id)
-    return {"tables": len(tables), "files": len(files), "csn": csn, "landing": number}
+    return {"tables": len(found), "files": len(files), "csn": csn, "landing": number}
+
+
+def _chosen(found: dict[str, list[SnapshotFile]], tables: Sequence[str], path: str) -> dict[str, list[SnapshotFile]]:
+    """Return the files of some tables; none named: of all."""
+    missing = sorted(set(tables) - found.keys())
+    if missing:
+        raise ConfigurationError(f"{path}: no folder {missing[0]}; it has {', '.join(found)}")
+    return {table: own for table, own in found.items() if not tables or table in tables}
 
 
 def _refuse(csn: int, newest: int | None, *, ahead: bool) -> None:

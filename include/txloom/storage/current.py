@@ -32,11 +32,15 @@ VERDICT = {"_txloom_deleted": "boolean", "_txloom_missing": "array<string>", "_t
 
 def history(spark: SparkSession, place: Place, flat: Flat) -> DataFrame:
     """Return every change of a table, in the schema of a mirror's history."""
+    return changes_of(tables.read(spark, place.table(flat.history)), flat)
+
+
+def changes_of(rows: DataFrame, flat: Flat) -> DataFrame:
+    """Return the changes of a table out of rows of the history that holds them, in the schema of a mirror's history."""
     if flat.mirror is not None:
-        return tables.read(spark, place.table(flat.mirror.history))
+        return rows
     assert flat.aggregate is not None
     field = dict(schemas.members_of(flat.aggregate))[flat.table.name]
-    rows = tables.read(spark, place.table(flat.aggregate.history))
     change = F.explode(field).alias("change")
     own = ("_txloom_xid", "_txloom_csn", "_txloom_committed_at", "_txloom_release")
     return rows.select(*own, change).select("change.*", *own)
@@ -73,13 +77,16 @@ def key_edges(changes: DataFrame, key: Sequence[str]) -> DataFrame:
     )
 
 
-def folded(rows: DataFrame, changes: DataFrame, flat: Flat, chains: Mapping[int, int]) -> DataFrame:
+def folded(
+    rows: DataFrame, changes: DataFrame, flat: Flat, chains: Mapping[int, int], parts: int = PARTITIONS
+) -> DataFrame:
     """Fold changes into rows: the net effect per touched key, with the columns of VERDICT.
 
     chains: key hashes that key changes tie together -> one representative; such keys are folded in one group.
+    parts: how many groups there are, each of which one task holds.
     """
-    everywhere = F.array(*[F.lit(part) for part in range(PARTITIONS)])
-    part = F.pmod(component(flat.key, chains), F.lit(PARTITIONS)).cast("int")
+    everywhere = F.array(*[F.lit(part) for part in range(parts)])
+    part = F.pmod(component(flat.key, chains), F.lit(parts)).cast("int")
     spread = F.explode(F.when(F.col("_txloom_op").isin(*WHOLE), everywhere).otherwise(F.array(part)))
     left = rows.withColumn("_txloom_part", part).groupBy("_txloom_part")
     right = changes.withColumn("_txloom_part", spread).groupBy("_txloom_part")
@@ -161,6 +168,21 @@ def merge(path: str, effects: DataFrame, key: Sequence[str], *, prune: str = "",
         .whenNotMatchedInsert("NOT s._txloom_deleted", values=values)
         .execute()
     )
+    tables.refuse_unwritten(path, metadata)
+
+
+def correct(path: str, rows: DataFrame, key: Sequence[str], metadata: str) -> None:
+    """Bring rows into a history in one commit: those that it lacks are added, others take their columns; none goes."""
+    values = {quote(name): F.col(f"s.{quote(name)}") for name in rows.columns}
+    bounds = rows.agg(F.min("_txloom_csn"), F.max("_txloom_csn")).first()
+    assert bounds is not None
+    condition = " AND ".join(f"t.{quote(name)} <=> s.{quote(name)}" for name in key)
+    condition += f" AND t._txloom_csn BETWEEN {bounds[0]} AND {bounds[1]}"
+    session = rows.sparkSession
+    session.conf.set(tables.USER_METADATA, metadata)
+    tables.fence(session, path)
+    target = DeltaTable.forPath(session, path).alias("t").merge(rows.alias("s"), condition)
+    target.whenMatchedUpdate(set=values).whenNotMatchedInsert(values=values).execute()
     tables.refuse_unwritten(path, metadata)
 
 

@@ -54,16 +54,18 @@ def touched_roots(pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str
     return reduce(DataFrame.unionByName, found).dropna().distinct() if found else None
 
 
-def documents(pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str, Change], touched: DataFrame) -> DataFrame:
-    """Compose touched documents: the schema of the aggregate's current table, and `_txloom_deleted`.
+def documents(
+    pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str, Change], touched: DataFrame | None
+) -> DataFrame:
+    """Compose touched documents (None: all): the schema of the aggregate's current table, and `_txloom_deleted`.
 
     A document exists while its root row does; a child belongs to the document that its parent key names.
     """
     root = pipeline.table(aggregate.root)
     keys = list(root.key)
-    composed = touched.join(
-        _rows(changes[root.name], touched, keys, keys).withColumn("_txloom_exists", F.lit(True)), keys, "left"
-    )
+    composed = _rows(changes[root.name], touched, keys, keys).withColumn("_txloom_exists", F.lit(True))
+    if touched is not None:
+        composed = touched.join(composed, keys, "left")
     for child in aggregate.children:
         composed = composed.join(
             _children(pipeline.table(child.table), child, changes[child.table], touched, keys), keys, "left"
@@ -81,16 +83,18 @@ def documents(pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str, Ch
     )
 
 
-def _rows(change: Change, touched: DataFrame, own: Sequence[str], keys: Sequence[str]) -> DataFrame:
+def _rows(change: Change, touched: DataFrame | None, own: Sequence[str], keys: Sequence[str]) -> DataFrame:
     """Return a table's rows after the change whose columns `own` name a touched document."""
-    wanted = touched.select(*[F.col(quote(name)).alias(column) for name, column in zip(keys, own, strict=True)])
     parts = [change.untouched()]
     if (written := change.written()) is not None:
         parts.append(written)
+    if touched is None:
+        return reduce(DataFrame.unionByName, parts)
+    wanted = touched.select(*[F.col(quote(name)).alias(column) for name, column in zip(keys, own, strict=True)])
     return reduce(DataFrame.unionByName, [part.join(F.broadcast(wanted), list(own), "left_semi") for part in parts])
 
 
-def _children(table: Table, child: Child, change: Change, touched: DataFrame, keys: Sequence[str]) -> DataFrame:
+def _children(table: Table, child: Child, change: Change, touched: DataFrame | None, keys: Sequence[str]) -> DataFrame:
     """Return one row per document: its children of one table, ordered by their key, and their latest position."""
     rows = _rows(change, touched, child.parent_key, keys)
     struct = F.struct(*[F.col(quote(name)) for name in table.column_names])

@@ -123,13 +123,20 @@ def ensure(
         return
     _refuse_other_partitions(path, schema, partition_by)
     has = local.plain_schema(books.schema_of(path))
-    differing = [field for field in schema if field.name in has.names and not _holds(has.field(field.name), field)]
-    if differing:
+    if lagging(path, schema):
         _rewrite(path, has, schema)
     elif any(field.name not in has.names or _lacks(has.field(field.name).type, field.type) for field in schema):
         write_deltalake(
             path, schema.empty_table(), mode="append", schema_mode="merge", commit_properties=_carried(path)
         )
+
+
+def lagging(path: str, schema: pa.Schema) -> list[str]:
+    """Return the declared columns that a table has with another type: the next cycle widens them, or refuses to."""
+    if not DeltaTable.is_deltatable(path):
+        return []
+    has = local.plain_schema(books.schema_of(path))
+    return [field.name for field in schema if field.name in has.names and not _holds(has.field(field.name), field)]
 
 
 def _refuse_other_partitions(path: str, schema: pa.Schema, wanted: Sequence[str]) -> None:

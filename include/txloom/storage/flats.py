@@ -30,6 +30,14 @@ class Flat:
         return self.table.key or names.POSITION
 
     @property
+    def history(self) -> str:
+        """Return the name of the history that holds its changes."""
+        if self.mirror is not None:
+            return self.mirror.history
+        assert self.aggregate is not None
+        return self.aggregate.history
+
+    @property
     def partitions(self) -> Partitions | None:
         """Return how the table is partitioned."""
         return Partitions.of(self.table, self.mirror)

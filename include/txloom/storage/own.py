@@ -183,6 +183,25 @@ LEASES = pa.schema(
 )
 """One row: who holds the pipeline, or held it last (then with released_at); epoch: how many did before it, and it."""
 
+BACKFILLS = pa.schema(
+    [
+        ("run_id", pa.string()),
+        ("table", pa.string()),
+        ("status", pa.string()),
+        ("from_csn", pa.int64()),
+        ("to_csn", pa.int64()),
+        ("counts", COUNTS),
+        ("digest", pa.int64()),
+        ("samples", pa.string()),
+        ("state", pa.string()),
+        ("detail", pa.string()),
+        ("at", INSTANT),
+    ]
+)
+"""What became of each table of a backfill; of a run's rows of one table the newest holds. status: rebuilding, rebuilt,
+compared, applied or dropped. samples: a JSON list of rows before and after, bounded. digest: of all that differs.
+state: how far the live table was. A null table speaks of the whole run."""
+
 INCIDENTS = pa.schema(
     [
         ("kind", pa.string()),

@@ -61,10 +61,19 @@ def chosen(place: Place, flat: Flat, where: str, only: str = "") -> pa.Table:
     assert flat.aggregate is not None
     field = dict(schemas.members_of(flat.aggregate))[flat.table.name]
     own = ", ".join(SHARED)
-    rows = local.select(place.table(flat.aggregate.history), f'select {own}, "{field}" as change from t where {where}')
+    rows = local.select(place.table(flat.aggregate.history), f'select {own}, "{field}" from t where {where}')
+    return changes_of(rows, flat)
+
+
+def changes_of(rows: pa.Table, flat: Flat) -> pa.Table:
+    """Return the changes of a table out of rows of the history that holds them, in the schema of a mirror's history."""
+    schema = schemas.changes_schema(flat.table)
+    if flat.mirror is not None:
+        return rows
+    assert flat.aggregate is not None
     if not rows.num_rows:
         return schema.empty_table()
-    nested = rows.column("change").combine_chunks()
+    nested = rows.column(dict(schemas.members_of(flat.aggregate))[flat.table.name]).combine_chunks()
     parents, told = pc.list_parent_indices(nested), pc.list_flatten(nested)
     columns = {told.type.field(i).name: pc.struct_field(told, [i]) for i in range(told.type.num_fields)}
     found = pa.table(columns | {name: rows.column(name).take(parents) for name in SHARED})
@@ -80,7 +89,7 @@ def count(place: Place, flat: Flat, where: str, late: str) -> tuple[int, int, in
         field = dict(schemas.members_of(flat.aggregate))[flat.table.name]
         changes = f'(select unnest("{field}") as change, _txloom_csn, _txloom_release from t) u'
         op = "get_field(change, '_txloom_op')"
-    path = place.table(flat.mirror.history if flat.mirror is not None else flat.aggregate.history)  # type: ignore[union-attr]
+    path = place.table(flat.history)
     sums = f"sum(case when {late} then 1 else 0 end) as late, sum(case when {op} = 'T' then 1 else 0 end) as truncates"
     found = local.select(path, f"select count(*) as changes, {sums} from {changes} where {where}").to_pylist()
     row = found[0] if found else {}

@@ -1,0 +1,131 @@
+"""Backfills in a real Airflow: the UI's own over live runs, and the backfill DAG, refused once and approved once."""
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from deltalake import DeltaTable
+
+from services.airflow import Airflow
+from txloom.storage import books
+from txloom.storage.local import select
+
+pytestmark = [pytest.mark.random_order(disabled=True), pytest.mark.timeout(1500)]
+"""The tests are steps of one story."""
+DECLARED = """
+name: plant
+schedule: "0 6 * * *"
+source: {{format: change_sets, files: {{path: {inbox}}}}}
+completeness: {{rule: single}}
+tables: [{{name: readings, source: PLANT.READINGS, columns: {{id: long, value: long}}, key: [id]}}]
+targets: {{mirrors: ["*"]}}
+"""
+ENDS = 900
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
+    folder = tmp_path_factory.mktemp("airflow")
+    for name in ("inbox/readings", "pipelines", "warehouse"):
+        (folder / name).mkdir(parents=True)
+    (folder / "pipelines" / "plant.yaml").write_text(DECLARED.format(inbox=folder / "inbox"))
+    with Airflow(folder / "home", folder / "pipelines", folder / "warehouse") as started:
+        yield started
+
+
+def send(airflow: Airflow, name: str, *rows: tuple[str, int, int]) -> None:
+    lines = [
+        {"FLAG": flag, "id": key, "value": value, "CDC_TIMESTAMP": f"2026-01-01 00:00:{number:02}"}
+        for number, (flag, key, value) in enumerate(rows)
+    ]
+    inbox = airflow.warehouse.parent / "inbox" / "readings"
+    (inbox / f"{name}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+def path(airflow: Airflow, table: str) -> str:
+    return str(airflow.warehouse / "plant" / table)
+
+
+def readings(airflow: Airflow) -> list[tuple[int, int]]:
+    rows = select(path(airflow, "readings"), "select id, value from t order by id").to_pylist()
+    return [(row["id"], row["value"]) for row in rows]
+
+
+def occupied(airflow: Airflow, runs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return from when to when each task of some runs had the pipeline's pool, in order."""
+    tasks = [task for dag, run in runs for task in airflow.tasks(dag, run).values() if task["pool"] == "txloom_plant"]
+    tasks = [task for task in tasks if task["start_date"]]
+    assert len(tasks) > len(runs)
+    return sorted((task["start_date"], task["end_date"]) for task in tasks)
+
+
+def test_a_backfill_of_three_intervals_over_live_runs_overlaps_never_and_changes_nothing(airflow: Airflow) -> None:
+    send(airflow, "a", ("I", 1, 10), ("I", 2, 20), ("U", 1, 11), ("I", 3, 30), ("D", 3, 30))
+    airflow.unpause("plant_cdc")
+    by_hand = airflow.trigger("plant_cdc")
+    asked = {"dag_id": "plant_cdc", "from_date": "2026-01-01T06:00:00Z", "to_date": "2026-01-03T06:00:00Z"}
+    airflow.ask("POST", "/api/v2/backfills", {**asked, "max_active_runs": 3, "reprocess_behavior": "completed"})
+    assert airflow.wait("plant_cdc", by_hand, ENDS) == "success"
+    runs = [run["dag_run_id"] for run in airflow.runs("plant_cdc")]
+    assert {run: airflow.wait("plant_cdc", run, ENDS) for run in runs} == dict.fromkeys(runs, "success")
+    kinds = sorted(run["run_type"] for run in airflow.runs("plant_cdc"))
+    assert kinds == ["backfill"] * 3 + ["manual", "scheduled"]
+    taken = occupied(airflow, [("plant_cdc", run) for run in runs])
+    assert all(before[1] <= after[0] for before, after in pairwise(taken)), taken
+    assert readings(airflow) == [(1, 11), (2, 20)]
+    released = books.query(path(airflow, "transactions"), "select count(*) as n, count(distinct csn) as csns from t")
+    assert released == [{"n": 5, "csns": 5}]
+    assert len(books.query(path(airflow, "cuts"), "select cut_id from t")) == 1
+
+
+def damaged(airflow: Airflow) -> None:
+    table = DeltaTable(path(airflow, "readings"))
+    table.update(updates={"value": "666"}, predicate="id = 1")
+
+
+def answered(airflow: Airflow, answer: str) -> tuple[str, dict[str, Any], str]:
+    """Start a backfill, answer what it asks, and return how it ended, its tasks' states, and what it asked."""
+    run = airflow.trigger("plant_backfill", {"from_csn": 0, "tables": ["readings"]})
+    airflow.wait_for("plant_backfill", run, "approve", "awaiting_input", within=ENDS)
+    where = f"/api/v2/dags/plant_backfill/dagRuns/{quote(run)}/taskInstances/approve/-1/hitlDetails"
+    asked = str(airflow.ask("GET", where)["body"])
+    airflow.ask("PATCH", where, {"chosen_options": [answer], "params_input": {}})
+    ended = airflow.wait("plant_backfill", run, ENDS)
+    states = {name: task["state"] for name, task in airflow.tasks("plant_backfill", run).items()}
+    return ended, states | {"said": airflow.xcom("plant_backfill", run, "outcome")}, asked
+
+
+def noted(airflow: Airflow) -> str:
+    """Return the note of the newest backfill."""
+    return str(airflow.runs("plant_backfill")[-1]["note"])
+
+
+def test_a_backfill_that_is_refused_applies_nothing_and_says_who_refused_it(airflow: Airflow) -> None:
+    damaged(airflow)
+    airflow.unpause("plant_backfill")
+    ended, states, asked = answered(airflow, "Reject")
+    assert asked.startswith("**1 rows would change** in plant, rebuilt from csn 0 to the newest.")
+    assert "| updates | `id` 1 | `value` 666 | `value` 11 |" in asked
+    assert (ended, states.pop("said")) == ("success", "refused by admin: nothing was applied")
+    ran = ("rebuild", "compare", "decide", "approve", "outcome", "drop")
+    assert states == dict.fromkeys(ran, "success") | {"apply": "skipped", "publish": "skipped"}
+    assert noted(airflow) == "refused by admin: nothing was applied"
+    assert readings(airflow) == [(1, 666), (2, 20)]
+    assert not list((airflow.warehouse / "plant").glob("_shadow*"))
+
+
+def test_a_backfill_that_is_approved_puts_it_right_and_publishes_it(airflow: Airflow) -> None:
+    ended, states, _ = answered(airflow, "Approve")
+    assert (ended, states.pop("said")) == ("success", "applied: 1 rows in 1 commits")
+    assert set(states.values()) == {"success"}
+    assert readings(airflow) == [(1, 11), (2, 20)]
+    (cut,) = books.query(path(airflow, "cuts"), "select versions from t order by cut_id desc limit 1")
+    assert dict(cut["versions"]) == {"readings": DeltaTable(path(airflow, "readings")).version()}
+    assert not list((airflow.warehouse / "plant").glob("_*_*readings*"))
+    (kept,) = books.query(
+        path(airflow, "backfills"), "select samples from t where \"table\" = 'readings' order by at desc limit 1"
+    )
+    assert [sample["after"] for sample in json.loads(kept["samples"])] == [{"value": 11}]
