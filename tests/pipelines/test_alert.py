@@ -32,7 +32,6 @@ targets: {{mirrors: ["*"]}}
 alerts: {{dead_letters: 0, stuck_after: 10m, valid_through_age: 30m, notify: [{notify}]}}
 """
 HOOK = '{kind: webhook, url: "${HOOK}"}'
-NOW = datetime.now(UTC)
 
 
 @pytest.fixture
@@ -55,7 +54,7 @@ def declared(folder: Path, *notify: str) -> Pipeline:
 
 
 def at(minutes: float) -> datetime:
-    return NOW - timedelta(minutes=minutes)
+    return datetime.now(UTC) - timedelta(minutes=minutes)
 
 
 def letters(place: Place, *ids: str) -> None:
