@@ -8,7 +8,7 @@ export TXLOOM_CLASS_ARCHIVE := $(CURDIR)/.state/spark.jsa
 WORKERS ?= 2
 
 .NOTPARALLEL:
-.PHONY: services help demo up down test check lint types imports declarations pytest bench soak mutants setup pins format clean distclean
+.PHONY: lived services help demo up down test check lint types imports declarations pytest bench soak mutants setup pins format clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -45,7 +45,12 @@ declarations:
 
 pytest: services
 	@echo "== tests"
-	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n $(WORKERS) --dist loadfile
+	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n $(WORKERS) --dist loadfile $(LIVED:%=--ignore=%)
+
+LIVED = tests/dags/test_dead_letters.py tests/orchestration/test_backfill_runs.py
+
+lived: services ## approvals and backfills by people, in a real Airflow (about 20 minutes; not part of test)
+	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n0 $(LIVED)
 
 bench: setup ## land + buffer of 100,000 transactions beside the reference (about 5 minutes)
 	@python tests/benchmarks/bench_buffer.py
