@@ -47,7 +47,7 @@ pytest: services
 	@echo "== tests"
 	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n $(WORKERS) --dist loadfile $(LIVED:%=--ignore=%)
 
-LIVED = tests/dags/test_dead_letters.py tests/orchestration/test_backfill_runs.py
+LIVED = tests/dags/test_dead_letters.py tests/dags/test_operations.py tests/orchestration/test_backfill_runs.py
 
 lived: services ## approvals and backfills by people, in a real Airflow (about 20 minutes; not part of test)
 	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n0 $(LIVED)
@@ -61,9 +61,10 @@ soak: setup ## thousands of random workloads in memory, 25 through Spark and Del
 mutants: setup ## put 60 wrong rules into a copy, one at a time; the tests must catch each (about 3 minutes)
 	@python scripts/mutation_check.py $(if $(ONLY),--only "$(ONLY)")
 
-services: setup ## fetch what tests start: Kafka, Kafka Connect, Debezium (80 MB), PostgreSQL; done by test itself
+services: setup ## fetch what tests start: Kafka, Kafka Connect, Debezium (80 MB), PostgreSQL, Chromium; done by test itself
 	@scripts/fetch_kafka.sh "$(BIN)/python"
 	@scripts/fetch_postgres.sh >/dev/null || echo "      tests with PostgreSQL are skipped, with the reason"
+	@scripts/fetch_chromium.sh >/dev/null || echo "      tests in a browser are skipped, with the reason"
 
 setup: ## make .venv, jars and .state; done by the others themselves
 	@scripts/setup.sh

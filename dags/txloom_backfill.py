@@ -22,19 +22,21 @@ is not touched, and nothing but `apply` writes to a live table. Newer changes an
 every run stay in the table `backfills`.
 """
 
-import os
 from typing import Any
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.providers.standard.operators.python import BranchPythonOperator, PythonOperator
 from airflow.sdk import DAG, Param
 
 from txloom.config import names
 from txloom.config.models import Pipeline
-from txloom.orchestration.jobs import RETRIES, cuts_asset, spark_job
-from txloom.orchestration.pipelines import begins, declared
+from txloom.orchestration import forms
+from txloom.orchestration.approvals import Approval, answered
+from txloom.orchestration.forms import ALWAYS, NEVER
+from txloom.orchestration.jobs import cuts_asset, in_turn, spark_job
+from txloom.orchestration.notes import say
+from txloom.orchestration.pipelines import begins, declared, warehouse
 
-NEVER, WHEN_ROWS_CHANGE, ALWAYS = "never", "when rows change", "always"
+WHEN_ROWS_CHANGE = "when rows change"
 RANGE = [
     "--from-csn={{ params.from_csn or '' }}",
     "--to-csn={{ '' if params.to_csn is none else params.to_csn }}",
@@ -54,15 +56,7 @@ def form(pipeline: Pipeline) -> dict[str, Param]:
         "to_csn": Param(None, title="To csn", description="The last csn; nothing: to the newest", **csn),
         "from_time": Param(None, title="From time", description="Instead of a csn: committed since", **time),
         "to_time": Param(None, title="To time", description="Instead of a csn: committed until", **time),
-        "tables": Param(
-            [],
-            title="Tables",
-            description="The source tables to rebuild; none: all. Those of one document come together",
-            type="array",
-            items={"type": "string", "enum": tables},
-            examples=tables,
-            uniqueItems=True,
-        ),
+        "tables": forms.tables(tables, "The source tables to rebuild; none: all. Those of one document come together"),
         "approval": Param(
             WHEN_ROWS_CHANGE,
             title="Ask somebody",
@@ -82,7 +76,7 @@ def chosen(pipeline: str, params: dict[str, Any], run_id: str, ti: Any) -> str:
     """Return which task is next: to ask somebody, to go on without, or to end because nothing differs."""
     from txloom.pipelines.backfill_report import report
 
-    changes, body = report(os.environ["TXLOOM_WAREHOUSE"], pipeline, run_id)
+    changes, body = report(warehouse(), pipeline, run_id)
     ti.xcom_push(key="body", value=body)
     if params["approval"] == ALWAYS or (changes and params["approval"] == WHEN_ROWS_CHANGE):
         return "approve"
@@ -90,20 +84,21 @@ def chosen(pipeline: str, params: dict[str, Any], run_id: str, ti: Any) -> str:
 
 
 def told(ti: Any) -> str:
-    """Say in one sentence what came of a backfill."""
-    answer, applied = ti.xcom_pull(task_ids="approve"), ti.xcom_pull(task_ids="apply")
+    """Say in one sentence what came of a backfill, in the log and in the run's note."""
+    person, applied = answered(ti, "approve"), ti.xcom_pull(task_ids="apply")
     said = "nothing differs: nothing was applied"
     if applied:
         said = f"applied: {applied['changes']} rows in {applied['commits']} commits"
-    elif answer:
-        said = f"refused by {(answer.get('responded_by_user') or {}).get('name')}: nothing was applied"
+    elif person:
+        said = f"refused by {person}: nothing was applied"
     print(said, flush=True)
+    say(ti, said)
     return said
 
 
 def backfill(pipeline: Pipeline) -> DAG:
     """Build the backfill DAG of one pipeline."""
-    turns: dict[str, Any] = {"pool": names.pool_name(pipeline.name), "owner": pipeline.owner, **RETRIES}
+    turns = in_turn(pipeline)
     with DAG(
         dag_id=names.backfill_dag_id(pipeline.name),
         schedule=None,
@@ -119,7 +114,7 @@ def backfill(pipeline: Pipeline) -> DAG:
         decide = BranchPythonOperator(
             task_id="decide", python_callable=chosen, op_kwargs={"pipeline": str(pipeline.name)}, **turns
         )
-        approve = ApprovalOperator(
+        approve = Approval(
             task_id="approve",
             subject=f"{pipeline.name}: apply this backfill?",
             body="{{ ti.xcom_pull(task_ids='decide', key='body') }}",

@@ -16,8 +16,8 @@ again.
 | diff_snapshot | the date's extract is missing, unfinished or cannot be read | its last line names it; deliver it |
 | buffer_transactions | the ledger does not balance (exit code 30) | clear nothing; keep the ledger's row |
 | merge_current | a conflict with maintenance | it is retried by itself; else clear it |
-| check_expectations | rows violate an expectation that blocks | repair at the source; see `expectation_results` |
-| publish | the checks before it | nothing is published until they pass; readers keep the last cut |
+| check_expectations | rows violate an expectation that blocks (20) | its last line names them; repair at the source |
+| publish | the checks before it; tables that came since and fail (20) | readers keep the last cut until they pass |
 | alert | a channel did not take a message (15) | nothing: the next one tries again; see `alerts.notify` |
 
 **When valid-through stands still** look at `pending_transactions`, longest waiting first: expected and received rows
@@ -28,12 +28,12 @@ waits. Its log says so. publish is skipped when the newest cut says all of it al
 everything.
 
 **Pipelines of snapshots** begin with diff_snapshot, for the extracts of the run's own date (UTC; a run by hand may say
-another one in its configuration: `{"date": "2026-11-20"}`). Missed dates are caught up, and dates wait for each other,
+another one in its form). Missed dates are caught up, and dates wait for each other,
 in backfills too: `airflow backfill create --dag-id ... --from-date ... --to-date ... --reprocess-behavior failed`. A
 date that has no extract for good holds up the dates after it until its run is marked as success.
 """
 
-from airflow.sdk import DAG, TaskGroup
+from airflow.sdk import DAG, Param, TaskGroup
 
 from txloom.config import names
 from txloom.config.models import Pipeline
@@ -42,8 +42,14 @@ from txloom.orchestration.jobs import SparkJob, cuts_asset, spark_job
 from txloom.orchestration.pipelines import begins, begun_by, declared
 from txloom.orchestration.preflight import source_check
 
-DATE = "{{ (dag_run.conf or {}).get('date') or (dag_run.logical_date or dag_run.run_after) | ds }}"
+DATE = "{{ params.date or (dag_run.logical_date or dag_run.run_after) | ds }}"
 """The date of a run: as it was asked for, else of its schedule; a run by hand has no logical date."""
+
+
+def form() -> dict[str, Param]:
+    """Return what somebody is asked who starts a cycle of snapshots by hand."""
+    told = "The date of the extracts to compare; empty: today (UTC), or the date of the schedule"
+    return {"date": Param(None, title="Date", description=told, type=["null", "string"], format="date")}
 
 
 def cycle(pipeline: Pipeline) -> DAG:
@@ -55,6 +61,7 @@ def cycle(pipeline: Pipeline) -> DAG:
         start_date=begins(pipeline),
         catchup=dated,
         max_active_runs=1,
+        params=form() if dated else {},
         tags=["txloom", pipeline.name, "cdc"],
         description=pipeline.description or f"{pipeline.name}: from change events to a published cut",
         doc_md=__doc__,

@@ -7,8 +7,8 @@ versions: together they show one moment of the source, however far the pipeline 
 **To make it yours** copy the file, name one pipeline, and put your own work in the place of `count_rows`. Where Spark
 reads, give it `versionAsOf`. It is paused until somebody switches it on.
 
-**When it is red** the versions of the cut may be gone: a vacuum keeps what the newest cut needs and whatever is
-younger than `maintenance.vacuum.retain`. The next cut starts it anew.
+**When it is red** the versions of the cut may be gone: a vacuum keeps what the newest cut needs, whatever is younger
+than `maintenance.vacuum.retain`, and what a reader holds (`read.held`). The next cut starts it anew.
 """
 
 from typing import Any
@@ -35,10 +35,9 @@ def consumer(pipeline: Pipeline) -> DAG:
 
         events = [event for own in triggering_asset_events.values() for event in own]
         told = max((event.extra for event in events), key=lambda extra: int(extra["cut_id"]))
-        rows = {
-            table: read.at_version(str(pipeline.name), table, version).num_rows
-            for table, version in told["versions"].items()
-        }
+        name = str(pipeline.name)
+        with read.held(name, reader=names.consumer_dag_id(name), cut_id=int(told["cut_id"])) as cut:
+            rows = {table: read.at_version(name, table, version).num_rows for table, version in cut.versions.items()}
         print(f"cut {told['cut_id']}, valid through {told['valid_through']}: {rows}", flush=True)
         return {"cut_id": told["cut_id"], "valid_through": told["valid_through"], "rows": rows}
 

@@ -20,16 +20,14 @@ already is skipped.
 | the others | as in the cdc DAG | as there |
 """
 
-import os
-from typing import Any
-
 from airflow.providers.standard.operators.python import PythonOperator
 from airflow.sdk import DAG, Param
 
 from txloom.config import names
 from txloom.config.models import Pipeline
-from txloom.orchestration.jobs import RETRIES, cuts_asset, spark_job
-from txloom.orchestration.pipelines import begins, declared
+from txloom.orchestration import forms
+from txloom.orchestration.jobs import cuts_asset, in_turn, spark_job
+from txloom.orchestration.pipelines import begins, declared, warehouse
 
 SNAPSHOT = [
     "--path={{ params.path }}",
@@ -53,15 +51,7 @@ def form(pipeline: Pipeline) -> dict[str, Param]:
             type="integer",
             minimum=0,
         ),
-        "tables": Param(
-            [],
-            title="Tables",
-            description="The tables to load; none: all that have a folder",
-            type="array",
-            items={"type": "string", "enum": tables},
-            examples=tables,
-            uniqueItems=True,
-        ),
+        "tables": forms.tables(tables, "The tables to load; none: all that have a folder"),
         "time": Param(
             None,
             title="When",
@@ -83,7 +73,7 @@ def marked(pipeline: str) -> list[str]:
     from txloom.storage import findings
     from txloom.storage.place import Place
 
-    found = findings.open_findings(Place(os.environ["TXLOOM_WAREHOUSE"], pipeline))
+    found = findings.open_findings(Place(warehouse(), pipeline))
     for row in found:
         if row["needs_snapshot"]:
             print(
@@ -94,8 +84,6 @@ def marked(pipeline: str) -> list[str]:
 
 def load(pipeline: Pipeline) -> DAG:
     """Build the load DAG of one pipeline."""
-
-    turns: dict[str, Any] = {"pool": names.pool_name(pipeline.name), "owner": pipeline.owner, **RETRIES}
     with DAG(
         dag_id=names.load_dag_id(pipeline.name),
         schedule=None,
@@ -110,18 +98,13 @@ def load(pipeline: Pipeline) -> DAG:
             task_id="needs_snapshot",
             python_callable=marked,
             op_args=[str(pipeline.name)],
-            **turns,
+            **in_turn(pipeline),
         )
         load_snapshot = spark_job(pipeline, "load_snapshot", arguments=SNAPSHOT)
         buffer = spark_job(pipeline, "buffer_transactions")
         merge = spark_job(pipeline, "merge_current")
-        (
-            needs_snapshot
-            >> load_snapshot
-            >> buffer
-            >> merge
-            >> spark_job(pipeline, "publish", outlets=[cuts_asset(pipeline)])
-        )
+        publish = spark_job(pipeline, "publish", outlets=[cuts_asset(pipeline)])
+        needs_snapshot >> load_snapshot >> buffer >> merge >> publish
     return dag
 
 

@@ -1,10 +1,11 @@
-"""The upkeep of a pipeline's tables: clean_history, then optimize, then vacuum, then statistics.
+"""The upkeep of a pipeline's tables: clean_history, expire, optimize, vacuum, statistics, one after the other.
 
 **What it does.** `clean_history` takes rows away from mirrors' histories that later ones supersede, where
-`maintenance.history.keep` is declared; `optimize` joins small files and orders them by the declared columns; `vacuum`
-removes files that no version within the declared retention needs, and skips a table whose published cut still needs
-older ones; `statistics` sees to data-skipping statistics and records rows, bytes, files and column figures in
-`table_statistics`.
+`maintenance.history.keep` is declared; `expire` forgets old messages of released events, accounts of old runs and
+replaced checkpoints; `optimize` joins small files and orders them by the declared columns; `vacuum` removes files that
+no version within the declared retention needs, and leaves a table of which the newest cut or a reader still needs older
+ones: its log names them; `statistics` sees to data-skipping statistics and records rows, bytes, files and column
+figures in `table_statistics`.
 It takes turns with the cycle in the pipeline's pool, so that it never meets a merge.
 
 **When a task is red.** Its last line names the table and the reason. Nothing is lost by leaving it red until the
@@ -28,7 +29,7 @@ def upkeep(pipeline: Pipeline) -> DAG:
         catchup=False,
         max_active_runs=1,
         tags=["txloom", pipeline.name, "maintenance"],
-        description=f"{pipeline.name}: clean_history, optimize, vacuum, statistics",
+        description=f"{pipeline.name}: {', '.join(names.MAINTENANCE_TASKS)}",
         doc_md=__doc__,
     ) as dag:
         before = None

@@ -8,7 +8,7 @@ from airflow.plugins_manager import AirflowPlugin
 from sqlalchemy.orm import object_session
 
 from txloom.config import names
-from txloom.orchestration.notes import OUTCOME, SAID, SHOWN, note
+from txloom.orchestration.notes import SAID, SHOWN, note
 
 
 class RunNotes:
@@ -29,24 +29,19 @@ def _write(dag_run: Any) -> None:
     session = object_session(dag_run)
     if session is None or dag_run.note:
         return
-    if not names.is_cdc_dag(dag_run.dag_id) and not names.is_backfill_dag(dag_run.dag_id):
-        _put(dag_run, session)
-        return
-    tasks = [*SHOWN, OUTCOME]
-    asked = XComModel.get_many(run_id=dag_run.run_id, key="return_value", dag_ids=dag_run.dag_id, task_ids=tasks)
-    rows: list[Any] = list(session.scalars(asked))
-    returned = {row.task_id: XComModel.deserialize_value(row) for row in rows}
-    failed = [each.task_id for each in dag_run.get_task_instances(session=session) if each.state == "failed"]
-    if text := returned.pop(OUTCOME, None) or note(returned, failed):
+    text = next(iter(_pushed(dag_run, session, SAID).values()), None)
+    if text is None and (names.is_cdc_dag(dag_run.dag_id) or names.is_backfill_dag(dag_run.dag_id)):
+        failed = [each.task_id for each in dag_run.get_task_instances(session=session) if each.state == "failed"]
+        text = note(_pushed(dag_run, session, "return_value", [*SHOWN]), failed)
+    if text:
         dag_run.note = text
 
 
-def _put(dag_run: Any, session: Any) -> None:
-    """Write what a task of the run has said."""
-    asked = XComModel.get_many(run_id=dag_run.run_id, key=SAID, dag_ids=dag_run.dag_id)
-    said: list[Any] = list(session.scalars(asked))
-    if said:
-        dag_run.note = XComModel.deserialize_value(said[0])
+def _pushed(dag_run: Any, session: Any, key: str, tasks: list[str] | None = None) -> dict[str, Any]:
+    """Return by task what the run's tasks pushed under a key."""
+    asked = XComModel.get_many(run_id=dag_run.run_id, key=key, dag_ids=dag_run.dag_id, task_ids=tasks)
+    rows: list[Any] = list(session.scalars(asked))
+    return {row.task_id: XComModel.deserialize_value(row) for row in rows}
 
 
 class TxloomNotes(AirflowPlugin):

@@ -1,35 +1,242 @@
-"""txloom in Airflow: `/txloom/status/<dag_id>` tells a pipeline's state as JSON to whoever may read its DAG.
+"""txloom in Airflow: the page for people on call, and a pipeline's state as JSON at `/txloom/status/<dag_id>`.
 
-Newest cut and valid-through, waiting transactions, dead letters by cause, the newest ledger line of each step; read
-from the Delta logs by `txloom.storage.status`; the API server never starts Spark.
+Who may see what stands in each route: a pipeline's pages need the right to read its cdc DAG, the overview lists the
+pipelines whose DAG one may read. `txloom.page` renders; tables are read through `deltalake`, the API server never
+starts Spark. Routes are plain functions, so that they run in threads and never hold the server up.
 """
 
 import os
-from typing import Any
+from typing import Annotated, Any
 
-from airflow.api_fastapi.core_api.security import requires_access_dag
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
+from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
 from airflow.plugins_manager import AirflowPlugin
-from fastapi import Depends, FastAPI, HTTPException
+from fastapi import Depends, FastAPI, HTTPException, Path, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.exceptions import HTTPException as Refused
 
 from txloom.config import names
-from txloom.orchestration.pipelines import declared
+from txloom.config.models import Pipeline
+from txloom.errors import ConfigurationError
+from txloom.page import pages, rendering
+from txloom.page.declarations import declarations
+from txloom.page.links import PREFIX, Links, with_query
 from txloom.storage.status import status
+from txloom.storage.views.overview import COLORS
 
-app = FastAPI(title="txloom")
+app = FastAPI(title="txloom", docs_url=None, redoc_url=None, openapi_url=None)
+READS = Depends(requires_access_dag(method="GET"))
+"""Only who may read the DAG that the path names: 401 to nobody, 403 to others."""
+DagId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_.-]{1,250}$")]
+Number = Annotated[int, Query(alias="page", ge=1, le=1_000_000)]
+Text = Annotated[str | None, Query(max_length=1_000)]
 
 
-@app.get("/status/{dag_id}", dependencies=[Depends(requires_access_dag(method="GET"))])
-def pipeline_status(dag_id: str) -> dict[str, Any]:
+def readable_dags(user: GetUserDep) -> set[str]:
+    """Return the ids of the DAGs that the user may read, as Airflow's own list of DAGs has them."""
+    return get_auth_manager().get_authorized_dag_ids(user=user, method="GET")
+
+
+def refusals(user: GetUserDep) -> dict[str, str]:
+    """Return why declarations are refused: to who may see Airflow's import errors, of DAGs that the user may read."""
+    manager, refused = get_auth_manager(), declarations().refused
+    if not manager.is_authorized_view(access_view=AccessView.IMPORT_ERRORS, user=user):
+        return {}
+    would_be = {names.cdc_dag_id(name): name for name in refused}
+    readable = manager.filter_authorized_dag_ids(dag_ids=set(would_be), user=user, method="GET")
+    return {name: refused[name] for dag_id, name in would_be.items() if dag_id in readable}
+
+
+def warehouse() -> str:
+    """Return where the tables are."""
+    if found := os.environ.get("TXLOOM_WAREHOUSE"):
+        return found
+    raise HTTPException(404, "TXLOOM_WAREHOUSE is not set where the API server runs: there are no tables to look at.")
+
+
+def links(request: Request) -> Links:
+    """Return addresses as this request's browser sees them."""
+    return Links(str(request.scope.get("root_path", "")).removesuffix(PREFIX))
+
+
+Lake = Annotated[str, Depends(warehouse)]
+There = Annotated[Links, Depends(links)]
+
+
+def declared(dag_id: str) -> Pipeline:
+    """Return the pipeline whose cdc DAG a path names."""
+    if found := declarations().pipelines.get(dag_id):
+        return found
+    raise HTTPException(404, f"{dag_id} is no cdc DAG of a declared pipeline.")
+
+
+def view(dag_id: DagId, lake: Lake, at: There) -> pages.View:
+    """Return whose pages a path asks for."""
+    return pages.View.of(declared(dag_id), lake, at)
+
+
+Whose = Annotated[pages.View, Depends(view)]
+
+
+@app.get("/status/{dag_id}", dependencies=[READS])
+def pipeline_status(dag_id: str, lake: Lake) -> dict[str, Any]:
     """Tell the state of the pipeline whose cdc DAG this is."""
-    pipeline = next((each.name for each in declared() if names.cdc_dag_id(each.name) == dag_id), None)
-    warehouse = os.environ.get("TXLOOM_WAREHOUSE")
-    if pipeline is None or not warehouse:
-        raise HTTPException(404, f"{dag_id} is no cdc DAG of a declared pipeline, or TXLOOM_WAREHOUSE is not set")
-    return status(warehouse, pipeline)
+    return status(lake, declared(dag_id).name)
+
+
+@app.get("/static/{name}")
+def static(name: str) -> Response:
+    """Serve the style sheet and the script, to everybody: they say nothing of any pipeline."""
+    try:
+        content = rendering.static(name)
+    except KeyError:
+        raise HTTPException(404, "There is no such file.") from None
+    kept = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
+    return Response(content, media_type=rendering.STATIC[name], headers=kept)
+
+
+@app.get("/")
+def overview(
+    readable: Annotated[set[str], Depends(readable_dags)],
+    refused: Annotated[dict[str, str], Depends(refusals)],
+    lake: Lake,
+    at: There,
+    color: Text = None,
+) -> HTMLResponse:
+    """Show how all pipelines fare whose DAG the user may read."""
+    shown = [each for dag_id, each in declarations().pipelines.items() if dag_id in readable]
+    return _page(pages.overview(shown, lake, at, refused=refused, color=color if color in COLORS else None))
+
+
+@app.get("/dags/{dag_id}/tab", dependencies=[READS])
+def tab(dag_id: DagId, at: There) -> Response:
+    """Lead from any DAG of a pipeline to the pipeline's page, which looks whether its cdc DAG may be read."""
+    found = next((each for each in declarations().pipelines.values() if dag_id in _dags(each)), None)
+    if found is None:
+        raise HTTPException(404, f"{dag_id} belongs to no txloom pipeline.")
+    return RedirectResponse(at.of(found.name), 303, headers={"Cache-Control": "no-store"})
+
+
+@app.get("/dags/{dag_id}", dependencies=[READS])
+def now(whose: Whose, span: Annotated[str, Query(pattern=r"^(6h|1d|7d|30d)$")] = "1d") -> HTMLResponse:
+    """Show how a pipeline fares."""
+    return _page(pages.now(whose, span=span))
+
+
+@app.get("/dags/{dag_id}/expectations", dependencies=[READS])
+def expectations(whose: Whose, number: Number = 1) -> HTMLResponse:
+    """Show what must hold, failed ones first."""
+    return _page(pages.expectations(whose, page=number))
+
+
+@app.get("/dags/{dag_id}/waiting", dependencies=[READS])
+def waiting(whose: Whose, number: Number = 1, cause: Text = None, longer: Text = None) -> HTMLResponse:
+    """Show transactions that wait for missing parts."""
+    return _page(pages.waiting(whose, page=number, cause=cause, longer=longer))
+
+
+@app.get("/dags/{dag_id}/letters", dependencies=[READS])
+def letters(whose: Whose, number: Number = 1, cause: Text = None, transaction: Text = None) -> HTMLResponse:
+    """Show open dead letters."""
+    return _page(pages.letters(whose, page=number, cause=cause, transaction=transaction))
+
+
+@app.get("/dags/{dag_id}/findings", dependencies=[READS])
+def findings(whose: Whose, number: Number = 1) -> HTMLResponse:
+    """Show what the doctor found."""
+    return _page(pages.findings(whose, page=number))
+
+
+@app.get("/dags/{dag_id}/incidents", dependencies=[READS])
+def incidents(whose: Whose, number: Number = 1) -> HTMLResponse:
+    """Show what people were told of."""
+    return _page(pages.incidents(whose, page=number))
+
+
+@app.get("/dags/{dag_id}/runs", dependencies=[READS])
+def runs(whose: Whose, number: Number = 1) -> HTMLResponse:
+    """Show the ledger by run."""
+    return _page(pages.ledger(whose, page=number))
+
+
+@app.get("/dags/{dag_id}/cuts", dependencies=[READS])
+def cuts(whose: Whose, number: Number = 1) -> HTMLResponse:
+    """Show published cuts."""
+    return _page(pages.cuts(whose, page=number))
+
+
+@app.get("/dags/{dag_id}/transaction", dependencies=[READS])
+def transaction_story(
+    whose: Whose,
+    number: Number = 1,
+    any_: Annotated[str | None, Query(alias="id", max_length=1_000)] = None,
+    xid: Text = None,
+    csn: Text = None,
+    transaction: Text = None,
+) -> HTMLResponse:
+    """Show the story of a transaction."""
+    return _page(pages.transaction_story(whose, page=number, any_=any_, xid=xid, csn=csn, transaction=transaction))
+
+
+@app.get("/dags/{dag_id}/key", dependencies=[READS])
+def key(whose: Whose, request: Request, number: Number = 1, table: Text = None, value: Text = None) -> HTMLResponse:
+    """Show every change of a row."""
+    return _page(pages.key(whose, page=number, table=table, value=value, query=dict(request.query_params)))
+
+
+def _dags(pipeline: Pipeline) -> set[str]:
+    ids = (names.cdc_dag_id, names.maintenance_dag_id, names.backfill_dag_id, names.load_dag_id)
+    more = (names.dead_letters_dag_id, names.alerts_dag_id, names.consumer_dag_id)
+    return {name(pipeline.name) for name in (*ids, *more)}
+
+
+def _page(html: str, code: int = 200) -> HTMLResponse:
+    return HTMLResponse(html, code, headers=dict(rendering.HEADERS))
+
+
+TITLES = {401: "Log in first", 403: "You may not see this", 404: "There is no such page"}
+SENTENCES = {
+    401: "Airflow does not know who you are, or you were logged out.",
+    403: "Your role may not read the DAG of this pipeline. Ask who gives rights in Airflow.",
+}
+
+
+@app.exception_handler(Refused)
+def refused_request(request: Request, error: Refused) -> Response:
+    """Answer people with a page that says why, programs with JSON."""
+    return _refusal(request, error.status_code, SENTENCES.get(error.status_code, str(error.detail)), error.detail)
+
+
+@app.exception_handler(RequestValidationError)
+def wrong_request(request: Request, error: RequestValidationError) -> Response:
+    """Refuse what no address of the page has; what was sent is not repeated."""
+    wrong = ", ".join(sorted({str(each["loc"][-1]) for each in error.errors()}))
+    return _refusal(request, 422, f"The address is not one of this page: look at {wrong}.", "wrong address")
+
+
+@app.exception_handler(ConfigurationError)
+def wrong_question(request: Request, error: ConfigurationError) -> Response:
+    """Say what cannot be looked up, and why."""
+    return _refusal(request, 422, str(error), str(error))
+
+
+def _refusal(request: Request, code: int, sentence: str, detail: Any) -> Response:
+    if "text/html" not in request.headers.get("accept", ""):
+        return JSONResponse({"detail": detail}, code)
+    at = links(request)
+    here = str(request.url.replace(scheme="", netloc=""))
+    log_in = with_query(at.airflow("api/v2/auth/login"), {"next": here}) if code == 401 else None
+    return _page(pages.notice(at, TITLES.get(code, "That cannot be looked up"), sentence, log_in=log_in), code)
 
 
 class TxloomPlugin(AirflowPlugin):
-    """Registers the routes."""
+    """Registers the routes, the overview in the navigation, and a tab beside those of each DAG."""
 
     name = "txloom"
-    fastapi_apps = [{"app": app, "url_prefix": "/txloom", "name": "txloom"}]  # noqa: RUF012 (Airflow's own interface)
+    fastapi_apps = [{"app": app, "url_prefix": PREFIX, "name": "txloom"}]  # noqa: RUF012 (Airflow's own interface)
+    external_views = [  # noqa: RUF012 (Airflow's own interface)
+        {"name": "txloom", "href": "txloom/", "destination": "nav", "url_route": "txloom", "nav_top_level": True},
+        {"name": "txloom", "href": "txloom/dags/{DAG_ID}/tab", "destination": "dag", "url_route": "txloom-pipeline"},
+    ]

@@ -9,6 +9,7 @@
 # this machine, and why.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+. "$root/scripts/debian.sh"
 oldest=15
 unpacked="$root/.state/postgres"
 log="$root/.state/log/postgres.log"
@@ -49,12 +50,6 @@ find_bin() {
 
 # as_root: whether packages can be installed.
 as_root() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
-
-# install PACKAGE: as root; a list that cannot be had anew may still do.
-install() {
-  apt-get update || true
-  DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 install --yes --no-install-recommends "$1"
-}
 
 # install_server: without Debian's habit of making and starting a database for everyone.
 install_server() {
@@ -133,11 +128,7 @@ impossible() {
   exit 3
 }
 
-mkdir -p "$root/.state/log"
-if command -v flock >/dev/null; then
-  exec 9>"$root/.state/log/postgres.lock"
-  flock 9
-fi
+alone postgres
 bin=$(find_bin)
 if [ -z "$bin" ]; then
   [ -z "${TXLOOM_POSTGRES:-}" ] ||

@@ -30,15 +30,27 @@ def partitioned(spark: Any) -> Iterator[None]:
     spark.conf.set("spark.sql.shuffle.partitions", SHUFFLE_PARTITIONS)
 
 
+@pytest.fixture(params=["in this process", "by Spark"])
+def spread(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a test twice: as small runs do, and as large ones do."""
+    from lake import leave_to_spark
+
+    if request.param == "by Spark":
+        leave_to_spark(monkeypatch)
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[object]:
-    """Open the session that jobs open, once for all tests."""
+    """Open the session that jobs open, once for all tests; its JVM starts as that of a short job.
+
+    A test plans many small queries once each: the second compiler costs a third more processor time than it saves.
+    """
     os.environ.setdefault("TXLOOM_DRIVER_MEMORY", "3g")
     from txloom.storage.session import SETTINGS, open_session
 
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setitem(SETTINGS, "spark.sql.shuffle.partitions", SHUFFLE_PARTITIONS)
-        session = open_session("txloom tests")
+        session = open_session("txloom tests", "tests")
     yield session
     session.stop()
 

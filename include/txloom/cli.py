@@ -1,7 +1,9 @@
 """The command line: `txloom check` says whether declarations are right, `txloom schema` prints what an editor needs,
-`txloom generate` writes a stream to try them on.
+`txloom generate` writes a stream to try them on; `txloom status` says how pipelines fare, `txloom explain` tells the
+story of a transaction or of a row.
 
-Exit codes are those of `txloom.errors`: 0, or 2 where a declaration is wrong.
+Exit codes are those of `txloom.errors`: 0, or 2 where a declaration, or what was asked for, is wrong; and 5 where
+nothing is known of what is to be explained.
 """
 
 import argparse
@@ -14,6 +16,7 @@ from txloom.config.problems import counted
 from txloom.config.schema import schema_text
 from txloom.errors import ConfigurationError
 from txloom.generate import command as generation
+from txloom.terminal import flags
 
 Verdict = tuple[Path, Pipeline | ConfigurationError]
 
@@ -23,6 +26,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     if given.command == "generate":
         return generation.main(given)
+    if given.command in ("status", "explain"):
+        from txloom.terminal import entry
+
+        return entry.main(given)
     if given.command == "schema":
         print(schema_text(), end="")
         return 0
@@ -31,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def check(paths: Sequence[Path]) -> int:
     """Print the verdict on files and on all declarations of folders; without any, on the project's own."""
-    found = [verdict for path in paths or [_near(pipelines_dir())] for verdict in _verdicts(path)]
+    found = [_planned(*verdict) for path in paths or [_near(pipelines_dir())] for verdict in _verdicts(path)]
     for path, verdict in found:
         print(_told(path, verdict))
     return ConfigurationError.exit_code if any(isinstance(verdict, ConfigurationError) for _, verdict in found) else 0
@@ -54,6 +61,18 @@ def _loaded(path: Path) -> Pipeline | ConfigurationError:
         return load(path, connected=False)
     except ConfigurationError as error:
         return error
+
+
+def _planned(path: Path, verdict: Pipeline | ConfigurationError) -> Verdict:
+    """Plan the SQL of expectations on empty tables; Delta is loaded where there is any."""
+    if isinstance(verdict, ConfigurationError) or not any(
+        each.kind == "invariant" or getattr(each, "where", None) for each in verdict.expectations
+    ):
+        return path, verdict
+    from txloom.pipelines.check import unplanned
+
+    problems = unplanned(verdict, path)
+    return path, ConfigurationError("\n".join(problems)) if problems else verdict
 
 
 def _told(path: Path, verdict: Pipeline | ConfigurationError) -> str:
@@ -83,6 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("schema", help="print the JSON schema of declarations")
     told = "write order-entry transactions in any format"
     generation.add_flags(commands.add_parser("generate", help=told, description=generation.__doc__))
+    flags.add_flags(commands)
     return parser
 
 

@@ -12,13 +12,14 @@ warehouse is TXLOOM_WAREHOUSE unless it is given.
 """
 
 import os
-from collections.abc import Collection
-from datetime import datetime
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from txloom.config import find, names
+from txloom.config import find
 from txloom.config.models import Aggregate, Pipeline, Table
 from txloom.current.compose import compose, key_of
 from txloom.current.document_versions import document_intervals
@@ -26,7 +27,7 @@ from txloom.current.fold import fold
 from txloom.current.versions import intervals as intervals_of
 from txloom.current.versions import versions as versions_of
 from txloom.errors import ConfigurationError
-from txloom.storage import books, evolution, local, past, schemas
+from txloom.storage import evolution, local, past, readers, schemas
 from txloom.storage.flats import Flat, flats, member_of
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark
@@ -106,10 +107,42 @@ def versions(pipeline: str | Pipeline, *, cut_id: int | None = None, warehouse: 
     Tables read at these versions show one moment of the source. {}: nothing was published yet.
     """
     _, place = _opened(pipeline, warehouse)
-    condition = "true" if cut_id is None else f"cut_id = {int(cut_id)}"
-    sql = f"select versions from t where {condition} order by cut_id desc limit 1"
-    found = books.query(place.table(names.CUTS), sql)
-    return dict(found[0]["versions"]) if found else {}
+    found = readers.published(place, cut_id)
+    return dict(found.versions) if found else {}
+
+
+@contextmanager
+def held(
+    pipeline: str | Pipeline,
+    *,
+    reader: str,
+    cut_id: int | None = None,
+    hours: float = 24,
+    warehouse: str | None = None,
+) -> Iterator[readers.Cut]:
+    """Hold a published cut, the newest unless one is named: vacuum keeps its files for as long, and names the reader.
+
+    reader: whom to ask, such as a DAG's id. hours: after so long a hold ends by itself, so that a reader that died
+    holds nothing up for ever. Raises ConfigurationError where there is no such cut, or vacuum may have begun to remove
+    what it needs.
+    """
+    declared, place = _opened(pipeline, warehouse)
+    cut = readers.published(place, cut_id)
+    if cut is None:
+        raise ConfigurationError(
+            f"pipeline {declared.name} has published no cut{'' if cut_id is None else f' {cut_id}'}"
+        )
+    readers.hold(place, reader, cut, datetime.now(UTC) + timedelta(hours=hours))
+    try:
+        retain = declared.maintenance.vacuum.retain
+        old = [name for name, version in cut.versions.items() if readers.outlived(place.table(name), {version}, retain)]
+        if old and cut_id is not None and cut != readers.published(place):
+            raise ConfigurationError(
+                f"cut {cut_id} is older than vacuum keeps ({', '.join(sorted(old))}): hold a newer one"
+            )
+        yield cut
+    finally:
+        readers.release(place, reader, cut)
 
 
 def at_version(pipeline: str | Pipeline, table: str, version: int, *, warehouse: str | None = None) -> pa.Table:

@@ -83,5 +83,5 @@ def test_the_command_runs_as_a_module() -> None:
     command = [sys.executable, "-m", "txloom.cli", "check", "include/pipelines/orders.yaml"]
     environment = {**os.environ, "PYTHONPATH": str(root / "include")}
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout == "include/pipelines/orders.yaml: ok, 6 tables, 1 aggregate, 6 mirrors, 2 expectations\n"
+    assert done.stdout == "include/pipelines/orders.yaml: ok, 6 tables, 1 aggregate, 6 mirrors, 4 expectations\n"
     assert done.returncode == 0

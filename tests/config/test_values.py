@@ -5,6 +5,10 @@ from pathlib import Path
 
 Refused = Callable[..., str]
 Declared = Callable[..., Path]
+KINDS = (
+    "orphans, stuck_transactions, dead_letters, unbalanced_ledger, version_regressions, valid_through_age, "
+    "snapshot_age, drift, great_expectation or invariant"
+)
 
 
 def test_an_unknown_key_is_named_with_its_near_one(refused: Refused) -> None:
@@ -332,14 +336,13 @@ def test_an_unknown_severity_is_named_with_its_near_one(refused: Refused) -> Non
 
 def test_an_unknown_kind_of_expectation_is_named_with_its_near_one(refused: Refused) -> None:
     assert refused("kind: orphans", "kind: orphan") == (
-        "shop.yaml:40: expectations[0].kind: found 'orphan', expected orphans or stuck_transactions. Did"
-        " you mean 'orphans'?"
+        f"shop.yaml:40: expectations[0].kind: found 'orphan', expected {KINDS}. Did you mean 'orphans'?"
     )
 
 
 def test_an_expectation_needs_its_kind(refused: Refused) -> None:
     assert refused("  - kind: stuck_transactions\n    id", "  - id") == (
-        "shop.yaml:48: expectations[1].kind: found nothing, expected orphans or stuck_transactions."
+        f"shop.yaml:48: expectations[1].kind: found nothing, expected {KINDS}."
     )
 
 

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from txloom.config import discover, load
+from txloom.config.models import Pipeline
+
 PROJECT = Path(__file__).resolve().parents[2]
 DAGS = sorted((PROJECT / "dags").glob("*.py"))
 
@@ -71,16 +74,33 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, dict[s
     return found
 
 
+WHAT = ("alerts", "backfill", "cdc", "cut_consumer", "dead_letters", "load", "maintenance")
+
+
 def test_a_pipeline_has_a_dag_for_each_thing_that_people_do(dags: dict[str, dict[str, dict[str, object]]]) -> None:
-    what = ["alerts", "backfill", "cdc", "cut_consumer", "dead_letters", "load", "maintenance"]
-    assert sorted(dags) == [f"orders_{each}" for each in what]
+    assert sorted(dags) == [f"orders_{each}" for each in WHAT]
+
+
+def test_every_shipped_example_has_all_its_dags_in_order(tmp_path: Path) -> None:
+    examples = PROJECT / "include" / "pipelines" / "examples"
+    names = [name for name, declared in discover(examples) if isinstance(declared, Pipeline)]
+    pipelines = sorted(load(file, connected=False).name for file in names)
+    assert len(pipelines) == len(list(examples.glob("*.yaml")))
+    found = told(tmp_path, LIST, TXLOOM_PIPELINES=str(examples))
+    alerting = {name for name in pipelines if f"{name}_alerts" in found}
+    assert sorted(found) == sorted(
+        f"{name}_{what}" for name in pipelines for what in WHAT if what != "alerts" or name in alerting
+    )
+    for name in pipelines:
+        assert_in_order({dag: tasks for dag, tasks in found.items() if dag.startswith(f"{name}_")}, name)
 
 
 def test_the_cycle_checks_its_source_lands_buffers_merges_checks_each_expectation_and_publishes(
     dags: dict[str, dict[str, dict[str, object]]],
 ) -> None:
     after = {task: about["after"] for task, about in dags["orders_cdc"].items()}
-    checks = ["check_expectations.orphan_line_items", "check_expectations.stuck_transactions"]
+    expectations = ["order_totals", "order_versions", "orphan_line_items", "stuck_transactions"]
+    checks = [f"check_expectations.{each}" for each in expectations]
     assert after == {
         "check_source": [],
         "land_events": ["check_source"],
@@ -92,17 +112,18 @@ def test_the_cycle_checks_its_source_lands_buffers_merges_checks_each_expectatio
     }
 
 
-def test_dead_letters_are_listed_approved_redriven_merged_published_and_told(
+def test_dead_letters_are_listed_approved_then_redriven_merged_and_published_or_dismissed_and_told(
     dags: dict[str, dict[str, dict[str, object]]],
 ) -> None:
     order = ["list_dead_letters", "approve", "redrive", "buffer_transactions", "merge_current", "publish", "outcome"]
     after = {task: about["after"] for task, about in dags["orders_dead_letters"].items()}
-    assert after == {task: [order[n - 1]] if n else [] for n, task in enumerate(order)}
+    chain = {task: [order[n - 1]] if n else [] for n, task in enumerate(order)}
+    assert after == {**chain, "dismiss": ["approve"], "outcome": ["dismiss", "publish"]}
 
 
-def test_maintenance_optimizes_then_vacuums_then_measures(dags: dict[str, dict[str, dict[str, object]]]) -> None:
+def test_maintenance_expires_optimizes_vacuums_then_measures(dags: dict[str, dict[str, dict[str, object]]]) -> None:
     after = {task: about["after"] for task, about in dags["orders_maintenance"].items()}
-    assert after == {"optimize": [], "vacuum": ["optimize"], "statistics": ["vacuum"]}
+    assert after == {"expire": [], "optimize": ["expire"], "vacuum": ["optimize"], "statistics": ["vacuum"]}
 
 
 def test_a_backfill_rebuilds_compares_asks_applies_publishes_and_drops_its_shadows_in_any_case(
@@ -176,12 +197,19 @@ def test_a_form_gives_the_arguments_of_its_job_and_refuses_what_is_none(tmp_path
 def test_every_task_that_writes_takes_turns_in_its_pipelines_pool_and_all_have_owner_docs_and_retries(
     dags: dict[str, dict[str, dict[str, object]]],
 ) -> None:
+    assert_in_order(dags, "orders")
+
+
+def assert_in_order(dags: dict[str, dict[str, dict[str, object]]], pipeline: str) -> None:
+    """Every task of a pipeline's DAGs has its pool, owner, docs and retries."""
     for name, dag in dags.items():
+        assert dag, name
         for task, about in dag.items():
-            pool = "default_pool" if task in ASIDE and name != "orders_backfill" else "txloom_orders"
-            assert (about["pool"], about["docs"]) == (pool, True)
-            assert about["retries"] in (1, 2)
-            assert about["owner"] not in ("", "airflow")
+            aside = task in ASIDE and name != f"{pipeline}_backfill"
+            assert about["pool"] == ("default_pool" if aside else f"txloom_{pipeline}"), (name, task)
+            assert about["docs"], name
+            assert about["retries"] in (1, 2), (name, task)
+            assert about["owner"] not in ("", "airflow"), (name, task)
 
 
 ASIDE = ("check_source", "count_rows", "alert", "list_dead_letters", "approve", "outcome")
@@ -228,7 +256,7 @@ def test_a_pipeline_runs_by_the_clock_when_the_run_before_ended_or_when_assets_a
     assert shown == {
         "timed": "CronTriggerTimetable", "steady": "ContinuousTimetable", "led": "AssetTriggeredTimetable"
     }  # fmt: skip
-    assert found["timed_maintenance"][1] == ["clean_history", "optimize", "vacuum", "statistics"]
+    assert found["timed_maintenance"][1] == ["clean_history", "expire", "optimize", "vacuum", "statistics"]
 
 
 DATED = """
@@ -241,20 +269,28 @@ assert not bag.import_errors, bag.import_errors
 dag = bag.dags["snapshots_cdc"]
 diff = dag.get_task("diff_snapshot")
 begun, later = datetime(2026, 11, 20, 6, tzinfo=timezone.utc), datetime(2026, 11, 21, 9, tzinfo=timezone.utc)
-runs = [(begun, later, {}), (None, later, None), (begun, later, {"date": "2026-11-01"})]
-shown = [SimpleNamespace(logical_date=at, run_after=after, conf=conf) for at, after, conf in runs]
-dates = [diff.render_template(diff.application_args, {"dag_run": run, "run_id": "r"}, dag.get_template_env())
-         for run in shown]
+runs = [(begun, later, {}), (None, later, {}), (begun, later, {"date": "2026-11-01"})]
+dates = []
+for at, after, asked in runs:
+    context = {"dag_run": SimpleNamespace(logical_date=at, run_after=after), "run_id": "r"}
+    context["params"] = {**dag.params.dump(), **asked}
+    dates.append(diff.render_template(diff.application_args, context, dag.get_template_env()))
+try:
+    dag.params["date"] = "yesterday"
+    refused = "nothing"
+except Exception as error:
+    refused = str(error).splitlines()[0]
 print(json.dumps({
     "after": {task.task_id: sorted(task.upstream_task_ids) for task in dag.tasks},
     "runs": [dag.catchup, dag.max_active_runs, diff.depends_on_past, diff.wait_for_downstream],
     "arguments": dates,
+    "refused": refused,
 }))
 """
 
 
 def test_a_pipeline_of_snapshots_compares_the_date_of_its_run_once_the_date_before_is_merged(tmp_path: Path) -> None:
-    """As scheduled or backfilled, by hand (no logical date), and as a run's configuration says."""
+    """As scheduled or backfilled, by hand (no logical date), and as its form says."""
     found = told(tmp_path, DATED, TXLOOM_PIPELINES=str(PROJECT / "include" / "pipelines" / "examples"))
     assert found["after"] == {
         "diff_snapshot": [],
@@ -267,3 +303,4 @@ def test_a_pipeline_of_snapshots_compares_the_date_of_its_run_once_the_date_befo
         ["--pipeline", "snapshots", "--run-id", "r", "--date", day]
         for day in ("2026-11-20", "2026-11-21", "2026-11-01")
     ]
+    assert "'yesterday' is not" in found["refused"]

@@ -1,7 +1,6 @@
 """Dead letters and alerts in a real Airflow: what a person refuses or approves, and one message for each incident."""
 
 import json
-import time
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,19 +53,13 @@ class Shop:
         return self.airflow.trigger("shop_dead_letters", conf)
 
     def asked(self, run_id: str) -> str:
-        """Wait until a person is asked, and return what they read, which takes them some seconds."""
-        self.airflow.wait_for("shop_dead_letters", run_id, "approve", "awaiting_input", within=LONG)
-        time.sleep(8)
-        return str(self.airflow.ask("GET", self._approval(run_id))["body"])
+        """Wait until a person is asked, and return what they read."""
+        return self.airflow.asked("shop_dead_letters", run_id, "approve", within=LONG)
 
     def answer(self, run_id: str, option: str) -> str:
         """Answer, and return how the run ended."""
-        self.airflow.ask("PATCH", self._approval(run_id), {"chosen_options": [option], "params_input": {}})
+        self.airflow.answer("shop_dead_letters", run_id, "approve", option)
         return self.airflow.wait("shop_dead_letters", run_id, LONG)
-
-    def _approval(self, run_id: str) -> str:
-        where = f"/api/v2/dags/shop_dead_letters/dagRuns/{urllib.parse.quote(run_id)}"
-        return f"{where}/taskInstances/approve/-1/hitlDetails"
 
     def note(self, run_id: str) -> str:
         run = self.airflow.ask("GET", f"/api/v2/dags/shop_dead_letters/dagRuns/{urllib.parse.quote(run_id)}")
@@ -157,6 +150,23 @@ def test_when_it_is_over_one_more_message_says_so(shop: Shop) -> None:
         shop.airflow.unpause("shop_alerts")
         assert shop.airflow.wait("shop_alerts", shop.airflow.trigger("shop_alerts"), LONG) == "success"
     assert shop.told()[3:] == [("closed", "dead letters", "")]
+
+
+def test_what_needs_no_redrive_is_dismissed_by_name_and_the_message_says_that_it_is_over(shop: Shop) -> None:
+    (shop.folder / "inbox" / "rows" / "2.jsonl").write_text("{broken\n")
+    assert shop.airflow.wait("shop_cdc", shop.airflow.trigger("shop_cdc"), LONG) == "success"
+    assert shop.told()[4:] == [("opened", "dead letters", "")]
+    run_id = shop.start(action="dismiss", messages=["rows/2.jsonl, line 1"], reason="sent again whole")
+    assert shop.asked(run_id).startswith("**1 events of 0 transactions** are dismissed: sent again whole\n\nNobody is")
+    assert shop.answer(run_id, "Approve") == "success"
+    states = {task: each["state"] for task, each in shop.airflow.tasks("shop_dead_letters", run_id).items()}
+    assert (states["dismiss"], states["redrive"], states["publish"]) == ("success", "skipped", "skipped")
+    assert shop.note(run_id).startswith("**1 dead letters were dismissed** by admin: sent again whole")
+    settled = shop.query("dismissals", "select person, reason, transaction_id from t")
+    assert settled == [{"person": "admin", "reason": "sent again whole", "transaction_id": None}]
+    assert shop.airflow.wait("shop_alerts", shop.airflow.trigger("shop_alerts"), LONG) == "success"
+    assert shop.told()[5:] == [("closed", "dead letters", "")]
+    assert shop.amounts() == [5, VALUE, 7]
 
 
 def test_neither_a_secret_nor_a_value_is_in_any_log_or_message(shop: Shop) -> None:

@@ -13,6 +13,7 @@ from txloom.config.types import parse
 from txloom.events import causes
 from txloom.events.debezium import DebeziumDecoder
 from txloom.events.debezium_messages import HEADER, HINTS, NEW_KEY, OLD_KEY, SHAPE, UNTOLD
+from txloom.events.envelope import LAST_OF_SNAPSHOT, OF_SNAPSHOT
 
 PIPELINE = find("orders")
 TOPIC, ROWS = "dev.transaction", "dev.public.promo_codes"
@@ -132,6 +133,27 @@ def test_a_row_of_a_snapshot_is_whole_by_itself() -> None:
     assert found["transaction_id"] == 'r:31368536:public.promo_codes:["P1"]'
     assert (found["csn"], found["pos"], found["expected"]) == (31368536, 0, {"promo_codes": 1})
     assert (row()["expected"], row(op="r", transaction=None, source={"table": "x"})["expected"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("op", "told", "wanted"),
+    [
+        ("r", {"snapshot": "first"}, OF_SNAPSHOT),
+        ("r", {"snapshot": "last_in_data_collection"}, OF_SNAPSHOT),
+        ("r", {"snapshot": True}, OF_SNAPSHOT),
+        ("r", {}, OF_SNAPSHOT),
+        ("r", {"snapshot": "last"}, LAST_OF_SNAPSHOT),
+        ("r", {"snapshot": "incremental"}, None),
+        ("c", {"snapshot": "last"}, None),
+        ("c", {"snapshot": "false"}, None),
+    ],
+)
+def test_a_row_tells_whether_it_is_of_a_snapshot_also_where_nobody_watches_its_table(
+    op: str, told: dict[str, Any], wanted: str | None
+) -> None:
+    own = {"op": op} | ({"transaction": None} if op == "r" else {})
+    unwatched = row(**own, source={**told, "table": "x"})
+    assert (row(**own, source=told)["detail"], unwatched["detail"], unwatched["table"]) == (wanted, wanted, None)
 
 
 def test_the_halves_of_a_key_change_are_a_row_that_counts_and_an_update_of_the_old_key() -> None:

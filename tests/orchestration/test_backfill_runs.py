@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 from deltalake import DeltaTable
@@ -71,10 +70,8 @@ def damaged(airflow: Airflow) -> None:
 def answered(airflow: Airflow, answer: str) -> tuple[str, dict[str, Any], str]:
     """Start a backfill, answer what it asks, and return how it ended, its tasks' states, and what it asked."""
     run = airflow.trigger("plant_backfill", {"from_csn": 0, "tables": ["readings"]})
-    airflow.wait_for("plant_backfill", run, "approve", "awaiting_input", within=ENDS)
-    where = f"/api/v2/dags/plant_backfill/dagRuns/{quote(run)}/taskInstances/approve/-1/hitlDetails"
-    asked = str(airflow.ask("GET", where)["body"])
-    airflow.ask("PATCH", where, {"chosen_options": [answer], "params_input": {}})
+    asked = airflow.asked("plant_backfill", run, "approve", within=ENDS)
+    airflow.answer("plant_backfill", run, "approve", answer)
     ended = airflow.wait("plant_backfill", run, ENDS)
     states = {name: task["state"] for name, task in airflow.tasks("plant_backfill", run).items()}
     return ended, states | {"said": airflow.xcom("plant_backfill", run, "outcome")}, asked
@@ -132,3 +129,19 @@ def test_a_backfill_of_three_intervals_over_a_live_run_overlaps_never_and_is_exa
     assert readings(airflow) == [(1, 11), (4, 40)]
     released = books.query(path(airflow, "transactions"), "select count(*) as n, count(distinct csn) as csns from t")
     assert released == [{"n": 7, "csns": 7}]
+
+
+def test_a_table_is_loaded_anew_from_an_export(airflow: Airflow) -> None:
+    (newest,) = books.query(path(airflow, "transactions"), "select max(csn) as csn from t")
+    export = airflow.warehouse.parent / "export" / "readings"
+    export.mkdir(parents=True)
+    rows = [{"id": key, "value": value} for key, value in ((1, 11), (4, 44), (7, 70))]
+    (export / "all.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    airflow.unpause("plant_load")
+    run = airflow.trigger("plant_load", {"path": str(export.parent), "csn": newest["csn"] + 1})
+    assert airflow.wait("plant_load", run, ENDS) == "success"
+    assert {task["state"] for task in airflow.tasks("plant_load", run).values()} == {"success"}
+    assert readings(airflow) == [(1, 11), (4, 44), (7, 70)]
+    (cut,) = books.query(path(airflow, "cuts"), "select versions, valid_through from t order by cut_id desc limit 1")
+    assert dict(cut["versions"]) == {"readings": DeltaTable(path(airflow, "readings")).version()}
+    assert cut["valid_through"] == newest["csn"] + 1

@@ -105,7 +105,18 @@ def repaired(place: Place, *ids: str) -> None:
 
 
 def run(pipeline: Pipeline, warehouse: Path, **more: Any) -> dict[str, int]:
-    return alert(None, pipeline, warehouse=str(warehouse), run_id="r", **more)
+    """Return how many incidents are open, and how many messages were sent."""
+    counts = alert(None, pipeline, warehouse=str(warehouse), run_id="r", **more)
+    return {name: counts[name] for name in ("open", "sent")}
+
+
+def test_what_is_measured_is_counted_too(tmp_path: Path, hook: Hooks) -> None:
+    pipeline, place = declared(tmp_path, HOOK), Place(str(tmp_path), "shop")
+    works(place)
+    letters(place, "x1:1", "x1:1", "x2:2")
+    counts = alert(None, pipeline, warehouse=str(tmp_path), run_id="r")
+    assert counts["valid_through_age"] - 120 in range(60), "the newest commit is two minutes old"
+    assert (counts["waiting"], counts["dead_letters"], len(hook.bodies())) == (0, 3, 1)
 
 
 def test_one_message_when_letters_die_and_one_when_they_are_gone(tmp_path: Path, hook: Hooks) -> None:

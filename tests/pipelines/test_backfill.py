@@ -16,6 +16,7 @@ from shop import Shop, delete, insert, update
 from txloom import read
 from txloom.errors import ComparisonOutdated, ConfigurationError
 from txloom.pipelines.backfill import backfill
+from txloom.pipelines.publish import publish
 from txloom.pipelines.redrive import redrive
 from txloom.storage import local, past
 
@@ -128,6 +129,18 @@ def test_a_changed_current_row_is_found_with_its_document_and_put_right(shop: Sh
     assert task(shop, "apply") == {"changes": 0, "commits": 0}
     assert compared(shop, "b2") == {}
     assert [list(shop.marks(table))[-1][1] for table in ("orders", "order_current")] == [30, 40]
+
+
+def test_the_cut_after_a_repair_amends_every_cut_from_its_range_on(shop: Shop) -> None:
+    damage(shop, "orders", "id = 1", note="'damaged'")
+    assert compared(shop, csns=(25, None))["updates"] == 1
+    task(shop, "apply")
+    for _ in range(2):
+        shop.run([publish])
+    cuts = shop.query("cuts", "select cut_id, valid_through, amends from t order by cut_id")
+    assert [cut["valid_through"] for cut in cuts] == [20, 30, 40, 40]
+    told = [[tuple(amended.values()) for amended in cut["amends"]] for cut in cuts]
+    assert told == [[], [], [], [(2, "backfill b1", 25), (3, "backfill b1", 25)]]
 
 
 def test_history_gets_what_it_lacks_and_newer_changes_and_deletes_stand(shop: Shop) -> None:

@@ -11,13 +11,15 @@ from deltalake import write_deltalake
 from txloom.config import find
 from txloom.config.models import Pipeline
 from txloom.errors import ConfigurationError, ExpectationFailed
-from txloom.pipelines.check import check_expectations
+from txloom.pipelines.check import check_expectations, hold
 from txloom.storage import books
 from txloom.storage.own import PENDING_TRANSACTIONS
+from txloom.storage.place import Place
+from txloom.storage.results import of_run
 
 pytestmark = pytest.mark.filterwarnings("default")
 """Great Expectations imports modules that Python deprecates."""
-CHECKS = {"orphan_line_items", "stuck_transactions"}
+CHECKS = {"orphan_line_items", "order_totals", "order_versions", "stuck_transactions"}
 
 
 @pytest.fixture
@@ -50,7 +52,8 @@ def test_orphans_are_exactly_the_rows_whose_parent_is_missing(pipeline: Pipeline
         check(pipeline, tmp_path, "r1", "orphan_line_items")
     hint = next(e.hint for e in pipeline.expectations if e.id == "orphan_line_items")
     assert str(failure.value) == (
-        "orphan_line_items: 2 of 3 rows fail (line_item_id=11, order_id=3; line_item_id=13, order_id=4). " + hint
+        "orphan_line_items: 2 of 3 rows fail (line_item_id=11, order_id=3; line_item_id=13, order_id=4) in "
+        f"order_line_items version 0, orders version 0. {hint}"
     )
     (result,) = results(tmp_path)
     assert (result["success"], result["checked"], result["failed"]) == (False, 3, 2)
@@ -83,9 +86,25 @@ def test_a_repeated_run_enters_its_results_once(pipeline: Pipeline, tmp_path: Pa
     assert len(results(tmp_path)) == 1
 
 
+def test_what_a_run_has_found_is_read_once_however_much_is_checked(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[str]()
+
+    def counted(place: Place, run_id: str) -> dict[str, dict[str, Any]]:
+        asked.append(run_id)
+        return of_run(place, run_id)
+
+    monkeypatch.setattr("txloom.storage.results.of_run", counted)
+    check_expectations(None, pipeline, warehouse=str(tmp_path), run_id="r1")
+    hold(pipeline, Place(str(tmp_path), pipeline.name), "r1")
+    assert asked == ["r1", "r1"], "once by each"
+    assert len(results(tmp_path)) == len(CHECKS)
+
+
 def test_tables_that_do_not_exist_yet_pass_and_say_so(pipeline: Pipeline, tmp_path: Path) -> None:
     done = check_expectations(None, pipeline, warehouse=str(tmp_path), run_id="r1")
-    assert done == {"checked": 2, "failed": 0, "rows": 0}
+    assert done == {"checked": 4, "failed": 0, "rows": 0}
     assert {result["expectation"] for result in results(tmp_path)} == CHECKS
     assert {result["detail"] for result in results(tmp_path)} == {"nothing to check yet: the tables do not exist"}
 

@@ -10,7 +10,7 @@ from txloom import read
 from txloom.errors import ConfigurationError
 from txloom.pipelines.redrive import redrive
 from txloom.quality import findings as f
-from txloom.storage import landing, local, merging
+from txloom.storage import local
 
 ORDERS = """
 tables:
@@ -26,15 +26,6 @@ NOTE = "id: long, note: string"
 
 def shop(spark: Any, folder: Path, columns: str = NOTE, policy: str = "ignore") -> Shop:
     return Shop(spark, folder, ORDERS.format(columns=columns, policy=policy), patience="1s")
-
-
-@pytest.fixture(params=["in this process", "by Spark"])
-def spread(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run a test twice: as small runs do, and as large ones do."""
-    if request.param == "by Spark":
-        monkeypatch.setattr(local, "LOCAL_ROWS", -1)
-        monkeypatch.setattr(landing, "LOCAL_BYTES", -1)
-        monkeypatch.setattr(merging, "LOCAL_TABLE_BYTES", -1)
 
 
 def test_a_column_that_nobody_declared_is_left_out_and_reported(spark: Any, tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from lake import Lake, arrivals, new_lake
-from oracle import capture, comparison, declarations, values
+from lake import Lake, arrivals, new_lake, shown, wanted
+from oracle import capture, comparison, declarations
 from oracle.completeness import progress
 from oracle.state import Source
+from txloom.config import find
 
 pytestmark = pytest.mark.random_order(disabled=True)
 """The tests are steps of one story."""
@@ -62,9 +63,9 @@ def test_landing_killed_after_each_write_takes_every_file_once(lake: Lake) -> No
 
 def test_buffering_killed_between_writes_releases_every_transaction_once(lake: Lake) -> None:
     killed_again_and_again(lake, "buffer_transactions", (1, 4, 4))
-    wanted = list(progress(arrivals()))[2]
+    told = list(progress(arrivals()))[2]
     released = lake.query("transactions", "select count(*) as n, count(distinct csn) as different from t")
-    assert released == [{"n": len(wanted.released), "different": len(wanted.released)}]
+    assert released == [{"n": len(told.released), "different": len(told.released)}]
     heard = capture.read(arrivals()[:3])
     for table in declarations.TABLES:
         whole = sorted((t.csn, e.pos) for t in heard.transactions if t.whole for e in t.events if e.table == table)
@@ -76,26 +77,21 @@ def test_merging_killed_between_writes_ends_exact(lake: Lake) -> None:
     source = Source(capture.read(capture.arrivals()))
     csn = list(progress(arrivals()))[2].valid_through
     assert csn is not None
-    expected = values.typed_state(source.state_as_of(csn)) | {
-        "documents": values.typed_documents(source.documents_as_of(csn))
-    }
-    actual = {
-        table: comparison.keyed(lake.rows(table), declarations.TABLES[table].key) for table in declarations.TABLES
-    }
-    actual["documents"] = comparison.keyed(lake.rows("orders_current"), ("order_id",))
-    found = comparison.differences(expected, actual)
+    found = comparison.differences(wanted(source, csn), shown(lake))
     assert not found, comparison.report(found)
 
 
-def test_checking_killed_after_its_results_enters_them_once(lake: Lake) -> None:
-    killed_again_and_again(lake, "check_expectations", (1,), "--run-id", "checked")
+def test_checking_killed_after_each_result_enters_them_once(lake: Lake) -> None:
+    killed_again_and_again(lake, "check_expectations", (1, 1, 1), "--run-id", "checked")
     found = lake.query("expectation_results", "select expectation from t where run_id = 'checked' order by expectation")
-    assert [row["expectation"] for row in found] == sorted(each.id for each in lake.pipeline.expectations)
+    assert [row["expectation"] for row in found] == sorted(each.id for each in find("orders").expectations)
+    report = Path(lake.path("_reports"), "checked", "report.md").read_text()
+    assert report.startswith("**orders** run checked: ") and "not checked yet" not in report
 
 
-def test_publishing_killed_after_its_cut_publishes_it_once(lake: Lake) -> None:
+def test_publishing_killed_after_its_checks_and_its_cut_publishes_it_once(lake: Lake) -> None:
     before = len(lake.query("cuts", "select cut_id from t"))
-    killed_again_and_again(lake, "publish", (1,))
+    killed_again_and_again(lake, "publish", (1, 2, 3))
     assert [row["cut_id"] for row in lake.query("cuts", "select cut_id from t order by cut_id")] == list(
         range(1, before + 2)
     )

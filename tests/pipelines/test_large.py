@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from lake import arrivals, new_lake
-from oracle import capture, comparison, declarations, values
+from lake import arrivals, leave_to_spark, new_lake, shown, wanted
+from oracle import capture, comparison
 from oracle.state import Source
-from txloom.storage import landing, local, merging
 
 pytestmark = pytest.mark.usefixtures("partitioned")
 
@@ -18,22 +17,13 @@ def test_a_large_batch_gives_what_small_ones_give(spark: Any, tmp_path: Path, mo
     lake = new_lake(spark, tmp_path, monkeypatch)
     lake.deliver(*arrivals()[:3])
     lake.run()
-    monkeypatch.setattr(local, "LOCAL_ROWS", -1)
-    monkeypatch.setattr(landing, "LOCAL_BYTES", -1)
-    monkeypatch.setattr(merging, "LOCAL_TABLE_BYTES", -1)
+    leave_to_spark(monkeypatch)
     lake.deliver(*arrivals()[3:])
     lake.run()
     heard = capture.read(capture.arrivals())
     source = Source(heard)
     last = source.csns[-1]
-    expected = values.typed_state(source.state_as_of(last)) | {
-        "documents": values.typed_documents(source.documents_as_of(last))
-    }
-    actual = {
-        table: comparison.keyed(lake.rows(table), declarations.TABLES[table].key) for table in declarations.TABLES
-    }
-    actual["documents"] = comparison.keyed(lake.rows("orders_current"), ("order_id",))
-    found = comparison.differences(expected, actual)
+    found = comparison.differences(wanted(source, last), shown(lake))
     assert not found, comparison.report(found)
     rows = lake.rows("order_stream")
     changes = sum(len(row[field]) for row in rows for field in ("orders", "order_details", "line_items", "attachments"))

@@ -153,4 +153,4 @@ def test_what_died_after_the_list_was_made_is_not_taken_along(tmp_path: Path, pi
 def test_a_redrive_of_nothing_is_refused(tmp_path: Path, pipeline: Pipeline) -> None:
     with pytest.raises(ConfigurationError) as refused:
         redrive(None, pipeline, warehouse=str(tmp_path), run_id="r")
-    assert str(refused.value) == "nothing was chosen: pass --transaction, --cause or --all"
+    assert str(refused.value) == "nothing was chosen: pass --transaction, --cause, --message or --all"

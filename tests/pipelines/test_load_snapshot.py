@@ -16,10 +16,11 @@ from pipelines.test_drift import ORDERS, shop
 from pipelines.test_killed import killed_again_and_again
 from shop import delete, insert, update
 from txloom import read
+from txloom.config.expectations import DriftExpectation
 from txloom.errors import ConfigurationError
+from txloom.pipelines.check import check_expectations
 from txloom.pipelines.load_snapshot import load_snapshot
 from txloom.quality import findings as f
-from txloom.storage import landing, local, merging
 
 
 def load(lake: Lake, folder: Path, csn: int, **more: Any) -> dict[str, int]:
@@ -47,6 +48,18 @@ def source_of_sample() -> Source:
     return Source(capture.read(arrivals()))
 
 
+def drift(made: Lake, run_id: str) -> list[tuple[Any, ...]]:
+    """Check that nothing drifts, and return the findings that the expectation names."""
+    told = {"severity": "warn", "sentence": "Tables are the source's.", "hint": "Load a snapshot."}
+    expectation = DriftExpectation(kind="drift", id="drift", **told)
+    pipeline = made.pipeline.model_copy(update={"expectations": (expectation,)})
+    done = check_expectations(None, pipeline, warehouse=made.warehouse, run_id=run_id)
+    (result,) = made.query("expectation_results", f"select success, failed, sample from t where run_id = '{run_id}'")
+    rows = json.loads(result["sample"])
+    assert (result["success"], result["failed"], done["failed"]) == (not rows, len(rows), len(rows) > 0)
+    return [(row["code"], row["table"], row["column"]) for row in rows]
+
+
 def test_a_load_in_the_middle_of_the_stream_ends_exact_whatever_overlaps(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,14 +83,8 @@ def test_a_load_in_the_middle_of_the_stream_ends_exact_whatever_overlaps(
     assert not [cut for cut in cuts if cut["gaps"] or cut["amends"]]
 
 
-@pytest.mark.parametrize("spread", [False, True], ids=["in this process", "by Spark"])
-def test_history_holds_the_rows_with_their_own_operation(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spread: bool
-) -> None:
-    if spread:
-        monkeypatch.setattr(local, "LOCAL_ROWS", -1)
-        monkeypatch.setattr(landing, "LOCAL_BYTES", -1)
-        monkeypatch.setattr(merging, "LOCAL_TABLE_BYTES", -1)
+@pytest.mark.usefixtures("spread")
+def test_history_holds_the_rows_with_their_own_operation(spark: Any, tmp_path: Path) -> None:
     made = shop(spark, tmp_path)
     write(tmp_path / "export", "orders", [{"ID": 1, "NOTE": "loaded"}, {"ID": 2, "NOTE": None}])
     write(tmp_path / "export", "lines", [])
@@ -104,6 +111,7 @@ def test_a_load_of_one_table_repairs_it_and_waits_for_the_stream(spark: Any, tmp
     made.commit(20, update("orders", {"id": 1, "note": "default"}, id=1, note="b"))
     made.run()
     assert made.findings() == [(f.CHANGED, "orders", "note", 20, True)]
+    assert drift(made, "before") == [(f.CHANGED, "orders", "note")]
     write(tmp_path / "export", "orders", [{"id": 1, "note": "b"}, {"id": 2, "note": "default"}])
     load(made, tmp_path / "export", 30)
     made.run()
@@ -115,6 +123,7 @@ def test_a_load_of_one_table_repairs_it_and_waits_for_the_stream(spark: Any, tmp
     documents = {row["id"]: [line["item"] for line in row["lines"]] for row in made.rows("doc_current")}
     assert documents == {1: [], 2: ["y"]}
     assert made.findings() == []
+    assert drift(made, "after") == []
 
 
 def test_what_was_never_whole_below_a_load_of_everything_holds_nothing_up(spark: Any, tmp_path: Path) -> None:

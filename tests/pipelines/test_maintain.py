@@ -10,6 +10,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from lake import Lake, new_lake
+from txloom import read
 from txloom.errors import ConfigurationError
 from txloom.pipelines.maintain import maintain_tables
 from txloom.storage import books, local
@@ -66,7 +67,9 @@ def test_statistics_are_what_a_count_says_and_are_entered_once_a_run(lake: Lake)
     assert row["columns"]["discount"]["nulls"] == FILES
 
 
-def test_vacuum_skips_a_table_whose_published_cut_needs_files_it_would_remove(lake: Lake) -> None:
+def test_vacuum_skips_a_table_whose_cut_or_reader_needs_files_it_would_remove(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = Path(lake.path("promo_codes"))
     short = lake.pipeline.maintenance.vacuum.model_copy(update={"retain": timedelta(0)})
     kept = lake.pipeline.maintenance.model_copy(update={"vacuum": short})
@@ -77,7 +80,14 @@ def test_vacuum_skips_a_table_whose_published_cut_needs_files_it_would_remove(la
     assert codes(lake, 3) == ["P1", "P2", "P3"]
     newer = {**cut, "cut_id": 2, "versions": [("promo_codes", lake.version("promo_codes"))]}
     books.append(lake.path("cuts"), [newer], CUTS)
-    assert maintain(eager, "vacuum")["skipped"] == 0
+    with read.held(lake.pipeline, reader="month_end", cut_id=1, warehouse=lake.warehouse):
+        capsys.readouterr()
+        assert maintain(eager, "vacuum")["skipped"] == 1
+        refused = "promo_codes: not vacuumed, its version 3 is needed by reader month_end, which holds cut 1 since "
+        assert capsys.readouterr().out.startswith(refused)
+        assert codes(lake, 3) == ["P1", "P2", "P3"]
+    counts = maintain(eager, "vacuum")
+    assert (counts["skipped"], counts["files"]) == (0, FILES)
     assert len(list(path.glob("*.parquet"))) == 1
     assert codes(lake) == [f"P{n}" for n in range(1, FILES + 1)]
 

@@ -1,6 +1,7 @@
 """Topics whose order matters: a landing goes on inside the transaction that the last one left open."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,12 @@ def row(xid: int, key: int) -> str:
     return json.dumps({"action": "I", "xid": xid, "schema": "public", "table": "orders", "columns": cells})
 
 
+def declared(folder: Path, source: str) -> Any:
+    file = folder / "slot.yaml"
+    file.write_text(DECLARED.format(source=source))
+    return load(file)
+
+
 def land(pipeline: Any, folder: Path, name: str) -> None:
     def no_session() -> Any:
         raise AssertionError("so little needs no Spark")
@@ -61,9 +68,7 @@ OPEN = [
 def test_a_redrive_between_two_landings_closes_nothing(tmp_path: Path) -> None:
     inbox = tmp_path / "inbox" / "slot"
     inbox.mkdir(parents=True)
-    file = tmp_path / "slot.yaml"
-    file.write_text(DECLARED.format(source=f"files: {{path: {tmp_path / 'inbox'}}}"))
-    pipeline = load(file)
+    pipeline = declared(tmp_path, f"files: {{path: {tmp_path / 'inbox'}}}")
     (inbox / "1.jsonl").write_text("".join(f"{line}\n" for line in FIRST))
     land(pipeline, tmp_path, "first")
     redrive(None, pipeline, warehouse=str(tmp_path / "lake"), run_id="again", everything=True)
@@ -72,38 +77,42 @@ def test_a_redrive_between_two_landings_closes_nothing(tmp_path: Path) -> None:
     assert told(tmp_path, without=2)[4:] == OPEN
 
 
+class Slot:
+    """A topic in which transactions come one after the other, and a pipeline that lands it."""
+
+    def __init__(self, folder: Path, broker: Broker) -> None:
+        self.folder, self.broker, self.topic = folder, broker, f"{folder.name}.slot"
+        broker.create_topic(self.topic)
+        self.pipeline = declared(folder, f"kafka: {{brokers: '{broker.address}', topics: [{self.topic}]}}")
+
+    def produce(self, lines: Sequence[str]) -> None:
+        self.broker.produce(self.topic, [(None, line) for line in lines])
+
+    def land(self, name: str, lines: Sequence[str] = ()) -> None:
+        """Produce lines, then land what is there."""
+        self.produce(lines)
+        land(self.pipeline, self.folder, name)
+
+
 @pytest.mark.parametrize("between", [0, 1])
 def test_a_topic_of_kafka_goes_on_where_the_last_landing_ended(tmp_path: Path, broker: Broker, between: int) -> None:
-    topic = f"{tmp_path.name}.slot"
-    broker.create_topic(topic)
-    file = tmp_path / "slot.yaml"
-    file.write_text(DECLARED.format(source=f"kafka: {{brokers: '{broker.address}', topics: [{topic}]}}"))
-    pipeline = load(file)
-    broker.produce(topic, [(None, line) for line in FIRST])
-    land(pipeline, tmp_path, "first")
+    slot = Slot(tmp_path, broker)
+    slot.land("first", FIRST)
     for _ in range(between * 2):
-        land(pipeline, tmp_path, "nothing new")
-    broker.produce(topic, [(None, line) for line in LAST])
-    land(pipeline, tmp_path, "last")
+        slot.land("nothing new")
+    slot.land("last", LAST)
     assert told(tmp_path)[4:] == OPEN
 
 
 def test_nothing_goes_on_inside_a_transaction_behind_records_that_were_given_up(tmp_path: Path, broker: Broker) -> None:
-    topic = f"{tmp_path.name}.slot"
-    broker.create_topic(topic)
-    file = tmp_path / "slot.yaml"
-    file.write_text(DECLARED.format(source=f"kafka: {{brokers: '{broker.address}', topics: [{topic}]}}"))
-    pipeline = load(file)
-    broker.produce(topic, [(None, line) for line in FIRST])
-    land(pipeline, tmp_path, "first")
-    broker.produce(topic, [(None, line) for line in LAST])
-    broker.delete_records(topic, 0, 7)
-    told_of = {"topics": [topic], "reason": "CHG-7", "warehouse": str(tmp_path / "lake"), "run_id": "accepted"}
-    accept_loss(None, pipeline, **told_of)
-    land(pipeline, tmp_path, "behind the loss")
+    slot = Slot(tmp_path, broker)
+    slot.land("first", FIRST)
+    slot.produce(LAST)
+    broker.delete_records(slot.topic, 0, 7)
+    told_of = {"topics": [slot.topic], "reason": "CHG-7", "warehouse": str(tmp_path / "lake"), "run_id": "accepted"}
+    accept_loss(None, slot.pipeline, **told_of)
+    slot.land("behind the loss")
     assert told(tmp_path)[4:] == [*OPEN[:2], ("poison", None, None, {})], "a COMMIT makes no transaction of a part"
-    broker.produce(topic, [(None, line) for line in [marker("B", 30), row(30, 4)]])
-    land(pipeline, tmp_path, "a new one")
-    broker.produce(topic, [(None, line) for line in [row(30, 5), marker("C", 30)]])
-    land(pipeline, tmp_path, "its end")
+    slot.land("a new one", [marker("B", 30), row(30, 4)])
+    slot.land("its end", [row(30, 5), marker("C", 30)])
     assert told(tmp_path)[-1] == ("metadata", "30:30", None, {"orders": 2})

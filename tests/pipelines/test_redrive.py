@@ -164,7 +164,10 @@ def test_poison_is_decoded_again_and_stays_open_while_it_is_poison(lake: Lake) -
     (cause,) = open_causes(lake)
     assert again(lake, causes=[cause]) == {"transactions": 0, "events": 1, "landing": 2}
     assert open_causes(lake) | {"metadata never came": 1} == {cause: 1, "metadata never came": 1}
+    place = f"{ROWS}/a.jsonl, line 1"
+    assert again(lake, messages=[place, place]) == {"transactions": 0, "events": 1, "landing": 4}
     assert [line["balanced"] for line in lake.query("ledger", "select balanced from t where step = 'balance'")] == [
+        True,
         True,
         True,
     ]
@@ -174,6 +177,7 @@ def test_poison_is_decoded_again_and_stays_open_while_it_is_poison(lake: Lake) -
     ("which", "message"),
     [
         ({"transactions": ["x99:9"]}, "no open dead letter has the transaction 'x99:9'; there are: x20:20"),
+        ({"messages": ["a.jsonl, line 7"]}, "no open dead letter has the place 'a.jsonl, line 7'"),
         ({"causes": ["bad luck"]}, "no open dead letter has the cause 'bad luck'; there are: metadata never came"),
     ],
 )

@@ -17,13 +17,15 @@ from subprocess import run
 from types import TracebackType
 from typing import Any, Self
 
-from services.process import Service, ServiceFailed, free_port, wait_until
+from services.process import Service, free_port, wait_until
+from services.settings import PROJECT, command, program, settings
 
-PROJECT = Path(__file__).resolve().parents[2]
-AIRFLOW = Path(sys.executable).with_name("airflow")
 PROCESSES = ("api-server", "scheduler", "dag-processor", "triggerer")
 ENDED = ("success", "failed")
 START_SECONDS = 180
+READS = 8
+BUSY = 10
+"""Attempts at what may be asked again: the SQLite of these tests refuses a writer while others write."""
 
 
 class _Process(Service):
@@ -34,8 +36,7 @@ class _Process(Service):
         self.name, self._environment = process, environment
 
     def start(self) -> None:
-        pairs = [f"{name}={value}" for name, value in self._environment.items()]
-        self._launch(["env", *pairs, AIRFLOW, self.name])
+        self._launch(program(self._environment, self.name))
 
 
 class Airflow:
@@ -53,32 +54,17 @@ class Airflow:
         self._token = ""
 
     def _settings(self, pipelines: Path) -> dict[str, str]:
-        secret = "a secret of these tests that is long enough for anybody"
         return {
-            "AIRFLOW_HOME": str(self.folder),
-            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-            "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "dags"),
-            "AIRFLOW__CORE__PLUGINS_FOLDER": str(PROJECT / "plugins"),
+            **settings(self.folder, self.port, pipelines, self.warehouse),
             "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
             "AIRFLOW__CORE__PARALLELISM": "3",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin",
-            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self.folder / "passwords.json"),
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
-            "AIRFLOW__API__PORT": str(self.port),
-            "AIRFLOW__API__BASE_URL": self.url,
-            "AIRFLOW__API__WORKERS": "1",
-            "AIRFLOW__API__SECRET_KEY": secret,
-            "AIRFLOW__API_AUTH__JWT_SECRET": secret,
-            "AIRFLOW__CORE__FERNET_KEY": "",
             "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "10",
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC": "3",
-            "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
             "AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "local[*]"}',
-            "TXLOOM_PIPELINES": str(pipelines),
-            "TXLOOM_WAREHOUSE": str(self.warehouse),
-            "TXLOOM_JARS": str(PROJECT / "jars"),
             "TXLOOM_DRIVER_MEMORY": "1g",
             "PYSPARK_PYTHON": sys.executable,
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -115,12 +101,7 @@ class Airflow:
 
     def command(self, *arguments: str) -> str:
         """Run one of Airflow's commands and return what it said."""
-        done = run(
-            [AIRFLOW, *arguments], env={**os.environ, **self.environment}, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise ServiceFailed(f"airflow {' '.join(arguments)}: {done.stderr[-2000:]}")
-        return done.stdout
+        return command(self.environment, *arguments)
 
     def _is_healthy(self) -> bool:
         try:
@@ -135,11 +116,17 @@ class Airflow:
         if token:
             headers["Authorization"] = f"Bearer {self._signed_in()}"
         content = None if body is None else json.dumps(body).encode()
-        with urllib.request.urlopen(
-            urllib.request.Request(self.url + path, content, headers, method=method), timeout=60
-        ) as answer:
-            text = answer.read()
-            return json.loads(text) if text else None
+        asked = urllib.request.Request(self.url + path, content, headers, method=method)
+        for left in reversed(range(BUSY if method in ("GET", "PATCH") else 1)):
+            try:
+                with urllib.request.urlopen(asked, timeout=60) as answer:
+                    text = answer.read()
+                    return json.loads(text) if text else None
+            except urllib.error.HTTPError as error:
+                if error.code < 500 or not left:
+                    raise
+                time.sleep(2)
+        raise AssertionError("unreachable: the last attempt returns or raises")
 
     def _signed_in(self) -> str:
         if not self._token:
@@ -203,6 +190,23 @@ class Airflow:
         found = wait_until(reached, f"{dag} {run_id} {task} to be {' or '.join(states)}", within)
         assert found is not None
         return found
+
+    def asked(self, dag: str, run_id: str, task: str, within: float = 180) -> str:
+        """Wait until a task asks a person something, and return what they read, which takes them some seconds.
+
+        Airflow takes an answer within the first seconds, and asks again: the scheduler has not heard yet that the task
+        waits, and takes it for one that was killed.
+        """
+        self.wait_for(dag, run_id, task, "awaiting_input", within=within)
+        time.sleep(READS)
+        return str(self.ask("GET", self._question(dag, run_id, task))["body"])
+
+    def answer(self, dag: str, run_id: str, task: str, option: str) -> None:
+        """Answer what a task asks."""
+        self.ask("PATCH", self._question(dag, run_id, task), {"chosen_options": [option], "params_input": {}})
+
+    def _question(self, dag: str, run_id: str, task: str) -> str:
+        return f"/api/v2/dags/{dag}/dagRuns/{urllib.parse.quote(run_id)}/taskInstances/{task}/-1/hitlDetails"
 
     def log(self, dag: str, run_id: str, task: str, attempt: int = 1) -> str:
         """Return what a task said."""

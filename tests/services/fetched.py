@@ -36,6 +36,12 @@ def wal2json() -> None:
     _fetch("fetch_postgres.sh", "--wal2json")
 
 
+@functools.cache
+def chromium() -> Path:
+    """Return the browser's program."""
+    return Path(_fetch("fetch_chromium.sh"))
+
+
 def _fetch(script: str, *arguments: str) -> str:
     ran = subprocess.run([SCRIPTS / script, *arguments], capture_output=True, text=True, check=False)
     said = ran.stderr.strip() or ran.stdout.strip()

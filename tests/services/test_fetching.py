@@ -36,7 +36,8 @@ def test_the_files_asked_for_are_the_files_expected() -> None:
 
 
 def test_nothing_says_where_files_come_from() -> None:
-    files = [IVY / "kafka.xml", *(PROJECT / "scripts").glob("fetch_*.sh"), PROJECT / "scripts" / "ivy.sh"]
+    shared = [PROJECT / "scripts" / name for name in ("ivy.sh", "debian.sh")]
+    files = [IVY / "kafka.xml", *(PROJECT / "scripts").glob("fetch_*.sh"), *shared]
     addresses = {found for file in files for found in re.findall(r"https?://[^\s\"]+", file.read_text())}
     assert addresses == {"http://ant.apache.org/ivy/maven"}, "of all addresses only the name of an XML namespace"
 
@@ -68,4 +69,48 @@ def test_a_postgres_that_cannot_be_had_is_said_with_an_exit_code_of_its_own() ->
         "",
         "txloom: PostgreSQL 15 or later cannot be had on this machine: "
         "TXLOOM_POSTGRES=/nowhere holds no initdb, postgres and psql of it. Install one, or put its initdb on PATH.\n",
+    )
+
+
+def test_a_chromium_that_cannot_be_had_is_said_with_an_exit_code_of_its_own() -> None:
+    named = {**os.environ, "TXLOOM_CHROMIUM": "/nonexistent/chromium"}
+    script = PROJECT / "scripts" / "fetch_chromium.sh"
+    ran = subprocess.run([script], env=named, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (fetched.CANNOT, "")
+    assert ran.stderr == (
+        "txloom: Chromium cannot be had on this machine: TXLOOM_CHROMIUM=/nonexistent/chromium does not start. Install "
+        "Debian's package chromium (apt-get install chromium), or name a program with TXLOOM_CHROMIUM.\n"
+    )
+
+
+@pytest.fixture
+def debian(machine: Machine) -> Machine:
+    """A machine whose apt-get, run as root, notes what it is asked."""
+    for tool in ("chmod", "tail"):
+        (machine.bin / tool).symlink_to(shutil.which(tool) or tool)
+    machine.has("id", "echo 0")
+    machine.has("apt-get", f'echo "$@" >>{machine.root}/asked; . {machine.root}/apt')
+    return machine
+
+
+def test_debians_package_is_installed_even_where_its_lists_cannot_be_had_anew(debian: Machine) -> None:
+    made = f"echo 'echo Chromium 1' >{debian.bin}/chromium; chmod +x {debian.bin}/chromium"
+    (debian.root / "apt").write_text(f"[ $1 != update ] || exit 100\n{made}\n")
+    code, said = debian.run("fetch_chromium.sh")
+    assert (code, sorted(said.splitlines())) == (
+        0,
+        ["ROOT/bin/chromium", "[chromium] it is not installed: taking Debian's (see ROOT/.state/log/chromium.log)"],
+    )
+    asked = (debian.root / "asked").read_text().splitlines()
+    assert asked == ["update", "-o DPkg::Lock::Timeout=120 install --yes --no-install-recommends chromium"]
+
+
+def test_a_package_that_debian_does_not_give_is_said_with_apts_last_word(debian: Machine) -> None:
+    (debian.root / "apt").write_text("echo 'E: Unable to locate package'; exit 100\n")
+    code, said = debian.run("fetch_chromium.sh")
+    assert (code, said.splitlines()[1]) == (
+        fetched.CANNOT,
+        "txloom: Chromium cannot be had on this machine: Debian's package could not be installed (E: Unable to locate "
+        "package). Install Debian's package chromium (apt-get install chromium), or name a program with "
+        "TXLOOM_CHROMIUM.",
     )

@@ -22,7 +22,6 @@ def path(spark: Any, tmp_path: Path) -> Iterator[str]:
     yield folder
     FENCE.end()
     tables.unfence(spark)
-    spark.conf.unset(tables.USER_METADATA)
 
 
 def merge(spark: Any, path: str, note: str, csn: int) -> None:

@@ -16,7 +16,8 @@ NOON, ONE = datetime(2026, 1, 1, 12, tzinfo=UTC), datetime(2026, 1, 1, 13, tzinf
 
 
 def test_a_pipeline_that_never_ran_says_so(tmp_path: Path) -> None:
-    nothing = {"cut": None, "waiting": {"transactions": 0}, "dead_letters": [], "ledger": []}
+    nobody = {"transactions": 0, "longest_seconds": None, "as_of": None}
+    nothing = {"cut": None, "waiting": nobody, "dead_letters": [], "ledger": []}
     nothing |= {"complete_now": [], "findings": [], "needs_snapshot": [], "lease": None, "partitions": []}
     assert status(str(tmp_path), "orders") == {"pipeline": "orders", **nothing}
 

@@ -26,7 +26,7 @@ from txloom.storage.schemas import changes_schema, current_schema, document_fiel
 from txloom.storage.tasks import Task
 from txloom.transactions import buffer
 from txloom.transactions import events as ev
-from txloom.transactions.frontier import Frontier, Partition, advanced, frontier, with_holes
+from txloom.transactions.frontier import Frontier, Partition, advanced, frontier
 from txloom.transactions.numbers import BUCKETS, packed
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -102,7 +102,7 @@ class Core:
             holes += found
         if self.partitions:
             idle_after = None if idle is None else int(idle.total_seconds() * 1_000_000)
-            reached = with_holes(frontier(self.partitions.values(), now, idle_after, inclusive=False), holes)
+            reached = frontier(self.partitions.values(), now, idle_after, inclusive=False, holes=holes)
         clock = ev.clocks(np.array([at.number]), np.array([now]), reached.csn)
         return np.concatenate([ev.holes(at.number, reached.holes), clock])
 

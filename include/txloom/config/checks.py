@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from txloom.config.document import Item
-from txloom.config.draft import Draft, MirrorDraft, TableDraft, mirrored, shapes, written
-from txloom.config.durations import parse_duration
+from txloom.config.draft import Draft, MirrorDraft, TableDraft, shapes
+from txloom.config.expectation_checks import check_expectations, outlives_patience
 from txloom.config.partitions import DATED, MOMENTS, UNFIT, UNITS, Partition, parse_partition
 from txloom.config.problems import Problem, Unfit, listed, named
 from txloom.config.source_checks import check_snapshots, check_source
@@ -23,12 +23,12 @@ def check(root: Item, file: str, told: set[str]) -> list[Problem]:
     found += [
         *_schedule(draft),
         *check_source(draft),
-        *check_snapshots(draft, _written_tables(draft)),
+        *check_snapshots(draft, draft.written_tables),
         *_table_names(draft),
         *_aggregates(draft),
         *_mirrors(draft),
         *target_names(draft),
-        *_expectations(draft),
+        *check_expectations(draft),
         *_alerts(draft),
     ]
     return found
@@ -228,48 +228,8 @@ def _clustering(draft: Draft, table: TableDraft, columns: list[Item]) -> Iterato
             yield draft.problem(column, f"a column to cluster by, not {listed(UNORDERED)}", found=found)
 
 
-def _expectations(draft: Draft) -> Iterator[Problem]:
-    """Expectations differ by id, look at tables that are written, and can fail."""
-    owners: dict[str, Item] = {}
-    written_tables = _written_tables(draft)
-    for expectation in draft.within("expectations"):
-        if (name := draft.word(expectation, "id")) and (other := owners.setdefault(name.value, name)) is not name:
-            yield draft.problem(name, "an id that no other expectation has", _taken(other))
-        sides = [side for key in ("child", "parent") if (side := draft.word(expectation, key))]
-        for side in sides:
-            yield from draft.unknown_table(side)
-            if own := draft.table(side):
-                yield from own.keyless(side)
-            if draft.table(side) and side.value not in written_tables:
-                yield draft.problem(side, "a table that a target writes", "Add it to targets.mirrors.")
-        if len(sides) == 2 and (child := draft.table(sides[0])) and (parent := draft.table(sides[1])):
-            yield from parent.parent_key(child, expectation)
-        yield from _outlives_patience(draft, expectation, "older_than", "expectation could never fail")
-
-
 def _alerts(draft: Draft) -> Iterator[Problem]:
     """A transaction can be stuck only until it is given up."""
     alerts = draft.root.get("alerts")
     if alerts is not None and not draft.is_told(alerts):
-        yield from _outlives_patience(draft, alerts, "stuck_after", "alert could never come")
-
-
-def _written_tables(draft: Draft) -> set[str]:
-    mirrors = draft.within("targets", "mirrors")
-    declared = [name for item in mirrors if (name := item.value if isinstance(item.value, str) else item.text("table"))]
-    found = {table for own in mirrored(declared, draft.table_names) for table in own}
-    for aggregate in draft.within("targets", "aggregates"):
-        found |= {name for item in aggregate.members("children") if (name := item.text("table"))}
-        found |= {name for name in [aggregate.text("root")] if name}
-    return found
-
-
-def _outlives_patience(draft: Draft, owner: Item, key: str, never: str) -> Iterator[Problem]:
-    completeness, limit = draft.root.get("completeness"), draft.word(owner, key)
-    patience = draft.word(completeness, "patience") if completeness else None
-    try:
-        if limit and patience and parse_duration(limit.value) >= parse_duration(patience.value):
-            hint = f"A transaction that waits longer has become dead letters: this {never}."
-            yield draft.problem(limit, f"less than completeness.patience ({written(patience)})", hint)
-    except Unfit:
-        return
+        yield from outlives_patience(draft, alerts, "stuck_after", "alert could never come")

@@ -83,6 +83,19 @@ class Draft:
             for (mirror, name), stands_for in zip(sound, own, strict=True)
         ]
 
+    @cached_property
+    def written_tables(self) -> set[str]:
+        """Return the watched tables that a target writes."""
+        mirrors = self.within("targets", "mirrors")
+        declared = [
+            name for item in mirrors if (name := item.value if isinstance(item.value, str) else item.text("table"))
+        ]
+        found = {table for own in mirrored(declared, self.table_names) for table in own}
+        for aggregate in self.within("targets", "aggregates"):
+            found |= {name for item in aggregate.members("children") if (name := item.text("table"))}
+            found |= {name for name in [aggregate.text("root")] if name}
+        return found
+
     def unknown_table(self, name: Item) -> Iterator[Problem]:
         """Yield a problem where an item names no watched table, unless it names one whose own name is refused."""
         sound = [table.label for table in self.tables if self.word(table.item, "name")]

@@ -49,6 +49,21 @@ def _variable(name: str, default: str | None, environment: Mapping[str, str]) ->
     return environment.get(name) or default or ""
 
 
+def values_in(text: str, environment: Mapping[str, str], *, connected: bool = True) -> set[str]:
+    """Return what the environment and connections hold of a text's references; defaults stand in the file anyway.
+
+    >>> values_in("${INBOX:-inbox}/of/${TEAM}", {"TEAM": "sales"})
+    {'sales'}
+    """
+    found = set()
+    for reference in _REFERENCE.finditer(text):
+        if reference["connection"] is not None and connected:
+            found.add(connections.field(reference["connection"], reference["field"], environment))
+        elif reference["name"] is not None:
+            found.add(environment.get(reference["name"], ""))
+    return found - {""}
+
+
 def connections_in(text: str) -> list[str]:
     """Return the connections that a text names.
 

@@ -108,6 +108,7 @@ _WHOLE = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "patte
 
 Text = Annotated[str, *_text(PRINTABLE, "text")]
 Remark = Annotated[str, *_text(r"[\s\S]*", "text")]
+Statement = Annotated[str, *_text(r"[^\x00]*\S[^\x00]*", "SQL")]
 LowerName = Annotated[str, *_text(LOWER, f"a name of lower-case {_LETTERS}")]
 TableName = Annotated[str, *_text(NAME, f"a name of {_LETTERS}")]
 TablePattern = Annotated[str, *_text(PATTERN_OF_NAMES, "the name of a watched table, or a pattern such as '*'")]

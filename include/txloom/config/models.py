@@ -7,16 +7,15 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WrapValidator
+from pydantic import BeforeValidator, Field, PrivateAttr, WrapValidator
 
 from txloom.config import names
 from txloom.config.alerts import Alerts
+from txloom.config.expectations import Expectation
 from txloom.config.fields import (
     NO_KEY,
     Asset,
     ColumnName,
-    Count,
-    Cron,
     Day,
     Duration,
     EntryName,
@@ -24,20 +23,18 @@ from txloom.config.fields import (
     FieldName,
     LowerName,
     Remark,
-    Retention,
     Schedule,
     SourceColumn,
     TableName,
     TablePattern,
     Text,
 )
+from txloom.config.maintenance import Maintenance
 from txloom.config.model import Model
 from txloom.config.partitions import Partition
 from txloom.config.problems import Unfit
 from txloom.config.source import Source
 from txloom.config.types import ColumnType
-
-Severity = Literal["block", "warn", "info"]
 
 
 class Completeness(Model):
@@ -236,73 +233,6 @@ class Targets(Model):
     ] = ()
 
 
-class OrphanExpectation(Model):
-    """Expects that every child row has its parent."""
-
-    kind: Annotated[Literal["orphans"], Field(description="The kind of expectation")]
-    id: Annotated[LowerName, Field(description="A stable name of the expectation, and of its task")]
-    child: Annotated[TableName, Field(description="The watched table whose rows need a parent")]
-    parent: Annotated[TableName, Field(description="The watched table that holds the parents")]
-    parent_key: Annotated[
-        tuple[ColumnName, ...],
-        Field(description="A list of the child's columns that hold the parent's key, in its order", min_length=1),
-    ]
-    severity: Annotated[Severity, Field(description="What a failure does: block stops the run before it publishes")]
-    sentence: Annotated[Text, Field(description="What must hold, in the words of the business")]
-    hint: Annotated[Text, Field(description="What the person on call should look at first")]
-
-
-class StuckExpectation(Model):
-    """Expects that no transaction waits in the buffer for long."""
-
-    kind: Annotated[Literal["stuck_transactions"], Field(description="The kind of expectation")]
-    id: Annotated[LowerName, Field(description="A stable name of the expectation, and of its task")]
-    older_than: Annotated[Duration, Field(description="How long a transaction may wait until it is stuck, such as 10m")]
-    severity: Annotated[Severity, Field(description="What a failure does: block stops the run before it publishes")]
-    sentence: Annotated[Text, Field(description="What must hold, in the words of the business")]
-    hint: Annotated[Text, Field(description="What the person on call should look at first")]
-
-
-Expectation = Annotated[OrphanExpectation | StuckExpectation, Field(discriminator="kind")]
-
-
-class Optimize(Model):
-    """When small files are merged into larger ones."""
-
-    small_file_bytes: Annotated[Count, Field(description="The size below which a file counts as small")] = (
-        32 * 1024 * 1024
-    )
-    min_small_files: Annotated[
-        Count, Field(description="The number of small files from which a table is optimized")
-    ] = 8
-
-
-class History(Model):
-    """When rows of history are taken away that later ones supersede."""
-
-    keep: Annotated[
-        Retention | None,
-        Field(description="How far back mirrors tell every state, such as 400d; by default for ever"),
-    ] = None
-
-
-class Vacuum(Model):
-    """When files that no version needs any more are deleted."""
-
-    retain: Annotated[
-        Retention, Field(description="How long old versions, and the cuts that need them, stay readable")
-    ] = timedelta(days=7)
-
-
-class Maintenance(Model):
-    """How the tables are kept in shape."""
-
-    schedule: Annotated[Cron | None, Field(description="When maintenance runs, as cron; nothing: by hand")] = None
-    history: Annotated[History, Field(description="How far back history tells every state")] = History()
-    optimize: Annotated[Optimize, Field(description="When small files are merged")] = Optimize()
-    vacuum: Annotated[Vacuum, Field(description="When old files are deleted")] = Vacuum()
-
-
 class Pipeline(Model):
     """A pipeline of txloom: from the change events of one source to consistent tables."""
 
@@ -328,6 +258,18 @@ class Pipeline(Model):
     expectations: Annotated[tuple[Expectation, ...], Field(description="What must hold, and what failing does")] = ()
     alerts: Annotated[Alerts | None, Field(description="What is an incident, and who is told")] = None
     maintenance: Annotated[Maintenance, Field(description="How the tables are kept in shape")] = Maintenance()
+
+    _referenced: frozenset[str] = PrivateAttr(frozenset())
+
+    @property
+    def referenced(self) -> frozenset[str]:
+        """Return what ${...} in the file stood for, as text: it may be secret, and no report repeats it."""
+        return self._referenced
+
+    @property
+    def current_tables(self) -> tuple[str, ...]:
+        """Return the names of the current tables that readers see."""
+        return (*(each.current for each in self.targets.aggregates), *(each.current for each in self.targets.mirrors))
 
     def table(self, name: str) -> Table:
         """Return a watched table by its name in the lake."""

@@ -2,6 +2,7 @@
 
 CHANGE_EVENTS = "change_events"
 DEAD_LETTERS = "dead_letters"
+DISMISSALS = "dismissals"
 TRANSACTIONS = "transactions"
 PENDING_TRANSACTIONS = "pending_transactions"
 LEDGER = "ledger"
@@ -9,6 +10,7 @@ CUTS = "cuts"
 LANDED_FILES = "landed_files"
 LANDED_OFFSETS = "landed_offsets"
 SOURCE_PARTITIONS = "source_partitions"
+SOURCE_SNAPSHOTS = "source_snapshots"
 EXPECTATION_RESULTS = "expectation_results"
 TABLE_STATISTICS = "table_statistics"
 EVOLVED_COLUMNS = "evolved_columns"
@@ -16,10 +18,12 @@ FINDINGS = "findings"
 LEASES = "leases"
 BACKFILLS = "backfills"
 INCIDENTS = "incidents"
+READERS = "readers"
 
 PIPELINE_TABLES = (
     CHANGE_EVENTS,
     DEAD_LETTERS,
+    DISMISSALS,
     TRANSACTIONS,
     PENDING_TRANSACTIONS,
     LEDGER,
@@ -27,6 +31,7 @@ PIPELINE_TABLES = (
     LANDED_FILES,
     LANDED_OFFSETS,
     SOURCE_PARTITIONS,
+    SOURCE_SNAPSHOTS,
     EXPECTATION_RESULTS,
     TABLE_STATISTICS,
     EVOLVED_COLUMNS,
@@ -34,8 +39,12 @@ PIPELINE_TABLES = (
     LEASES,
     BACKFILLS,
     INCIDENTS,
+    READERS,
 )
 """Tables that every pipeline has; a declaration may not name a target after one of them."""
+
+REPORTS = "_reports"
+"""The folder of the reports of runs, beside the tables."""
 
 OWN_PREFIX = "_txloom_"
 """Prefix of the columns that txloom adds to current and history tables."""
@@ -50,7 +59,7 @@ LOAD, LOAD_METADATA = f"{OWN_PREFIX}load", f"{OWN_PREFIX}load_metadata"
 LOADS = (LOAD, LOAD_METADATA)
 """The topics of what txloom lands itself: rows as GoldenGate writes them, whatever the source's format is."""
 
-MAINTENANCE_TASKS = ("clean_history", "optimize", "vacuum", "statistics")
+MAINTENANCE_TASKS = ("clean_history", "expire", "optimize", "vacuum", "statistics")
 """What maintain_tables does, in the order in which the maintenance DAG runs it."""
 
 

@@ -10,7 +10,7 @@ from txloom.config import names
 from txloom.config.checks import check
 from txloom.config.document import Item, read
 from txloom.config.draft import mirrored
-from txloom.config.environment import connections_in
+from txloom.config.environment import connections_in, values_in
 from txloom.config.expansion import expanded
 from txloom.config.models import Mirror, Pipeline
 from txloom.config.places import PROJECT
@@ -48,7 +48,11 @@ def load(path: str | Path, environment: Mapping[str, str] | None = None, *, conn
         problems += check(root, str(path), {problem.path for problem in problems})
     if problems or pipeline is None:
         raise ConfigurationError("\n".join(str(problem) for problem in _sorted(problems)))
-    return _with_mirrors(pipeline)
+    found = _with_mirrors(pipeline)
+    written = [item.written for item in root.walk() if item.written is not None] if root is not None else []
+    known = os.environ if environment is None else environment
+    found._referenced = frozenset(value for text in written for value in values_in(text, known, connected=connected))
+    return found
 
 
 def connections_of(path: str | Path) -> list[str]:
@@ -56,6 +60,15 @@ def connections_of(path: str | Path) -> list[str]:
     root, _ = read(_text(Path(path)), str(path), os.environ, connected=False)
     items = root.walk() if root is not None else ()
     return sorted({name for item in items if item.written is not None for name in connections_in(item.written)})
+
+
+def where(path: str | Path, name: str, key: str) -> tuple[int, str]:
+    """Return line and path of a key of the expectation that a file declares under an id."""
+    root, _ = read(_text(Path(path)), str(path), os.environ, connected=False)
+    for each in root.members("expectations") if root is not None else ():
+        if each.text("id") == name and (found := each.get(key)) is not None:
+            return found.line, found.path
+    return 1, "expectations"
 
 
 def find(

@@ -11,7 +11,7 @@ What the format makes hard, from its own code and from real captures:
   which counts and changes nothing, and the insert is an update whose image before is the old key, so that large values
   which did not change are found under it. Without headers both stay what they are.
 - A row of a snapshot has no transaction: it is one of its own, whole at once, and carries its count in `expected`. So
-  is MySQL's TRUNCATE.
+  is MySQL's TRUNCATE. Its `detail` says that it is one, and which is the last: until then nothing of it is shown.
 - END's counts are taken as they are. A restart in mid-transaction can make them too low, or deliver everything twice;
   `producer_run` tells which of the connector's runs a row came from.
 """
@@ -28,7 +28,9 @@ import pyarrow as pa
 from txloom.config.models import Table
 from txloom.events import causes
 from txloom.events.debezium_messages import (
+    INCREMENTAL,
     KEY_CHANGE,
+    LAST,
     NEW_KEY,
     OLD,
     OLD_KEY,
@@ -46,7 +48,7 @@ from txloom.events.debezium_messages import (
     read_row,
 )
 from txloom.events.debezium_positions import BINLOG, Transaction, connector_of, read_transaction
-from txloom.events.envelope import ENVELOPE
+from txloom.events.envelope import ENVELOPE, LAST_OF_SNAPSHOT, OF_SNAPSHOT
 from txloom.events.goldengate_messages import INSERTS, fingerprint
 from txloom.events.poison import Poison, read_message, unsigned
 
@@ -149,6 +151,7 @@ class DebeziumDecoder:
             "source_table": name,
             "table": table.name if table is not None else None,
             "op": op,
+            "detail": _of_snapshot(op, source),
             "identity": f"{place}:{message.op}:{row}",
             "payload": payload,
             "committed_at": _committed_at(source),
@@ -209,6 +212,14 @@ def _transaction(message: Message, op: str, source: Source) -> Transaction | Non
     if op == "r" or (op == "T" and source.connector in BINLOG):
         return None
     return read_transaction(None)
+
+
+def _of_snapshot(op: str, source: Source) -> str | None:
+    """Return what a row is to the snapshot that it comes of; None where that is taken beside the stream, or none."""
+    told = bytes(source.snapshot)
+    if op != "r" or told == INCREMENTAL:
+        return None
+    return LAST_OF_SNAPSHOT if told == LAST else OF_SNAPSHOT
 
 
 def _refuse_left_out(image: bytes, table: Table) -> None:

@@ -34,6 +34,8 @@ OLD = ("D", KEY_CHANGE)
 """Operations whose row is in the image before."""
 UNAVAILABLE = "__debezium_unavailable_value"
 """What Debezium writes for a large value that did not change, and that the source therefore did not tell."""
+LAST, INCREMENTAL = b'"last"', b'"incremental"'
+"""What `source.snapshot` says of the row that ends a snapshot, and of rows that are read beside the stream."""
 WITH_DATABASE = ("oracle", "sqlserver")
 """Connectors that put the database in front of schema and table where they count."""
 _BASE64 = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
@@ -79,6 +81,7 @@ class Source(msgspec.Struct, gc=False):
     commit_lsn: str | None = None
     change_lsn: str | None = None
     event_serial_no: Number = None
+    snapshot: Raw = NULL
 
     @property
     def names(self) -> tuple[str, ...]:

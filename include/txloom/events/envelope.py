@@ -27,4 +27,8 @@ ENVELOPE = pa.schema(
 )
 """One row per message. identity: what survives a redelivery within the transaction. payload: a fingerprint of operation
 and images, without the delivery's own time stamps. expected: declared table -> number of events, of metadata only.
-producer_run: which run of the producer sent it. headers: those of a Kafka record that its format needs."""
+detail: of poison what is wrong, of a row of a connector's snapshot that it is one. producer_run: which run of the
+producer sent it. headers: those of a Kafka record that its format needs."""
+
+OF_SNAPSHOT, LAST_OF_SNAPSHOT = "row of a snapshot", "last row of a snapshot"
+"""`detail` of the rows of a snapshot that a connector took of whole tables at one moment."""

@@ -8,6 +8,7 @@ from airflow.sdk import BaseOperator, Context
 from txloom.config.models import Pipeline
 from txloom.errors import TxloomError, told
 from txloom.orchestration.failures import failure
+from txloom.orchestration.metrics import measured
 from txloom.orchestration.notices import reached
 
 STEP = "alert"
@@ -27,13 +28,13 @@ class Alert(BaseOperator):
         from txloom.pipelines.alert import alert
 
         try:
-            pipeline, warehouse, environment = reached(self.pipeline)
-            if not warehouse:
-                raise TxloomError("no warehouse: set TXLOOM_WAREHOUSE")
-            where: dict[str, Any] = {"warehouse": warehouse, "environment": environment}
-            return alert(None, pipeline, run_id=str(context["run_id"]), looked=self._looked(context), **where)
+            pipeline, lake, environment = reached(self.pipeline)
+            where: dict[str, Any] = {"warehouse": lake, "environment": environment}
+            counts = alert(None, pipeline, run_id=str(context["run_id"]), looked=self._looked(context), **where)
         except TxloomError as error:
             raise failure(error.exit_code, told(STEP, error)) from error
+        measured(self.pipeline, STEP, counts)
+        return counts
 
     def _looked(self, context: Context) -> bool:
         """Tell whether this run looked at the source and found it in order."""

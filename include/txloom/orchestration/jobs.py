@@ -16,6 +16,7 @@ from txloom.config.models import Pipeline
 from txloom.config.places import PROJECT, jars
 from txloom.orchestration import connections
 from txloom.orchestration.failures import failure
+from txloom.orchestration.metrics import measured
 from txloom.orchestration.notices import notices
 
 CONNECTION = "spark_default"
@@ -43,10 +44,12 @@ class SparkJob(SparkSubmitOperator):
         except AirflowException as error:
             raise explained(str(error)) from error
         counts = counts_of(getattr(self._hook, "_last_submit_log_lines", ()))
+        values = as_values(counts)
+        measured(self.pipeline, str(self.task_id).split(".")[0], values)
         if self.outlets and counts.get("published") == "0":
             raise AirflowSkipException("nothing new to publish: the newest cut says all of it")
         for outlet in self.outlets:
-            context["outlet_events"][outlet].extra = as_values(counts)
+            context["outlet_events"][outlet].extra = values
         return counts
 
 
@@ -110,13 +113,22 @@ def spark_job(
         conf={
             "spark.driver.extraJavaOptions": jvm.flags(step),
             "spark.ui.enabled": "false",
-            "spark.log.level": "ERROR",
         },
         pool=names.pool_name(pipeline.name),
         owner=pipeline.owner,
         execution_timeout=pipeline.timeout,
-        **{**RETRIES, **notices(pipeline), **more},
+        **{**retried(pipeline), **more},
     )
+
+
+def retried(pipeline: Pipeline) -> dict[str, Any]:
+    """Return what a task of a pipeline is given that is tried again, and told of where the pipeline declares alerts."""
+    return {**RETRIES, **notices(pipeline)}
+
+
+def in_turn(pipeline: Pipeline) -> dict[str, Any]:
+    """Return what a task in Airflow's own process is given that takes turns with the pipeline's jobs."""
+    return {"pool": names.pool_name(pipeline.name), "owner": pipeline.owner, **RETRIES}
 
 
 def cuts_asset(pipeline: Pipeline) -> Asset:

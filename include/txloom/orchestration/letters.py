@@ -1,24 +1,23 @@
-"""Tasks of the dead letters DAG: show what would be redriven, ask a person, redrive it, and tell what came of it."""
+"""Tasks of the dead letters DAG: show what was chosen, ask a person, redrive or dismiss it, tell what came of it."""
 
-import os
 from datetime import timedelta
 from typing import Any
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from txloom.config import find
 from txloom.config.models import Pipeline
-from txloom.errors import TxloomError, told
+from txloom.errors import ConfigurationError, TxloomError, told
+from txloom.orchestration.approvals import Approval, answered
 from txloom.orchestration.failures import failure
-from txloom.orchestration.jobs import RETRIES, SparkJob, spark_job
+from txloom.orchestration.forms import NEVER
+from txloom.orchestration.jobs import SparkJob, retried, spark_job
 from txloom.orchestration.notes import say
-from txloom.orchestration.notices import notices
+from txloom.orchestration.pipelines import warehouse
 
-LIST, APPROVE, REDRIVE, OUTCOME = "list_dead_letters", "approve", "redrive", "outcome"
+LIST, APPROVE, REDRIVE, DISMISS, OUTCOME = "list_dead_letters", "approve", "redrive", "dismiss", "outcome"
 LONGEST = timedelta(minutes=5)
-ALWAYS, NEVER = "always", "never"
 
 
 class Listing(BaseOperator):
@@ -34,47 +33,53 @@ class Listing(BaseOperator):
         from txloom.pipelines import list_dead_letters as letters
         from txloom.quality.letters import markdown, text
 
-        asked = choice(context)
+        asked, reason = choice(context), dismissed_for(context)
         try:
-            pipeline, warehouse = _there(self.pipeline)
-            self.log.info("%s", text(letters.everything(pipeline, warehouse=warehouse)))
-            found = letters.chosen(pipeline, warehouse=warehouse, **asked)
+            if reason == "":
+                raise ConfigurationError("a dismissal needs a reason: whoever asks later is shown it")
+            pipeline, lake = _there(self.pipeline)
+            self.log.info("%s", text(letters.everything(pipeline, warehouse=lake)))
+            found = letters.chosen(pipeline, warehouse=lake, **asked)
         except TxloomError as error:
             raise failure(error.exit_code, told(LIST, error)) from error
         counts = {"events": found.events, "transactions": found.transactions, "causes": len(found.groups)}
-        return {**counts, "version": found.version, "markdown": markdown(found)}
+        return {**counts, "version": found.version, "markdown": markdown(found, reason)}
 
 
-class Approval(ApprovalOperator):
-    """Asks a person, unless the run's form says never; with nothing to redrive it ends the run here."""
+class LettersApproval(Approval):
+    """Asks a person, unless the run's form says never; with nothing chosen it ends the run here."""
 
     def execute(self, context: Context) -> Any:
         """Ask, go on, or skip what follows."""
         chosen = context["ti"].xcom_pull(task_ids=LIST)
         if not chosen["events"]:
-            raise AirflowSkipException("no open dead letter was chosen: nothing to redrive")
+            raise AirflowSkipException(f"no open dead letter was chosen: nothing to {context['params']['action']}")
         if context["params"]["approval"] == NEVER:
             self.log.info("The run's form says that nobody is asked.")
             return None
         return super().execute(context)
 
 
-class Redrive(SparkJob):
-    """Runs redrive for what was approved: what the form chose, of the version of the table that was shown."""
+class Approved(SparkJob):
+    """Runs redrive or dismiss for what was approved: what the form chose, of the version of the table as shown."""
 
     def execute(self, context: Context) -> dict[str, str]:  # type: ignore[override]
-        """Add to the job's arguments what was chosen, then run it."""
+        """Add to the job's arguments what was chosen, then run it; skipped where the form asks for the other."""
+        if context["params"]["action"] != self.task_id:
+            raise AirflowSkipException(f"the run's form says: {context['params']['action']}")
         version = context["ti"].xcom_pull(task_ids=LIST)["version"]
-        asked = choice(context)
+        asked, reason = choice(context), dismissed_for(context)
         chosen = ["--all"] if asked["everything"] else []
-        chosen += [part for cause in asked["causes"] for part in ("--cause", cause)]
-        chosen += [part for one in asked["transactions"] for part in ("--transaction", one)]
+        for flag in ("cause", "transaction", "message"):
+            chosen += [part for one in asked[f"{flag}s"] for part in (f"--{flag}", one)]
+        if reason is not None:
+            chosen += ["--reason", reason, "--by", _who(context)]
         self.application_args = [*(self.application_args or []), *chosen, "--version", str(version)]
         return super().execute(context)
 
 
 class Outcome(BaseOperator):
-    """Tells what came of the redrive, in the log and in the run's note; its result is the counts."""
+    """Tells what came of what was chosen, in the log and in the run's note; its result is the counts."""
 
     def __init__(self, *, pipeline: str, **more: Any) -> None:
         """Keep the pipeline's name: its declaration is read when the task runs."""
@@ -82,30 +87,37 @@ class Outcome(BaseOperator):
         self.pipeline = pipeline
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Say it, also where nothing was redriven."""
-        instance = context["ti"]
+        """Say it, also where nothing was done."""
+        from txloom.quality.letters import dismissed_in_markdown
+
+        instance, reason = context["ti"], dismissed_for(context)
+        word = "redriven" if reason is None else "dismissed"
         chosen = instance.xcom_pull(task_ids=LIST)
-        answer = instance.xcom_pull(task_ids=APPROVE)
-        done = instance.xcom_pull(task_ids=REDRIVE)
+        person = answered(instance, APPROVE)
+        done = instance.xcom_pull(task_ids=REDRIVE if reason is None else DISMISS)
+        counts: dict[str, Any] = {word: 0}
         if not chosen["events"]:
-            page, counts = "Nothing was redriven: no open dead letter was chosen.", {"redriven": 0}
+            page = f"Nothing was {word}: no open dead letter was chosen."
         elif done is None:
-            page, counts = f"Nothing was redriven: {_who(answer)} refused.", {"redriven": 0}
+            page = f"Nothing was {word}: {person} refused."
+        elif reason is not None:
+            counts = {word: int(done[word])}
+            page = dismissed_in_markdown(counts[word], _who(context), reason)
         elif "landing" not in done:
-            page, counts = "Nothing was redriven: what was chosen was no longer open.", {"redriven": 0}
+            page = f"Nothing was {word}: what was chosen was no longer open."
         else:
             page, counts = self._came(int(done["landing"]))
-            page = page if answer is None else f"{page}\n\nApproved by {_who(answer)}."
+            page = page if person is None else f"{page}\n\nApproved by {person}."
         self.log.info("%s", page)
-        say(context, page)
+        say(instance, page)
         return counts
 
     def _came(self, landing: int) -> tuple[str, dict[str, Any]]:
         from txloom.pipelines import list_dead_letters as letters
         from txloom.quality.letters import fate_in_markdown
 
-        pipeline, warehouse = _there(self.pipeline)
-        came = letters.fate(pipeline, warehouse=warehouse, landing=landing)
+        pipeline, lake = _there(self.pipeline)
+        came = letters.fate(pipeline, warehouse=lake, landing=landing)
         dead = dict(came.dead)
         counts = {"redriven": came.total, "released": came.released, "waiting": came.waiting, "dead": dead}
         return fate_in_markdown(came), {**counts, "still_poison": came.still_poison}
@@ -119,55 +131,62 @@ def choice(context: Context) -> dict[str, Any]:
         "everything": everything,
         "causes": [] if everything else list(params["causes"] or []),
         "transactions": [] if everything else list(params["transactions"] or []),
+        "messages": [] if everything else list(params["messages"] or []),
     }
 
 
-def _who(answer: Any) -> str:
-    user = (answer or {}).get("responded_by_user") or {}
-    return str(user.get("name") or user.get("id") or "somebody")
+def dismissed_for(context: Context) -> str | None:
+    """Return the reason that the run's form gives for a dismissal; None: what was chosen is redriven."""
+    params = context["params"]
+    return str(params["reason"] or "").strip() if params["action"] == DISMISS else None
+
+
+def _who(context: Context) -> str:
+    """Return who dismisses: whoever approved it, or whoever started the run."""
+    run: Any = context["dag_run"]
+    started = getattr(run, "triggering_user_name", None) or f"whoever started {run.run_id}"
+    return answered(context["ti"], APPROVE) or str(started)
 
 
 def _there(name: str) -> tuple[Pipeline, str]:
-    if not (warehouse := os.environ.get("TXLOOM_WAREHOUSE")):
-        raise TxloomError("no warehouse: set TXLOOM_WAREHOUSE")
-    return find(name, connected=False), warehouse
+    lake = warehouse()
+    return find(name, connected=False), lake
 
 
 def listing_task(pipeline: Pipeline) -> Listing:
     """Return the task that shows dead letters."""
-    own: dict[str, Any] = {**RETRIES, **notices(pipeline)}
-    return Listing(task_id=LIST, pipeline=str(pipeline.name), owner=pipeline.owner, execution_timeout=LONGEST, **own)
+    return Listing(
+        task_id=LIST, pipeline=str(pipeline.name), owner=pipeline.owner, execution_timeout=LONGEST, **retried(pipeline)
+    )
 
 
-def approval_task(pipeline: Pipeline) -> Approval:
+def approval_task(pipeline: Pipeline) -> LettersApproval:
     """Return the task that asks a person; nobody's time runs out.
 
     An answer within a second of the question can meet the end of the process that asked (Airflow 3.3 then takes the
     task for killed): the retry asks again.
     """
-    own: dict[str, Any] = {**RETRIES, **notices(pipeline)}
-    return Approval(
+    return LettersApproval(
         task_id=APPROVE,
-        subject=f"Redrive dead letters of {pipeline.name}?",
+        subject=f"{{{{ params.action | capitalize }}}} dead letters of {pipeline.name}?",
         body=f"{{{{ ti.xcom_pull(task_ids='{LIST}')['markdown'] }}}}",
         owner=pipeline.owner,
-        **own,
+        **retried(pipeline),
     )
 
 
-def redrive_task(pipeline: Pipeline) -> SparkJob:
-    """Return the task that redrives what was approved."""
-    return spark_job(pipeline, REDRIVE, operator=Redrive)
+def approved_task(pipeline: Pipeline, action: str) -> SparkJob:
+    """Return the task that redrives or dismisses what was approved."""
+    return spark_job(pipeline, action, operator=Approved)
 
 
 def outcome_task(pipeline: Pipeline) -> Outcome:
     """Return the task that tells what came of it; it also runs where a person refused."""
-    own: dict[str, Any] = {**RETRIES, **notices(pipeline)}
     return Outcome(
         task_id=OUTCOME,
         pipeline=str(pipeline.name),
         owner=pipeline.owner,
         execution_timeout=LONGEST,
         trigger_rule="none_failed",
-        **own,
+        **retried(pipeline),
     )

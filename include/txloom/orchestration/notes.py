@@ -6,8 +6,6 @@ In Airflow 3 a task can neither reach the metadata database nor write a note ove
 from collections.abc import Mapping
 from typing import Any
 
-from airflow.sdk import Context
-
 SHOWN = {
     "check_source": ("waiting", "work"),
     "land_events": ("landing", "landed", "poison", "unwatched"),
@@ -18,20 +16,16 @@ SHOWN = {
 }
 """By task, in the order of a run, the counts that people ask for; zeros are left out but for the first."""
 
-OUTCOME = "outcome"
-"""The task of a backfill that says in a sentence what came of it: all of its run's note."""
-
-
 SAID = "txloom_note"
 """Under this key a task pushes what its run's note shall say."""
 LONGEST = 900
 """Characters of it: Airflow keeps 1,000."""
 
 
-def say(context: Context, text: str) -> None:
-    """Let the run's note say a text once it ends; the whole of it belongs into the task's log."""
+def say(instance: Any, text: str) -> None:
+    """Let the note of a task instance's run say a text once it ends; the whole of it belongs into the task's log."""
     short = text if len(text) <= LONGEST else f"{text[:LONGEST].rsplit(chr(10), 1)[0]}\n\n... the rest is in the log."
-    context["ti"].xcom_push(key=SAID, value=short)
+    instance.xcom_push(key=SAID, value=short)
 
 
 def note(returned: Mapping[str, Mapping[str, Any]], failed: list[str]) -> str:

@@ -11,6 +11,7 @@ from txloom.config import find
 from txloom.config.alerts import WebhookChannel
 from txloom.config.models import Pipeline
 from txloom.orchestration import connections
+from txloom.orchestration.pipelines import warehouse
 
 BASE_URL = "AIRFLOW__API__BASE_URL"
 
@@ -25,7 +26,7 @@ def reached(pipeline: str) -> tuple[Pipeline, str, dict[str, str]]:
             mask_secret(channel.url)
     link = conf.get("api", "base_url", fallback="")
     told = {**os.environ, **file, **connections.held(names), BASE_URL: link}
-    return declared, os.environ.get("TXLOOM_WAREHOUSE", ""), told
+    return declared, warehouse(), told
 
 
 class TaskNotice(BaseNotifier):
@@ -41,11 +42,11 @@ class TaskNotice(BaseNotifier):
         from txloom.pipelines.alert import is_failed, task_failed, task_succeeded
 
         instance = context["ti"]
-        task, lake = f"{instance.dag_id}.{instance.task_id}", os.environ.get("TXLOOM_WAREHOUSE", "")
-        if not self.failed and not is_failed(self.pipeline, warehouse=lake, task=task):
+        task = f"{instance.dag_id}.{instance.task_id}"
+        if not self.failed and not is_failed(self.pipeline, warehouse=warehouse(), task=task):
             return
-        pipeline, warehouse, environment = reached(self.pipeline)
-        where: dict[str, Any] = {"warehouse": warehouse, "task": task, "environment": environment}
+        pipeline, lake, environment = reached(self.pipeline)
+        where: dict[str, Any] = {"warehouse": lake, "task": task, "environment": environment}
         if not self.failed:
             task_succeeded(pipeline, **where)
             return

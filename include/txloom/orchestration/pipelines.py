@@ -1,17 +1,25 @@
 """The declared pipelines, as the scheduler sees them."""
 
+import os
 from datetime import UTC, datetime, time
 
 from airflow.sdk import Asset
 
 from txloom.config import discover
 from txloom.config.models import Pipeline
-from txloom.errors import ConfigurationError
+from txloom.errors import ConfigurationError, TxloomError
 
 
 def declared() -> list[Pipeline]:
     """Return every pipeline whose declaration is right, sorted by name; `refused` tells of the others."""
     return sorted((found for _, found in discover() if isinstance(found, Pipeline)), key=lambda pipeline: pipeline.name)
+
+
+def warehouse() -> str:
+    """Return where the tables of all pipelines lie; raises TxloomError where nobody said it."""
+    if found := os.environ.get("TXLOOM_WAREHOUSE"):
+        return found
+    raise TxloomError("no warehouse: set TXLOOM_WAREHOUSE")
 
 
 def begins(pipeline: Pipeline) -> datetime:

@@ -14,8 +14,9 @@ from txloom.config.models import Pipeline
 from txloom.errors import TxloomError, told
 from txloom.orchestration import connections
 from txloom.orchestration.failures import failure
-from txloom.orchestration.jobs import RETRIES
-from txloom.orchestration.notices import notices
+from txloom.orchestration.jobs import retried
+from txloom.orchestration.metrics import measured
+from txloom.orchestration.pipelines import warehouse
 
 STEP = "check_source"
 LONGEST = timedelta(minutes=5)
@@ -49,6 +50,7 @@ class SourceCheck(BaseOperator, SkipMixin):
             time.sleep(POKE)
         found: dict[str, int | str] = {**counts, "work": "; ".join(work) or "nothing"}
         print(f"work: {found['work']}", flush=True)
+        measured(self.pipeline, STEP, counts)
         if not work and not by_hand:
             context["ti"].xcom_push(key="return_value", value=found)
             behind = context["task"].get_flat_relatives(upstream=False)
@@ -60,11 +62,10 @@ class SourceCheck(BaseOperator, SkipMixin):
         from txloom.pipelines.idle import reasons
 
         try:
-            if not (warehouse := os.environ.get("TXLOOM_WAREHOUSE")):
-                raise TxloomError("no warehouse: set TXLOOM_WAREHOUSE")
+            lake = warehouse()
             pipeline = find(self.pipeline, environment={**os.environ, **connections.environment(self.pipeline)})
-            counts = check_source(None, pipeline, warehouse=warehouse, run_id=run_id)
-            return counts, reasons(pipeline, warehouse, counts["waiting"])
+            counts = check_source(None, pipeline, warehouse=lake, run_id=run_id)
+            return counts, reasons(pipeline, lake, counts["waiting"])
         except TxloomError as error:
             raise failure(error.exit_code, told(STEP, error)) from error
 
@@ -81,5 +82,5 @@ def source_check(pipeline: Pipeline) -> SourceCheck:
         waits=CALM if pipeline.schedule == CONTINUOUS else timedelta(0),
         owner=pipeline.owner,
         execution_timeout=LONGEST,
-        **{**RETRIES, **notices(pipeline)},
+        **retried(pipeline),
     )

@@ -15,7 +15,7 @@ from txloom.errors import ConfigurationError, MessageUnsent
 from txloom.pipelines.notifiers import Notifier, notifiers
 from txloom.quality import incidents as rules
 from txloom.quality.episodes import Due, Episode, claimed, due, judged, noted
-from txloom.quality.incidents import TASK, TODO, Incident
+from txloom.quality.incidents import ADVICE, TASK, Incident
 from txloom.quality.messages import message
 from txloom.storage import incidents
 from txloom.storage.facts import facts
@@ -38,13 +38,18 @@ def alert(
 ) -> dict[str, int]:
     """Judge the tables as they are now and send what is due; looked: the source was just found in order.
 
+    Of what is counted, `valid_through_age` is in seconds, and of the newest commit that readers see.
+
     Raises MessageUnsent when a channel did not take a message; the others were told, and the next run tries again.
     """
     place, now = Place(warehouse, pipeline.name), datetime.now(UTC)
     if pipeline.alerts is None:
         return {"open": 0, "sent": 0}
-    found = rules.incidents(facts(pipeline, place, now), pipeline.alerts, pipeline.name)
-    return _settle(place, pipeline.alerts, lambda _: found, rules.JUDGED, environment, now if looked else None)
+    known = facts(pipeline, place, now)
+    found = rules.incidents(known, pipeline.alerts, pipeline.name)
+    told = _settle(place, pipeline.alerts, lambda _: found, rules.JUDGED, environment, now if looked else None)
+    age = {} if known.valid_at is None else {"valid_through_age": int((now - known.valid_at).total_seconds())}
+    return {**told, "waiting": known.waiting.total, "dead_letters": known.letters.total, **age}
 
 
 def task_failed(
@@ -61,7 +66,7 @@ def task_failed(
         return {"open": 0, "sent": 0}
     place = Place(warehouse, pipeline.name)
     short = sentence if len(sentence) <= LONGEST else f"{sentence[: LONGEST - 3]}..."
-    failed = Incident(TASK, task, datetime.now(UTC), "error", " ".join(short.split()), TODO[TASK], page=page)
+    failed = Incident(TASK, task, datetime.now(UTC), "error", " ".join(short.split()), ADVICE[TASK], page=page)
     return _settle(place, pipeline.alerts, lambda known: [*_others(known, task), failed], (TASK,), environment)
 
 

@@ -54,7 +54,7 @@ def landings(scope: Scope, chosen: pa.Table) -> tuple[int, int]:
     """Return the first and last landing that may hold events of some transactions."""
     first, last = pc.min(chosen.column("first_at")).as_py(), pc.max(chosen.column("finished_at")).as_py()
     moments = pa.array([first, last]).cast(pa.timestamp("us", "UTC")).to_pylist()
-    since, until = (f"timestamp '{moment.isoformat()}'" for moment in moments)
+    since, until = (local.moment(moment) for moment in moments)
     where = f"kind = 'clock' and landed_at between {since} and {until}"
     found = books.query(scope.place.change_events, f"select min(landing) as a, max(landing) as b from t where {where}")
     return (found[0]["a"] or 0, found[0]["b"] or 0) if found else (0, 0)
@@ -83,7 +83,7 @@ def _landed(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tu
     where = (
         f"tx between {bounds[0]} and {bounds[1]} and landing between {between[0]} and {between[1]}"
         f" and (csn is null or csn between {first} and {last})"
-        " and (kind = 'metadata' or (kind = 'row' and \"table\" is not null))"
+        " and (kind = 'metadata' or (kind = 'row' and \"table\" is not null and value is not null))"
     )
     headers = ", headers" if scope.pipeline.source.format == "debezium" else ""
     sql = f"select {EVENT}{headers}, identity, payload, landed_at from t where {where}"

@@ -12,7 +12,7 @@ import pyarrow as pa
 from txloom.config import names
 from txloom.config.models import Aggregate, Pipeline
 from txloom.errors import ConfigurationError
-from txloom.storage import books, past, schemas, shadows
+from txloom.storage import books, local, past, schemas, shadows
 from txloom.storage.flats import Flat, flats
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark, mark, snapshot
@@ -154,7 +154,7 @@ def csns_of(place: Place, since: datetime | None, until: datetime | None) -> tup
     conditions = ["status = 'released'"]
     for sign, moment in ((">=", since), ("<=", until)):
         if moment is not None:
-            conditions.append(f"committed_at {sign} timestamp '{moment.astimezone().isoformat()}'")
+            conditions.append(f"committed_at {sign} {local.moment(moment)}")
     sql = f"select min(csn) as first, max(csn) as last from t where {' and '.join(conditions)}"
     found = books.query(place.table(names.TRANSACTIONS), sql)
     if not found or found[0]["first"] is None:

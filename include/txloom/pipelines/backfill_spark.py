@@ -158,7 +158,7 @@ def correct(spark: SparkSession, scope: Scope, target: Target, metadata: str) ->
     try:
         current.correct(scope.place.table(target.name), rows, target.key, metadata)
     finally:
-        _finish(spark)
+        tables.unfence(spark)
 
 
 def merge(spark: SparkSession, scope: Scope, target: Target, metadata: str) -> None:
@@ -169,13 +169,8 @@ def merge(spark: SparkSession, scope: Scope, target: Target, metadata: str) -> N
     try:
         current.merge(scope.place.table(target.name), effects, target.key, prune=prune, metadata=metadata)
     finally:
-        _finish(spark)
+        tables.unfence(spark)
 
 
 def _differences(spark: SparkSession, scope: Scope, target: Target) -> DataFrame:
     return tables.read(spark, scope.place.table(names.difference_table(target.name)))
-
-
-def _finish(spark: SparkSession) -> None:
-    spark.conf.unset(tables.USER_METADATA)
-    tables.unfence(spark)

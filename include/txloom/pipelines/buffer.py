@@ -26,6 +26,9 @@ from txloom.transactions.causes import UNREADABLE
 
 LEVELS = ("buffered", "generation")
 """Counts that are a level after the batch; all others add up over batches."""
+EVERY_FILE = 1_000_000
+"""A batch takes all files there are: a buffer that is rebuilt after maintenance would else see landings out of order,
+because Delta hands files out by their age, and OPTIMIZE makes old landings young."""
 
 
 def buffer_transactions(spark: SparkSession, pipeline: Pipeline, *, warehouse: str, run_id: str) -> dict[str, int]:
@@ -51,7 +54,8 @@ def buffer_transactions(spark: SparkSession, pipeline: Pipeline, *, warehouse: s
 def _run(spark: SparkSession, pipeline: Pipeline, place: Place, run_id: str) -> dict[str, int]:
     """Take in what was landed since the last run."""
     generation = checkpoints.current_generation(place.warehouse, pipeline.name)
-    events = spark.readStream.format("delta").option("skipChangeCommits", "true").load(place.change_events)
+    stream = spark.readStream.format("delta").options(skipChangeCommits="true", maxFilesPerTrigger=EVERY_FILE)
+    events = stream.load(place.change_events)
     totals: dict[str, int] = {"generation": generation}
 
     def release(frame: DataFrame, number: int) -> None:

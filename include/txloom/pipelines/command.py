@@ -11,7 +11,9 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from txloom.config import find, names
-from txloom.errors import TxloomError, told
+from txloom.errors import TxloomError, WriteConflict, told
+from txloom.storage import stages
+from txloom.storage.conflicts import first_line, is_conflict
 from txloom.storage.lease import held
 from txloom.storage.place import Place
 
@@ -55,14 +57,16 @@ def run(
         own = extra(given) if extra else {}
         with held(Place(given.warehouse, pipeline.name), run_id, step) if writes else nullcontext():
             spark = opened() if session == "open" else opened if session == "lazy" else None
-            counts = function(spark, pipeline, warehouse=given.warehouse, run_id=run_id, **own)
+            with stages.told(step):
+                counts = function(spark, pipeline, warehouse=given.warehouse, run_id=run_id, **own)
     except TxloomError as error:
         print(told(step, error), file=sys.stderr, flush=True)
         return error.exit_code
     except Exception as error:  # noqa: BLE001 (whatever it is must become an exit code and a sentence)
         traceback.print_exc()
-        print(told(step, error), file=sys.stderr, flush=True)
-        return TxloomError.exit_code
+        known = WriteConflict(f"another writer came first: {first_line(error)}") if is_conflict(error) else error
+        print(told(step, known), file=sys.stderr, flush=True)
+        return known.exit_code if isinstance(known, TxloomError) else TxloomError.exit_code
     print(last_line(step, pipeline.name, run_id, counts), flush=True)
     return 0
 

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 
 from txloom.config import names
 from txloom.config.models import Pipeline
-from txloom.storage import books, dead, landing, partitions
+from txloom.storage import books, dead, landing, partitions, source_snapshots
+from txloom.storage.newest import newest_cut
 from txloom.storage.place import Place
 from txloom.storage.progress import snapshot
 
@@ -19,6 +20,8 @@ def reasons(pipeline: Pipeline, warehouse: str, waiting: int) -> list[str]:
     found = [f"{waiting} new at the source"] if waiting else []
     found += _unfinished(place)
     found += _due(pipeline, place, datetime.now(UTC))
+    if source_snapshots.standing(place).snapshots.is_ending:
+        found.append("a snapshot of the source has ended, and is shown by one more landing")
     if pipeline.completeness.complete_now == "redrive" and (complete := dead.complete_now(place)):
         found.append(f"{len(complete)} dead transactions are complete now")
     return found
@@ -26,11 +29,10 @@ def reasons(pipeline: Pipeline, warehouse: str, waiting: int) -> list[str]:
 
 def _unfinished(place: Place) -> list[str]:
     """Return what earlier cycles left undone, step by step."""
-    plan = landing.planned(place.landed_files)
-    last = max((row["landing"] for row in plan), default=0)
+    last = landing.newest(place)
     if not last:
         return ["it never ran"]
-    if books.last_written(place.table(names.LEDGER), names.write_id(place.pipeline, "land_events", 0)) < last:
+    if landing.last_finished(place) < last:
         return [f"landing {last} is not finished"]
     seen = snapshot(place)
     if seen is None or seen.landing < last:
@@ -39,8 +41,7 @@ def _unfinished(place: Place) -> list[str]:
     merged = next(iter(books.query(place.table(names.LEDGER), newest)), None)
     if merged is None or merged["detail"] is not None or merged["counts"]["release"] < seen.release:
         return ["what was released is not merged"]
-    cuts = "select valid_through, release from t order by cut_id desc limit 1"
-    cut = next(iter(books.query(place.table(names.CUTS), cuts)), None)
+    cut = newest_cut(place, "valid_through")
     if cut is None or cut["valid_through"] < merged["valid_through"]:
         return [f"valid-through {merged['valid_through']} is not published"]
     return []

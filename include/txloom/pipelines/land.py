@@ -6,16 +6,16 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.config.source import Kafka
 from txloom.events import formats
 from txloom.pipelines.doctor_landing import after_landing
-from txloom.storage import books, files, kafka, landing, offsets, partitions
+from txloom.storage import books, files, kafka, landing, offsets, partitions, source_snapshots
 from txloom.storage.files import Inbox
 from txloom.storage.landing import Landing
 from txloom.storage.place import Place
 from txloom.storage.tasks import Task
+from txloom.transactions.frontier import bounded
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,13 +71,11 @@ def _plan(pipeline: Pipeline, plan: Sequence[dict[str, Any]], number: int, place
     folders = files.topics(root)
     known = {(row["file"], row["size"], row["modified"]) for row in plan}
     now = time.time_ns()
-    new = [
-        file
-        for file in files.list_files(root)
-        if (file.file, file.size, file.modified) not in known
-        and files.is_whole(root, file, now, pipeline.source.files.settle)
-    ]
+    there = [file for file in files.list_files(root) if (file.file, file.size, file.modified) not in known]
+    new = [file for file in there if files.is_whole(root, file, now, pipeline.source.files.settle)]
     at = datetime.fromtimestamp(now // 1000 / 1e6, UTC)
+    if len(new) < len(there):
+        source_snapshots.note_left_out(pipeline, place, number, at)
     partitions.announce(pipeline, place, number, at, [(folder, None) for folder in folders])
     base = {"landing": number, "run_id": run_id, "at": at}
     rows = [{**base, "file_number": i, **vars(file)} for i, file in enumerate(new, 1)]
@@ -93,7 +91,10 @@ def _plan_topics(pipeline: Pipeline, source: Kafka, number: int, place: Place, r
     at = datetime.now(UTC)
     partitions.announce(pipeline, place, number, at, [(each.topic, each.partition) for each in found])
     about = {"landing": number, "run_id": run_id, "at": at}
-    parts = offsets.write_plan(place, about, kafka.ranges(found, reached, source))
+    taken = kafka.ranges(found, reached, source)
+    if kafka.leaves_out(found, taken):
+        source_snapshots.note_left_out(pipeline, place, number, at)
+    parts = offsets.write_plan(place, about, taken)
     landing.write_plan(place, number, [about])
     return Landing(number, at, tuple(landing.tasks_of(parts)))
 
@@ -107,8 +108,7 @@ def _finish(
     spark: "Callable[[], SparkSession]", pipeline: Pipeline, planned: Landing, place: Place, run_id: str
 ) -> dict[str, int]:
     """Write a planned landing: its events, its poison as dead letters, its clock, its line in the ledger."""
-    ledger = names.write_id(place.pipeline, "land_events", 0)
-    if books.last_written(place.table(names.LEDGER), ledger) >= planned.number:
+    if landing.last_finished(place) >= planned.number:
         return {}
     if planned.tasks:
         new = partial(formats.SourceDecoder, pipeline)
@@ -124,7 +124,8 @@ def close(pipeline: Pipeline, planned: Landing, place: Place, run_id: str, *, to
     took: it read the source, and what it shows is new.
     """
     landing.write_poison(planned, place)
-    landing.write_clock(planned, place, partitions.advance(pipeline, place, planned, took=took))
+    bound = source_snapshots.advance(pipeline, place, planned, took=took)
+    landing.write_clock(planned, place, bounded(partitions.advance(pipeline, place, planned, took=took), bound))
     counts = landing.count(planned, place)
     entry = books.Entry(run_id, "land_events", planned.at, counts, batch=planned.number)
     books.write_ledger(place.warehouse, place.pipeline, entry)

@@ -17,10 +17,13 @@ def list_dead_letters(
     run_id: str,  # noqa: ARG001 (every step takes it)
     transactions: Sequence[str] = (),
     causes: Sequence[str] = (),
+    messages: Sequence[str] = (),
 ) -> dict[str, int]:
     """Print the open dead letters, all or those chosen, and return how many they are."""
-    found = chosen(pipeline, warehouse=warehouse, transactions=transactions, causes=causes, everything=False)
-    if not (transactions or causes):
+    if transactions or causes or messages:
+        own = {"transactions": transactions, "causes": causes, "messages": messages}
+        found = chosen(pipeline, warehouse=warehouse, everything=False, **own)
+    else:
         found = everything(pipeline, warehouse=warehouse)
     print(text(found), flush=True)
     return {"events": found.events, "transactions": found.transactions, "causes": len(found.groups)}
@@ -32,17 +35,26 @@ def everything(pipeline: Pipeline, *, warehouse: str) -> Listing:
 
 
 def chosen(
-    pipeline: Pipeline, *, warehouse: str, transactions: Sequence[str], causes: Sequence[str], everything: bool
+    pipeline: Pipeline,
+    *,
+    warehouse: str,
+    transactions: Sequence[str] = (),
+    causes: Sequence[str] = (),
+    messages: Sequence[str] = (),
+    everything: bool = False,
 ) -> Listing:
-    """Return the open dead letters of some transactions and causes; raises ConfigurationError where one has none."""
+    """Return the open dead letters of some transactions and causes, and at some places.
+
+    Raises ConfigurationError where one has none.
+    """
     place = Place(warehouse, pipeline.name)
-    for what, asked in (("transaction", transactions), ("cause", causes)):
-        for each in asked:
-            own = {"transactions": [each], "causes": []} if what == "transaction" else {"causes": [each]}
-            if not listing.listing(place, everything=False, **own).events:
+    asked = {"transactions": transactions, "causes": causes, "messages": messages}
+    for kind, noun in (("transactions", "transaction"), ("causes", "cause"), ("messages", "place")):
+        for each in asked[kind]:
+            if not listing.listing(place, everything=False, **{kind: [each]}).events:
                 there = ", ".join(group.cause for group in listing.listing(place).groups) or "none"
-                raise ConfigurationError(f"no open dead letter has the {what} {each!r}; causes are: {there}")
-    return listing.listing(place, transactions=transactions, causes=causes, everything=everything)
+                raise ConfigurationError(f"no open dead letter has the {noun} {each!r}; causes are: {there}")
+    return listing.listing(place, everything=everything, **asked)
 
 
 def fate(pipeline: Pipeline, *, warehouse: str, landing: int) -> Fate:

@@ -1,4 +1,4 @@
-"""maintain_tables: clean_history, optimize, vacuum and statistics, each a task of its own, never beside a merge."""
+"""maintain_tables: the tasks of upkeep, each by itself and never beside a merge; their order is in `config.names`."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -9,7 +9,8 @@ from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.errors import ConfigurationError
 from txloom.pipelines.clean import clean_history
-from txloom.storage import books, local, maintenance, own, tables
+from txloom.pipelines.expire import expire
+from txloom.storage import books, local, maintenance, own, readers, tables
 from txloom.storage.flats import flats
 from txloom.storage.place import Place
 
@@ -23,8 +24,7 @@ def maintain_tables(
             f"no maintenance task is called {task!r}; there are: {', '.join(names.MAINTENANCE_TASKS)}"
         )
     place = Place(warehouse, pipeline.name)
-    work = {"clean_history": clean_history, "optimize": _optimize, "vacuum": _vacuum, "statistics": _statistics}[task]
-    counts = work(spark, pipeline, place, run_id)
+    counts = WORK[task](spark, pipeline, place, run_id)
     entry = books.Entry(run_id, f"maintain_tables.{task}", datetime.now(UTC), counts)
     books.write_ledger(warehouse, pipeline.name, entry)
     return counts
@@ -64,24 +64,30 @@ def _optimize(spark: SparkSession, pipeline: Pipeline, place: Place, _run_id: st
 
 
 def _vacuum(spark: SparkSession, pipeline: Pipeline, place: Place, _run_id: str) -> dict[str, int]:
-    """Remove files that no version within the retention needs; a table whose newest cut needs older ones is skipped.
+    """Remove files that no version within the retention needs; a table of which somebody needs older ones is left.
 
     Only a table that has something to remove is vacuumed: a vacuum takes seconds however little there is.
     """
     retain = pipeline.maintenance.vacuum.retain
-    cuts = books.query(place.table(names.CUTS), "select cut_id, versions from t order by cut_id desc limit 1")
-    needed: dict[str, int] = cuts[0]["versions"] if cuts else {}
-    counts = {"tables": 0, "vacuumed": 0, "skipped": 0}
+    needs = readers.needs(place, datetime.now(UTC))
+    counts = {"tables": 0, "vacuumed": 0, "skipped": 0, "files": 0}
     for name in _existing(pipeline, place):
         counts["tables"] += 1
-        if not maintenance.removable(place.table(name), retain):
+        path = place.table(name)
+        files = maintenance.removable(path, retain)
+        if not files:
             continue
-        if name in needed and maintenance.outlived(place.table(name), needed[name], retain):
-            print(f"{name}: not vacuumed, cut {cuts[0]['cut_id']} needs its version {needed[name]}", flush=True)
+        needed = [each for each in needs if name in each.versions]
+        lost = readers.outlived(path, {each.versions[name] for each in needed}, retain)
+        refused = [each for each in needed if each.versions[name] in lost]
+        for each in refused:
+            print(f"{name}: not vacuumed, its version {each.versions[name]} is needed by {each.who}", flush=True)
+        if refused:
             counts["skipped"] += 1
-        else:
-            maintenance.vacuum(spark, place.table(name), retain)
-            counts["vacuumed"] += 1
+            continue
+        maintenance.vacuum(spark, path, retain)
+        counts["vacuumed"] += 1
+        counts["files"] += files - maintenance.removable(path, retain)
     return counts
 
 
@@ -117,3 +123,12 @@ def _figures(pipeline: Pipeline, place: Place, name: str, run_id: str) -> dict[s
         "deleted_share": files.deleted / stored if stored else 0.0,
         "columns": columns,
     }
+
+
+WORK = {
+    "clean_history": clean_history,
+    "expire": expire,
+    "optimize": _optimize,
+    "vacuum": _vacuum,
+    "statistics": _statistics,
+}

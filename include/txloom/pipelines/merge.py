@@ -3,7 +3,8 @@
 Few changes to small tables are worked out and written in this process; what is large goes to Spark, table by table.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -11,13 +12,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from txloom.config.models import Pipeline
-from txloom.current.clears import GoneColumns
 from txloom.pipelines import merge_local
 from txloom.pipelines.drift import close_loaded, gone_columns, note_back, note_gone
 from txloom.pipelines.evidence import findings_of
 from txloom.pipelines.together import Failures
-from txloom.pipelines.work import Work
-from txloom.storage import books, evolution, findings, loads, local, merging
+from txloom.pipelines.work import Merge, Work
+from txloom.storage import books, conflicts, evolution, findings, loads, local, merging
 from txloom.storage.flats import create, create_documents, flats
 from txloom.storage.place import Place
 from txloom.storage.placing import Within
@@ -45,8 +45,10 @@ def merge_current(
     known = findings.open_findings(place)
     opened = cache(spark)
     try:
-        healthy, work = _planned(opened, healthy, place, want, gone_columns(known), failures)
-        told = [found for flat in flats(healthy) for found in merge_local.untold(place, flat, want)]
+        merge = Merge(opened, healthy, place, want, gone_columns(known), failures)
+        healthy, work = _planned(merge)
+        changed = [flat for flat in flats(healthy) if flat.table.name in work.rows]
+        told = [found for flat in changed for found in merge_local.untold(place, flat, want)]
         new = findings.record(place, [*findings_of(place, work.evidence), *told], run_id)
         note_back(place, known, work.columns, run_id)
         merged = _write_all(healthy, work, failures)
@@ -90,26 +92,24 @@ def _without(pipeline: Pipeline, failures: Failures) -> Pipeline:
     return pipeline.model_copy(update={"targets": targets})
 
 
-def _planned(
-    spark: "Callable[[], SparkSession]",
-    pipeline: Pipeline,
-    place: Place,
-    want: Mark,
-    gone: GoneColumns,
-    failures: Failures,
-) -> tuple[Pipeline, Work]:
+def _planned(merge: Merge) -> tuple[Pipeline, Work]:
     """Work out all writes; return the pipeline without the tables for which that failed."""
-    while (work := plan(spark, pipeline, place, want, gone, failures)) is None:
-        pipeline = _without(pipeline, failures)
-    return pipeline, work
+    while (work := plan(merge)) is None:
+        merge = replace(merge, pipeline=_without(merge.pipeline, merge.failures))
+    return merge.pipeline, work
 
 
 def _write_all(pipeline: Pipeline, work: Work, failures: Failures) -> int:
     """Write documents, then the rows that they are made of; rows whose document failed wait with it."""
-    done = failures.attempt(work.documents)
+    done = failures.attempt(_repeated(work.documents))
     own = {flat.table.name for flat in flats(_without(pipeline, failures))}
-    done |= failures.attempt({table: call for table, call in work.rows.items() if table in own})
+    done |= failures.attempt(_repeated({table: call for table, call in work.rows.items() if table in own}))
     return len(done)
+
+
+def _repeated(calls: Mapping[str, Callable[[], None]]) -> dict[str, Callable[[], None]]:
+    """Let writes be made again that meet an OPTIMIZE by hand."""
+    return {table: partial(conflicts.repeated, call) for table, call in calls.items()}
 
 
 def _finish(spark: "SparkSession") -> None:
@@ -132,43 +132,30 @@ def target(pipeline: Pipeline, place: Place) -> Mark | None:
     return Mark(max(highest, valid_through(place, seen)), seen.release)
 
 
-def plan(
-    spark: "Callable[[], SparkSession]",
-    pipeline: Pipeline,
-    place: Place,
-    want: Mark,
-    gone: GoneColumns,
-    failures: Failures,
-) -> Work | None:
+def plan(merge: Merge) -> Work | None:
     """Work out all writes of a merge, in this process when the changes are few, else with Spark.
 
-    gone: by table, the columns that its source dropped before. Returns None where a table failed: its documents have to
-    be left out too.
+    Returns None where a table failed: its documents have to be left out too.
     """
-    own = flats(pipeline)
-    sizes = failures.attempt({flat.table.name: partial(merge_local.size, place, flat, want, gone) for flat in own})
+    own = flats(merge.pipeline)
+    size = partial(merge_local.size, merge.place, want=merge.want, gone=merge.gone)
+    sizes = merge.failures.attempt({flat.table.name: partial(size, flat) for flat in own})
     if len(sizes) < len(own):
         return None
     known = [size for size in sizes.values() if size is not None]
     if len(known) == len(sizes) and sum(known) <= local.LOCAL_ROWS:
-        return _plan_locally(spark, pipeline, place, want, gone, failures)
+        return _plan_locally(merge)
     from txloom.pipelines import merge_spark
 
-    return merge_spark.plan(spark(), pipeline, place, want, gone, failures)
+    return merge_spark.plan(merge)
 
 
-def _plan_locally(
-    spark: "Callable[[], SparkSession]",
-    pipeline: Pipeline,
-    place: Place,
-    want: Mark,
-    gone: GoneColumns,
-    failures: Failures,
-) -> Work | None:
+def _plan_locally(merge: Merge) -> Work | None:
+    pipeline, place, want = merge.pipeline, merge.place, merge.want
     own = {flat.table.name: flat for flat in flats(pipeline)}
     prepare = merge_local.prepare
-    calls = {name: partial(prepare, place, flat, want, gone.get(name, {})) for name, flat in own.items()}
-    changes = failures.attempt(calls)
+    calls = {name: partial(prepare, place, flat, want, merge.gone.get(name, {})) for name, flat in own.items()}
+    changes = merge.failures.attempt(calls)
     if len(changes) < len(own):
         return None
     documents = {}
@@ -176,9 +163,9 @@ def _plan_locally(
         path = place.table(aggregate.current)
         if mark(path) < want and (found := merge_local.documents(pipeline, aggregate, changes)) is not None:
             key = pipeline.table(aggregate.root).key
-            documents[aggregate.current] = partial(_write, spark, path, found, key, want)
+            documents[aggregate.current] = partial(_write, merge, path, found, key)
     rows = {
-        name: partial(_write, spark, change.path, change.effects, change.flat.key, want, change.within())
+        name: partial(_write, merge, change.path, change.effects, change.flat.key, change.within())
         for name, change in changes.items()
         if change.effects is not None
     }
@@ -187,18 +174,11 @@ def _plan_locally(
     return Work(documents, rows, sum(change.changes for change in changes.values()), evidence, after)
 
 
-def _write(
-    spark: "Callable[[], SparkSession]",
-    path: str,
-    effects: pa.Table,
-    key: tuple[str, ...],
-    want: Mark,
-    within: Within | None = None,
-) -> None:
+def _write(merge: Merge, path: str, effects: pa.Table, key: tuple[str, ...], within: Within | None = None) -> None:
     """Merge effects that this process holds: into a small table by itself, into a large one by Spark."""
     if merging.is_small(path):
-        merging.merge(path, effects, key, vars(want), within)
+        merging.merge(path, effects, key, vars(merge.want), within)
         return
     from txloom.pipelines import merge_spark
 
-    merge_spark.write_held(spark(), path, effects, key, want, within)
+    merge_spark.write_held(merge, path, effects, key, within)

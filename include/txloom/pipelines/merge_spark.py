@@ -9,9 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txloom.config.models import Aggregate, Pipeline
-from txloom.current.clears import Columns, Gone, GoneColumns
-from txloom.pipelines.together import Failures
-from txloom.pipelines.work import Work
+from txloom.current.clears import Columns, Gone
+from txloom.pipelines.work import Merge, Work
 from txloom.storage import current, past, tables
 from txloom.storage.documents import Change, documents, touched_roots
 from txloom.storage.flats import Flat, flats
@@ -25,14 +24,13 @@ EVIDENCE = 1_000
 """Contradictions of a table that are looked at: findings keep one for each kind and column."""
 
 
-def plan(
-    spark: SparkSession, pipeline: Pipeline, place: Place, want: Mark, gone: GoneColumns, failures: Failures
-) -> Work | None:
-    """Work out all writes of a merge, None where a table failed; gone: by table, columns that its source dropped."""
+def plan(merge: Merge) -> Work | None:
+    """Work out all writes of a merge, None where a table failed."""
+    spark, pipeline, place, want = merge.spark(), merge.pipeline, merge.place, merge.want
     own = {flat.table.name: flat for flat in flats(pipeline)}
     with_session = inheritable_thread_target(spark)
-    calls = {name: partial(prepare, spark, place, flat, want, gone.get(name, {})) for name, flat in own.items()}
-    prepared = failures.attempt({name: with_session(call) for name, call in calls.items()})
+    calls = {name: partial(prepare, spark, place, flat, want, merge.gone.get(name, {})) for name, flat in own.items()}
+    prepared = merge.failures.attempt({name: with_session(call) for name, call in calls.items()})
     if len(prepared) < len(own):
         return None
     changes = {name: change for name, (change, _, _) in prepared.items()}
@@ -66,22 +64,14 @@ def _evidence(effects: DataFrame | None) -> list[str]:
     return [row[0] for row in told.collect()]
 
 
-def write_held(
-    spark: SparkSession,
-    path: str,
-    effects: pa.Table,
-    key: tuple[str, ...],
-    want: Mark,
-    within: Within | None = None,
-) -> None:
+def write_held(merge: Merge, path: str, effects: pa.Table, key: tuple[str, ...], within: Within | None = None) -> None:
     """Merge effects that the driver holds into a large table; within: the partitions that they concern."""
     prune = current.naming(key[0], effects.column(key[0]).unique().to_pylist()) + current.only_within(within)
-    current.merge(path, spark.createDataFrame(effects), key, prune=prune, metadata=want.to_json())
+    current.merge(path, merge.spark().createDataFrame(effects), key, prune=prune, metadata=merge.want.to_json())
 
 
 def finish(spark: SparkSession) -> None:
     """Leave nothing behind in the session."""
-    spark.conf.unset(tables.USER_METADATA)
     tables.unfence(spark)
     spark.catalog.clearCache()
 

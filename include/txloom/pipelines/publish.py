@@ -6,30 +6,34 @@ from typing import Any
 
 from txloom.config import names
 from txloom.config.models import Pipeline
+from txloom.pipelines.check import hold
 from txloom.quality import findings as f
-from txloom.storage import books, dead, findings, loads, offsets
+from txloom.storage import books, dead, findings, loads, offsets, shadows
+from txloom.storage.newest import newest_cut
 from txloom.storage.own import CUTS
 from txloom.storage.place import Place
-from txloom.storage.progress import Mark, is_stamped_only, mark, versions
+from txloom.storage.progress import Mark, merged, unchanged, versions
 
 
 def publish(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) -> dict[str, int | str]:
     """Publish the current tables as they are, unless the newest cut says the same already.
 
     A transaction that was finished after a cut although it belongs below its valid-through amends that cut: the new
-    cut lists which ones (design.md 2.4). No Spark is needed.
+    cut lists which ones (design.md 2.4). Raises ExpectationFailed where an expectation that blocks does not hold for
+    these very tables, whoever brought them here. No Spark is needed.
     """
     place = Place(warehouse, pipeline.name)
     path = place.table(names.CUTS)
-    reached = _reached(pipeline, place)
+    reached = merged(place, pipeline.current_tables)
     if reached is None:
         return {"published": 0}
-    newest = books.query(path, "select * from t order by cut_id desc limit 1")
+    newest = newest_cut(place)
     cut = _cut(pipeline, place, reached, run_id)
-    if newest and _says(newest[0]) == _says(cut) and _shows(place, newest[0], cut):
-        return {"published": 0, "cut_id": newest[0]["cut_id"], "valid_through": reached.valid_through}
-    cut["cut_id"] = newest[0]["cut_id"] + 1 if newest else 1
-    cut["amends"] = _amended(place, path, newest[0], reached) if newest else []
+    if newest and _says(newest) == _says(cut) and unchanged(place, newest["versions"], cut["versions"]):
+        return {"published": 0, "cut_id": newest["cut_id"], "valid_through": reached.valid_through}
+    hold(pipeline, place, run_id)
+    cut["cut_id"] = newest["cut_id"] + 1 if newest else 1
+    cut["amends"] = _amended(place, path, newest, reached) if newest else []
     books.append(path, [cut], CUTS, once=(names.write_id(pipeline.name, names.CUTS, 0), cut["cut_id"]))
     entry = books.Entry(
         run_id, "publish", datetime.now(UTC), {"cut_id": cut["cut_id"]}, valid_through=reached.valid_through
@@ -38,24 +42,6 @@ def publish(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) 
     shown = json.dumps(cut["versions"], separators=(",", ":"))
     told = {"published": 1, "cut_id": cut["cut_id"], "valid_through": reached.valid_through, "gaps": len(cut["gaps"])}
     return {**told, "versions": shown}
-
-
-def current_tables(pipeline: Pipeline) -> list[str]:
-    """Return the names of the current tables that readers see."""
-    return [a.current for a in pipeline.targets.aggregates] + [m.current for m in pipeline.targets.mirrors]
-
-
-def _reached(pipeline: Pipeline, place: Place) -> Mark | None:
-    """Return the mark up to which the last merge brought all tables; tables that had no change stay at an older one."""
-    merged = books.query(
-        place.table(names.LEDGER),
-        "select valid_through, counts from t where step = 'merge_current' and detail is null order by at desc limit 1",
-    )
-    if not merged:
-        return None
-    reached = Mark(merged[0]["valid_through"], merged[0]["counts"]["release"])
-    shown = [mark(place.table(name)) for name in current_tables(pipeline)]
-    return None if any(each > reached for each in shown) else reached
 
 
 def _cut(pipeline: Pipeline, place: Place, reached: Mark, run_id: str) -> dict[str, Any]:
@@ -71,7 +57,7 @@ def _cut(pipeline: Pipeline, place: Place, reached: Mark, run_id: str) -> dict[s
         "release": reached.release,
         "committed_at": last[0]["committed_at"] if last else None,
         "published_at": datetime.now(UTC),
-        "versions": versions(place, current_tables(pipeline)),
+        "versions": versions(place, pipeline.current_tables),
         "gaps": gaps,
     }
 
@@ -83,26 +69,21 @@ def _lost(pipeline: Pipeline, place: Place) -> list[dict[str, Any]]:
 
 
 def _says(cut: dict[str, Any]) -> tuple[object, ...]:
-    return cut["valid_through"], sorted(cut["versions"]), cut["gaps"]
-
-
-def _shows(place: Place, earlier: dict[str, Any], cut: dict[str, Any]) -> bool:
-    """Say whether an earlier cut shows the very same tables; that a lease was taken over changes none."""
-    return all(
-        is_stamped_only(place.table(name), earlier["versions"][name], version)
-        for name, version in cut["versions"].items()
-    )
+    return cut["valid_through"], cut["gaps"]
 
 
 def _amended(place: Place, cuts: str, last: dict[str, Any], reached: Mark) -> list[dict[str, Any]]:
     """Return (cut, transaction) for every transaction released since the last cut that belongs into an earlier one.
 
-    What a snapshot of all tables contains was in the cuts that came after it.
+    What a snapshot of all tables contains was in the cuts that came after it. A backfill that repaired rows amends all
+    earlier cuts from its range on: which of them showed what was wrong, nobody knows.
     """
     since = f"release > {last['release']} and release <= {reached.release} and csn <= {last['valid_through']}"
     since += f" and csn > {loads.floor(place, last['release'])}"
     sql = f"select xid, csn from t where status = 'released' and {since}"
     late = books.query(place.table(names.TRANSACTIONS), sql)
+    repairs = shadows.repaired_since(place, last["published_at"])
+    late += [{"xid": f"backfill {row['run_id']}", "csn": row["from_csn"]} for row in repairs]
     lowest = min((row["csn"] for row in late), default=None)
     if lowest is None:
         return []

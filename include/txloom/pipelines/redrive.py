@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import partial
+from functools import partial, reduce
 from typing import NoReturn
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from txloom.events.formats import SourceDecoder
 from txloom.pipelines.land import close, finish_last
 from txloom.storage import dated, dead, landing
 from txloom.storage.landing import Landing
+from txloom.storage.listing import among
 from txloom.storage.place import Place
 
 
@@ -25,21 +26,24 @@ def redrive(
     run_id: str,
     transactions: Sequence[str] = (),
     causes: Sequence[str] = (),
+    messages: Sequence[str] = (),
     everything: bool = False,
     version: int | None = None,
 ) -> dict[str, int]:
-    """Land dead transactions (by id, by cause, or all) and poison (by cause, or all) again, as a landing of its own.
+    """Land dead transactions (by id, cause, place, or all) and poison (by cause, place, or all) again, as one landing.
 
     All that was ever landed of a transaction goes along, with the newest of its metadata, decoded as declared now. The
     next buffer_transactions releases what is whole and gives up the rest at once. Done twice it changes nothing more.
-    version: only what this version of dead_letters has, which somebody approved. Raises ConfigurationError for an id or
-    a cause that no open dead letter has.
+    messages: where they lie, as the listing says it. version: only what this version of dead_letters has, which was
+    approved. Raises ConfigurationError for an id, a cause or a place that no open dead letter has.
     """
-    if not (transactions or causes or everything):
-        raise ConfigurationError("nothing was chosen: pass --transaction, --cause or --all")
+    if not (transactions or causes or messages or everything):
+        raise ConfigurationError("nothing was chosen: pass --transaction, --cause, --message or --all")
     place = Place(warehouse, pipeline.name)
-    letters = dead.open_letters(place, f"transaction_id, kind, cause, {dead.MESSAGE}", version=version)
-    ids, poison = _chosen(letters, transactions, causes, everything=everything)
+    there = [f"coalesce({among(messages=[each])}, false) as lies_{number}" for number, each in enumerate(messages)]
+    columns = ", ".join(["transaction_id, kind, cause", dead.MESSAGE, *there])
+    letters = dead.open_letters(place, columns, version=version)
+    ids, poison = _chosen(letters, transactions, causes, messages, everything=everything)
     ids = _without_superseded(place, ids, transactions)
     events = dead.events_of(place, ids, poison)
     if not events.num_rows:
@@ -70,7 +74,12 @@ def _no_spark() -> NoReturn:
 
 
 def _chosen(
-    letters: pa.Table, transactions: Sequence[str], causes: Sequence[str], *, everything: bool
+    letters: pa.Table,
+    transactions: Sequence[str],
+    causes: Sequence[str],
+    messages: Sequence[str],
+    *,
+    everything: bool,
 ) -> tuple[list[str], pa.Table]:
     """Return the ids of chosen transactions, and chosen poison."""
     if not letters.num_rows:
@@ -80,10 +89,14 @@ def _chosen(
     known = letters.column("cause").unique().to_pylist()
     _refuse_unknown("transaction", transactions, ids)
     _refuse_unknown("cause", causes, known)
+    lie = [letters.column(f"lies_{number}") for number in range(len(messages))]
+    for each, column in zip(messages, lie, strict=True):
+        if not pc.any(column).as_py():
+            raise ConfigurationError(f"no open dead letter has the place {each!r}")
     if not everything:
-        by_cause = letters.filter(pc.is_in(letters.column("cause"), pa.array(causes, pa.string())))
-        letters = by_cause
-        named = by_cause.filter(pc.not_equal(by_cause.column("kind"), "poison")).column("transaction_id")
+        wanted = pc.is_in(letters.column("cause"), pa.array(causes, pa.string()))
+        letters = letters.filter(reduce(pc.or_, lie, wanted))
+        named = letters.filter(pc.not_equal(letters.column("kind"), "poison")).column("transaction_id")
         ids = sorted({*transactions, *named.to_pylist()})
     return ids, letters.filter(pc.equal(letters.column("kind"), "poison"))
 

@@ -1,9 +1,32 @@
-"""What a merge has worked out before it writes."""
+"""What a merge goes by, and what it has worked out before it writes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from txloom.current.clears import Columns
+from txloom.config.models import Pipeline
+from txloom.current.clears import Columns, GoneColumns
+from txloom.pipelines.together import Failures
+from txloom.storage.place import Place
+from txloom.storage.progress import Mark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Which tables a merge brings to which mark, and which of them failed.
+
+    spark opens a session. gone: by table, the columns that its source dropped before.
+    """
+
+    spark: "Callable[[], SparkSession]"
+    pipeline: Pipeline
+    place: Place
+    want: Mark
+    gone: GoneColumns
+    failures: Failures
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ JUDGED = (BROKEN, OLD, QUIET, STUCK, DEAD, EXPECTATION, FINDING, UNBALANCED)
 SAMPLE = 5
 """Rows that a message shows; totals count them all."""
 
-TODO = {
+ADVICE = {
     BROKEN: "Open the DAG: is it paused, does a run hang, which task is red? A red task's last line says what to do; "
     "readers keep the last cut meanwhile.",
     OLD: "The rows say what each transaction waits for: look whether the producer of the missing table, and of the "
@@ -81,6 +81,8 @@ class Facts:
     first (rows), since."""
     findings: Sequence[dict[str, Any]] = ()
     unbalanced: Undone | None = None
+    stepped_at: datetime | None = None
+    """When a step of the pipeline ended last, whatever it did."""
 
 
 @dataclass(frozen=True)
@@ -122,16 +124,16 @@ def _progress(facts: Facts, alerts: Alerts, pipeline: str) -> Iterator[Incident]
     if reasons:
         since = min((each.since for each in reasons if each.since is not None), default=None)
         what = "; ".join(each.what for each in reasons)
-        yield Incident(BROKEN, "", since, "error", f"{what}. {_shown(facts)}", TODO[BROKEN], page=cdc)
+        yield Incident(BROKEN, "", since, "error", f"{what}. {_shown(facts)}", ADVICE[BROKEN], page=cdc)
     elif facts.waiting.total:
         old = alerts.valid_through_age
         if old is not None and _older(facts.now, facts.valid_at, old) and facts.valid_at is not None:
             what = f"{_shown(facts)} {_many(facts.waiting.total, 'transaction waits', 'transactions wait')} above it."
             rows = facts.waiting
-            yield Incident(OLD, "", facts.valid_at, "error", what, TODO[OLD], rows.total, rows.first, cdc)
+            yield Incident(OLD, "", facts.valid_at, "error", what, ADVICE[OLD], rows.total, rows.first, cdc)
     elif alerts.source_quiet is not None and _older(facts.now, facts.landed_at, alerts.source_quiet):
         what = f"Nothing new came for {_age(facts.now, facts.landed_at)}, though landing works. {_shown(facts)}"
-        yield Incident(QUIET, "", facts.landed_at, "warn", what, TODO[QUIET], page=cdc)
+        yield Incident(QUIET, "", facts.landed_at, "warn", what, ADVICE[QUIET], page=cdc)
 
 
 def _broken(facts: Facts, limit: timedelta) -> list[Undone]:
@@ -151,7 +153,7 @@ def _stuck(facts: Facts, alerts: Alerts, pipeline: str) -> Iterator[Incident]:
         many = _many(rows.total, "transaction has", "transactions have")
         what = f"{many} waited for missing parts for more than {limit}."
         page = f"dags/{names.cdc_dag_id(pipeline)}"
-        yield Incident(STUCK, "", rows.since, "warn", what, TODO[STUCK], rows.total, rows.first, page)
+        yield Incident(STUCK, "", rows.since, "warn", what, ADVICE[STUCK], rows.total, rows.first, page)
 
 
 def _letters(facts: Facts, alerts: Alerts, pipeline: str) -> Iterator[Incident]:
@@ -185,7 +187,7 @@ def _findings(facts: Facts, _: Alerts, pipeline: str) -> Iterator[Incident]:
 def _unbalanced(facts: Facts, _: Alerts, pipeline: str) -> Iterator[Incident]:
     if (found := facts.unbalanced) is not None:
         page = f"dags/{names.cdc_dag_id(pipeline)}"
-        yield Incident(UNBALANCED, "", found.since, "error", f"{found.what}.", TODO[UNBALANCED], page=page)
+        yield Incident(UNBALANCED, "", found.since, "error", f"{found.what}.", ADVICE[UNBALANCED], page=page)
 
 
 def _older(now: datetime, moment: datetime | None, limit: timedelta) -> bool:

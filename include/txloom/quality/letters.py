@@ -12,8 +12,13 @@ EXAMPLES = 3
 """Letters of each cause that are shown; totals count them all."""
 CAUSES = 40
 """Causes that are shown."""
+STAYS = (
+    "Nobody is reminded of them any more. They stay in dead_letters, and transactions among them stay gaps of the cuts."
+)
 LONGEST = 120
 """Characters of a name or an id that are shown."""
+_LINE = re.compile(r"(.+), line ([0-9]{1,18})")
+_OFFSET = re.compile(r"(.+)\[([0-9]{1,9})\] at offset ([0-9]{1,18})")
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#~&!$])")
 
 
@@ -65,6 +70,22 @@ def where(letter: dict[str, Any]) -> str:
     return plain(f"{letter['topic']}[{letter['partition']}] at offset {letter['offset']}")
 
 
+def coordinates(text: str) -> dict[str, Any]:
+    """Read where a message lies, as `where` says it; raises ValueError.
+
+    >>> coordinates("rows/1.jsonl, line 3")
+    {'file': 'rows/1.jsonl', 'line': 3}
+    >>> coordinates("rows[0] at offset 7")
+    {'topic': 'rows', 'partition': 0, 'offset': 7}
+    """
+    if found := _LINE.fullmatch(text.strip()):
+        return {"file": found[1], "line": int(found[2])}
+    if found := _OFFSET.fullmatch(text.strip()):
+        return {"topic": found[1], "partition": int(found[2]), "offset": int(found[3])}
+    shape = "FILE, line N, or TOPIC[N] at offset N"
+    raise ValueError(f"where does {plain(text)!r} lie? write it as the listing does: {shape}")
+
+
 def shown(letter: dict[str, Any]) -> str:
     """Say in one line which letter it is."""
     whose = "" if letter["kind"] == "poison" or letter["transaction_id"] is None else f"{letter['transaction_id']}: "
@@ -90,11 +111,13 @@ def escaped(text: str) -> str:
     return _MARKDOWN.sub(r"\\\1", text)
 
 
-def markdown(listing: Listing) -> str:
-    """Return a listing as a person reads it who has to approve its redrive."""
+def markdown(listing: Listing, reason: str | None = None) -> str:
+    """Return a listing as a person reads it who has to approve its redrive, or its dismissal for a reason."""
     if not listing.events:
         return "No open dead letter was chosen."
     lines = [f"**{_counted(listing)}** go through the buffer once more.", ""]
+    if reason is not None:
+        lines = [f"**{_counted(listing)}** are dismissed: {escaped(plain(reason))}", "", STAYS, ""]
     lines += ["| cause | events | transactions | since |", "|---|---|---|---|"]
     for group in listing.groups[:CAUSES]:
         since = moment(group.since) if group.since else ""
@@ -131,6 +154,12 @@ def fate_in_markdown(fate: Fate) -> str:
     if (more := fate.total - len(fate.each)) > 0 and fate.each:
         lines.append(f"- and {more} more")
     return "\n".join(lines)
+
+
+def dismissed_in_markdown(count: int, person: str, reason: str) -> str:
+    """Return what a dismissal did."""
+    what = f"**{count} dead letters were dismissed** by {escaped(plain(person))}: {escaped(plain(reason))}"
+    return f"{what}\n\n{STAYS}"
 
 
 def grouped(rows: Sequence[dict[str, Any]], hints: dict[str, str]) -> tuple[Group, ...]:

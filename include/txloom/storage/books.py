@@ -5,17 +5,18 @@ JVM. Every write is idempotent through Delta's (txnAppId, txnVersion) or by look
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 from txloom.config import names
 from txloom.storage.fence import FENCE
+from txloom.storage.opened import answer, opened
 from txloom.storage.own import LEDGER
 
 DELETION_VECTORS = {"delta.enableDeletionVectors": "true"}
@@ -59,7 +60,7 @@ def replace(path: str, rows: Sequence[dict[str, Any]], schema: pa.Schema, about:
 def last_written(path: str, write_id: str) -> int:
     """Return the last txnVersion that was written under a txnAppId; -1 when there is none."""
     try:
-        number = DeltaTable(path).transaction_version(write_id)
+        number = opened(path).transaction_version(write_id)
     except TableNotFoundError:
         return -1
     return -1 if number is None else int(number)
@@ -95,11 +96,14 @@ def schema_of(path: str) -> pa.Schema:
 def query(path: str, sql: str) -> list[dict[str, Any]]:
     """Ask one Delta table, named `t` in the SQL; a table that does not exist yet has no rows."""
     try:
-        table = DeltaTable(path)
+        return ask(opened(path), sql)
     except TableNotFoundError:
         return []
-    found = pa.table(QueryBuilder().register("t", table).execute(sql).read_all())
-    rows: list[dict[str, Any]] = found.to_pylist(maps_as_pydicts="strict")
+
+
+def ask(table: DeltaTable, sql: str) -> list[dict[str, Any]]:
+    """Ask an opened Delta table, as it was when it was opened; like `query`."""
+    rows: list[dict[str, Any]] = answer({"t": table}, sql).to_pylist(maps_as_pydicts="strict")
     return rows
 
 
@@ -118,9 +122,17 @@ def balance(warehouse: str, pipeline: str, step: str) -> dict[str, int]:
     path = names.table_path(warehouse, pipeline, names.LEDGER)
     rows = query(path, f"select generation, counts from t where step = '{step}'")
     newest = max((row["generation"] for row in rows), default=0)
+    return summed(row for row in rows if row["generation"] == newest)
+
+
+def summed(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Add the counts of the ledger's rows up.
+
+    >>> summed([{"counts": {"rows": 2}}, {"counts": {"rows": 3, "files": 1}}])
+    {'rows': 5, 'files': 1}
+    """
     sums: dict[str, int] = {}
     for row in rows:
-        if row["generation"] == newest:
-            for name, count in row["counts"].items():
-                sums[name] = sums.get(name, 0) + count
+        for name, count in row["counts"].items():
+            sums[name] = sums.get(name, 0) + count
     return sums

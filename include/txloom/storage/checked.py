@@ -1,19 +1,52 @@
 """What expectations look at: pinned Delta versions, read without Spark."""
 
-from collections.abc import Mapping
-from typing import Any
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
 from txloom.config import names
-from txloom.config.models import OrphanExpectation, Pipeline, StuckExpectation
-from txloom.storage import local
+from txloom.config.expectation_checks import mentions
+from txloom.config.expectations import (
+    DeadLetterExpectation,
+    DriftExpectation,
+    Expectation,
+    GreatExpectation,
+    InvariantExpectation,
+    LedgerExpectation,
+    OrphanExpectation,
+    SnapshotAgeExpectation,
+    StuckExpectation,
+    ValidThroughExpectation,
+    VersionExpectation,
+)
+from txloom.config.models import Pipeline
+from txloom.errors import ConfigurationError
+from txloom.quality.masking import MOST
+from txloom.quality.verdicts import Evidence
+from txloom.storage import local, schemas
 from txloom.storage.place import Place
 from txloom.storage.progress import versions
 
-SAMPLE = 20
-"""Failing rows that a result shows; totals count them all."""
+Versions = Mapping[str, int]
+BOOKS: dict[type, tuple[str, ...]] = {
+    StuckExpectation: (names.PENDING_TRANSACTIONS,),
+    DeadLetterExpectation: (names.DEAD_LETTERS, names.DISMISSALS, names.TRANSACTIONS),
+    LedgerExpectation: (names.LEDGER,),
+    SnapshotAgeExpectation: (names.TRANSACTIONS,),
+    DriftExpectation: (names.FINDINGS,),
+}
+"""What kinds look at that judge the pipeline itself."""
+OF_COLUMNS = ("ExpectTableColumn", "ExpectColumnToExist")
+"""Expectations that look at columns and at no row."""
+REFUSED = re.compile(
+    "Schema error|[Dd]uring planning|SQL error|not implemented|Optimizer rule|Arrow error|type_coercion|Execution error"
+)
+"""What DataFusion says of a query that it cannot plan, or of values, not shown then, that it cannot compute with."""
 
 
 def current_of(pipeline: Pipeline, table: str) -> str:
@@ -22,52 +55,152 @@ def current_of(pipeline: Pipeline, table: str) -> str:
     return declared.get(table, names.row_store(table))
 
 
-def looked_at(pipeline: Pipeline, place: Place, expectation: OrphanExpectation | StuckExpectation) -> dict[str, int]:
+def looked_at(pipeline: Pipeline, place: Place, expectation: Expectation) -> dict[str, int]:
     """Return the tables that an expectation looks at with their versions; tables that do not exist are left out."""
-    if isinstance(expectation, StuckExpectation):
-        return versions(place, [names.PENDING_TRANSACTIONS])
-    return versions(place, [current_of(pipeline, name) for name in (expectation.child, expectation.parent)])
+    return versions(place, list(_tables(pipeline, expectation)))
 
 
-def orphans(
-    pipeline: Pipeline, place: Place, expectation: OrphanExpectation, at: Mapping[str, int]
-) -> tuple[pa.Table, list[dict[str, Any]]]:
-    """Return (`parent_exists` of every child row that names a parent, a sample of those without one).
+def _tables(pipeline: Pipeline, expectation: Expectation) -> Iterable[str]:
+    if isinstance(expectation, OrphanExpectation):
+        return [current_of(pipeline, name) for name in (expectation.child, expectation.parent)]
+    if isinstance(expectation, VersionExpectation):
+        return [history_of(pipeline, expectation.table)]
+    if isinstance(expectation, ValidThroughExpectation):
+        return pipeline.current_tables
+    if isinstance(expectation, GreatExpectation):
+        return [expectation.table]
+    if isinstance(expectation, InvariantExpectation):
+        return [name for name in pipeline.current_tables if mentions(expectation.sql, name)]
+    return BOOKS[type(expectation)]
 
-    A child whose parent key is null names no parent.
-    """
+
+def history_of(pipeline: Pipeline, table: str) -> str:
+    """Return the name of the history of a mirrored table."""
+    return next(mirror.history for mirror in pipeline.targets.mirrors if mirror.table == table)
+
+
+def orphans(pipeline: Pipeline, place: Place, expectation: OrphanExpectation, at: Versions) -> Evidence:
+    """Return the child rows that name a parent which is not there; one whose parent key is null names none."""
     child, parent = (current_of(pipeline, name) for name in (expectation.child, expectation.parent))
     if child not in at or parent not in at:
-        return pa.table({"parent_exists": pa.array([], pa.bool_())}), []
+        return Evidence(0)
     key = pipeline.table(expectation.parent).key
     same = " and ".join(f'c."{own}" = p."{name}"' for own, name in zip(expectation.parent_key, key, strict=True))
     named = " and ".join(f'c."{own}" is not null' for own in expectation.parent_key)
-    joined = f"from c left join p on {same} where {named}"
-    found = _ask(
-        place, {"c": (child, at), "p": (parent, at)}, f'select p."{key[0]}" is not null as parent_exists {joined}'
-    )
+    lost = f'from c left join p on {same} where {named} and p."{key[0]}" is null'
+    tables = {"c": DeltaTable(place.table(child), version=at[child])}
+    checked = local.ask(tables, f"select count(*) as n from c where {named}")["n"][0].as_py()
+    tables["p"] = DeltaTable(place.table(parent), version=at[parent])
+    found = local.ask(tables, f"select false as parent_exists {lost}")
     shown = dict.fromkeys([*pipeline.table(expectation.child).key, *expectation.parent_key])
     columns = ", ".join(f'c."{name}"' for name in [*shown, "_txloom_csn", "_txloom_xid"])
     order = ", ".join(f'c."{name}"' for name in pipeline.table(expectation.child).key)
-    lost = f'select {columns} {joined} and p."{key[0]}" is null order by {order} limit {SAMPLE}'
-    return found, _ask(place, {"c": (child, at), "p": (parent, at)}, lost).to_pylist()
+    sample = local.ask(tables, f"select {columns} {lost} order by {order} limit {MOST}") if found.num_rows else found
+    return Evidence(checked, found, sample.to_pylist())
 
 
-def waiting(
-    place: Place, expectation: StuckExpectation, at: Mapping[str, int]
-) -> tuple[pa.Table, list[dict[str, Any]]]:
-    """Return (`age_seconds` of every waiting transaction, a sample of those that wait too long, longest first)."""
-    if names.PENDING_TRANSACTIONS not in at:
-        return pa.table({"age_seconds": pa.array([], pa.int64())}), []
-    tables = {"t": (names.PENDING_TRANSACTIONS, at)}
-    found = _ask(place, tables, "select age_seconds from t")
-    longest = int(expectation.older_than.total_seconds())
-    columns = "xid, csn, age_seconds, cause, expected, received"
-    stuck = f"select {columns} from t where age_seconds > {longest} order by age_seconds desc, csn limit {SAMPLE}"
-    rows = _ask(place, tables, stuck).to_pylist(maps_as_pydicts="strict")
-    return found, rows
+def rows_of(pipeline: Pipeline, place: Place, expectation: GreatExpectation, at: Versions) -> Evidence:
+    """Return the rows of a current table that are judged: the columns that are named, and what tells rows apart."""
+    schema = schema_of(pipeline, expectation.table)
+    if expectation.table not in at:
+        return Evidence(0, schema.empty_table())
+    table = DeltaTable(place.table(expectation.table), version=at[expectation.table])
+    has = pa.schema(table.schema().to_arrow()).names
+    of_columns = expectation.expectation.startswith(OF_COLUMNS)
+    key = [name for name in _key(pipeline, expectation.table) if name in has]
+    wanted = has if of_columns else dict.fromkeys([*key, *_named(expectation, has)])
+    columns = ", ".join(f'"{name}"' for name in wanted)
+    query = f"select {columns} from t" + (f" where ({expectation.where}\n)" if expectation.where else "")
+    query += " limit 0" if of_columns else ""
+    found = _asked(expectation, {"t": table}, query)
+    return Evidence(found.num_rows, found)
 
 
-def _ask(place: Place, tables: Mapping[str, tuple[str, Mapping[str, int]]], sql: str) -> pa.Table:
-    pinned = {alias: DeltaTable(place.table(name), version=at[name]) for alias, (name, at) in tables.items()}
-    return local.ask(pinned, sql)
+def _named(expectation: GreatExpectation, has: list[str]) -> list[str]:
+    """Return the columns that arguments name."""
+    given = expectation.arguments
+    named = [given.get(name) for name in ("column", "column_A", "column_B")]
+    listed = given.get("column_list") or ()
+    return [name for name in (*named, *listed) if name in has]
+
+
+def _root(pipeline: Pipeline, current: str) -> str:
+    """Return the watched table that a current table has a row for each row of."""
+    roots = {each.current: each.root for each in pipeline.targets.aggregates}
+    return (roots | {each.current: each.table for each in pipeline.targets.mirrors})[current]
+
+
+def _key(pipeline: Pipeline, current: str) -> tuple[str, ...]:
+    return pipeline.table(_root(pipeline, current)).key or names.POSITION
+
+
+def schema_of(pipeline: Pipeline, current: str) -> pa.Schema:
+    """Return the declared schema of a current table that readers see."""
+    for aggregate in pipeline.targets.aggregates:
+        if aggregate.current == current:
+            return schemas.document_schema(pipeline, aggregate)
+    table = next(mirror.table for mirror in pipeline.targets.mirrors if mirror.current == current)
+    return schemas.current_schema(pipeline.table(table))
+
+
+def violations(pipeline: Pipeline, place: Place, expectation: InvariantExpectation, at: Versions) -> Evidence:
+    """Return the rows that a query finds; raises ConfigurationError where it cannot be run."""
+    wanted = list(_tables(pipeline, expectation))
+    query = bare(expectation.sql)
+    if len(at) < len(wanted):
+        plan(pipeline, expectation)
+        return Evidence(0)
+    tables = {name: DeltaTable(place.table(name), version=at[name]) for name in wanted}
+    count = _asked(expectation, tables, f"select count(*) as n from (\n{query}\n)")["n"][0].as_py()
+    checked = sum(local.ask({"t": each}, "select count(*) as n from t")["n"][0].as_py() for each in tables.values())
+    with _refusing(expectation):
+        sample = local.first(tables, query, MOST) if count else pa.table({})
+    return Evidence(checked, pa.table({"row": pa.nulls(count)}), sample.to_pylist(maps_as_pydicts="lossy"))
+
+
+def plan(pipeline: Pipeline, expectation: Expectation) -> None:
+    """Run what an expectation's SQL says on empty tables; raises ConfigurationError where it is not right.
+
+    Where the source may add columns, only the tables themselves tell.
+    """
+    if isinstance(expectation, GreatExpectation) and expectation.where is not None:
+        wanted, query = [expectation.table], f'select * from "{expectation.table}" where ({expectation.where}\n)'
+    elif isinstance(expectation, InvariantExpectation):
+        wanted = list(_tables(pipeline, expectation))
+        query = f"select * from (\n{bare(expectation.sql)}\n)"
+    else:
+        return
+    if any(pipeline.table(name).undeclared_columns == "evolve" for name in map(partial(_root, pipeline), wanted)):
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        tables = {
+            name: DeltaTable.create(f"{folder}/{name}", schema_of(pipeline, name), mode="ignore") for name in wanted
+        }
+        _asked(expectation, tables, query)
+
+
+def bare(sql: str) -> str:
+    """Return a query without the semicolon at its end.
+
+    >>> bare("select 1 ; ")
+    'select 1'
+    """
+    return re.sub(r"[;\s]+$", "", sql)
+
+
+def _asked(expectation: Expectation, tables: Mapping[str, DeltaTable], query: str) -> pa.Table:
+    with _refusing(expectation):
+        return local.ask(tables, query)
+
+
+@contextmanager
+def _refusing(expectation: Expectation) -> Iterator[None]:
+    """Turn what DataFusion says of an expectation's SQL into a refusal."""
+    try:
+        yield
+    except Exception as error:
+        if REFUSED.search(str(error)) is None:
+            raise
+        said = " ".join(str(error).replace("datafusion.public.", "").split())
+        said = re.sub(r"'[^']*'", "'...'", said) if "Arrow error" in said else said
+        raise ConfigurationError(f"expectation {expectation.id}: its SQL is refused: {said[:300]}") from None

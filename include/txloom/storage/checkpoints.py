@@ -19,7 +19,7 @@ def current_generation(warehouse: str, pipeline: str) -> int:
     ledger = names.table_path(warehouse, pipeline, names.LEDGER)
     rows = books.query(ledger, f"select max(generation) as newest from t where step = '{STEP}'")
     known = (rows[0]["newest"] if rows else 0) or 0
-    here = [int(path.name[1:]) for path in _root(warehouse, pipeline).glob("g*") if (path / "offsets").is_dir()]
+    here = [int(path.name[1:]) for path in Path(root(warehouse, pipeline)).glob("g*") if (path / "offsets").is_dir()]
     newest = max(here, default=0)
     if newest and newest >= known:
         return newest
@@ -31,5 +31,6 @@ def checkpoint(warehouse: str, pipeline: str, generation: int) -> str:
     return names.checkpoint_path(warehouse, pipeline, STEP, generation)
 
 
-def _root(warehouse: str, pipeline: str) -> Path:
-    return Path(checkpoint(warehouse, pipeline, 0).removeprefix("file://")).parent
+def root(warehouse: str, pipeline: str) -> str:
+    """Return the folder that holds the generations."""
+    return checkpoint(warehouse, pipeline, 0).removeprefix("file://").rsplit("/", 1)[0]

@@ -27,7 +27,6 @@ EVENT = ("_txloom_landing", "_txloom_row")
 """What tells the rows of a history apart: where their events were landed."""
 PART_ROWS = 200_000
 """Rows of a history that Spark looks at together, by hash of their key."""
-SETTINGS = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
 
 
 def horizon(place: Place, keep: timedelta, retain: timedelta, now: datetime) -> int:
@@ -37,7 +36,7 @@ def horizon(place: Place, keep: timedelta, retain: timedelta, now: datetime) -> 
     every cut that vacuum still keeps readable lies at it or above.
     """
     when = "coalesce(committed_at, first_landed_at)"
-    old = f"{when} <= timestamp '{(now - keep).isoformat()}'"
+    old = f"{when} <= {local.moment(now - keep)}"
     finished = place.table(names.TRANSACTIONS)
     found = books.query(finished, f"select min(csn) as csn from t where csn is not null and not coalesce({old}, false)")
     younger = f" and csn < {found[0]['csn']}" if found and found[0]["csn"] is not None else ""
@@ -93,15 +92,14 @@ def clean_with_spark(spark: SparkSession, place: Place, flat: Flat, upto: Mark, 
         if count:
             same = " AND ".join(f"t.{name} = s.{name}" for name in EVENT)
             FENCE.refuse_stale(path)
-            for setting, value in zip(SETTINGS, (past.CLEANED, str(upto.valid_through)), strict=True):
+            for setting, value in zip(tables.FENCED, (past.CLEANED, str(upto.valid_through)), strict=True):
                 spark.conf.set(setting, value)
             target = SparkTable.forPath(spark, path).alias("t")
             condition = f"{same} AND t._txloom_csn <= {upto.valid_through}"
             target.merge(gone.alias("s"), condition).whenMatchedDelete().execute()
         return count
     finally:
-        for setting in SETTINGS:
-            spark.conf.unset(setting)
+        tables.unfence(spark)
         gone.unpersist()
 
 

@@ -1,13 +1,13 @@
-"""Dead letters that still wait for somebody: not released since, nor decided again by a redrive."""
+"""Dead letters that still wait for somebody: not released since, nor decided again by a redrive, nor dismissed."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from txloom.config import names
 from txloom.storage import books, local
+from txloom.storage.opened import exists, opened
 from txloom.storage.place import Place
 from txloom.transactions.causes import COMPLETE
 from txloom.transactions.hashes import hash64
@@ -24,7 +24,7 @@ SUPERSEDED = (
     " and (c.file is not distinct from d.file) and (c.line is not distinct from d.line)"
     ' and (c.partition is not distinct from d.partition) and (c."offset" is not distinct from d."offset"))'
 )
-
+DISMISSED = 'select 1 from x where x.landing = d.landing and x."row" = d."row"'
 
 LAST = f"case when cause = '{COMPLETE}' then 0 else 1 end"
 """What one batch gave up and completed then is complete."""
@@ -57,7 +57,8 @@ def dead_by_hash(place: Place) -> dict[int, tuple[str, str]]:
 
 def complete_now(place: Place) -> list[str]:
     """Return the dead transactions that wait for nothing but a redrive."""
-    return sorted(row["transaction_id"] for row in given_up(place) if row["cause"] == COMPLETE)
+    completed = f"transaction_id in (select transaction_id from t where cause = '{COMPLETE}')"
+    return sorted(row["transaction_id"] for row in given_up(place, completed) if row["cause"] == COMPLETE)
 
 
 def open_letters(place: Place, columns: str, more: str = "", version: int | None = None) -> pa.Table:
@@ -65,15 +66,18 @@ def open_letters(place: Place, columns: str, more: str = "", version: int | None
 
     version: only of those that this version of dead_letters has.
     """
-    if not DeltaTable.is_deltatable(place.dead_letters):
+    if not exists(place.dead_letters):
         return pa.table({})
-    tables, conditions = {"d": DeltaTable(place.dead_letters, version=version)}, ["true"]
-    if DeltaTable.is_deltatable(place.table(names.TRANSACTIONS)):
-        tables["t"] = DeltaTable(place.table(names.TRANSACTIONS))
+    tables, conditions = {"d": opened(place.dead_letters, version)}, ["true"]
+    if exists(place.table(names.DISMISSALS)):
+        tables["x"] = opened(place.table(names.DISMISSALS))
+        conditions.append(f"not exists ({DISMISSED})")
+    if exists(place.table(names.TRANSACTIONS)):
+        tables["t"] = opened(place.table(names.TRANSACTIONS))
         conditions.append(RELEASED)
     redrives = books.query(place.landed_files, f"select landing from t where topic = '{REDRIVE}'")
     if redrives:
-        tables["c"] = DeltaTable(place.change_events)
+        tables["c"] = opened(place.change_events)
         conditions.append(SUPERSEDED.format(local.numbers([row["landing"] for row in redrives])))
     letters = f"(select * from d where {' and '.join(conditions)}) as l"
     return local.ask(tables, f"select {columns} from {letters} {more}")

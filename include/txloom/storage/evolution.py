@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from txloom.config import names
@@ -193,14 +193,11 @@ def _rewrite(path: str, has: pa.Schema, wanted: pa.Schema) -> None:
     table = DeltaTable(path)
     extra = [field for field in has if field.name not in wanted.names]
     schema = pa.schema([*wanted, *extra])
-    source = QueryBuilder().register("t", table).execute("select * from t")
-
+    source = local.batches({"t": table}, "select * from t")
     refused = list[ConfigurationError]()
 
     def batches() -> Iterable[pa.RecordBatch]:
-        for batch in source:
-            rows = pa.table(batch)
-            rows = rows.cast(local.plain_schema(rows.schema))
+        for rows in source:
             try:
                 columns = [_column(rows, field, path) for field in schema]
             except ConfigurationError as error:

@@ -9,34 +9,40 @@ from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.quality.incidents import SAMPLE, Facts, Rows, Undone
 from txloom.quality.letters import plain
-from txloom.storage import books, dead, findings, incidents, lease, local
+from txloom.storage import books, dead, findings, incidents, landing, lease, local
 from txloom.storage.listing import listing
+from txloom.storage.newest import newest_cut
+from txloom.storage.opened import exists, opened
 from txloom.storage.place import Place
 from txloom.storage.progress import snapshot
+from txloom.storage.tail import newest_since
 
 LANDED = "counts['landed'] > 0"
+LANDS, MERGES = "step = 'land_events'", "step = 'merge_current' and detail is null"
+BALANCE, BALANCED = "step = 'balance'", ("at", "balanced", "detail")
 
 
 def facts(pipeline: Pipeline, place: Place, now: datetime) -> Facts:
     """Return what the tables say now."""
     alerts = pipeline.alerts
-    cut = _one(place, names.CUTS, "select * from t order by cut_id desc limit 1")
-    looks = _one(place, names.LEDGER, "select max(at) as at from t where step = 'land_events'").get("at")
-    stuck = alerts.stuck_after if alerts is not None else None
+    cut = newest_cut(place) or {}
+    ledger = _ledger(place, cut.get("valid_through"))
+    waiting, newest = _waiting(place, None)
     return Facts(
         now=now,
         valid_through=cut.get("valid_through"),
         valid_at=cut.get("committed_at") or cut.get("published_at"),
-        landed_at=_landed_at(place),
-        looked_at=max((at for at in (looks, incidents.looked_at(place)) if at is not None), default=None),
-        undone=next(_undone(place), None),
+        landed_at=ledger.get("landed_at"),
+        looked_at=max((at for at in (ledger.get("looks"), incidents.looked_at(place)) if at is not None), default=None),
+        undone=next(_undone(place, ledger), None),
         lease=_lease(place),
-        waiting=_waiting(place, now, None),
-        stuck=_waiting(place, now, stuck) if stuck is not None else Rows(),
+        waiting=waiting,
+        stuck=_stuck(place, now, alerts.stuck_after if alerts is not None else None, waiting, newest),
         letters=_letters(place),
         expectations=_expectations(pipeline, place),
         findings=findings.open_findings(place),
-        unbalanced=_unbalanced(place),
+        unbalanced=_unbalanced(ledger),
+        stepped_at=ledger.get("stepped"),
     )
 
 
@@ -44,32 +50,64 @@ def _one(place: Place, table: str, sql: str) -> dict[str, Any]:
     return next(iter(books.query(place.table(table), sql)), {})
 
 
-def _landed_at(place: Place) -> datetime | None:
-    """Return when something new was landed; while nothing ever was, when the first landing looked for it."""
+def _ledger(place: Place, shown: int | None) -> dict[str, Any]:
+    """Ask the ledger, which has a file for each step of each run until maintenance joins them.
+
+    stepped: when a step ended last. looks: when a landing succeeded last. landed_at: when something new was landed;
+    while nothing ever was, when the first landing looked for it. behind, above: since when something waits to be
+    buffered, and to be published. release: up to which the last good merge came. shown: valid-through of the newest
+    cut.
+    """
+    if not exists(place.table(names.LEDGER)):
+        return {}
     redrives = books.query(place.landed_files, f"select landing from t where topic = '{dead.REDRIVE}'")
     own = f" and batch not in ({local.numbers([row['landing'] for row in redrives])})" if redrives else ""
-    sql = f"select coalesce(max(case when {LANDED}{own} then at end), min(at)) as at from t where step = 'land_events'"
-    found: datetime | None = _one(place, names.LEDGER, sql).get("at")
-    return found
-
-
-def _undone(place: Place) -> Iterator[Undone]:
-    """Yield what waits for a step, and since when it waits, the earliest step first."""
-    landed = books.last_written(place.table(names.LEDGER), names.write_id(place.pipeline, "land_events", 0))
-    yield from _late(place, names.LANDED_FILES, "at", f"landing > {landed}", "A landing was not finished")
     seen = snapshot(place)
-    behind = f"step = 'land_events' and batch > {seen.landing if seen else 0}"
-    yield from _late(place, names.LEDGER, "at", behind, "What was landed was not buffered")
-    good = (
-        "select valid_through, counts from t where step = 'merge_current' and detail is null order by at desc limit 1"
-    )
-    merged = _one(place, names.LEDGER, good)
-    release = merged["counts"]["release"] if merged else 0
-    unmerged = f"release > {release} and status = 'released'"
+    newest = {
+        "stepped": "max(at)",
+        "looks": f"max(at) filter (where {LANDS})",
+        "landed": f"max(at) filter (where {LANDS} and {LANDED}{own})",
+        "release": f"last_value(counts['release'] order by at) filter (where {MERGES})",
+    }
+    newest |= {f"balance_{name}": f"last_value({name} order by at) filter (where {BALANCE})" for name in BALANCED}
+    behind = f"{LANDS} and batch > {seen.landing if seen else 0}"
+    above = f"{MERGES} and valid_through > {0 if shown is None else shown}"
+    first = {
+        "begun": f"min(at) filter (where {LANDS})",
+        "behind": f"min(at) filter (where {behind})",
+        "above": f"min(at) filter (where {above})",
+    }
+    found = _newest_lines(place, newest, first, f"({behind}) or ({above})")
+    return found | {"landed_at": found["landed"] or found["begun"]}
+
+
+def _newest_lines(place: Place, newest: dict[str, str], first: dict[str, str], waits: str) -> dict[str, Any]:
+    """Ask for the newest lines where they are enough, and for the first of those that something waits for."""
+    since = newest_since(opened(place.table(names.LEDGER)))
+    everything = _one(place, names.LEDGER, _asked({**newest, **first})) if since is None else None
+    if everything is not None:
+        return everything
+    assert since is not None
+    recent = _one(place, names.LEDGER, f"{_asked(newest)} where at >= {local.moment(since)}")
+    if any(recent[name] is None for name in ("looks", "landed", "release", "balance_at")):
+        return _one(place, names.LEDGER, _asked({**newest, **first}))
+    return recent | {"begun": None} | _one(place, names.LEDGER, f"{_asked(first)} where {waits}")
+
+
+def _asked(columns: dict[str, str]) -> str:
+    return f"select {', '.join(f'{sql} as {name}' for name, sql in columns.items())} from t"
+
+
+def _undone(place: Place, ledger: dict[str, Any]) -> Iterator[Undone]:
+    """Yield what waits for a step, and since when it waits, the earliest step first."""
+    finished = landing.last_finished(place)
+    yield from _late(place, names.LANDED_FILES, "at", f"landing > {finished}", "A landing was not finished")
+    if (behind := ledger.get("behind")) is not None:
+        yield Undone("What was landed was not buffered", behind)
+    unmerged = f"release > {ledger.get('release') or 0} and status = 'released'"
     yield from _late(place, names.TRANSACTIONS, "finished_at", unmerged, "What was released was not merged")
-    shown = _one(place, names.CUTS, "select max(valid_through) as csn from t").get("csn")
-    above = f"step = 'merge_current' and detail is null and valid_through > {0 if shown is None else shown}"
-    yield from _late(place, names.LEDGER, "at", above, "What was merged was not published")
+    if (above := ledger.get("above")) is not None:
+        yield Undone("What was merged was not published", above)
 
 
 def _late(place: Place, table: str, moment: str, where: str, what: str) -> Iterator[Undone]:
@@ -86,18 +124,24 @@ def _lease(place: Place) -> Undone | None:
     return Undone(told, holder.acquired_at)
 
 
-def _waiting(place: Place, now: datetime, longer: timedelta | None) -> Rows:
-    where = "true"
-    if longer is not None:
-        where = f"first_landed_at < to_timestamp_micros({int((now - longer).timestamp() * 1_000_000)})"
-    sums = f"select count(*) as n, min(first_landed_at) as since from t where {where}"
-    found = _one(place, names.PENDING_TRANSACTIONS, sums)
+def _waiting(place: Place, before: datetime | None) -> tuple[Rows, datetime | None]:
+    """Return what waits since before a moment, and when the newest of it came."""
+    where = "true" if before is None else f"first_landed_at < {local.moment(before)}"
+    sums = "count(*) as n, min(first_landed_at) as since, max(first_landed_at) as newest"
+    found = _one(place, names.PENDING_TRANSACTIONS, f"select {sums} from t where {where}")
     if not found.get("n"):
-        return Rows()
+        return Rows(), None
     columns = "transaction_id, cause, expected, received"
     sql = f"select {columns} from t where {where} order by first_landed_at, csn, transaction_id limit {SAMPLE}"
     first = tuple(_missing(row) for row in books.query(place.table(names.PENDING_TRANSACTIONS), sql))
-    return Rows(found["n"], found["since"], first)
+    return Rows(found["n"], found["since"], first), found["newest"]
+
+
+def _stuck(place: Place, now: datetime, longer: timedelta | None, waiting: Rows, newest: datetime | None) -> Rows:
+    """Return what waits for longer; asked for only where that is neither everything nor nothing."""
+    if longer is None or newest is None or waiting.since is None or waiting.since >= now - longer:
+        return Rows()
+    return waiting if newest < now - longer else _waiting(place, now - longer)[0]
 
 
 def _missing(row: dict[str, Any]) -> str:
@@ -131,14 +175,10 @@ def _expectations(pipeline: Pipeline, place: Place) -> list[dict[str, Any]]:
 
 
 def _failed_since(place: Place, row: dict[str, Any]) -> datetime:
-    after = f" and checked_at > to_timestamp_micros({_micros(row['good'])})" if row["good"] is not None else ""
+    after = f" and checked_at > {local.moment(row['good'])}" if row["good"] is not None else ""
     sql = f"select min(checked_at) as at from t where expectation = {local.quoted(row['expectation'])}{after}"
     since: datetime = _one(place, names.EXPECTATION_RESULTS, sql)["at"]
     return since
-
-
-def _micros(moment: datetime) -> int:
-    return int(moment.timestamp()) * 1_000_000 + moment.microsecond
 
 
 def _sample(text: str) -> list[str]:
@@ -148,8 +188,6 @@ def _sample(text: str) -> list[str]:
     return [plain(", ".join(f"{name}={value}" for name, value in row.items())) for row in shown]
 
 
-def _unbalanced(place: Place) -> Undone | None:
-    newest = _one(
-        place, names.LEDGER, "select at, balanced, detail from t where step = 'balance' order by at desc limit 1"
-    )
-    return Undone(newest["detail"], newest["at"]) if newest and newest["balanced"] is False else None
+def _unbalanced(ledger: dict[str, Any]) -> Undone | None:
+    wrong = ledger.get("balance_balanced") is False
+    return Undone(ledger["balance_detail"], ledger["balance_at"]) if wrong else None

@@ -38,6 +38,12 @@ class Flat:
         return self.aggregate.history
 
     @property
+    def field(self) -> str:
+        """Return the field of an aggregate's history that holds its changes."""
+        assert self.aggregate is not None
+        return dict(schemas.members_of(self.aggregate))[self.table.name]
+
+    @property
     def partitions(self) -> Partitions | None:
         """Return how the table is partitioned."""
         return Partitions.of(self.table, self.mirror)

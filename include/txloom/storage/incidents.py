@@ -20,6 +20,7 @@ from txloom.errors import WriteConflict
 from txloom.quality.episodes import Episode
 from txloom.quality.incidents import Incident
 from txloom.storage import books, local
+from txloom.storage.opened import opened
 from txloom.storage.own import INCIDENTS
 from txloom.storage.place import Place
 from txloom.storage.progress import newest_metadata
@@ -33,7 +34,7 @@ _INCIDENT = tuple(each.name for each in fields(Incident))
 def episodes(place: Place) -> list[Episode]:
     """Return what is known, oldest first."""
     try:
-        return _read(DeltaTable(place.table(names.INCIDENTS)))
+        return _read(opened(place.table(names.INCIDENTS)))
     except TableNotFoundError:
         return []
 

@@ -282,6 +282,17 @@ def ranges(found: Sequence[Range], reached: Mapping[tuple[str, int], Reached], k
     return [part for part in cut if part.until > part.first or (part.topic, part.partition) not in reached]
 
 
+def leaves_out(found: Iterable[Range], taken: Iterable[Range]) -> bool:
+    """Tell whether a landing that takes some ranges leaves records for the next one.
+
+    >>> held = [Range("rows", "id-1", 0, 0, 9), Range("rows", "id-1", 1, 0, 9)]
+    >>> leaves_out(held, held), leaves_out(held, [replace(held[0], until=5), held[1]])
+    (False, True)
+    """
+    ends = {(each.topic, each.partition): each.until for each in found}
+    return any(part.until < ends[part.topic, part.partition] for part in taken)
+
+
 def _share(part: Range, share: float) -> int:
     size = part.until - part.first
     return min(size, int(size * share) + 1)

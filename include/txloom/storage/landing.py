@@ -92,6 +92,12 @@ def planned(path: str) -> list[dict[str, Any]]:
     )
 
 
+def newest(place: Place) -> int:
+    """Return the number of the landing whose files were planned last, 0 before there was one."""
+    found = books.query(place.landed_files, "select max(landing) as n from t")
+    return int((found[0]["n"] if found else 0) or 0)
+
+
 def write_plan(place: Place, number: int, rows: Sequence[dict[str, Any]]) -> None:
     """Write down what a new landing takes, once: from here on it is finished, by this run or the next."""
     write_id = names.write_id(place.pipeline, names.LANDED_FILES, 0)
@@ -155,8 +161,12 @@ def append_parts(written: "Sequence[parts.Part]", landing: Landing, place: Place
 
 def last_read(place: Place) -> int:
     """Return the number of the last landing of which nothing is to be read any more; -1 before there was one."""
-    ledger = books.last_written(place.table(names.LEDGER), names.write_id(place.pipeline, "land_events", 0))
-    return max(ledger, books.last_written(place.change_events, _write_id(place)))
+    return max(last_finished(place), books.last_written(place.change_events, _write_id(place)))
+
+
+def last_finished(place: Place) -> int:
+    """Return the number of the last landing that has its line in the ledger; -1 before there was one."""
+    return books.last_written(place.table(names.LEDGER), names.write_id(place.pipeline, "land_events", 0))
 
 
 def _write_id(place: Place) -> str:

@@ -110,6 +110,8 @@ def _acquire(place: Place, me: Lease) -> Lease:
         _write(table, lease)
     except CommitFailedError as error:
         raise LeaseTaken(f"pipeline {place.pipeline} is held by {newest(place)}; it came first") from error
+    filesystem, heartbeat = _heartbeat(place)
+    filesystem.create_dir(heartbeat.rpartition("/")[0], recursive=True)
     _write_beat(place, lease, 0)
     if taken_over:
         _stamp_all(place, lease)
@@ -169,7 +171,6 @@ def _beat(place: Place, lease: Lease, done: threading.Event) -> None:
 
 def _heartbeat(place: Place) -> tuple[fs.FileSystem, str]:
     filesystem, folder = filesystem_of(place.table("_lease"))
-    filesystem.create_dir(folder, recursive=True)
     return filesystem, f"{folder}/heartbeat.json"
 
 

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from deltalake import DeltaTable
 
 from txloom.config import names
-from txloom.quality.letters import EXAMPLES, Fate, Listing, grouped, plain
+from txloom.errors import ConfigurationError
+from txloom.quality.letters import EXAMPLES, Fate, Listing, coordinates, grouped, plain
 from txloom.storage import books, dead, local
+from txloom.storage.hints import HINTS
+from txloom.storage.opened import exists, opened
 from txloom.storage.place import Place
-from txloom.storage.status import HINTS
 
 TOLD = 50
 """Redriven transactions whose fate is told one by one."""
@@ -16,18 +18,25 @@ _IN = "kind in ('row', 'metadata', 'marker')"
 
 
 def listing(
-    place: Place, *, transactions: Sequence[str] = (), causes: Sequence[str] = (), everything: bool = True
+    place: Place,
+    *,
+    transactions: Sequence[str] = (),
+    causes: Sequence[str] = (),
+    messages: Sequence[str] = (),
+    everything: bool = True,
 ) -> Listing:
-    """Return the open dead letters: all, or those of some transactions and causes."""
-    if not DeltaTable.is_deltatable(place.dead_letters):
+    """Return the open dead letters: all, or those of some transactions and causes, and at some places."""
+    if not exists(place.dead_letters):
         return Listing((), 0, 0, None)
-    version = int(DeltaTable(place.dead_letters).version())
-    chosen = "true" if everything else f"({_among('transaction_id', transactions)} or {_among('cause', causes)})"
+    version = int(opened(place.dead_letters).version())
+    chosen = "true" if everything else among(transactions=transactions, causes=causes, messages=messages)
     whose = "case when kind <> 'poison' then transaction_id end"
     counted = f"cause, count(*) as events, count(distinct {whose}) as transactions"
     sums = dead.open_letters(
         place, f"{counted}, min(coalesce(dead_at, landed_at)) as since", f"where {chosen} group by cause", version
     ).to_pylist()
+    if not sums:
+        return Listing((), 0, 0, version)
     total = dead.open_letters(place, f"count(distinct {whose}) as n", f"where {chosen}", version).to_pylist()
     ranked = 'row_number() over (partition by cause order by csn, pos, landing, "row") as n'
     columns = f'cause, transaction_id, kind, "table", topic, partition, "offset", file, line, {ranked}'
@@ -36,6 +45,24 @@ def listing(
     rows = [{**row, "examples": [each for each in examples if each["cause"] == row["cause"]]} for row in sums]
     events = sum(row["events"] for row in sums)
     return Listing(grouped(rows, HINTS), events, total[0]["n"] if total else 0, version)
+
+
+def among(*, transactions: Sequence[str] = (), causes: Sequence[str] = (), messages: Sequence[str] = ()) -> str:
+    """Write a choice of dead letters as SQL does; messages: where they lie, as a listing says it."""
+    conditions = [_among("transaction_id", transactions), _among("cause", causes)]
+    return f"({' or '.join([*conditions, *map(_at, messages)])})"
+
+
+def _at(message: str) -> str:
+    try:
+        lies = coordinates(message)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
+    return "(" + " and ".join(f'"{name}" = {_literal(value)}' for name, value in lies.items()) + ")"
+
+
+def _literal(value: str | int) -> str:
+    return local.quoted(value) if isinstance(value, str) else str(value)
 
 
 def fate(place: Place, landing: int) -> Fate:

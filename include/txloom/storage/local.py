@@ -5,15 +5,18 @@ planning. Up to LOCAL_ROWS rows the same rules run here, on the same Arrow funct
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 from txloom.storage import books
+from txloom.storage.opened import answer, opened, running
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LOCAL_ROWS = int(os.environ.get("TXLOOM_LOCAL_ROWS", "50000"))
 """Up to so many rows a release or a merge is computed in the driver's process."""
 
@@ -24,7 +27,7 @@ def select(path: str, sql: str, version: int | None = None) -> pa.Table:
     version: the table as it was then, instead of as it is.
     """
     try:
-        table = DeltaTable(path, version=version)
+        table = opened(path, version)
     except TableNotFoundError:
         return pa.table({})
     return ask({"t": table}, sql)
@@ -32,23 +35,33 @@ def select(path: str, sql: str, version: int | None = None) -> pa.Table:
 
 def ask(tables: Mapping[str, DeltaTable], sql: str) -> pa.Table:
     """Ask opened Delta tables under the names that the SQL gives them; like `select`."""
-    builder = QueryBuilder()
-    for name, table in tables.items():
-        builder = builder.register(name, table)
-    found = pa.table(builder.execute(sql).read_all())
-    return found.cast(plain_schema(found.schema))
+    return _plain_rows(answer(tables, sql))
+
+
+def first(tables: Mapping[str, DeltaTable], sql: str, most: int) -> pa.Table:
+    """Ask like `ask` and stop after so many rows, in the order that the SQL gives them."""
+    found = list[pa.Table]()
+    for rows in batches(tables, sql):
+        found.append(rows)
+        if sum(each.num_rows for each in found) >= most:
+            break
+    return pa.concat_tables(found).slice(0, most) if found else pa.table({})
 
 
 def matching(path: str, sql: str, column: str, wanted: Sequence[int]) -> pa.Table:
     """Ask one Delta table for rows with a wanted number in a column; what is not wanted is let go batch by batch."""
     values = pa.array(wanted, pa.int64())
-    reader = QueryBuilder().register("t", DeltaTable(path)).execute(sql)
-    found = []
-    for batch in reader:
-        rows = pa.table(batch)
-        rows = rows.cast(plain_schema(rows.schema))
-        found.append(rows.filter(pc.is_in(rows.column(column), values)))
-    return pa.concat_tables(found)
+    found = batches({"t": DeltaTable(path)}, sql)
+    return pa.concat_tables([rows.filter(pc.is_in(rows.column(column), values)) for rows in found])
+
+
+def batches(tables: Mapping[str, DeltaTable], sql: str) -> Iterator[pa.Table]:
+    """Ask opened Delta tables like `ask`, at once, and return the answer batch by batch."""
+    return (_plain_rows(pa.table(batch)) for batch in running(tables, sql))
+
+
+def _plain_rows(rows: pa.Table) -> pa.Table:
+    return rows.cast(plain_schema(rows.schema))
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
@@ -124,6 +137,24 @@ def quoted(text: str) -> str:
     'it''s'
     """
     return "'" + text.replace("'", "''") + "'"
+
+
+def moment(at: datetime) -> str:
+    """Write a moment as SQL does, in the very type of the columns: a delete by delta-rs compares no other.
+
+    >>> print(moment(datetime(1970, 1, 1, 0, 0, 2, 5, tzinfo=UTC)))
+    arrow_cast(2000005, 'Timestamp(Microsecond, Some("UTC"))')
+    """
+    return f"arrow_cast({micros(at)}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
+
+
+def micros(at: datetime) -> int:
+    """Return a moment in microseconds since 1970; one without a zone is in this machine's.
+
+    >>> micros(datetime.fromisoformat("1970-01-01T01:00:02.000005+01:00"))
+    2000005
+    """
+    return (at.astimezone(UTC) - EPOCH) // timedelta(microseconds=1)
 
 
 def numbers(values: Sequence[int]) -> str:

@@ -83,15 +83,6 @@ def removable(path: str, retain: timedelta) -> int:
     )
 
 
-def outlived(path: str, version: int, retain: timedelta) -> bool:
-    """Say whether vacuum would take files from a version: a younger one replaced it longer than `retain` ago."""
-    history = {commit["version"]: commit["timestamp"] for commit in DeltaTable(path).history()}
-    replaced = history.get(version + 1)
-    if replaced is None:
-        return version < int(DeltaTable(path).version())
-    return bool(datetime.now(UTC) - datetime.fromtimestamp(replaced / 1000, UTC) > retain)
-
-
 def figures(path: str, columns: Sequence[str]) -> tuple[int, list[tuple[str, dict[str, Any]]]]:
     """Return a table's rows and, per column, nulls, distinct values (approximate), minimum and maximum as text."""
     parts = ["count(*) as _rows"]

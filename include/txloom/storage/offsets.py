@@ -140,9 +140,8 @@ def give_up(place: Place, lost: Sequence[Loss], run_id: str, at: datetime, reaso
 
 def _newest(place: Place) -> int:
     """Return the number of the landing that was planned last."""
-    found = books.query(place.landed_files, "select max(landing) as n from t")
     plan = planned_last(place)
-    return max((found[0]["n"] if found else 0) or 0, plan["landing"] if plan else 0)
+    return max(landing.newest(place), plan["landing"] if plan else 0)
 
 
 def given_up_now(place: Place) -> list[Row]:

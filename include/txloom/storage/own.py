@@ -139,6 +139,24 @@ SOURCE_PARTITIONS = pa.schema(
 """How far a partition was after a landing, where transactions wait for all of them; csn: the highest id that it had
 shown, null when it was first seen. torn: behind this id came events that nobody could read, and nothing since."""
 
+SOURCE_SNAPSHOTS = pa.schema(
+    [
+        ("landing", pa.int64()),
+        ("at", INSTANT),
+        ("left_out", pa.bool_()),
+        ("since", INSTANT),
+        ("rows", pa.int64()),
+        ("lowest", pa.int64()),
+        ("highest", pa.int64()),
+        ("ended", pa.int64()),
+        ("closed", pa.int64()),
+        ("initial", pa.int64()),
+    ]
+)
+"""How snapshots that a connector sends row by row stood after a landing (`txloom.transactions.snapshots`). since, rows,
+lowest, highest: of those under way; ended, closed: up to which csn they are sent, and landed, whole; initial: the csn
+of the one that the stream began with, once it is whole. left_out: no more than that the landing left something out."""
+
 EVOLVED_COLUMNS = pa.schema(
     [
         ("table", pa.string()),
@@ -239,6 +257,30 @@ LEDGER = pa.schema(
     ]
 )
 
+DISMISSALS = pa.schema(
+    [
+        ("landing", pa.int64()),
+        ("row", pa.int64()),
+        ("transaction_id", pa.string()),
+        ("cause", pa.string()),
+        ("person", pa.string()),
+        ("reason", pa.string()),
+        ("run_id", pa.string()),
+        ("at", INSTANT),
+    ]
+)
+"""Dead letters that somebody has settled by name, each by the landing and row that it has in dead_letters."""
+
+READERS = pa.schema(
+    [
+        ("reader", pa.string()),
+        ("cut_id", pa.int64()),
+        ("at", INSTANT),
+        ("until", INSTANT),
+    ]
+)
+"""Who reads which cut, and until when vacuum keeps it for them; of each (reader, cut) the newest row holds."""
+
 GAP = pa.struct([("xid", pa.string()), ("csn", pa.int64()), ("cause", pa.string())])
 AMENDED = pa.struct([("cut_id", pa.int64()), ("xid", pa.string()), ("csn", pa.int64())])
 CUTS = pa.schema(
@@ -255,7 +297,8 @@ CUTS = pa.schema(
     ]
 )
 """Published cuts: valid-through and each table's version; gaps: dead-lettered transactions at or below it; amends:
-earlier cuts that a transaction was added below after they were published."""
+earlier cuts that a transaction was added below after they were published, or that a backfill (`backfill RUN`, with the
+first csn of its range) repaired rows of."""
 
 EXPECTATION_RESULTS = pa.schema(
     [
@@ -272,9 +315,14 @@ EXPECTATION_RESULTS = pa.schema(
         ("checked_at", INSTANT),
         ("versions", COUNTS),
         ("detail", pa.string()),
+        ("first_seen", INSTANT),
+        ("last_good", INSTANT),
+        ("streak", pa.int64()),
     ]
 )
-"""One row per run and expectation; sample: a JSON list of failing rows, bounded; versions: what was looked at."""
+"""One row per run, expectation and outcome; sample: a JSON list of failing rows, bounded and without secrets; versions:
+what was looked at. first_seen: when this row of failures began, null where it passed; last_good: when it passed last;
+streak: how many runs in a row it has failed."""
 
 COLUMN_FIGURES = pa.struct(
     [("nulls", pa.int64()), ("distinct", pa.int64()), ("minimum", pa.string()), ("maximum", pa.string())]

@@ -15,7 +15,7 @@ from txloom.storage import books, local
 from txloom.storage.landing import Landing
 from txloom.storage.own import SOURCE_PARTITIONS
 from txloom.storage.place import Place
-from txloom.transactions.frontier import Frontier, Hole, Partition, advanced, frontier, with_holes
+from txloom.transactions.frontier import Frontier, Hole, Partition, advanced, frontier
 
 Key = tuple[str, int | None]
 """Topic and number of a partition; files have no number."""
@@ -43,7 +43,7 @@ def advance(pipeline: Pipeline, place: Place, landing: Landing, *, took: bool) -
     if not _is_bounded(pipeline):
         return None
     partitions, holes = _known(place, landing.number), list[Hole]()
-    at, rows = _micros(landing.at), []
+    at, rows = local.micros(landing.at), []
     for key, told in _told(pipeline, place, landing.number, partitions) if took else ():
         partitions[key], found = advanced(partitions.get(key, Partition(None, at)), told, at)
         holes += found
@@ -56,7 +56,7 @@ def advance(pipeline: Pipeline, place: Place, landing: Landing, *, took: bool) -
     idle = idle_after(pipeline)
     micros = None if idle is None else int(idle.total_seconds() * 1_000_000)
     holes += _known_poison(place, landing.number) if took and not _is_counted(pipeline) else []
-    return with_holes(frontier(partitions.values(), at, micros, inclusive=_is_counted(pipeline)), holes)
+    return frontier(partitions.values(), at, micros, inclusive=_is_counted(pipeline), holes=holes)
 
 
 def idle_after(pipeline: Pipeline) -> timedelta | None:
@@ -84,7 +84,9 @@ def _known(place: Place, number: int) -> dict[Key, Partition]:
     newest = f"row_number() over (partition by topic, partition order by landing desc, {SEEN}) as n"
     before = f"select *, {newest} from t where landing < {number} or landing = {number} and {SEEN}"
     rows = books.query(_path(place), f"select topic, partition, csn, at, torn from ({before}) where n = 1")
-    return {(row["topic"], row["partition"]): Partition(row["csn"], _micros(row["at"]), row["torn"]) for row in rows}
+    return {
+        (row["topic"], row["partition"]): Partition(row["csn"], local.micros(row["at"]), row["torn"]) for row in rows
+    }
 
 
 def _told(
@@ -121,10 +123,6 @@ def _known_poison(place: Place, number: int) -> list[Hole]:
     """Return the ids of events of a landing that could not be read, but for the id of their transaction."""
     sql = f"select distinct csn from t where landing = {number} and kind = 'poison' and csn is not null"
     return [(row["csn"], row["csn"]) for row in books.query(place.change_events, sql)]
-
-
-def _micros(at: datetime) -> int:
-    return int(at.timestamp() * 1_000_000)
 
 
 def _path(place: Place) -> str:

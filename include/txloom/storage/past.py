@@ -105,8 +105,7 @@ def absent(place: Place, flat: Flat, where: str) -> set[str]:
 
 def csn_at(place: Place, time: datetime) -> int:
     """Return the csn of the last transaction, in commit order, that was committed by a moment; 0: none was."""
-    stamp = time.astimezone().isoformat()
-    sql = f"select max(csn) as csn from t where committed_at <= timestamp '{stamp}'"
+    sql = f"select max(csn) as csn from t where committed_at <= {local.moment(time)}"
     found = books.query(place.table(names.TRANSACTIONS), sql)
     return int((found[0]["csn"] if found else 0) or 0)
 

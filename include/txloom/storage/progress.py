@@ -1,7 +1,7 @@
 """How far a pipeline is: the buffer's newest snapshot, valid-through, and what each current table holds."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from txloom.config import names
-from txloom.storage import books, loads
+from txloom.storage import books, loads, source_snapshots
+from txloom.storage.opened import metadata, opened
 from txloom.storage.place import Place
 
 
@@ -60,9 +61,14 @@ def newest_metadata(path: str) -> dict[str, Any]:
     Maintenance commits carry it forward; the log is read backwards until one is found.
     """
     try:
-        table = DeltaTable(path)
+        table = opened(path)
     except TableNotFoundError:
         return {}
+    found: dict[str, Any] = metadata(table, _newest_told)
+    return dict(found)
+
+
+def _newest_told(table: DeltaTable) -> dict[str, Any]:
     for limit in (RECENT, None):
         for commit in table.history(limit):
             if commit.get("userMetadata"):
@@ -77,18 +83,32 @@ def mark(path: str) -> Mark:
     return Mark(found.get("valid_through", 0), found.get("release", 0))
 
 
+def merged(place: Place, tables: Sequence[str]) -> Mark | None:
+    """Return the mark up to which the last merge brought all tables; tables that had no change stay at an older one."""
+    found = books.query(
+        place.table(names.LEDGER),
+        "select valid_through, counts from t where step = 'merge_current' and detail is null order by at desc limit 1",
+    )
+    if not found:
+        return None
+    reached = Mark(found[0]["valid_through"], found[0]["counts"]["release"])
+    return None if any(mark(place.table(name)) > reached for name in tables) else reached
+
+
 def valid_through(place: Place, seen: Snapshot) -> int:
     """Return the largest csn at or below which every transaction heard of is finished (design.md 2.4).
 
     One partition of metadata is in commit order: what it has not shown yet lies above; several are together as far as
     the last of them. What a snapshot of all tables contains need not be waited for; one of some tables says nothing of
-    the others, so that the stream has to reach its csn first.
+    the others, so that the stream has to reach its csn first. So it has to reach what a connector sends of a snapshot,
+    unless the stream begins with it.
     """
     below = loads.floor(place, seen.release)
     sql = f"select min(csn) as lowest from t where csn > {below}"
     waiting = books.query(place.table(names.PENDING_TRANSACTIONS), sql)
     lowest = waiting[0]["lowest"] if waiting else None
-    condition = f"release <= {seen.release} and not starts_with(coalesce(xid, ''), 'r:')"
+    initial = source_snapshots.initial(place, seen.landing)
+    condition = f"release <= {seen.release} and (csn <= {initial} or not starts_with(coalesce(xid, ''), 'r:'))"
     if loads.landed(place):
         condition += f" and not starts_with(xid, '{loads.PARTIAL}')"
     if lowest is not None:
@@ -99,7 +119,14 @@ def valid_through(place: Place, seen: Snapshot) -> int:
     return int((found[0]["newest"] if found else 0) or 0)
 
 
-def is_stamped_only(path: str, since: int, version: int) -> bool:
+def unchanged(place: Place, then: Mapping[str, int], now: Mapping[str, int]) -> bool:
+    """Say whether tables at two versions of each are the very same; that a lease was taken over changes none."""
+    return then.keys() == now.keys() and all(
+        _is_stamped_only(place.table(name), then[name], version) for name, version in now.items()
+    )
+
+
+def _is_stamped_only(path: str, since: int, version: int) -> bool:
     """Say whether nothing but stamps of leases came between two versions of a table."""
     if since >= version:
         return since == version

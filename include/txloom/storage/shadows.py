@@ -68,6 +68,14 @@ def newest_run(place: Place) -> dict[str, Any] | None:
     return next(iter(books.query(place.table(names.BACKFILLS), sql)), None)
 
 
+def repaired_since(place: Place, moment: datetime) -> list[dict[str, Any]]:
+    """Return run_id and from_csn of each backfill that changed rows of current tables since a moment."""
+    changed = " or ".join(f"counts['{name}'] > 0" for name in ("inserts", "updates", "deletes"))
+    own = f"status = 'applied' and \"table\" is null and at > {local.moment(moment)} and ({changed})"
+    sql = f"select run_id, min(coalesce(from_csn, 0)) as from_csn from t where {own} group by run_id order by run_id"
+    return books.query(place.table(names.BACKFILLS), sql)
+
+
 def compared(place: Place, run_id: str) -> list[dict[str, Any]]:
     """Return the newest comparison of each table in a backfill, by the table's name."""
     newest = 'row_number() over (partition by "table" order by at desc) as n'

@@ -56,8 +56,8 @@ def fence(spark: SparkSession, path: str) -> None:
 
 
 def unfence(spark: SparkSession) -> None:
-    """Take back what `fence` set: it would hold for any write of the session."""
-    for setting in FENCED:
+    """Take back what writes were told, by `fence` too: it would hold for any other write of the session."""
+    for setting in (USER_METADATA, *FENCED):
         spark.conf.unset(setting)
 
 

@@ -54,8 +54,15 @@ class Frontier:
     holes: Sequence[Hole] = ()
 
 
-def frontier(partitions: Iterable[Partition], now: int, idle_after: int | None, *, inclusive: bool) -> Frontier:
-    """Return how far all partitions together are.
+def frontier(
+    partitions: Iterable[Partition],
+    now: int,
+    idle_after: int | None,
+    *,
+    inclusive: bool,
+    holes: Iterable[Hole] = (),
+) -> Frontier:
+    """Return how far all partitions together are; holes: those that are known already.
 
     now, idle_after: in microseconds; a partition that showed nothing for so long is taken to have nothing more of what
     the others have shown; None: each is waited for. inclusive: an id comes once in one partition, as in metadata.
@@ -69,16 +76,22 @@ def frontier(partitions: Iterable[Partition], now: int, idle_after: int | None, 
     idle = [each for each in known if idle_after is not None and now - each.at >= idle_after]
     busy = [each for each in known if each not in idle]
     if any(each.csn is None for each in busy):
-        return Frontier(NOWHERE)
+        return Frontier(NOWHERE, tuple(holes))
     lowest = min((each.csn for each in busy if each.csn is not None), default=None)
     if lowest is not None:
         reached = lowest if inclusive else lowest - 1
     else:
         reached = max((each.csn for each in idle if each.csn is not None), default=NOWHERE)
-    holes = [(each.torn, reached) for each in idle if each.torn is not None and each.torn <= reached]
-    return Frontier(reached, tuple(holes))
+    torn = [(each.torn, reached) for each in idle if each.torn is not None and each.torn <= reached]
+    return Frontier(reached, (*torn, *holes))
 
 
-def with_holes(found: Frontier, holes: Iterable[Hole]) -> Frontier:
-    """Return a frontier with more holes."""
-    return replace(found, holes=(*found.holes, *holes))
+def bounded(reached: Frontier | None, bound: int | None) -> Frontier | None:
+    """Return how far a source is that is not to be shown above a bound; None stands for no bound, of either.
+
+    >>> bounded(None, 39), bounded(Frontier(345), 39), bounded(Frontier(20), 39)
+    (Frontier(csn=39, holes=()), Frontier(csn=39, holes=()), Frontier(csn=20, holes=()))
+    """
+    if bound is None:
+        return reached
+    return Frontier(bound) if reached is None else replace(reached, csn=min(reached.csn, bound))

@@ -1,0 +1,58 @@
+"""Addresses of the page's own parts and of Airflow's pages beside it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from txloom.config import names
+
+PREFIX = "/txloom"
+"""Where the page lies below Airflow's own address."""
+
+
+@dataclass(frozen=True)
+class Links:
+    """Addresses as they are behind Airflow's own: root is empty, or the path that `[api] base_url` has.
+
+    >>> Links("/airflow").of("orders", "waiting", cause="a b", page=None)
+    '/airflow/txloom/dags/orders_cdc/waiting?cause=a+b'
+    """
+
+    root: str = ""
+
+    @property
+    def home(self) -> str:
+        """Return the overview's address."""
+        return f"{self.root}{PREFIX}/"
+
+    def of(self, pipeline: str, part: str = "", **asked: Any) -> str:
+        """Return the address of a pipeline's page, or of a part of it; what is None is left out."""
+        path = f"{self.home}dags/{quote(names.cdc_dag_id(pipeline), safe='')}"
+        return with_query(f"{path}/{part}" if part else path, asked)
+
+    def key(self, pipeline: str, table: str, key: Mapping[str, Any]) -> str:
+        """Return the address of a row's story."""
+        return self.of(pipeline, "key", table=table, **{f"{KEY}{name}": told for name, told in key.items()})
+
+    def airflow(self, path: str) -> str:
+        """Return the address of one of Airflow's own pages.
+
+        >>> Links().airflow("dags/orders_cdc")
+        '/dags/orders_cdc'
+        """
+        return f"{self.root}/{quote(path.lstrip('/'), safe='/?=&')}"
+
+    def static(self, name: str, mark: str) -> str:
+        """Return the address of a file of the page; mark: changes when it does."""
+        return f"{self.home}static/{name}?v={mark}"
+
+
+KEY = "key."
+"""What begins the names of a request's columns of a key: a column may be called `table`."""
+
+
+def with_query(path: str, asked: Mapping[str, Any]) -> str:
+    """Return an address with what is asked for."""
+    told = {name: each for name, each in asked.items() if each is not None}
+    return f"{path}?{urlencode(told)}" if told else path

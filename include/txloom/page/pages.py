@@ -1,0 +1,222 @@
+"""The pages: each asks the read model in one look, and renders one template."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from txloom.config import names
+from txloom.config.durations import parse_duration, show_duration
+from txloom.config.models import Pipeline
+from txloom.page import asked
+from txloom.page.chart import chart
+from txloom.page.links import KEY, Links
+from txloom.page.rendering import render
+from txloom.quality import incidents as kinds
+from txloom.storage.opened import looking
+from txloom.storage.views import cuts as published
+from txloom.storage.views import letters as dead
+from txloom.storage.views import overview as pipelines_overview
+from txloom.storage.views import problems, runs, series, transaction
+from txloom.storage.views import waiting as stuck
+from txloom.storage.views.key import key_story
+from txloom.storage.views.overview import Reason
+
+FEW, SIZE = 10, 100
+"""Rows of a panel of a pipeline's first page, and of a page of its own."""
+PANELS = {
+    kinds.OLD: "waiting",
+    kinds.STUCK: "waiting",
+    kinds.DEAD: "letters",
+    kinds.EXPECTATION: "expectations",
+    kinds.FINDING: "findings",
+    kinds.UNBALANCED: "runs",
+    kinds.BROKEN: "runs",
+    kinds.QUIET: "runs",
+    kinds.TASK: "incidents",
+}
+"""Where the rows of each kind of incident are."""
+PARTS = {
+    "": "Now",
+    "expectations": "Expectations",
+    "waiting": "Waiting",
+    "letters": "Dead letters",
+    "findings": "Findings",
+    "incidents": "Incidents",
+    "runs": "Runs",
+    "cuts": "Cuts",
+    "transaction": "Transaction",
+    "key": "Row",
+}
+"""The pages of a pipeline, in the order in which somebody on call needs them."""
+
+
+@dataclass(frozen=True)
+class View:
+    """Whose page it is, and as of when it is rendered."""
+
+    pipeline: Pipeline
+    warehouse: str
+    links: Links
+    now: datetime
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, warehouse: str, links: Links) -> "View":
+        """Return a view as of now."""
+        return cls(pipeline, warehouse, links, datetime.now(UTC))
+
+    @property
+    def whose(self) -> tuple[Pipeline, str]:
+        """Return what every function of the read model takes."""
+        return self.pipeline, self.warehouse
+
+    def render(self, part: str, **told: Any) -> str:
+        """Render the template of a part."""
+        own = {"pipeline": self.pipeline, "parts": PARTS, "part": part}
+        own["redrive"] = self.links.airflow(f"dags/{names.dead_letters_dag_id(self.pipeline.name)}")
+        return render(f"{part or 'now'}.html", self.links, self.now, **own, **told)
+
+
+def overview(
+    pipelines: Sequence[Pipeline], warehouse: str, links: Links, *, refused: Mapping[str, str], color: str | None = None
+) -> str:
+    """Return the page of all pipelines; color: only those that are so."""
+    found = pipelines_overview.overview(pipelines, warehouse, refused=refused)
+    rows = [row for row in found.rows if color in (None, row.color)]
+    colors = pipelines_overview.COLORS
+    reasons = {row.pipeline: _urgent(row.reasons) for row in rows}
+    told = {"found": found, "rows": rows, "reasons": reasons}
+    return render("overview.html", links, found.as_of, color=color, colors=colors, **told)
+
+
+def _urgent(reasons: Sequence[Reason]) -> list[Reason]:
+    """Return what is wrong, errors first, of equal ones failed expectations first."""
+    return sorted(reasons, key=lambda each: (each.severity != "error", each.kind != kinds.EXPECTATION))
+
+
+def now(view: View, *, span: str) -> str:
+    """Return how a pipeline fares: what is red, since when, which rows, what to do."""
+    with looking():
+        health = pipelines_overview.health(*view.whose, now=view.now)
+        readable = not any(each.kind == pipelines_overview.UNREADABLE for each in health.reasons)
+        panels = _panels(view, span) if readable else {}
+    reasons = _urgent(health.reasons)
+    since = min((each.since for each in reasons if each.since is not None), default=None)
+    told = {
+        "health": health,
+        "reasons": reasons,
+        "since": since,
+        "readable": readable,
+        "span": span,
+        "spans": asked.SPANS,
+    }
+    parts = {each: PANELS.get(each.kind) for each in health.reasons}
+    return view.render("", panel_of=parts, patience=_patience(view.pipeline), **told, **panels)
+
+
+def _patience(pipeline: Pipeline) -> str | None:
+    found = getattr(pipeline.completeness, "patience", None)
+    return None if found is None else show_duration(found)
+
+
+def _panels(view: View, span: str) -> dict[str, Any]:
+    told = series.series(*view.whose, span=parse_duration(span), now=view.now)
+    return {
+        "expectations": problems.expectations(*view.whose),
+        "waiting": stuck.waiting(*view.whose, size=FEW),
+        "letters": dead.letter_causes(*view.whose),
+        "findings": problems.open_findings(*view.whose, size=FEW),
+        "incidents": problems.incidents(*view.whose, size=5),
+        "runs": runs.runs(*view.whose, size=5),
+        "cuts": published.cuts(*view.whose, size=1),
+        "series": told,
+        "chart": chart(told),
+        "tables": asked.tables_with_keys(view.pipeline),
+    }
+
+
+def expectations(view: View, *, page: int) -> str:
+    """Return all expectations, failed ones first, with the rows that fail."""
+    return view.render("expectations", page=problems.expectations(*view.whose, number=page, size=SIZE))
+
+
+def waiting(view: View, *, page: int, cause: str | None, longer: str | None) -> str:
+    """Return transactions that wait for their missing parts."""
+    asking = {"cause": asked.sane("cause", cause), "longer": asked.sane("longer", longer)}
+    since = asked.longer_than(longer)
+    found = stuck.waiting(*view.whose, number=page, size=SIZE, cause=asking["cause"], longer=since)
+    return view.render("waiting", waiting=found, page=found.page, asking=asking)
+
+
+def letters(view: View, *, page: int, cause: str | None, transaction: str | None) -> str:
+    """Return open dead letters by cause, and one by one."""
+    own, whose = asked.sane("cause", cause), asked.sane("transaction", transaction)
+    with looking():
+        causes = dead.letter_causes(*view.whose)
+        found = dead.letters(*view.whose, number=page, size=SIZE, cause=own, transaction=whose)
+    return view.render("letters", letters=causes, page=found, asking={"cause": own, "transaction": whose})
+
+
+def findings(view: View, *, page: int) -> str:
+    """Return what the doctor found about the source and its producer."""
+    return view.render("findings", page=problems.open_findings(*view.whose, number=page, size=SIZE))
+
+
+def incidents(view: View, *, page: int) -> str:
+    """Return incidents that people were told of."""
+    return view.render("incidents", page=problems.incidents(*view.whose, number=page, size=SIZE))
+
+
+def ledger(view: View, *, page: int) -> str:
+    """Return what each run did, backfills, and how far partitions are."""
+    with looking():
+        found = runs.runs(*view.whose, number=page, size=SIZE // 4)
+        told = {"backfills": runs.backfills(*view.whose), "partitions": runs.partitions(*view.whose)}
+    return view.render("runs", page=found, **told)
+
+
+def cuts(view: View, *, page: int) -> str:
+    """Return published cuts with the version of each table, and who reads them."""
+    with looking():
+        found = published.cuts(*view.whose, number=page, size=SIZE // 4)
+        holds = published.holds(*view.whose)
+    return view.render("cuts", page=found, holds=holds)
+
+
+def transaction_story(view: View, *, page: int, any_: str | None, **named: str | None) -> str:
+    """Return the story of a transaction: any_: an xid, a csn or an id; named: xid, csn or transaction."""
+    own: dict[str, Any] = {
+        "xid": asked.sane("xid", named.get("xid")),
+        "csn": asked.csn_of(named.get("csn")),
+        "transaction_id": asked.sane("transaction", named.get("transaction")),
+    }
+    own = {name: each for name, each in own.items() if each is not None}
+    text = asked.sane("id", any_)
+    tries = [own] if own else asked.transaction_names(text) if text else []
+    told, used = None, own
+    with looking():
+        for used in tries:
+            told = transaction.transaction(*view.whose, number=page, size=SIZE, **used)
+            if told.total:
+                break
+    shown = text or next((str(each) for each in own.values()), "")
+    return view.render("transaction", told=told, asked_for=shown, used=_addressed(used))
+
+
+def _addressed(used: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.removesuffix("_id"): each for name, each in used.items()}
+
+
+def key(view: View, *, page: int, table: str | None, value: str | None, query: Mapping[str, str]) -> str:
+    """Return every change of a row, or of a document, with before and after."""
+    want = asked.wanted(view.pipeline, table, value, query)
+    story = None
+    if want.key is not None and want.table is not None:
+        story = key_story(*view.whose, want.table, want.key, number=page, size=SIZE // 2)
+    told = {f"{KEY}{name}": text for name, text in (want.key or {}).items()}
+    return view.render("key", want=want, story=story, asked_key={"table": want.table, **told})
+
+
+def notice(links: Links, title: str, sentence: str, *, log_in: str | None = None) -> str:
+    """Return a page that says why there is no other; log_in: the address where to log in."""
+    return render("notice.html", links, datetime.now(UTC), title=title, sentence=sentence, log_in=log_in)

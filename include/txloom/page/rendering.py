@@ -1,0 +1,63 @@
+"""Templates and static files: every value is escaped, a name that a template does not get is an error."""
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from txloom.page import words
+from txloom.page.links import Links
+
+HERE = Path(__file__).parent
+STATIC: Mapping[str, str] = {"page.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8"}
+"""Files that everybody may have, and what they are."""
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none';"
+    " frame-ancestors 'self'"
+)
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+"""Headers of each page: nothing runs that is not a file of ours, nothing is kept, nobody else frames it."""
+
+
+@cache
+def static(name: str) -> bytes:
+    """Return a file that everybody may have; raises KeyError for any other name."""
+    if name not in STATIC:
+        raise KeyError(name)
+    return (HERE / "static" / name).read_bytes()
+
+
+@cache
+def mark(name: str) -> str:
+    """Return what changes when a file does, so that browsers may keep it."""
+    return hashlib.sha256(static(name)).hexdigest()[:12]
+
+
+@cache
+def _environment() -> Environment:
+    found = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {
+        name: getattr(words, name) for name in ("visible", "value", "count", "many", "span", "moment", "ago")
+    }
+    return found
+
+
+def render(template: str, links: Links, now: datetime, **told: Any) -> str:
+    """Return a page; now: the moment by which ages count."""
+    files = {name.replace(".", "_"): links.static(name, mark(name)) for name in STATIC}
+    return _environment().get_template(template).render(links=links, now=now, files=files, **told)

@@ -1,0 +1,108 @@
+"""Which row or document is asked for: a table by any of its names, and a key given as text."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal, DecimalException
+from typing import Any
+
+from txloom.config.models import Pipeline, Table
+from txloom.config.problems import did_you_mean
+from txloom.errors import ConfigurationError
+from txloom.events.values import reader
+from txloom.storage import local
+from txloom.storage.flats import Flat, flats
+from txloom.storage.views.page import Row
+
+
+@dataclass(frozen=True)
+class Member:
+    """A table whose changes belong to a story; by: its columns that hold the key, in the key's order."""
+
+    flat: Flat
+    by: tuple[str, ...]
+
+    @property
+    def table(self) -> Table:
+        """Return the declared table."""
+        return self.flat.table
+
+    @property
+    def is_own(self) -> bool:
+        """Tell whether the key is the table's own."""
+        return self.by == self.table.key
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked for: a current table, its key, and the tables whose changes make its rows, the root first."""
+
+    current: str
+    root: Table
+    members: tuple[Member, ...]
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Return the columns of the key."""
+        return self.root.key
+
+
+def asked(pipeline: Pipeline, table: str) -> Asked:
+    """Return what a name stands for: a watched table, a mirror, or an aggregate's documents."""
+    every = {flat.table.name: flat for flat in flats(pipeline)}
+    named = every | {flat.current: flat for flat in every.values()}
+    for aggregate in pipeline.targets.aggregates:
+        if aggregate.current == table:
+            root = every[aggregate.root]
+            children = [Member(every[child.table], child.parent_key) for child in aggregate.children]
+            return Asked(table, root.table, (Member(root, root.table.key), *children))
+    if table not in named:
+        known = sorted({*every, *(each.current for each in pipeline.targets.aggregates)})
+        hint = did_you_mean(table, known) or f"It has {', '.join(known)}."
+        raise ConfigurationError(f"pipeline {pipeline.name} has no table {table!r}. {hint}")
+    flat = named[table]
+    if flat.table.insert_only:
+        raise ConfigurationError(f"{table} has no key: its rows are inserted once and never change")
+    return Asked(flat.current, flat.table, (Member(flat, flat.table.key),))
+
+
+def read_key(asked: Asked, key: Mapping[str, str]) -> Row:
+    """Return a key as its types have it."""
+    if set(key) != set(asked.key):
+        wanted = ", ".join(f"{name}=..." for name in asked.key)
+        raise ConfigurationError(f"{asked.current} has the key {wanted}; found {', '.join(sorted(key)) or 'nothing'}")
+    found = {}
+    for name in asked.key:
+        kind = asked.root.column(name).type
+        try:
+            found[name] = reader(kind)(key[name])
+        except (ValueError, TypeError, DecimalException):
+            raise ConfigurationError(f"{asked.current}.{name} is {kind}; found {key[name]!r}") from None
+    return found
+
+
+def literal(value: Any) -> str:
+    """Return a value of a key as SQL has it.
+
+    >>> literal(7), literal("it's"), literal(Decimal("1.50"))
+    ('7', "'it''s'", "cast('1.50' as decimal(3,2))")
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, Decimal):
+        digits, scale = len(value.as_tuple().digits), -int(value.as_tuple().exponent)
+        return f"cast('{value}' as decimal({max(digits, scale)},{scale}))"
+    if isinstance(value, datetime):
+        if value.tzinfo is not None:
+            return local.moment(value)
+        return f"timestamp '{value.isoformat(' ')}'"
+    if isinstance(value, date):
+        return f"date '{value.isoformat()}'"
+    return f"X'{value.hex()}'" if isinstance(value, bytes) else local.quoted(str(value))
+
+
+def equal(columns: Sequence[str], values: Sequence[Any]) -> str:
+    """Return the condition that columns, written as SQL, have values."""
+    return " and ".join(f"{column} = {literal(value)}" for column, value in zip(columns, values, strict=True))

@@ -1,0 +1,1 @@
+"""`txloom status` and `txloom explain`: the read model (`txloom.storage.views`) in a terminal; no Spark, no Airflow."""

@@ -1,0 +1,106 @@
+"""Run `txloom status` and `txloom explain`: refuse what cannot be asked, ask the read model, show or print JSON."""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+
+from txloom.config import discover, find
+from txloom.config.models import Pipeline
+from txloom.errors import ConfigurationError
+from txloom.storage.opened import looking
+from txloom.storage.views import cuts, letters, problems, runs
+from txloom.storage.views.key import Story, key_story
+from txloom.storage.views.overview import health, overview
+from txloom.storage.views.page import plain
+from txloom.storage.views.transaction import Told, transaction
+from txloom.storage.views.waiting import waiting
+from txloom.terminal import explain, status
+
+NOTHING = 5
+"""Exit code: nothing is known of what was asked for."""
+WIDTH = 160
+"""Columns where the output goes into a file or a pipe."""
+Answer = tuple[Any, RenderableType, int]
+"""The read model's values, how a terminal shows them, and the exit code."""
+
+
+def main(given: argparse.Namespace) -> int:
+    """Run one of both commands and return its exit code."""
+    try:
+        values, drawn, code = _status(given) if given.command == "status" else _explain(given)
+    except ConfigurationError as error:
+        print(f"txloom {given.command}: {error}", file=sys.stderr)
+        return error.exit_code
+    if given.json:
+        print(json.dumps(plain(values), indent=2))
+    else:
+        width = shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
+        Console(width=width, highlight=False, markup=False, emoji=False).print(drawn)
+    return code
+
+
+def _warehouse(given: argparse.Namespace) -> str:
+    found: str | None = given.warehouse or os.environ.get("TXLOOM_WAREHOUSE")
+    if not found:
+        raise ConfigurationError("no warehouse: pass --warehouse or set TXLOOM_WAREHOUSE")
+    return found
+
+
+def _status(given: argparse.Namespace) -> Answer:
+    warehouse = _warehouse(given)
+    if given.pipeline is None:
+        declared = discover()
+        refused = {path.stem: str(found) for path, found in declared if isinstance(found, ConfigurationError)}
+        found = overview([each for _, each in declared if isinstance(each, Pipeline)], warehouse, refused=refused)
+        return found, status.overview(found), 0
+    pipeline = find(given.pipeline, connected=False)
+    values = panels(pipeline, warehouse, given.rows)
+    return values, Group(*status.one(values)), 0
+
+
+def panels(pipeline: Pipeline, warehouse: str, size: int) -> dict[str, Any]:
+    """Return everything that is shown of one pipeline, all of one look."""
+    with looking():
+        return {
+            "health": health(pipeline, warehouse),
+            "expectations": problems.expectations(pipeline, warehouse, size=size),
+            "waiting": waiting(pipeline, warehouse, size=size),
+            "letters": letters.letter_causes(pipeline, warehouse),
+            "findings": problems.open_findings(pipeline, warehouse, size=size),
+            "cuts": cuts.cuts(pipeline, warehouse, size=min(size, 5)),
+            "runs": runs.runs(pipeline, warehouse, size=min(size, 5)),
+            "partitions": runs.partitions(pipeline, warehouse, size=size),
+            "backfills": runs.backfills(pipeline, warehouse, size=min(size, 5)),
+            "holds": cuts.holds(pipeline, warehouse, size=size),
+            "incidents": problems.incidents(pipeline, warehouse, size=size),
+        }
+
+
+def _explain(given: argparse.Namespace) -> Answer:
+    if sum(each is not None for each in (given.xid, given.csn, given.key)) != 1:
+        raise ConfigurationError("explain what? give one of XID, --csn N and --key TABLE COLUMN=VALUE")
+    warehouse, pipeline = _warehouse(given), find(given.pipeline, connected=False)
+    size, number = given.rows, given.page
+    if given.key is not None:
+        table, *parts = given.key
+        story: Story = key_story(pipeline, warehouse, table, _key(table, parts), number=number, size=size)
+        return story, Group(*explain.key(story)), 0 if story.page.total or story.current else NOTHING
+    found: Told = transaction(pipeline, warehouse, xid=given.xid, csn=given.csn, number=number, size=size)
+    if not found.total and given.xid is not None:
+        found = transaction(pipeline, warehouse, transaction_id=given.xid, number=number, size=size)
+    asked = f"csn {given.csn}" if given.csn is not None else f"xid {given.xid}"
+    return found, Group(*explain.transaction(found, asked, pipeline.name)), 0 if found.total else NOTHING
+
+
+def _key(table: str, parts: Sequence[str]) -> dict[str, str]:
+    pairs = [part.partition("=") for part in parts]
+    wrong = next((name for name, sign, _ in pairs if not sign), None)
+    if wrong is not None:
+        raise ConfigurationError(f"--key {table}: found {wrong!r}, expected COLUMN=VALUE")
+    return {name: value for name, _, value in pairs}

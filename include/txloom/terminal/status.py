@@ -1,0 +1,195 @@
+"""How pipelines fare, in a terminal."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from txloom.config.problems import counted
+from txloom.storage.views.overview import Health, Overview, Reason
+from txloom.storage.views.page import Page
+from txloom.storage.views.waiting import Waiting
+from txloom.terminal.texts import COLORS, age, ago, moment, shown, told, values
+
+SAMPLE = 5
+"""Rows of a sample that are shown."""
+
+
+def grid(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> RenderableType:
+    """Return a table whose cells are text, whatever they hold; without rows the title alone."""
+    head = [Text(), shown(title, "bold")]
+    if not rows:
+        return Group(*head)
+    found = Table(box=None, pad_edge=False, header_style="dim")
+    for name in columns:
+        found.add_column(Text(name), overflow="fold")
+    for row in rows:
+        found.add_row(*(each if isinstance(each, Text) else shown(each) for each in row))
+    return Group(*head, found)
+
+
+def overview(found: Overview) -> RenderableType:
+    """Return all pipelines, the worst first."""
+    if not found.rows:
+        return Text("No pipeline is declared.")
+    counts = ", ".join(f"{count} {color}" for color, count in found.counts.items() if count)
+    columns = ("", "pipeline", "why", "readers see", "waiting", "dead letters", "cut", "as of")
+    rows = [_overview_row(each, found.as_of) for each in found.rows]
+    return grid(f"{counted(len(rows), 'pipeline')}: {counts}; {moment(found.as_of)}", columns, rows)
+
+
+def _overview_row(each: Health, now: datetime) -> list[Any]:
+    more = f" (and {len(each.reasons) - 1} more)" if len(each.reasons) > 1 else ""
+    first = each.reasons[0] if each.reasons else None
+    return [
+        shown(each.color, COLORS[each.color]),
+        each.pipeline,
+        _calm(each) if first is None else f"{_kind(first)}: {first.what}{more}",
+        _seen(each),
+        each.waiting,
+        each.dead_letters,
+        f"{each.cut_id}, {ago(each.published_at, now)}" if each.cut_id is not None else None,
+        ago(each.as_of, now),
+    ]
+
+
+def _calm(each: Health) -> str:
+    return "nothing was landed yet" if each.empty_at else "nothing is wrong"
+
+
+def _kind(reason: Reason) -> str:
+    return f"{reason.kind} {reason.subject}" if reason.subject else reason.kind
+
+
+def _seen(each: Health) -> str:
+    if each.valid_through is None:
+        return "nothing yet"
+    return f"csn {each.valid_through}, {age(each.age_seconds)} old"
+
+
+def one(panels: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """Yield everything about one pipeline, what is wrong first."""
+    each: Health = panels["health"]
+    now = datetime.now(UTC)
+    about = f"  {told(each.description)}" if each.description else ""
+    yield Text.assemble(shown(each.color, COLORS[each.color]), "  ", shown(each.pipeline, "bold"), about)
+    yield Text(f"as of {moment(each.as_of)}" if each.as_of else "nothing was landed yet", style="dim")
+    if each.empty_at:
+        yield shown(
+            f"no table lies in {each.empty_at}: where it ran before, look whether the warehouse is the right one"
+        )
+    yield Text(f"readers see: {_seen(each)}, committed {moment(each.committed_at)}")
+    if each.lease is not None:
+        held = f"run {each.lease['run_id']} ({each.lease['step']})"
+        yield shown(f"{held} holds the lease since {moment(each.lease['acquired_at'])}")
+    for reason in each.reasons:
+        yield _reason(reason, now)
+    yield from _expectations(panels["expectations"])
+    yield from _waiting(panels["waiting"])
+    yield from _letters(panels["letters"])
+    yield from _lists(panels, now)
+
+
+def _reason(reason: Reason, now: datetime) -> RenderableType:
+    style = COLORS[{"error": "red", "warn": "amber"}.get(reason.severity, "grey")]
+    since = f" (since {moment(reason.since)}, {ago(reason.since, now)})" if reason.since else ""
+    lines = [Text(), Text.assemble(shown(_kind(reason), style), shown(f": {reason.what}{since}"))]
+    lines += [shown(f"  {row}") for row in reason.rows]
+    return Group(*lines, shown(f"  do: {reason.todo}"))
+
+
+def _title(name: str, page: Page) -> str:
+    part = f"{len(page.rows)} of {page.total}" if page.total > len(page.rows) else str(page.total)
+    return f"{name}: {part}, as of {moment(page.as_of)}"
+
+
+def _expectations(page: Page) -> Iterator[RenderableType]:
+    words = {
+        True: ("passes", COLORS["green"]),
+        False: ("fails", COLORS["red"]),
+        None: ("not checked yet", COLORS["grey"]),
+    }
+    columns = ("", "expectation", "severity", "failed of", "since", "last good", "in a row", "what must hold")
+    rows = [
+        [
+            shown(*words[row["success"]]),
+            *(row["expectation"], row["severity"]),
+            None if row["success"] is None else f"{row['failed']} of {row['checked']}",
+            *(row["since"], row["last_good"], row["streak"], row["sentence"]),
+        ]
+        for row in page.rows
+    ]
+    yield grid(_title("expectations", page), columns, rows)
+    for row in page.rows:
+        for sample in row["sample"][:SAMPLE] if row["success"] is False else ():
+            yield shown(f"  {row['expectation']}: {values(sample) if isinstance(sample, dict) else told(sample)}")
+        if row["success"] is False:
+            yield shown(f"  do: {row['hint']}")
+
+
+def _waiting(found: Waiting) -> Iterator[RenderableType]:
+    columns = ("transaction", "csn", "waits", "cause", "tables, received of expected")
+    rows = [
+        [row["transaction_id"], row["csn"], age(row["age_seconds"]), row["cause"], parts(row["tables"])]
+        for row in found.page.rows
+    ]
+    causes = f" ({told(found.causes)})" if found.causes else ""
+    yield grid(_title("waiting transactions", found.page) + causes, columns, rows)
+
+
+def parts(tables: Sequence[Mapping[str, Any]]) -> str:
+    """Say what came of each table, of what is expected.
+
+    >>> parts([{"table": "lines", "expected": None, "received": 1}])
+    'lines 1/?'
+    """
+    return ", ".join(
+        f"{row['table']} {row['received']}/{'?' if row['expected'] is None else row['expected']}" for row in tables
+    )
+
+
+def _letters(found: Any) -> Iterator[RenderableType]:
+    listing = found.listing
+    rows = [[g.cause, g.events, g.transactions, g.since, "; ".join(g.examples), g.hint] for g in listing.groups]
+    title = f"dead letters: {listing.events} of {listing.transactions} transactions"
+    yield grid(title, ("cause", "events", "transactions", "since", "such as", "what to do"), rows)
+    if listing.events:
+        yield shown(f"  redrive or dismiss: run the DAG {found.dag_id}")
+
+
+def _lists(panels: Mapping[str, Any], now: datetime) -> Iterator[RenderableType]:
+    """Yield what is looked at when something is wrong; empty lists that are seldom filled are left out."""
+    cuts = [
+        [
+            row["cut_id"],
+            row["valid_through"],
+            row["committed_at"],
+            ago(row["published_at"], now),
+            row["gap_count"],
+            row["run_id"],
+        ]
+        for row in panels["cuts"].rows
+    ]
+    yield grid(_title("cuts", panels["cuts"]), ("cut", "valid-through", "committed", "published", "gaps", "run"), cuts)
+    runs = [
+        [row["run_id"], ago(row["ended"], now), row["balanced"], _steps(row["steps"])] for row in panels["runs"].rows
+    ]
+    yield grid(_title("runs", panels["runs"]), ("run", "ended", "balanced", "steps"), runs)
+    seldom = {
+        "findings": ("severity", "code", "table", "column", "since_csn", "evidence", "hint"),
+        "partitions": ("topic", "partition", "csn", "at", "torn"),
+        "backfills": ("run_id", "status", "at", "from_csn", "to_csn", "counts"),
+        "holds": ("reader", "cut_id", "since", "until"),
+        "incidents": ("severity", "kind", "subject", "opened_at", "closed_at", "what"),
+    }
+    for name, columns in seldom.items():
+        page: Page = panels[name]
+        if page.total:
+            yield grid(_title(name, page), columns, [[row[column] for column in columns] for row in page.rows])
+
+
+def _steps(steps: Sequence[Mapping[str, Any]]) -> str:
+    return "; ".join(f"{row['step']} ({told({n: c for n, c in row['counts'].items() if c})})" for row in steps)

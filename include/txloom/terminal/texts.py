@@ -1,0 +1,97 @@
+"""What a terminal shows of a source's texts: text, and nothing that a terminal would obey."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.text import Text
+
+from txloom.storage.views.page import plain
+
+NOTHING = "-"
+COLORS = {"red": "bold red", "amber": "bold yellow", "green": "bold green", "grey": "bright_black"}
+
+
+def safe(text: str) -> str:
+    r"""Return a text on one line; what cannot be printed, or turns the direction of writing, is shown by its number.
+
+    >>> safe("a\x1b[31mb\u202ec\n[red]")
+    'a\\x1b[31mb\\u202ec\\n[red]'
+    """
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
+def shown(value: Any, style: str = "") -> Text:
+    """Return any value as text that rich takes as it is: markup in it is no markup."""
+    return Text(told(value), style=style, overflow="fold")
+
+
+def told(value: Any) -> str:
+    """Return any value in words.
+
+    >>> told({"lines": 2}), told(None), told([])
+    ('lines 2', '-', '-')
+    """
+    if value is None or value in ({}, [], (), ""):
+        return NOTHING
+    if isinstance(value, datetime):
+        return moment(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{safe(str(name))} {told(own)}" for name, own in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(told(own) for own in value)
+    own = plain(value)
+    return safe(own if isinstance(own, str) else json.dumps(own, ensure_ascii=False))
+
+
+def values(row: Mapping[str, Any] | None) -> str:
+    """Return columns with their values, texts in quotes where they could be mistaken.
+
+    >>> values({"id": 1, "note": "a, b=c", "gone": None})
+    'id=1, note="a, b=c", gone=null'
+    """
+    if row is None:
+        return "no row"
+    return ", ".join(f"{safe(name)}={one_value(own)}" for name, own in row.items()) or NOTHING
+
+
+def one_value(value: Any) -> str:
+    """Return a value of a column.
+
+    >>> one_value(None), one_value(""), one_value("null"), one_value("x"), one_value('say "no"')
+    ('null', '""', '"null"', 'x', '"say \\\\"no\\\\""')
+    """
+    own = plain(value)
+    if isinstance(own, str) and own != "null" and own and not any(sign in own for sign in " ,='\""):
+        return safe(own)
+    return safe(json.dumps(own, ensure_ascii=False))
+
+
+def moment(at: datetime | None) -> str:
+    """Return a moment in UTC, to the second."""
+    if at is None:
+        return NOTHING
+    return f"{(at.astimezone(UTC) if at.tzinfo else at):%Y-%m-%d %H:%M:%S}" + (" UTC" if at.tzinfo else "")
+
+
+def age(seconds: float | None) -> str:
+    """Return a duration in its largest whole unit.
+
+    >>> age(59), age(60), age(7300), age(200_000), age(-5), age(None)
+    ('59 s', '1 min', '2 h', '2 d', '0 s', '-')
+    """
+    if seconds is None:
+        return NOTHING
+    whole = max(0, int(seconds))
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if whole >= size:
+            return f"{whole // size} {unit}"
+    return f"{whole} s"
+
+
+def ago(at: datetime | None, now: datetime) -> str:
+    """Return how long ago a moment was."""
+    return NOTHING if at is None else f"{age((now - at).total_seconds())} ago"

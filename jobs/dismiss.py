@@ -1,0 +1,42 @@
+"""dismiss: settle dead letters that need no redrive, by name and with the reason.
+
+    python jobs/dismiss.py --pipeline orders --warehouse /lake --message "rows/7.jsonl, line 3" --reason "sent again"
+    python jobs/dismiss.py --pipeline orders --warehouse /lake --cause "broken JSON" --reason "a test of the producer"
+    python jobs/dismiss.py --pipeline orders --warehouse /lake --all --reason "read by mistake" --reopen
+
+For a message that could not be read and was sent again, or a transaction that nobody can repair: no alert, expectation
+or page reminds of it any more. The letters stay in dead_letters, the table dismissals says who settled them, why and
+when; cuts go on listing a transaction among them as a gap. What comes for it later is a dead letter again, or makes it
+whole. --reopen takes dismissals back. --version takes only what that version of dead_letters has. Needs no Spark.
+
+Exit codes: 0 done; 2 nothing chosen, no reason, no such transaction, cause or message; 1 unforeseen. The last line of
+the log holds the counts.
+"""
+
+import getpass
+import sys
+
+from txloom.pipelines.command import parser, run
+from txloom.pipelines.dismiss import dismiss
+
+if __name__ == "__main__":
+    flags = parser("dismiss", __doc__)
+    flags.add_argument("--transaction", action="append", default=[], help="an id in dead_letters; may be repeated")
+    flags.add_argument("--cause", action="append", default=[], help="a cause in dead_letters; may be repeated")
+    flags.add_argument("--message", action="append", default=[], help="where one lies, as listed; may be repeated")
+    flags.add_argument("--all", action="store_true", help="every open dead letter")
+    flags.add_argument("--version", type=int, help="of the table dead_letters; default: the newest")
+    flags.add_argument("--reason", required=True, help="why no redrive is needed, or why they are reopened")
+    flags.add_argument("--by", default=getpass.getuser(), help="who says so; default: who runs this")
+    flags.add_argument("--reopen", action="store_true", help="take dismissals back")
+    extra = lambda given: {  # noqa: E731
+        "transactions": given.transaction,
+        "causes": given.cause,
+        "messages": given.message,
+        "everything": given.all,
+        "version": given.version,
+        "reason": given.reason,
+        "person": given.by,
+        "reopen": given.reopen,
+    }
+    sys.exit(run("dismiss", dismiss, flags=flags, extra=extra, session="none"))

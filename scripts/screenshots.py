@@ -1,0 +1,80 @@
+"""Write the pictures of docs/on-call.md into docs/images: a real Chromium in front of a real API server.
+
+    .venv/bin/python scripts/screenshots.py
+
+The pipelines on them are those that the page's tests look at (tests/services/showcase.py). Takes about three minutes.
+"""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from services.api_server import ApiServer  # noqa: E402
+from services.browsing import browser, visiting  # noqa: E402
+from services.fetched import NotHere  # noqa: E402
+from services.showcase import showcase  # noqa: E402
+
+IMAGES = ROOT / "docs" / "images"
+SIZE = {"width": 1100, "height": 700}
+PICTURES = {
+    "overview": "/plugin/txloom",
+    "healthy": "/txloom/dags/orders_cdc",
+    "failing": "/txloom/dags/failing_cdc",
+    "expectation": "/txloom/dags/failing_cdc#expectations",
+    "waiting": "/txloom/dags/failing_cdc/waiting",
+    "dead_letters": "/txloom/dags/failing_cdc/letters",
+    "lag": "/txloom/dags/failing_cdc#chart",
+    "transaction": "/txloom/dags/orders_cdc/transaction?id=1431",
+    "row": "/txloom/dags/shop_cdc/key?table=items&value=1",
+}
+DARK = ("failing",)
+"""Pictures that are also taken in the dark."""
+
+
+def main() -> int:
+    """Take them; the exit code is 3 where there is no Chromium."""
+    with tempfile.TemporaryDirectory() as folder:
+        pipelines, warehouse = _lakes(Path(folder))
+        try:
+            with ApiServer(Path(folder) / "airflow", pipelines, warehouse) as server:
+                _take(server)
+        except NotHere as reason:
+            print(reason, file=sys.stderr)
+            return 3
+    return 0
+
+
+def _lakes(folder: Path) -> tuple[Path, Path]:
+    os.environ.setdefault("TXLOOM_DRIVER_MEMORY", "2g")
+    from txloom.storage.session import open_session
+
+    spark = open_session("txloom screenshots")
+    try:
+        return showcase(spark, folder)
+    finally:
+        spark.stop()
+
+
+def _take(server: ApiServer) -> None:
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    with browser() as chromium:
+        for dark in (False, True):
+            with visiting(chromium, server, "admin", dark=dark) as visitor:
+                visitor.page.set_viewport_size(SIZE)
+                for name, path in PICTURES.items():
+                    if dark and name not in DARK:
+                        continue
+                    page = visitor.open(path)
+                    if path.startswith("/plugin/"):
+                        page.frame_locator("iframe").locator("h1").wait_for()
+                    file = IMAGES / f"{name}{'_dark' if dark else ''}.png"
+                    page.screenshot(path=file)
+                    print(f"{file.relative_to(ROOT)}: {file.stat().st_size // 1024} KB", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""Pages rendered without a server: many pipelines, and what a source wrote."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from txloom.config import load
+from txloom.config.places import PROJECT
+from txloom.page import pages
+from txloom.page.links import Links
+from txloom.storage import books, own
+from txloom.storage.place import Place
+
+SHIPPED = load(PROJECT / "include" / "pipelines" / "orders.yaml")
+HOSTILE = '"><script>alert(1)</script>\u202e'
+
+
+def test_sixty_five_pipelines_are_sixty_five_rows(tmp_path: Path) -> None:
+    every = [SHIPPED.model_copy(update={"name": f"plant_{number:02}"}) for number in range(65)]
+    text = pages.overview(every, str(tmp_path), Links(), refused={})
+    assert re.findall(r'href="/txloom/dags/(\w+)_cdc"', text) == [each.name for each in every]
+    assert "65 pipelines need you now" in text
+
+
+def test_a_refused_declaration_is_shown_with_its_file_and_no_link(tmp_path: Path) -> None:
+    text = pages.overview([], str(tmp_path), Links(), refused={HOSTILE: f"a.yaml:3: {HOSTILE}"})
+    assert "a.yaml:3:" in text and "/txloom/dags/" not in text
+    assert "<script>alert" not in text and "\u202e" not in text and text.count("U+202E") == 2
+
+
+def test_texts_of_the_source_are_escaped_wherever_they_stand(tmp_path: Path) -> None:
+    place, at = Place(str(tmp_path), "orders"), datetime.now(UTC) - timedelta(hours=1)
+    names = {"transaction_id": HOSTILE, "xid": HOSTILE, "cause": HOSTILE}
+    waits = {**names, "expected": {HOSTILE: 2}, "received": {HOSTILE: 1}, "csn": 7, "first_landed_at": at}
+    books.append(
+        place.table("pending_transactions"), [{**waits, "age_seconds": 5, "as_of": at}], own.PENDING_TRANSACTIONS
+    )
+    letter = {**names, "detail": HOSTILE, "file": HOSTILE, "line": 1, "kind": "row", "table": HOSTILE, "op": HOSTILE}
+    books.append(place.dead_letters, [{**letter, "dead_at": at, "landed_at": at}], own.DEAD_LETTERS)
+    step = {"run_id": HOSTILE, "step": HOSTILE, "at": at, "counts": {HOSTILE: 3}, "detail": HOSTILE, "balanced": False}
+    books.append(place.table("ledger"), [step], own.LEDGER)
+    cut = {
+        "cut_id": 1,
+        "run_id": HOSTILE,
+        "valid_through": 1,
+        "release": 1,
+        "published_at": at,
+        "versions": {HOSTILE: 1},
+    }
+    cut |= {"gaps": [{"xid": HOSTILE, "csn": 3, "cause": HOSTILE}], "amends": [{"cut_id": 1, "xid": HOSTILE, "csn": 2}]}
+    books.append(place.table("cuts"), [cut], own.CUTS)
+    found = {"code": HOSTILE, "severity": "error", "table": HOSTILE, "column": HOSTILE, "evidence": HOSTILE}
+    found |= {"xid": HOSTILE, "hint": HOSTILE, "status": "open", "since_csn": 1, "needs_snapshot": True, "at": at}
+    books.append(place.table("findings"), [found], own.FINDINGS)
+    view = pages.View.of(SHIPPED, str(tmp_path), Links())
+    shown = (
+        pages.now(view, span="1d"),
+        pages.waiting(view, page=1, cause=None, longer=None),
+        pages.letters(view, page=1, cause=None, transaction=None),
+        pages.ledger(view, page=1),
+        pages.cuts(view, page=1),
+        pages.findings(view, page=1),
+    )
+    for text in shown:
+        assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text and 'class="sign">U+202E<' in text
+        assert "<script>alert" not in text and "\u202e" not in text

@@ -1,0 +1,138 @@
+"""Accounts of old runs go; what is still added up, decided or open stays."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from txloom.config import names
+from txloom.storage import books, expiry, own
+from txloom.storage.place import Place
+
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+STEPS = ("land_events", "buffer_transactions", "merge_current", "balance", "publish", "accept_loss")
+
+
+def entry(step: str, days_ago: int, **more: Any) -> dict[str, Any]:
+    given = {"run_id": "r", "step": step, "generation": 1, "batch": 0, "at": NOW - timedelta(days=days_ago)}
+    return {**given, "counts": [("landed", 1)], "valid_through": None, "balanced": None, "detail": None, **more}
+
+
+def ledger(folder: Path, *rows: dict[str, Any]) -> Place:
+    place = Place(str(folder), "shop")
+    books.append(place.table(names.LEDGER), rows, own.LEDGER)
+    return place
+
+
+def told(place: Place) -> list[tuple[str, int, str, int]]:
+    rows = books.query(place.table(names.LEDGER), "select * from t order by at, step")
+    return [(row["step"], (NOW - row["at"]).days, row["run_id"], dict(row["counts"])["landed"]) for row in rows]
+
+
+def test_old_rows_of_the_ledger_become_one_for_each_step_that_is_added_up(tmp_path: Path) -> None:
+    lines = [entry(step, age) for step in ("land_events", "publish", "accept_loss") for age in (30, 20, 2)]
+    place = ledger(tmp_path, *lines)
+    assert expiry.shorten_ledger(place, NOW - timedelta(days=10)) == 3
+    assert told(place) == [
+        ("accept_loss", 30, "r", 1),
+        ("accept_loss", 20, "r", 1),
+        ("land_events", 20, "carried forward", 2),
+        *((step, 2, "r", 1) for step in ("accept_loss", "land_events", "publish")),
+    ]
+    assert expiry.shorten_ledger(place, NOW - timedelta(days=10)) == 0
+
+
+def test_the_newest_row_of_each_step_stays_and_the_newest_good_one(tmp_path: Path) -> None:
+    place = ledger(
+        tmp_path,
+        entry("merge_current", 40),
+        entry("merge_current", 30),
+        entry("merge_current", 20, detail="accounts: torn"),
+        entry("balance", 25),
+    )
+    assert expiry.shorten_ledger(place, NOW) == 1
+    assert [row[:2] for row in told(place)] == [("merge_current", 30), ("balance", 25), ("merge_current", 20)]
+
+
+rows = st.builds(
+    lambda step, days, generation, counts: entry(step, days, generation=generation, counts=list(counts.items())),
+    st.sampled_from(STEPS),
+    st.integers(0, 20),
+    st.integers(1, 2),
+    st.dictionaries(st.sampled_from(("landed", "released", "dead")), st.integers(0, 9)),
+)
+
+
+@given(lines=st.lists(rows, min_size=1, max_size=12), ages=st.lists(st.integers(0, 20), min_size=1, max_size=3))
+@settings(max_examples=25, deadline=None)
+def test_what_is_added_up_stays_the_same_however_often_the_ledger_is_shortened(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[dict[str, Any]], ages: list[int]
+) -> None:
+    place = ledger(tmp_path_factory.mktemp("books"), *lines)
+    path = place.table(names.LEDGER)
+    newest = "select step, max(at) as at from t group by step order by step"
+    generation = "select max(generation) as g from t where step = 'buffer_transactions'"
+
+    def known() -> list[Any]:
+        sums = [books.balance(place.warehouse, "shop", step) for step in expiry.SUMMED]
+        return [*sums, books.query(path, newest), books.query(path, generation)]
+
+    before = known()
+    for age in ages:
+        size = len(books.query(path, "select 1 from t"))
+        gone = expiry.shorten_ledger(place, NOW - timedelta(days=age))
+        assert len(books.query(path, "select 1 from t")) == size - gone
+    assert known() == before
+
+
+def test_a_row_that_another_run_appends_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = ledger(tmp_path, *(entry("publish", age) for age in (30, 20)))
+    ask = books.ask
+
+    def slow(table: DeltaTable, sql: str) -> list[dict[str, Any]]:
+        found = ask(table, sql)
+        monkeypatch.undo()
+        ledger(tmp_path, entry("publish", 1))
+        return found
+
+    monkeypatch.setattr(books, "ask", slow)
+    assert expiry.shorten_ledger(place, NOW) == 1
+    assert [row[:2] for row in told(place)] == [("publish", 20), ("publish", 1)]
+
+
+def test_reports_go_but_the_newest_of_each_and_what_is_open(tmp_path: Path) -> None:
+    place = Place(str(tmp_path), "shop")
+    ages = (40, 30, 20, 1)
+    checks = [
+        {"run_id": f"r{age}", "expectation": "orphans", "success": age != 20, "checked_at": NOW - timedelta(days=age)}
+        for age in ages
+    ]
+    books.append(place.table(names.EXPECTATION_RESULTS), checks[:3], own.EXPECTATION_RESULTS)
+    sizes = [{"run_id": f"r{age}", "table": "a", "measured_at": NOW - timedelta(days=age)} for age in ages]
+    books.append(place.table(names.TABLE_STATISTICS), sizes, own.TABLE_STATISTICS)
+    closed = [{"kind": "dead_letters", "closed_at": NOW - timedelta(days=a), "is_over": a != 30} for a in ages]
+    books.append(place.table(names.INCIDENTS), [*closed, {"kind": "stuck", "is_over": False}], own.INCIDENTS)
+    assert expiry.drop_reports(place, NOW - timedelta(days=10)) == 1 + 3 + 2
+    left = books.query(place.table(names.EXPECTATION_RESULTS), "select run_id from t order by run_id")
+    assert [row["run_id"] for row in left] == ["r20", "r30"], "the newest that failed and the newest that passed"
+    left = books.query(place.table(names.TABLE_STATISTICS), "select run_id from t")
+    assert [row["run_id"] for row in left] == ["r1"]
+    left = books.query(place.table(names.INCIDENTS), "select kind, is_over from t order by kind, is_over")
+    assert [(row["kind"], row["is_over"]) for row in left] == [
+        ("dead_letters", False),
+        ("dead_letters", True),
+        ("stuck", False),
+    ]
+    assert expiry.drop_reports(place, NOW - timedelta(days=10)) == 0
+
+
+def test_a_pipeline_without_tables_has_nothing_to_forget(tmp_path: Path) -> None:
+    place = Place(str(tmp_path), "shop")
+    assert expiry.shorten_ledger(place, NOW) == 0
+    assert expiry.drop_reports(place, NOW) == 0
+    assert expiry.drop_checkpoints(place, timedelta(0)) == 0
+    assert expiry.expired_landing(place, NOW) == 0

@@ -1,0 +1,90 @@
+"""A pipeline's tables as a test writes them, without Spark."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from txloom.config import load
+from txloom.storage import books, landing, own
+from txloom.storage.place import Place
+from txloom.transactions.hashes import hash64
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+DECLARED = """
+name: shop
+source: {format: goldengate, files: {path: inbox}, transaction_topic: metadata}
+completeness: {rule: counts, patience: 2h}
+tables:
+- {name: items, source: APP.ITEMS, key: [id], columns: {id: long, note: string}}
+- {name: parts, source: APP.PARTS, key: [id], columns: {id: long, item_id: long}}
+targets: {mirrors: ["*"]}
+expectations:
+- {kind: orphans, id: orphans, child: parts, parent: items, parent_key: [item_id], severity: block,
+   sentence: Parts belong to items., hint: Look.}
+- {kind: stuck_transactions, id: stuck, older_than: 10m, severity: warn, sentence: Nothing waits long., hint: Ask.}
+"""
+ALERTS = "alerts: {valid_through_age: 30m, source_quiet: 2h, stuck_after: 10m, dead_letters: 0}\n"
+SCHEMAS = {
+    "transactions": own.TRANSACTIONS,
+    "pending_transactions": own.PENDING_TRANSACTIONS,
+    "dead_letters": own.DEAD_LETTERS,
+    "ledger": own.LEDGER,
+    "cuts": own.CUTS,
+    "landed_files": own.LANDED_FILES,
+    "expectation_results": own.EXPECTATION_RESULTS,
+    "backfills": own.BACKFILLS,
+    "readers": own.READERS,
+    "source_partitions": own.SOURCE_PARTITIONS,
+    "source_snapshots": own.SOURCE_SNAPSHOTS,
+    "change_events": own.CHANGE_EVENTS,
+}
+
+
+def at(minutes: float) -> datetime:
+    """Return a moment so many minutes after noon."""
+    return NOON + timedelta(minutes=minutes)
+
+
+class Shop:
+    """A declared pipeline and its folder."""
+
+    def __init__(self, folder: Path, *, alerts: str = "", declared: str = DECLARED) -> None:
+        file = folder / "shop.yaml"
+        file.write_text(declared + alerts)
+        self.file, self.pipeline, self.warehouse = file, load(file), str(folder / "lake")
+        self.place = Place(self.warehouse, "shop")
+
+    def write(self, table: str, *rows: Mapping[str, Any]) -> None:
+        """Append rows to one of the tables that every pipeline has."""
+        books.append(self.place.table(table), [dict(row) for row in rows], SCHEMAS[table])
+
+    def wait(self, *rows: Mapping[str, Any], release: int = 1, landing: int = 1) -> None:
+        """Replace what waits, as the buffer does."""
+        about = {"release": release, "landing": landing}
+        books.replace(
+            self.place.table("pending_transactions"), [dict(row) for row in rows], own.PENDING_TRANSACTIONS, about
+        )
+
+    def land(self, *rows: Mapping[str, Any]) -> None:
+        """Append events: what is not said of them is what a row of `items` has."""
+        landing.create_tables(self.place)
+        self.write("change_events", *(event(**row) for row in rows))
+
+    def step(self, step: str, minutes: float, run: str = "r1", **more: Any) -> None:
+        """Append a line of the ledger."""
+        counts = list(more.pop("counts", {}).items())
+        self.write("ledger", {"run_id": run, "step": step, "at": at(minutes), "counts": counts, **more})
+
+
+def event(**own: Any) -> dict[str, Any]:
+    """Return a row of change_events."""
+    row = {"landing": 1, "kind": "row", "table": "items", "source_table": "APP.ITEMS", "op": "I", "payload": 1}
+    row |= {"topic": "rows", "file": "rows/1.jsonl", "landed_at": NOON, "xid": "x1", "csn": 1, **own}
+    row.setdefault("transaction_id", f"{row['xid']}:{row['csn']}")
+    row["tx"] = hash64(row["transaction_id"]) if row["transaction_id"] else None
+    row.setdefault("line", row["row"])
+    row.setdefault("identity", str(row["row"]) if row["kind"] == "row" else None)
+    if isinstance(row.get("expected"), dict):
+        row["expected"] = list(row["expected"].items())
+    return row
