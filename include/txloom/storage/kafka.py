@@ -39,9 +39,11 @@ MOVING = (
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError._NOENT,
 )
-MOVES = 6
-"""Times that a partition without a leader is asked again, half a second apart."""
+"""What says that a partition has no leader at this moment; librdkafka says the last one when it looks for leaders."""
+MOVES = 20
+"""Times that a partition without a leader is asked again, half a second apart: a broker comes back in some seconds."""
 EARLIEST, LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
@@ -91,7 +93,7 @@ def extents(kafka: Kafka, topics: Sequence[str], former: Collection[str] = ()) -
     """Return what every partition of some topics holds now; raises SourceUnavailable that names what is missing.
 
     former: topics that are no longer declared and may be gone. A partition that is just getting another leader is asked
-    again for a few seconds.
+    again for ten seconds.
     """
     for _ in range(MOVES):
         try:
