@@ -80,9 +80,10 @@ class Broker(Service):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.port, self._controller = free_port(), free_port()
+        self.port, self.controller = free_port(), free_port()
         self.settings = ""
         """More lines of its properties; of two lines for one setting the later one holds."""
+        self._cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
 
     @property
     def address(self) -> str:
@@ -92,17 +93,23 @@ class Broker(Service):
         properties = self.folder / "server.properties"
         topics = self.folder / "topics"
         if not (topics / "meta.properties").exists():
-            own = PROPERTIES.format(port=self.port, controller=self._controller, topics=topics)
+            own = PROPERTIES.format(port=self.port, controller=self.controller, topics=topics)
             properties.write_text(own + self.settings)
-            self._format(properties)
+            self.format(properties, self.log, "--standalone")
         self._launch(jvm.command("kafka.Kafka", properties))
         self._wait(lambda: listens(self.port), f"it listened on port {self.port}")
         self._wait(self._serves, "it served metadata")
 
-    def create_topic(self, name: str, partitions: int = 1, **config: object) -> str:
-        """Make a topic whose partitions can be written at once, and return its id; retention_ms=1 is retention.ms."""
+    def create_topic(self, name: str, partitions: int = 1, node: int | None = None, **config: object) -> str:
+        """Make a topic whose partitions can be written at once, and return its id; retention_ms=1 is retention.ms.
+
+        node: the one broker that keeps it.
+        """
         settings = {key.replace("_", "."): str(value) for key, value in config.items()}
-        self._ask(lambda admin: admin.create_topics([NewTopic(name, partitions, 1, config=settings)]))
+        where: dict[str, Any] = (
+            {"replication_factor": 1} if node is None else {"replica_assignment": [[node]] * partitions}
+        )
+        self._ask(lambda admin: admin.create_topics([NewTopic(name, partitions, config=settings, **where)]))
         self._wait_for_leaders(name, partitions)
         return self.topic_id(name)
 
@@ -114,6 +121,15 @@ class Broker(Service):
     def topics(self) -> list[str]:
         """List the topics that are there."""
         return sorted(self._admin.list_topics(timeout=PATIENCE).topics)
+
+    def nodes(self) -> list[int]:
+        """List the brokers that the cluster has now."""
+        return sorted(self._admin.list_topics(timeout=PATIENCE).brokers)
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """Return the broker that leads a partition, or None while none does."""
+        found = int(self._admin.list_topics(topic, timeout=PATIENCE).topics[topic].partitions[partition].leader)
+        return None if found < 0 else found
 
     def topic_id(self, name: str) -> str:
         """Return the id that a topic has from its creation to its deletion."""
@@ -192,15 +208,18 @@ class Broker(Service):
                     raise KafkaException(error)
         return sorted(records, key=lambda record: (record.partition, record.offset))
 
-    def _format(self, properties: Path) -> None:
-        """Give the empty folder a cluster id, in which the node is alone."""
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        arguments = ("format", "--standalone", f"--cluster-id={cluster}", "-c", properties)
-        with self.log.open("ab") as log:
+    def format(self, properties: Path, log: Path, *options: str) -> None:
+        """Give the empty folder of a node the id of this cluster; `--standalone` for its first controller."""
+        arguments = ("format", *options, f"--cluster-id={self._cluster}", "-c", properties)
+        with log.open("ab") as told:
             format_folder = tied(jvm.command("kafka.tools.StorageTool", *arguments))
-            ran = subprocess.run(format_folder, stdout=log, stderr=log, check=False)
+            ran = subprocess.run(format_folder, stdout=told, stderr=told, check=False)
         if ran.returncode:
-            raise ServiceFailed(f"the broker's folder could not be formatted; the end of {self.log}:\n{self.tail()}")
+            raise ServiceFailed(f"the broker's folder could not be formatted; the end of {log}:\n{self.tail()}")
+
+    def join(self, folder: Path) -> "Member":
+        """Return another broker of this one's cluster, not started yet."""
+        return Member(folder, self)
 
     def _serves(self) -> bool:
         try:
@@ -237,6 +256,36 @@ class Broker(Service):
                 return False
 
         wait_until(led, f"the {partitions} partitions of {topic}", PATIENCE)
+
+
+MEMBER = """\
+process.roles=broker
+node.id=2
+controller.quorum.bootstrap.servers=127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+log.dirs={topics}
+broker.session.timeout.ms=4000
+broker.heartbeat.interval.ms=1000
+"""
+
+
+class Member(Service):
+    """The second broker of a cluster; it keeps its address and topics over stop, kill and start."""
+
+    name = "member"
+
+    def __init__(self, folder: Path, first: Broker) -> None:
+        super().__init__(folder)
+        self._first, self.port = first, free_port()
+
+    def start(self) -> None:
+        properties, topics = self.folder / "member.properties", self.folder / "topics"
+        if not (topics / "meta.properties").exists():
+            properties.write_text(MEMBER.format(controller=self._first.controller, port=self.port, topics=topics))
+            self._first.format(properties, self.log)
+        self._launch(jvm.command("kafka.Kafka", properties))
+        self._wait(lambda: len(self._first.nodes()) == 2, "the cluster let it in")
 
 
 def _record(message: Any) -> Record:

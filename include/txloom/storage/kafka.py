@@ -132,7 +132,12 @@ def _offsets(
     asked = admin.list_offsets(
         dict.fromkeys(partitions, spec), isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT
     )
-    return {(each.topic, each.partition): _told(kafka, found, each.topic).offset for each, found in asked.items()}
+    told = {(each.topic, each.partition): _told(kafka, found, each.topic).offset for each, found in asked.items()}
+    for (topic, partition), offset in told.items():
+        # Measured: for a partition that was just given a leader, librdkafka can answer -1001 and no error.
+        if offset < 0:
+            raise _LeaderMoves(f"{kafka.brokers}: the brokers know no offsets yet of {topic}[{partition}]")
+    return told
 
 
 def losses(found: Iterable[Range], reached: Mapping[tuple[str, int], Reached]) -> list[Loss]:
