@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -90,12 +89,10 @@ def test_causes_and_transactions_add_up_and_what_is_not_there_is_refused(tmp_pat
 
 def test_ten_thousand_letters_are_one_short_page_with_the_right_totals(tmp_path: Path, pipeline: Pipeline) -> None:
     write(tmp_path, *(letter(f"x{n // 2}:{n // 2}", f"cause {n % 100}", n) for n in range(10_000)))
-    begun = time.monotonic()
     found = chosen(pipeline, warehouse=str(tmp_path), transactions=[], causes=[], everything=True)
     page = markdown(found)
     assert (found.events, found.transactions, len(found.groups)) == (10_000, 5_000, 100)
     assert (page.count("\n- "), "| and 60 more causes | | | |" in page, len(page) < 20_000) == (120, True, True)
-    assert time.monotonic() - begun < 10
 
 
 def test_a_list_of_a_pipeline_without_dead_letters_says_so(

@@ -1,6 +1,7 @@
 """When a date's extracts are whole, and what is refused by name before a row is read."""
 
 import os
+import re
 import time
 from collections.abc import Callable
 from datetime import date
@@ -68,7 +69,8 @@ def test_a_date_without_a_folder_is_said_to_be_missing(club: Pipeline, tmp_path:
 
 def test_a_date_that_is_still_written_waits(club: Pipeline, put: Callable[..., Path]) -> None:
     folder = put("players/1.jsonl", age=20).parents[1]
-    assert refused(club, SourceUnavailable) == (
+    ago = re.sub(r"\b2\d seconds ago", "20 seconds ago", refused(club, SourceUnavailable))
+    assert ago == (
         f"{folder}: it changed 20 seconds ago; the extract is whole once nothing in it has changed for 60 seconds, "
         "or at once with a file _SUCCESS in it"
     )
@@ -87,7 +89,7 @@ def test_a_marker_of_the_date_or_of_every_table_says_that_it_is_whole(
 def test_a_marker_of_one_table_says_nothing_of_the_others(club: Pipeline, put: Callable[..., Path]) -> None:
     put("players/1.jsonl", age=1)
     put("players/_SUCCESS", age=1)
-    assert "it changed 1 seconds ago" in refused(club, SourceUnavailable)
+    assert re.search(r"it changed \d seconds ago", refused(club, SourceUnavailable))
 
 
 @pytest.mark.parametrize("name", ["players/2.jsonl.tmp", "players/2.csv.inprogress", "players/_temporary/0/1.parquet"])

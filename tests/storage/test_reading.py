@@ -100,7 +100,7 @@ def test_errors_that_come_again_and_again_are_no_sign_of_life(monkeypatch: pytes
         "rows[3]: no record for 1 s from offset 40 on, though 90 was the end when this landing was planned "
         "(localhost:1; the last error: not the leader)"
     )
-    assert time.monotonic() - since < 5
+    assert time.monotonic() - since < 15, "one second of silence ends it, not one second for each error"
 
 
 def test_what_a_reader_does_with_a_block_is_no_silence(own: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
