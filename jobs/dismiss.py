@@ -16,27 +16,15 @@ the log holds the counts.
 import getpass
 import sys
 
-from txloom.pipelines.command import parser, run
+from txloom.pipelines.command import letter_flags, letters, parser, run
 from txloom.pipelines.dismiss import dismiss
 
 if __name__ == "__main__":
     flags = parser("dismiss", __doc__)
-    flags.add_argument("--transaction", action="append", default=[], help="an id in dead_letters; may be repeated")
-    flags.add_argument("--cause", action="append", default=[], help="a cause in dead_letters; may be repeated")
-    flags.add_argument("--message", action="append", default=[], help="where one lies, as listed; may be repeated")
-    flags.add_argument("--all", action="store_true", help="every open dead letter")
-    flags.add_argument("--version", type=int, help="of the table dead_letters; default: the newest")
+    letter_flags(flags)
     flags.add_argument("--reason", required=True, help="why no redrive is needed, or why they are reopened")
     flags.add_argument("--by", default=getpass.getuser(), help="who says so; default: who runs this")
     flags.add_argument("--reopen", action="store_true", help="take dismissals back")
-    extra = lambda given: {  # noqa: E731
-        "transactions": given.transaction,
-        "causes": given.cause,
-        "messages": given.message,
-        "everything": given.all,
-        "version": given.version,
-        "reason": given.reason,
-        "person": given.by,
-        "reopen": given.reopen,
-    }
+    own = lambda given: {"reason": given.reason, "person": given.by, "reopen": given.reopen}  # noqa: E731
+    extra = lambda given: letters(given) | own(given)  # noqa: E731
     sys.exit(run("dismiss", dismiss, flags=flags, extra=extra, session="none"))

@@ -11,17 +11,10 @@ log holds the counts.
 
 import sys
 
-from txloom.pipelines.command import parser, run
+from txloom.pipelines.command import letter_flags, letters, parser, run
 from txloom.pipelines.list_dead_letters import list_dead_letters
 
 if __name__ == "__main__":
     flags = parser("list_dead_letters", __doc__)
-    flags.add_argument("--transaction", action="append", default=[], help="an id in dead_letters; may be repeated")
-    flags.add_argument("--cause", action="append", default=[], help="a cause in dead_letters; may be repeated")
-    flags.add_argument("--message", action="append", default=[], help="where one lies, as listed; may be repeated")
-    extra = lambda given: {  # noqa: E731
-        "transactions": given.transaction,
-        "causes": given.cause,
-        "messages": given.message,
-    }
-    sys.exit(run("list_dead_letters", list_dead_letters, flags=flags, session="none", extra=extra, writes=False))
+    letter_flags(flags, newest_only=True)
+    sys.exit(run("list_dead_letters", list_dead_letters, flags=flags, session="none", extra=letters, writes=False))

@@ -16,21 +16,10 @@ log holds the counts.
 
 import sys
 
-from txloom.pipelines.command import parser, run
+from txloom.pipelines.command import letter_flags, letters, parser, run
 from txloom.pipelines.redrive import redrive
 
 if __name__ == "__main__":
     flags = parser("redrive", __doc__)
-    flags.add_argument("--transaction", action="append", default=[], help="an id in dead_letters; may be repeated")
-    flags.add_argument("--cause", action="append", default=[], help="a cause in dead_letters; may be repeated")
-    flags.add_argument("--message", action="append", default=[], help="where one lies, as listed; may be repeated")
-    flags.add_argument("--all", action="store_true", help="every open dead letter")
-    flags.add_argument("--version", type=int, help="of the table dead_letters; default: the newest")
-    extra = lambda given: {  # noqa: E731
-        "transactions": given.transaction,
-        "causes": given.cause,
-        "messages": given.message,
-        "everything": given.all,
-        "version": given.version,
-    }
-    sys.exit(run("redrive", redrive, flags=flags, extra=extra, session="none"))
+    letter_flags(flags)
+    sys.exit(run("redrive", redrive, flags=flags, extra=letters, session="none"))
