@@ -8,10 +8,34 @@ import pytest
 from lake import arrivals, leave_to_spark, new_lake, shown, wanted
 from oracle import capture, comparison
 from oracle.state import Source
+from shop import Shop, insert
+from txloom.storage import current
 
-pytestmark = pytest.mark.usefixtures("partitioned")
+TABLES = """
+tables:
+  - {name: orders, source: APP.ORDERS, key: [id], columns: {id: long, note: string}}
+  - {name: lines, source: APP.LINES, key: [id], columns: {id: long, order_id: long}}
+targets:
+  aggregates:
+    - {name: doc, root: orders, children: [{table: lines, relation: many, parent_key: [order_id]}]}
+"""
 
 
+def test_a_merge_is_given_rows_and_not_the_plan_that_they_came_from(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delta would look for the files of every scan in such a plan again, at each of a merge's steps."""
+    plans, merge = [], current.merge
+    monkeypatch.setattr(current, "merge", lambda path, rows, *a, **k: (plans.append(rows), merge(path, rows, *a, **k)))
+    leave_to_spark(monkeypatch)
+    shop = Shop(spark, tmp_path, TABLES)
+    shop.commit(10, insert("orders", id=1, note="a"), insert("lines", id=7, order_id=1))
+    shop.run()
+    assert len(plans) == 3
+    assert [str(rows._jdf.queryExecution().logical()).split()[0] for rows in plans] == ["LogicalRDD"] * 3
+
+
+@pytest.mark.usefixtures("partitioned")
 def test_a_large_batch_gives_what_small_ones_give(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second half is large: it finds tables with rows, and transactions of which a part was landed before."""
     lake = new_lake(spark, tmp_path, monkeypatch)

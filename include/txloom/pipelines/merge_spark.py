@@ -89,7 +89,7 @@ def prepare(
     rows = tables.read(spark, path)
     if have == want:
         return Change(flat.table, rows, None), 0, None
-    changes = current.new_changes(everything, have, want).persist()
+    changes = tables.settled(current.new_changes(everything, have, want))
     about = changes.agg(
         F.count("*").alias("changes"),
         F.coalesce(F.max(F.col("_txloom_op") == "T"), F.lit(False)).alias("truncated"),
@@ -97,7 +97,6 @@ def prepare(
     ).first()
     assert about is not None
     if not about["changes"]:
-        changes.unpersist()
         return Change(flat.table, rows, None), 0, None
     if about["late"]:
         columns = current.columns_of(everything.where(past.upto(want)), {})
@@ -105,10 +104,7 @@ def prepare(
     else:
         columns = current.columns_of(changes, gone)
         effects = _applied(flat, changes, rows, columns.clearing, truncated=about["truncated"])
-    effects = effects.persist()
-    effects.count()
-    changes.unpersist()
-    return Change(flat.table, rows, effects), about["changes"], columns
+    return Change(flat.table, rows, tables.settled(effects)), about["changes"], columns
 
 
 def _applied(flat: Flat, changes: DataFrame, rows: DataFrame, clearing: Sequence[str], *, truncated: bool) -> DataFrame:
@@ -180,5 +176,5 @@ def composed(pipeline: Pipeline, aggregate: Aggregate, changes: dict[str, Change
     touched = touched_roots(pipeline, aggregate, changes)
     if touched is None:
         return None
-    found = documents(pipeline, aggregate, changes, touched.persist()).persist()
+    found = tables.settled(documents(pipeline, aggregate, changes, tables.settled(touched)))
     return None if found.isEmpty() else found
