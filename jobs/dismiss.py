@@ -25,6 +25,10 @@ if __name__ == "__main__":
     flags.add_argument("--reason", required=True, help="why no redrive is needed, or why they are reopened")
     flags.add_argument("--by", default=getpass.getuser(), help="who says so; default: who runs this")
     flags.add_argument("--reopen", action="store_true", help="take dismissals back")
-    own = lambda given: {"reason": given.reason, "person": given.by, "reopen": given.reopen}  # noqa: E731
-    extra = lambda given: letters(given) | own(given)  # noqa: E731
+    extra = lambda given: {  # noqa: E731
+        **letters(given),
+        "reason": given.reason,
+        "person": given.by,
+        "reopen": given.reopen,
+    }
     sys.exit(run("dismiss", dismiss, flags=flags, extra=extra, session="none"))
