@@ -9,6 +9,7 @@ a run that was paused cannot write after its successor (design.md 2.9).
 import json
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from deltalake.exceptions import CommitFailedError
 from pyarrow import fs
 
 from txloom.config import names
-from txloom.errors import LeaseTaken
+from txloom.errors import LeaseTaken, told
 from txloom.storage import books
 from txloom.storage.fence import FENCE, WRITES
 from txloom.storage.own import LEASES
@@ -162,7 +163,8 @@ def _beat(place: Place, lease: Lease, done: threading.Event) -> None:
         if time.monotonic() - last > SILENCE / 2:
             found = newest(place)
             if found is not None and found.epoch != lease.epoch:
-                print(f"txloom {lease.step} failed (LeaseTaken, exit code {LeaseTaken.exit_code}): {_lost(place)}")
+                # Ended this way, a process writes nothing out that it still holds.
+                print(told(lease.step, LeaseTaken(_lost(place))), file=sys.stderr, flush=True)
                 os._exit(LeaseTaken.exit_code)
         with suppress(OSError):
             _write_beat(place, lease, count + 1)
@@ -201,8 +203,8 @@ def _stamp_all(place: Place, lease: Lease) -> None:
 
 def _stamp(path: str, number: int) -> None:
     about: dict[str, Any] = newest_metadata(path)
-    told = {STAMP: str(number)} | ({"userMetadata": json.dumps(about)} if about else {})
-    properties = CommitProperties(custom_metadata=told, app_transactions=[Transaction(names.LEASES, number)])
+    own = {STAMP: str(number)} | ({"userMetadata": json.dumps(about)} if about else {})
+    properties = CommitProperties(custom_metadata=own, app_transactions=[Transaction(names.LEASES, number)])
     for _ in range(10):
         table = DeltaTable(path)
         try:
