@@ -125,7 +125,7 @@ class Airflow:
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, int]]:
     """A broker that tests reach as they like, and others at a port that asks for a password."""
     broker, port = Broker(tmp_path_factory.mktemp("guarded")), free_port()
-    ports = {"port": broker.port, "controller": broker._controller, "guarded": port}
+    ports = {"port": broker.port, "controller": broker.controller, "guarded": port}
     broker.settings = GUARDED.format(**ports, secret=SECRET)
     with broker:
         yield broker, port
