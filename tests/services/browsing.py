@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Page, sync_playwright
 
 from services import fetched
 from services.api_server import ApiServer
+from services.process import wait_until
 
 SCREENSHOTS = Path(__file__).resolve().parents[2] / ".state" / "screenshots"
 WIDE, TALL = 1280, 900
@@ -46,9 +47,18 @@ class Visitor:
         return self.page
 
     def keep(self, name: str, *, whole: bool = True) -> None:
-        """Keep a screenshot."""
+        """Keep a screenshot; on a busy machine the browser may be unable to take one at first."""
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-        self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=whole)
+        wait_until(lambda: self._taken(SCREENSHOTS / f"{name}.png", whole), f"the screenshot {name}")
+
+    def _taken(self, file: Path, whole: bool) -> bool:
+        try:
+            self.page.screenshot(path=file, full_page=whole)
+        except Error as failed:
+            if "Unable to capture screenshot" in str(failed):
+                return False
+            raise
+        return True
 
 
 @contextmanager
