@@ -86,7 +86,7 @@ def clean_with_spark(spark: SparkSession, place: Place, flat: Flat, upto: Mark, 
     """Take superseded rows away from a large history; return how many."""
     assert flat.mirror is not None
     path = place.table(flat.mirror.history)
-    gone = _spread(tables.read(spark, path), flat, upto, size // PART_ROWS + 1).persist()
+    gone = tables.settled(_spread(tables.read(spark, path), flat, upto, size // PART_ROWS + 1))
     try:
         count = gone.count()
         if count:
@@ -100,7 +100,6 @@ def clean_with_spark(spark: SparkSession, place: Place, flat: Flat, upto: Mark, 
         return count
     finally:
         tables.unfence(spark)
-        gone.unpersist()
 
 
 def _spread(history: DataFrame, flat: Flat, upto: Mark, parts: int) -> DataFrame:

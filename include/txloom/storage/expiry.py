@@ -63,7 +63,7 @@ def forget_messages(spark: SparkSession, place: Place, landing: int) -> int:
     old = tables.read(spark, path).where(said).select("landing", "row", "transaction_id", "table")
     released = _released(spark, place)
     watched = old.where("`table` is not null").join(released, "transaction_id", "left_semi")
-    gone = watched.unionByName(old.where("`table` is null")).select("landing", "row").persist()
+    gone = tables.settled(watched.unionByName(old.where("`table` is null")).select("landing", "row"))
     try:
         count = gone.count()
         if count:
@@ -78,7 +78,6 @@ def forget_messages(spark: SparkSession, place: Place, landing: int) -> int:
         return count
     finally:
         tables.unfence(spark)
-        gone.unpersist()
 
 
 def _released(spark: SparkSession, place: Place) -> DataFrame:
