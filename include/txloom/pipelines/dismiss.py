@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from txloom.config.models import Pipeline
 from txloom.errors import ConfigurationError
-from txloom.pipelines.list_dead_letters import chosen
+from txloom.pipelines.list_dead_letters import chosen, refuse_no_choice
 from txloom.storage import dismissals
 from txloom.storage.listing import among
 from txloom.storage.place import Place
@@ -33,8 +33,7 @@ def dismiss(
     what this version of dead_letters has, which somebody approved. Raises ConfigurationError for an id, a cause or a
     place that no open dead letter has, and for a dismissal without a name or a reason.
     """
-    if not (transactions or causes or messages or everything):
-        raise ConfigurationError("nothing was chosen: pass --transaction, --cause, --message or --all")
+    refuse_no_choice(transactions, causes, messages, everything)
     if not person.strip() or not reason.strip():
         raise ConfigurationError("a dismissal needs a name and a reason: whoever asks later is shown them")
     place = Place(warehouse, pipeline.name)

@@ -29,6 +29,12 @@ def list_dead_letters(
     return {"events": found.events, "transactions": found.transactions, "causes": len(found.groups)}
 
 
+def refuse_no_choice(*chosen: object) -> None:
+    """Raise ConfigurationError where nothing was chosen of what redrive and dismiss are to take."""
+    if not any(chosen):
+        raise ConfigurationError("nothing was chosen: pass --transaction, --cause, --message or --all")
+
+
 def everything(pipeline: Pipeline, *, warehouse: str) -> Listing:
     """Return all open dead letters."""
     return listing.listing(Place(warehouse, pipeline.name))

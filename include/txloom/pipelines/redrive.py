@@ -12,6 +12,7 @@ from txloom.config.models import Pipeline
 from txloom.errors import ConfigurationError
 from txloom.events.formats import SourceDecoder
 from txloom.pipelines.land import close, finish_last
+from txloom.pipelines.list_dead_letters import refuse_no_choice
 from txloom.storage import dated, dead, landing
 from txloom.storage.landing import Landing
 from txloom.storage.listing import among
@@ -37,8 +38,7 @@ def redrive(
     messages: where they lie, as the listing says it. version: only what this version of dead_letters has, which was
     approved. Raises ConfigurationError for an id, a cause or a place that no open dead letter has.
     """
-    if not (transactions or causes or messages or everything):
-        raise ConfigurationError("nothing was chosen: pass --transaction, --cause, --message or --all")
+    refuse_no_choice(transactions, causes, messages, everything)
     place = Place(warehouse, pipeline.name)
     there = [f"coalesce({among(messages=[each])}, false) as lies_{number}" for number, each in enumerate(messages)]
     columns = ", ".join(["transaction_id, kind, cause", dead.MESSAGE, *there])
