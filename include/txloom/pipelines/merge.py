@@ -113,9 +113,9 @@ def _repeated(calls: Mapping[str, Callable[[], None]]) -> dict[str, Callable[[],
 
 
 def _finish(spark: "SparkSession") -> None:
-    from txloom.pipelines import merge_spark
+    from txloom.storage import tables
 
-    merge_spark.finish(spark)
+    tables.unfence(spark)
 
 
 def target(pipeline: Pipeline, place: Place) -> Mark | None:

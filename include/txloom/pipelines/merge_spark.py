@@ -70,12 +70,6 @@ def write_held(merge: Merge, path: str, effects: pa.Table, key: tuple[str, ...],
     current.merge(path, merge.spark().createDataFrame(effects), key, prune=prune, metadata=merge.want.to_json())
 
 
-def finish(spark: SparkSession) -> None:
-    """Leave nothing behind in the session."""
-    tables.unfence(spark)
-    spark.catalog.clearCache()
-
-
 def prepare(
     spark: SparkSession, place: Place, flat: Flat, want: Mark, gone: Mapping[str, Gone]
 ) -> tuple[Change, int, Columns | None]:
