@@ -29,18 +29,20 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, 
         yield first, second
 
 
-def without_leader(first: Broker, second: Member) -> None:
-    """Kill the second broker, and wait until the cluster knows that it is gone."""
+@pytest.fixture
+def away(cluster: tuple[Broker, Member]) -> tuple[Broker, Member]:
+    """The cluster, its second broker killed, as soon as it knows that."""
+    first, second = cluster
     second.kill()
     wait_until(lambda: first.leader("rows", 0) is None, "the partition to have no leader")
+    return cluster
 
 
 def test_a_broker_that_comes_back_in_a_moment_is_waited_for(
-    cluster: tuple[Broker, Member], monkeypatch: pytest.MonkeyPatch
+    away: tuple[Broker, Member], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second = cluster
+    first, second = away
     monkeypatch.setattr(kafka, "MOVES", 120)
-    without_leader(first, second)
     with ThreadPoolExecutor(1) as beside:  # the broker is this thread's: it dies with the thread that starts it
         asked = beside.submit(kafka.extents, Kafka(brokers=first.address, topics=("rows",)), ["rows"])
         second.start()
@@ -49,11 +51,10 @@ def test_a_broker_that_comes_back_in_a_moment_is_waited_for(
 
 
 def test_a_partition_that_no_broker_leads_is_named_in_time(
-    cluster: tuple[Broker, Member], monkeypatch: pytest.MonkeyPatch
+    away: tuple[Broker, Member], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second = cluster
+    first, _ = away
     monkeypatch.setattr(kafka, "MOVES", 6)
-    without_leader(first, second)
     begun = time.monotonic()
     with pytest.raises(SourceUnavailable) as refused:
         kafka.extents(Kafka(brokers=first.address, topics=("rows",)), ["rows"])
