@@ -112,6 +112,10 @@ class Source(Model):
         tuple[SourceTable, ...],
         Field(description="Source tables that are left alone, such as PUBLIC.AUDIT_LOG"),
     ] = ()
+    max_message_bytes: Annotated[
+        Count,
+        Field(description="The most bytes that a message may have; a larger one becomes a dead letter, cut"),
+    ] = 32 << 20
     run_token: Annotated[
         Text | None,
         Field(description="The token in row messages that names the producer's run, such as a process id"),

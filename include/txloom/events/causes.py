@@ -15,6 +15,8 @@ UNKNOWN_TABLE = "unknown table"
 NO_KEY = "no key"
 INSERT_ONLY = "table without a key"
 COUNTS = "unreadable counts"
+TOO_LARGE = "message too large"
+HEADERS = "unreadable headers"
 
 HINTS = {
     BROKEN: "The message was cut off or garbled on its way: compare it with the producer's own copy.",
@@ -34,4 +36,8 @@ HINTS = {
     INSERT_ONLY: "A row of a table without a key cannot be found again, so that it cannot be changed: declare the "
     "key, or give the source table one.",
     COUNTS: "The metadata's data_collections do not say how many events each table has.",
+    TOO_LARGE: "It has more bytes than source.max_message_bytes allows, and only its first ones are kept: raise the "
+    "limit if the tasks have the memory, then have the source deliver the message again.",
+    HEADERS: "The `headers` of a record are pairs of names and values, a mapping, or names and values by turns, all "
+    "of them text: look at the tool that copied the topic into files.",
 }

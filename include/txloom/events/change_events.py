@@ -25,7 +25,7 @@ from txloom.config.types import ColumnType
 from txloom.events import causes
 from txloom.events.envelope import ENVELOPE
 from txloom.events.goldengate_messages import INSERTS, NULL
-from txloom.events.poison import LARGEST, diagnosed
+from txloom.events.poison import LARGEST, Refused, diagnosed
 from txloom.events.values import reader
 
 OPERATIONS = {"insert": "I", "update": "U", "delete": "D", "truncate": "T"}
@@ -243,6 +243,8 @@ def written(op: str, before: Image | None, after: Image | None) -> bytes:
 def _row(read: Callable[[bytes], dict[str, Any]], value: bytes | None) -> dict[str, Any]:
     if value is None:
         return {"kind": "tombstone"}
+    if isinstance(value, Refused):
+        return value.poison()
     own: Mapping[str, Any] = {}
     try:
         return {"kind": "row", "value": value.decode(), **read(value)}

@@ -27,7 +27,7 @@ from txloom.events.goldengate_messages import (
     instant,
     run_of,
 )
-from txloom.events.poison import LARGEST
+from txloom.events.poison import LARGEST, Refused
 from txloom.events.text import INSTANT, read_instants
 
 M = TypeVar("M", bound=msgspec.Struct)
@@ -210,12 +210,15 @@ class GoldenGateDecoder:
 
 def _parsed(decode: Callable[[bytes], M], values: Sequence[bytes | None]) -> tuple[Sequence[int], list[M]]:
     """Parse what can be parsed; return the places of those messages too."""
-    try:
-        return range(len(values)), [decode(value) for value in values]  # type: ignore[arg-type]
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError):
-        pass
+    if Refused not in set(map(type, values)):
+        try:
+            return range(len(values)), [decode(value) for value in values]  # type: ignore[arg-type]
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError):
+            pass
     places, messages = [], []
     for place, value in enumerate(values):
+        if isinstance(value, Refused):
+            continue
         try:
             messages.append(decode(value))  # type: ignore[arg-type]
             places.append(place)

@@ -1,6 +1,6 @@
 """Messages that cannot be taken as events, whatever their format: named by cause, with what exactly is wrong."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -8,23 +8,66 @@ import msgspec
 from txloom.events import causes
 
 LARGEST = 2**63 - 1
+KEPT = 1 << 16
+"""Bytes that are kept of a message that is too large."""
 
 
 class Poison(Exception):
     """A message that cannot be taken as an event; args: cause, detail."""
 
 
+class Refused(bytes):
+    """What is kept of a message that its reader refused: no decoder looks into it, whatever it says."""
+
+    cause: str
+    detail: str
+
+    def __new__(cls, value: bytes, cause: str, detail: str) -> "Refused":
+        """Keep a message with the reason why it was refused."""
+        refused = super().__new__(cls, value)
+        refused.cause, refused.detail = cause, detail
+        return refused
+
+    def poison(self) -> dict[str, Any]:
+        """Return the row of the envelope."""
+        return poison(self, self.cause, self.detail)
+
+
+def cut(value: bytes, size: int) -> Refused:
+    """Refuse a message that is too large; value: at least its first bytes, size: how many bytes it has."""
+    kept = value[:KEPT]
+    return Refused(kept, causes.TOO_LARGE, f"the message has {size} bytes; its first {len(kept)} are kept")
+
+
+def within_limit(values: Sequence[bytes | None], limit: int) -> Sequence[bytes | None]:
+    """Return messages as they are, but refuse those that have more bytes than the limit.
+
+    >>> [type(value).__name__ for value in within_limit([b"four", None, b"fives"], 4)]
+    ['bytes', 'NoneType', 'Refused']
+    """
+    if max(map(len, filter(None, values)), default=0) <= limit:
+        return values
+    return [cut(value, len(value)) if value is not None and len(value) > limit else value for value in values]
+
+
 def read_message(read: Callable[[bytes], dict[str, Any]], value: bytes | None) -> dict[str, Any]:
     """Read one message into a row of the envelope; read raises Poison, or what msgspec does, where it is no event."""
     if value is None:
         return {"kind": "tombstone"}
+    if isinstance(value, Refused):
+        return value.poison()
     try:
         text = value.decode()
         return {**read(value), "value": text}
-    except Poison as poison:
-        cause, detail = poison.args
+    except Poison as refusal:
+        cause, detail = refusal.args
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         cause, detail = diagnosed(value, error)
+    return poison(value, cause, detail)
+
+
+def poison(value: bytes, cause: str, detail: str) -> dict[str, Any]:
+    """Return the row of the envelope of a message that cannot be taken as an event."""
     return {"kind": "poison", "cause": cause, "detail": detail, "value": value.decode("utf-8", "backslashreplace")}
 
 

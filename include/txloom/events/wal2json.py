@@ -27,7 +27,7 @@ from txloom.config.models import Table
 from txloom.events import causes
 from txloom.events.envelope import ENVELOPE
 from txloom.events.goldengate_messages import NULL, fingerprint, instant
-from txloom.events.poison import LARGEST, diagnosed
+from txloom.events.poison import LARGEST, Refused, diagnosed
 from txloom.events.wal2json_images import Target
 from txloom.events.wal2json_v1 import VERSION_1
 
@@ -134,6 +134,8 @@ class Wal2JsonDecoder:
     def _read(self, topic: str, value: bytes | None) -> dict[str, Any]:
         if value is None:
             return {"kind": "tombstone"}
+        if isinstance(value, Refused):
+            return {**value.poison(), **self._maybe_row(topic, value)}
         try:
             text = value.decode()
             line = self._line(value)
@@ -151,9 +153,13 @@ class Wal2JsonDecoder:
         if begin is not None:
             return {**self._begin(topic, begin), "value": text, "detail": "behind a message that was cut off"}
         cause, detail = diagnosed(value, error)
-        may_be_row = (b"{" in value or b"\x00" in value) and _NO_ROW.match(value) is None
-        known = self._lost(topic) if may_be_row else {}
+        known = self._maybe_row(topic, value)
         return {"kind": "poison", **known, "cause": cause, "detail": detail, "value": text}
+
+    def _maybe_row(self, topic: str, value: bytes) -> dict[str, Any]:
+        """Take the place of a row, unless a message that cannot be read is surely none."""
+        may_be_row = (b"{" in value or b"\x00" in value) and _NO_ROW.match(value) is None
+        return self._lost(topic) if may_be_row else {}
 
     def _begin_behind(self, value: bytes) -> _Line | None:
         """Return the BEGIN behind a message that a crash cut off: a reader that is started again appends to its file.

@@ -18,8 +18,10 @@ import msgspec
 from txloom.config.models import Pipeline
 from txloom.config.places import PROJECT
 from txloom.errors import ConfigurationError, SourceUnavailable
-from txloom.events import wal2json
+from txloom.events import causes, wal2json
 from txloom.events.formats import Headers
+from txloom.events.goldengate_messages import NULL
+from txloom.events.poison import Refused
 from txloom.events.wal2json_v1 import VERSION_1, expanded
 from txloom.storage.row_files import rows_as_json
 from txloom.storage.tasks import Messages, Task
@@ -161,7 +163,7 @@ def _expanded(task: Task, lines: list[bytes]) -> list[bytes]:
 
 class _Record(msgspec.Struct):
     value: msgspec.Raw
-    headers: Any = None
+    headers: msgspec.Raw = NULL
 
 
 RECORD = msgspec.json.Decoder(_Record)
@@ -172,26 +174,34 @@ def records(lines: Sequence[bytes]) -> tuple[list[bytes | None], Headers]:
 
     value: text, null, or the message itself. headers: pairs, a mapping, or names and values by turns (kcat).
     """
-    values, headers = list[bytes | None](), list[Mapping[str, str] | None]()
-    for line in lines:
-        try:
-            found = RECORD.decode(line)
-            raw = bytes(found.value)
-            value = msgspec.json.decode(raw, type=str | None) if raw[:1] in b'"n' else raw
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            values.append(line)
-            headers.append(None)
-            continue
-        values.append(value.encode() if isinstance(value, str) else value)
-        headers.append(_headers(found.headers))
-    return values, headers
+    found = [_record(line) for line in lines]
+    return [value for value, _ in found], [headers for _, headers in found]
+
+
+def _record(line: bytes) -> tuple[bytes | None, Mapping[str, str] | None]:
+    if isinstance(line, Refused):
+        return line, None
+    try:
+        found = RECORD.decode(line)
+        raw = bytes(found.value)
+        value = msgspec.json.decode(raw, type=str | None) if raw[:1] in b'"n' else raw
+        content = value.encode() if isinstance(value, str) else value
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return line, None
+    try:
+        return content, _headers(msgspec.json.decode(found.headers))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        return Refused(line, causes.HEADERS, f"`headers` cannot be read: {error}"), None
 
 
 def _headers(told: Any) -> dict[str, str] | None:
-    pairs = told.items() if isinstance(told, dict) else told or ()
+    if told is None:
+        return None
+    pairs = list(told.items()) if isinstance(told, dict) else told
     if isinstance(told, list) and told and not isinstance(told[0], list):
-        pairs = zip(told[::2], told[1::2], strict=False)
-    return {name: value for name, value in pairs if value is not None} or None
+        pairs = [told[at : at + 2] for at in range(0, len(told), 2)]
+    named = msgspec.convert(pairs, list[tuple[str, str | None]])
+    return {name: value for name, value in named if value is not None} or None
 
 
 def read_lines(root: str, file: str) -> Iterator[tuple[int, list[bytes]]]:
