@@ -105,17 +105,17 @@ def test_a_tombstone_is_neither_an_event_nor_poison() -> None:
 
 
 def metadata(**changed: Any) -> dict[str, Any]:
-    message = {"xid": "1.2.3", "csn": "7", "tx_ts": "2025-07-07 23:33:54.000000", "event_count": 9, **changed}
+    message = {"xid": "1.2.3", "csn": "7", "event_count": 9, "data_collections": [], **changed}
     (found,) = decode(METADATA, json.dumps(message).encode())
     return found
 
 
 def test_metadata_counts_watched_tables_by_their_short_names() -> None:
     counts = [
-        {"data_collection": name, "event_count": n} for name, n in (("ORDERS", 2), ("AUDIT_LOG", 3), ("ORDERS", 1))
+        {"data_collection": name, "event_count": n} for name, n in (("ORDERS", 2), ("AUDIT_LOG", 3), ("PROMO_CODES", 1))
     ]
     found = metadata(data_collections=counts)
-    assert (found["kind"], found["expected"], found["event_count"]) == ("metadata", {"orders": 3}, 9)
+    assert (found["kind"], found["expected"], found["event_count"]) == ("metadata", {"orders": 2, "promo_codes": 1}, 9)
     assert found["transaction_id"] == "1.2.3:7"
 
 

@@ -15,6 +15,7 @@ UNKNOWN_TABLE = "unknown table"
 NO_KEY = "no key"
 INSERT_ONLY = "table without a key"
 COUNTS = "unreadable counts"
+NO_METADATA = "no transaction metadata"
 TOO_LARGE = "message too large"
 HEADERS = "unreadable headers"
 
@@ -35,7 +36,10 @@ HINTS = {
     NO_KEY: "The image lacks a column of the declared key, or it is null: correct the key or the handler's settings.",
     INSERT_ONLY: "A row of a table without a key cannot be found again, so that it cannot be changed: declare the "
     "key, or give the source table one.",
-    COUNTS: "The metadata's data_collections do not say how many events each table has.",
+    COUNTS: "The metadata does not say how many events each table has, or contradicts itself, so that nothing is "
+    "released by it. Have the producer send it corrected; tables of one short name in two schemas need full names.",
+    NO_METADATA: "A message of the transaction topic counts nothing: rows are written there too, or "
+    "source.transaction_topic names a topic of rows.",
     TOO_LARGE: "It has more bytes than source.max_message_bytes allows, and only its first ones are kept: raise the "
     "limit if the tasks have the memory, then have the source deliver the message again.",
     HEADERS: "The `headers` of a record are pairs of names and values, a mapping, or names and values by turns, all "

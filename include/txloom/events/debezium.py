@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from txloom.config.models import Table
 from txloom.events import causes
+from txloom.events.counts import expected_counts
 from txloom.events.debezium_messages import (
     INCREMENTAL,
     KEY_CHANGE,
@@ -97,16 +98,10 @@ class DebeziumDecoder:
         if border.status == "BEGIN":
             return {"kind": "marker"}
         if border.status != "END":
-            raise Poison(causes.OPERATION, f"status is {border.status!r}")
+            raise Poison(causes.NO_METADATA, f"status is {border.status!r}")
         transaction = read_transaction(border.id)
-        expected: dict[str, int] = {}
-        for count in border.data_collections or ():
-            number = unsigned(count.event_count)
-            if number is None:
-                raise Poison(causes.COUNTS, f"{count.data_collection} has {count.event_count!r} events")
-            table = self._declared(_names(count.data_collection, transaction))
-            if table is not None:
-                expected[table.name] = expected.get(table.name, 0) + number
+        parts = [(count.data_collection, count.event_count) for count in border.data_collections or ()]
+        expected = expected_counts(parts or None, border.event_count, partial(self._counted, transaction))
         return {
             "kind": "metadata",
             "transaction_id": transaction.id,
@@ -158,6 +153,11 @@ class DebeziumDecoder:
             "producer_run": headers.get(RUN),
             "headers": kept or None,
         }
+
+    def _counted(self, transaction: Transaction, data_collection: str) -> str | None:
+        """Return the watched table that an END counts under a name."""
+        table = self._declared(_names(data_collection, transaction))
+        return None if table is None else table.name
 
     def _declared(self, names: Sequence[str]) -> Table | None:
         return next((table for name in names if (table := self._tables.get(name.upper()))), None)

@@ -178,7 +178,7 @@ class GoldenGateDecoder:
         places, messages = _parsed(self._metadata, values)
         kept, expected = list[int](), list[dict[str, int]]()
         for number, message in enumerate(messages):
-            counts = self._counts(message.data_collections or ())
+            counts = self._counts(message)
             if counts is not None and message.xid:
                 kept.append(number)
                 expected.append(counts)
@@ -196,16 +196,20 @@ class GoldenGateDecoder:
         }
         return _sure(pc.and_(_is_number(csn), pc.is_valid(text)), np.asarray(places, np.int64)[kept], columns)
 
-    def _counts(self, collections: Sequence[_Count]) -> dict[str, int] | None:
-        """Return the watched tables' counts, None for numbers that need a closer look."""
+    def _counts(self, message: _Metadata) -> dict[str, int] | None:
+        """Return the watched tables' counts, None for those that need a closer look."""
         counts: dict[str, int] = {}
-        for count in collections:
-            if not 0 <= count.event_count < LARGEST >> 8:
-                return None
+        left = LARGEST if message.event_count is None else message.event_count
+        if message.data_collections is None or left > LARGEST:
+            return None
+        for count in message.data_collections:
             name = self._messages.counted(count.data_collection)
+            left -= count.event_count
+            if name in counts or count.event_count < 0:
+                return None
             if name is not None:
-                counts[name] = counts.get(name, 0) + count.event_count
-        return counts
+                counts[name] = count.event_count
+        return None if left < 0 else counts
 
 
 def _parsed(decode: Callable[[bytes], M], values: Sequence[bytes | None]) -> tuple[Sequence[int], list[M]]:

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from txloom.config.models import Table
 from txloom.events import causes
+from txloom.events.counts import Number, expected_counts
 from txloom.events.envelope import ENVELOPE
-from txloom.events.poison import LARGEST, Poison, read_message, unsigned
+from txloom.events.poison import Poison, read_message, unsigned
 
 OPERATIONS = frozenset("IUDTr")
 """r: a row of an initial load."""
@@ -36,14 +37,14 @@ class _Row(msgspec.Struct):
 
 class _Count(msgspec.Struct):
     data_collection: str
-    event_count: int
+    event_count: Number
 
 
 class _Metadata(msgspec.Struct):
     xid: str | int | None = None
     csn: str | int | None = None
     tx_ts: msgspec.Raw = NULL
-    event_count: int | None = None
+    event_count: Number = None
     data_collections: list[_Count] | None = None
 
 
@@ -123,13 +124,9 @@ class MessageReader:
     def _read_metadata(self, value: bytes) -> dict[str, Any]:
         message = self._metadata(value)
         xid, csn = _transaction(message.xid, message.csn)
-        expected: dict[str, int] = {}
-        for count in message.data_collections or ():
-            if not 0 <= count.event_count <= LARGEST:
-                raise Poison(causes.COUNTS, f"{count.data_collection} has {count.event_count} events")
-            name = self.counted(count.data_collection)
-            if name is not None:
-                expected[name] = expected.get(name, 0) + count.event_count
+        collections = message.data_collections
+        parts = None if collections is None else [(each.data_collection, each.event_count) for each in collections]
+        expected = expected_counts(parts, message.event_count, self.counted)
         return {
             "kind": "metadata",
             "transaction_id": f"{xid}:{csn}",
@@ -137,7 +134,7 @@ class MessageReader:
             "csn": csn,
             "committed_at": _instant(message.tx_ts),
             "expected": list(expected.items()),
-            "event_count": message.event_count,
+            "event_count": unsigned(message.event_count),
         }
 
 

@@ -8,6 +8,8 @@ import msgspec
 from txloom.events import causes
 
 LARGEST = 2**63 - 1
+MOST_SHOWN = 80
+"""Characters of a value that a detail quotes."""
 KEPT = 1 << 16
 """Bytes that are kept of a message that is too large."""
 
@@ -86,6 +88,11 @@ def diagnosed(value: bytes, error: Exception) -> tuple[str, str]:
     if not isinstance(parsed, dict):
         return causes.NOT_AN_OBJECT, f"the message is a JSON {type(parsed).__name__}"
     return causes.BROKEN, str(error)
+
+
+def shown(value: object) -> str:
+    """Return what a detail quotes of a value that came with a message."""
+    return str(value)[:MOST_SHOWN]
 
 
 def unsigned(text: str | int | None) -> int | None:
