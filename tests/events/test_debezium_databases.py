@@ -194,7 +194,7 @@ def test_packed_lsns_keep_their_order() -> None:
         (MYSQL, "file=mysql-bin.000003,pos=1099511627776", causes.NO_CSN, "'file=mysql-bin.000003,pos=1099511627776'"),
         (MYSQL, "file=binlog,pos=4", causes.NO_CSN, "'file=binlog,pos=4' has no commit position of at most 63 bits"),
         ({**MYSQL, "pos": None}, GTID, causes.NO_POSITION, "`source` of connector mysql does not say where it lies"),
-        ({**ORACLE, "commit_scn": None}, "5.6.641", causes.NO_CSN, "'5.6.641' has no commit position of at most 63"),
+        ({**ORACLE, "commit_scn": None}, "5.6.641", causes.NO_CSN, "`source.commit_scn` is None: no commit"),
         (ORACLE, GTID, SHAPE, f"connector 'oracle' with transaction id '{GTID}'"),
         (
             {"connector": "mongodb", "db": "a", "table": "b"},

@@ -40,7 +40,7 @@ def test_a_message_of_another_transaction_than_the_open_one_is_poison(message: b
         (b'{"xid":1,"change":[]}', wal2json.VERSION_1, "the message has `change`, not `action`"),
         (b"", causes.EMPTY, "the message has no content"),
         (b'{"action":"B","xid":', causes.BROKEN, "Input data was truncated"),
-        (b'{"action":"M","content":"\xff"}', causes.BROKEN, None),
+        (b'{"action":"M","content":"\xff"}', causes.ENCODING, None),
         (b'{"action":"M"}\x00', causes.NUL, "a NUL byte stands at offset 14"),
         (b"[]", causes.NOT_AN_OBJECT, "the message is a JSON list"),
         (C + B, causes.SEVERAL, None),

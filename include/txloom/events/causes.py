@@ -5,6 +5,11 @@ NOT_AN_OBJECT = "not an object"
 EMPTY = "empty message"
 SEVERAL = "several objects in one message"
 NUL = "NUL byte"
+BOM = "byte order mark"
+ENCODING = "not UTF-8"
+BINARY = "binary message"
+SURROGATE = "half a character"
+DEEP = "nested too deep"
 NO_TRANSACTION = "no transaction id"
 NO_CSN = "no csn"
 NO_POSITION = "no position"
@@ -25,6 +30,15 @@ HINTS = {
     EMPTY: "The producer sent nothing under this position; harmless where it means a heartbeat.",
     SEVERAL: "The handler concatenates operations: set format mode to operations, one JSON object a message.",
     NUL: "The message holds binary zeros: look for a file that was not closed properly.",
+    BOM: "Messages and files are UTF-8 without a byte order mark: set the tool that wrote it so (PowerShell, Excel and "
+    ".NET write one), and send the message again.",
+    ENCODING: "Messages and files are UTF-8: look at the encoding of the tool that wrote them, and send them again.",
+    BINARY: "The message is no JSON text: set the connector's value.converter to "
+    "org.apache.kafka.connect.json.JsonConverter, which needs no schema registry, and let compressed files end in .gz.",
+    SURROGATE: "JSON escapes one half of a surrogate pair, which no character is: the source cut a text in the middle "
+    "of one. Correct the value there.",
+    DEEP: "No row holds arrays or objects within each other without end: find out who writes into this topic or "
+    "folder.",
     NO_TRANSACTION: "Rows need the xid they were committed under: add it to the handler's template.",
     NO_CSN: "Rows need a csn that is a number of at most 63 bits: add it to the handler's template.",
     NO_POSITION: "Rows need a pos that is a number of at most 63 bits: add it to the handler's template.",

@@ -23,9 +23,10 @@ import pyarrow as pa
 from txloom.config.models import Table
 from txloom.config.types import ColumnType
 from txloom.events import causes
+from txloom.events.diagnosis import diagnosed
 from txloom.events.envelope import ENVELOPE
 from txloom.events.goldengate_messages import INSERTS, NULL
-from txloom.events.poison import LARGEST, Refused, diagnosed
+from txloom.events.poison import LARGEST, Refused
 from txloom.events.values import reader
 
 OPERATIONS = {"insert": "I", "update": "U", "delete": "D", "truncate": "T"}

@@ -14,12 +14,12 @@ server: binlogs of two servers cannot be compared.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from txloom.events import causes
 from txloom.events.debezium_messages import SHAPE, Number, Source
-from txloom.events.poison import LARGEST, Poison, unsigned
+from txloom.events.poison import LARGEST, Poison, shown, unsigned
 
 BINLOG = ("mysql", "mariadb")
 _LSN = re.compile(r"([0-9]{1,20}):([0-9]{1,40})")
@@ -43,21 +43,23 @@ class Connector(NamedTuple):
 
     where: text that tells the changes in a log apart, but for those of one statement; commit: the commit position that
     a row knows, where its transaction's id does not (None: only the END knows it); alone: the position of a change
-    without a transaction; full_deletes: the image before a delete is the whole row.
+    without a transaction; fields: what the two are made of; full_deletes: the image before a delete is the whole row.
     """
 
     where: Callable[[Source], str | None]
     commit: Callable[[Source], int | None] | None
     alone: Callable[[Source], int | None]
+    fields: tuple[Sequence[str], Sequence[str]]
     full_deletes: bool
 
     def csn(self, source: Source, transaction: Transaction | None) -> int | None:
         """Return the commit position that a row knows."""
+        of_row, alone = self.fields
         if transaction is None:
-            return _commit(self.alone(source), "change without a transaction")
-        if self.commit is None:
-            return None
-        return _commit(self.commit(source) if transaction.csn is None else transaction.csn, transaction.id)
+            return _known(self.alone(source), source, alone)
+        if self.commit is None or transaction.csn is not None:
+            return None if self.commit is None else transaction.csn
+        return _known(self.commit(source), source, of_row)
 
     def at(self, source: Source) -> str:
         """Return the place of a change in the log; it stays what it is when the change is delivered again."""
@@ -125,6 +127,14 @@ def _commit(position: int | None, told: str) -> int:
     return position
 
 
+def _known(position: int | None, source: Source, fields: Sequence[str]) -> int:
+    """Return a commit position; refuses a row that has none, and names the fields that should tell it."""
+    if position is None:
+        told = ", ".join(f"`source.{name}` is {shown(getattr(source, name))}" for name in fields)
+        raise Poison(causes.NO_CSN, f"{told}: no commit position of at most {LARGEST.bit_length()} bits")
+    return position
+
+
 def _joined(*parts: Number) -> str | None:
     return ":".join(str(part) for part in parts if part is not None) or None
 
@@ -165,13 +175,14 @@ def _commit_lsn(source: Source) -> int | None:
     return packed_lsn(source.commit_lsn)
 
 
-_MYSQL = Connector(_at_binlog, _in_binlog, _in_binlog, full_deletes=True)
+_BINLOG = ("file", "pos")
+_MYSQL = Connector(_at_binlog, _in_binlog, _in_binlog, (_BINLOG, _BINLOG), full_deletes=True)
 CONNECTORS = {
-    "postgresql": Connector(_at_lsn, None, _lsn, full_deletes=False),
+    "postgresql": Connector(_at_lsn, None, _lsn, ((), ("lsn",)), full_deletes=False),
     "mysql": _MYSQL,
     "mariadb": _MYSQL,
-    "oracle": Connector(_at_scn, _commit_scn, _scn, full_deletes=True),
-    "sqlserver": Connector(_at_change, _commit_lsn, _commit_lsn, full_deletes=True),
+    "oracle": Connector(_at_scn, _commit_scn, _scn, (("commit_scn",), ("scn",)), full_deletes=True),
+    "sqlserver": Connector(_at_change, _commit_lsn, _commit_lsn, (("commit_lsn",),) * 2, full_deletes=True),
 }
 """PostgreSQL's image before a delete is whole under REPLICA IDENTITY FULL only, which no message tells: otherwise its
 values outside the key are made up."""

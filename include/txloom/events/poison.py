@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from txloom.events import causes
+from txloom.events.diagnosis import diagnosed
 
 LARGEST = 2**63 - 1
 MOST_SHOWN = 80
@@ -71,23 +72,6 @@ def read_message(read: Callable[[bytes], dict[str, Any]], value: bytes | None) -
 def poison(value: bytes, cause: str, detail: str) -> dict[str, Any]:
     """Return the row of the envelope of a message that cannot be taken as an event."""
     return {"kind": "poison", "cause": cause, "detail": detail, "value": value.decode("utf-8", "backslashreplace")}
-
-
-def diagnosed(value: bytes, error: Exception) -> tuple[str, str]:
-    """Name what is wrong with a message that does not parse as what it should be."""
-    text = value.strip()
-    if not text:
-        return causes.EMPTY, "the message has no content"
-    if b"\x00" in value:
-        return causes.NUL, f"a NUL byte stands at offset {value.index(0)}"
-    try:
-        parsed = msgspec.json.decode(value)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        several = text.startswith(b"{") and text.endswith(b"}") and b"}" in text[:-1] and "trailing" in str(error)
-        return (causes.SEVERAL if several else causes.BROKEN), str(error)
-    if not isinstance(parsed, dict):
-        return causes.NOT_AN_OBJECT, f"the message is a JSON {type(parsed).__name__}"
-    return causes.BROKEN, str(error)
 
 
 def shown(value: object) -> str:

@@ -25,9 +25,10 @@ import pyarrow as pa
 
 from txloom.config.models import Table
 from txloom.events import causes
+from txloom.events.diagnosis import diagnosed
 from txloom.events.envelope import ENVELOPE
 from txloom.events.goldengate_messages import NULL, fingerprint, instant
-from txloom.events.poison import LARGEST, Refused, diagnosed
+from txloom.events.poison import LARGEST, Refused
 from txloom.events.wal2json_images import Target
 from txloom.events.wal2json_v1 import VERSION_1
 
