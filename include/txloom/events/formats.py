@@ -13,7 +13,7 @@ import pyarrow as pa
 from txloom.config import names
 from txloom.config.models import Pipeline, Table
 from txloom.events.goldengate import GoldenGateDecoder
-from txloom.events.poison import within_limit
+from txloom.events.poison import within_limit, without_blank_lines
 
 if TYPE_CHECKING:
     from txloom.events.wal2json import Open
@@ -46,6 +46,7 @@ class SourceDecoder:
         """Compile the decoders of a pipeline's source and of what txloom lands itself."""
         self._source = _decoder(pipeline)
         self._limit = pipeline.source.max_message_bytes
+        self._has_lines = pipeline.source.files is not None and pipeline.source.files.layout == "values"
         self._counts_places = pipeline.source.format == "change_sets"
         self._loads = GoldenGateDecoder(pipeline.tables, names.LOAD_METADATA)
 
@@ -58,7 +59,7 @@ class SourceDecoder:
         """
         if topic in names.LOADS:
             return self._loads.decode(topic, values)
-        values = within_limit(values, self._limit)
+        values = within_limit(without_blank_lines(values) if self._has_lines else values, self._limit)
         if isinstance(self._source, GoldenGateDecoder):
             return self._source.decode(topic, values)
         places = {"first": first} if self._counts_places else {}

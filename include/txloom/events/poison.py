@@ -42,6 +42,17 @@ def cut(value: bytes, size: int) -> Refused:
     return Refused(kept, causes.TOO_LARGE, f"the message has {size} bytes; its first {len(kept)} are kept")
 
 
+def without_blank_lines(lines: Sequence[bytes | None]) -> Sequence[bytes | None]:
+    """Return the lines of a file; a blank one holds no message, so that it is a tombstone, which landing counts.
+
+    >>> without_blank_lines([b"{}", b"\\r", b"", None])
+    [b'{}', None, None, None]
+    """
+    if all(line is None or line.strip() for line in lines):
+        return lines
+    return [line if line and line.strip() else None for line in lines]
+
+
 def within_limit(values: Sequence[bytes | None], limit: int) -> Sequence[bytes | None]:
     """Return messages as they are, but refuse those that have more bytes than the limit.
 

@@ -179,8 +179,8 @@ def records(lines: Sequence[bytes]) -> tuple[list[bytes | None], Headers]:
 
 
 def _record(line: bytes) -> tuple[bytes | None, Mapping[str, str] | None]:
-    if isinstance(line, Refused):
-        return line, None
+    if isinstance(line, Refused) or not line.strip():
+        return line if line.strip() else None, None
     try:
         found = RECORD.decode(line)
         raw = bytes(found.value)

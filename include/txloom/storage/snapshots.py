@@ -5,6 +5,7 @@ empty. In CSV an empty field is null, and a quoted empty one an empty text.
 """
 
 import gzip
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from txloom.config.models import Pipeline, Table
 from txloom.errors import ConfigurationError, SourceUnavailable
+from txloom.events.diagnosis import diagnosed
 from txloom.storage.row_files import BATCH, csv_rows, parquet_rows
 
 KINDS = (".jsonl", ".json", ".csv", ".parquet")
@@ -64,7 +66,7 @@ def images(file: SnapshotFile, table: Table) -> Iterator[tuple[int, list[bytes]]
         for batch in _read(file, table):
             yield number, batch
             number += len(batch)
-    except (OSError, EOFError, pa.ArrowInvalid) as error:
+    except (OSError, EOFError, zlib.error, pa.ArrowInvalid) as error:
         raise ConfigurationError(f"{file.path}: cannot be read behind row {number - 1}: {error}") from error
 
 
@@ -83,10 +85,13 @@ def _lines(file: SnapshotFile, table: Table) -> Iterator[list[bytes]]:
         held: list[bytes] = []
         for number, line in enumerate(stream, 1):
             text = line.strip()
+            if not text:
+                continue
             try:
                 decode(text)
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                raise ConfigurationError(f"{file.path}:{number}: not a row of {table.name}: {error}") from error
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                _, detail = diagnosed(text, error)
+                raise ConfigurationError(f"{file.path}:{number}: not a row of {table.name}: {detail}") from error
             held.append(text)
             if len(held) == BATCH:
                 yield held
