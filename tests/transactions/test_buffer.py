@@ -20,6 +20,7 @@ class Row:
     table: int
     identity: int
     payload: int = 0
+    digest: int = 0
 
 
 @dataclass(frozen=True)
@@ -32,14 +33,15 @@ Event = Row | Metadata
 Landing = list[Event]
 
 
-def numbers(landing: int, events: Landing, at: int) -> np.ndarray:
-    """Write one landing, and its clock, as the buffer gets it."""
+def numbers(landing: int, events: Landing, at: int, *, digests: bool = True) -> np.ndarray:
+    """Write one landing, and its clock, as the buffer gets it; digests: it knows those of its rows."""
     found = []
     for row, event in enumerate(events):
         base = {"tx": event.tx, "check": -event.tx, "csn": event.tx * 10, "landing": landing, "row": row, "at": at}
         if isinstance(event, Row):
             found.append(
                 {**base, "kind": ev.ROW, "table": event.table, "identity": event.identity, "payload": event.payload}
+                | ({"high": 1 + event.payload, "low": event.digest} if digests else {})
             )
         else:
             found.append({**base, "kind": ev.METADATA, "payload": hash(event.expected)})
@@ -76,8 +78,13 @@ class Seen:
         self.rows += decisions.rows
 
 
-def run(landings: list[Landing], *, batches: list[int] | None = None, step: int = 10) -> tuple[Seen, buffer.Held]:
-    """Feed landings, grouped into micro-batches of the given sizes, through the buffer, restarting before each."""
+def run(
+    landings: list[Landing], *, batches: list[int] | None = None, step: int = 10, digests: int = 1
+) -> tuple[Seen, buffer.Held]:
+    """Feed landings, grouped into micro-batches of the given sizes, through the buffer, restarting before each.
+
+    digests: the first landing that knows the digests of its rows.
+    """
     held, seen, rest = buffer.Held(), Seen(), list(enumerate(landings, 1))
     for size in batches or [1] * len(landings):
         taken, rest = rest[:size], rest[size:]
@@ -86,7 +93,9 @@ def run(landings: list[Landing], *, batches: list[int] | None = None, step: int 
         held = buffer.Held(
             ev.from_bytes(ev.to_bytes(held.events), ev.EVENT), ev.from_bytes(ev.to_bytes(held.finished), ev.FINISHED)
         )
-        arrived = ev.concatenate([numbers(number, events, number * step) for number, events in taken])
+        arrived = ev.concatenate(
+            [numbers(number, events, number * step, digests=number >= digests) for number, events in taken]
+        )
         held, decisions = buffer.decide(held, arrived, buffer.Rules(PATIENCE))
         seen.add(decisions)
     return seen, held
@@ -162,7 +171,7 @@ def deliveries(draw: st.DrawFn) -> list[Landing]:
 @given(deliveries(), st.data())
 def test_any_delivery_is_decided_as_the_plain_interpreter_decides(landings: list[Landing], data: st.DataObject) -> None:
     batches = data.draw(st.lists(st.integers(1, 4), min_size=len(landings), max_size=len(landings)))
-    seen, _ = run(landings, batches=batches)
+    seen, _ = run(landings, batches=batches, digests=data.draw(st.integers(1, len(landings) + 1)))
     assert seen == interpret(landings)
 
 
@@ -209,6 +218,21 @@ def test_duplicates_do_not_count_towards_completeness() -> None:
 def test_two_payloads_under_one_identity_are_a_conflict_not_a_duplicate() -> None:
     seen, _ = run([[COUNTED, *ORDER, Row(1, 101, 1, payload=9)]])
     assert (seen.released, seen.waiting, seen.duplicates) == ({}, {1: buffer.CONFLICT}, 0)
+
+
+def test_two_contents_with_one_checksum_are_a_conflict_not_a_duplicate() -> None:
+    seen, _ = run([[COUNTED, *ORDER], [Row(1, 101, 1, digest=9)]][::-1])
+    assert (seen.released, seen.waiting, seen.duplicates) == ({}, {1: buffer.CONFLICT}, 0)
+
+
+def test_a_redelivery_of_a_row_that_was_landed_before_digests_is_a_duplicate() -> None:
+    seen, _ = run([[ORDER[0]], [ORDER[0]], [COUNTED, *ORDER]], digests=2)
+    assert (seen.released, seen.duplicates) == ({1: 30}, 2)
+
+
+def test_another_row_than_the_one_landed_before_digests_is_a_conflict() -> None:
+    seen, _ = run([[ORDER[0]], [COUNTED, *ORDER[1:], Row(1, 101, 1, payload=9)]], digests=2)
+    assert (seen.released, seen.waiting) == ({}, {1: buffer.CONFLICT})
 
 
 def test_patience_runs_out_with_no_new_data() -> None:

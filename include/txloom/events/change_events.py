@@ -172,16 +172,16 @@ def digest_of(content: bytes) -> str:
     return blake2b(content, digest_size=16).hexdigest()
 
 
-def payload_of(digest: str) -> int:
-    """Return the fingerprint of a digest's change."""
-    return int(digest[:16], 16) >> 1
+def content_of(digest: str) -> dict[str, Any]:
+    """Return the columns by which a digest's change is compared with another of its identity."""
+    return {"payload": int(digest[:16], 16) >> 1, "digest": bytes.fromhex(digest)}
 
 
 def alone(source_table: str, table: Table | None, csn: int, content: bytes) -> dict[str, Any]:
     """Return what makes a change the only one of its transaction; content: all that it says."""
     digest = digest_of(content)
     own = f"{source_table}:{csn}:{digest}"
-    told = {"transaction_id": own, "xid": own, "csn": csn, "identity": ALONE, "payload": payload_of(digest)}
+    told = {"transaction_id": own, "xid": own, "csn": csn, "identity": ALONE, **content_of(digest)}
     return told | {"expected": table and [(table.name, 1)]}
 
 

@@ -30,10 +30,10 @@ from txloom.events.change_events import (
     alone,
     change,
     check,
+    content_of,
     digest_of,
     envelope,
     moment,
-    payload_of,
     refuse_twins,
     sources_of_key,
     written,
@@ -101,7 +101,7 @@ class ChangeSetDecoder:
         committed_at = None if at is None else moment(self._fields.timestamp, at)[1]
         content = self._content(topic, row)
         digest = digest_of(content)
-        told = {"identity": digest, "payload": payload_of(digest), "committed_at": committed_at}
+        told = {"identity": digest, **content_of(digest), "committed_at": committed_at}
         if self._fields.sequence is not None:
             number = _number(row, self._fields.sequence)
             told |= {"identity": str(number), "pos": number}

@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from txloom.config import identity
 from txloom.config.models import Table
 from txloom.events import causes
 from txloom.events.counts import expected_counts
@@ -50,7 +51,7 @@ from txloom.events.debezium_messages import (
 )
 from txloom.events.debezium_positions import BINLOG, Transaction, connector_of, read_transaction
 from txloom.events.envelope import ENVELOPE, LAST_OF_SNAPSHOT, OF_SNAPSHOT
-from txloom.events.goldengate_messages import INSERTS, fingerprint
+from txloom.events.goldengate_messages import INSERTS
 from txloom.events.poison import Poison, read_message, unsigned
 
 HEARTBEAT = "__debezium-heartbeat"
@@ -133,7 +134,8 @@ class DebeziumDecoder:
     ) -> dict[str, Any]:
         before, after = bytes(message.before), bytes(message.after)
         kept = [(name, headers[name]) for name in (NEW_KEY, OLD_KEY) if headers.get(name) is not None]
-        payload = fingerprint(op, before, after + "".join(text for _, text in kept).encode())
+        said = after + "".join(text for _, text in kept).encode()
+        payload = identity.payload(op, before, said)
         transaction = _transaction(message, op, source)
         connector, name = connector_of(source, transaction), source.names[-1]
         place = f"{connector.at(source)}:{name}"
@@ -149,6 +151,7 @@ class DebeziumDecoder:
             "detail": _of_snapshot(op, source),
             "identity": f"{place}:{message.op}:{row}",
             "payload": payload,
+            "digest": identity.digest(op, before, said),
             "committed_at": _committed_at(source),
             "producer_run": headers.get(RUN),
             "headers": kept or None,

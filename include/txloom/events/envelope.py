@@ -15,6 +15,7 @@ ENVELOPE = pa.schema(
         ("op", pa.string()),
         ("identity", pa.string()),
         ("payload", pa.int64()),
+        ("digest", pa.binary()),
         ("committed_at", pa.timestamp("us", "UTC")),
         ("expected", pa.map_(pa.string(), pa.int64())),
         ("event_count", pa.int64()),
@@ -25,10 +26,11 @@ ENVELOPE = pa.schema(
         ("headers", pa.map_(pa.string(), pa.string())),
     ]
 )
-"""One row per message. identity: what survives a redelivery within the transaction. payload: a fingerprint of operation
-and images, without the delivery's own time stamps. expected: declared table -> number of events, of metadata only.
-detail: of poison what is wrong, of a row of a connector's snapshot that it is one. producer_run: which run of the
-producer sent it. headers: those of a Kafka record that its format needs."""
+"""One row per message. identity: what survives a redelivery within the transaction. digest: 128 bits of operation and
+images, without the delivery's own time stamps; payload: a checksum of the same (`txloom.config.identity`).
+expected: declared table -> number of events, of metadata only. detail: of poison what is wrong, of a row of a
+connector's snapshot that it is one. producer_run: which run of the producer sent it. headers: those of a Kafka record
+that its format needs."""
 
 OF_SNAPSHOT, LAST_OF_SNAPSHOT = "row of a snapshot", "last row of a snapshot"
 """`detail` of the rows of a snapshot that a connector took of whole tables at one moment."""

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txloom.config import identity
 from txloom.config.models import Table
 from txloom.events.envelope import ENVELOPE
 from txloom.events.goldengate_messages import (
@@ -23,7 +24,6 @@ from txloom.events.goldengate_messages import (
     NULL,
     OPERATIONS,
     MessageReader,
-    fingerprint,
     instant,
     run_of,
 )
@@ -128,20 +128,22 @@ class GoldenGateDecoder:
     def _row_columns(self, values: Sequence[bytes | None]) -> tuple[np.ndarray, pa.Table]:
         """Return the numbers of the row messages that are as they should be, and their envelope."""
         places, messages = _parsed(self._row, values)
-        names, ops, payloads, kept = list[str | None](), list[str](), list[int](), list[int]()
+        names, ops, kept = list[str | None](), list[str](), list[int]()
+        payloads, digests = list[int](), list[bytes]()
         targets = self._targets
         for number, message in enumerate(messages):
             target = targets.get(message.table) or self._target(message.table)
             op = message.op_type
             if op not in OPERATIONS or not message.xid or not message.table or target.unknown:
                 continue
-            image = message.before if op == "D" else message.after
-            if target.name is not None and op != "T" and not target.takes(op, bytes(image)):
+            before, after = bytes(message.before), bytes(message.after)
+            if target.name is not None and op != "T" and not target.takes(op, before if op == "D" else after):
                 continue
             kept.append(number)
             names.append(target.name)
             ops.append(op)
-            payloads.append(fingerprint(op, message.before, message.after))
+            payloads.append(identity.payload(op, before, after))
+            digests.append(identity.digest(op, before, after))
         messages = [messages[number] for number in kept]
         pos, xid, csn = (_texts([getattr(m, name) for m in messages]) for name in ("pos", "xid", "csn"))
         text = _values([values[places[number]] for number in kept])
@@ -155,6 +157,7 @@ class GoldenGateDecoder:
             "table": pa.array(names, pa.string()),
             "op": pa.array(ops, pa.string()),
             "payload": pa.array(payloads, pa.int64()),
+            "digest": pa.array(digests, pa.binary()),
             "committed_at": _instants([m.op_ts for m in messages]),
             "value": text,
         }

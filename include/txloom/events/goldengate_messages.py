@@ -3,7 +3,6 @@
 `txloom.events.goldengate` reads whole columns and leaves to this module every message that it is not sure of.
 """
 
-import zlib
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from txloom.config import identity
 from txloom.config.models import Table
 from txloom.events import causes
 from txloom.events.counts import Number, expected_counts
@@ -116,7 +116,8 @@ class MessageReader:
             "table": table.name if table is not None else None,
             "op": op,
             "identity": str(pos),
-            "payload": fingerprint(op, before, after),
+            "payload": identity.payload(op, before, after),
+            "digest": identity.digest(op, before, after),
             "committed_at": _instant(message.op_ts),
             "producer_run": None if self._run_token is None else run_of(message.tokens, self._run_token),
         }
@@ -150,12 +151,6 @@ def run_of(tokens: msgspec.Raw, name: str) -> str | None:
 def operation(told: str) -> str:
     """Return an operation as it is known; a producer's may be written small."""
     return told if told in OPERATIONS else told.upper()
-
-
-def fingerprint(op: str, before: bytes | msgspec.Raw, after: bytes | msgspec.Raw) -> int:
-    """Return a row's payload: what must be the same in a redelivery."""
-    seed = ord(op)
-    return zlib.crc32(before, seed) << 31 ^ zlib.crc32(after, seed)
 
 
 def _transaction(xid: str | int | None, csn: str | int | None) -> tuple[str, int]:

@@ -23,11 +23,12 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from txloom.config import identity
 from txloom.config.models import Table
 from txloom.events import causes
 from txloom.events.diagnosis import diagnosed
 from txloom.events.envelope import ENVELOPE
-from txloom.events.goldengate_messages import NULL, fingerprint, instant
+from txloom.events.goldengate_messages import NULL, instant
 from txloom.events.poison import LARGEST, Refused
 from txloom.events.wal2json_images import Target
 from txloom.events.wal2json_v1 import VERSION_1
@@ -238,7 +239,8 @@ class Wal2JsonDecoder:
             **known,
             "transaction_id": own.transaction_id,
             "identity": str(own.ordinal),
-            "payload": fingerprint(op, before, after),
+            "payload": identity.payload(op, before, after),
+            "digest": identity.digest(op, before, after),
             "committed_at": own.committed_at or instant(line.timestamp),
         }
 

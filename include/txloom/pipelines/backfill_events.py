@@ -86,7 +86,7 @@ def _landed(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tu
         " and (kind = 'metadata' or (kind = 'row' and \"table\" is not null and value is not null))"
     )
     headers = ", headers" if scope.pipeline.source.format == "debezium" else ""
-    sql = f"select {EVENT}{headers}, identity, payload, landed_at from t where {where}"
+    sql = f"select {EVENT}{headers}, identity, payload, digest, landed_at from t where {where}"
     return local.matching(scope.place.change_events, sql, "tx", chosen.column("tx").to_pylist()).combine_chunks()
 
 
@@ -107,16 +107,28 @@ def _complete(events: pa.Table, chosen: pa.Table) -> pa.Table:
 
 
 def _first_of_each(events: pa.Table, among: np.ndarray) -> np.ndarray:
-    """Find, of rows with one identity and payload, the first that was landed; and all metadata."""
+    """Find, of rows with one identity and content, the first that was landed; and all metadata."""
     rows = among & pc.equal(events.column("kind"), "row").to_numpy(zero_copy_only=False)
     place = np.flatnonzero(rows)
-    chosen = events.select(["tx", "table", "identity", "payload", "landing", "row"]).take(pa.array(place))
+    keys = ["tx", "table", "identity", "payload", "digest"]
+    chosen = events.select([*keys, "landing", "row"]).take(pa.array(place))
     chosen = chosen.append_column("place", pa.array(place)).sort_by([("landing", "ascending"), ("row", "ascending")])
-    keys = ["tx", "table", "identity", "payload"]
-    kept = chosen.group_by(keys, use_threads=False).aggregate([("place", "first")]).column("place_first")
+    kept = _told_apart(chosen, keys).column("place")
     found = among & ~rows
     found[kept.to_numpy()] = True
     return np.asarray(found)
+
+
+def _told_apart(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Return the first row of each content; one without a digest is every row that it cannot be told from."""
+    first = rows.group_by(keys, use_threads=False).aggregate([("place", "first")])
+    first = first.rename_columns([*keys, "place"])
+    undigested = pc.is_null(first.column("digest"))
+    if not pc.any(undigested).as_py():
+        return first
+    old = first.filter(undigested)
+    known = first.filter(pc.invert(undigested)).join(old.select(keys[:-1]), keys[:-1], join_type="left anti")
+    return pa.concat_tables([old, known.select(first.column_names)])
 
 
 def _counted(events: pa.Table, own: np.ndarray, at: np.ndarray, chosen: pa.Table) -> np.ndarray:
@@ -131,7 +143,7 @@ def _of_tables(events: pa.Table, chosen: pa.Table, tables: Sequence[str]) -> pa.
     """Return the events of some tables, with their commit position and release."""
     metadata = pc.equal(events.column("kind"), "metadata")
     wanted = pc.is_in(events.column("table"), pa.array(tables, pa.string()))
-    events = events.filter(pc.or_(metadata, wanted)).drop_columns(["identity", "payload", "landed_at"])
+    events = events.filter(pc.or_(metadata, wanted)).drop_columns(["identity", "payload", "digest", "landed_at"])
     chosen = chosen.sort_by("tx")
     ends = {"first_landing": 0, "last_landing": 2**62}
     for name, value in ends.items():

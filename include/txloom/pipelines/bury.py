@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from txloom.config import names
+from txloom.config.identity import same_content
 from txloom.pipelines.batch import Batch
 from txloom.quality.doctor import uncounted
 from txloom.storage import books, local
@@ -118,9 +119,11 @@ def counts_by_table(packed: str | None, watched: Mapping[int, str]) -> dict[str,
 def inter(batch: Batch, given: DataFrame, landings: Collection[int]) -> Buried:
     """Make dead letters out of all distinct events of given transactions (GIVEN), which lie in some landings.
 
-    Duplicates (same identity and payload) are left out, as they were counted.
+    Duplicates (same identity and content) are left out, as they were counted.
     """
-    first = Window.partitionBy("tx", "kind", "table", "identity", "payload").orderBy("landing", "row")
+    same = ["tx", "kind", "table", "identity", "payload"]
+    said = F.coalesce("digest", F.max("digest").over(Window.partitionBy(*same))).alias("said")
+    first = Window.partitionBy(*same, said).orderBy("landing", "row")
     held = _own_events(batch, given, landings).withColumn("again", F.row_number().over(first)).where("again = 1")
     now = datetime.now(UTC)
     transactions = held.groupBy("tx").agg(
@@ -141,7 +144,7 @@ def inter(batch: Batch, given: DataFrame, landings: Collection[int]) -> Buried:
 def late_events(batch: Batch, late: DataFrame, dead: Mapping[int, str] | None = None) -> Buried:
     """Judge rows of finished transactions by what was landed before them.
 
-    The same identity with the same payload is a duplicate; with another payload, or a new identity, a dead letter.
+    The same identity with the same content is a duplicate; with another content, or a new identity, a dead letter.
     dead: causes of dead transactions, whose dead letters a new identity joins.
     """
     places = late.select("tx", "csn").distinct().collect()
@@ -151,18 +154,15 @@ def late_events(batch: Batch, late: DataFrame, dead: Mapping[int, str] | None = 
     near = F.lit(True) if None in csns else F.col("csn").isin(csns)
     concerned = batch.spark.createDataFrame([(row["tx"],) for row in places], "tx bigint").distinct()
     seen = batch.change_events.where(near & (F.col("kind") == "row")).join(F.broadcast(concerned), "tx", "left_semi")
-    seen = seen.select(
-        "tx", "table", "identity", F.col("payload").alias("seen"), F.struct("landing", "row").alias("place")
-    )
+    content, before = F.struct("payload", "digest"), F.col("place") < F.col("own")
+    seen = seen.select("tx", "table", "identity", content.alias("seen"), F.struct("landing", "row").alias("place"))
+    same = F.expr(same_content("seen", "says"))
     judged = (
         late.drop("cause", "detail")
-        .withColumn("own", F.struct("landing", "row"))
+        .withColumns({"own": F.struct("landing", "row"), "says": content})
         .join(seen, ["tx", "table", "identity"], "left")
         .groupBy(*[c for c in late.columns if c not in ("cause", "detail", "expected")], "own")
-        .agg(
-            F.max((F.col("place") < F.col("own")) & (F.col("seen") == F.col("payload"))).alias("same"),
-            F.max((F.col("place") < F.col("own")) & (F.col("seen") != F.col("payload"))).alias("other"),
-        )
+        .agg(F.max(before & same).alias("same"), F.max(before & ~same).alias("other"))
         .join(F.broadcast(causes_frame(batch, dead or {})), "tx", "left")
         .persist()
     )

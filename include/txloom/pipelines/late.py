@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from txloom.config.identity import is_one
 from txloom.pipelines.batch import Batch
 from txloom.pipelines.bury import Buried, causes_frame, late_events
 from txloom.storage import local
@@ -92,7 +93,7 @@ def _completed(batch: Batch, dead: Sequence[str]) -> pa.Table:
     if not dead:
         return TRANSACTIONS.empty_table()
     ids = ", ".join(map(local.quoted, dead))
-    columns = "transaction_id, xid, csn, committed_at, landed_at, kind, identity, payload, expected, landing"
+    columns = "transaction_id, xid, csn, committed_at, landed_at, kind, identity, payload, digest, expected, landing"
     columns += ', "table", "row", producer_run'
     chosen = "kind = 'metadata' or (kind = 'row' and \"table\" is not null)"
     sql = f"select {columns} from t where transaction_id in ({ids}) and ({chosen})"
@@ -105,11 +106,11 @@ def _completed(batch: Batch, dead: Sequence[str]) -> pa.Table:
 
 def _whole(events: Sequence[Mapping[str, Any]], batch: Batch) -> dict[str, Any] | None:
     metadata = [event for event in events if event["kind"] == "metadata"]
-    rows: dict[tuple[str, str], set[int]] = {}
+    rows: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for event in events:
         if event["kind"] == "row":
-            rows.setdefault((event["table"], event["identity"]), set()).add(event["payload"])
-    if not metadata or any(len(payloads) > 1 for payloads in rows.values()):
+            rows.setdefault((event["table"], event["identity"]), []).append(event)
+    if not metadata or any(not is_one(each) for each in rows.values()):
         return None
     runs = {event["producer_run"] for event in events} - {None}
     if len(runs) > 1 and batch.pipeline.completeness.suspects == "hold":

@@ -88,11 +88,12 @@ def events_of(place: Place, transactions: Sequence[str], poison: pa.Table) -> pa
 
     Each distinct event once, and of a transaction's metadata the newest alone.
     """
-    columns = f'{MESSAGE}, landing, "row", transaction_id, kind, "table", identity, payload'
+    columns = f'{MESSAGE}, landing, "row", transaction_id, kind, "table", identity, payload, digest'
     ids = ", ".join(map(local.quoted, transactions))
     ranked = (
         "row_number() over (partition by transaction_id, kind, case when kind = 'row' then source_table end, identity,"
-        " case when kind = 'row' then payload when kind = 'poison' then pos end order by"
+        " case when kind = 'row' then payload when kind = 'poison' then pos end,"
+        " case when kind = 'row' then digest end order by"
         " case when kind = 'metadata' then -landing else landing end,"
         ' case when kind = \'metadata\' then -"row" else "row" end) as n'
     )

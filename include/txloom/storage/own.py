@@ -28,8 +28,8 @@ CHANGE_EVENTS = pa.schema(
 """kind: row, metadata, poison, tombstone, or one of the buffer's own: clock, and numbers (what the buffer sees of the
 rows and metadata written with them, packed by hash bucket; only those have bucket and numbers). tx: the hash of
 transaction_id under which the buffer knows a transaction; large files are sorted by it, so that a release finds a
-transaction's events together. table: the declared name, null when unwatched. payload: a fingerprint of operation and
-images. value: the message as it came."""
+transaction's events together. table: the declared name, null when unwatched. digest, payload: what tells whether two
+events of one identity say the same (`txloom.config.identity`). value: the message as it came."""
 
 DEAD_LETTERS = pa.schema(
     [

@@ -204,24 +204,30 @@ def _collision() -> RuntimeError:
 
 
 def _deduplicated(events: np.ndarray, decisions: Decisions) -> np.ndarray:
-    """Drop events whose (transaction, kind, table, identity, payload) came before; the first arrival stays.
+    """Drop events whose (transaction, kind, table, identity, content) came before; the first arrival stays.
 
     Of a dropped row its place is kept until the transaction is done, so that its payload can be left out then. Events
-    of one identity with different payloads both stay: they are a conflict, which `_Ordered` sees.
+    of one identity with different contents both stay: they are a conflict, which `_Ordered` sees.
     """
     marked = events["kind"] == ev.REPEATED
     fresh = events[~marked]
-    names = ("row", "landing", "payload", "identity", "table", "kind", "tx")
+    names = ("row", "landing", "high", "payload", "identity", "table", "kind", "tx")
     fresh = fresh[np.lexsort([fresh[name] for name in names])]
     repeated = np.zeros(len(fresh), bool)
-    repeated[1:] = True
-    for name in names[2:]:
+    repeated[1:] = _same_content(fresh[:-1], fresh[1:])
+    for name in names[3:]:
         repeated[1:] &= fresh[name][1:] == fresh[name][:-1]
     rows = fresh[repeated & (fresh["kind"] == ev.ROW)]
     rows["kind"] = ev.REPEATED
     decisions.duplicates += len(rows)
     decisions.repeated_metadata += int(np.count_nonzero(repeated & (fresh["kind"] == ev.METADATA)))
     return np.concatenate([fresh[~repeated], events[marked], rows])
+
+
+def _same_content(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Say which neighbours say the same; one that was landed before digests were known is not told from any."""
+    same: np.ndarray = (one["high"] == 0) | (one["high"] == other["high"]) & (one["low"] == other["low"])
+    return same
 
 
 class _Ordered:

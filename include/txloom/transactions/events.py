@@ -1,7 +1,7 @@
 """The narrow form in which the buffer sees change events: numbers only, one numpy record each.
 
-Payloads stay in change_events; the buffer needs no more than who (transaction), what (table, identity, payload
-fingerprint) and when (landing). That keeps the state small however large the rows are.
+Payloads stay in change_events; the buffer needs no more than who (transaction), what (table, identity, digest
+of its content) and when (landing). That keeps the state small however large the rows are.
 """
 
 from collections.abc import Sequence
@@ -30,15 +30,21 @@ HOLE = 6
 """Events between the ids `csn` and `count` could not be read, and whose they were is not known; with a clock."""
 NOWHERE = -1
 """`csn` of a clock before every partition of its source has shown something."""
-ANYWHERE = 2**63 - 1
+LARGEST = 2**63 - 1
+ANYWHERE = LARGEST
 """`csn` of a clock where no partition waits for another."""
 
-FIELDS = ("kind", "tx", "check", "csn", "table", "identity", "payload", "count", "landing", "row", "at", "run")
+COMPARED = ("high", "low")
+"""The 128 bits of what an event says; 0 where it was landed before they were known, or is no row."""
+FIELDS = (
+    *("kind", "tx", "check", "csn", "table", "identity", "payload", *COMPARED),
+    *("count", "landing", "row", "at", "run"),
+)
 EVENT = np.dtype([(name, "i1" if name == "kind" else "i8") for name in FIELDS])
 """kind; tx and check: two hashes of the transaction's id; csn (-1: not known yet); table: hash of its name; identity:
-hash of what survives a redelivery; payload: fingerprint of the image; count; landing and row: where the event lies in
-change_events; at: arrival in microseconds since the epoch; run: hash of the producer's run, 0 where
-it is not known."""
+hash of what survives a redelivery; payload: checksum of what the event says, high and low: 128 bits of it; count;
+landing and row: where the event lies in change_events; at: arrival in microseconds since the epoch; run: hash of the
+producer's run, 0 where it is not known."""
 
 FINISHED = np.dtype([("tx", "i8"), ("check", "i8"), ("at", "i8")])
 """A remembered transaction: two hashes of its id and when it was finished."""

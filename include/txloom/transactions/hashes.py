@@ -30,16 +30,21 @@ def hashed(texts: pa.ChunkedArray | pa.Array, seed: int = SEED) -> pa.Array:
     return hashes.take(encoded.indices)
 
 
+def is_number(texts: pa.Array) -> pa.Array:
+    """Say which texts are numbers as they are written, and so are known by themselves."""
+    return pc.and_(
+        pc.and_(pc.ascii_is_decimal(texts), pc.less_equal(pc.binary_length(texts), DIGITS)),
+        pc.or_(pc.equal(texts, "0"), pc.invert(pc.starts_with(texts, "0"))),
+    )
+
+
 def identities(texts: pa.Array) -> pa.Array:
     """Return a number for each identity: a plain number is itself, any other text its hash.
 
     >>> identities(pa.array(["12", "0", "orders"])).to_pylist()
     [12, 0, -8807140214309234074]
     """
-    plain = pc.and_(
-        pc.and_(pc.ascii_is_decimal(texts), pc.less_equal(pc.binary_length(texts), DIGITS)),
-        pc.or_(pc.equal(texts, "0"), pc.invert(pc.starts_with(texts, "0"))),
-    )
+    plain = is_number(texts)
     if pc.all(plain).as_py():
         return texts.cast(pa.int64())
     numbers = pc.if_else(plain, texts, "0").cast(pa.int64())

@@ -7,10 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.transactions import events as ev
-from txloom.transactions.hashes import CHECK, hashed, identities
+from txloom.transactions.hashes import CHECK, hashed, identities, is_number
 
 BUCKETS = 8
 """Groups of the stateful query; fixed for the life of a checkpoint, so never changed without a new generation."""
+NO_DIGEST = bytes(16)
 PACKED = 32_768
 """Events packed together at most: a value of about a megabyte."""
 
@@ -73,9 +74,25 @@ def _rows(events: pa.Table) -> np.ndarray:
     found["table"] = hashed(events.column("table"))
     found["identity"] = identities(events.column("identity").combine_chunks())
     found["payload"] = events.column("payload").fill_null(0)
+    if "digest" in events.column_names:
+        found["high"], found["low"] = _halves(events)
     if "producer_run" in events.column_names:
         found["run"] = hashed(events.column("producer_run")).fill_null(0)
     return found
+
+
+def _halves(events: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Return the digests of rows as two numbers each, the first not negative; 0 and 0 for none.
+
+    An identity that is known by a hash alone has a part in them: should two have one hash, their rows do not look like
+    one event that was delivered twice.
+    """
+    digests, texts = events.column("digest").fill_null(NO_DIGEST), events.column("identity").combine_chunks()
+    high, low = np.frombuffer(b"".join(digests.to_pylist()), ">i8").reshape(-1, 2).astype(np.int64).T
+    named = pc.and_(pc.is_valid(events.column("digest")), pc.invert(is_number(texts)))
+    if pc.any(named).as_py():
+        low = low ^ pc.if_else(named, hashed(pc.if_else(named, texts, ""), CHECK), 0).to_numpy()
+    return high & ev.LARGEST, low
 
 
 def _metadata(events: pa.Table) -> tuple[np.ndarray, np.ndarray]:

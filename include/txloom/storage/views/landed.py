@@ -14,8 +14,8 @@ PLACE = (
     'landing, "row", kind, topic, partition, "offset", file, line, landed_at, "table", source_table, op, pos, identity,'
     " cause, detail"
 )
-MORE = ("producer_run",)
-"""Columns that an older table may lack."""
+MORE = {"producer_run": "Utf8", "digest": "Binary"}
+"""Columns that an older table may lack, and their types."""
 LONGEST = 10_000
 """Characters of a message that are shown."""
 METADATA = 20
@@ -48,22 +48,25 @@ def landed(place: Place, identity: str, xid: str | None, csn: int | None, *, num
     sql = f"select landing from t where topic = '{dead.REDRIVE}'"
     redrives = {row["landing"] for row in books.query(place.landed_files, sql)}
     again = local.numbers(sorted(redrives)) or "-1"
-    own = f"{PLACE}, {_more(place)}payload, landing in ({again}) as redriven"
+    own = f"{PLACE}, producer_run, payload, digest, landing in ({again}) as redriven"
     event = "kind, source_table, identity"
     order = 'order by landing, "row"'
     ranked = (
         f"select {own}, substr(value, 1, {LONGEST}) as value,"
-        f" row_number() over (partition by {event}, payload, landing in ({again}) {order}) as nth,"
-        f" first_value(payload) over (partition by {event} {order}) as first_payload from t where {chosen}"
+        f" row_number() over (partition by {event}, landing in ({again}) {order}) as nth,"
+        f" first_value(payload) over (partition by {event} {order}) as first_payload,"
+        f" first_value(digest) over (partition by {event} {order}) as first_digest from {_source(place)} where {chosen}"
     )
+    known = "digest is null or first_digest is null"
+    same = f"case when {known} then payload = first_payload else digest = first_digest end"
     came = (
-        "case when kind <> 'row' or identity is null then 'first' when payload <> first_payload then 'conflicting'"
+        f"case when kind <> 'row' or identity is null then 'first' when not ({same}) then 'conflicting'"
         " when nth > 1 then 'again' else 'first' end as came"
     )
     groups = books.query(place.change_events, _sums(chosen))
     rows = books.query(place.change_events, f"select *, {came} from ({ranked}) {order} {limits(number, size)}")
     for row in rows:
-        for name in ("payload", "first_payload", "nth"):
+        for name in ("payload", "first_payload", "digest", "first_digest", "nth"):
             row.pop(name)
     total = sum(group["events"] for group in groups)
     return Landed(
@@ -95,10 +98,10 @@ def _landings(groups: list[Row], redrives: set[int]) -> list[Row]:
 
 def _counts(place: Place, chosen: str, again: str) -> tuple[dict[str, int], int, int]:
     """Return distinct events by watched table, how many came again from the source, and how many nobody watches."""
-    distinct = "count(distinct concat(identity, ' ', payload))"
+    distinct = "count(distinct concat(identity, ' ', payload, ' ', coalesce(encode(digest, 'hex'), '')))"
     sums = f'"table", count(*) filter (where landing not in ({again})) as events, {distinct} as different'
     firsts = f"{distinct} filter (where landing not in ({again})) as firsts, count(distinct identity) as identities"
-    sql = f"select {sums}, {firsts} from t where {chosen} and kind = 'row' group by \"table\""
+    sql = f"select {sums}, {firsts} from {_source(place)} where {chosen} and kind = 'row' group by \"table\""
     rows = books.query(place.change_events, sql)
     received = {row["table"]: row["identities"] for row in rows if row["table"] is not None}
     duplicates = sum(row["events"] - row["firsts"] for row in rows if row["table"] is not None)
@@ -112,9 +115,11 @@ def _metadata(place: Place, chosen: str) -> list[Row]:
     return books.query(place.change_events, sql)[::-1]
 
 
-def _more(place: Place) -> str:
+def _source(place: Place) -> str:
+    """Return what change_events is asked as: with the columns that an older table lacks."""
     try:
         there = {each.name for each in opened(place.change_events).schema().fields}
     except TableNotFoundError:
-        return ""
-    return "".join(f"{name}, " if name in there else f"null as {name}, " for name in MORE)
+        return "t"
+    lacking = [f"arrow_cast(null, '{kind}') as {name}" for name, kind in MORE.items() if name not in there]
+    return f"(select *, {', '.join(lacking)} from t)" if lacking else "t"
