@@ -97,10 +97,13 @@ def test_one_identity_with_two_payloads_shows() -> None:
     assert row(op="u", before=AFTER)["payload"] != row(op="u")["payload"]
 
 
-def test_of_a_table_without_a_key_the_row_itself_is_the_identity() -> None:
+def test_of_a_table_without_a_key_the_row_and_its_number_are_the_identity() -> None:
     note = {"source": {"table": "notes"}, "after": {"note": "a"}}
     same, other = row(**note), row(**{**note, "after": {"note": "b"}})
     assert row(**note)["identity"] == same["identity"] != other["identity"]
+    equal = row(**note, transaction={"id": "776:31368536", "total_order": 4})
+    assert equal["identity"].rsplit(".", 1) == [same["identity"].rsplit(".", 1)[0], "4"] != [same["identity"], "4"]
+    assert equal["digest"] == same["digest"]
     assert poison(row(**{**note, "op": "d", "before": {"note": "a"}})) == (
         "poison",
         causes.INSERT_ONLY,

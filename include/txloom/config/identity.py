@@ -4,6 +4,10 @@ An event is known within its transaction by (table, identity): what its source g
 Whether two events of one identity are one event, delivered twice, is told by what they say: by the 128 bits of
 `digest`. Events that were landed before there was a digest have `payload` alone, two CRC32, which is then what both
 sides are compared by.
+
+A Debezium row of a table without a key is known by what it says and by its number in the transaction; one of a
+snapshot, which has neither key nor number, by the place that it was sent at. A row of a history, and of a current table
+without a key, is known by its transaction and its place in there (`txloom.config.names.POSITION`).
 """
 
 import zlib
@@ -12,6 +16,10 @@ from typing import Any
 
 import xxhash
 
+SENT_AT = "@"
+"""Stands between what a row says and the place that it was sent at."""
+NUMBERED = r"/[0-9a-f]{32}\.[0-9]+$"
+"""How the identity of a row ends that is known by what it says: what comes before was all of it once."""
 Image = bytes
 """The JSON of a row before or after a change."""
 
@@ -29,6 +37,20 @@ def payload(op: str, before: Image, after: Image) -> int:
     """Return the checksum by which an event is compared with those that were landed before there was a digest."""
     seed = ord(op)
     return zlib.crc32(before, seed) << 31 ^ zlib.crc32(after, seed)
+
+
+def by_content(checksum: int, digest: bytes) -> str:
+    """Return what stands for the key of a row that has none: all that it says.
+
+    >>> by_content(255, bytes(16))
+    'ff/00000000000000000000000000000000'
+    """
+    return f"{checksum:x}/{digest.hex()}"
+
+
+def numbered(known: str, number: int) -> str:
+    """Return the identity of a row without a key in its transaction: equal rows differ by their number there."""
+    return f"{known}.{number}"
 
 
 def same_content(one: str, other: str) -> str:

@@ -49,8 +49,9 @@ REPORTS = "_reports"
 OWN_PREFIX = "_txloom_"
 """Prefix of the columns that txloom adds to current and history tables."""
 
-POSITION = (f"{OWN_PREFIX}csn", f"{OWN_PREFIX}pos")
-"""What tells the rows of a table without a key apart: where in the source's log each was inserted."""
+POSITION = (f"{OWN_PREFIX}csn", f"{OWN_PREFIX}xid", f"{OWN_PREFIX}pos")
+"""What tells the changes in a history, and the rows of a table without a key, apart: the transaction, and where in it
+the row was changed. Neither csn nor position does alone: all rows of a connector's snapshot have one."""
 
 PARTITION = f"{OWN_PREFIX}partition"
 """The column that names the partitions of a current table where no declared column can."""

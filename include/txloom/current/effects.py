@@ -43,7 +43,8 @@ def table(effects: Effects, numbers: Numbers, images: Images, xids: pa.ChunkedAr
     for name, stamp in (("_txloom_csn", numbers.csn), ("_txloom_pos", numbers.pos)):
         if name not in images.key:
             found[name] = pa.array(stamp[effects.last])
-    found["_txloom_xid"] = xids.take(pa.array(effects.last))
+    if "_txloom_xid" not in images.key:
+        found["_txloom_xid"] = xids.take(pa.array(effects.last))
     found["_txloom_deleted"] = pa.array(effects.source < 0)
     found["_txloom_missing"] = _missing(effects, images)
     return found

@@ -4,9 +4,9 @@ What the format makes hard, from its own code and from real captures:
 
 - A row is known by where it lies in the source's log, its table, operation and key. `total_order` orders the rows of a
   transaction, but a restart can shift it, and an LSN alone names all rows of one COPY.
-- Of a table without a key the fingerprint of the row stands in for it, so that equal rows of one statement look like
-  deliveries of one row. Which of them is the n-th of its run cannot be known from a message: such a transaction does
-  not reach its counts and becomes dead letters, and of equal rows in a snapshot one is kept.
+- A row of a table without a key is known by what it says and by its `total_order`, which tells equal rows of one
+  statement apart. A restart that shifts it makes such a transaction exceed its counts, and so a dead letter.
+- A row of a snapshot of a table without a key has nothing of its own: landing knows it by the place it was sent at.
 - A key change is a delete and an insert, counted as two. Headers tell that they belong together: then the delete is K,
   which counts and changes nothing, and the insert is an update whose image before is the old key, so that large values
   which did not change are found under it. Without headers both stay what they are.
@@ -135,23 +135,24 @@ class DebeziumDecoder:
         before, after = bytes(message.before), bytes(message.after)
         kept = [(name, headers[name]) for name in (NEW_KEY, OLD_KEY) if headers.get(name) is not None]
         said = after + "".join(text for _, text in kept).encode()
-        payload = identity.payload(op, before, said)
+        payload, digest = identity.payload(op, before, said), identity.digest(op, before, said)
         transaction = _transaction(message, op, source)
         connector, name = connector_of(source, transaction), source.names[-1]
-        place = f"{connector.at(source)}:{name}"
-        row = key or f"{payload:x}"
+        place, pos = f"{connector.at(source)}:{name}", _position(message)
+        row = key or (identity.by_content(payload, digest) if op in INSERTS else f"{payload:x}")
+        alone = op in INSERTS and not key
         return {
             "kind": "row",
             **_within(transaction, f"{message.op}:{place}:{row}", table),
             "csn": connector.csn(source, transaction),
-            "pos": _position(message),
+            "pos": pos,
             "source_table": name,
             "table": table.name if table is not None else None,
             "op": op,
             "detail": _of_snapshot(op, source),
-            "identity": f"{place}:{message.op}:{row}",
+            "identity": _identity(f"{place}:{message.op}:{row}", transaction, pos if alone else None),
             "payload": payload,
-            "digest": identity.digest(op, before, said),
+            "digest": digest,
             "committed_at": _committed_at(source),
             "producer_run": headers.get(RUN),
             "headers": kept or None,
@@ -238,6 +239,13 @@ def _within(transaction: Transaction | None, alone: str, table: Table | None) ->
     if transaction is not None:
         return {"transaction_id": transaction.id, "xid": transaction.id}
     return {"transaction_id": alone, "xid": alone, "expected": None if table is None else [(table.name, 1)]}
+
+
+def _identity(known: str, transaction: Transaction | None, number: int | None) -> str | None:
+    """Return what a row is known by; number: of one that has no key. None: by the place that it was sent at alone."""
+    if number is None:
+        return known
+    return None if transaction is None else identity.numbered(known, number)
 
 
 def _position(message: Message) -> int:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from txloom.config import names
-from txloom.config.identity import same_content
+from txloom.config.identity import NUMBERED, same_content
 from txloom.pipelines.batch import Batch
 from txloom.quality.doctor import uncounted
 from txloom.storage import books, local
@@ -155,14 +155,17 @@ def late_events(batch: Batch, late: DataFrame, dead: Mapping[int, str] | None = 
     concerned = batch.spark.createDataFrame([(row["tx"],) for row in places], "tx bigint").distinct()
     seen = batch.change_events.where(near & (F.col("kind") == "row")).join(F.broadcast(concerned), "tx", "left_semi")
     content, before = F.struct("payload", "digest"), F.col("place") < F.col("own")
-    seen = seen.select("tx", "table", "identity", content.alias("seen"), F.struct("landing", "row").alias("place"))
+    former = F.regexp_replace("identity", NUMBERED, "").alias("former")
+    there = F.struct("landing", "row").alias("place")
+    seen = seen.select("tx", "table", former, F.col("identity").alias("known"), content.alias("seen"), there)
     same = F.expr(same_content("seen", "says"))
+    one = (F.col("known") == F.col("identity")) | F.col("seen.digest").isNull()
     judged = (
         late.drop("cause", "detail")
-        .withColumns({"own": F.struct("landing", "row"), "says": content})
-        .join(seen, ["tx", "table", "identity"], "left")
+        .withColumns({"own": F.struct("landing", "row"), "says": content, "former": former})
+        .join(seen, ["tx", "table", "former"], "left")
         .groupBy(*[c for c in late.columns if c not in ("cause", "detail", "expected")], "own")
-        .agg(F.max(before & same).alias("same"), F.max(before & ~same).alias("other"))
+        .agg(F.max(before & one & same).alias("same"), F.max(before & one & ~same).alias("other"))
         .join(F.broadcast(causes_frame(batch, dead or {})), "tx", "left")
         .persist()
     )

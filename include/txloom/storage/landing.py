@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from txloom.config import names
+from txloom.config import identity, names
 from txloom.events.formats import Headers
 from txloom.storage import books, evolution, local, parts
 from txloom.storage.ordered import open_transaction
@@ -230,7 +230,12 @@ def decode_queue(
 
 
 def placed(events: pa.Table, task: Task, places: Sequence[int], landing: Landing) -> pa.Table:
-    """Add the coordinates to decoded events, in the order of change_events; places: their lines or offsets."""
+    """Return decoded events as rows of change_events; places: their lines or offsets."""
+    return identified(_with_coordinates(events, task, places, landing))
+
+
+def _with_coordinates(events: pa.Table, task: Task, places: Sequence[int], landing: Landing) -> pa.Table:
+    """Add the coordinates to decoded events, in the order of change_events."""
     size, part = events.num_rows, task.part
     place = pa.array(places, pa.int64())
     nothing = pa.nulls(size, pa.int64())
@@ -244,13 +249,38 @@ def placed(events: pa.Table, task: Task, places: Sequence[int], landing: Landing
         "line": place if part is None else nothing,
         "landed_at": pa.repeat(pa.scalar(landing.at, INSTANT), size),
         "pos": _positions(events, pc.subtract(place, part.first - 1 if part else 0), task, landing),
-        "tx": hashed(events.column("transaction_id")),
+        "tx": pa.nulls(size, pa.int64()),
         "bucket": pa.nulls(size, pa.int32()),
         "numbers": pa.nulls(size, pa.binary()),
     }
     return pa.table(
         {name: own[name] if name in own else events.column(name) for name in CHANGE_EVENTS.names}, CHANGE_EVENTS
     )
+
+
+def identified(events: pa.Table) -> pa.Table:
+    """Complete what rows are known by: one that has nothing of its own is known by the place that it was sent at."""
+    unknown = pc.and_(pc.equal(events.column("kind"), "row"), pc.is_null(events.column("identity")))
+    if pc.any(unknown).as_py():
+        for name in ("transaction_id", "xid"):
+            known = pc.binary_join_element_wise(events.column(name), _sent_at(events), identity.SENT_AT)
+            events = _with(events, name, pc.if_else(unknown, known, events.column(name)))
+        own = pc.if_else(unknown, events.column("transaction_id"), events.column("identity"))
+        events = _with(events, "identity", own)
+    return _with(events, "tx", hashed(events.column("transaction_id")))
+
+
+def _sent_at(events: pa.Table) -> pa.ChunkedArray:
+    """Return the place of each message as text: that of its record in Kafka, or of its line in a file."""
+    topic, partition, offset, file, line = (
+        events.column(name).cast(pa.string()) for name in ("topic", "partition", "offset", "file", "line")
+    )
+    record = pc.binary_join_element_wise(topic, partition, offset, ":")
+    return pc.coalesce(record, pc.binary_join_element_wise(file, line, ":"))
+
+
+def _with(events: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    return events.set_column(events.schema.get_field_index(name), CHANGE_EVENTS.field(name), column)
 
 
 def _positions(events: pa.Table, line: pa.Array, task: Task, landing: Landing) -> pa.ChunkedArray:
@@ -328,10 +358,11 @@ def land_again(new: NewDecoder, events: pa.Table, landing: Landing, place: Place
         own = events.filter(pc.equal(events.column("topic"), topic))
         headers = [None if told is None else dict(told) for told in own.column("headers").to_pylist()]
         decoded = decoder.decode(topic, [value.encode() for value in own.column("value").to_pylist()], headers)
-        found = placed(decoded, Task(0, topic, "", 0), range(first, first + own.num_rows), landing)
+        places = range(first, first + own.num_rows)
+        found = _with_coordinates(decoded, Task(0, topic, "", 0), places, landing)
         for name in COORDINATES:
-            found = found.set_column(found.schema.get_field_index(name), CHANGE_EVENTS.field(name), own.column(name))
-        chunks.append(found)
+            found = _with(found, name, own.column(name))
+        chunks.append(identified(found))
         first += own.num_rows
     append(with_numbers(pa.concat_tables(chunks), landing, reopen=True), landing, place)
 

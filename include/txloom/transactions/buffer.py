@@ -143,6 +143,7 @@ def _take(held: Held, batch: np.ndarray, clock: np.void | None, rules: Rules, de
     decisions.metadata += int(np.count_nonzero((batch["kind"] == ev.METADATA) & (batch["run"] != ev.BROUGHT)))
     remembered = _without_reopened(held.finished, batch, decisions)
     batch = _without_late(batch, remembered, decisions)
+    batch = _as_they_were_known(batch, held.events)
     if not len(batch) and (clock is None or not _due(held.events, clock, rules)):
         return Held(held.events, remembered, _open(held.holes, clock))
     ordered = _Ordered(_deduplicated(np.concatenate([held.events, batch]), decisions), rules, held.holes, clock)
@@ -197,6 +198,20 @@ def _without_late(batch: np.ndarray, finished: np.ndarray, decisions: Decisions)
     decisions.repeated_metadata += int(np.count_nonzero(batch["kind"][late] == ev.METADATA))
     in_time: np.ndarray = batch[~late]
     return in_time
+
+
+def _as_they_were_known(batch: np.ndarray, held: np.ndarray) -> np.ndarray:
+    """Let rows that came before they were numbered in their transaction have the identity that they came with."""
+    old = held[(held["kind"] == ev.ROW) & (held["high"] == 0)]
+    numbered = np.flatnonzero(batch["former"] != 0) if len(old) else np.empty(0, np.int64)
+    if not len(numbered):
+        return batch
+    known = set(zip(*(old[name].tolist() for name in ("tx", "table", "identity")), strict=True))
+    former = zip(*(batch[name][numbered].tolist() for name in ("tx", "table", "former")), strict=True)
+    again = numbered[[each in known for each in former]]
+    found: np.ndarray = batch.copy()
+    found["identity"][again] = found["former"][again]
+    return found
 
 
 def _collision() -> RuntimeError:

@@ -38,13 +38,13 @@ COMPARED = ("high", "low")
 """The 128 bits of what an event says; 0 where it was landed before they were known, or is no row."""
 FIELDS = (
     *("kind", "tx", "check", "csn", "table", "identity", "payload", *COMPARED),
-    *("count", "landing", "row", "at", "run"),
+    *("count", "landing", "row", "at", "run", "former"),
 )
 EVENT = np.dtype([(name, "i1" if name == "kind" else "i8") for name in FIELDS])
 """kind; tx and check: two hashes of the transaction's id; csn (-1: not known yet); table: hash of its name; identity:
 hash of what survives a redelivery; payload: checksum of what the event says, high and low: 128 bits of it; count;
 landing and row: where the event lies in change_events; at: arrival in microseconds since the epoch; run: hash of the
-producer's run, 0 where it is not known."""
+producer's run, 0 where it is not known; former: hash of what the row's identity was in an older version, else 0."""
 
 FINISHED = np.dtype([("tx", "i8"), ("check", "i8"), ("at", "i8")])
 """A remembered transaction: two hashes of its id and when it was finished."""

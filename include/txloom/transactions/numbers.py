@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txloom.config.identity import NUMBERED
 from txloom.transactions import events as ev
 from txloom.transactions.hashes import CHECK, hashed, identities, is_number
 
@@ -72,13 +73,23 @@ def _base(events: pa.Table, kind: int) -> np.ndarray:
 def _rows(events: pa.Table) -> np.ndarray:
     found = _base(events, ev.ROW)
     found["table"] = hashed(events.column("table"))
-    found["identity"] = identities(events.column("identity").combine_chunks())
+    texts = events.column("identity").combine_chunks()
+    found["identity"] = identities(texts)
+    found["former"] = _former(texts)
     found["payload"] = events.column("payload").fill_null(0)
     if "digest" in events.column_names:
         found["high"], found["low"] = _halves(events)
     if "producer_run" in events.column_names:
         found["run"] = hashed(events.column("producer_run")).fill_null(0)
     return found
+
+
+def _former(texts: pa.Array) -> np.ndarray:
+    """Return the hashes of what identities were before equal rows were numbered; 0 where they are what they were."""
+    before = pc.replace_substring_regex(texts, NUMBERED, "")
+    changed = pc.not_equal(before, texts)
+    hashes: np.ndarray = hashed(pc.if_else(changed, before, None)).fill_null(0).to_numpy()
+    return hashes
 
 
 def _halves(events: pa.Table) -> tuple[np.ndarray, np.ndarray]:
