@@ -47,7 +47,8 @@ print(json.dumps({
     dag.dag_id: {
         task.task_id: {
             "after": sorted(task.upstream_task_ids), "pool": task.pool, "owner": task.owner, "retries": task.retries,
-            "docs": bool(dag.doc_md), "arguments": list(getattr(task, "application_args", ())),
+            "docs": bool(dag.doc_md), "weight": (str(task.weight_rule), task.priority_weight),
+            "arguments": list(getattr(task, "application_args", ())),
         }
         for task in dag.tasks
     }
@@ -148,6 +149,25 @@ def test_a_load_says_what_needs_it_and_goes_through_the_cycles_steps(
     steps = ["needs_snapshot", "load_snapshot", "buffer_transactions", "merge_current", "publish"]
     after = {task: about["after"] for task, about in dags["orders_load"].items()}
     assert after == {step: steps[:number][-1:] for number, step in enumerate(steps)}
+
+
+def test_later_tasks_of_a_run_go_before_earlier_ones_of_others_and_before_upkeep(
+    dags: dict[str, dict[str, dict[str, Any]]],
+) -> None:
+    pooled = {
+        dag: {task: about for task, about in tasks.items() if about["pool"] == "txloom_orders"}
+        for dag, tasks in dags.items()
+    }
+    rules = {about["weight"][0] for tasks in pooled.values() for about in tasks.values()}
+    assert rules == {"absolute"}
+    weight = {task: about["weight"][1] for task, about in pooled["orders_cdc"].items()}
+    checks = {each for each in weight if each.startswith("check_expectations")}
+    order = [{"land_events"}, {"buffer_transactions"}, {"merge_current"}, checks, {"publish"}]
+    assert [{task for task in weight if weight[task] == each} for each in sorted(set(weight.values()))] == order
+    upkeep = {about["weight"][1] for about in pooled["orders_maintenance"].values()}
+    assert max(upkeep) < min(weight.values())
+    publishing = {tasks["publish"]["weight"][1] for tasks in pooled.values() if "publish" in tasks}
+    assert publishing == {weight["publish"]}
 
 
 FORMS = """

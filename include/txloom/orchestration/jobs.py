@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
@@ -22,7 +23,21 @@ from txloom.orchestration.notices import notices
 CONNECTION = "spark_default"
 RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=30)}
 """A source or a lease that is taken comes back by itself; what never does is failed at once (see `failures`)."""
-_EXIT_CODE = re.compile(r"Error code is: (\d+)")
+IN_ORDER = (
+    ("land_events", "diff_snapshot", "load_snapshot", "redrive"),
+    ("buffer_transactions",),
+    ("merge_current",),
+    ("check_expectations",),
+    ("publish",),
+)
+"""Steps that bring the source to its readers, in a run's order; all others (maintenance, backfills) may wait for them.
+
+None of them waits for ever: the first task of the next cycle asks for its turn only after the last one has ended.
+"""
+_EXIT_CODE = re.compile(r"Error code is: (-?\d+)")
+_COMMAND = re.compile(r"^Cannot execute: .*?(?=Error code is: )", re.DOTALL)
+SHELL_KILLED = 128
+"""A shell's exit code for a program that a signal ended is the signal's number above this one."""
 _FAILED = re.compile(r"(txloom \w+ failed .*)")
 _COUNTS = re.compile(r"txloom \w+: (.*)")
 
@@ -42,7 +57,7 @@ class SparkJob(SparkSubmitOperator):
         try:
             super().execute(context)
         except AirflowException as error:
-            raise explained(str(error)) from error
+            raise explained(str(error), str(self.task_id)) from error
         counts = counts_of(getattr(self._hook, "_last_submit_log_lines", ()))
         values = as_values(counts)
         measured(self.pipeline, str(self.task_id).split(".")[0], values)
@@ -53,16 +68,39 @@ class SparkJob(SparkSubmitOperator):
         return counts
 
 
-def explained(message: str) -> AirflowException:
+def explained(message: str, task: str) -> AirflowException:
     """Turn spark-submit's message into the job's sentence, as an error that is retried or not by its exit code.
 
-    >>> type(explained("Error code is: 2. txloom land_events failed (ConfigurationError, exit code 2): no")).__name__
+    >>> type(explained("Error code is: 2. txloom a failed (ConfigurationError, exit code 2): no", "a")).__name__
     'AirflowFailException'
     """
-    code = _EXIT_CODE.search(message)
+    found = _EXIT_CODE.search(message)
+    code = int(found[1]) if found is not None else None
     said = _FAILED.findall(message)
-    sentence = said[-1] if said else message
-    return failure(int(code[1]) if code is not None else None, sentence)
+    return failure(code, said[-1] if said else killed(code, task) or _COMMAND.sub("", message))
+
+
+def killed(code: int | None, task: str) -> str:
+    """Return what to say of a process that a signal ended before it could say anything; empty for any other end.
+
+    >>> killed(-9, "publish")[:45]
+    'txloom publish was killed (SIGKILL, signal 9)'
+    """
+    number = 0 if code is None else -code if code < 0 else code - SHELL_KILLED
+    if number not in {each.value for each in signal.Signals}:
+        return ""
+    name = signal.Signals(number).name
+    return f"txloom {task} was killed ({name}, signal {number}): {_WHY_KILLED.get(name, _CRASHED)} {_AFTER_KILLED}"
+
+
+_WHY_KILLED = {
+    "SIGKILL": "its machine or container ran out of memory, or somebody killed it.",
+    "SIGTERM": "somebody, or the machine's shutdown, asked it to end.",
+    "SIGINT": "somebody interrupted it.",
+    "SIGHUP": "the session that it ran in was closed.",
+}
+_CRASHED = "it crashed in native code; its last lines are in this task's log."
+_AFTER_KILLED = "Nothing is half done: the retry, or clearing the task, goes on where it stopped."
 
 
 def counts_of(lines: Iterable[str]) -> dict[str, str]:
@@ -114,9 +152,9 @@ def spark_job(
             "spark.driver.extraJavaOptions": jvm.flags(step),
             "spark.ui.enabled": "false",
         },
-        pool=names.pool_name(pipeline.name),
         owner=pipeline.owner,
         execution_timeout=pipeline.timeout,
+        **turn(pipeline, step),
         **{**retried(pipeline), **more},
     )
 
@@ -126,9 +164,19 @@ def retried(pipeline: Pipeline) -> dict[str, Any]:
     return {**RETRIES, **notices(pipeline)}
 
 
+def turn(pipeline: Pipeline, step: str = "") -> dict[str, Any]:
+    """Return the pool of a pipeline's stream, and what a task weighs in it: the later in a run, the more.
+
+    By Airflow's own rule a task weighs more the more follows it: the first tasks of other runs would go before the
+    last one of this run, and a cut that is ready to be published would wait for all of them.
+    """
+    weight = next((n for n, steps in enumerate(IN_ORDER, 2) if step in steps), 1)
+    return {"pool": names.pool_name(pipeline.name), "priority_weight": weight, "weight_rule": "absolute"}
+
+
 def in_turn(pipeline: Pipeline) -> dict[str, Any]:
     """Return what a task in Airflow's own process is given that takes turns with the pipeline's jobs."""
-    return {"pool": names.pool_name(pipeline.name), "owner": pipeline.owner, **RETRIES}
+    return {"owner": pipeline.owner, **turn(pipeline), **RETRIES}
 
 
 def cuts_asset(pipeline: Pipeline) -> Asset:
