@@ -25,16 +25,28 @@ class RunNotes:
         _write(dag_run)
 
 
+AUTHOR = "txloom"
+"""Who wrote the note, as Airflow keeps it: a note of anybody else stays as it is."""
+
+
 def _write(dag_run: Any) -> None:
-    session = object_session(dag_run)
-    if session is None or dag_run.note:
+    """Write the note of a run, in the place of the one that it got when it ended before its tasks were cleared."""
+    session, before = object_session(dag_run), dag_run.dag_run_note
+    if session is None or (before is not None and before.user_id != AUTHOR):
         return
-    text = next(iter(_pushed(dag_run, session, SAID).values()), None)
+    text = _text(dag_run, session)
+    if before is None and text:
+        dag_run.note = (text, AUTHOR)
+    elif before is not None:
+        before.content = text or ""
+
+
+def _text(dag_run: Any, session: Any) -> str | None:
+    text: str | None = next(iter(_pushed(dag_run, session, SAID).values()), None)
     if text is None and (names.is_cdc_dag(dag_run.dag_id) or names.is_backfill_dag(dag_run.dag_id)):
         failed = [each.task_id for each in dag_run.get_task_instances(session=session) if each.state == "failed"]
         text = note(_pushed(dag_run, session, "return_value", [*SHOWN]), failed)
-    if text:
-        dag_run.note = text
+    return text
 
 
 def _pushed(dag_run: Any, session: Any, key: str, tasks: list[str] | None = None) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from txloom.orchestration.approvals import ANSWER
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -18,15 +20,17 @@ targets: {mirrors: ["*"]}
 """
 ENDED = """
 import json, runpy, sys
+from airflow.api_fastapi.core_api.services.public.dag_run import patch_dag_run_note
 from datetime import datetime, timezone
 from types import SimpleNamespace
 from airflow.dag_processing.bundles.manager import DagBundlesManager
 from airflow.dag_processing.dagbag import BundleDagBag, sync_bag_to_db
-from airflow.models.dagrun import get_or_create_dagrun
+from airflow.models.dagrun import DagRun, get_or_create_dagrun
 from airflow.models.serialized_dag import SerializedDagModel
 from airflow.models.xcom import XComModel
 from airflow.settings import Session
 from airflow.utils.types import DagRunTriggeredByType
+from sqlalchemy import select
 from txloom_notes import RunNotes
 
 DagBundlesManager().sync_bundles_to_db()
@@ -64,30 +68,64 @@ def note(number, dag_id, failed, counts, pulled=None):
             each.state = "failed" if each.task_id in failed else "success"
         session.flush()
         (RunNotes().on_dag_run_failed if failed else RunNotes().on_dag_run_success)(run, "")
+        session.commit()
         return run.note
 
 
+def again(number, counts, person=None):
+    # The run ends once more, all green: its tasks were cleared. person: who had changed its note meanwhile.
+    with Session() as session:
+        run = session.scalars(select(DagRun).where(DagRun.run_id == f"r{number}")).one()
+        if person is not None:
+            patch_dag_run_note(dag_run=run, note=f"{person} looks at it", user=SimpleNamespace(get_id=lambda: person))
+        for task, told in counts.items():
+            Instance(run, task, {}, session).xcom_push("return_value", told)
+        for each in run.get_task_instances(session=session):
+            each.state = "success"
+        session.flush()
+        RunNotes().on_dag_run_success(run, "")
+        session.commit()
+        return run.note
+
+
+if len(sys.argv) > 2:
+    first, *later = json.loads(sys.argv[2])
+    print(json.dumps([note(100, *first), *(again(100, *each) for each in later)]))
+    sys.exit()
 print(json.dumps([note(number, *each) for number, each in enumerate(json.loads(sys.argv[1]))]))
 """
 
 
-def test_a_note_is_what_a_task_said_else_what_was_counted_and_failed_and_nothing_where_nobody_speaks(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "pipelines").mkdir()
-    (tmp_path / "pipelines" / "plant.yaml").write_text(DECLARED)
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW_", "TXLOOM_"))
-    } | {
-        "AIRFLOW_HOME": str(tmp_path),
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Make an Airflow's database; return what its processes see."""
+    home = tmp_path_factory.mktemp("airflow")
+    (home / "pipelines").mkdir()
+    (home / "pipelines" / "plant.yaml").write_text(DECLARED)
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW_", "TXLOOM_"))} | {
+        "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "dags"),
         "PYTHONPATH": os.pathsep.join(str(PROJECT / room) for room in ("include", "plugins")),
-        "TXLOOM_PIPELINES": str(tmp_path / "pipelines"),
+        "TXLOOM_PIPELINES": str(home / "pipelines"),
     }
-    subprocess.run(
-        [Path(sys.executable).with_name("airflow"), "db", "migrate"], env=environment, check=True, capture_output=True
-    )
+    airflow = Path(sys.executable).with_name("airflow")
+    subprocess.run([airflow, "db", "migrate"], env=own, check=True, capture_output=True)
+    return own
+
+
+def notes(environment: dict[str, str], *told: object) -> list[str | None]:
+    """Let runs end, and return their notes."""
+    command = [sys.executable, "-W", "ignore", "-c", ENDED, *map(json.dumps, told)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: list[str | None] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_a_note_is_what_a_task_said_else_what_was_counted_and_failed_and_nothing_where_nobody_speaks(
+    environment: dict[str, str],
+) -> None:
     applied = {f"approve.{ANSWER}": "ada", "apply.return_value": {"changes": 4, "commits": 2}}
     refused = {f"approve.{ANSWER}": "ada"}
     runs = [
@@ -98,14 +136,25 @@ def test_a_note_is_what_a_task_said_else_what_was_counted_and_failed_and_nothing
         ("plant_cdc", ["merge_current"], {"land_events": {"landing": "3", "landed": "7", "poison": "0"}}, None),
         ("plant_maintenance", ["vacuum"], {"optimize": {"tables": "1"}}, None),
     ]
-    command = [sys.executable, "-W", "ignore", "-c", ENDED, json.dumps(runs)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert json.loads(done.stdout.splitlines()[-1]) == [
+    assert notes(environment, runs) == [
         "nothing differs: nothing was applied",
         "applied: 4 rows in 2 commits",
         "refused by ada: nothing was applied",
         "**failed** apply",
         "**failed** merge_current\n\n**land_events** landing 3, landed 7",
         None,
+    ]
+
+
+def test_a_run_that_was_cleared_and_succeeded_says_so_and_what_a_person_noted_stays(
+    environment: dict[str, str],
+) -> None:
+    run = ("plant_cdc", ["merge_current"], {"land_events": {"landing": "3", "landed": "7"}}, None)
+    whole = {"merge_current": {"changes": "7", "merged": "1"}}
+    ended = notes(environment, [], [run, (whole,), (whole, "ada"), ({"publish": {"cut_id": "2"}},)])
+    assert ended == [
+        "**failed** merge_current\n\n**land_events** landing 3, landed 7",
+        "**land_events** landing 3, landed 7\n\n**merge_current** changes 7, merged 1",
+        "ada looks at it",
+        "ada looks at it",
     ]
