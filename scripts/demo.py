@@ -1,7 +1,7 @@
 """Run the sample through a real Airflow, compare every value with the source, and say where to look.
 
 The sample's arrivals are delivered in three steps; after each, the scheduler runs the cdc DAG of pipeline `orders`.
-Reads TXLOOM_WAREHOUSE (default .state/demo/warehouse, made anew each time) and TXLOOM_PORT.
+Reads TXLOOM_WAREHOUSE (default .state/demo/warehouse, made anew each time), TXLOOM_STATE and TXLOOM_PORT.
 """
 
 import json
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+STATE = Path(os.environ.get("TXLOOM_STATE", ROOT / ".state"))
 sys.path.insert(0, str(ROOT / "tests"))
 
 from oracle import capture, comparison, declarations, values  # noqa: E402
@@ -57,7 +58,7 @@ def main() -> int:
 
 def places() -> tuple[Path, Path]:
     """Return warehouse and inbox of the demo, empty; a warehouse that somebody named is never cleared."""
-    own = ROOT / ".state" / "demo"
+    own = STATE / "demo"
     shutil.rmtree(own, ignore_errors=True)
     inbox = own / "inbox"
     inbox.mkdir(parents=True)
@@ -89,7 +90,7 @@ def call(token: str | None, method: str, path: str, body: dict[str, Any] | None 
 
 def sign_in() -> str:
     """Return a token for the user that `make up` prints."""
-    password = json.loads((ROOT / ".state" / "airflow" / "passwords.json").read_text())["admin"]
+    password = json.loads((STATE / "airflow" / "passwords.json").read_text())["admin"]
     token: str = call(None, "POST", "/auth/token", {"username": "admin", "password": password})["access_token"]
     return token
 

@@ -1,4 +1,4 @@
-# The Airflow processes that `make up` leaves running: each leads a process group, its pid lies in a file. Sourced.
+# The Airflow processes that `make up` leaves running: each leads a session, its pid lies in a file. Sourced.
 
 pid_of() { cat "$AIRFLOW_HOME/$1.pid" 2>/dev/null; }
 
@@ -9,24 +9,51 @@ running() {
   pid=$(pid_of "$1") && [ -n "$pid" ] && tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -q "airflow.*${1//-/[-_]}"
 }
 
-# start NAME: runs `airflow NAME` in a group of its own.
+# start NAME [ARGUMENT...]: runs `airflow NAME ARGUMENT...` in a session of its own, once nothing is left of the one before.
 start() {
-  python -c 'import os, sys; os.setsid(); os.execvp("airflow", ["airflow", sys.argv[1]])' "$1" \
-    >"$AIRFLOW_HOME/log/$1.log" 2>&1 </dev/null &
-  echo $! >"$AIRFLOW_HOME/$1.pid"
+  local name=$1
+  stop "$name"
+  python -c 'import os, sys; os.setsid(); os.execvp("airflow", ["airflow", *sys.argv[1:]])' "$@" \
+    >"$AIRFLOW_HOME/log/$name.log" 2>&1 </dev/null &
+  echo $! >"$AIRFLOW_HOME/$name.pid"
+  cat "$BOOT" >"$AIRFLOW_HOME/$name.boot"
 }
 
-# stop NAME: ends it and everything that it started.
+BOOT=/proc/sys/kernel/random/boot_id
+
+# left_of NAME: prints the processes of its session: its own, or, where that was killed, what it has left behind. The
+# number of a session is given to nobody while it has members; after a restart of the machine it says nothing.
+left_of() {
+  local leader stat
+  leader=$(pid_of "$1") && [ -n "$leader" ] || return 0
+  running "$1" || { ! alive "$leader" && [ "$(cat "$BOOT")" = "$(cat "$AIRFLOW_HOME/$1.boot" 2>/dev/null)" ]; } || return 0
+  for stat in /proc/[0-9]*/stat; do
+    fields "$stat" && [ "$session" = "$leader" ] && [ "$state" != Z ] && basename "${stat%/stat}"
+  done
+  return 0
+}
+
+# fields FILE: sets state, group and session of a process; fails when it is gone. Its name may hold blanks.
+fields() {
+  local line
+  { read -r line <"$1"; } 2>/dev/null || return 1
+  read -r state _ group session _ <<<"${line##*) }"
+}
+
+alive() { fields "/proc/$1/stat" && [ "$state" != Z ]; }
+
+# stop NAME: ends it and everything that it started, also where it was killed itself.
 stop() {
-  local pid
-  if running "$1"; then
-    pid=$(pid_of "$1")
-    kill -TERM -- "-$pid" 2>/dev/null
+  local pids
+  pids=$(left_of "$1")
+  if [ -n "$pids" ]; then
+    kill -TERM $pids 2>/dev/null || true
     for _ in $(seq 1 20); do
-      kill -0 -- "-$pid" 2>/dev/null || break
+      pids=$(left_of "$1")
+      [ -n "$pids" ] || break
       sleep 0.5
     done
-    kill -KILL -- "-$pid" 2>/dev/null
+    [ -z "$pids" ] || kill -KILL $pids 2>/dev/null || true
   fi
-  rm -f "$AIRFLOW_HOME/$1.pid"
+  rm -f "$AIRFLOW_HOME/$1.pid" "$AIRFLOW_HOME/$1.boot"
 }

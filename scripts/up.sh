@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# Start Airflow (API server, scheduler, DAG processor) and leave it running: http://localhost:8080, or TXLOOM_PORT.
+# Start Airflow (API server, then scheduler and DAG processor) and leave it running: http://localhost:8080, or TXLOOM_PORT.
+#
+# Where nobody names an inbox, pipeline `orders` gets one with the sample in it: its first run has something to do.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/airflow_env.sh"
 . "$root/scripts/processes.sh"
 
-healthy() {
+# scheduling: whether the API server has heard of the scheduler lately.
+scheduling() {
   python - "http://localhost:$port/api/v2/monitor/health" <<'PYTHON' 2>/dev/null
 import json, sys, urllib.request
 with urllib.request.urlopen(sys.argv[1], timeout=5) as answer:
@@ -12,24 +15,63 @@ with urllib.request.urlopen(sys.argv[1], timeout=5) as answer:
 PYTHON
 }
 
+# answering: whether tasks get an answer. The first one takes as long as that part of the API server needs to be made,
+# which is more than a task waits for.
+answering() {
+  python - "http://localhost:$port/execution/health" <<'PYTHON' 2>/dev/null
+import sys, urllib.request
+urllib.request.urlopen(sys.argv[1], timeout=120).close()
+PYTHON
+}
+
+# wait_for NAME CHECK: until it holds; ends with what to look at after two minutes.
+wait_for() {
+  for _ in $(seq 1 120); do
+    "$2" && return
+    sleep 1
+  done
+  echo "txloom: Airflow's $1 did not become healthy in two minutes; look at $AIRFLOW_HOME/log" >&2
+  exit 1
+}
+
+# fill FOLDER: makes it with the sample's arrivals in it; complete at once, so that a second one finds all or nothing.
+fill() {
+  local arrival
+  rm -rf "$1.part"
+  mkdir -p "$1.part"
+  for arrival in "$root"/include/sample/arrivals/*/; do
+    cp -R "$arrival." "$1.part/"
+  done
+  mv "$1.part" "$1"
+}
+
+for process in api-server scheduler dag-processor; do
+  running "$process" || stop "$process"
+done
 if ! running api-server; then
   "$root/scripts/preflight.sh" --port "$port"
+fi
+if [ -n "$sample_inbox" ] && [ ! -d "$sample_inbox" ]; then
+  echo "[airflow] the sample into $sample_inbox"
+  fill "$sample_inbox"
+elif [ ! -d "$TXLOOM_INBOX" ]; then
+  echo "[airflow] TXLOOM_INBOX=$TXLOOM_INBOX is not there: make it, or the first task of orders_cdc will be red"
 fi
 echo "[airflow] database and pools"
 airflow db migrate >"$AIRFLOW_HOME/log/migrate.log" 2>&1 || { tail -5 "$AIRFLOW_HOME/log/migrate.log" >&2; exit 1; }
 python "$root/scripts/pools.py" >"$AIRFLOW_HOME/pools.json"
 airflow pools import "$AIRFLOW_HOME/pools.json" >"$AIRFLOW_HOME/log/pools.log" 2>&1 || { tail -5 "$AIRFLOW_HOME/log/pools.log" >&2; exit 1; }
-for process in api-server scheduler dag-processor; do
-  running "$process" && continue
-  start "$process"
-done
 echo "[airflow] waiting for http://localhost:$port"
-for _ in $(seq 1 120); do
-  if healthy; then
-    echo "[airflow] running at http://localhost:$port, user admin, password: see $AIRFLOW_HOME/passwords.json; stop with: make down"
-    exit 0
-  fi
-  sleep 1
-done
-echo "txloom: Airflow did not become healthy in two minutes; look at $AIRFLOW_HOME/log" >&2
-exit 1
+# A task asks the API server for leave to begin: one that the scheduler sends out before it answers fails.
+running api-server || start api-server
+wait_for "API server" answering
+# The API server reads the logs of tasks where they lie: nobody else needs them served on a port.
+running scheduler || start scheduler --skip-serve-logs
+running dag-processor || start dag-processor
+wait_for scheduler scheduling
+echo "[airflow] running at http://localhost:$port, user admin; stop with: make down"
+if [ -n "$new_password" ]; then
+  echo "[airflow] password: $new_password (made for this machine and shown once; it is kept in $AIRFLOW_HOME/passwords.json)"
+else
+  echo "[airflow] password: see $AIRFLOW_HOME/passwords.json"
+fi

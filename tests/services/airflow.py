@@ -92,6 +92,8 @@ class Airflow:
         self.command("pools", "import", str(self.folder / "pools.json"))
         for process in self._processes.values():
             process.start()
+            if process.name == "api-server":
+                wait_until(self._answers_tasks, f"an answer at {self.url}", START_SECONDS)
         wait_until(self._is_healthy, f"Airflow at {self.url} to be healthy", START_SECONDS)
 
     def stop(self) -> None:
@@ -102,6 +104,12 @@ class Airflow:
     def command(self, *arguments: str) -> str:
         """Run one of Airflow's commands and return what it said."""
         return command(self.environment, *arguments)
+
+    def _answers_tasks(self) -> bool:
+        try:
+            return bool(self.ask("GET", "/execution/health", token=False)["status"] == "healthy")
+        except OSError:
+            return False
 
     def _is_healthy(self) -> bool:
         try:
