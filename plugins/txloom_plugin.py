@@ -6,23 +6,30 @@ starts Spark. Routes are plain functions, so that they run in threads and never 
 """
 
 import os
+from datetime import datetime
 from typing import Annotated, Any
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
+from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
+from airflow.models.taskinstance import TaskInstance
 from airflow.plugins_manager import AirflowPlugin
 from fastapi import Depends, FastAPI, HTTPException, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 from starlette.exceptions import HTTPException as Refused
 
 from txloom.config import names
 from txloom.config.models import Pipeline
+from txloom.config.stand_in import stand_in
 from txloom.errors import ConfigurationError
 from txloom.page import pages, rendering
 from txloom.page.declarations import declarations
 from txloom.page.links import PREFIX, Links, with_query
+from txloom.page.turns import STATES, Turn
 from txloom.storage.status import status
 from txloom.storage.views.overview import COLORS
 
@@ -66,15 +73,27 @@ There = Annotated[Links, Depends(links)]
 
 
 def declared(dag_id: str) -> Pipeline:
-    """Return the pipeline whose cdc DAG a path names."""
-    if found := declarations().pipelines.get(dag_id):
-        return found
-    raise HTTPException(404, f"{dag_id} is no cdc DAG of a declared pipeline.")
+    """Return the pipeline whose cdc DAG a path names; where its declaration is refused, what knows its name."""
+    found = declarations().pipelines.get(dag_id) or stand_ins().get(dag_id)
+    if found is None:
+        raise HTTPException(404, f"{dag_id} is no cdc DAG of a declared pipeline.")
+    return found
 
 
-def view(dag_id: DagId, lake: Lake, at: There) -> pages.View:
-    """Return whose pages a path asks for."""
-    return pages.View.of(declared(dag_id), lake, at)
+def stand_ins() -> dict[str, Pipeline]:
+    """Return by the id of its cdc DAG what stands in for each declaration that is refused."""
+    found = [stand_in(name) for name in declarations().refused]
+    return {names.cdc_dag_id(each.name): each for each in found if each is not None}
+
+
+def view(dag_id: DagId, lake: Lake, at: There, refused: Annotated[dict[str, str], Depends(refusals)]) -> pages.View:
+    """Return whose pages a path asks for; why a declaration is refused is for who may see Airflow's import errors."""
+    pipeline = declared(dag_id)
+    is_refused = dag_id not in declarations().pipelines
+    return pages.View.of(pipeline, lake, at, refused.get(pipeline.name, UNTOLD) if is_refused else None)
+
+
+UNTOLD = "Its declaration is wrong; who may see Airflow's import errors is told where."
 
 
 Whose = Annotated[pages.View, Depends(view)]
@@ -113,16 +132,39 @@ def overview(
 @app.get("/dags/{dag_id}/tab", dependencies=[READS])
 def tab(dag_id: DagId, at: There) -> Response:
     """Lead from any DAG of a pipeline to the pipeline's page, which looks whether its cdc DAG may be read."""
-    found = next((each for each in declarations().pipelines.values() if dag_id in _dags(each)), None)
+    every = [*declarations().pipelines.values(), *stand_ins().values()]
+    found = next((each for each in every if dag_id in _dags(each)), None)
     if found is None:
         raise HTTPException(404, f"{dag_id} belongs to no txloom pipeline.")
     return RedirectResponse(at.of(found.name), 303, headers={"Cache-Control": "no-store"})
 
 
 @app.get("/dags/{dag_id}", dependencies=[READS])
-def now(whose: Whose, span: Annotated[str, Query(pattern=r"^(6h|1d|7d|30d)$")] = "1d") -> HTMLResponse:
+def now(
+    whose: Whose, session: SessionDep, span: Annotated[str, Query(pattern=r"^(6h|1d|7d|30d)$")] = "1d"
+) -> HTMLResponse:
     """Show how a pipeline fares."""
-    return _page(pages.now(whose, span=span))
+    return _page(pages.now(whose, span=span, turns=turns(session, whose.pipeline.name)))
+
+
+def turns(session: Session, pipeline: str) -> list[Turn]:
+    """Return a pipeline's tasks that have its pool's slot or wait for it, in the order in which they get it."""
+    task = TaskInstance
+    columns = (task.dag_id, task.task_id, task.run_id, task.state, task.start_date, task.scheduled_dttm)
+    mine = select(*columns).where(task.pool == names.pool_name(pipeline), task.state.in_(list(STATES)))
+    in_order = mine.order_by(task.priority_weight.desc(), task.scheduled_dttm).limit(MOST_TURNS)
+    return [
+        Turn(each.dag_id, each.task_id, each.run_id, str(each.state), _since(each))
+        for each in session.execute(in_order)
+    ]
+
+
+def _since(found: Any) -> datetime | None:
+    since: datetime | None = found.start_date if found.state == "running" else found.scheduled_dttm
+    return since
+
+
+MOST_TURNS = 20
 
 
 @app.get("/dags/{dag_id}/expectations", dependencies=[READS])

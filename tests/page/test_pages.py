@@ -6,9 +6,11 @@ from pathlib import Path
 
 from txloom.config import load
 from txloom.config.places import PROJECT
+from txloom.config.stand_in import stand_in
 from txloom.page import pages
 from txloom.page.links import Links
-from txloom.storage import books, own
+from txloom.page.turns import Turn
+from txloom.storage import books, lease, own
 from txloom.storage.place import Place
 
 SHIPPED = load(PROJECT / "include" / "pipelines" / "orders.yaml")
@@ -26,6 +28,53 @@ def test_a_refused_declaration_is_shown_with_its_file_and_no_link(tmp_path: Path
     text = pages.overview([], str(tmp_path), Links(), refused={HOSTILE: f"a.yaml:3: {HOSTILE}"})
     assert "a.yaml:3:" in text and "/txloom/dags/" not in text
     assert "<script>alert" not in text and "\u202e" not in text and text.count("U+202E") == 2
+
+
+def test_a_refused_declaration_hides_nothing_that_its_tables_tell(tmp_path: Path) -> None:
+    place, at = Place(str(tmp_path), "orders"), datetime.now(UTC) - timedelta(hours=1)
+    cut = {"cut_id": 7, "run_id": "r", "valid_through": 40, "release": 1, "published_at": at, "committed_at": at}
+    books.append(place.table("cuts"), [cut | {"versions": {"orders": 3}, "gaps": [], "amends": []}], own.CUTS)
+    step = {"run_id": "r", "step": "land_events", "at": at, "counts": {"landed": 5}}
+    books.append(place.table("ledger"), [step], own.LEDGER)
+    why = "orders.yaml:3: found no format, expected one"
+    row = pages.overview([], str(tmp_path), Links(), refused={"orders": why})
+    assert 'href="/txloom/dags/orders_cdc"' in row and why in row and "csn 40" in row
+    known = stand_in("orders")
+    assert known is not None
+    view = pages.View.of(known, str(tmp_path), Links(), why)
+    text = pages.now(view, span="1d")
+    assert "declaration refused" in text and why in text and "tasks that run go on" in text
+    assert "csn 40" in text and re.search(r"Last cut</dt><dd><b>7</b>", text) and "land_events" in text
+    assert "None is declared" not in text and "/orders_cdc/expectations" not in text
+    for part in (pages.cuts(view, page=1), pages.ledger(view, page=1), pages.expectations(view, page=1)):
+        assert "<title>" in part
+
+
+def turn(task: str, state: str, dag: str = "orders_cdc") -> Turn:
+    return Turn(dag, task, "run 5", state, datetime.now(UTC) - timedelta(minutes=2))
+
+
+def test_a_task_that_begins_or_waits_for_its_turn_is_named(tmp_path: Path) -> None:
+    view = pages.View.of(SHIPPED, str(tmp_path), Links())
+    assert "nothing runs now" in pages.now(view, span="1d")
+    begins = pages.now(view, span="1d", turns=[turn("land_events", "running")])
+    assert re.search(r"<b>land_events</b> .*of orders_cdc begins.*does not hold the lease", begins)
+    assert "nothing runs now" not in begins and "to end, one task at a time" not in begins
+    waiting = [turn("publish", "scheduled"), turn("optimize", "running", "orders_maintenance")]
+    text = pages.now(view, span="1d", turns=waiting)
+    assert re.search(r"Waiting for optimize of orders_maintenance to end, .*: <b>publish</b> of orders_cdc", text)
+    assert "to end, one task at a time" not in pages.now(view, span="1d", turns=[turn("publish", "scheduled")])
+
+
+def test_a_holder_of_the_lease_that_shows_no_sign_of_life_is_said_to_be_gone_or_to_hang(tmp_path: Path) -> None:
+    at = datetime.now(UTC) - timedelta(minutes=3)
+    holder = {"epoch": 1, "run_id": "r", "step": "publish", "host": "h", "pid": 7, "began": "", "acquired_at": at}
+    books.append(Place(str(tmp_path), "orders").table("leases"), [holder], own.LEASES)
+    assert "No sign of life" in pages.now(pages.View.of(SHIPPED, str(tmp_path), Links()), span="1d")
+    with lease.held(Place(str(tmp_path), "shop"), "r", "publish"):
+        living = SHIPPED.model_copy(update={"name": "shop"})
+        text = pages.now(pages.View.of(living, str(tmp_path), Links()), span="1d")
+    assert "<b>publish</b>" in text and "No sign of life" not in text
 
 
 def test_texts_of_the_source_are_escaped_wherever_they_stand(tmp_path: Path) -> None:

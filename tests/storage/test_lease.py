@@ -7,12 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from services.process import wait_until
 from txloom.errors import LeaseTaken
 from txloom.storage import books, lease
 from txloom.storage.fence import FENCE, WRITES
@@ -93,6 +95,27 @@ def test_a_second_run_is_refused_with_the_name_of_the_first(place: Place, other:
     assert told.endswith("; wait for it, or stop it")
     assert other.tell()[0] == "wrote\n"
     assert rows(place) == [66]
+
+
+def silent(place: Place) -> bool:
+    found = lease.newest(place)
+    assert found is not None
+    return lease.silent_since(place, found, datetime.now(UTC)) is not None
+
+
+def test_who_looks_sees_that_a_holder_was_killed_and_that_a_living_one_was_not(place: Place, other: Other) -> None:
+    assert not silent(place)
+    other.process.kill()
+    other.process.wait()
+    assert silent(place)
+
+
+def test_who_looks_sees_that_a_holder_is_paused_once_it_was_silent_for_long(place: Place, other: Other) -> None:
+    other.process.send_signal(signal.SIGSTOP)
+    assert not silent(place)
+    wait_until(lambda: silent(place), "the holder to be silent for a second", 10)
+    other.process.send_signal(signal.SIGCONT)
+    wait_until(lambda: not silent(place), "it to be heard again", 10)
 
 
 def test_the_lease_of_a_killed_process_of_this_machine_is_taken_over_at_once(place: Place, other: Other) -> None:

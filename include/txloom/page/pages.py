@@ -12,6 +12,8 @@ from txloom.page import asked
 from txloom.page.chart import chart
 from txloom.page.links import KEY, Links
 from txloom.page.rendering import render
+from txloom.page.turns import Turn, running
+from txloom.page.turns import waiting as waits
 from txloom.quality import incidents as kinds
 from txloom.storage.opened import looking
 from txloom.storage.views import cuts as published
@@ -20,7 +22,7 @@ from txloom.storage.views import overview as pipelines_overview
 from txloom.storage.views import problems, runs, series, transaction
 from txloom.storage.views import waiting as stuck
 from txloom.storage.views.key import key_story
-from txloom.storage.views.overview import Reason
+from txloom.storage.views.overview import Health, Reason
 
 FEW, SIZE = 10, 100
 """Rows of a panel of a pipeline's first page, and of a page of its own."""
@@ -59,20 +61,34 @@ class View:
     warehouse: str
     links: Links
     now: datetime
+    refused: str | None = None
+    """Why its declaration is refused: `pipeline` then stands in for it, and knows its name only."""
 
     @classmethod
-    def of(cls, pipeline: Pipeline, warehouse: str, links: Links) -> "View":
+    def of(cls, pipeline: Pipeline, warehouse: str, links: Links, refused: str | None = None) -> "View":
         """Return a view as of now."""
-        return cls(pipeline, warehouse, links, datetime.now(UTC))
+        return cls(pipeline, warehouse, links, datetime.now(UTC), refused)
+
+    def health(self) -> Health:
+        """Return how the pipeline fares."""
+        if self.refused is not None:
+            return pipelines_overview.refused_health(self.pipeline.name, self.refused, self.warehouse, now=self.now)
+        return pipelines_overview.health(*self.whose, now=self.now)
 
     @property
     def whose(self) -> tuple[Pipeline, str]:
         """Return what every function of the read model takes."""
         return self.pipeline, self.warehouse
 
+    @property
+    def parts(self) -> dict[str, str]:
+        """Return the pages that there are: what must hold, and rows by key, only a declaration tells."""
+        return {name: title for name, title in PARTS.items() if not self.refused or name not in ("expectations", "key")}
+
     def render(self, part: str, **told: Any) -> str:
         """Render the template of a part."""
-        own = {"pipeline": self.pipeline, "parts": PARTS, "part": part}
+        own = {"pipeline": self.pipeline, "parts": self.parts, "part": part, "title": PARTS[part]}
+        own["refused"] = self.refused is not None
         own["redrive"] = self.links.airflow(f"dags/{names.dead_letters_dag_id(self.pipeline.name)}")
         return render(f"{part or 'now'}.html", self.links, self.now, **own, **told)
 
@@ -90,14 +106,18 @@ def overview(
 
 
 def _urgent(reasons: Sequence[Reason]) -> list[Reason]:
-    """Return what is wrong, errors first, of equal ones failed expectations first."""
-    return sorted(reasons, key=lambda each: (each.severity != "error", each.kind != kinds.EXPECTATION))
+    """Return what is wrong, errors first, of those what hides all others, then failed expectations."""
+    first = {pipelines_overview.REFUSED: 0, kinds.EXPECTATION: 1}
+    return sorted(reasons, key=lambda each: (each.severity != "error", first.get(each.kind, len(first))))
 
 
-def now(view: View, *, span: str) -> str:
-    """Return how a pipeline fares: what is red, since when, which rows, what to do."""
+def now(view: View, *, span: str, turns: Sequence[Turn] = ()) -> str:
+    """Return how a pipeline fares: what is red, since when, which rows, what to do.
+
+    turns: its tasks that have the slot of its pool or wait for it, those that get it first before others.
+    """
     with looking():
-        health = pipelines_overview.health(*view.whose, now=view.now)
+        health = view.health()
         readable = not any(each.kind == pipelines_overview.UNREADABLE for each in health.reasons)
         panels = _panels(view, span) if readable else {}
     reasons = _urgent(health.reasons)
@@ -109,6 +129,8 @@ def now(view: View, *, span: str) -> str:
         "readable": readable,
         "span": span,
         "spans": asked.SPANS,
+        "running": running(turns),
+        "waits": waits(turns),
     }
     parts = {each: PANELS.get(each.kind) for each in health.reasons}
     return view.render("", panel_of=parts, patience=_patience(view.pipeline), **told, **panels)

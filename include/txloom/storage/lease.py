@@ -63,6 +63,14 @@ def newest(place: Place) -> Lease | None:
     return Lease(**rows[0]) if rows else None
 
 
+def silent_since(place: Place, holder: Lease, now: datetime) -> datetime | None:
+    """Return since when a holder has shown no sign of life; None while it lives, as far as one can see from here."""
+    filesystem, file = _heartbeat(place)
+    beat: datetime | None = filesystem.get_file_info(file).mtime
+    last = max(holder.acquired_at, beat or holder.acquired_at)
+    return last if _is_dead(holder) or (now - last).total_seconds() > SILENCE else None
+
+
 @contextmanager
 def held(place: Place, run_id: str, step: str) -> Iterator[Lease]:
     """Hold a pipeline's lease; raises LeaseTaken that names another run which holds it."""

@@ -70,6 +70,9 @@ def _seen(each: Health) -> str:
     return f"csn {each.valid_through}, {age(each.age_seconds)} old"
 
 
+TAKEN_OVER = "its process is gone, or hangs; the next run takes over"
+
+
 def one(panels: Mapping[str, Any]) -> Iterator[RenderableType]:
     """Yield everything about one pipeline, what is wrong first."""
     each: Health = panels["health"]
@@ -85,6 +88,8 @@ def one(panels: Mapping[str, Any]) -> Iterator[RenderableType]:
     if each.lease is not None:
         held = f"run {each.lease['run_id']} ({each.lease['step']})"
         yield shown(f"{held} holds the lease since {moment(each.lease['acquired_at'])}")
+        if each.lease["silent_since"] is not None:
+            yield shown(f"  no sign of life since {moment(each.lease['silent_since'])}: {TAKEN_OVER}")
     for reason in each.reasons:
         yield _reason(reason, now)
     yield from _expectations(panels["expectations"])

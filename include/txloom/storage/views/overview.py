@@ -7,13 +7,14 @@ open dead letters that are no incident make a pipeline amber, and failed tasks t
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from txloom.config import names
 from txloom.config.alerts import Alerts
 from txloom.config.models import Pipeline
+from txloom.config.stand_in import stand_in
 from txloom.quality import incidents as rules
 from txloom.quality.incidents import Facts, Incident
 from txloom.storage import findings, incidents, lease, source_snapshots
@@ -77,7 +78,7 @@ class Health:
     gaps: int | None = None
     needs_snapshot: tuple[str, ...] = ()
     lease: dict[str, Any] | None = None
-    """Who holds the pipeline now: run_id, step, host, pid, acquired_at."""
+    """Who holds the pipeline now: run_id, step, host, pid, acquired_at; silent_since: its process is gone, or hangs."""
     landed_at: datetime | None = None
     """When something new of the source was landed last."""
     as_of: datetime | None = None
@@ -105,9 +106,7 @@ def overview(
     at = now or datetime.now(UTC)
     with ThreadPoolExecutor(AT_ONCE) as threads:
         rows = list(threads.map(lambda each: health(each, warehouse, now=at), pipelines))
-    for name, why in (refused or {}).items():
-        todo = "Repair the YAML: `txloom check` names every mistake with its line."
-        rows.append(Health(name, RED, (Reason(REFUSED, "", "error", why, todo, None, 0, (), ""),)))
+    rows += [refused_health(name, why, warehouse, now=at) for name, why in (refused or {}).items()]
     rows.sort(key=lambda row: (COLORS.index(row.color), row.pipeline))
     return Overview(rows, {color: sum(row.color == color for row in rows) for color in COLORS}, at)
 
@@ -120,6 +119,20 @@ def health(pipeline: Pipeline, warehouse: str, *, now: datetime | None = None) -
         todo = "Look whether the warehouse is there and may be read."
         reason = Reason(UNREADABLE, "", "error", trouble(error), todo, None, 0, (), "")
         return Health(pipeline.name, RED, (reason,), **_declared(pipeline))
+
+
+def refused_health(name: str, why: str, warehouse: str, *, now: datetime | None = None) -> Health:
+    """Return how a pipeline fares whose declaration is refused: red for that, and what its tables say beside it."""
+    todo = (
+        "Repair the YAML: `txloom check` names every mistake with its line. Until then its DAGs begin nothing new; "
+        "tasks that run go on, and readers keep the last cut."
+    )
+    reason = Reason(REFUSED, "", "error", why, todo, None, 0, (), "")
+    known = stand_in(name)
+    if known is None:
+        return Health(name, RED, (reason,))
+    found = health(known, warehouse, now=now)
+    return replace(found, color=RED, reasons=(reason, *found.reasons))
 
 
 def trouble(error: Exception) -> str:
@@ -146,7 +159,6 @@ def _health(pipeline: Pipeline, warehouse: str, now: datetime) -> Health:
     place = Place(warehouse, pipeline.name)
     told = facts(pipeline, place, now)
     cut = newest_cut(place) or {}
-    holder = lease.newest(place)
     reasons = _reasons(pipeline, place, told)
     color = next((color for severity, color in SEVERITIES.items() if any(r.severity == severity for r in reasons)), "")
     return Health(
@@ -164,11 +176,18 @@ def _health(pipeline: Pipeline, warehouse: str, now: datetime) -> Health:
         published_at=cut.get("published_at"),
         gaps=len(cut["gaps"] or ()) if cut else None,
         needs_snapshot=tuple(findings.needing_snapshot(told.findings)),
-        lease=vars(holder) if holder is not None and holder.released_at is None else None,
+        lease=_held(place, now),
         landed_at=told.landed_at,
         as_of=told.stepped_at,
         empty_at="" if _has_run(told, cut) else _without_credentials(place.table("").rstrip("/")),
     )
+
+
+def _held(place: Place, now: datetime) -> dict[str, Any] | None:
+    holder = lease.newest(place)
+    if holder is None or holder.released_at is not None:
+        return None
+    return {**vars(holder), "silent_since": lease.silent_since(place, holder, now)}
 
 
 def _has_run(told: Facts, cut: Mapping[str, Any]) -> bool:
