@@ -26,7 +26,8 @@ from txloom.events import causes
 from txloom.events.diagnosis import diagnosed
 from txloom.events.envelope import ENVELOPE
 from txloom.events.goldengate_messages import INSERTS, NULL
-from txloom.events.poison import LARGEST, Refused
+from txloom.events.poison import LARGEST, Refused, poison
+from txloom.events.poison import Poison as AnyPoison
 from txloom.events.values import reader
 
 OPERATIONS = {"insert": "I", "update": "U", "delete": "D", "truncate": "T"}
@@ -65,7 +66,7 @@ class _Message(msgspec.Struct, rename="camel", gc=False):
         return old if old and op == "U" else None, columns
 
 
-class Poison(Exception):
+class Poison(AnyPoison):
     """A message that cannot be taken as an event; args: cause, detail.
 
     own: what is known of its transaction, as columns of the envelope.
@@ -249,13 +250,12 @@ def _row(read: Callable[[bytes], dict[str, Any]], value: bytes | None) -> dict[s
     own: Mapping[str, Any] = {}
     try:
         return {"kind": "row", "value": value.decode(), **read(value)}
-    except Poison as poison:
-        cause, detail = poison.args
-        own = poison.own
+    except Poison as refusal:
+        cause, detail = refusal.args
+        own = refusal.own
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         cause, detail = diagnosed(value, error)
-    text = value.decode("utf-8", "backslashreplace")
-    return {**own, "kind": "poison", "cause": cause, "detail": detail, "value": text}
+    return {**own, **poison(value, cause, detail)}
 
 
 def _paired(what: str, names: list[str] | None, values_what: str, values: list[msgspec.Raw] | None) -> Image:

@@ -126,6 +126,8 @@ class DebeziumDecoder:
         key = ""
         if table is not None:
             op = self._half(op, headers, table)
+            if op == "U":
+                key_header(headers, OLD_KEY)
             key = self._checked_key(op, message, table)
         return self._envelope(message, source, op, table, key, headers)
 

@@ -160,7 +160,7 @@ def key_header(headers: Mapping[str, str] | None, name: str) -> tuple[dict[str, 
         key = msgspec.json.decode(told, type=dict[str, Raw])
         if key.keys() == {"schema", "payload"} and bytes(key["payload"])[:1] == b"{":
             return msgspec.json.decode(key["payload"], type=dict[str, Raw]), key["schema"]
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise Poison(HEADER, f"{name} is no JSON object: {told[:80]!r}") from error
     return key, NULL
 

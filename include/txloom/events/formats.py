@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
 import pyarrow as pa
 
 from txloom.config import names
 from txloom.config.models import Pipeline, Table
+from txloom.events import causes
 from txloom.events.goldengate import GoldenGateDecoder
-from txloom.events.poison import within_limit, without_blank_lines
+from txloom.events.poison import Poison, Refused, shortened, within_limit, without_blank_lines
 
 if TYPE_CHECKING:
     from txloom.events.wal2json import Open
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 KEY_CHANGE = "K"
 """Operation of a row event that only announces a key change, which the next one tells."""
 Headers = Sequence[Mapping[str, str] | None]
+UNWRITABLE = (Poison, msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError)
+"""What a format's images raise of a message that they cannot read."""
 
 
 class Decoder(Protocol):
@@ -95,6 +99,26 @@ def images(pipeline: Pipeline, table: Table) -> Images | None:
     told |= {"fields": source.change_sets} if source.format == "change_sets" else {}
     found: Images = _made(MADE[source.format][1])(table, **told)
     return found
+
+
+def canonical(source: Images, values: Sequence[str], ops: Sequence[str], headers: Headers) -> Sequence[bytes]:
+    """Return messages in the layout that images are read from; one that cannot be written so is a problem of its row.
+
+    What decoders refuse comes here nevertheless, where an earlier version landed it.
+    """
+    try:
+        return source.canonical(values, ops, headers)
+    except UNWRITABLE:
+        messages = zip(values, ops, headers, strict=True)
+        return [found for each in messages for found in _alone(source, *each)]
+
+
+def _alone(source: Images, value: str, op: str, headers: Mapping[str, str] | None) -> Sequence[bytes]:
+    try:
+        return source.canonical([value], [op], [headers])
+    except UNWRITABLE as error:
+        detail = shortened(f"the message cannot be read: {': '.join(map(str, error.args))}")
+        return [Refused(b"", causes.BROKEN, detail)]
 
 
 def _decoder(pipeline: Pipeline) -> Any:

@@ -34,6 +34,8 @@ M = TypeVar("M", bound=msgspec.Struct)
 
 SURE_DIGITS = 18
 """So many digits fit 63 bits whatever they are."""
+FIRST_OF_AN_IMAGE = frozenset(b"{n")
+"""How an image begins: an object, or null."""
 FIRST_OF_A_VALUE = frozenset(b'"-0123456789')
 """How a key's value begins in an image when it is neither null nor anything odd."""
 
@@ -74,15 +76,17 @@ class _Target(msgspec.Struct):
     styles: list[tuple[bytes, ...]]
     unknown: bool = False
 
-    def takes(self, op: str, image: bytes) -> bool:
+    def takes(self, op: str, before: bytes, after: bytes) -> bool:
         """Say whether a change is surely one that its table can take."""
-        return self.has_keys(image) if self.styles else op in INSERTS and image != b"null"
+        if not {before[0], after[0]} <= FIRST_OF_AN_IMAGE:
+            return False
+        image = before if op == "D" else after
+        if op == "T" or not self.styles:
+            return op == "T" or (op in INSERTS and image != b"null")
+        return self.has_keys(image)
 
     def has_keys(self, image: bytes) -> bool:
-        """Say whether an image surely has every key with a value; the style that fits is tried first from then on.
-
-        A key that only stands inside a nested object is found out at the release.
-        """
+        """Say whether an image surely has every key with a value; the style that fits is tried first from then on."""
         for number, keys in enumerate(self.styles):
             if _has_keys(image, keys):
                 if number:
@@ -137,7 +141,7 @@ class GoldenGateDecoder:
             if op not in OPERATIONS or not message.xid or not message.table or target.unknown:
                 continue
             before, after = bytes(message.before), bytes(message.after)
-            if target.name is not None and op != "T" and not target.takes(op, before if op == "D" else after):
+            if target.name is not None and not target.takes(op, before, after):
                 continue
             kept.append(number)
             names.append(target.name)
@@ -235,11 +239,14 @@ def _parsed(decode: Callable[[bytes], M], values: Sequence[bytes | None]) -> tup
 
 
 def _has_keys(image: bytes, keys: tuple[bytes, ...]) -> bool:
+    """Say whether an image has keys with values before any other object, inside which a key would be another's."""
+    last = 0
     for key in keys:
         at = image.find(key)
         if at < 0 or image[at + len(key)] not in FIRST_OF_A_VALUE:
             return False
-    return True
+        last = max(last, at)
+    return image.find(b"{", 1, last) < 0
 
 
 def _texts(values: list[Any]) -> pa.Array:

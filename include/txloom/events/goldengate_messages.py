@@ -143,7 +143,7 @@ def run_of(tokens: msgspec.Raw, name: str) -> str | None:
     """Return what a token says, None where it is not told."""
     try:
         found = msgspec.json.decode(tokens, type=dict[str, str | int] | None) or {}
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return None if found.get(name) is None else str(found[name])
 
@@ -164,6 +164,9 @@ def _transaction(xid: str | int | None, csn: str | int | None) -> tuple[str, int
 
 def _check_images(op: str, before: bytes, after: bytes, table: Table) -> None:
     """Refuse a watched row without the image that its operation needs, or without its key in it."""
+    for name, image in (("before", before), ("after", after)):
+        if image[:1] not in (b"{", b"n"):
+            raise Poison(causes.BROKEN, f"`{name}` is no object")
     if op == "T":
         return
     if table.insert_only and op not in INSERTS:
@@ -180,13 +183,13 @@ def _check_images(op: str, before: bytes, after: bytes, table: Table) -> None:
             raise Poison(causes.NO_KEY, f"{name} is {'null' if source in known else 'missing'}")
 
 
-def _present(image: bytes, keys: dict[str, str]) -> dict[str, Any]:
+def _present(image: bytes, keys: dict[str, str]) -> dict[str, bytes | None]:
     """Return the key columns that an image has, by their upper-case source names; of two spellings one with a value."""
-    columns: dict[str, Any] = msgspec.json.decode(image, type=dict)
-    found: dict[str, Any] = {}
+    columns = msgspec.json.decode(image, type=dict[str, msgspec.Raw])
+    found: dict[str, bytes | None] = {}
     for name, value in columns.items():
         if name.upper() in keys and found.get(name.upper()) is None:
-            found[name.upper()] = value
+            found[name.upper()] = None if value == NULL else bytes(value)
     return found
 
 

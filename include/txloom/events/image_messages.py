@@ -10,9 +10,12 @@ import pyarrow as pa
 
 from txloom.config.models import Column, Table
 from txloom.events.goldengate_messages import INSERTS, operation
+from txloom.events.poison import Refused, shortened
 from txloom.events.values import arrow_type, reader
 
 Raw = msgspec.Raw
+UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
+"""What the reading of a message that is no JSON, or too deep, raises."""
 
 
 class _Message(msgspec.Struct):
@@ -44,17 +47,23 @@ class ImageMessages:
         return list(dict.fromkeys([*(message.before or ()), *(message.after or ())]))
 
     def read(self, value: bytes | str) -> dict[str, Any]:
-        """Read one message as a row of `txloom.events.images.image_schema`."""
-        message = self._decode(value)
-        op = operation(message.op_type)
+        """Read one message as a row of `txloom.events.images.image_schema`; what cannot be read is its problem."""
+        if isinstance(value, Refused):
+            return {"problem": value.detail}
         try:
-            before = None if op in INSERTS else self._image(message.before)
-            after = None if op == "D" else self._image(message.after)
-            for name, source in self._key if op != "T" else ():
-                if (after or {}).get(name) is None and (before or {}).get(name) is None:
-                    raise Unreadable(f"{source}: a key without a value")
+            return self._row(self._decode(value))
         except Unreadable as problem:
-            return {"problem": str(problem)}
+            return {"problem": shortened(str(problem))}
+        except UNREADABLE as error:
+            return {"problem": shortened(f"the message cannot be read: {error}")}
+
+    def _row(self, message: _Message) -> dict[str, Any]:
+        op = operation(message.op_type)
+        before = None if op in INSERTS else self._image(message.before)
+        after = None if op == "D" else self._image(message.after)
+        for name, source in self._key if op != "T" else ():
+            if (after or {}).get(name) is None and (before or {}).get(name) is None:
+                raise Unreadable(f"{source}: a key without a value")
         absent = [name for name in self._names if name not in after] if after is not None else []
         told = dict.fromkeys(name for image in (message.before, message.after) for name in image or ())
         return {

@@ -19,7 +19,7 @@ from msgspec import UNSET, UnsetType
 from txloom.config.models import Table
 from txloom.events.casts import read_column
 from txloom.events.goldengate_messages import INSERTS, operation
-from txloom.events.image_messages import ImageMessages, text_of
+from txloom.events.image_messages import UNREADABLE, ImageMessages, text_of
 from txloom.events.values import arrow_type
 
 NAMES = pa.list_(pa.string())
@@ -68,7 +68,7 @@ class ImageReader:
             for number, decode in enumerate(self._decoders):
                 try:
                     parsed.append(decode(value))
-                except msgspec.MsgspecError:
+                except UNREADABLE:
                     continue
                 sure.append(place)
                 if number:
@@ -83,7 +83,10 @@ class ImageReader:
 
     def _learn(self, value: bytes | str) -> Any | None:
         """Take up a message's column names; return it parsed, None when it must be read by itself."""
-        names = [name for name in self._messages.names(value) if name not in self._sources]
+        try:
+            names = [name for name in self._messages.names(value) if name not in self._sources]
+        except UNREADABLE:
+            return None
         if not names or len(self._sources) + len(names) > LEARNED:
             return None
         known = {source.upper() for source in self._sources}
@@ -98,7 +101,7 @@ class ImageReader:
         for decode in self._decoders:
             try:
                 return decode(value)
-            except msgspec.MsgspecError:
+            except UNREADABLE:
                 continue
         return None
 

@@ -11,6 +11,8 @@ from txloom.events.diagnosis import diagnosed
 LARGEST = 2**63 - 1
 MOST_SHOWN = 80
 """Characters of a value that a detail quotes."""
+LONGEST = 300
+"""Characters of a detail."""
 KEPT = 1 << 16
 """Bytes that are kept of a message that is too large."""
 
@@ -82,7 +84,13 @@ def read_message(read: Callable[[bytes], dict[str, Any]], value: bytes | None) -
 
 def poison(value: bytes, cause: str, detail: str) -> dict[str, Any]:
     """Return the row of the envelope of a message that cannot be taken as an event."""
-    return {"kind": "poison", "cause": cause, "detail": detail, "value": value.decode("utf-8", "backslashreplace")}
+    text = value.decode("utf-8", "backslashreplace")
+    return {"kind": "poison", "cause": cause, "detail": shortened(detail), "value": text}
+
+
+def shortened(detail: str) -> str:
+    """Return a detail that is fit for a table and a page, however much of its message it quotes."""
+    return detail if len(detail) <= LONGEST else f"{detail[:LONGEST]}…"
 
 
 def shown(value: object) -> str:

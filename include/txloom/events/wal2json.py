@@ -29,7 +29,7 @@ from txloom.events import causes
 from txloom.events.diagnosis import diagnosed
 from txloom.events.envelope import ENVELOPE
 from txloom.events.goldengate_messages import NULL, instant
-from txloom.events.poison import LARGEST, Refused
+from txloom.events.poison import LARGEST, Refused, poison
 from txloom.events.wal2json_images import Target
 from txloom.events.wal2json_v1 import VERSION_1
 
@@ -145,9 +145,9 @@ class Wal2JsonDecoder:
             return self._unparsed(topic, value, error)
         try:
             return {**self._event(topic, line), "value": text}
-        except _Poison as poison:
-            cause, detail, known = poison.args
-            return {"kind": "poison", **known, "cause": cause, "detail": detail, "value": text}
+        except _Poison as refusal:
+            cause, detail, known = refusal.args
+            return {**known, **poison(value, cause, detail)}
 
     def _unparsed(self, topic: str, value: bytes, error: Exception) -> dict[str, Any]:
         text = value.decode("utf-8", "backslashreplace")
@@ -156,7 +156,7 @@ class Wal2JsonDecoder:
             return {**self._begin(topic, begin), "value": text, "detail": "behind a message that was cut off"}
         cause, detail = diagnosed(value, error)
         known = self._maybe_row(topic, value)
-        return {"kind": "poison", **known, "cause": cause, "detail": detail, "value": text}
+        return {**known, **poison(value, cause, detail)}
 
     def _maybe_row(self, topic: str, value: bytes) -> dict[str, Any]:
         """Take the place of a row, unless a message that cannot be read is surely none."""

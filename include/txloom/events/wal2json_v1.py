@@ -10,9 +10,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from txloom.events import causes
+from txloom.events.diagnosis import diagnosed
 from txloom.events.goldengate_messages import NULL
+from txloom.events.poison import Poison, Refused, shown
 
 VERSION_1 = "format-version 1"
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 ACTIONS = {"insert": b"I", "update": b"U", "delete": b"D", "message": b"M"}
 
 Raw = msgspec.Raw
@@ -54,20 +58,30 @@ _transaction = msgspec.json.Decoder(_Transaction).decode
 def expanded(value: bytes) -> list[bytes]:
     """Return a transaction of format-version 1 as BEGIN, rows and COMMIT; anything else as it is.
 
-    Raises ValueError for a transaction that cannot be placed, or whose changes are not in order.
+    One that cannot be placed, or whose changes are not in order, is refused whole.
     """
     try:
         found = _any(value)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return [value]
-    if found.change == NULL or found.action != NULL:
+    if isinstance(value, Refused) or found.change == NULL or found.action != NULL:
         return [value]
+    try:
+        return _lines(value)
+    except Poison as poison:
+        return [Refused(value, *poison.args)]
+    except UNREADABLE as error:
+        return [Refused(value, *diagnosed(value, error))]
+
+
+def _lines(value: bytes) -> list[bytes]:
     told = _transaction(value)
     if told.xid == NULL and told.nextlsn == NULL and [change.kind for change in told.change] == ["message"]:
         return [b'{"action":"M"}']
-    for name, raw, option in (("nextlsn", told.nextlsn, "include-lsn"), ("xid", told.xid, "include-xids")):
-        if raw == NULL:
-            raise ValueError(f"a transaction in format-version 1 without `{name}`: the slot needs {option}")
+    if told.nextlsn == NULL:
+        raise Poison(causes.NO_CSN, "the message has no `nextlsn`: the slot needs include-lsn")
+    if told.xid == NULL:
+        raise Poison(causes.NO_TRANSACTION, "the message has no `xid`: the slot needs include-xids")
     xid, lsn, at = map(bytes, (told.xid, told.nextlsn, told.timestamp))
     begin, end = (b'{"action":"%s","xid":%s,"timestamp":%s,"lsn":%s}' % (each, xid, at, lsn) for each in (b"B", b"C"))
     return [begin, *(_row(change, xid, at) for change in told.change), end]
@@ -76,7 +90,7 @@ def expanded(value: bytes) -> list[bytes]:
 def _row(change: _Change, xid: bytes, at: bytes) -> bytes:
     action = ACTIONS.get(change.kind)
     if action is None:
-        raise ValueError(f"a change of kind {change.kind!r} in format-version 1")
+        raise Poison(causes.OPERATION, f"kind of a change is {shown(change.kind)!r}")
     line = b'{"action":"%s","xid":%s,"timestamp":%s' % (action, xid, at)
     if action == b"M":
         return line + b"}"
@@ -92,7 +106,7 @@ def _row(change: _Change, xid: bytes, at: bytes) -> bytes:
 def _cells(names: Raws, types: Raws | None, values: Raws) -> bytes:
     """Return names, types and values as cells; a value is spliced in as it stands, so that every digit stays."""
     if len(names) != len(values) or (types is not None and len(types) != len(names)):
-        raise ValueError(f"format-version 1 with {len(names)} names and {len(values)} values")
+        raise Poison(causes.BROKEN, f"a change has {len(names)} names and {len(values)} values")
     kinds = [b""] * len(names) if types is None else [b'"type":%s,' % bytes(kind) for kind in types]
     told = zip(names, kinds, values, strict=True)
     cells = [b'{"name":%s,%s"value":%s}' % (bytes(name), kind, bytes(value)) for name, kind, value in told]

@@ -166,7 +166,7 @@ def _messages(events: pa.Table, source: formats.Images | None) -> Sequence[bytes
     told = events.take(pa.array(own))
     lists = told.column("headers").to_pylist() if "headers" in told.column_names else [None] * told.num_rows
     headers = [None if each is None else dict(each) for each in lists]
-    found = source.canonical(told.column("value").to_pylist(), told.column("op").to_pylist(), headers)
+    found = formats.canonical(source, told.column("value").to_pylist(), told.column("op").to_pylist(), headers)
     for place, message in zip(own.tolist(), found, strict=True):
         messages[place] = message
     return messages

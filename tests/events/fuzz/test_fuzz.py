@@ -1,0 +1,161 @@
+"""Whatever a message says, it comes out as one row of the envelope: no exception leaves a decoder, a reader or images.
+
+TXLOOM_FUZZ is the number of examples of each test, of up to eight messages each; `make soak` runs a million messages.
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from events.fuzz.sources import MESSAGES, METADATA, PIPELINES, ROWS, TABLE, TABLES, wal2json_v1
+from events.fuzz.spoiled import messages
+from txloom.events import formats
+from txloom.events.formats import SourceDecoder
+from txloom.events.goldengate import GoldenGateDecoder
+from txloom.events.goldengate_messages import MessageReader
+from txloom.events.image_messages import ImageMessages
+from txloom.events.images import ImageReader
+from txloom.events.poison import Refused
+from txloom.events.wal2json_v1 import expanded
+from txloom.storage.files import records
+from txloom.storage.hints import HINTS
+from txloom.storage.landing import Landing, placed, with_numbers
+from txloom.storage.tasks import Task
+
+EXAMPLES = int(os.environ.get("TXLOOM_FUZZ", "50"))
+SECONDS, SECONDS_A_MEGABYTE = 2.0, 10.0
+"""Processor time that reading a few messages may take, and that of a megabyte of them."""
+LONGEST = 400
+"""Characters of a detail or a problem."""
+LANDING = Landing(1, datetime(2026, 11, 21, tzinfo=UTC), ())
+Headers = Sequence[dict[str, str] | None]
+KINDS = {"row", "metadata", "marker", "tombstone", "poison"}
+KEYS = st.sampled_from(
+    ['{"id":1}', '{"ID":1}', "{}", "", "x", "null", '{"schema":{},"payload":{"id":1}}', '{"id":' * 2000]
+)
+HEADERS = st.one_of(
+    st.none(),
+    st.dictionaries(
+        st.sampled_from(["__debezium.newkey", "__debezium.oldkey", "__debezium.context.runId", "other"]), KEYS
+    ),
+)
+
+
+def batches(form: str, topic: str) -> st.SearchStrategy[list[bytes | None]]:
+    whole = [message for own, message in MESSAGES[form] if own == topic]
+    return st.lists(st.one_of(messages(whole), messages(whole), messages(whole), st.none()), max_size=8)
+
+
+class Watch:
+    """Says that reading took no more time than so many bytes may."""
+
+    def __init__(self, values: Sequence[bytes | None]) -> None:
+        self.limit = SECONDS + SECONDS_A_MEGABYTE * sum(map(len, filter(None, values))) / 2**20
+
+    def __enter__(self) -> None:
+        self.begun = time.process_time()
+
+    def __exit__(self, *error: object) -> None:
+        assert time.process_time() - self.begun < self.limit
+
+
+def is_sound(found: pa.Table, values: Sequence[bytes | None]) -> None:
+    """Check what must hold of every envelope: a row for each message, in order, each as it came or with its cause."""
+    found.validate(full=True)
+    assert found.column("ordinal").to_pylist() == list(range(len(values)))
+    for row, value in zip(found.to_pylist(), values, strict=True):
+        assert row["kind"] in KINDS
+        assert row["value"] == (None if value is None else value.decode("utf-8", "backslashreplace"))
+        assert (row["cause"] in HINTS) == (row["kind"] == "poison")
+        assert row["kind"] != "poison" or 0 < len(row["detail"]) <= LONGEST, row["detail"]
+        assert row["csn"] is None or row["csn"] >= 0
+        msgspec.json.encode({name: own for name, own in row.items() if name != "committed_at"})
+
+
+def is_landed(found: pa.Table) -> pa.Table:
+    """Land an envelope; return the rows of the table that has a column of each type."""
+    events = placed(found, Task(1, ROWS, "a.jsonl", 1), range(1, found.num_rows + 1), LANDING)
+    with_numbers(events, LANDING).validate(full=True)
+    rows = [row for row in found.to_pylist() if row["kind"] == "row" and row["table"] == TABLE.name]
+    rows = [row for row in rows if row["op"] != formats.KEY_CHANGE]
+    return pa.Table.from_pylist(rows, found.schema)
+
+
+def images_are_sound(form: str, rows: pa.Table) -> None:
+    """Read the images of rows as a release does, by column and by message: they are the same, or a problem."""
+    values, ops, told = (rows.column(name).to_pylist() for name in ("value", "op", "headers"))
+    source = formats.images(PIPELINES[form], TABLE)
+    headers = [None if each is None else dict(each) for each in told]
+    texts: Sequence[bytes | str] = values if source is None else formats.canonical(source, values, ops, headers)
+    reader, single = ImageReader(TABLE), ImageMessages(TABLE)
+    found = reader.read(texts)
+    found.validate(full=True)
+    wanted = pa.Table.from_pylist([single.read(text) for text in texts], reader.schema)
+    assert list(map(repr, found.to_pylist())) == list(map(repr, wanted.to_pylist()))
+    problems = found.column("problem").to_pylist()
+    assert all(problem is None or 0 < len(problem) <= LONGEST for problem in problems)
+
+
+def read(form: str, topic: str, values: Sequence[bytes | None], headers: Headers | None = None) -> None:
+    with Watch(values):
+        found = SourceDecoder(PIPELINES[form]).decode(topic, values, headers)
+        is_sound(found, [None if value is not None and not value.strip() else value for value in values])
+        images_are_sound(form, is_landed(found))
+
+
+@pytest.mark.parametrize(
+    ("form", "topic"), sorted({(form, topic) for form, found in MESSAGES.items() for topic, _ in found})
+)
+def test_a_message_that_lies_comes_out_as_one_row(form: str, topic: str) -> None:
+    @settings(max_examples=EXAMPLES)
+    @given(batches(form, topic), st.lists(HEADERS, min_size=8, max_size=8))
+    def check(values: list[bytes | None], headers: list[dict[str, str] | None]) -> None:
+        read(form, topic, values, headers[: len(values)])
+
+    check()
+
+
+@pytest.mark.parametrize("topic", [ROWS, METADATA])
+def test_goldengate_is_the_same_by_column_and_by_message(topic: str) -> None:
+    decoder, single = (kind(TABLES, METADATA, "RUN", []) for kind in (GoldenGateDecoder, MessageReader))
+
+    @settings(max_examples=EXAMPLES)
+    @given(batches("goldengate", topic))
+    def check(values: list[bytes | None]) -> None:
+        found, wanted = decoder.decode(topic, values), single.read(topic, values)
+        assert found.schema == wanted.schema
+        assert list(map(repr, found.to_pylist())) == list(map(repr, wanted.to_pylist()))
+
+    check()
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.lists(messages([wal2json_v1()]), max_size=3))
+def test_a_transaction_of_format_version_1_that_lies_comes_out_whole_or_as_dead_letters(values: list[bytes]) -> None:
+    lines = [line for value in values for line in expanded(value)]
+    read("wal2json", ROWS, lines)
+
+
+RECORDS = [
+    {"value": value, "headers": headers}
+    for _, value in MESSAGES["debezium"][:6]
+    for headers in (None, {"a": "1"}, [["a", "1"]], ["__debezium.newkey", '{"id":1}'])
+]
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.lists(messages(RECORDS), max_size=8))
+def test_a_record_that_lies_comes_out_as_one_row(lines: list[bytes]) -> None:
+    values, headers = records(lines)
+    assert {type(value) for value in values} <= {bytes, Refused, type(None)}
+    assert len(values) == len(headers) == len(lines)
+    found: Any = SourceDecoder(PIPELINES["debezium"]).decode(ROWS, values, headers)
+    is_sound(found, [None if value is not None and not value.strip() else value for value in values])
