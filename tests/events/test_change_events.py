@@ -13,7 +13,7 @@ from txloom.config.models import Column, Table
 from txloom.config.types import parse
 from txloom.current.fold import fold
 from txloom.events import causes
-from txloom.events.change_events import ChangeEventDecoder, ChangeEventImages
+from txloom.events.change_events import OTHER_KEY, ChangeEventDecoder, ChangeEventImages
 from txloom.events.envelope import ENVELOPE
 from txloom.events.images import ImageReader
 from txloom.history.changes import changes
@@ -205,6 +205,11 @@ KEYLESS = "operation {} on visits, whose key is declared none"
         (event("update", "1", {"id": None}, ID), causes.NO_KEY, "id is null"),
         (event("update", "1", ID, {"id": None}), causes.NO_KEY, "id is null"),
         (event("insert", "1", {"name": "A"}), causes.NO_KEY, "id is missing"),
+        (
+            event("update", "1", {"id": "7", "name": "B"}, {"name": "A"}),
+            OTHER_KEY,
+            "oldKeyNames is name, without id of people's key",
+        ),
         (event("insert", "1", ID, columnValues=[1, 2]), causes.BROKEN, "columnNames has 1 elements, columnValues 2"),
         (event("delete", "1", None, ID, oldKeyValues=[]), causes.BROKEN, "oldKeyNames has 1 elements, oldKeyValues 0"),
         (event("insert", "1", {"id": "1", "ID": "2"}), causes.BROKEN, "columnNames has ID twice"),

@@ -30,6 +30,12 @@ from txloom.events.poison import LARGEST, Refused, poison
 from txloom.events.poison import Poison as AnyPoison
 from txloom.events.values import reader
 
+OTHER_KEY = "old key of other columns"
+HINTS = {
+    OTHER_KEY: "An update names the row that it changes by oldKeyNames and oldKeyValues: let them tell every column of "
+    "the declared key, or declare the key that the source names its rows by.",
+}
+"""What an operator can do about the cause that only this format has."""
 OPERATIONS = {"insert": "I", "update": "U", "delete": "D", "truncate": "T"}
 ALONE = "1"
 """Identity of the one event that its transaction has."""
@@ -126,6 +132,7 @@ class ChangeEventDecoder:
         table = self._tables.find(name)
         if table is not None:
             check(table, op, *message.images(op, sources_of_key(table)))
+            _check_old_key(table, op, message.old_key_names or ())
         lists = (message.column_names, message.column_values, message.old_key_names, message.old_key_values)
         csn, committed_at = moment("timestamp", message.timestamp)
         content = msgspec.json.encode((op, message.timestamp, *lists))
@@ -221,6 +228,17 @@ def check(table: Table, op: str, before: Image | None, after: Image | None) -> N
         told = [raw for image in (before, after) for own, raw in (image or {}).items() if own.upper() == source]
         if not told or any(bytes(raw) == b"null" for raw in told):
             raise Poison(causes.NO_KEY, f"{name} is {'null' if told else 'missing'}")
+
+
+def _check_old_key(table: Table, op: str, told: Collection[str]) -> None:
+    """Refuse an update that names its row by other columns than the key: which row it changes is then not known."""
+    if op != "U" or not told:
+        return
+    there = {name.upper() for name in told}
+    lacking = [name for name in table.key if table.column(name).source.upper() not in there]
+    if lacking:
+        shown = ", ".join(told)[:MOST_SHOWN]
+        raise Poison(OTHER_KEY, f"oldKeyNames is {shown}, without {', '.join(lacking)} of {table.name}'s key")
 
 
 def refuse_twins(what: str, names: Collection[str]) -> None:

@@ -11,11 +11,12 @@ import pyarrow.compute as pc
 from txloom.config import names
 from txloom.current.difference import KEY, PLACE, difference, with_hashes
 from txloom.current.row_hashes import row_hashes
+from txloom.errors import ConfigurationError
 from txloom.pipelines.backfill_events import REBUILT
 from txloom.pipelines.backfill_rebuild import is_small, shadow
 from txloom.pipelines.backfill_scope import Scope, Target
 from txloom.storage import local, shadows
-from txloom.storage.shadows import DIFFERENCE, DIGEST, INSERTED, KIND, SURPLUS, UPDATED, WAS
+from txloom.storage.shadows import DIFFERENCE, DIGEST, INSERTED, KIND, REPEATED, SURPLUS, UPDATED, WAS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +31,11 @@ UNCOMPARED = ("_txloom_landing", "_txloom_row")
 """Where an event was landed: a redelivery that was dropped lies elsewhere and says the same."""
 HISTORY_COUNTS = {INSERTED: "missing", UPDATED: "different", SURPLUS: "surplus"}
 CURRENT_COUNTS = {INSERTED: "inserts", UPDATED: "updates", SURPLUS: "deletes"}
+TWICE_IN_HISTORY = (
+    "A connector that was started again inside a COPY sends two rows under one position: choose a range of csns "
+    "without that transaction, or load a snapshot of the table."
+)
+TWICE_IN_TABLE = "Move the table's folder away: the next merge writes it anew out of its history."
 CHANGES = ("missing", "different", "inserts", "updates", "deletes")
 """Counts of rows that an apply changes; what history has too much stays, and is only told."""
 
@@ -46,7 +52,23 @@ def compare_shadows(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[s
 
         for target in targets:
             backfill_spark.compare(spark(), scope, target)
+    for target in targets:
+        _refuse_repeated(scope, target)
     return {target.name: _told(scope, target) for target in targets}
+
+
+def _refuse_repeated(scope: Scope, target: Target) -> None:
+    """Refuse a table in which a row that is to be written has the key of another: which one is meant is not known."""
+    own = ", ".join(f'"{name}"' for name in target.key)
+    some = shadows.differences(
+        scope.place, target.name, f"{KIND} = '{REPEATED}'", f"order by {own} limit 1"
+    ).to_pylist()
+    if some:
+        told = ", ".join(f"{name} {_plain(some[0][name])}" for name in target.key)
+        raise ConfigurationError(
+            f"backfill {scope.run_id}: {target.name} has several rows with the key {told}: nothing was compared or "
+            "applied. " + (TWICE_IN_HISTORY if target.is_history else TWICE_IN_TABLE)
+        )
 
 
 def live(scope: Scope, target: Target) -> pa.Table:
@@ -70,14 +92,25 @@ def differing(now: pa.Table, rebuilt: pa.Table, target: Target) -> pa.Table:
     now, rebuilt = (with_hashes(rows, target.key, columns) for rows in (now, rebuilt))
     unique, again = _unique(now)
     found = difference(unique, rebuilt)
+    twice = _repeated(rebuilt, again, rebuilt.take(found.updated), target)
     replaced = unique.take(found.replaced).select(target.schema.names)
     surplus = pa.concat_tables([unique.take(found.missing), again])
     parts = [
         _part(INSERTED, rebuilt.take(found.inserted), target),
         _part(UPDATED, rebuilt.take(found.updated), target, _texts(replaced)),
         _part(SURPLUS, surplus, target),
+        _part(REPEATED, twice, target),
     ]
     return pa.concat_tables(parts)
+
+
+def _repeated(rebuilt: pa.Table, again: pa.Table, updated: pa.Table, target: Target) -> pa.Table:
+    """Return rows that share their key with another: rebuilt ones, and live ones that an apply would write.
+
+    again: live rows but the first of each key. What a history has twice, and no apply would touch, is surplus alone.
+    """
+    touched = again.filter(pc.is_in(again.column(KEY), updated.column(KEY))) if target.is_history else again
+    return pa.concat_tables([_unique(rebuilt)[1], touched])
 
 
 def schema_of(target: Target) -> pa.Schema:

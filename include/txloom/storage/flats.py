@@ -1,17 +1,23 @@
 """The flat current tables of a pipeline, and how all its current tables are created."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from txloom.config import names
 from txloom.config.models import Aggregate, Child, Mirror, Pipeline, Table
 from txloom.current.compose import Member
 from txloom.storage import books, evolution, schemas
+from txloom.storage.fence import FENCE
 from txloom.storage.place import Place
 from txloom.storage.placing import Partitions
 from txloom.storage.progress import Mark
+
+STATISTICS = "delta.dataSkippingStatsColumns"
+"""The property that says which columns a table has statistics of: its key among them."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,40 @@ def create(flat: Flat, place: Place) -> None:
         partition_by=[flat.partitions.column] if flat.partitions else [],
         metadata=vars(Mark()),
     )
+    if flat.table.insert_only:
+        _tell_rows_apart(flat, place)
+
+
+def _tell_rows_apart(flat: Flat, place: Place) -> None:
+    """Begin a table without a key anew where an older version took several of its rows for one; once.
+
+    It knew rows by csn and position alone. The next merge writes the table anew out of its history.
+    """
+    table = DeltaTable(place.table(flat.current))
+    if STATISTICS not in table.metadata().configuration or names.POSITION[1] in _indexed(table):
+        return
+    FENCE.refuse_stale(table.table_uri)
+    if _were_taken_for_one(flat, place):
+        about = {"userMetadata": json.dumps(vars(Mark()))}
+        commit = CommitProperties(custom_metadata=about, app_transactions=FENCE.transactions())
+        write_deltalake(
+            table, pa.schema(table.schema().to_arrow()).empty_table(), mode="overwrite", commit_properties=commit
+        )
+    indexed = ",".join([names.POSITION[1], *_indexed(table)])
+    table.alter.set_table_properties({STATISTICS: indexed})
+
+
+def _indexed(table: DeltaTable) -> list[str]:
+    """Return the columns that a table has statistics of."""
+    told: str = table.metadata().configuration[STATISTICS]
+    return told.split(",")
+
+
+def _were_taken_for_one(flat: Flat, place: Place) -> bool:
+    """Say whether rows share csn and position, or were given the xid of a transaction that only cleared a column."""
+    same = "select 1 as n from t group by _txloom_csn, _txloom_pos having count(*) > 1 limit 1"
+    cleared = "select 1 as n from t where _txloom_absent is not null limit 1"
+    return any(books.query(place.table(flat.history), sql) for sql in (cleared, same))
 
 
 def create_documents(pipeline: Pipeline, aggregate: Aggregate, place: Place) -> None:
@@ -100,4 +140,4 @@ def create_documents(pipeline: Pipeline, aggregate: Aggregate, place: Place) -> 
 
 def _properties(indexed: Sequence[str]) -> dict[str, str]:
     skipping = ",".join(schemas.quote(name) for name in dict.fromkeys([*indexed, "_txloom_csn"]))
-    return {**books.DELETION_VECTORS, "delta.dataSkippingStatsColumns": skipping}
+    return {**books.DELETION_VECTORS, STATISTICS: skipping}

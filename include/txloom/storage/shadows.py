@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 KIND, WAS, DIGEST = (f"{names.OWN_PREFIX}{name}" for name in ("kind", "was", "digest"))
-INSERTED, UPDATED, SURPLUS = "inserted", "updated", "surplus"
-"""What a live table lacks, holds differently, and has although the rebuilt one does not."""
+INSERTED, UPDATED, SURPLUS, REPEATED = "inserted", "updated", "surplus", "repeated"
+"""What a live table lacks, holds differently, and has although the rebuilt one does not; and rows that cannot be told
+from another by what is their key, so that nothing may be written by it."""
 DIFFERENCE = [pa.field(KIND, pa.string()), pa.field(WAS, pa.string()), pa.field(DIGEST, pa.int64())]
 """What a row of a table of differences has beside the rebuilt row (of surplus: the live one). was: the live row before,
 as JSON, of some; digest: of kind and values, to add up."""
