@@ -81,6 +81,11 @@ def is_ordered(pipeline: Pipeline) -> bool:
     return pipeline.source.format == "wal2json"
 
 
+def is_placed(pipeline: Pipeline) -> bool:
+    """Tell whether rows say nothing of their order, so that they stand where they were landed."""
+    return pipeline.source.format in ("change_events", "change_sets")
+
+
 MADE = {
     "debezium": ("debezium.DebeziumDecoder", "debezium_images.DebeziumImages"),
     "wal2json": ("wal2json.Wal2JsonDecoder", "wal2json_images.Wal2JsonImages"),

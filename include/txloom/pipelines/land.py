@@ -14,7 +14,7 @@ from txloom.storage import books, files, kafka, landing, offsets, partitions, so
 from txloom.storage.files import Inbox
 from txloom.storage.landing import Landing
 from txloom.storage.place import Place
-from txloom.storage.tasks import Task
+from txloom.storage.tasks import Task, capped, fitting
 from txloom.transactions.frontier import bounded
 
 if TYPE_CHECKING:
@@ -73,6 +73,9 @@ def _plan(pipeline: Pipeline, plan: Sequence[dict[str, Any]], number: int, place
     now = time.time_ns()
     there = [file for file in files.list_files(root) if (file.file, file.size, file.modified) not in known]
     new = [file for file in there if files.is_whole(root, file, now, pipeline.source.files.settle)]
+    tasks = [Task(i, file.topic, file.file, file.size) for i, file in enumerate(new, 1)]
+    tasks = fitting(tasks) if formats.is_placed(pipeline) else tasks
+    new = new[: len(tasks)]
     at = datetime.fromtimestamp(now // 1000 / 1e6, UTC)
     if len(new) < len(there):
         source_snapshots.note_left_out(pipeline, place, number, at)
@@ -80,7 +83,7 @@ def _plan(pipeline: Pipeline, plan: Sequence[dict[str, Any]], number: int, place
     base = {"landing": number, "run_id": run_id, "at": at}
     rows = [{**base, "file_number": i, **vars(file)} for i, file in enumerate(new, 1)]
     landing.write_plan(place, number, rows or [base])
-    return Landing(number, at, tuple(Task(i, f.topic, f.file, f.size) for i, f in enumerate(new, 1)))
+    return Landing(number, at, tuple(tasks))
 
 
 def _plan_topics(pipeline: Pipeline, source: Kafka, number: int, place: Place, run_id: str) -> Landing:
@@ -92,6 +95,7 @@ def _plan_topics(pipeline: Pipeline, source: Kafka, number: int, place: Place, r
     partitions.announce(pipeline, place, number, at, [(each.topic, each.partition) for each in found])
     about = {"landing": number, "run_id": run_id, "at": at}
     taken = kafka.ranges(found, reached, source)
+    taken = capped(taken) if formats.is_placed(pipeline) else taken
     if kafka.leaves_out(found, taken):
         source_snapshots.note_left_out(pipeline, place, number, at)
     parts = offsets.write_plan(place, about, taken)

@@ -9,12 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.config import identity, names
+from txloom.errors import SourceUnavailable
 from txloom.events.formats import Headers
 from txloom.storage import books, evolution, local, parts
 from txloom.storage.ordered import open_transaction
 from txloom.storage.own import CHANGE_EVENTS, DEAD_LETTERS, INSTANT, LANDED_FILES
 from txloom.storage.place import Place
-from txloom.storage.tasks import Messages, Range, Task
+from txloom.storage.tasks import PLACE_BITS, Messages, Range, Task, line_bits
 from txloom.transactions.events import holes, to_bytes
 from txloom.transactions.frontier import Frontier
 from txloom.transactions.hashes import hashed
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 LINES_PER_FILE = 1 << 32
 """`row` is file number times this plus the line: unique in a landing, and the same when a landing is repeated."""
-LANDING_BITS, TASK_BITS = 39, 26
-"""A position of 59 bits: a million landings of 8,000 files of 67 million lines."""
+MOST_LANDINGS = 1 << 24
+"""So many landings have positions of 63 bits, of which each landing has `tasks.PLACE_BITS` for its files and lines."""
 CLOCK_ROW, NUMBERS_ROW = -1, -2
 """`row` of what did not come from the source."""
 CHUNK = 20_000
@@ -238,17 +239,19 @@ def _with_coordinates(events: pa.Table, task: Task, places: Sequence[int], landi
     """Add the coordinates to decoded events, in the order of change_events."""
     size, part = events.num_rows, task.part
     place = pa.array(places, pa.int64())
+    line = pc.subtract(place, part.first - 1 if part else 0)
+    _refuse_beyond(line, LINES_PER_FILE, task)
     nothing = pa.nulls(size, pa.int64())
     own = {
         "landing": pa.repeat(pa.scalar(landing.number, pa.int64()), size),
-        "row": pc.add(place, task.number * LINES_PER_FILE - (part.first - 1 if part else 0)),
+        "row": pc.add(line, task.number * LINES_PER_FILE),
         "topic": pa.repeat(pa.scalar(task.topic, pa.string()), size),
         "partition": pa.repeat(pa.scalar(part.partition if part else None, pa.int32()), size),
         "offset": nothing if part is None else place,
         "file": pa.repeat(pa.scalar(task.file if part is None else None, pa.string()), size),
         "line": place if part is None else nothing,
         "landed_at": pa.repeat(pa.scalar(landing.at, INSTANT), size),
-        "pos": _positions(events, pc.subtract(place, part.first - 1 if part else 0), task, landing),
+        "pos": _positions(events, line, task, landing),
         "tx": pa.nulls(size, pa.int64()),
         "bucket": pa.nulls(size, pa.int32()),
         "numbers": pa.nulls(size, pa.binary()),
@@ -291,8 +294,24 @@ def _positions(events: pa.Table, line: pa.Array, task: Task, landing: Landing) -
     silent = pc.and_(pc.equal(events.column("kind"), "row"), pc.is_null(events.column("pos")))
     if not pc.any(silent).as_py():
         return events.column("pos")
-    base = (landing.number << LANDING_BITS) + (task.number << TASK_BITS)
+    bits = line_bits(max(len(landing.tasks), task.number))
+    _refuse_beyond(line, 1 << bits, task)
+    if landing.number >= MOST_LANDINGS:
+        raise SourceUnavailable(
+            f"landing {landing.number}: rows that say nothing of their order have no positions left"
+        )
+    base = (landing.number << PLACE_BITS) + (task.number << bits)
     return pc.if_else(silent, pc.add(line, base), events.column("pos"))
+
+
+def _refuse_beyond(line: pa.Array, limit: int, task: Task) -> None:
+    """Refuse a message that would stand where another one does."""
+    highest = pc.max(line).as_py()
+    if highest is not None and highest >= limit:
+        name = task.file if task.part is None else str(task.part)
+        raise SourceUnavailable(
+            f"{name}: message {highest} has no position of its own, at most {limit - 1} have: split it"
+        )
 
 
 def with_numbers(events: pa.Table, landing: Landing, *, reopen: bool = False) -> pa.Table:
