@@ -74,9 +74,13 @@ def _key(draft: Draft, table: TableDraft) -> Iterator[Problem]:
 
 
 def _table_names(draft: Draft) -> Iterator[Problem]:
-    """Tables differ by name, and their sources too: by short name where metadata counts by it."""
+    """Tables differ by name, and their sources too: by short name where metadata counts by it.
+
+    Names that differ in case alone are two tables where the source always tells them as its catalog has them.
+    """
     origin = draft.root.get("source")
     short_names = origin is None or origin.text("format") in (None, "goldengate")
+    exact = origin is not None and origin.text("format") in ("debezium", "wal2json")
     by_name: dict[str, Item] = {}
     by_source: dict[str, Item] = {}
     for table in draft.tables:
@@ -86,7 +90,7 @@ def _table_names(draft: Draft) -> Iterator[Problem]:
                 yield draft.problem(name, "a name that no other table has", _taken(other))
         if source := draft.word(table.item, "source"):
             short = source.value.rsplit(".", 1)[-1] if short_names else source.value
-            other = by_source.setdefault(short.casefold(), source)
+            other = by_source.setdefault(short if exact else short.casefold(), source)
             if other.path != source.path:
                 yield _same_source(draft, source, other)
 

@@ -11,6 +11,7 @@ LANDED_FILES = "landed_files"
 LANDED_OFFSETS = "landed_offsets"
 SOURCE_PARTITIONS = "source_partitions"
 SOURCE_SNAPSHOTS = "source_snapshots"
+SOURCE_NAMES = "source_names"
 EXPECTATION_RESULTS = "expectation_results"
 TABLE_STATISTICS = "table_statistics"
 EVOLVED_COLUMNS = "evolved_columns"
@@ -32,6 +33,7 @@ PIPELINE_TABLES = (
     LANDED_OFFSETS,
     SOURCE_PARTITIONS,
     SOURCE_SNAPSHOTS,
+    SOURCE_NAMES,
     EXPECTATION_RESULTS,
     TABLE_STATISTICS,
     EVOLVED_COLUMNS,

@@ -28,6 +28,7 @@ from txloom.events.envelope import ENVELOPE
 from txloom.events.goldengate_messages import INSERTS, NULL
 from txloom.events.poison import LARGEST, Refused, poison
 from txloom.events.poison import Poison as AnyPoison
+from txloom.events.source_names import OTHER_CASE
 from txloom.events.values import reader
 
 OTHER_KEY = "old key of other columns"
@@ -84,8 +85,17 @@ class Poison(AnyPoison):
 class WatchedTables:
     """Finds the declared table that a source means; compiled, so it does not travel between processes."""
 
-    def __init__(self, tables: Sequence[Table], ignored: Sequence[str] | None = None) -> None:
-        """Learn the names of tables; ignored: those left alone; if given, any other that is not watched is poison."""
+    def __init__(
+        self,
+        tables: Sequence[Table],
+        ignored: Sequence[str] | None = None,
+        spellings: Mapping[str, str] | None = None,
+    ) -> None:
+        """Learn the names of tables; ignored: those left alone; if given, any other that is not watched is poison.
+
+        spellings: how names were spelled so far, each by its table and its own capital letters.
+        """
+        self.spellings = dict(spellings or {})
         self._ignored = None if ignored is None else {own for name in ignored for own in (name.upper(), _short(name))}
         self._whole = {table.source.upper(): table for table in tables}
         self._short: dict[str, list[Table]] = {}
@@ -97,21 +107,33 @@ class WatchedTables:
         """Return the table that a source name, the last part of one or a declared name stands for; None: unwatched."""
         whole, short = self._whole.get(name.upper()), self._short.get(name.upper(), [])
         if whole is not None:
-            return whole
+            return self._spelled(whole, name)
         if len(short) > 1:
             sources = " or ".join(sorted(table.source for table in short))
             raise Poison(causes.UNKNOWN_TABLE, f"{name} may be {sources}: name it in full")
         if not short and self._ignored is not None and name.upper() not in self._ignored:
             raise Poison(causes.UNKNOWN_TABLE, f"{name} is neither watched nor ignored")
-        return short[0] if short else None
+        return self._spelled(short[0], name) if short else None
+
+    def _spelled(self, table: Table, name: str) -> Table:
+        """Refuse a name that differs in case alone from one that stood for the same table."""
+        known = self.spellings.setdefault(f"{table.name} {name.upper()}", name)
+        if known != name:
+            raise Poison(OTHER_CASE, f"{name}: {table.name} has the rows of {known}")
+        return table
 
 
 class ChangeEventDecoder:
     """Decodes change events of one source; compiled for its declared tables, so it does not travel."""
 
-    def __init__(self, tables: Sequence[Table], ignored: Sequence[str] | None = None) -> None:
-        """Learn the watched tables; ignored: see `WatchedTables`."""
-        self._tables = WatchedTables(tables, ignored)
+    def __init__(
+        self,
+        tables: Sequence[Table],
+        ignored: Sequence[str] | None = None,
+        spellings: Mapping[str, str] | None = None,
+    ) -> None:
+        """Learn the watched tables; ignored, spellings: see `WatchedTables`."""
+        self.names = self._tables = WatchedTables(tables, ignored, spellings)
         self._message = msgspec.json.Decoder(_Message).decode
 
     def decode(

@@ -11,7 +11,7 @@ fields are no columns of the table, unless the table declares them.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -50,10 +50,14 @@ class ChangeSetDecoder:
     """Decodes rows of change sets; compiled for its declared tables, so it does not travel between processes."""
 
     def __init__(
-        self, tables: Sequence[Table], fields: ChangeSets = USUAL, ignored: Sequence[str] | None = None
+        self,
+        tables: Sequence[Table],
+        fields: ChangeSets = USUAL,
+        ignored: Sequence[str] | None = None,
+        spellings: Mapping[str, str] | None = None,
     ) -> None:
-        """Learn the watched tables and what fields are called; ignored: see `WatchedTables`."""
-        self._tables = WatchedTables(tables, ignored)
+        """Learn the watched tables and what fields are called; ignored, spellings: see `WatchedTables`."""
+        self.names = self._tables = WatchedTables(tables, ignored, spellings)
         self._fields = fields
         self._own = {table.name: ChangeSetImages(table, fields) for table in tables}
         self._row = msgspec.json.Decoder(Image).decode

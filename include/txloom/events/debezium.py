@@ -53,6 +53,7 @@ from txloom.events.debezium_positions import BINLOG, Transaction, connector_of, 
 from txloom.events.envelope import ENVELOPE, LAST_OF_SNAPSHOT, OF_SNAPSHOT
 from txloom.events.goldengate_messages import INSERTS
 from txloom.events.poison import Poison, read_message, unsigned
+from txloom.events.source_names import SourceNames
 
 HEARTBEAT = "__debezium-heartbeat"
 RUN = "__debezium.context.runId"
@@ -69,14 +70,20 @@ Headers = Mapping[str, str]
 class DebeziumDecoder:
     """Decodes messages of one source; compiled for its declared tables, so it does not travel between processes."""
 
-    def __init__(self, tables: Sequence[Table], transaction_topic: str, ignored: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        tables: Sequence[Table],
+        transaction_topic: str,
+        ignored: Sequence[str] | None = None,
+        spellings: Mapping[str, str] | None = None,
+    ) -> None:
         """Compile the decoders of a source's messages.
 
         ignored: source tables that are left alone; if given, rows of any other that is not watched are poison.
+        spellings: how sources of tables were spelled so far.
         """
         self._topic = transaction_topic
-        self._ignored = None if ignored is None else frozenset(name.upper() for name in ignored)
-        self._tables = {table.source.upper(): table for table in tables}
+        self.names = SourceNames(tables, ignored, spellings)
         self._keys = {table.name: KeyReader(table) for table in tables}
 
     def decode(
@@ -120,9 +127,7 @@ class DebeziumDecoder:
         if message.op == MESSAGE or (message.op is None and _is_other(value)):
             return {"kind": "marker"}
         source, op = _checked(message)
-        table = self._declared(source.names)
-        if table is None and self._ignored is not None and not self._ignored & {n.upper() for n in source.names}:
-            raise Poison(causes.UNKNOWN_TABLE, f"{source.names[-1]} is neither watched nor ignored")
+        table = self.names.find(*source.names)
         key = ""
         if table is not None:
             op = self._half(op, headers, table)
@@ -162,11 +167,8 @@ class DebeziumDecoder:
 
     def _counted(self, transaction: Transaction, data_collection: str) -> str | None:
         """Return the watched table that an END counts under a name."""
-        table = self._declared(_names(data_collection, transaction))
+        table = self.names.counted(*_names(data_collection, transaction))
         return None if table is None else table.name
-
-    def _declared(self, names: Sequence[str]) -> Table | None:
-        return next((table for name in names if (table := self._tables.get(name.upper()))), None)
 
     def _half(self, op: str, headers: Headers, table: Table) -> str:
         """Return the operation of a row that may be half of a key change."""

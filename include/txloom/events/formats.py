@@ -46,13 +46,22 @@ class Images(Protocol):
 class SourceDecoder:
     """Decodes everything that is landed for a pipeline; compiled, so it does not travel between processes."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        """Compile the decoders of a pipeline's source and of what txloom lands itself."""
-        self._source = _decoder(pipeline)
+    def __init__(self, pipeline: Pipeline, spellings: Mapping[str, str] | None = None) -> None:
+        """Compile the decoders of a pipeline's source and of what txloom lands itself.
+
+        spellings: how names of the source were spelled so far.
+        """
+        self._source = _decoder(pipeline, spellings)
+        self.declared = [table.source for table in pipeline.tables]
         self._limit = pipeline.source.max_message_bytes
         self._has_lines = pipeline.source.files is not None and pipeline.source.files.layout == "values"
         self._counts_places = pipeline.source.format == "change_sets"
         self._loads = GoldenGateDecoder(pipeline.tables, names.LOAD_METADATA)
+
+    @property
+    def spellings(self) -> dict[str, str]:
+        """Return how names of the source were spelled so far, in these messages too."""
+        return {} if self._source is None else dict(self._source.names.spellings)
 
     def decode(
         self, topic: str, values: Sequence[bytes | None], headers: Headers | None = None, first: int = 1
@@ -126,16 +135,16 @@ def _alone(source: Images, value: str, op: str, headers: Mapping[str, str] | Non
         return [Refused(b"", causes.BROKEN, detail)]
 
 
-def _decoder(pipeline: Pipeline) -> Any:
+def _decoder(pipeline: Pipeline, spellings: Mapping[str, str] | None) -> Any:
     source = pipeline.source
     if source.format == "snapshots":
         return None
     ignored = source.ignored_tables if source.unknown_tables == "dead_letter" else None
     if source.format == "goldengate":
-        return GoldenGateDecoder(pipeline.tables, source.transaction_topic, source.run_token, ignored)
+        return GoldenGateDecoder(pipeline.tables, source.transaction_topic, source.run_token, ignored, spellings)
     topics = () if source.transaction_topic is None else (source.transaction_topic,)
     told = {"fields": source.change_sets} if source.format == "change_sets" else {}
-    return _made(MADE[source.format][0])(pipeline.tables, *topics, ignored=ignored, **told)
+    return _made(MADE[source.format][0])(pipeline.tables, *topics, ignored=ignored, spellings=spellings, **told)
 
 
 def _made(name: str) -> Any:

@@ -8,7 +8,7 @@ Messages that look as they should become columns at once. Any other is read by i
 ways give the same envelope for the same message.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -27,7 +27,7 @@ from txloom.events.goldengate_messages import (
     instant,
     run_of,
 )
-from txloom.events.poison import LARGEST, Refused
+from txloom.events.poison import LARGEST, Poison, Refused
 from txloom.events.text import INSTANT, read_instants
 
 M = TypeVar("M", bound=msgspec.Struct)
@@ -104,15 +104,18 @@ class GoldenGateDecoder:
         transaction_topic: str | None,
         run_token: str | None = None,
         ignored: Sequence[str] | None = None,
+        spellings: Mapping[str, str] | None = None,
     ) -> None:
         """Compile the decoders of a source's row and metadata messages.
 
         transaction_topic: None where nothing counts events. run_token: the token that names the producer's run.
         ignored: source tables that are left alone; if given, rows of any other that is not watched are poison.
+        spellings: how sources of tables were spelled so far.
         """
         self._topic = transaction_topic
         self._run_token = run_token
-        self._messages = MessageReader(tables, transaction_topic, run_token, ignored)
+        self._messages = MessageReader(tables, transaction_topic, run_token, ignored, spellings)
+        self.names = self._messages.names
         self._row = msgspec.json.Decoder(_Row).decode
         self._metadata = msgspec.json.Decoder(_Metadata).decode
         self._targets: dict[str, _Target] = {}
@@ -132,6 +135,8 @@ class GoldenGateDecoder:
     def _row_columns(self, values: Sequence[bytes | None]) -> tuple[np.ndarray, pa.Table]:
         """Return the numbers of the row messages that are as they should be, and their envelope."""
         places, messages = _parsed(self._row, values)
+        if len(places) < sum(value is not None for value in values):
+            self._messages.learn(values)
         names, ops, kept = list[str | None](), list[str](), list[int]()
         payloads, digests = list[int](), list[bytes]()
         targets = self._targets
@@ -170,8 +175,10 @@ class GoldenGateDecoder:
         return _sure(sure, np.asarray(places, np.int64)[kept], columns)
 
     def _target(self, source_table: str) -> _Target:
-        table = self._messages.declared(source_table)
-        target = _Target(None, [], self._messages.is_unknown(source_table))
+        try:
+            table, target = self.names.find(source_table), _Target(None, [])
+        except Poison:
+            table, target = None, _Target(None, [], unknown=True)
         if table is not None:
             sources = [table.column(name).source for name in table.key]
             styles = dict.fromkeys(tuple(map(style, sources)) for style in (str, str.upper, str.lower))

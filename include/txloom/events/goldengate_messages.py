@@ -3,7 +3,7 @@
 `txloom.events.goldengate` reads whole columns and leaves to this module every message that it is not sure of.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,7 +15,8 @@ from txloom.config.models import Table
 from txloom.events import causes
 from txloom.events.counts import Number, expected_counts
 from txloom.events.envelope import ENVELOPE
-from txloom.events.poison import Poison, read_message, unsigned
+from txloom.events.poison import Poison, Refused, read_message, unsigned
+from txloom.events.source_names import SourceNames
 
 OPERATIONS = frozenset("IUDTr")
 """r: a row of an initial load."""
@@ -57,10 +58,11 @@ class MessageReader:
         transaction_topic: str | None,
         run_token: str | None = None,
         ignored: Sequence[str] | None = None,
+        spellings: Mapping[str, str] | None = None,
     ) -> None:
         """Compile the decoders of a source's row and metadata messages; see `GoldenGateDecoder`."""
         self._run_token = run_token
-        self._ignored = None if ignored is None else frozenset(name.upper() for name in ignored)
+        self.names = SourceNames(tables, ignored, spellings)
         self._tables = {table.source.upper(): table for table in tables}
         self._short = {source.rsplit(".", 1)[-1]: table.name for source, table in self._tables.items()}
         self._topic = transaction_topic
@@ -74,14 +76,17 @@ class MessageReader:
         columns = {name: [row.get(name) for row in rows] for name in ENVELOPE.names if name != "ordinal"}
         return pa.table({"ordinal": range(len(rows)), **columns}, ENVELOPE)
 
-    def declared(self, source_table: str) -> Table | None:
-        """Return the watched table that a message's `table` names."""
-        return self._tables.get(source_table.upper())
-
-    def is_unknown(self, source_table: str) -> bool:
-        """Say whether a message's `table` is one that must be declared first."""
-        name = source_table.upper()
-        return self._ignored is not None and name not in self._tables and name not in self._ignored
+    def learn(self, values: Sequence[bytes | None]) -> None:
+        """Learn how tables are spelled, in the order of their messages."""
+        for value in values:
+            if value is None or isinstance(value, Refused):
+                continue
+            try:
+                message = self._row(value)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                continue
+            if message.table:
+                self.names.counted(message.table)
 
     def counted(self, data_collection: str) -> str | None:
         """Return the watched table that metadata counts under a name, most often a short one."""
@@ -91,6 +96,7 @@ class MessageReader:
 
     def _read_row(self, value: bytes) -> dict[str, Any]:
         message = self._row(value)
+        table = self.names.find(message.table) if message.table else None
         xid, csn = _transaction(message.xid, message.csn)
         if not message.table:
             raise Poison(causes.NO_TABLE, "the message has no `table`")
@@ -101,9 +107,6 @@ class MessageReader:
         if pos is None:
             raise Poison(causes.NO_POSITION, f"pos is {message.pos!r}")
         before, after = bytes(message.before), bytes(message.after)
-        table = self.declared(message.table)
-        if self.is_unknown(message.table):
-            raise Poison(causes.UNKNOWN_TABLE, f"{message.table} is neither watched nor ignored")
         if table is not None:
             _check_images(op, before, after, table)
         return {

@@ -29,7 +29,8 @@ from txloom.events import causes
 from txloom.events.diagnosis import diagnosed
 from txloom.events.envelope import ENVELOPE
 from txloom.events.goldengate_messages import NULL, instant
-from txloom.events.poison import LARGEST, Refused, poison
+from txloom.events.poison import LARGEST, Poison, Refused, poison
+from txloom.events.source_names import SourceNames
 from txloom.events.wal2json_images import Target
 from txloom.events.wal2json_v1 import VERSION_1
 
@@ -101,13 +102,18 @@ class Open:
 class Wal2JsonDecoder:
     """Decodes messages of one source; compiled for its declared tables, so it does not travel between processes."""
 
-    def __init__(self, tables: Sequence[Table], ignored: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        tables: Sequence[Table],
+        ignored: Sequence[str] | None = None,
+        spellings: Mapping[str, str] | None = None,
+    ) -> None:
         """Compile the decoder of a source's messages.
 
         ignored: source tables that are left alone; if given, rows of any other that is not watched are poison.
+        spellings: how sources of tables were spelled so far.
         """
-        self._tables = {_parts(table.source): table for table in tables}
-        self._ignored = None if ignored is None else frozenset(map(_parts, ignored))
+        self.names = SourceNames(tables, ignored, spellings, parts=2)
         self._line = msgspec.json.Decoder(_Line).decode
         self._targets: dict[tuple[str, str], Target] = {}
         self._open: dict[str, Open] = {}
@@ -264,10 +270,12 @@ class Wal2JsonDecoder:
         return {"xid": own.xid, "csn": own.csn, "pos": own.ordinal}
 
     def _target(self, schema: str, table: str) -> Target:
-        parts = (_folded(schema), _folded(table))
-        declared = self._tables.get(parts)
-        unknown = self._ignored is not None and declared is None and parts not in self._ignored
-        target = self._targets[schema, table] = Target(f"{schema}.{table}", declared, unknown=unknown)
+        source = f"{schema}.{table}"
+        try:
+            target = Target(source, self.names.find(source))
+        except Poison as unknown:
+            target = Target(source, None, refused=unknown.args)
+        self._targets[schema, table] = target
         return target
 
 
@@ -290,14 +298,3 @@ def _begun(line: _Line) -> Open:
     if csn is None:
         raise _Poison(causes.NO_CSN, f"lsn is {line.lsn!r}; the slot needs include-lsn", {})
     return Open(str(line.xid), csn, instant(line.timestamp))
-
-
-def _folded(name: str) -> tuple[str, str]:
-    """Fold a name's case in both ways, which tells apart what only one of them makes equal, such as I and dotless i."""
-    return name.upper(), name.lower()
-
-
-def _parts(source: str) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Return schema and table of a declared name, whose parts have no dots; a database before them is not told."""
-    schema, table = source.split(".")[-2:]
-    return _folded(schema), _folded(table)

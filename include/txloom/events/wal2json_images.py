@@ -94,13 +94,13 @@ class Wal2JsonImages:
 class Target:
     """What schema and table of a row mean: a declared table, or none, and which rows it takes; compiled."""
 
-    def __init__(self, source: str, table: Table | None, *, unknown: bool) -> None:
+    def __init__(self, source: str, table: Table | None, refused: tuple[str, str] | None = None) -> None:
         """Compile what the cells of the key look like: as declared, in upper and in lower case.
 
-        source: schema and table, as the rows name them. unknown: a table that must be declared first.
+        source: schema and table, as the rows name them. refused: cause and detail, of a table that takes no rows.
         """
         self.source, self.name = source, None if table is None else table.name
-        self._unknown = unknown
+        self._refused = refused
         self._insert_only = table is not None and table.insert_only
         self._names = {} if table is None else {table.column(name).source.upper(): name for name in table.key}
         sources = [] if table is None else [table.column(name).source for name in table.key]
@@ -113,8 +113,8 @@ class Target:
 
         An update must tell its old key: without it nobody knows which row it changes.
         """
-        if self._unknown:
-            return causes.UNKNOWN_TABLE, f"{self.source} is neither watched nor ignored"
+        if self._refused is not None:
+            return self._refused
         if self.name is None or op == "T":
             return None
         if self._insert_only and op != "I":

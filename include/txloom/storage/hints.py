@@ -1,8 +1,15 @@
 """What can be done about each cause of dead letters; the list is closed."""
 
 from txloom.events import causes as poison
-from txloom.events import change_events, debezium_messages, wal2json
+from txloom.events import change_events, debezium_messages, source_names, wal2json
 from txloom.transactions import causes
 
-HINTS = {**poison.HINTS, **wal2json.HINTS, **debezium_messages.HINTS, **change_events.HINTS, **causes.HINTS}
+HINTS = {
+    **poison.HINTS,
+    **wal2json.HINTS,
+    **debezium_messages.HINTS,
+    **change_events.HINTS,
+    **source_names.HINTS,
+    **causes.HINTS,
+}
 """A sentence for the person on call, by cause."""

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from txloom.config import identity, names
 from txloom.errors import SourceUnavailable
 from txloom.events.formats import Headers
-from txloom.storage import books, evolution, local, parts
+from txloom.storage import books, evolution, local, parts, spellings
 from txloom.storage.ordered import open_transaction
 from txloom.storage.own import CHANGE_EVENTS, DEAD_LETTERS, INSTANT, LANDED_FILES
 from txloom.storage.place import Place
@@ -51,6 +51,16 @@ class Decoder(Protocol):
         """Decode messages of one topic; see `txloom.events`."""
         ...
 
+    @property
+    def declared(self) -> Sequence[str]:
+        """Return the names of the source as they are declared."""
+        ...
+
+    @property
+    def spellings(self) -> dict[str, str]:
+        """Return how names of the source were spelled so far."""
+        ...
+
     def resume(self, topic: str, left: "Open | None") -> None:
         """Go on in an ordered topic where an earlier landing left a transaction open."""
         ...
@@ -68,8 +78,8 @@ class Reader(Protocol):
         ...
 
 
-NewDecoder = Callable[[], Decoder]
-"""Makes a decoder on an executor: compiled decoders do not travel."""
+NewDecoder = Callable[..., Decoder]
+"""Makes a decoder on an executor, out of the spellings so far: compiled decoders do not travel."""
 
 
 @dataclass(frozen=True)
@@ -139,8 +149,9 @@ def write_events(
         queues = [[task for task in landing.tasks if task.topic == topic] for topic in topics]
         left = {topic: open_transaction(place, topic) for topic in topics}
     if landing.bytes <= LOCAL_BYTES:
-        decoder = new()
+        decoder = new(spellings=spellings.known(place))
         chunks = [chunk for queue in queues for chunk in decode_queue(decoder, source, queue, left, landing)]
+        spellings.learn(place, landing.number, decoder.spellings)
         events = pa.concat_tables(chunks or [CHANGE_EVENTS.empty_table()])
         source.confirm(landing.tasks)
         append(with_numbers(events, landing), landing, place)
@@ -183,17 +194,26 @@ def decode_files(
     landing: Landing,
     place: Place,
 ) -> "list[parts.Part]":
-    """Decode a landing's files into files of change_events, in one Spark task for each queue, the largest first."""
-    queues = sorted(queues, key=lambda queue: sum(task.size for task in queue), reverse=True)
-    path = place.change_events
+    """Decode a landing's files into files of change_events, in one Spark task for each queue, the largest first.
 
-    def read(found: Iterable[Sequence[Task]]) -> Iterable[parts.Part]:
-        decoder = new()
+    Where tasks met names in several spellings they decode once more, all with the same one.
+    """
+    queues = sorted(queues, key=lambda queue: sum(task.size for task in queue), reverse=True)
+    path, told = place.change_events, spellings.known(place)
+
+    def read(found: Iterable[Sequence[Task]]) -> "Iterable[parts.Part | dict[str, str]]":
+        decoder = new(spellings=told)
         for queue in found:
             for events in gathered(decode_queue(decoder, source, queue, left, landing)):
                 yield parts.write_part(with_numbers(events, landing), names.CHANGE_EVENTS, path)
+        yield decoder.spellings
 
-    return spark.sparkContext.parallelize(queues, len(queues)).mapPartitions(read).collect()
+    while True:
+        made = spark.sparkContext.parallelize(queues, len(queues)).mapPartitions(read).collect()
+        told, is_one = spellings.agreed([each for each in made if isinstance(each, dict)], new().declared)
+        if is_one:
+            spellings.learn(place, landing.number, told)
+            return [each for each in made if not isinstance(each, dict)]
 
 
 def gathered(chunks: Iterator[pa.Table]) -> Iterator[pa.Table]:
@@ -372,7 +392,7 @@ def land_again(new: NewDecoder, events: pa.Table, landing: Landing, place: Place
     events: topic, file, line, value, headers, in the order in which they are to be taken. Their transactions are
     decided again.
     """
-    decoder, chunks, first = new(), [CHANGE_EVENTS.empty_table()], 0
+    decoder, chunks, first = new(spellings=spellings.known(place)), [CHANGE_EVENTS.empty_table()], 0
     for topic in events.column("topic").unique().to_pylist():
         own = events.filter(pc.equal(events.column("topic"), topic))
         headers = [None if told is None else dict(told) for told in own.column("headers").to_pylist()]
@@ -383,6 +403,7 @@ def land_again(new: NewDecoder, events: pa.Table, landing: Landing, place: Place
             found = _with(found, name, own.column(name))
         chunks.append(identified(found))
         first += own.num_rows
+    spellings.learn(place, landing.number, decoder.spellings)
     append(with_numbers(pa.concat_tables(chunks), landing, reopen=True), landing, place)
 
 

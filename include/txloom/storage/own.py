@@ -157,6 +157,10 @@ SOURCE_SNAPSHOTS = pa.schema(
 lowest, highest: of those under way; ended, closed: up to which csn they are sent, and landed, whole; initial: the csn
 of the one that the stream began with, once it is whole. left_out: no more than that the landing left something out."""
 
+SOURCE_NAMES = pa.schema([("name", pa.string()), ("spelling", pa.string()), ("landing", pa.int64()), ("at", INSTANT)])
+"""How a landing first spelled a name of the source (`txloom.events.source_names`); name: the declared table, with the
+name in capital letters where a table has several."""
+
 EVOLVED_COLUMNS = pa.schema(
     [
         ("table", pa.string()),

@@ -1,0 +1,48 @@
+"""How a landing spelled names of its source holds for all later ones, and for redrives."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pipelines.buffered import no_spark
+from txloom.config import load
+from txloom.config.models import Pipeline
+from txloom.events.source_names import OTHER_CASE
+from txloom.pipelines.land import land_events
+from txloom.pipelines.redrive import redrive
+from txloom.storage import books
+from txloom.storage.place import Place
+
+DECLARED = """
+name: shop
+source: {{format: change_events, files: {{path: {inbox}}}}}
+completeness: {{rule: single}}
+tables:
+  - {{name: notes, source: public.notes, key: none, columns: {{note: string}}}}
+targets: {{mirrors: ["*"]}}
+"""
+
+
+def send(pipeline: Pipeline, number: int, table: str) -> None:
+    told = {"changeType": "insert", "timestamp": number, "table": table}
+    file = Path(pipeline.source.files.path) / "rows" / f"{number}.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({**told, "columnNames": ["note"], "columnValues": ["a"]}) + "\n")
+
+
+def test_rows_of_a_second_spelling_are_dead_letters_in_every_later_landing(tmp_path: Path) -> None:
+    file = tmp_path / "shop.yaml"
+    file.write_text(DECLARED.format(inbox=tmp_path / "inbox"))
+    pipeline, place = load(file), Place(str(tmp_path), "shop")
+    about: dict[str, Any] = {"warehouse": str(tmp_path), "run_id": "r"}
+    for number, name in enumerate(("PUBLIC.notes", "public.notes", "PUBLIC.notes"), 1):
+        send(pipeline, number, name)
+        land_events(no_spark, pipeline, **about)
+    sql = "select landing, cause, source_table from t where kind in ('row', 'poison') order by landing"
+    found = [(row["landing"], row["cause"], row["source_table"]) for row in books.query(place.change_events, sql)]
+    assert found == [(1, None, "PUBLIC.notes"), (2, OTHER_CASE, None), (3, None, "PUBLIC.notes")]
+    names = books.query(place.table("source_names"), "select name, spelling, landing from t")
+    assert names == [{"name": "notes PUBLIC.NOTES", "spelling": "PUBLIC.notes", "landing": 1}]
+    redrive(None, pipeline, everything=True, **about)
+    (again,) = books.query(place.change_events, "select cause, detail from t where landing = 4 and kind = 'poison'")
+    assert again == {"cause": OTHER_CASE, "detail": "public.notes: notes has the rows of PUBLIC.notes"}
