@@ -21,8 +21,9 @@ from txloom.transactions.hashes import hashed
 TOLD = ("transaction_id", "xid", "csn", "rows", "release")
 REBUILT, GONE, UNREADABLE = "rebuilt", "gone", "unreadable"
 FATES = pa.schema([("xid", pa.string()), ("csn", pa.int64()), ("rows", pa.int64()), ("fate", pa.string())])
-"""What became of each transaction of a backfill. gone: its events are not there any more. unreadable: they do not fit
-what is declared now. The history rows of both stay as they are."""
+"""What became of each transaction of a backfill. gone: its events are not there any more, or cannot be told from those
+of another one with its id. unreadable: they do not fit what is declared now. The history rows of both stay as they
+are."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,10 @@ def rebuild(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tu
     """Make the history rows of transactions anew; between: the landings to look at; bounds: those of their tx."""
     if not chosen.num_rows:
         return Rebuilt({}, FATES.empty_table())
+    once = _known_by_id(chosen)
+    if not pc.all(once).as_py():
+        found = rebuild(scope, chosen.filter(once), between, bounds)
+        return Rebuilt(found.history, pa.concat_tables([found.fates, _left(chosen.filter(pc.invert(once)))]))
     events = _landed(scope, chosen, between, bounds)
     found = _complete(events, chosen)
     tx = pa.array(np.unique(found.column("tx").to_numpy()), pa.int64())
@@ -75,6 +80,18 @@ def rebuild(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tu
     fate = pc.if_else(unreadable, UNREADABLE, pc.if_else(there, REBUILT, GONE))
     fates = pa.table([*(chosen.column(name) for name in FATES.names[:3]), fate], schema=FATES)
     return Rebuilt(made.history, fates)
+
+
+def _known_by_id(chosen: pa.Table) -> pa.Array:
+    """Say which transactions have an id that no other one has: events of one id cannot be told apart afterwards."""
+    _, place, counts = np.unique(chosen.column("tx").to_numpy(), return_inverse=True, return_counts=True)
+    return pa.array(counts[place.reshape(-1)] == 1)
+
+
+def _left(chosen: pa.Table) -> pa.Table:
+    """Return the fates of transactions that stay as they are."""
+    size = chosen.num_rows
+    return pa.table([*(chosen.column(name) for name in FATES.names[:3]), pa.repeat(pa.scalar(GONE), size)], FATES)
 
 
 def _landed(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tuple[int, int]) -> pa.Table:

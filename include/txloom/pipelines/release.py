@@ -88,14 +88,20 @@ def without(rows: pa.Table, column: str, values: pa.Array) -> pa.Table:
 
 
 def _new(place: Place, number: int, chosen: pa.Table) -> pa.Table:
-    """Leave out those that another batch released: the history is the last judge (design.md 2.2)."""
+    """Leave out those that another batch released: the history is the last judge (design.md 2.2).
+
+    A transaction is known by its id and csn: PostgreSQL's ids come back after a wrap-around or a restore.
+    """
     if not chosen.num_rows:
         return chosen
     bounds = pc.min_max(chosen.column("csn")).as_py()
     among = f"csn between {bounds['min']} and {bounds['max']}"
-    sql = f"select transaction_id from t where {among} and release <> {number} and status = 'released'"
+    sql = f"select transaction_id, csn from t where {among} and release <> {number} and status = 'released'"
     found = local.select(place.table(names.TRANSACTIONS), sql)
-    return without(chosen, "tx", hashed(found.column("transaction_id"))) if found.num_rows else chosen
+    if not found.num_rows:
+        return chosen
+    found = found.append_column("tx", hashed(found.column("transaction_id")))
+    return chosen.filter(pa.array(~np.isin(_pairs(chosen, "tx", "csn"), _pairs(found, "tx", "csn"))))
 
 
 def _events(pipeline: Pipeline, place: Place, share: Share, chosen: pa.Table) -> pa.Table:
@@ -119,7 +125,7 @@ def own_events(events: pa.Table, chosen: pa.Table, repeated: pa.Table) -> pa.Tab
     at = np.minimum(np.searchsorted(tx, own), len(tx) - 1)
     inside = (tx[at] == own) & (first[at] <= landing) & (landing <= last[at])
     if repeated.num_rows:
-        inside &= ~np.isin(_places(events), _places(repeated))
+        inside &= ~np.isin(_pairs(events, "landing", "row"), _pairs(repeated, "landing", "row"))
     events, csn = events.filter(pa.array(inside)), chosen.column("csn").take(pa.array(at[inside]))
     if not events.column("csn").null_count:
         return events
@@ -128,12 +134,12 @@ def own_events(events: pa.Table, chosen: pa.Table, repeated: pa.Table) -> pa.Tab
     )
 
 
-def _places(events: pa.Table) -> np.ndarray:
-    """Return (landing, row) as one value each."""
-    numbers = [events.column(name).to_numpy() for name in ("landing", "row")]
-    both = np.empty(events.num_rows, [("landing", "i8"), ("row", "i8")])
-    both["landing"], both["row"] = numbers
-    return both
+def _pairs(rows: pa.Table, *names: str) -> np.ndarray:
+    """Return some columns of numbers as one value for each row."""
+    together = np.empty(rows.num_rows, [(name, "i8") for name in names])
+    for name in names:
+        together[name] = rows.column(name).to_numpy()
+    return together
 
 
 def _typed(pipeline: Pipeline, events: pa.Table) -> dict[str, pa.Table]:

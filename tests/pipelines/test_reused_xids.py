@@ -1,0 +1,41 @@
+"""PostgreSQL's transaction ids come back, after a wrap-around or a restore: csn and id together name a transaction."""
+
+from pathlib import Path
+
+import pytest
+
+from pipelines.buffered import Buffered
+from pipelines.test_keyless import declared, end, row, send
+from txloom.transactions import buffer
+
+
+def copied(lsn: int, *notes: str, xid: int = 7) -> list[dict[str, object]]:
+    return [row("notes", {"note": note}, lsn, number, xid=xid) for number, note in enumerate(notes, 1)]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Buffered:
+    """Return a shop that has released transaction 7 and forgotten it, while transaction 8 before it waits."""
+    made = Buffered(declared(tmp_path), tmp_path)
+    send(made.pipeline, 1, *copied(50, "old"), end(60, notes=1), *copied(52, "waits", xid=8))
+    made.run()
+    made.held = {bucket: buffer.Held(held.events) for bucket, held in made.held.items()}
+    return made
+
+
+def notes(shop: Buffered) -> list[str]:
+    return sorted(found["note"] for found in shop.rows("notes"))
+
+
+def test_another_transaction_of_a_released_ones_xid_is_released_too(shop: Buffered) -> None:
+    send(shop.pipeline, 2, end(58, xid=8, notes=1), *copied(150, "new"), end(160, notes=1))
+    shop.run()
+    assert notes(shop) == ["new", "old", "waits"]
+    shop.backfill("rebuild")
+    assert shop.backfill("compare") == {}
+
+
+def test_a_released_transaction_that_is_delivered_again_stays_one(shop: Buffered) -> None:
+    send(shop.pipeline, 2, end(58, xid=8, notes=1), *copied(50, "old"), end(60, notes=1))
+    shop.run()
+    assert notes(shop) == ["old", "waits"]
