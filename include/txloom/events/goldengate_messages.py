@@ -146,7 +146,7 @@ def run_of(tokens: msgspec.Raw, name: str) -> str | None:
     """Return what a token says, None where it is not told."""
     try:
         found = msgspec.json.decode(tokens, type=dict[str, str | int] | None) or {}
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
     return None if found.get(name) is None else str(found[name])
 
