@@ -57,7 +57,7 @@ bench: setup ## land + buffer of 100,000 transactions beside the reference (abou
 
 soak: setup ## thousands of random workloads in memory, 25 through Spark and Delta, a million messages that lie (about 90 minutes)
 	@TXLOOM_FUZZ=20000 python -m pytest -n $(WORKERS) --dist load --timeout 7200 tests/events/fuzz
-	@TXLOOM_EXAMPLES=3000 TXLOOM_WORKLOADS=25 python -m pytest -n $(WORKERS) --dist load --timeout 7200 tests/workloads
+	@TXLOOM_EXAMPLES=3000 TXLOOM_WORKLOADS=25 TXLOOM_LARGE=1000000 python -m pytest -n $(WORKERS) --dist load --timeout 7200 tests/workloads
 
 mutants: setup ## put 60 wrong rules into a copy, one at a time; the tests must catch each (about 3 minutes)
 	@python scripts/mutation_check.py $(if $(ONLY),--only "$(ONLY)")
