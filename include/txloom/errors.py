@@ -16,6 +16,10 @@ TxloomError                 1   something unforeseen
 `-- CheckpointDamaged      40   the buffer's state cannot be trusted: never retry, start a new generation
 """
 
+import re
+
+_COLORING = re.compile("\x1b\\[[0-9;]*m")
+
 
 class TxloomError(Exception):
     """Anything that txloom raises on purpose."""
@@ -102,10 +106,13 @@ class CheckpointDamaged(TxloomError):
 
 
 def told(step: str, error: Exception) -> str:
-    """Return the sentence with which a step fails.
+    """Return the sentence with which a step fails; what others raise comes in one line: a task's error shows no more.
 
+    >>> told("publish", OSError("storage error\\n  no space left on device"))
+    'txloom publish failed (OSError, exit code 1): storage error no space left on device'
     >>> told("publish", LeaseTaken("run r1 holds it"))
     'txloom publish failed (LeaseTaken, exit code 10): run r1 holds it'
     """
     code = error.exit_code if isinstance(error, TxloomError) else TxloomError.exit_code
-    return f"txloom {step} failed ({type(error).__name__}, exit code {code}): {error}"
+    said = str(error) if isinstance(error, TxloomError) else " ".join(_COLORING.sub("", str(error)).split())
+    return f"txloom {step} failed ({type(error).__name__}, exit code {code}): {said}"

@@ -14,7 +14,7 @@ KINDS = (
 def test_an_unknown_key_is_named_with_its_near_one(refused: Refused) -> None:
     assert refused("patience: 30m", "patiance: 30m") == (
         "shop.yaml:10: completeness.patiance: found an unknown key,"
-        " expected rule, patience, idle_after, suspects or complete_now. Did you mean 'patience'?"
+        " expected rule, patience, idle_after, suspects, max_rows or complete_now. Did you mean 'patience'?"
     )
 
 
@@ -28,7 +28,7 @@ def test_a_key_by_another_systems_name_is_one_mistake_not_two(refused: Refused) 
 def test_an_unknown_key_near_nothing_lists_the_known_ones(refused: Refused) -> None:
     assert refused("  rule: counts", "  rule: counts\n  colour: red") == (
         "shop.yaml:10: completeness.colour: found an unknown key, "
-        "expected rule, patience, idle_after, suspects or complete_now."
+        "expected rule, patience, idle_after, suspects, max_rows or complete_now."
     )
 
 
@@ -41,15 +41,15 @@ def test_a_missing_key_says_what_belongs_there(refused: Refused) -> None:
 
 def test_a_missing_section_says_its_keys(refused: Refused) -> None:
     assert refused("completeness:\n  rule: counts\n  patience: 30m\n", "") == (
-        "shop.yaml:1: completeness: found nothing, expected a mapping with rule, patience, idle_after, suspects and "
-        "complete_now."
+        "shop.yaml:1: completeness: found nothing, expected a mapping with rule, patience, idle_after, suspects, "
+        "max_rows and complete_now."
     )
 
 
 def test_a_section_without_content_says_its_keys(refused: Refused) -> None:
     assert refused("completeness:\n  rule: counts\n  patience: 30m\n", "completeness:\n") == (
-        "shop.yaml:8: completeness: found nothing, expected a mapping with rule, patience, idle_after, suspects and "
-        "complete_now."
+        "shop.yaml:8: completeness: found nothing, expected a mapping with rule, patience, idle_after, suspects, "
+        "max_rows and complete_now."
     )
 
 

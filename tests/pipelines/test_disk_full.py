@@ -46,8 +46,8 @@ def run(step: str, declaration: Path, warehouse: Path, limit: int) -> subprocess
 
 def assert_fails_cleanly(done: subprocess.CompletedProcess[str], step: str) -> None:
     assert done.returncode > 0, f"{step} ended with {done.returncode}\n{done.stderr[-2000:]}"
-    said = done.stderr.strip().splitlines()[-1]
-    assert said.startswith(f"txloom {step} failed ("), done.stderr[-2000:]
+    (said,) = (line for line in done.stderr.splitlines() if line.startswith(f"txloom {step} failed ("))
+    assert "File too large" in said, done.stderr[-2000:]
 
 
 def assert_whole(place: Place) -> None:

@@ -79,7 +79,12 @@ class Seen:
 
 
 def run(
-    landings: list[Landing], *, batches: list[int] | None = None, step: int = 10, digests: int = 1
+    landings: list[Landing],
+    *,
+    batches: list[int] | None = None,
+    step: int = 10,
+    digests: int = 1,
+    largest: int | None = None,
 ) -> tuple[Seen, buffer.Held]:
     """Feed landings, grouped into micro-batches of the given sizes, through the buffer, restarting before each.
 
@@ -96,7 +101,7 @@ def run(
         arrived = ev.concatenate(
             [numbers(number, events, number * step, digests=number >= digests) for number, events in taken]
         )
-        held, decisions = buffer.decide(held, arrived, buffer.Rules(PATIENCE))
+        held, decisions = buffer.decide(held, arrived, buffer.Rules(PATIENCE, largest=largest))
         seen.add(decisions)
     return seen, held
 
@@ -233,6 +238,20 @@ def test_a_redelivery_of_a_row_that_was_landed_before_digests_is_a_duplicate() -
 def test_another_row_than_the_one_landed_before_digests_is_a_conflict() -> None:
     seen, _ = run([[ORDER[0]], [COUNTED, *ORDER[1:], Row(1, 101, 1, payload=9)]], digests=2)
     assert (seen.released, seen.waiting) == ({}, {1: buffer.CONFLICT})
+
+
+def test_a_transaction_with_more_rows_than_one_may_have_is_given_up_at_once_and_the_others_go_on() -> None:
+    other = [Row(2, 101, 9), Metadata(2, ((101, 1),))]
+    seen, held = run([[COUNTED, *ORDER, *other]], largest=len(ORDER) - 1)
+    assert (seen.released, seen.dead, seen.waiting) == ({2: 10}, {1: buffer.TOO_LARGE}, {})
+    assert not len(held.events)
+    assert run([[COUNTED, *ORDER, *other]], largest=len(ORDER))[0].released == {1: 10, 2: 10}
+
+
+def test_rows_that_are_counted_and_rows_that_have_come_are_too_many_before_the_rest_comes() -> None:
+    assert run([[COUNTED]], largest=len(ORDER) - 1)[0].dead == {1: buffer.TOO_LARGE}
+    assert run([ORDER], largest=len(ORDER) - 1)[0].dead == {1: buffer.TOO_LARGE}
+    assert run([[*ORDER[:2], ORDER[0]]], largest=2)[0].dead == {}, "a duplicate is no row more"
 
 
 def test_patience_runs_out_with_no_new_data() -> None:

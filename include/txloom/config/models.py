@@ -16,6 +16,7 @@ from txloom.config.fields import (
     NO_KEY,
     Asset,
     ColumnName,
+    Count,
     Day,
     Duration,
     EntryName,
@@ -66,6 +67,13 @@ class Completeness(Model):
             "warning, hold: they become dead letters after patience, and a redrive releases them"
         ),
     ] = "release"
+    max_rows: Annotated[
+        Count | None,
+        Field(
+            description="The most rows that a transaction may have (a loaded snapshot is one too); a larger one is "
+            "dead letters (too large) at once, and the others go on. By default there is no limit"
+        ),
+    ] = None
     complete_now: Annotated[
         Literal["redrive", "approve"],
         Field(description="What becomes of dead transactions that late events make whole: redrive at once, or wait"),

@@ -78,7 +78,12 @@ def _run(spark: SparkSession, pipeline: Pipeline, place: Place, run_id: str) -> 
 def rules_of(completeness: Completeness) -> Rules:
     """Return how a pipeline's transactions are decided on."""
     patience = int(completeness.patience.total_seconds() * 1_000_000)
-    return Rules(patience, hold=completeness.suspects == "hold", progress=completeness.rule == "progress")
+    return Rules(
+        patience,
+        hold=completeness.suspects == "hold",
+        progress=completeness.rule == "progress",
+        largest=completeness.max_rows,
+    )
 
 
 def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:

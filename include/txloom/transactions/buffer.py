@@ -25,6 +25,7 @@ CONFLICT = "conflicting"
 SUSPECT = "two producer runs"
 BEHIND = "partition behind"
 TORN = "may lack an unreadable event"
+TOO_LARGE = "too large"
 """Causes are a closed list; `txloom.transactions.causes` has an operator's hint for each."""
 
 REMEMBERED = 50_000
@@ -46,11 +47,13 @@ class Rules:
 
     patience: how long one may wait for its events, in microseconds. hold: those rebuilt from two producer runs are not
     released unless they are redriven. progress: what no metadata counts is whole at the frontier, and never overdue.
+    largest: the most rows of one; of more, counted or come, it is given up at once, and never released.
     """
 
     patience: int
     hold: bool = False
     progress: bool = False
+    largest: int | None = None
 
 
 @dataclass(frozen=True)
@@ -284,7 +287,9 @@ class _Ordered:
         self.whole = self.counted | passed & ~self.conflict & (~self.torn | self.reopened)
         if rules.hold:
             self.whole &= ~self.suspect | self.reopened
-        self.given_up = ~self.whole & (passed | self._overdue())
+        self.too_large = self._too_large()
+        self.whole &= ~self.too_large
+        self.given_up = ~self.whole & (passed | self._overdue() | self.too_large)
 
     def _overdue(self) -> np.ndarray:
         """Find what waited longer than patience, or is decided again; what nothing counts waits for its frontier."""
@@ -293,6 +298,13 @@ class _Ordered:
         overdue = (self.clock["at"] - self.first_at >= self.rules.patience) | self.reopened
         given_up: np.ndarray = overdue & ~self.uncounted
         return given_up
+
+    def _too_large(self) -> np.ndarray:
+        """Find transactions of which more rows have come, or are counted, than one may have."""
+        if self.rules.largest is None:
+            return np.zeros_like(self.whole)
+        too_large: np.ndarray = np.maximum(self.rows, self.expected.sum(axis=1)) > self.rules.largest
+        return too_large
 
     def _in_holes(self) -> np.ndarray:
         """Find transactions whose events may be among those that nobody could read."""
@@ -383,6 +395,8 @@ def _standing(ordered: _Ordered, i: int, start: int, end: int) -> Standing:
 
 
 def _cause(ordered: _Ordered, i: int) -> str:
+    if ordered.too_large[i]:
+        return TOO_LARGE
     if ordered.conflict[i]:
         return CONFLICT
     if ordered.uncounted[i]:

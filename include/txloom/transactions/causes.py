@@ -24,6 +24,8 @@ HINTS = {
     "whether its producer runs; a heartbeat there, or completeness.idle_after, lets a quiet one pass.",
     buffer.TORN: "An event beside it could not be read (dead letters of kind poison), and whose it was is not known: "
     "have it sent again, or see that nothing is missing, then redrive the transaction.",
+    buffer.TOO_LARGE: "It has more rows than completeness.max_rows allows, counted or come: raise that, or leave it "
+    "out, then redrive the transaction.",
     UNCOUNTED["D"]: "The metadata's producer leaves deletes out (IGNOREDELETES): take that out of its replicat, "
     "supply corrected metadata, then redrive.",
     UNCOUNTED["T"]: "The metadata's producer leaves truncates out: give both replicats GETTRUNCATES, supply corrected "
