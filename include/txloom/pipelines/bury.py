@@ -122,9 +122,10 @@ def inter(batch: Batch, given: DataFrame, landings: Collection[int]) -> Buried:
     Duplicates (same identity and content) are left out, as they were counted.
     """
     same = ["tx", "kind", "table", "identity", "payload"]
-    said = F.coalesce("digest", F.max("digest").over(Window.partitionBy(*same))).alias("said")
-    first = Window.partitionBy(*same, said).orderBy("landing", "row")
-    held = _own_events(batch, given, landings).withColumn("again", F.row_number().over(first)).where("again = 1")
+    content = F.coalesce("digest", F.max("digest").over(Window.partitionBy(*same)))
+    first = Window.partitionBy(*same, "content").orderBy("landing", "row")
+    events = _own_events(batch, given, landings).withColumn("content", content)
+    held = events.withColumn("again", F.row_number().over(first)).where("again = 1")
     now = datetime.now(UTC)
     transactions = held.groupBy("tx").agg(
         F.min("transaction_id").alias("transaction_id"),
