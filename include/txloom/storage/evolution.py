@@ -26,6 +26,7 @@ from txloom.storage.own import EVOLVED_COLUMNS
 from txloom.storage.place import Place
 from txloom.storage.progress import newest_metadata
 
+BOUNDED = "delta.dataSkippingStatsColumns"
 WHOLE_DIGITS = {pa.int32(): 10, pa.int64(): 19}
 DECLARED = {arrow_type(ColumnType(kind)): ColumnType(kind) for kind in ("long", "int", "double", "float", "boolean")}
 DECLARED |= {arrow_type(ColumnType(kind)): ColumnType(kind) for kind in ("date", "timestamp", "timestamptz", "binary")}
@@ -122,6 +123,7 @@ def ensure(
         books.ensure(path, schema, properties, partition_by=partition_by, metadata=metadata)
         return
     _refuse_other_partitions(path, schema, partition_by)
+    _follow_bounds(path, properties or {})
     has = local.plain_schema(books.schema_of(path))
     if lagging(path, schema):
         _rewrite(path, has, schema)
@@ -150,6 +152,13 @@ def _refuse_other_partitions(path: str, schema: pa.Schema, wanted: Sequence[str]
             f"{path}: its rows lie by {lie}, but partition_by says {say}: declare what it was, or move this folder "
             "away, and the next merge writes the table anew out of its history"
         )
+
+
+def _follow_bounds(path: str, properties: Mapping[str, str]) -> None:
+    """Let a table that an older version made keep bounds of the same columns as one that is made now."""
+    table, wanted = DeltaTable(path), properties.get(BOUNDED)
+    if wanted is not None and table.metadata().configuration.get(BOUNDED, wanted) != wanted:
+        table.alter.set_table_properties({BOUNDED: wanted}, commit_properties=_carried(path))
 
 
 def _partitions(schema: pa.Schema, columns: Sequence[str]) -> str:
