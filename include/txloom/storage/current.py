@@ -107,16 +107,18 @@ def component(key: Sequence[str], chains: Mapping[int, int]) -> Column:
 
 
 def of_all_rows(changes: DataFrame) -> DataFrame:
-    """Return the changes that touch all rows of a table: truncates, and a clear for each set of columns that is lacked.
+    """Return the changes that touch all rows of a table, as `txloom.current.clears.of_all_rows` does.
 
     Whoever folds some keys only folds these with them.
     """
-    first = F.min(F.struct("_txloom_pos", "_txloom_xid")).alias("first")
-    lacking = changes.where("_txloom_absent is not null").groupBy("_txloom_csn", "_txloom_absent").agg(first)
+    place = F.struct("_txloom_pos", "_txloom_xid")
+    told_by = changes.where("_txloom_absent is not null").groupBy("_txloom_csn", "_txloom_absent")
+    ends = told_by.agg(F.min(place).alias("first"), F.max(place).alias("last"))
+    lacking = ends.withColumn("place", F.explode(F.array_distinct(F.array("first", "last"))))
     told = {
         "_txloom_op": F.lit("C"),
-        "_txloom_pos": F.col("first._txloom_pos"),
-        "_txloom_xid": F.col("first._txloom_xid"),
+        "_txloom_pos": F.col("place._txloom_pos"),
+        "_txloom_xid": F.col("place._txloom_xid"),
     }
     told |= {name: F.col(name) for name in ("_txloom_csn", "_txloom_absent")}
     clears = lacking.select(
