@@ -10,6 +10,7 @@ TxloomError                 1   something unforeseen
 |-- SourceLost             13   records were lost before they were landed: never retry, load a snapshot or accept it
 |-- TablesFailed           14   some tables could not be merged, the others were: retry soon
 |-- MessageUnsent          15   people could not be told of an incident over every channel: retry soon
+|-- HistoryLost              16   a history is gone though readers see what was made of it: never retry, backfill it
 |-- ExpectationFailed      20   data is safe, but an expectation with severity `block` failed
 |-- ComparisonOutdated     21   live tables moved on since a backfill compared them: begin it anew
 |-- LedgerUnbalanced       30   events landed and events accounted for differ: never retry, look
@@ -79,6 +80,12 @@ class MessageUnsent(TxloomError):
     """A channel did not take a message; the others did."""
 
     exit_code = 15
+
+
+class HistoryLost(TxloomError):
+    """A history table is gone although current tables show what was made of it."""
+
+    exit_code = 16
 
 
 class ExpectationFailed(TxloomError):

@@ -253,7 +253,17 @@ def test_a_column_to_partition_by_is_declared(refused: Refused) -> None:
 def test_a_column_to_partition_by_has_a_plain_type(refused: Refused) -> None:
     assert refused("    - orders", "    - table: orders\n      partition_by: tags") == (
         "shop.yaml:37: targets.mirrors[0].partition_by: found 'tags' of type array<string> in "
-        "orders, expected a column to partition by, not array, json, double, float or binary."
+        "orders, expected a column to partition by, not array, json, double, float, decimal or binary."
+    )
+
+
+def test_a_decimal_partitions_nothing_and_a_table_that_lies_by_one_is_written_anew(refused: Refused) -> None:
+    """The partition of -0.5 would be named `0.-5000`, and no reader could open the table any more."""
+    assert refused("zorder: [item_no]", "partition_by: price") == (
+        "shop.yaml:38: targets.mirrors[1].partition_by: found 'price' of type decimal(20,4) in "
+        "items, expected a column to partition by, not array, json, double, float, decimal or binary. "
+        "Where a table lies by a decimal already, take partition_by out and move the folder of the current table "
+        "away: the next merge writes it anew out of its history."
     )
 
 

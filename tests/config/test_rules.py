@@ -104,3 +104,33 @@ def test_a_run_begins_by_the_clock_or_by_assets(refused: Refused) -> None:
     assert refused(clock, f"{clock}\nafter: [s3://in/done]") == (
         "shop.yaml:3: after: found assets beside a schedule, expected either schedule or after."
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            "time_precision_mode: adaptive",
+            "shop.yaml:5: source.debezium.time_precision_mode: found 'adaptive', expected source.debezium.database "
+            "beside it. Each database counts in other units.",
+        ),
+        (
+            "database: mysql, time_unit: millis",
+            "shop.yaml:5: source.debezium.time_unit: found time_unit beside them, expected either time_unit, or "
+            "database and time_precision_mode.",
+        ),
+        (
+            "database: mssql",
+            "shop.yaml:5: source.debezium.database: found 'mssql', expected postgresql, mysql, mariadb, oracle or "
+            "sqlserver. Did you mean 'mysql'?",
+        ),
+    ],
+)
+def test_the_unit_of_debeziums_times_is_told_once_and_in_full(refused: Refused, options: str, message: str) -> None:
+    told = "format: debezium\n  debezium: {" + options + "}"
+    assert refused("format: goldengate", told) == message
+
+
+def test_a_mode_that_counts_one_unit_needs_no_database(declared: Declared) -> None:
+    told = "format: debezium\n  debezium: {time_precision_mode: connect}"
+    assert load(declared(("format: goldengate", told))).source.debezium.time_precision_mode == "connect"

@@ -1,7 +1,7 @@
 """Inserts without a column: it is null in every row from then on, and nothing of it comes back."""
 
 from current.texts import changes_of, folded, shown
-from txloom.current.clears import Gone, columns_of
+from txloom.current.clears import Gone, columns_of, of_all_rows
 
 
 def test_an_insert_without_a_column_clears_it_in_rows_that_no_change_names() -> None:
@@ -50,6 +50,21 @@ def test_a_column_that_comes_back_shows_nothing_of_what_it_held() -> None:
         5  Fay  new  3.3
         """
     )
+
+
+def test_who_folds_some_keys_only_sees_what_the_last_insert_of_a_transaction_clears() -> None:
+    changes = changes_of(
+        """
+        op at  id name note unchanged absent
+        I  2.1 3  Cid  -    -         note
+        U  2.2 1  Ada  new  -         -
+        I  2.3 4  Dot  -    -         note
+        I  3.1 5  Eve  -    -         note
+        """,
+        ("id", "name", "note"),
+    )
+    clears = of_all_rows(changes).select(["_txloom_op", "_txloom_csn", "_txloom_pos"]).to_pylist()
+    assert sorted(tuple(each.values()) for each in clears) == [("C", 2, 1), ("C", 2, 3), ("C", 3, 1)]
 
 
 def test_a_row_that_changes_its_key_loses_the_column_too() -> None:

@@ -120,7 +120,8 @@ def test_an_update_that_does_not_know_its_old_key_updates_the_new_one() -> None:
     )
 
 
-def test_a_composite_key_changes_only_if_all_of_the_old_one_is_known() -> None:
+def test_a_part_of_a_key_that_an_image_before_leaves_out_is_the_one_after_it() -> None:
+    """A source that tells only what changed tells no other part of the key; the old row must go."""
     assert folded(
         "id line name at\n1 1 x 1.1",
         """
@@ -130,8 +131,9 @@ def test_a_composite_key_changes_only_if_all_of_the_old_one_is_known() -> None:
         key=("id", "line"),
     ) == shown(
         """
-        id line name at
-        1  2    y    2.1
+        id line name at  gone
+        1  1    -    2.1 yes
+        1  2    y    2.1 -
         """
     )
 

@@ -54,7 +54,9 @@ def events() -> tuple[Event, ...]:
         own = [event for event in found if event["kind"] == "row" and event["table"] == table.name]
         columns = ([event[name] for event in own] for name in ("value", "op", "headers"))
         for event, images in zip(
-            own, ImageReader(table).read(DebeziumImages(table).canonical(*columns)).to_pylist(), strict=True
+            own,
+            ImageReader(table).read(DebeziumImages(table, time_unit="adaptive").canonical(*columns)).to_pylist(),
+            strict=True,
         ):
             event["images"] = images
     return tuple(found)

@@ -115,7 +115,7 @@ def bits(length: int) -> dict[str, Any]:
     ],
 )
 def test_without_a_schema_the_declared_type_tells(declared: str, value: Any, wanted: Any) -> None:
-    found = read(declared, value)
+    found = read(declared, value, time_precision_mode="microseconds")
     assert (str(found) if wanted == "nan" else found) == wanted
 
 
@@ -133,6 +133,56 @@ def test_without_a_schema_the_option_tells_the_unit_of_time(unit: str, timestamp
     assert read("timestamptz", timestamp, time_unit=unit) == datetime(1970, 1, 1, 0, 0, 1, 500000, UTC)
     assert read("time", time, time_unit=unit) == "08:15:30.123"
     assert read("date", 1, time_unit=unit) == date(1970, 1, 2)
+
+
+TODAY = {"millis": 1_763_817_600_123, "micros": 1_763_817_600_123_000, "nanos": 1_763_817_600_123_000_000}
+
+
+@pytest.mark.parametrize(
+    ("database", "mode", "unit", "time"),
+    [
+        ("mysql", None, "millis", 29730123000),
+        ("mariadb", "adaptive_time_microseconds", "millis", 29730123000),
+        ("mysql", "connect", "millis", 29730123),
+        (None, "connect", "millis", 29730123),
+        ("postgresql", None, "micros", 29730123000),
+        ("postgresql", "adaptive", "micros", 29730123000),
+        ("oracle", "adaptive", "micros", 29730123000),
+        ("sqlserver", "adaptive", "nanos", 29730123000000),
+        ("sqlserver", "adaptive_time_microseconds", "nanos", 29730123000),
+        (None, "microseconds", "micros", 29730123000),
+        ("oracle", "nanoseconds", "nanos", 29730123000000),
+    ],
+)
+def test_without_a_schema_database_and_mode_tell_the_unit_and_another_one_is_refused(
+    database: Any, mode: Any, unit: str, time: int
+) -> None:
+    options = {"database": database, "time_precision_mode": mode}
+    assert read("timestamp", TODAY[unit], **options) == datetime(2025, 11, 22, 13, 20, 0, 123_000)
+    assert read("timestamptz", TODAY[unit], **options) == datetime(2025, 11, 22, 13, 20, 0, 123_000, UTC)
+    assert read("time", time, **options) == "08:15:30.123"
+    assert read("timestamp", 0, **options) == datetime(1970, 1, 1)
+    if mode not in ("connect", "microseconds", "nanoseconds"):
+        for other in set(TODAY) - {unit}:
+            assert str(read("timestamp", TODAY[other], **options)).startswith(f"[v: '{TODAY[other]}, ")
+
+
+@pytest.mark.parametrize("mode", ["adaptive", "connect"])
+def test_the_last_day_of_year_9999_is_read_whatever_counts_finer_units(mode: Any) -> None:
+    options = {"database": "mysql", "time_precision_mode": mode}
+    assert read("timestamp", 253402300799000, **options) == datetime(9999, 12, 31, 23, 59, 59)
+    found = read("timestamp", 253402214399000, **options)
+    assert (found == datetime(9999, 12, 30, 23, 59, 59)) == (mode == "connect")
+
+
+@pytest.mark.parametrize("options", [{}, {"time_precision_mode": "isostring"}])
+def test_a_number_of_a_time_column_whose_unit_nobody_tells_is_no_value(options: Any) -> None:
+    told = "its unit is unknown: tell source.debezium.database and source.debezium.time_precision_mode"
+    for declared in ("timestamp", "timestamptz", "time"):
+        assert read(declared, 1500000, **options) == f"[v: '1500000, {told}' is not a {declared}]"
+    assert read("timestamp", "2026-02-17T10:15:30Z", **options) == datetime(2026, 2, 17, 10, 15, 30)
+    assert read("timestamp", 1500, {"name": f"{TIME}Timestamp"}, **options) == datetime(1970, 1, 1, 0, 0, 1, 500000)
+    assert read("date", 1, **options) == date(1970, 1, 2)
 
 
 @pytest.mark.parametrize(

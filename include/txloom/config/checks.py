@@ -14,6 +14,11 @@ from txloom.config.types import KEYLESS
 
 UNORDERED = ("array", "json", "binary", "boolean")
 """Kinds by whose values files cannot be clustered: Delta keeps no smallest and largest value of them."""
+DECIMAL_PARTITIONS = (
+    "Where a table lies by a decimal already, take partition_by out and move the folder of the current table away: the "
+    "next merge writes it anew out of its history."
+)
+"""What becomes of a table that an earlier declaration partitioned."""
 
 
 def check(root: Item, file: str, told: set[str]) -> list[Problem]:
@@ -217,7 +222,8 @@ def _partitions(draft: Draft, declared: Item, partition: Partition, table: Table
     if partition.unit and kind.kind not in DATED:
         return draft.problem(declared, f"a {listed(DATED)} to take the {partition.unit} of", found=found)
     if kind.kind in UNFIT:
-        return draft.problem(declared, f"a column to partition by, not {listed(UNFIT)}", found=found)
+        hint = DECIMAL_PARTITIONS if kind.kind == "decimal" else ""
+        return draft.problem(declared, f"a column to partition by, not {listed(UNFIT)}", hint, found)
     if kind.kind in MOMENTS and not partition.unit:
         units = listed(f"{unit}({partition.column})" for unit in UNITS)
         return draft.problem(declared, units, "Every moment would be a partition by itself.", found)

@@ -15,8 +15,8 @@ UNITS = ("year", "month", "day")
 MOMENTS = ("timestamp", "timestamptz")
 DATED = ("date", *MOMENTS)
 """Kinds of columns that have a year, a month and a day; timestamptz as of UTC."""
-UNFIT = (*KEYLESS, "binary")
-"""Kinds of columns that make no partitions."""
+UNFIT = (*KEYLESS, "decimal", "binary")
+"""Kinds of columns that make no partitions; delta-rs names that of -0.5 `0.-5000`, which nobody can read."""
 TEXTS = ("string", "uuid", "time")
 """Kinds whose values are texts: in the names of Delta's partitions an empty one would become null."""
 EXPECTED = "a column, or the year, month or day of one, such as year(created)"

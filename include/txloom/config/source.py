@@ -45,10 +45,18 @@ class Kafka(Model):
 class Debezium(Model):
     """How a Debezium connector writes values, where messages carry no schema that says so."""
 
+    database: Annotated[
+        Literal["postgresql", "mysql", "mariadb", "oracle", "sqlserver"] | None,
+        Field(description="The source database: with time_precision_mode it tells what numbers of time columns count"),
+    ] = None
+    time_precision_mode: Annotated[
+        Literal["adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"] | None,
+        Field(description="The connector's time.precision.mode; by default the one that its database has"),
+    ] = None
     time_unit: Annotated[
-        Literal["adaptive", "millis", "nanos", "connect"],
-        Field(description="The unit of timestamps and times: time.precision.mode, adaptive: microseconds"),
-    ] = "adaptive"
+        Literal["adaptive", "millis", "nanos", "connect"] | None,
+        Field(description="The unit of all timestamps and times, instead of both; adaptive: microseconds"),
+    ] = None
     binary_mode: Annotated[
         Literal["base64", "hex"], Field(description="How binary values are written: binary.handling.mode")
     ] = "base64"

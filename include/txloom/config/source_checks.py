@@ -15,6 +15,8 @@ RULES = {
     "snapshots": ("single",),
 }
 """What can make a transaction of each format whole, the usual rule first."""
+BY_DATABASE = ("adaptive", "adaptive_time_microseconds")
+"""Values of Debezium's time.precision.mode under which a unit follows from the column in its database."""
 PATIENT = ("counts", "markers")
 """Rules under which an incomplete transaction is given up."""
 
@@ -35,6 +37,7 @@ def check_source(draft: Draft) -> Iterator[Problem]:
         rule = None
     yield from _topic(draft, source, form.value, rule.value if rule else RULES[form.value][0])
     yield from _fields(draft, source, form.value, rule)
+    yield from _debezium(draft, source)
     if completeness is not None and rule is not None and not draft.is_told(completeness):
         yield from _times(draft, completeness, rule.value)
 
@@ -62,6 +65,19 @@ def _fields(draft: Draft, source: Item, form: str, rule: Item | None) -> Iterato
         yield draft.problem(rule, expected, found="progress without it")
     elif transaction is not None and rule.value != "progress":
         yield draft.problem(transaction, "completeness.rule: progress", "Without it each row stands alone.")
+
+
+def _debezium(draft: Draft, source: Item) -> Iterator[Problem]:
+    """What numbers of time columns count is told once, and a mode that goes by the database needs its name."""
+    options = source.get("debezium")
+    if options is None or draft.is_told(options):
+        return
+    unit, database, mode = (options.get(name) for name in ("time_unit", "database", "time_precision_mode"))
+    if unit is not None and (database or mode):
+        expected = "either time_unit, or database and time_precision_mode"
+        yield draft.problem(unit, expected, found="time_unit beside them")
+    if mode is not None and database is None and mode.value in BY_DATABASE:
+        yield draft.problem(mode, "source.debezium.database beside it", "Each database counts in other units.")
 
 
 def _times(draft: Draft, completeness: Item, rule: str) -> Iterator[Problem]:

@@ -143,16 +143,23 @@ def _lacks(changes: pa.Table, name: str) -> pa.Array:
 
 
 def of_all_rows(changes: pa.Table) -> pa.Table:
-    """Return the changes that touch all rows of a table: truncates, and for inserts that lack columns a clear each.
+    """Return the changes that touch all rows of a table: truncates, and clears for inserts that lack columns.
 
-    Whoever folds some keys only folds these with them.
+    Of the inserts of one transaction that lack the same, the first and the last stand for all: what is told between
+    them is cleared by the last. Whoever folds some keys only folds these with them.
     """
     truncates = changes.filter(pc.equal(changes.column("_txloom_op"), "T"))
     lacking = changes.filter(pc.is_valid(changes.column("_txloom_absent")))
     lacking = lacking.sort_by([("_txloom_csn", "ascending"), ("_txloom_pos", "ascending")])
     rows = lacking.select(CLEAR_COLUMNS).to_pylist()
-    first = {(row["_txloom_csn"], tuple(row["_txloom_absent"])): row for row in reversed(rows)}
-    return pa.concat_tables([truncates, _clear_rows(list(first.values()), changes.schema)])
+    first = {_lacked(row): row for row in reversed(rows)}
+    last = {_lacked(row): row for row in rows}
+    clears = [*first.values(), *(row for lacked, row in last.items() if row is not first[lacked])]
+    return pa.concat_tables([truncates, _clear_rows(clears, changes.schema)])
+
+
+def _lacked(row: Mapping[str, Any]) -> tuple[int, tuple[str, ...]]:
+    return row["_txloom_csn"], tuple(row["_txloom_absent"])
 
 
 CLEAR_COLUMNS = ("_txloom_csn", "_txloom_pos", "_txloom_xid", "_txloom_absent")

@@ -55,11 +55,17 @@ class Images:
         return pc.coalesce(column, self.before(name)) if name in self.key and column.null_count else column
 
     def before(self, name: str) -> pa.ChunkedArray:
-        """Return a column of the rows before the changes; txloom's own columns are in no image."""
+        """Return a column of the rows before the changes; txloom's own columns are in no image.
+
+        A part of the key that an image before leaves out is the one after it: only what changed may be told.
+        """
         image = self._changes.column("_txloom_before")
         if image.type.get_field_index(name) < 0:
             return pa.chunked_array([pa.nulls(self.changes, self.type_of(name))])
-        return _as(pc.struct_field(image, name), self.type_of(name))
+        column = _as(pc.struct_field(image, name), self.type_of(name))
+        if name in self.key and column.null_count:
+            return pc.coalesce(column, _as(self._changes.column(name), self.type_of(name)))
+        return column
 
     def told(self, name: str) -> pa.ChunkedArray:
         """Return a column of the rows, then of the changes."""

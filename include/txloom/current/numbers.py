@@ -71,7 +71,7 @@ def read(images: Images, rows: pa.Table, changes: pa.Table) -> Numbers:
     """Number everything that folding needs; refuses unknown operations and changes without a key."""
     count = rows.num_rows
     op = np.concatenate([np.full(count, ROW, np.int64), _operations(changes)])
-    moved = _moved(images, changes, op[count:])
+    moved = _moved(images, op[count:])
     key, sample = _keys(images, moved)
     key, old_keys = key[: len(op)], key[len(op) :]
     old = np.full(len(op), NOWHERE, np.int64)
@@ -105,15 +105,13 @@ def _operations(changes: pa.Table) -> Ints:
     return numbers
 
 
-def _moved(images: Images, changes: pa.Table, op: Ints) -> Ints:
-    """Return the updates whose key before is known and another than after, as numbers of changes."""
+def _moved(images: Images, op: Ints) -> Ints:
+    """Return the updates whose key before is another than after, as numbers of changes."""
     differs = np.zeros(len(op), np.bool_)
     for name in images.key:
         same = pc.fill_null(pc.equal(images.before(name), images.after(name)), True)
         differs |= ~same.to_numpy()
-    moved = np.flatnonzero(differs & (op == UPDATE))
-    for name in images.key:
-        moved = moved[known(changes, moved, name)] if len(moved) else moved
+    moved: Ints = np.flatnonzero(differs & (op == UPDATE))
     return moved
 
 

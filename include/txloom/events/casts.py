@@ -5,19 +5,20 @@ one at a time.
 """
 
 from collections.abc import Callable, Sequence
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from txloom.config.types import ColumnType
+from txloom.config.types import MOST_DIGITS, ColumnType
 from txloom.events.text import INSTANT, read_instants, read_timestamps
 from txloom.events.values import arrow_type
 
 UUID = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 TIME = r"^([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?$"
 INTEGER = r"^-?\d+$"
+DOUBLE = r"^-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,4})?$"
+ZERO = r"^-?[0.]+([eE]|$)"
 
 
 def read_column(declared: ColumnType, values: Sequence[Any]) -> pa.Array:
@@ -33,11 +34,9 @@ def read_column(declared: ColumnType, values: Sequence[Any]) -> pa.Array:
 
 
 def _texts(declared: ColumnType, values: Sequence[Any]) -> pa.Array:
-    """Return JSON scalars as text: numbers of decimals come as Decimal, so that each digit is there."""
+    """Return JSON scalars as text: whole numbers and booleans; any other number comes as the text that it is."""
     if declared.kind == "boolean":
         return pa.array([None if v is None else str(v).lower() for v in values], pa.string())
-    if declared.kind == "decimal" and any(isinstance(v, Decimal) and not v.is_finite() for v in values):
-        raise pa.ArrowInvalid("not a number")
     return pa.array([None if v is None else str(v) for v in values], pa.string())
 
 
@@ -58,7 +57,7 @@ def _as_it_came(texts: pa.Array, _kind: pa.DataType) -> pa.Array:
     return texts
 
 
-def _plain(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+def _booleans(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     return texts.cast(kind)
 
 
@@ -68,8 +67,19 @@ def _integers(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     return texts.cast(kind)
 
 
-def _singles(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    return texts.cast(pa.float64()).cast(kind)
+def _decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Cast plain numbers that surely fit; Arrow makes zero of those that are too small, and dies of a huge exponent."""
+    point = rf"(\.[0-9]{{0,{kind.scale}}}0{{0,{MOST_DIGITS - kind.precision}}})?"
+    return _matching(rf"^-?[0-9]{{1,{max(1, kind.precision - kind.scale)}}}{point}$")(texts, kind)
+
+
+def _doubles(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Cast numbers; one that becomes infinite, or zero although it is not, is left to the reading of single values."""
+    found = _matching(DOUBLE)(texts, pa.float64()).cast(kind)
+    zeros = texts.filter(pc.fill_null(pc.equal(found, 0), False))
+    if pc.any(pc.is_inf(found)).as_py() or not pc.all(pc.match_substring_regex(zeros, ZERO), min_count=0).as_py():
+        raise pa.ArrowInvalid("a number beyond all doubles, or too small for one")
+    return found
 
 
 def _dates(texts: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -94,10 +104,10 @@ _CASTS: dict[str, Callable[[pa.Array, pa.DataType], pa.Array]] = {
     "json": _as_it_came,
     "long": _integers,
     "int": _integers,
-    "decimal": _plain,
-    "double": _plain,
-    "float": _singles,
-    "boolean": _plain,
+    "decimal": _decimals,
+    "double": _doubles,
+    "float": _doubles,
+    "boolean": _booleans,
     "date": _dates,
     "timestamp": _timestamps,
     "timestamptz": _instants,

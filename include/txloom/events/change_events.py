@@ -10,6 +10,7 @@ in the topic decides. An event that says the very same of one table at the same 
 once. What change sets share with them, changes that stand alone, is here too.
 """
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -47,6 +48,7 @@ MOST_SHOWN = 80
 Image = dict[str, msgspec.Raw]
 Headers = Sequence[Mapping[str, str] | None]
 _read_instant = reader(ColumnType("timestamptz"))
+_BELOW_MICROS = re.compile(r"(\.[0-9]{6})[0-9]+")
 
 
 class _Message(msgspec.Struct, rename="camel", gc=False):
@@ -218,7 +220,8 @@ def alone(source_table: str, table: Table | None, csn: int, content: bytes) -> d
 def moment(name: str, told: msgspec.Raw) -> tuple[int, datetime | None]:
     """Return a timestamp's commit position, and its instant where it tells one.
 
-    A whole number is taken as it is, of text the microseconds since the epoch; text without a zone is UTC.
+    A whole number is taken as it is, of text the microseconds since the epoch; text without a zone is UTC. Digits
+    below a microsecond order nothing.
     """
     text = bytes(told).decode()
     if text.startswith('"'):
@@ -228,7 +231,7 @@ def moment(name: str, told: msgspec.Raw) -> tuple[int, datetime | None]:
         number = int(text)
     elif bytes(told).startswith(b'"'):
         try:
-            instant = _read_instant(text)
+            instant = _read_instant(_BELOW_MICROS.sub(r"\1", text))
             number = (instant - EPOCH) // timedelta(microseconds=1)
         except (ValueError, OverflowError):
             pass

@@ -26,7 +26,8 @@ from txloom.events.debezium_messages import (
     read_row,
 )
 from txloom.events.debezium_positions import CONNECTORS
-from txloom.events.debezium_values import BinaryMode, Convert, Field, Modes, TimeUnit, converter
+from txloom.events.debezium_units import Database, PrecisionMode, TimeUnit, units_of
+from txloom.events.debezium_values import BinaryMode, Convert, Field, Modes, converter
 from txloom.events.goldengate_messages import INSERTS, NULL
 
 Image = dict[str, Raw]
@@ -37,15 +38,22 @@ _SCHEMAS = 64
 class DebeziumImages:
     """Writes stored messages of one table as its image reader takes them; compiled, so it does not travel."""
 
-    def __init__(self, table: Table, time_unit: TimeUnit = "adaptive", binary_mode: BinaryMode = "base64") -> None:
-        """Compile what the declared columns' values need.
+    def __init__(
+        self,
+        table: Table,
+        time_unit: TimeUnit | None = None,
+        binary_mode: BinaryMode = "base64",
+        database: Database | None = None,
+        time_precision_mode: PrecisionMode | None = None,
+    ) -> None:
+        """Compile what the declared columns' values need; options say what a value is where no schema tells it.
 
-        time_unit: what times and timestamps count, where no schema tells it; adaptive: microseconds.
-        binary_mode: how bytes are written, where no schema tells it.
+        time_unit: what times and timestamps count, adaptive: microseconds; database and time_precision_mode say it
+        instead. binary_mode: how bytes are written.
         """
         self._columns = {column.source.upper(): column.type for column in table.columns}
         self._key = frozenset(table.column(name).source.upper() for name in table.key)
-        self._modes = Modes(time_unit, binary_mode)
+        self._modes = Modes(units_of(time_unit, database, time_precision_mode), binary_mode)
         self._converters = lru_cache(_SCHEMAS)(self._converters_under)
 
     def canonical(

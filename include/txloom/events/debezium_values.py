@@ -1,9 +1,8 @@
 """Values as Debezium writes them -> as `txloom.events.images` reads them, digit by digit.
 
-With a schema around the message its names tell what a number or a text is. Without one the declared type and two
-options tell: which unit of time the connector counts in (time.precision.mode) and how it writes bytes
-(binary.handling.mode). What an option says must be so of every column: adaptive precision writes columns of up to three
-digits in milliseconds, which needs the schema; microseconds and isostring do not.
+With a schema around the message its names tell what a number or a text is. Without one the declared type and options
+tell: which unit of time the connector counts in (`txloom.events.debezium_units`) and how it writes bytes
+(binary.handling.mode). A number of a time column whose unit nobody tells is not read.
 
 What cannot be read becomes a text that no such type takes: a problem of its row, never another value.
 """
@@ -20,14 +19,12 @@ import msgspec
 from msgspec import Raw
 
 from txloom.config.types import ColumnType
+from txloom.events.debezium_units import MICROS, MILLIS, NANOS, Units
 
-TimeUnit = Literal["adaptive", "millis", "nanos", "connect"]
 BinaryMode = Literal["base64", "hex"]
 Convert = Callable[[bytes], bytes]
 """A value's JSON -> JSON that its declared type reads."""
 
-MILLIS, MICROS, NANOS = 10**3, 10**6, 10**9
-UNITS: dict[str, int] = {"adaptive": MICROS, "millis": MILLIS, "nanos": NANOS, "connect": MILLIS}
 _TIME, _CONNECT = "io.debezium.time.", "org.apache.kafka.connect.data."
 _DAYS = (f"{_TIME}Date", f"{_CONNECT}Date")
 _TIMESTAMPS = {
@@ -49,6 +46,14 @@ _NUMERIC = ("decimal", "long", "int", "double", "float")
 _INTEGER = re.compile(rb"-?[0-9]{1,40}")
 _DAY_0 = date(1970, 1, 1).toordinal()
 _URL_SAFE = str.maketrans("-_", "+/")
+UNTOLD_UNIT = "its unit is unknown: tell source.debezium.database and source.debezium.time_precision_mode"
+_SURE = "let messages have schemas, set time.precision.mode=connect, or tell source.debezium.time_unit"
+COARSER, FINER = (f"it may count a {other} unit: {_SURE}" for other in ("coarser", "finer"))
+NEAR_1970, NEAR_TIME, FAR = 4_100_000, 86, 4_100_000_000
+"""Seconds: milliseconds of any day up to 2099 are microseconds of less than the first, as those of any time of day are
+of the second; microseconds of any day beyond the first are milliseconds of more than the third."""
+LAST_DAY = 253_402_214_400
+"""When 9999-12-31 begins, which many write for `never`."""
 _MOST_BITS = 2**13
 """Longer ones are most likely those of varbit without a limit, whose length is not told."""
 _MOST_BYTES = 1000
@@ -58,7 +63,7 @@ _MOST_BYTES = 1000
 class Modes(NamedTuple):
     """How a connector writes what only its schema would tell."""
 
-    time_unit: TimeUnit = "adaptive"
+    units: Units | None = None
     binary_mode: BinaryMode = "base64"
 
 
@@ -114,8 +119,36 @@ def _by_type(kind: str, told: Field | None, modes: Modes) -> Convert | None:
         return _variable_scale
     if kind not in _TEMPORAL or (told and (told.name or "").startswith(f"{_TIME}Zoned")):
         return None
-    unit = UNITS[modes.time_unit]
-    return partial(_time, unit) if kind == "time" else partial(_timestamp, unit, kind)
+    if modes.units is None:
+        return partial(_untold, kind, UNTOLD_UNIT)
+    unit = modes.units.time if kind == "time" else modes.units.timestamp
+    convert = partial(_time, unit) if kind == "time" else partial(_timestamp, unit, kind)
+    return partial(_unless_other, kind, modes.units, unit, convert)
+
+
+def _untold(kind: str, why: str, raw: bytes) -> bytes:
+    """Take text as it came; a number says nothing while its unit is unknown."""
+    return _unreadable(raw, why) if _INTEGER.fullmatch(raw) else _text(raw, kind)
+
+
+def _unless_other(kind: str, units: Units, unit: int, convert: Convert, raw: bytes) -> bytes:
+    """Convert a number, unless it may well count another unit than a column of its database does by default.
+
+    A column of fewer digits of a second counts a coarser unit, so that a moment of today would be one of January 1970;
+    one of more digits a finer unit, so that it would be one of the far future. The year 9999's last day is meant.
+    """
+    number = abs(int(raw)) if _INTEGER.fullmatch(raw) else 0
+    near = (NEAR_TIME if kind == "time" else NEAR_1970) * unit
+    if kind in units.coarser and 0 < number < near:
+        return _unreadable(raw, COARSER)
+    if (
+        units.finer
+        and kind != "time"
+        and FAR * unit < number
+        and not LAST_DAY * unit <= int(raw) < (LAST_DAY + 86400) * unit
+    ):
+        return _unreadable(raw, FINER)
+    return convert(raw)
 
 
 def _array(convert: Convert, raw: bytes) -> bytes:
@@ -269,5 +302,5 @@ def _bytes(raw: bytes) -> bytes | None:
 
 
 def _unreadable(raw: bytes, why: str) -> bytes:
-    """Return a text that says what stands there, and that no type reads as something else."""
+    """Return a text that says what stands there and why it cannot be read, and that no type reads as something else."""
     return msgspec.json.encode(f"{raw.decode()[:80]}, {why}")

@@ -16,6 +16,8 @@ from txloom.events.values import arrow_type, reader
 Raw = msgspec.Raw
 UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 """What the reading of a message that is no JSON, or too deep, raises."""
+MOST_SHOWN = 200
+"""Characters of an unreadable value that its problem shows."""
 
 
 class _Message(msgspec.Struct):
@@ -112,15 +114,16 @@ def _read(read: Callable[[Any], Any], column: Column, raw: Raw) -> Any:
     if text == b"null":
         return None
     nested = text[:1] in (b"{", b"[")
-    value: Any = msgspec.json.decode(text) if text[:1] == b'"' else text.decode()
+    value: Any = text.decode()
     try:
+        value = msgspec.json.decode(text) if text[:1] == b'"' else value
         if nested and column.type.element is not None:
             value = [text_of(item) for item in msgspec.json.decode(text, type=list[Raw])]
         return read(value)
-    except (msgspec.ValidationError, ValueError, TypeError, InvalidOperation, OverflowError) as error:
+    except (ValueError, TypeError, InvalidOperation, OverflowError, RecursionError) as error:
         shown = value if isinstance(value, str) else text.decode()
         article = "an" if str(column.type)[0] in "aeiou" else "a"
-        raise Unreadable(f"{column.source}: {shown[:80]!r} is not {article} {column.type}") from error
+        raise Unreadable(f"{column.source}: {shown[:MOST_SHOWN]!r} is not {article} {column.type}") from error
 
 
 def text_of(raw: Raw) -> str | None:

@@ -6,7 +6,6 @@ same rows.
 
 import re
 from collections.abc import Callable, Sequence
-from decimal import Decimal
 from itertools import zip_longest
 from typing import Any
 
@@ -28,8 +27,10 @@ ESCAPED = re.compile(r'["\\\x00-\x1f]')
 """What stands in JSON in another way than it is; compiled decoders know no such names."""
 LEARNED = 500
 """Columns of a source's rows that are known by name; with more, messages are read one at a time."""
-_JSON = {"long": str | int, "int": str | int, "double": str | float, "float": str | float, "boolean": str | bool | int}
+_JSON = {"long": str | int, "int": str | int, "boolean": str | bool | int}
 """What a declared type may come as, beside null; anything else is left to the reading of single messages."""
+FRACTIONS = ("decimal", "double", "float")
+"""Kinds whose numbers are taken as the text that they are: a decoder that parses them loses digits."""
 
 
 class ImageReader:
@@ -96,7 +97,7 @@ class ImageReader:
                 return None
             known.add(name.upper())
         self._sources |= {name: self._columns.get(name.upper()) for name in names}
-        kinds = ((str, str), (Decimal, str), (Decimal, msgspec.Raw))
+        kinds = ((str, str), (msgspec.Raw, str), (msgspec.Raw, msgspec.Raw))
         self._decoders = [self._decoder(numbers, texts) for numbers, texts in kinds]
         for decode in self._decoders:
             try:
@@ -105,14 +106,14 @@ class ImageReader:
                 continue
         return None
 
-    def _decoder(self, decimals: type, texts: type) -> Callable[[bytes | str], Any]:
-        """Compile a decoder of exactly the known names; decimals come as text or as numbers, texts as any JSON."""
+    def _decoder(self, fractions: type, texts: type) -> Callable[[bytes | str], Any]:
+        """Compile a decoder of exactly the known names; fractions come as text or as numbers, texts as any JSON."""
         fields = []
         for number, name in enumerate(self._sources.values()):
             json: Any = msgspec.Raw
             if name is not None:
                 kind = self._table.column(name).type.kind
-                json = decimals if kind == "decimal" else texts if kind in TEXTS else _JSON.get(kind, str)
+                json = fractions if kind in FRACTIONS else texts if kind in TEXTS else _JSON.get(kind, str)
                 json = json if json is msgspec.Raw else json | None
             fields.append((f"c{number}", json | UnsetType, UNSET))
         rename = {f"c{number}": source for number, source in enumerate(self._sources)}

@@ -1,8 +1,8 @@
 """Values as sources write them in text: dates, times, uuids, PostgreSQL's array literals."""
 
 import re
-from datetime import date
-from uuid import UUID
+from collections.abc import Sequence
+from datetime import date, datetime, time, timedelta, timezone
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,8 +12,14 @@ INSTANT = pa.timestamp("us", "UTC")
 FIRST = pa.scalar(-62_135_596_800_000_000, pa.int64())
 LAST = pa.scalar(253_402_300_799_999_999, pa.int64())
 """The first and the last instant that Python knows, in microseconds since the epoch."""
-_MIDNIGHT = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T:]00:00:00(?:\.0+)?)?")
-_TIME = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,6})?|24:00:00")
+_MIDNIGHT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[ T:]00:00:00(?:\.0+)?)?")
+_TIME = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?|24:00:00")
+_TIMESTAMP = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[ T:]([0-9]{2})(?::([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?)?"
+    r"(Z|([+-])([0-9]{2})(?::?([0-9]{2})(?::?([0-9]{2}))?)?)?)?"
+)
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}")
+_BINARY = re.compile(r"(?:\\x|0[xX])?((?:[0-9a-fA-F]{2})*)")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"|([^",{}]+)', re.DOTALL)
 
 
@@ -29,6 +35,35 @@ def read_date(text: str) -> date:
     return date.fromisoformat(found[1])
 
 
+def read_timestamp(text: str) -> datetime:
+    """Read a date with a time, and a zone where one is told; Oracle's `YYYY-MM-DD:HH:MM:SS` too.
+
+    Digits of a second behind the sixth must be zeros: nothing is cut off.
+
+    >>> read_timestamp("2026-11-21 10:11:12.120000000").isoformat()
+    '2026-11-21T10:11:12.120000'
+    >>> read_timestamp("2026-11-21T10:11-01:30").isoformat()
+    '2026-11-21T10:11:00-01:30'
+    """
+    found = _TIMESTAMP.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    day, hour, minute, second, part, zone, sign, *offset = found.groups(default="")
+    if part[6:].strip("0"):
+        raise ValueError(text)
+    hours, minutes, seconds, micros = (int(each or 0) for each in (hour, minute, second, part[:6].ljust(6, "0")))
+    at = datetime.combine(date.fromisoformat(day), time(hours, minutes, seconds, micros))
+    return at.replace(tzinfo=_zone(sign, offset)) if zone else at
+
+
+def _zone(sign: str, offset: Sequence[str]) -> timezone:
+    hours, minutes, seconds = (int(each or 0) for each in offset)
+    if minutes > 59 or seconds > 59:
+        raise ValueError(offset)
+    away = timedelta(hours=hours, minutes=minutes, seconds=seconds)
+    return timezone(-away if sign == "-" else away)
+
+
 def read_time(text: str) -> str:
     """Check a time of day and return it as it came."""
     if _TIME.fullmatch(text) is None:
@@ -38,8 +73,17 @@ def read_time(text: str) -> str:
 
 def read_uuid(text: str) -> str:
     """Check a uuid and return it as it came."""
-    UUID(text)
+    if _UUID.fullmatch(text) is None:
+        raise ValueError(text)
     return text
+
+
+def read_binary(text: str) -> bytes:
+    """Read hexadecimal digits, with `0x` or PostgreSQL's mark in front or without."""
+    found = _BINARY.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    return bytes.fromhex(found[1])
 
 
 def array_elements(text: str) -> list[str | None]:

@@ -9,6 +9,7 @@ NEVER_RETRY = frozenset(
     for kind in (
         errors.ConfigurationError,
         errors.SourceLost,
+        errors.HistoryLost,
         errors.ExpectationFailed,
         errors.ComparisonOutdated,
         errors.LedgerUnbalanced,

@@ -16,8 +16,8 @@ from txloom.errors import ComparisonOutdated, ConfigurationError
 from txloom.pipelines.backfill_apply import apply_differences
 from txloom.pipelines.backfill_compare import CHANGES, compare_shadows
 from txloom.pipelines.backfill_rebuild import rebuild_shadows
-from txloom.pipelines.backfill_scope import Scope, csns_of, resumed, scope_of
-from txloom.storage import books, evolution, shadows
+from txloom.pipelines.backfill_scope import HIGHEST, Scope, csns_of, resumed, scope_of
+from txloom.storage import books, evolution, histories, shadows
 from txloom.storage.place import Place
 
 if TYPE_CHECKING:
@@ -70,6 +70,10 @@ def _rebuild(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[str, int
                 f"{target.name} has not taken up its declaration yet ({lagging[0]}): run a cycle, which brings "
                 "tables to it, then this"
             )
+    if (gone := histories.lost(scope.pipeline, scope.place)) and (scope.first, scope.last) != (0, HIGHEST):
+        raise ConfigurationError(
+            f"the history {gone[0]} is gone: a part of it would be taken for all of it; rebuild it without a range"
+        )
     scope.note("rebuilding", state=_state(scope))
     counts = rebuild_shadows(spark, scope)
     scope.note("rebuilt", state=_state(scope), counts=counts)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from txloom.config import names
 from txloom.pipelines.backfill_scope import Scope, Target
-from txloom.storage import books, local, merging, shadows
+from txloom.storage import books, histories, local, merging, shadows
 from txloom.storage.progress import newest_metadata
 from txloom.storage.shadows import KIND, SURPLUS
 
@@ -45,6 +45,7 @@ def _is_small(scope: Scope, target: Target) -> bool:
 def _correct(spark: "Callable[[], SparkSession]", scope: Scope, target: Target) -> None:
     """Add rows that a history lacks, and bring the others to what their events say."""
     path = scope.place.table(target.name)
+    histories.ensure(path, target.schema)
     about = {**newest_metadata(path), "backfill": scope.run_id}
     if _is_small(scope, target):
         rows = shadows.differences(scope.place, target.name, f"{KIND} <> '{SURPLUS}'")

@@ -17,6 +17,7 @@ from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.storage import local, past, schemas
 from txloom.storage.flats import Flat, member_of
+from txloom.storage.literals import among
 from txloom.storage.place import Place
 from txloom.storage.placing import Within, concerned
 from txloom.storage.progress import Mark, mark
@@ -170,25 +171,7 @@ def _touching(changes: pa.Table, flat: Flat) -> str:
     before = changes.column("_txloom_before").combine_chunks()
     first = flat.key[0]
     values = set(changes.column(first).to_pylist()) | set(pc.struct_field(before, first).to_pylist())
-    return among(flat.table, first, values)
-
-
-def among(table: Table, column: str, values: set[Any]) -> str:
-    """Return the SQL condition that a column holds one of some values; null is none."""
-    kind = table.column(column).type.kind
-    literals = [_literal(value, kind) for value in values if value is not None]
-    return f'"{column}" in ({", ".join(literals)})' if literals else "false"
-
-
-def _literal(value: Any, kind: str) -> str:
-    if kind in ("long", "int", "decimal"):
-        return str(value)
-    if kind == "binary":
-        return f"X'{bytes(value).hex()}'"
-    if kind == "boolean":
-        return str(value).lower()
-    prefix = {"date": "date ", "timestamp": "timestamp ", "timestamptz": "timestamp "}.get(kind, "")
-    return f"{prefix}{local.quoted(str(value))}"
+    return among(f'"{first}"', values, flat.schema.field(first).type)
 
 
 def _keys(table: pa.Table, key: Sequence[str]) -> list[Key]:
@@ -226,7 +209,7 @@ def _touched(aggregate: Aggregate, root: Table, changes: Mapping[str, LocalChang
 
 def _after(change: LocalChange, own: Sequence[str], touched: set[Key]) -> list[dict[str, Any]]:
     """Return a table's rows after the change whose columns `own` name a touched document."""
-    condition = among(change.flat.table, own[0], {key[0] for key in touched})
+    condition = among(f'"{own[0]}"', {key[0] for key in touched}, change.flat.schema.field(own[0]).type)
     keys = change.keys
     rows = local.select(change.path, f"select * from t where {condition}").to_pylist()
     kept = [row for row in rows if tuple(row[name] for name in change.flat.key) not in keys]

@@ -105,7 +105,7 @@ def _applied(flat: Flat, changes: DataFrame, rows: DataFrame, clearing: Sequence
     """Fold new changes into the rows that they touch; a truncate touches all, a clear those with a value."""
     chains = _chains(changes, flat)
     if clearing:
-        changes = changes.unionByName(current.of_all_rows(changes).where("_txloom_op = 'C'"))
+        changes = current.with_clears(changes)
     if truncated:
         return current.folded(rows, changes, flat, chains)
     touched = F.lit(False)
@@ -130,7 +130,7 @@ def _touched(changes: DataFrame, flat: Flat) -> DataFrame:
     new = changes.select(*flat.key)
     if flat.table.insert_only:
         return new
-    old = changes.select(*[F.col("_txloom_before")[name].alias(name) for name in flat.key])
+    old = changes.select(*current.key_before(flat.key))
     return new.union(old).dropna().distinct()
 
 
@@ -141,14 +141,15 @@ def _recomputed(flat: Flat, everything: DataFrame, changes: DataFrame, rows: Dat
     """
     history = everything.where(past.upto(want))
     chains = _chains(history, flat)
+    whole = current.of_all_rows(history)
     if not current.of_all_rows(changes).isEmpty():
-        return _rebuilt(flat, history, rows, chains)
+        return _rebuilt(flat, current.with_clears(history), rows, chains)
     component = current.component(flat.key, chains)
     hashes = _touched(changes, flat).select(component.alias("_txloom_component")).distinct()
     same = history.withColumn("_txloom_component", component).join(
         F.broadcast(hashes), "_txloom_component", "left_semi"
     )
-    whole = current.of_all_rows(history).withColumn("_txloom_component", F.lit(0).cast("bigint"))
+    whole = whole.withColumn("_txloom_component", F.lit(0).cast("bigint"))
     affected = rows.withColumn("_txloom_component", component).join(
         F.broadcast(hashes), "_txloom_component", "left_semi"
     )

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from txloom.config import names
 from txloom.current.superseded import TOLD, superseded
 from txloom.storage import books, local, past, tables
-from txloom.storage.current import key_hash
+from txloom.storage.current import key_before, key_hash
 from txloom.storage.fence import FENCE
 from txloom.storage.flats import Flat
 from txloom.storage.place import Place
@@ -104,10 +104,7 @@ def clean_with_spark(spark: SparkSession, place: Place, flat: Flat, upto: Mark, 
 
 def _spread(history: DataFrame, flat: Flat, upto: Mark, parts: int) -> DataFrame:
     """Look at a history in parts: a change of a key goes to the parts of both, a truncate to all."""
-    old = F.struct(
-        *[F.coalesce(F.col(f"_txloom_before.`{name}`"), F.col(f"`{name}`")).alias(name) for name in flat.key]
-    )
-    asked = history.withColumn("_old", old)
+    asked = history.withColumn("_old", F.struct(*key_before(flat.key)))
     both = [F.pmod(key_hash(flat.key, prefix), F.lit(parts)).cast("int") for prefix in ("", "_old.")]
     everywhere = F.when(F.col("_txloom_op") == "T", F.sequence(F.lit(0), F.lit(parts - 1)))
     part = F.explode(F.coalesce(everywhere, F.array_distinct(F.array(*both))))

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
-from typing import Any
 
 import pyarrow as pa
 from delta.tables import DeltaTable
@@ -16,6 +15,7 @@ from txloom.current.fold import fold
 from txloom.current.images import WHOLE
 from txloom.storage import schemas, tables
 from txloom.storage.flats import Flat
+from txloom.storage.literals import spark_literal
 from txloom.storage.place import Place
 from txloom.storage.placing import MOST_NAMED, Within, within
 from txloom.storage.progress import Mark
@@ -65,16 +65,19 @@ def key_hash(key: Sequence[str], prefix: str = "") -> Column:
 
 def key_edges(changes: DataFrame, key: Sequence[str]) -> DataFrame:
     """Return (old, new) key hashes of updates that change the key."""
-    known = F.forall(
-        F.array(*[F.lit(name) for name in key]), lambda name: F.array_contains("_txloom_before_known", name)
-    )
-    old, new = key_hash(key, "_txloom_before."), key_hash(key)
+    keyed = changes.select("*", F.struct(*key_before(key)).alias("_txloom_old"))
+    old, new = key_hash(key, "_txloom_old."), key_hash(key)
     return (
-        changes.where((F.col("_txloom_op") == "U") & F.coalesce(known, F.lit(False)))
+        keyed.where(F.col("_txloom_op") == "U")
         .select(old.alias("old"), new.alias("new"))
         .where("old != new")
         .distinct()
     )
+
+
+def key_before(key: Sequence[str]) -> list[Column]:
+    """Return the key of the row before a change; a part that its image leaves out is the one after it."""
+    return [F.coalesce(F.col("_txloom_before")[name], F.col(quote(name))).alias(name) for name in key]
 
 
 def folded(
@@ -104,22 +107,29 @@ def component(key: Sequence[str], chains: Mapping[int, int]) -> Column:
 
 
 def of_all_rows(changes: DataFrame) -> DataFrame:
-    """Return the changes that touch all rows of a table: truncates, and a clear for each set of columns that is lacked.
+    """Return the changes that touch all rows of a table, as `txloom.current.clears.of_all_rows` does.
 
     Whoever folds some keys only folds these with them.
     """
-    first = F.min(F.struct("_txloom_pos", "_txloom_xid")).alias("first")
-    lacking = changes.where("_txloom_absent is not null").groupBy("_txloom_csn", "_txloom_absent").agg(first)
+    place = F.struct("_txloom_pos", "_txloom_xid")
+    told_by = changes.where("_txloom_absent is not null").groupBy("_txloom_csn", "_txloom_absent")
+    ends = told_by.agg(F.min(place).alias("first"), F.max(place).alias("last"))
+    lacking = ends.withColumn("place", F.explode(F.array_distinct(F.array("first", "last"))))
     told = {
         "_txloom_op": F.lit("C"),
-        "_txloom_pos": F.col("first._txloom_pos"),
-        "_txloom_xid": F.col("first._txloom_xid"),
+        "_txloom_pos": F.col("place._txloom_pos"),
+        "_txloom_xid": F.col("place._txloom_xid"),
     }
     told |= {name: F.col(name) for name in ("_txloom_csn", "_txloom_absent")}
     clears = lacking.select(
         *[told.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in changes.schema]
     )
     return changes.where("_txloom_op = 'T'").unionByName(clears)
+
+
+def with_clears(changes: DataFrame) -> DataFrame:
+    """Return changes, and for inserts that lack columns a clear each: groups of keys see only their own inserts."""
+    return changes.unionByName(of_all_rows(changes).where("_txloom_op = 'C'"))
 
 
 def columns_of(changes: DataFrame, gone: Mapping[str, Gone]) -> Columns:
@@ -205,7 +215,7 @@ def only_within(partitions: Within | None) -> str:
     """Return the condition that a merge looks into some partitions only."""
     if partitions is None:
         return ""
-    return f" AND {partitions.condition(f't.{quote(partitions.column)}', _literal)}"
+    return f" AND {partitions.condition(f't.{quote(partitions.column)}', spark_literal)}"
 
 
 def naming(column: str, values: Sequence[object]) -> str:
@@ -216,11 +226,4 @@ def naming(column: str, values: Sequence[object]) -> str:
     """
     if not 0 < len(values) <= LITERAL_KEYS or not all(type(value) in (int, str, date) for value in values):
         return ""
-    return f" AND t.{quote(column)} IN ({', '.join(map(_literal, values))})"
-
-
-def _literal(value: Any) -> str:
-    if isinstance(value, int):
-        return str(value)
-    text = str(value).replace("\\", "\\\\").replace("'", "\\'")
-    return f"DATE'{text}'" if isinstance(value, date) else f"'{text}'"
+    return f" AND t.{quote(column)} IN ({', '.join(map(spark_literal, values))})"

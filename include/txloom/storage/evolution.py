@@ -22,10 +22,12 @@ from txloom.errors import ConfigurationError
 from txloom.events.values import arrow_type, reader
 from txloom.storage import books, local
 from txloom.storage.fence import FENCE
+from txloom.storage.literals import has_exact_bounds
 from txloom.storage.own import EVOLVED_COLUMNS
 from txloom.storage.place import Place
 from txloom.storage.progress import newest_metadata
 
+BOUNDED = "delta.dataSkippingStatsColumns"
 WHOLE_DIGITS = {pa.int32(): 10, pa.int64(): 19}
 DECLARED = {arrow_type(ColumnType(kind)): ColumnType(kind) for kind in ("long", "int", "double", "float", "boolean")}
 DECLARED |= {arrow_type(ColumnType(kind)): ColumnType(kind) for kind in ("date", "timestamp", "timestamptz", "binary")}
@@ -122,6 +124,7 @@ def ensure(
         books.ensure(path, schema, properties, partition_by=partition_by, metadata=metadata)
         return
     _refuse_other_partitions(path, schema, partition_by)
+    _forget_bounds(path, schema)
     has = local.plain_schema(books.schema_of(path))
     if lagging(path, schema):
         _rewrite(path, has, schema)
@@ -150,6 +153,16 @@ def _refuse_other_partitions(path: str, schema: pa.Schema, wanted: Sequence[str]
             f"{path}: its rows lie by {lie}, but partition_by says {say}: declare what it was, or move this folder "
             "away, and the next merge writes the table anew out of its history"
         )
+
+
+def _forget_bounds(path: str, schema: pa.Schema) -> None:
+    """Let a table that an older version made keep no bounds of columns of which they are not exact."""
+    table = DeltaTable(path)
+    bounded = [name for name in table.metadata().configuration.get(BOUNDED, "").split(",") if name]
+    kinds = {field.name: field.type for field in schema}
+    exact = [name for name in bounded if has_exact_bounds(kinds.get(name.strip("`"), pa.int64()))]
+    if exact and exact != bounded:
+        table.alter.set_table_properties({BOUNDED: ",".join(exact)}, commit_properties=_carried(path))
 
 
 def _partitions(schema: pa.Schema, columns: Sequence[str]) -> str:

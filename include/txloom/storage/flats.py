@@ -12,6 +12,7 @@ from txloom.config.models import Aggregate, Child, Mirror, Pipeline, Table
 from txloom.current.compose import Member
 from txloom.storage import books, evolution, schemas
 from txloom.storage.fence import FENCE
+from txloom.storage.literals import has_exact_bounds
 from txloom.storage.place import Place
 from txloom.storage.placing import Partitions
 from txloom.storage.progress import Mark
@@ -88,7 +89,7 @@ def create(flat: Flat, place: Place) -> None:
     evolution.ensure(
         place.table(flat.current),
         flat.schema,
-        _properties([*flat.key, *ordered]),
+        _properties(flat.schema, [*flat.key, *ordered]),
         partition_by=[flat.partitions.column] if flat.partitions else [],
         metadata=vars(Mark()),
     )
@@ -132,12 +133,14 @@ def create_documents(pipeline: Pipeline, aggregate: Aggregate, place: Place) -> 
     """Create the current table of an aggregate; its first version is the empty state as of csn 0."""
     evolution.ensure(
         place.table(aggregate.current),
-        schemas.document_schema(pipeline, aggregate),
-        _properties([*pipeline.table(aggregate.root).key, *aggregate.zorder]),
+        (schema := schemas.document_schema(pipeline, aggregate)),
+        _properties(schema, [*pipeline.table(aggregate.root).key, *aggregate.zorder]),
         metadata=vars(Mark()),
     )
 
 
-def _properties(indexed: Sequence[str]) -> dict[str, str]:
-    skipping = ",".join(schemas.quote(name) for name in dict.fromkeys([*indexed, "_txloom_csn"]))
+def _properties(schema: pa.Schema, indexed: Sequence[str]) -> dict[str, str]:
+    """Return what a table is created with; files keep exact bounds of columns that readers ask by."""
+    bounded = [name for name in [*indexed, "_txloom_csn"] if has_exact_bounds(schema.field(name).type)]
+    skipping = ",".join(schemas.quote(name) for name in dict.fromkeys(bounded))
     return {**books.DELETION_VECTORS, STATISTICS: skipping}

@@ -5,7 +5,6 @@ It writes the files that hold changed keys anew, where Spark marks rows in them 
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import date
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ from deltalake import CommitProperties, DeltaTable
 
 from txloom.storage import local
 from txloom.storage.fence import FENCE
+from txloom.storage.literals import literal
 from txloom.storage.placing import Within
 
 LOCAL_TABLE_BYTES = 64 << 20
@@ -48,7 +48,8 @@ def merge(
     condition = " and ".join(f't."{name}" = s."{name}"' for name in key)
     if within is not None:
         column = f't."{within.column}"'
-        condition += f" and {within.condition(column, _literal)}"
+        kind = schema.field(within.column).type
+        condition += f" and {within.condition(column, lambda value: literal(value, kind))}"
     told = {"userMetadata": json.dumps(dict(metadata))}
     properties = CommitProperties(custom_metadata=told, app_transactions=FENCE.transactions())
     (
@@ -58,10 +59,3 @@ def merge(
         .when_not_matched_insert(values, "not s._txloom_deleted")
         .execute()
     )
-
-
-def _literal(value: Any) -> str:
-    if isinstance(value, int):
-        return str(value)
-    text = local.quoted(str(value))
-    return f"date {text}" if isinstance(value, date) else text

@@ -15,6 +15,7 @@ import pyarrow.csv as csv
 import pyarrow.parquet as pq
 
 from txloom.errors import ConfigurationError, SourceUnavailable
+from txloom.events.numbers import EXACT_DOUBLE
 
 BATCH = 20_000
 """Rows that are read at once."""
@@ -122,6 +123,8 @@ def _text(value: Any) -> Any:
         return value.hex()
     if isinstance(value, Decimal):
         return f"{value:f}"
+    if isinstance(value, float):
+        return repr(value) if abs(value) < EXACT_DOUBLE else f"{value:.16e}"
     if isinstance(value, dict):
         return msgspec.json.encode({name: _text(own) for name, own in value.items()}).decode()
     return [_text(each) for each in value] if isinstance(value, list | tuple) else str(value)

@@ -5,7 +5,7 @@ from typing import Any
 
 from txloom.storage import books
 from txloom.storage.place import Place
-from txloom.storage.views.keyed import Member, equal
+from txloom.storage.views.keyed import Member, equal, kinds
 from txloom.storage.views.page import Row
 
 OWN = ("op", "pos", "landing", "row", "unchanged", "before", "before_known")
@@ -16,17 +16,18 @@ Keys = Sequence[Mapping[str, Any]]
 
 def of_keys(member: Member, key: Sequence[str], keys: Keys) -> str:
     """Return the condition of the changes of some keys, by what a row was before or after, and of truncates."""
-    told = [f"{_own(member, 'op')} = 'T'"]
+    told, types = [f"{_own(member, 'op')} = 'T'"], kinds(member.table, member.by)
     for each in keys:
         values = [each[name] for name in key]
-        told += [equal(_columns(member, member.by), values), equal(_before(member, member.by), values)]
+        told += [equal(named(member, member.by), values, types) for named in (_columns, _before)]
     return " or ".join(f"({each})" for each in told)
 
 
 def of_lost(member: Member, own: Keys) -> str:
     """Return the condition of deletes of a child's rows that do not tell their parent any more."""
     key, parent = member.table.key, _columns(member, member.by)
-    some = " or ".join(f"({equal(_columns(member, key), [each[name] for name in key])})" for each in own)
+    columns, types = _columns(member, key), kinds(member.table, key)
+    some = " or ".join(f"({equal(columns, [each[name] for name in key], types)})" for each in own)
     return (
         f"{_own(member, 'op')} = 'D' and ({some}) and {parent[0]} is null and {_before(member, member.by)[0]} is null"
     )

@@ -9,7 +9,7 @@ from txloom.storage import books, evolution, past
 from txloom.storage.place import Place
 from txloom.storage.progress import mark
 from txloom.storage.views import changes
-from txloom.storage.views.keyed import Asked, Member, asked, equal, read_key
+from txloom.storage.views.keyed import Asked, Member, asked, equal, kinds, read_key
 from txloom.storage.views.lives import told
 from txloom.storage.views.page import Page, Row, last_step, limits, look
 
@@ -71,7 +71,7 @@ def key_story(
         for row in steps[begin : begin + size]
     ]
     path = place.table(what.current)
-    same = equal([f'"{name}"' for name in what.key], list(own.values()))
+    same = equal([f'"{name}"' for name in what.key], list(own.values()), kinds(what.root, what.key))
     current = books.query(path, f"select * from t where {same} limit 1")
     return Story(
         what.current,

@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
-from decimal import Decimal, DecimalException
+from decimal import DecimalException
 from typing import Any
+
+import pyarrow as pa
 
 from txloom.config.models import Pipeline, Table
 from txloom.config.problems import did_you_mean
 from txloom.errors import ConfigurationError
-from txloom.events.values import reader
-from txloom.storage import local
+from txloom.events.values import arrow_type, reader
 from txloom.storage.flats import Flat, flats
+from txloom.storage.literals import among
 from txloom.storage.views.page import Row
 
 
@@ -81,28 +82,12 @@ def read_key(asked: Asked, key: Mapping[str, str]) -> Row:
     return found
 
 
-def literal(value: Any) -> str:
-    """Return a value of a key as SQL has it.
-
-    >>> literal(7), literal("it's"), literal(Decimal("1.50"))
-    ('7', "'it''s'", "cast('1.50' as decimal(3,2))")
-    """
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, Decimal):
-        digits, scale = len(value.as_tuple().digits), -int(value.as_tuple().exponent)
-        return f"cast('{value}' as decimal({max(digits, scale)},{scale}))"
-    if isinstance(value, datetime):
-        if value.tzinfo is not None:
-            return local.moment(value)
-        return f"timestamp '{value.isoformat(' ')}'"
-    if isinstance(value, date):
-        return f"date '{value.isoformat()}'"
-    return f"X'{value.hex()}'" if isinstance(value, bytes) else local.quoted(str(value))
+def equal(columns: Sequence[str], values: Sequence[Any], kinds: Sequence[pa.DataType]) -> str:
+    """Return the condition that columns, written as SQL and of some types, have values."""
+    told = zip(columns, values, kinds, strict=True)
+    return " and ".join(among(column, [value], kind) for column, value, kind in told)
 
 
-def equal(columns: Sequence[str], values: Sequence[Any]) -> str:
-    """Return the condition that columns, written as SQL, have values."""
-    return " and ".join(f"{column} = {literal(value)}" for column, value in zip(columns, values, strict=True))
+def kinds(table: Table, columns: Sequence[str]) -> list[pa.DataType]:
+    """Return the types of declared columns."""
+    return [arrow_type(table.column(name).type) for name in columns]

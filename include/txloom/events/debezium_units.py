@@ -1,0 +1,57 @@
+"""Which unit of time a Debezium connector counts in, where messages have no schema that says so.
+
+The unit of a column follows from the connector's time.precision.mode and, where that is adaptive, from the digits of a
+second that the column has in its database. A message without a schema does not tell those: they are taken to be the
+database's default, and numbers that would more likely count a coarser unit are refused.
+"""
+
+from typing import Literal, NamedTuple
+
+TimeUnit = Literal["adaptive", "millis", "nanos", "connect"]
+Database = Literal["postgresql", "mysql", "mariadb", "oracle", "sqlserver"]
+PrecisionMode = Literal["adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"]
+
+MILLIS, MICROS, NANOS = 10**3, 10**6, 10**9
+
+
+class Units(NamedTuple):
+    """How many to a second timestamps and times count; coarser, finer: some columns may count such units instead."""
+
+    timestamp: int
+    time: int
+    coarser: tuple[str, ...] = ()
+    """The kinds of columns that may."""
+    finer: bool = False
+
+
+_TOLD = {"adaptive": MICROS, "millis": MILLIS, "nanos": NANOS, "connect": MILLIS}
+_FIXED = {"connect": MILLIS, "microseconds": MICROS, "nanoseconds": NANOS}
+_MOMENTS = ("timestamp", "timestamptz")
+_ADAPTIVE = {
+    "postgresql": Units(MICROS, MICROS, coarser=(*_MOMENTS, "time")),
+    "mysql": Units(MILLIS, MILLIS, finer=True),
+    "mariadb": Units(MILLIS, MILLIS, finer=True),
+    "oracle": Units(MICROS, MICROS, coarser=_MOMENTS, finer=True),
+    "sqlserver": Units(NANOS, NANOS, coarser=(*_MOMENTS, "time")),
+}
+"""By the digits that a timestamp and a time have by default: 6, 0 (DATETIME of MySQL), 6, and 7 (datetime2)."""
+
+
+def units_of(unit: TimeUnit | None, database: Database | None, mode: PrecisionMode | None) -> Units | None:
+    """Return what a source's options tell; None where they do not.
+
+    >>> units_of(None, "mysql", None)
+    Units(timestamp=1000, time=1000000, coarser=(), finer=True)
+    >>> units_of(None, "mysql", "connect") == Units(MILLIS, MILLIS), units_of(None, None, None)
+    (True, None)
+    """
+    if unit is not None:
+        return Units(_TOLD[unit], _TOLD[unit])
+    if mode in _FIXED:
+        return Units(_FIXED[mode], _FIXED[mode])
+    if database is None or mode == "isostring":
+        return None
+    own = _ADAPTIVE[database]
+    if mode == "adaptive_time_microseconds" or (mode is None and database in ("mysql", "mariadb")):
+        return own._replace(time=MICROS)
+    return own

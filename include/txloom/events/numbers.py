@@ -1,0 +1,77 @@
+"""Numbers as sources write them: one grammar, for single values and for the columns that Arrow casts at once.
+
+A number is ASCII digits with at most a minus in front, a point among them and an exponent behind them. What its type
+cannot hold exactly is refused: nothing is rounded to a whole number, to zero or to infinity. A double is the nearest
+one, as its type says. The work follows the length of the text, never the size of its exponent.
+"""
+
+import re
+from decimal import Decimal
+from struct import pack, unpack
+
+NUMBER = re.compile(r"(-?)(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))(?:[eE]([+-]?[0-9]{1,4}))?")
+UNNUMBERED = ("nan", "inf", "-inf", "infinity", "-infinity")
+"""What doubles beside numbers are called, in any case."""
+MOST_SHIFTED = 76
+"""The highest exponent of a decimal or whole number, up or down: precision and scale of the widest decimal."""
+EXACT_DOUBLE = 2**53
+"""Up to here a double is the whole number that its source had."""
+_ZERO = re.compile(r"-?[0.]+(?:[eE].*)?")
+
+
+def read_scaled(text: str, digits: int, scale: int) -> int:
+    """Read a number as how many of 10**-scale it is, exactly; of more digits than may be it is refused.
+
+    >>> read_scaled("-1.50", 5, 2), read_scaled("15e-1", 5, 2), read_scaled("0E-10", 5, 2)
+    (-150, 150, 0)
+    """
+    found = NUMBER.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    sign, whole, part, bare, exponent = found.groups(default="")
+    shift = int(exponent or 0)
+    if abs(shift) > MOST_SHIFTED:
+        raise ValueError(text)
+    written, moved = whole + part + bare, scale + shift - len(part + bare)
+    if moved < 0 and written[moved:].strip("0"):
+        raise ValueError(text)
+    counted = (written[:moved] if moved < 0 else written + "0" * moved).lstrip("0")
+    if len(counted) > digits:
+        raise ValueError(text)
+    return int(sign + (counted or "0"))
+
+
+def read_integer(bits: int, text: str) -> int:
+    """Read a whole number; one with a point or an exponent was a double, and is known up to 2**53 only."""
+    number = read_scaled(text, 19, 0)
+    is_plain = text.lstrip("-").isdigit()
+    if not -(2**bits) <= number < 2**bits or not (is_plain or abs(number) <= EXACT_DOUBLE):
+        raise ValueError(text)
+    return number
+
+
+def read_decimal(precision: int, scale: int, text: str) -> Decimal:
+    """Read a decimal exactly: more digits than declared, before or after the point, are refused."""
+    return Decimal(f"{read_scaled(text, precision, scale)}E-{scale}")
+
+
+def read_double(text: str) -> float:
+    """Read the double nearest to a number; one that is beyond all doubles, or nearest to zero, is refused."""
+    if text.lower() in UNNUMBERED:
+        return float(text)
+    if NUMBER.fullmatch(text) is None:
+        raise ValueError(text)
+    return _refuse_lost(float(text), text)
+
+
+def read_single(text: str) -> float:
+    """Read the single nearest to a number, as doubles are read."""
+    return _refuse_lost(unpack("<f", pack("<f", read_double(text)))[0], text)
+
+
+def _refuse_lost(number: float, text: str) -> float:
+    if (number in (float("inf"), -float("inf")) and text.lower() not in UNNUMBERED) or (
+        number == 0 and _ZERO.fullmatch(text) is None
+    ):
+        raise ValueError(text)
+    return number
