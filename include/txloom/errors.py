@@ -81,6 +81,10 @@ class MessageUnsent(TxloomError):
     exit_code = 15
 
 
+BETWEEN_EXPECTATIONS = " | "
+"""What stands between the expectations that one sentence names."""
+
+
 class ExpectationFailed(TxloomError):
     """An expectation with severity `block` failed."""
 
