@@ -88,6 +88,10 @@ class HistoryLost(TxloomError):
     exit_code = 16
 
 
+BETWEEN_EXPECTATIONS = " | "
+"""What stands between the expectations that one sentence names."""
+
+
 class ExpectationFailed(TxloomError):
     """An expectation with severity `block` failed."""
 

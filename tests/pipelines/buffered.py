@@ -9,7 +9,7 @@ from deltalake import write_deltalake
 from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.pipelines.backfill import backfill
-from txloom.pipelines.buffer import rules_of
+from txloom.pipelines.completeness import rules_of
 from txloom.pipelines.land import land_events
 from txloom.pipelines.merge import merge_current
 from txloom.pipelines.release import CHOSEN, PLACES, Share, release
@@ -46,7 +46,7 @@ class Buffered:
         """Take what was landed since through the buffer, and release what is whole."""
         histories.create(self.pipeline, self.place)
         self.batches += 1
-        rules, released, repeated, waiting = rules_of(self.pipeline.completeness), [], [], []
+        rules, released, repeated, waiting = rules_of(self.pipeline), [], [], []
         arrived, clock = self._arrived()
         for bucket, each in arrived.items():
             self.held[bucket], decided = buffer.decide(self.held[bucket], each, rules)

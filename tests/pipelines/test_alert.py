@@ -383,3 +383,30 @@ def test_a_mail_server_without_a_sender_is_a_mistake_of_the_connection(tmp_path:
         run(pipeline, tmp_path, environment={"AIRFLOW_CONN_SMTP_DEFAULT": connection})
     assert str(refused.value) == "email: the connection smtp_default has no extra from_email"
     assert ConfigurationError.exit_code != MessageUnsent.exit_code
+
+
+def test_a_task_that_fails_for_an_expectation_is_told_as_that_expectation_alone(tmp_path: Path) -> None:
+    file = tmp_path / "shop.yaml"
+    orphans = (
+        "{kind: stuck_transactions, id: stuck, older_than: 1h, severity: block, sentence: Nobody waits., hint: Look.}"
+    )
+    file.write_text(SHOP.format(notify="") + f"expectations: [{orphans}]\n")
+    pipeline, place = load(file), Place(str(tmp_path), "shop")
+    works(place)
+    result = {
+        "run_id": "r",
+        "expectation": "stuck",
+        "kind": "stuck_transactions",
+        "severity": "block",
+        "success": False,
+    }
+    result |= {"checked": 3, "failed": 1, "sample": "[]", "sentence": "Nobody waits.", "hint": "Look.", "versions": []}
+    books.append(place.table("expectation_results"), [result | {"checked_at": at(0)}], own.EXPECTATION_RESULTS)
+    where: dict[str, Any] = {"warehouse": str(tmp_path), "page": "", "task": "shop_cdc.publish"}
+    task_failed(pipeline, sentence="stuck: Nobody waits. 1 of 3 rows fail", **where)
+    run(pipeline, tmp_path)
+    told = [each.incident.key for each in incidents.episodes(place) if each.closed_at is None]
+    assert told == [("failed expectation", "stuck")]
+    task_failed(pipeline, sentence="stuck: Nobody waits. 1 of 3 rows fail | the disk is full", **where)
+    told = [each.incident.key for each in incidents.episodes(place) if each.closed_at is None]
+    assert told == [("failed expectation", "stuck"), ("failed task", "shop_cdc.publish")]

@@ -70,8 +70,8 @@ def test_valid_through_is_what_every_partition_of_the_metadata_has_shown(
         topics.send(*topics.rows_of(csn, insert("orders", id=csn, note="a")))
         broker.produce(topics.metadata_topic, [(None, topics.metadata_of(csn, orders=1), None, partition)])
         topics.run()
-        (cut,) = topics.query("cuts", "select valid_through from t order by cut_id desc limit 1")
-        reached.append(cut["valid_through"])
+        cuts = topics.query("cuts", "select valid_through from t order by cut_id desc limit 1")
+        reached.append(cuts[0]["valid_through"] if cuts else 0)
         assert topics.shown("orders", "id") == [(shown,) for shown in (10, 20, 30, 40, 50) if shown <= reached[-1]]
     assert reached == [0, 0, 20, 30, 40]
     assert topics.query("cuts", "select amends from t where cardinality(amends) > 0") == []

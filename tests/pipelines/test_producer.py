@@ -125,7 +125,7 @@ def test_a_transaction_of_two_producer_runs_is_released_with_a_warning(spark: An
     two_runs(shop)
     shop.run()
     assert shop.shown("orders", "id") == [(1,), (2,)]
-    assert shop.findings() == [(f.TWO_RUNS, "orders", None, 20, False)]
+    assert shop.findings() == [(f.TWO_RUNS, "orders", None, 20, True)]
 
 
 def test_a_transaction_of_two_producer_runs_is_held_until_somebody_redrives_it(spark: Any, tmp_path: Path) -> None:

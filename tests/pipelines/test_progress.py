@@ -65,8 +65,8 @@ class Bank(Lake):
         return {found["account_id"]: found["balance"] for found in self.rows("accounts", version)}
 
     def reached(self) -> int:
-        (cut,) = self.query("cuts", "select valid_through from t order by cut_id desc limit 1")
-        return int(cut["valid_through"])
+        cuts = self.query("cuts", "select valid_through from t order by cut_id desc limit 1")
+        return int(cuts[0]["valid_through"]) if cuts else 0
 
 
 @pytest.fixture

@@ -107,11 +107,12 @@ def test_a_broken_pipeline_says_what_it_did_not_do_and_what_readers_see() -> Non
 
 
 def test_what_waits_and_what_is_quiet_are_told_in_words() -> None:
+    """An old state begins when the first transaction began to wait, whatever the source's clock said then."""
     (old,) = found(valid_at=ago(60), waiting=waits(50))
     assert old.what == (
         "Readers see valid-through 7, the source as of 2026-01-01 11:00:00 UTC. 1 transaction waits above it."
     )
-    assert (old.total, old.rows, old.since) == (1, ("x9:9: table short; items 1/2",), ago(60))
+    assert (old.total, old.rows, old.since) == (1, ("x9:9: table short; items 1/2",), ago(50))
     (quiet,) = found(landed_at=ago(4000))
     assert quiet.what == (
         "Nothing new came for 2 days, though landing works. Readers see valid-through 7, the source as of "
@@ -187,6 +188,17 @@ def test_expectations_findings_and_the_ledger_are_told_without_a_declared_limit(
         ("ledger unbalanced", "", "error", "2 events are not accounted for.", ago(8)),
     ]
     assert told[0].rows == ("item=1", "item=2")
+
+
+def test_findings_about_several_transactions_of_one_table_are_one_incident_that_names_each() -> None:
+    suspect = FINDING | {"code": "rebuilt from two producer runs", "table": "items"}
+    facts = [suspect | {"evidence": f"rows of x{n}", "at": ago(9 - n)} for n in (1, 2, 3)]
+    (told,) = found(Alerts(), findings=facts)
+    assert (told.subject, told.what) == (
+        "rebuilt from two producer runs: items",
+        "rows of x1. And 2 more transactions.",
+    )
+    assert (told.since, told.total, told.rows) == (ago(8), 3, ("rows of x1", "rows of x2", "rows of x3"))
 
 
 @pytest.mark.parametrize("kind", [*rules.JUDGED, rules.TASK])

@@ -16,7 +16,7 @@ from txloom.current.document_versions import document_intervals
 from txloom.current.fold import fold
 from txloom.current.versions import intervals, versions
 from txloom.events.goldengate import GoldenGateDecoder
-from txloom.pipelines.buffer import rules_of
+from txloom.pipelines.completeness import rules_of
 from txloom.pipelines.release import CHOSEN, PLACES, made_of, own_events
 from txloom.storage import landing
 from txloom.storage.buffering import pack, unpack
@@ -68,7 +68,7 @@ class Core:
             clock = self._clock(messages, at)
             for bucket, own in numbers.items():
                 landed[bucket] += [*own, clock]
-        rules = rules_of(self.pipeline.completeness)
+        rules = rules_of(self.pipeline)
         released, repeated, self.waiting = [], [], []
         for bucket in range(BUCKETS):
             arrived = ev.concatenate(landed[bucket])

@@ -27,6 +27,8 @@ FindingCode = Literal[
     "records were lost",
     "column is not in the extract",
     "came too late for its history",
+    "counts changed after release",
+    "two producer runs overlap",
 ]
 """What `txloom.quality.findings` can find."""
 

@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 
 from txloom.config.alerts import Alerts
 from txloom.config.models import Pipeline
-from txloom.errors import ConfigurationError, MessageUnsent
+from txloom.errors import BETWEEN_EXPECTATIONS, ConfigurationError, MessageUnsent
 from txloom.pipelines.notifiers import Notifier, notifiers
 from txloom.quality import incidents as rules
 from txloom.quality.episodes import Due, Episode, claimed, due, judged, noted
 from txloom.quality.incidents import ADVICE, TASK, Incident
 from txloom.quality.messages import message
 from txloom.storage import incidents
-from txloom.storage.facts import facts
+from txloom.storage.facts import facts, failing_expectations
 from txloom.storage.place import Place
 
 BASE_URL = "AIRFLOW__API__BASE_URL"
@@ -61,13 +61,23 @@ def task_failed(
     page: str,
     environment: Mapping[str, str] | None = None,
 ) -> dict[str, int]:
-    """Open the incident of a failed task, `DAG.TASK`, with its own sentence; it stays open until the task succeeds."""
+    """Open the incident of a failed task, `DAG.TASK`, with its own sentence; it stays open until the task succeeds.
+
+    A task that says no more than that expectations failed opens none: each of them is an incident of its own.
+    """
     if pipeline.alerts is None:
         return {"open": 0, "sent": 0}
     place = Place(warehouse, pipeline.name)
     short = sentence if len(sentence) <= LONGEST else f"{sentence[: LONGEST - 3]}..."
     failed = Incident(TASK, task, datetime.now(UTC), "error", " ".join(short.split()), ADVICE[TASK], page=page)
-    return _settle(place, pipeline.alerts, lambda known: [*_others(known, task), failed], (TASK,), environment)
+    news = [] if _names_expectations_only(pipeline, place, sentence) else [failed]
+    return _settle(place, pipeline.alerts, lambda known: [*_others(known, task), *news], (TASK,), environment)
+
+
+def _names_expectations_only(pipeline: Pipeline, place: Place, sentence: str) -> bool:
+    """Say whether a task's sentence is that of expectations which block, each of which is found to fail anyway."""
+    failing = [each["sentence"] for each in failing_expectations(pipeline, place) if each["severity"] == "block"]
+    return all(any(each in part for each in failing) for part in sentence.split(BETWEEN_EXPECTATIONS))
 
 
 def task_succeeded(

@@ -9,19 +9,19 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from txloom.config import names
-from txloom.config.models import Completeness, Pipeline
+from txloom.config.models import Pipeline
 from txloom.errors import LedgerUnbalanced
 from txloom.pipelines import doctor_batch as doctor
-from txloom.pipelines import late
+from txloom.pipelines import doctor_runs, late
 from txloom.pipelines.batch import Batch
 from txloom.pipelines.bury import GIVEN, Buried, cause_of, give_up, inter, list_waiting, named
+from txloom.pipelines.completeness import rules_of
 from txloom.pipelines.redrive import redrive
 from txloom.pipelines.release_batch import Released, release_large, release_small
-from txloom.storage import books, buffering, checkpoints, dead, evolution, histories, local
+from txloom.storage import books, buffering, checkpoints, dead, evolution, findings, histories, local
 from txloom.storage.own import TRANSACTIONS
 from txloom.storage.place import Place
 from txloom.storage.session import warm_workers
-from txloom.transactions.buffer import Rules
 from txloom.transactions.causes import UNREADABLE
 
 LEVELS = ("buffered", "generation")
@@ -64,7 +64,7 @@ def _run(spark: SparkSession, pipeline: Pipeline, place: Place, run_id: str) -> 
             totals[name] = count if name in LEVELS else totals.get(name, 0) + count
 
     query = (
-        buffering.outcomes(buffering.arrivals(events), rules_of(pipeline.completeness))
+        buffering.outcomes(buffering.arrivals(events), rules_of(pipeline))
         .writeStream.foreachBatch(release)
         .option("checkpointLocation", checkpoints.checkpoint(place.warehouse, pipeline.name, generation))
         .trigger(availableNow=True)
@@ -73,17 +73,6 @@ def _run(spark: SparkSession, pipeline: Pipeline, place: Place, run_id: str) -> 
     query.awaitTermination()
     check_balance(place, generation, run_id)
     return totals
-
-
-def rules_of(completeness: Completeness) -> Rules:
-    """Return how a pipeline's transactions are decided on."""
-    patience = int(completeness.patience.total_seconds() * 1_000_000)
-    return Rules(
-        patience,
-        hold=completeness.suspects == "hold",
-        progress=completeness.rule == "progress",
-        largest=completeness.max_rows,
-    )
 
 
 def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
@@ -108,6 +97,7 @@ def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
         found = late.judge(batch, kinds["late"], {**own, **dict.fromkeys(released.unreadable, UNREADABLE)})
         given_up = give_up(batch, kinds["dead"], watched, operations)
         buried = [given_up, _unreadable(batch, released), found.buried]
+        findings.record(batch.place, found.findings, batch.run_id)
         _write_dead_letters(batch, buried)
         _write_transactions(batch, released, buried, found.completed)
         known = named(batch, unfinished)
@@ -116,9 +106,8 @@ def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
             at = datetime.fromtimestamp(clock["first_at"] / 1e6, UTC)
             list_waiting(batch, kinds["waiting"], known, watched, at, clock)
         doctor.after_batch(batch, kinds["dead"], operations, known)
-        if counts["suspects"]:
-            suspects = frame.where("what = 'released' and cause is not null").select("tx").limit(doctor.MOST).collect()
-            doctor.note_suspects(batch, [row["tx"] for row in suspects], sorted(released.landings))
+        if counts["several_runs"] or any(row["runs"] for row in kinds["dead"]):
+            doctor_runs.after_batch(batch, frame.where("what = 'released'"), kinds["dead"], own)
     finally:
         frame.unpersist()
     counts = _settled(counts, buried)
@@ -176,7 +165,7 @@ def _write_transactions(batch: Batch, released: Released, buried: Sequence[Burie
 
 def _settled(counts: dict[str, int], buried: Sequence[Buried]) -> dict[str, int]:
     """Correct the buffer's counts by what became of late and unreadable events, and drop what was only intermediate."""
-    settled = {name: count for name, count in counts.items() if name not in ("late", "clocks")}
+    settled = {name: count for name, count in counts.items() if name not in ("late", "clocks", "several_runs")}
     settled["dead"] += sum(part.rows for part in buried)
     settled["duplicates"] += sum(part.duplicates for part in buried)
     settled["released"] += sum(part.released for part in buried)

@@ -12,7 +12,7 @@ from txloom.config import names
 from txloom.config.expectations import Expectation
 from txloom.config.models import Pipeline
 from txloom.config.reading import where
-from txloom.errors import ConfigurationError, ExpectationFailed
+from txloom.errors import BETWEEN_EXPECTATIONS, ConfigurationError, ExpectationFailed
 from txloom.quality import reports
 from txloom.quality.masking import is_secret, masked
 from txloom.quality.verdicts import Evidence, judge
@@ -80,7 +80,7 @@ def hold(pipeline: Pipeline, place: Place, run_id: str) -> None:
 
 def _refuse(failed: Sequence[dict[str, Any]]) -> None:
     if blocking := [told(result) for result in failed if result["severity"] == "block"]:
-        raise ExpectationFailed(" | ".join(blocking))
+        raise ExpectationFailed(BETWEEN_EXPECTATIONS.join(blocking))
 
 
 def _chosen(pipeline: Pipeline, only: Sequence[str]) -> list[Expectation]:

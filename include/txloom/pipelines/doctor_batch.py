@@ -10,9 +10,7 @@ from pyspark.sql import Row
 
 from txloom.pipelines.batch import Batch
 from txloom.pipelines.bury import counts_by_table
-from txloom.quality import findings as f
 from txloom.quality.doctor import Standing, diagnose
-from txloom.quality.findings import Finding
 from txloom.storage import findings, local
 from txloom.transactions.buffer import EXCESS, NO_METADATA
 
@@ -22,7 +20,12 @@ Operations = dict[int, dict[str, dict[str, int]]]
 
 
 def operations_of(batch: Batch, standings: Sequence[Row]) -> Operations:
-    """Return, by transaction and operation, how many different rows were landed for each table."""
+    """Return, by transaction and operation, how many different rows were landed for each table; of GoldenGate's.
+
+    Other producers have no setting by which one of them leaves an operation out that the other one sends.
+    """
+    if batch.pipeline.source.format != "goldengate":
+        return {}
     odd = [row for row in standings if row["cause"] in (EXCESS, NO_METADATA)][:MOST]
     if not odd:
         return {}
@@ -53,18 +56,4 @@ def after_batch(batch: Batch, standings: Sequence[Row], operations: Operations, 
         for row in standings
         if row["tx"] in named
     ]
-    findings.record(batch.place, diagnose(seen), batch.run_id)
-
-
-def note_suspects(batch: Batch, suspects: Sequence[int], landings: Sequence[int]) -> None:
-    """Write down which tables were released in transactions of two producer runs."""
-    sql = (
-        f"select distinct tx, xid, csn, \"table\" from t where landing in ({local.numbers(landings)}) and kind = 'row'"
-    )
-    rows = local.matching(batch.place.change_events, sql, "tx", suspects).to_pylist()
-    found = [
-        Finding(f.TWO_RUNS, row["table"], None, row["csn"], row["xid"], f"rows of {row['xid']} come from two runs")
-        for row in rows
-        if row["table"] is not None
-    ]
-    findings.record(batch.place, found, batch.run_id)
+    findings.record(batch.place, diagnose(seen), batch.run_id, batch.pipeline.source.format)

@@ -38,7 +38,11 @@ def undeclared(typed: Mapping[str, pa.Table]) -> list[Undeclared]:
 
 
 def without_before(typed: Mapping[str, pa.Table]) -> list[Finding]:
-    """Return the tables all of whose updates come without the image before."""
+    """Return the tables all of whose updates come without the image before.
+
+    That matters where a change of the key is an update like any other, as in GoldenGate's rows. Debezium tells it as a
+    delete and an insert, wal2json by the old key: there an update without an image before changes no key.
+    """
     found = []
     for name, events in typed.items():
         updates = events.filter(pc.equal(events.column("op"), "U"))
@@ -100,7 +104,7 @@ def note_gone(
         again = findings.closed(place, f.DROPPED, table) if went else set()
         flapping = {name: gone for name, gone in went.items() if name in again} | columns.flapping
         new += [_flapping(table, name, last) for name, last in flapping.items()]
-    return findings.record(place, new, run_id)
+    return findings.record(place, new, run_id, pipeline.source.format)
 
 
 def _told(place: Place, flat: Flat, column: str, since: int, until: int) -> bool:
@@ -112,21 +116,6 @@ def _told(place: Place, flat: Flat, column: str, since: int, until: int) -> bool
 def _known(before: Iterable[dict[str, Any]], table: str) -> dict[str, dict[str, Any]]:
     """Return the open findings that say a table's columns are gone, by column."""
     return {row["column"]: row for row in before if row["table"] == table and row["code"] in GONE}
-
-
-def close_loaded(place: Place, tables: Sequence[str], loaded: Mapping[str, int], run_id: str) -> None:
-    """Close findings whose table was loaded anew since; loaded: by table, the csn of its newest snapshot.
-
-    One about the whole source is closed once every watched table (tables) was loaded.
-    """
-    for row in findings.open_findings(place):
-        covering = loaded.get(row["table"], 0) if row["table"] else min(loaded.get(name, 0) for name in tables)
-        if not row["needs_snapshot"] or not covering or covering < (row["since_csn"] or 0):
-            continue
-        findings.close(place, [row], run_id, f"a snapshot as of csn {covering} was loaded")
-        if row["code"] == f.RENAMED:
-            gone = Finding(f.DROPPED, row["table"], row["column"], row["since_csn"], row["xid"], row["evidence"])
-            findings.record(place, [gone], run_id)
 
 
 def _flapping(table: str, column: str, last: Gone) -> Finding:

@@ -5,7 +5,7 @@ of `transactions` with that cause (design.md 2.8).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
@@ -17,10 +17,14 @@ from pyspark.sql import functions as F
 from txloom.config.identity import is_one
 from txloom.pipelines.batch import Batch
 from txloom.pipelines.bury import Buried, causes_frame, late_events
+from txloom.pipelines.completeness import rules_of
+from txloom.pipelines.late_metadata import contradictions
+from txloom.quality.findings import Finding
 from txloom.storage import local
 from txloom.storage.dead import dead_by_hash, released
 from txloom.storage.letters import as_dead_letters
 from txloom.storage.own import TRANSACTIONS
+from txloom.transactions import metadata
 from txloom.transactions.buffer import EXCESS, NO_METADATA, SHORT
 from txloom.transactions.causes import COMPLETE, UNCOUNTED
 
@@ -30,10 +34,11 @@ CURABLE = frozenset((NO_METADATA, SHORT, EXCESS, *UNCOUNTED.values()))
 
 @dataclass(frozen=True)
 class Late:
-    """What became of late events, and rows for `transactions` of dead ones that they completed."""
+    """What became of late events, rows for `transactions` of dead ones that they completed, what they contradict."""
 
     buried: Buried = field(default_factory=Buried)
     completed: pa.Table = field(default_factory=TRANSACTIONS.empty_table)
+    findings: Sequence[Finding] = ()
 
 
 def judge(batch: Batch, late: Sequence[Row], own: Mapping[int, str]) -> Late:
@@ -42,9 +47,14 @@ def judge(batch: Batch, late: Sequence[Row], own: Mapping[int, str]) -> Late:
     own: causes of what this very batch gives up, by hash.
     """
     known = dead_by_hash(batch.place) if late else {}
-    late = [row for row in late if row["rows"] or row["tx"] in known or row["tx"] in own]
-    if not late:
-        return Late()
+    of_dead = known.keys() | own.keys()
+    found = contradictions(batch, [row for row in late if not row["rows"] and row["tx"] not in of_dead])
+    late = [row for row in late if row["rows"] or row["tx"] in of_dead]
+    return replace(_judged(batch, late, own, known), findings=found) if late else Late(findings=found)
+
+
+def _judged(batch: Batch, late: Sequence[Row], own: Mapping[int, str], known: Mapping[int, tuple[str, str]]) -> Late:
+    """Judge late rows, and metadata of dead transactions; known: id and cause of all dead ones, by hash."""
     places = batch.spark.createDataFrame([(row["landing"], row["row"]) for row in late], "landing bigint, row bigint")
     landings = sorted({row["landing"] for row in late})
     events = batch.change_events.where(F.col("landing").isin(landings) & F.col("kind").isin("row", "metadata"))
@@ -105,17 +115,20 @@ def _completed(batch: Batch, dead: Sequence[str]) -> pa.Table:
 
 
 def _whole(events: Sequence[Mapping[str, Any]], batch: Batch) -> dict[str, Any] | None:
-    metadata = [event for event in events if event["kind"] == "metadata"]
+    told = [event for event in events if event["kind"] == "metadata"]
     rows: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for event in events:
         if event["kind"] == "row":
             rows.setdefault((event["table"], event["identity"]), []).append(event)
-    if not metadata or any(not is_one(each) for each in rows.values()):
+    newest = metadata.newest(told)
+    if newest is None or any(not is_one(each) for each in rows.values()):
+        return None
+    rules = rules_of(batch.pipeline)
+    if not rules.corrected and len({metadata.counts_of(each) for each in told}) > 1:
         return None
     runs = {event["producer_run"] for event in events} - {None}
-    if len(runs) > 1 and batch.pipeline.completeness.suspects == "hold":
+    if len(runs) > 1 and rules.hold:
         return None
-    newest = max(metadata, key=lambda event: (event["landing"], event["row"]))
     received: dict[str, int] = {}
     for table, _ in rows:
         received[table] = received.get(table, 0) + 1

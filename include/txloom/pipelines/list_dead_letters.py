@@ -1,6 +1,7 @@
 """list_dead_letters: what waits in dead_letters, by cause; and what came of what was redriven. Nothing is written."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from txloom.config.models import Pipeline
 from txloom.errors import ConfigurationError
@@ -37,7 +38,7 @@ def refuse_no_choice(*chosen: object) -> None:
 
 def everything(pipeline: Pipeline, *, warehouse: str) -> Listing:
     """Return all open dead letters."""
-    return listing.listing(Place(warehouse, pipeline.name))
+    return listing.listing(Place(warehouse, pipeline.name), source_format=pipeline.source.format)
 
 
 def chosen(
@@ -57,10 +58,11 @@ def chosen(
     asked = {"transactions": transactions, "causes": causes, "messages": messages}
     for kind, noun in (("transactions", "transaction"), ("causes", "cause"), ("messages", "place")):
         for each in asked[kind]:
-            if not listing.listing(place, everything=False, **{kind: [each]}).events:
+            alone: dict[str, Any] = {kind: [each]}
+            if not listing.listing(place, everything=False, **alone).events:
                 there = ", ".join(group.cause for group in listing.listing(place).groups) or "none"
                 raise ConfigurationError(f"no open dead letter has the {noun} {each!r}; causes are: {there}")
-    return listing.listing(place, everything=everything, **asked)
+    return listing.listing(place, everything=everything, source_format=pipeline.source.format, **asked)
 
 
 def fate(pipeline: Pipeline, *, warehouse: str, landing: int) -> Fate:

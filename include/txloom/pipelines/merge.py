@@ -13,11 +13,12 @@ import pyarrow as pa
 
 from txloom.config.models import Pipeline
 from txloom.pipelines import merge_local
-from txloom.pipelines.drift import close_loaded, gone_columns, note_back, note_gone
+from txloom.pipelines.drift import gone_columns, note_back, note_gone
 from txloom.pipelines.evidence import findings_of
+from txloom.pipelines.repaired import close_repaired
 from txloom.pipelines.together import Failures
 from txloom.pipelines.work import Merge, Work
-from txloom.storage import books, conflicts, evolution, findings, loads, local, merging
+from txloom.storage import books, conflicts, evolution, findings, local, merging
 from txloom.storage.flats import create, create_documents, flats
 from txloom.storage.place import Place
 from txloom.storage.placing import Within
@@ -49,7 +50,8 @@ def merge_current(
         healthy, work = _planned(merge)
         changed = [flat for flat in flats(healthy) if flat.table.name in work.rows]
         told = [found for flat in changed for found in merge_local.untold(place, flat, want)]
-        new = findings.record(place, [*findings_of(place, work.evidence), *told], run_id)
+        seen = [*findings_of(place, work.evidence), *told]
+        new = findings.record(place, seen, run_id, pipeline.source.format)
         note_back(place, known, work.columns, run_id)
         merged = _write_all(healthy, work, failures)
     finally:
@@ -65,8 +67,7 @@ def merge_current(
     )
     books.write_ledger(warehouse, pipeline.name, entry)
     failures.refuse()
-    watched = [table.name for table in pipeline.tables]
-    close_loaded(place, watched, loads.loaded(place, want.valid_through, want.release), run_id)
+    close_repaired(pipeline, place, want, run_id)
     return {"valid_through": want.valid_through, **counts}
 
 

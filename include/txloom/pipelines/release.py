@@ -79,7 +79,8 @@ def made_of(pipeline: Pipeline, events: pa.Table, chosen: pa.Table, number: int)
         typed = {name: found for name, found in typed.items() if found.num_rows}
         chosen = without(chosen, "tx", bad)
     history = _history(pipeline, typed, number)
-    return Release(history, _transactions(events, chosen, number), unreadable, undeclared(typed), without_before(typed))
+    found = without_before(typed) if pipeline.source.format == "goldengate" else ()
+    return Release(history, _transactions(events, chosen, number), unreadable, undeclared(typed), found)
 
 
 def without(rows: pa.Table, column: str, values: pa.Array) -> pa.Table:

@@ -24,6 +24,8 @@ NULLS_OMITTED = "nulls are left out"
 LOST = "records were lost"
 NOT_EXTRACTED = "column is not in the extract"
 UNTOLD = "came too late for its history"
+COUNTS_CHANGED = "counts changed after release"
+RUNS_OVERLAP = "two producer runs overlap"
 
 HINTS = {
     ADDED: "The source has a column that is not declared: declare it, or set undeclared_columns to evolve.",
@@ -43,7 +45,7 @@ HINTS = {
     OPERATIONS_UNCOUNTED: "The metadata's counts leave out an operation that the rows have: give both replicats the "
     "same filters (GETTRUNCATES, IGNOREINSERTS, IGNOREUPDATES), supply corrected metadata, then redrive.",
     NO_BEFORE: "Updates come without the image before, so that a change of the key looks like a row that was never "
-    "seen: set GETUPDATEBEFORES and LOGALLSUPPLEMENTALCOLS (PostgreSQL: REPLICA IDENTITY FULL).",
+    "seen: set GETUPDATEBEFORES and LOGALLSUPPLEMENTALCOLS.",
     SHORT_NAMES: "Two source tables have one short name, and metadata counts by it: exclude one of them from the "
     "metadata's replicat, or give each schema a metadata topic of its own.",
     CSN_BACK: "The newest metadata lies below what came before: was the source restored, or is another producer "
@@ -51,10 +53,10 @@ HINTS = {
     "and load a snapshot of all tables there (jobs/load_snapshot.py).",
     XID_AGAIN: "The source counts transaction ids round, or was restored; transactions are told apart by id and csn, "
     "so that nothing is mixed up.",
-    TWO_RUNS: "The producer restarted inside the transaction, and its counts may agree although rows are lost: "
-    "compare the tables named with the source, or load a snapshot of them.",
-    NULLS_OMITTED: "Inserts come now with, now without this column: set format.omitNullValues to false in the handler, "
-    "or the table's dropped_columns to keep, because a column that is missing counts as dropped.",
+    TWO_RUNS: "The producer restarted inside the transaction, and its counts may agree although rows are lost: load a "
+    "snapshot of the table (jobs/load_snapshot.py), which closes this; or compare it with the source.",
+    NULLS_OMITTED: "Inserts come now with, now without this column, and one that is missing counts as dropped: let the "
+    "producer write nulls, or set the table's dropped_columns to keep.",
     LOST: "Records of Kafka were gone before they were landed, and an operator accepted it: load a snapshot of all "
     "tables (jobs/load_snapshot.py), and let topics keep records for longer than a run can be late.",
     NOT_EXTRACTED: "No row of the table's extract has this column, so that it is null in every row that the extract "
@@ -62,9 +64,20 @@ HINTS = {
     UNTOLD: "A transaction below what was cleaned from history changed a key and left columns of its row unchanged, "
     "which history does not tell any more: load a snapshot of the table (jobs/load_snapshot.py), and let "
     "maintenance.history.keep reach further back than transactions come late.",
+    COUNTS_CHANGED: "Metadata with other counts came for a transaction that was released by those that came first: "
+    "compare the table with the source, or load a snapshot of it (jobs/load_snapshot.py).",
+    RUNS_OVERLAP: "The producer restarted inside the transaction and sent rows of it again: nothing is missing, and "
+    "there is nothing to do.",
 }
-NEEDS_SNAPSHOT = frozenset((RENAMED, CHANGED, UNKNOWN_ROW, CSN_BACK, LOST, UNTOLD))
-SEVERITIES = {ADDED: "info", XID_AGAIN: "info"} | dict.fromkeys(NEEDS_SNAPSHOT, "error")
+GOLDENGATE_HINTS = {
+    NULLS_OMITTED: "Inserts come now with, now without this column, and one that is missing counts as dropped: set "
+    "format.omitNullValues to false in the handler, or the table's dropped_columns to keep.",
+}
+"""What a GoldenGate producer's settings can do about it; other producers have none of them."""
+NEEDS_SNAPSHOT = frozenset((RENAMED, CHANGED, UNKNOWN_ROW, CSN_BACK, LOST, UNTOLD, TWO_RUNS, COUNTS_CHANGED))
+OF_TRANSACTION = frozenset((TWO_RUNS, RUNS_OVERLAP, COUNTS_CHANGED))
+"""Each says something of one transaction: one that is open says nothing of another transaction on the same table."""
+SEVERITIES = {ADDED: "info", XID_AGAIN: "info", RUNS_OVERLAP: "info"} | dict.fromkeys(NEEDS_SNAPSHOT, "error")
 """Anything else is a warning."""
 
 
@@ -83,3 +96,8 @@ class Finding:
     def severity(self) -> str:
         """Return error, warn or info."""
         return SEVERITIES.get(self.code, "warn")
+
+    def hint(self, source_format: str | None = None) -> str:
+        """Return what to do about it where the source has a format; None: whatever it has."""
+        own = GOLDENGATE_HINTS if source_format == "goldengate" else {}
+        return own.get(self.code, HINTS[self.code])

@@ -128,9 +128,9 @@ def _progress(facts: Facts, alerts: Alerts, pipeline: str) -> Iterator[Incident]
     elif facts.waiting.total:
         old = alerts.valid_through_age
         if old is not None and _older(facts.now, facts.valid_at, old) and facts.valid_at is not None:
-            what = f"{_shown(facts)} {_many(facts.waiting.total, 'transaction waits', 'transactions wait')} above it."
             rows = facts.waiting
-            yield Incident(OLD, "", facts.valid_at, "error", what, ADVICE[OLD], rows.total, rows.first, cdc)
+            what = f"{_shown(facts)} {_many(facts.waiting.total, 'transaction waits', 'transactions wait')} above it."
+            yield Incident(OLD, "", rows.since, "error", what, ADVICE[OLD], rows.total, rows.first, cdc)
     elif alerts.source_quiet is not None and _older(facts.now, facts.landed_at, alerts.source_quiet):
         what = f"Nothing new came for {_age(facts.now, facts.landed_at)}, though landing works. {_shown(facts)}"
         yield Incident(QUIET, "", facts.landed_at, "warn", what, ADVICE[QUIET], page=cdc)
@@ -176,12 +176,19 @@ def _expectations(facts: Facts, _: Alerts, pipeline: str) -> Iterator[Incident]:
 
 
 def _findings(facts: Facts, _: Alerts, pipeline: str) -> Iterator[Incident]:
+    """Find what needs somebody; several transactions on one table are one incident, whose rows say which."""
+    subjects: dict[str, list[dict[str, Any]]] = {}
     for each in facts.findings:
         if each["severity"] == "error":
             where = ".".join(name for name in (each["table"], each["column"]) if name)
-            subject = f"{each['code']}: {where}" if where else each["code"]
-            page = f"dags/{names.cdc_dag_id(pipeline)}"
-            yield Incident(FINDING, subject, each["at"], "error", f"{each['evidence']}.", each["hint"], page=page)
+            subjects.setdefault(f"{each['code']}: {where}" if where else each["code"], []).append(each)
+    page = f"dags/{names.cdc_dag_id(pipeline)}"
+    for subject, same in subjects.items():
+        since, hint = min(each["at"] for each in same), same[0]["hint"]
+        lines = [each["evidence"] for each in same]
+        more = f" And {_many(len(same) - 1, 'more transaction', 'more transactions')}." if len(same) > 1 else ""
+        total, first = (len(same), tuple(lines[:SAMPLE])) if more else (0, ())
+        yield Incident(FINDING, subject, since, "error", f"{lines[0]}.{more}", hint, total, first, page)
 
 
 def _unbalanced(facts: Facts, _: Alerts, pipeline: str) -> Iterator[Incident]:

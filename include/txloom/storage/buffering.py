@@ -12,7 +12,7 @@ import pandas as pd
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from txloom.transactions import buffer
+from txloom.transactions import buffer, producer_runs
 from txloom.transactions import events as ev
 from txloom.transactions.numbers import BUCKETS
 
@@ -22,15 +22,16 @@ if TYPE_CHECKING:
 OUTCOMES = """
     what string, bucket int, tx bigint, csn bigint, rows bigint, first_at bigint, finished_at bigint,
     first_landing bigint, last_landing bigint, landing bigint, row bigint, `table` bigint,
-    cause string, expected string, received string, landings array<bigint>"""
-"""released: one transaction, whose events lie between two landings; cause: that it is suspect. place: (landing, table)
+    cause string, expected string, received string, landings array<bigint>, runs bigint"""
+"""released: one transaction, whose events lie between two landings. place: (landing, table)
 that holds events of released ones. repeated: (landing, row) of a duplicate among them. dead, waiting: one transaction
 with its counts. late: (landing, row) of a row (then rows is 1) or metadata whose transaction was finished before.
+runs: of released, dead and waiting ones, what `producer_runs` says.
 counts: `received` holds the bucket's counts as JSON, first_at, landing and csn its last clock and how far that was."""
 
 OUTCOME_NAMES = [part.split()[0].strip("`") for part in OUTCOMES.split(",")]
 RELEASED = ("tx", "csn", "rows", "first_at", "finished_at", "first_landing", "last_landing")
-INTEGERS = (*RELEASED, "landing", "row", "table")
+INTEGERS = (*RELEASED, "landing", "row", "table", "runs")
 NO_CLOCK = -2
 """`reached` of what is no clock: pandas would turn a null among numbers, and all of them, into floats."""
 NO_STATE = "held binary, finished binary"
@@ -95,10 +96,7 @@ def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisio
         yield _frame(
             "released",
             bucket,
-            {
-                **{name: getattr(released, name) for name in RELEASED},
-                "cause": [buffer.SUSPECT if suspect else None for suspect in released.suspect],
-            },
+            {name: getattr(released, name) for name in (*RELEASED, "runs")},
         )
     places = sorted(decisions.places)
     yield _frame("place", bucket, {"landing": [p[0] for p in places], "table": [p[1] for p in places]})
@@ -117,7 +115,8 @@ def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisio
         "late": sum(len(part) for part in decisions.late),
         "released": sum(int(part.rows.sum()) for part in decisions.released),
         "transactions": sum(len(part.tx) for part in decisions.released),
-        "suspects": sum(int(part.suspect.sum()) for part in decisions.released),
+        "suspects": sum(int((part.runs == producer_runs.UNCONNECTED).sum()) for part in decisions.released),
+        "several_runs": sum(int((part.runs != producer_runs.ONE).sum()) for part in decisions.released),
         "dead": sum(standing.rows for standing in decisions.dead),
         "dead_transactions": len(decisions.dead),
         "buffered": int(np.count_nonzero(held.events["kind"] == ev.ROW)),
@@ -146,6 +145,7 @@ def _standing_columns(standings: list[buffer.Standing]) -> dict[str, Any]:
         "expected": [None if s.expected is None else json.dumps(s.expected) for s in standings],
         "received": [json.dumps(s.received) for s in standings],
         "landings": [list(s.landings) for s in standings],
+        "runs": [s.runs for s in standings],
     }
 
 

@@ -9,6 +9,7 @@ from txloom.config import names
 from txloom.storage import books, local
 from txloom.storage.opened import exists, opened
 from txloom.storage.place import Place
+from txloom.transactions import metadata
 from txloom.transactions.causes import COMPLETE
 from txloom.transactions.hashes import hash64
 
@@ -86,7 +87,7 @@ def open_letters(place: Place, columns: str, more: str = "", version: int | None
 def events_of(place: Place, transactions: Sequence[str], poison: pa.Table) -> pa.Table:
     """Return everything that was ever landed of some transactions, and some poison: the columns of MESSAGE.
 
-    Each distinct event once, and of a transaction's metadata the newest alone.
+    Each distinct event once, and of a transaction's metadata that alone which counts.
     """
     columns = f'{MESSAGE}, landing, "row", transaction_id, kind, "table", identity, payload, digest'
     ids = ", ".join(map(local.quoted, transactions))
@@ -99,8 +100,24 @@ def events_of(place: Place, transactions: Sequence[str], poison: pa.Table) -> pa
     )
     chosen = f"kind in ('row', 'metadata', 'marker') and transaction_id in ({ids})"
     chosen = f"({chosen}) or (kind = 'poison' and xid is not null and concat(xid, ':', csn) in ({ids}))"
-    sql = f'select * from (select {columns}, {ranked} from t where {chosen}) where n = 1 order by landing, "row"'
-    found = local.select(place.change_events, sql) if transactions else pa.table({})
+    sql = f"select * from (select {columns}, {ranked} from t where {chosen}) where n = 1 or kind = 'metadata'"
+    found = pa.table({})
+    if transactions:
+        found = local.select(place.change_events, f'{sql} order by landing, "row"')
+        found = _with_counting_metadata(place, found, ids)
     wanted = [name.strip('" ') for name in MESSAGE.split(",")]
     parts = [part.select(wanted) for part in (found, poison) if part.num_rows]
     return pa.concat_tables(parts) if parts else pa.table({})
+
+
+def _with_counting_metadata(place: Place, events: pa.Table, ids: str) -> pa.Table:
+    """Leave out metadata that another one corrects, and repeated one; ids: of the transactions, as SQL lists them."""
+    sql = 'select transaction_id, landing, "row", expected from t'
+    told: dict[str, list[dict[str, Any]]] = {}
+    for row in books.query(place.change_events, f"{sql} where kind = 'metadata' and transaction_id in ({ids})"):
+        told.setdefault(row["transaction_id"], []).append(row)
+    counting = [found for own in told.values() if (found := metadata.newest(own)) is not None]
+    places = {(row["landing"], row["row"]) for row in counting}
+    lie = zip(*(events.column(name).to_pylist() for name in ("kind", "landing", "row")), strict=True)
+    kept = [kind != "metadata" or (landing, row) in places for kind, landing, row in lie]
+    return events.filter(pa.array(kept, pa.bool_()))

@@ -38,8 +38,8 @@ def facts(pipeline: Pipeline, place: Place, now: datetime) -> Facts:
         lease=_lease(place),
         waiting=waiting,
         stuck=_stuck(place, now, alerts.stuck_after if alerts is not None else None, waiting, newest),
-        letters=_letters(place),
-        expectations=_expectations(pipeline, place),
+        letters=_letters(place, pipeline.source.format),
+        expectations=failing_expectations(pipeline, place),
         findings=findings.open_findings(place),
         unbalanced=_unbalanced(ledger),
         stepped_at=ledger.get("stepped"),
@@ -152,8 +152,8 @@ def _missing(row: dict[str, Any]) -> str:
     return plain(f"{row['transaction_id']}: {row['cause'] or 'waits'}; {', '.join(have)}")
 
 
-def _letters(place: Place) -> Rows:
-    found = listing(place)
+def _letters(place: Place, source_format: str) -> Rows:
+    found = listing(place, source_format=source_format)
     first = tuple(
         f"{group.cause}: {group.events} events of {group.transactions} transactions, such as {group.examples[0]}"
         for group in found.groups[:SAMPLE]
@@ -162,7 +162,7 @@ def _letters(place: Place) -> Rows:
     return Rows(found.events, since, first, found.groups[0].hint if found.groups else "")
 
 
-def _expectations(pipeline: Pipeline, place: Place) -> list[dict[str, Any]]:
+def failing_expectations(pipeline: Pipeline, place: Place) -> list[dict[str, Any]]:
     """Return the declared expectations that failed when they were last checked."""
     declared = {each.id for each in pipeline.expectations}
     newest = (

@@ -1,20 +1,25 @@
-"""Findings as rows: the newest row of a (code, table, column) says whether it is open."""
+"""Findings as rows: the newest row of a (code, table, column) says whether it is open.
+
+Those about one transaction (`OF_TRANSACTION`) are told apart by it too.
+"""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from txloom.config import names
-from txloom.quality.findings import HINTS, NEEDS_SNAPSHOT, Finding
+from txloom.quality.findings import NEEDS_SNAPSHOT, OF_TRANSACTION, Finding
 from txloom.storage import books, local
 from txloom.storage.own import FINDINGS
 from txloom.storage.place import Place
 
+_OWN = f"case when code in ({', '.join(map(local.quoted, sorted(OF_TRANSACTION)))}) then"
+_NAME = f'code, "table", "column", {_OWN} xid end, {_OWN} since_csn end'
 NEWEST = (
-    'select * from (select *, row_number() over (partition by code, "table", "column" order by at desc) as n from t)'
-    " where n = 1 and status = 'open' order by since_csn, code"
+    f"select * from (select *, row_number() over (partition by {_NAME} order by at desc) as n from t)"
+    " where n = 1 and status = 'open' order by since_csn, code, \"table\""
 )
-Name = tuple[str, str | None, str | None]
+Name = tuple[str, str | None, str | None, str | None, int | None]
 
 
 def open_findings(place: Place) -> list[dict[str, Any]]:
@@ -30,22 +35,43 @@ def closed(place: Place, code: str, table: str) -> set[str]:
     return {row["column"] for row in books.query(place.table(names.FINDINGS), sql)}
 
 
-def record(place: Place, found: Iterable[Finding], run_id: str) -> list[Finding]:
-    """Write down findings that are not open yet, of each the earliest, and tell them in the log; return those."""
+def record(place: Place, found: Iterable[Finding], run_id: str, source_format: str | None = None) -> list[Finding]:
+    """Write down findings that are not open yet, of each the earliest, and tell them in the log; return those.
+
+    source_format: of what the source sends, so that the hints fit its producer.
+    """
     new: dict[Name, Finding] = {}
     for each in sorted(found, key=lambda each: each.since_csn or 0):
-        new.setdefault((each.code, each.table, each.column), each)
+        new.setdefault(_name(vars(each)), each)
     if not new:
         return []
     for row in open_findings(place):
         new.pop(_name(row), None)
-    _append(place, [_row(each, run_id) for each in new.values()])
+    _append(place, [_row(each, run_id, source_format) for each in new.values()])
     for each in new.values():
-        print(f"{each.severity}: {told(each)}", flush=True)
+        print(f"{each.severity}: {told(each, source_format)}", flush=True)
     return list(new.values())
 
 
-def told(finding: Finding) -> str:
+def note(place: Place, harmless: Sequence[Finding], run_id: str) -> None:
+    """Write down, once each, findings about which there is nothing to do: they are closed from the beginning."""
+    codes = ", ".join(sorted({local.quoted(each.code) for each in harmless}))
+    sql = f'select code, "table", "column", xid, since_csn from t where code in ({codes})'
+    known = {_name(row) for row in books.query(place.table(names.FINDINGS), sql)} if harmless else set()
+    new = [each for each in harmless if _name(vars(each)) not in known]
+    _append(place, [_row(each, run_id) | {"status": "closed"} for each in new])
+    for each in new:
+        print(f"note: {told(each)}", flush=True)
+
+
+def repaired(place: Place, code: str) -> set[tuple[str | None, int | None]]:
+    """Return the transactions (xid, csn) of which findings of a kind were written down and none is open any more."""
+    rows = books.query(place.table(names.FINDINGS), f"select * from t where code = {local.quoted(code)}")
+    still = {(row["xid"], row["since_csn"]) for row in open_findings(place) if row["code"] == code}
+    return {(row["xid"], row["since_csn"]) for row in rows} - still
+
+
+def told(finding: Finding, source_format: str | None = None) -> str:
     """Say a finding in one line: what, where, since when, what shows it, what to do.
 
     >>> told(Finding("csn jumped back", None, None, 7, "x1", "x1 has csn 7"))[:56]
@@ -54,7 +80,7 @@ def told(finding: Finding) -> str:
     where = ".".join(name for name in (finding.table, finding.column) if name)
     since = f"since csn {finding.since_csn} ({finding.xid})"
     what = ", ".join(part for part in (finding.code, where, since) if part)
-    return f"{what}: {finding.evidence}. {HINTS[finding.code]}"
+    return f"{what}: {finding.evidence}. {finding.hint(source_format)}"
 
 
 def close(place: Place, rows: Sequence[dict[str, Any]], run_id: str, why: str) -> None:
@@ -75,15 +101,16 @@ def _append(place: Place, rows: list[dict[str, Any]]) -> None:
 
 
 def _name(row: dict[str, Any]) -> Name:
-    return row["code"], row["table"], row["column"]
+    own = (row["xid"], row["since_csn"]) if row["code"] in OF_TRANSACTION else (None, None)
+    return row["code"], row["table"], row["column"], *own
 
 
-def _row(finding: Finding, run_id: str) -> dict[str, Any]:
+def _row(finding: Finding, run_id: str, source_format: str | None = None) -> dict[str, Any]:
     return {
         **vars(finding),
         "severity": finding.severity,
         "needs_snapshot": finding.code in NEEDS_SNAPSHOT,
-        "hint": HINTS[finding.code],
+        "hint": finding.hint(source_format),
         "status": "open",
         "run_id": run_id,
         "at": datetime.now(UTC),

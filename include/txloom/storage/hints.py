@@ -13,3 +13,9 @@ HINTS = {
     **causes.HINTS,
 }
 """A sentence for the person on call, by cause."""
+_OF_FORMAT = {"goldengate": causes.GOLDENGATE_HINTS, "debezium": causes.DEBEZIUM_HINTS}
+
+
+def hints_for(source_format: str | None) -> dict[str, str]:
+    """Return the hints as they fit a source's format; None: whatever it is."""
+    return {**HINTS, **_OF_FORMAT.get(source_format or "", {})}

@@ -8,7 +8,7 @@ from txloom.config import names
 from txloom.errors import ConfigurationError
 from txloom.quality.letters import EXAMPLES, Fate, Listing, coordinates, grouped, plain
 from txloom.storage import books, dead, local
-from txloom.storage.hints import HINTS
+from txloom.storage.hints import hints_for
 from txloom.storage.opened import exists, opened
 from txloom.storage.place import Place
 
@@ -24,8 +24,12 @@ def listing(
     causes: Sequence[str] = (),
     messages: Sequence[str] = (),
     everything: bool = True,
+    source_format: str | None = None,
 ) -> Listing:
-    """Return the open dead letters: all, or those of some transactions and causes, and at some places."""
+    """Return the open dead letters: all, or those of some transactions and causes, and at some places.
+
+    source_format: of what the source sends, so that the hints fit its producer.
+    """
     if not exists(place.dead_letters):
         return Listing((), 0, 0, None)
     version = int(opened(place.dead_letters).version())
@@ -44,7 +48,7 @@ def listing(
     examples = dead.open_letters(place, columns, more, version).to_pylist()
     rows = [{**row, "examples": [each for each in examples if each["cause"] == row["cause"]]} for row in sums]
     events = sum(row["events"] for row in sums)
-    return Listing(grouped(rows, HINTS), events, total[0]["n"] if total else 0, version)
+    return Listing(grouped(rows, hints_for(source_format)), events, total[0]["n"] if total else 0, version)
 
 
 def among(*, transactions: Sequence[str] = (), causes: Sequence[str] = (), messages: Sequence[str] = ()) -> str:

@@ -86,6 +86,15 @@ def initial(place: Place, landing: int) -> int:
     return NOWHERE if found is None else found
 
 
+def sent(pipeline: Pipeline, place: Place, table: str, since: int, until: int) -> list[int]:
+    """Return the csns, between two, of snapshots that a connector sent whole and that had rows of a table."""
+    if not _tells_snapshots(pipeline):
+        return []
+    whole = min(until, standing(place).snapshots.closed)
+    where = f'{_OF_SNAPSHOT} and "table" = {local.quoted(table)} and csn between {since} and {whole}'
+    return [row["csn"] for row in books.query(place.change_events, f"select distinct csn from t where {where}")]
+
+
 def _shown(place: Place, number: int) -> Shown:
     """Ask the events of one landing; those of other landings are not read."""
     own = f"filter (where {_OF_SNAPSHOT})"

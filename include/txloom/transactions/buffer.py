@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from txloom.transactions import events as ev
+from txloom.transactions import metadata, producer_runs
 
 RELEASED = "released"
 NO_METADATA = "metadata never came"
@@ -45,8 +46,10 @@ class Held:
 class Rules:
     """How transactions are decided on.
 
-    patience: how long one may wait for its events, in microseconds. hold: those rebuilt from two producer runs are not
-    released unless they are redriven. progress: what no metadata counts is whole at the frontier, and never overdue.
+    patience: how long one may wait for its events, in microseconds. hold: those rebuilt from two producer runs that may
+    lack rows are not released unless they are redriven. progress: what no metadata counts is whole at the frontier, and
+    never overdue. corrected: metadata with other counts replaces what came before it; else the two are a conflict.
+    keyless: hashes of tables in which equal rows of one statement have one identity.
     largest: the most rows of one; of more, counted or come, it is given up at once, and never released.
     """
 
@@ -54,13 +57,16 @@ class Rules:
     hold: bool = False
     progress: bool = False
     largest: int | None = None
+    corrected: bool = True
+    keyless: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
 class Standing:
     """How one unfinished or finished transaction stands.
 
-    `expected` is None while no metadata was seen; both maps go from table hash to a number of rows.
+    `expected` is None while no metadata was seen; both maps go from table hash to a number of rows. runs: what is known
+    of the producer's runs that sent it, see `producer_runs`.
     """
 
     tx: int
@@ -71,11 +77,12 @@ class Standing:
     landings: tuple[int, ...]
     expected: dict[int, int] | None
     received: dict[int, int]
+    runs: int = 0
 
 
 @dataclass(frozen=True)
 class Released:
-    """Transactions that are whole, one element of each array per transaction; suspect: of two producer runs.
+    """Transactions that are whole, one element of each array per transaction; runs: see `producer_runs`.
 
     Their events are all those from the first landing to the last but repeated ones: what came before was given up and
     is redriven now, what comes after is late.
@@ -88,7 +95,7 @@ class Released:
     finished_at: np.ndarray
     first_landing: np.ndarray
     last_landing: np.ndarray
-    suspect: np.ndarray
+    runs: np.ndarray
 
 
 @dataclass
@@ -225,10 +232,11 @@ def _deduplicated(events: np.ndarray, decisions: Decisions) -> np.ndarray:
     """Drop events whose (transaction, kind, table, identity, content) came before; the first arrival stays.
 
     Of a dropped row its place is kept until the transaction is done, so that its payload can be left out then. Events
-    of one identity with different contents both stay: they are a conflict, which `_Ordered` sees.
+    of one identity with different contents both stay: they are a conflict, which `_Ordered` sees. Metadata with other
+    counts stays too, each with the counts that came with it: the newest counts (docs/adr/0031).
     """
-    marked = events["kind"] == ev.REPEATED
-    fresh = events[~marked]
+    marked, counts = events["kind"] == ev.REPEATED, events["kind"] == ev.EXPECTED
+    fresh = events[~marked & ~counts]
     names = ("row", "landing", "high", "payload", "identity", "table", "kind", "tx")
     fresh = fresh[np.lexsort([fresh[name] for name in names])]
     repeated = np.zeros(len(fresh), bool)
@@ -239,7 +247,9 @@ def _deduplicated(events: np.ndarray, decisions: Decisions) -> np.ndarray:
     rows["kind"] = ev.REPEATED
     decisions.duplicates += len(rows)
     decisions.repeated_metadata += int(np.count_nonzero(repeated & (fresh["kind"] == ev.METADATA)))
-    return np.concatenate([fresh[~repeated], events[marked], rows])
+    fresh = fresh[~repeated]
+    told = metadata.of_messages(events[counts], fresh[fresh["kind"] == ev.METADATA])
+    return np.concatenate([fresh, told, events[marked], rows])
 
 
 def _same_content(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -267,16 +277,18 @@ class _Ordered:
         self.has_metadata = np.bincount(self.number[kind == ev.METADATA], minlength=size) > 0
         self.reopened = np.bincount(self.number[kind == ev.REOPEN], minlength=size) > 0
         self.rows = np.bincount(self.number[kind == ev.ROW], minlength=size)
-        self.suspect = self._suspects(size)
+        self.runs = producer_runs.judged(self.events, self.number, size, rules.keyless)
         self.tables, code = np.unique(self.events["table"], return_inverse=True)
         self.code = code.reshape(-1)
         width = max(len(self.tables), 1)
         cell = self.number * width + self.code
         self.received = np.bincount(cell[kind == ev.ROW], minlength=size * width).reshape(size, width)
+        replaced = metadata.replaced(self.events, self.number, size)
+        told = (kind == ev.EXPECTED) & ~replaced
         expected = np.zeros(size * width, np.int64)
-        np.maximum.at(expected, cell[kind == ev.EXPECTED], self.events["count"][kind == ev.EXPECTED])
+        np.maximum.at(expected, cell[told], self.events["count"][told])
         self.expected = expected.reshape(size, width)
-        self.conflict = self._conflicts(size)
+        self.conflict = self._conflicts(size, replaced)
         self.excess = self.has_metadata & (self.received > self.expected).any(axis=1)
         self.counted = self.has_metadata & ~self.conflict & (self.received == self.expected).all(axis=1)
         self.first_at = np.minimum.reduceat(self.events["at"], self.starts) if size else np.empty(0, np.int64)
@@ -286,7 +298,7 @@ class _Ordered:
         passed = self.uncounted & (self.csn <= (ev.NOWHERE if clock is None else clock["csn"]))
         self.whole = self.counted | passed & ~self.conflict & (~self.torn | self.reopened)
         if rules.hold:
-            self.whole &= ~self.suspect | self.reopened
+            self.whole &= (self.runs < producer_runs.UNCONNECTED) | self.reopened
         self.too_large = self._too_large()
         self.whole &= ~self.too_large
         self.given_up = ~self.whole & (passed | self._overdue() | self.too_large)
@@ -313,20 +325,17 @@ class _Ordered:
             inside |= (hole["csn"] <= self.csn) & (self.csn <= hole["count"])
         return inside
 
-    def _conflicts(self, size: int) -> np.ndarray:
-        """Find transactions in which one identity, or the metadata, stands twice with different payloads."""
-        same = self.events["kind"][1:] != ev.REPEATED
+    def _conflicts(self, size: int, replaced: np.ndarray) -> np.ndarray:
+        """Find transactions in which one identity stands twice with different payloads, or metadata is in doubt."""
+        same = self.events["kind"][1:] == ev.ROW
         for name in ("tx", "kind", "table", "identity"):
             same &= self.events[name][1:] == self.events[name][:-1]
-        return np.bincount(self.number[1:][same], minlength=size) > 0
-
-    def _suspects(self, size: int) -> np.ndarray:
-        """Find transactions whose rows come from more than one known producer run."""
-        known = (self.events["kind"] == ev.ROW) & (self.events["run"] != 0)
-        run, number = self.events["run"][known], self.number[known]
-        first = np.zeros(size, np.int64)
-        first[number[::-1]] = run[::-1]
-        return np.bincount(number[run != first[number]], minlength=size) > 0
+        conflict: np.ndarray = np.bincount(self.number[1:][same], minlength=size) > 0
+        if replaced.any():
+            several = np.bincount(self.number[replaced], minlength=size) > 0
+            doubtful = metadata.in_doubt(self.events, self.number, size, replaced)
+            conflict |= several & (doubtful | (not self.rules.corrected))
+        return conflict
 
     def only(self, chosen: np.ndarray) -> "_Ordered":
         return _Ordered(self.events[chosen[self.number]], self.rules, self.holes, self.clock)
@@ -352,7 +361,7 @@ def _release(ordered: _Ordered, whole: np.ndarray, when: int, decisions: Decisio
             finished_at=np.full(int(whole.sum()), when),
             first_landing=np.minimum.reduceat(ordered.events["landing"], ordered.starts)[whole],
             last_landing=np.maximum.reduceat(ordered.events["landing"], ordered.starts)[whole],
-            suspect=ordered.suspect[whole],
+            runs=ordered.runs[whole],
         )
     )
 
@@ -391,6 +400,7 @@ def _standing(ordered: _Ordered, i: int, start: int, end: int) -> Standing:
         landings=tuple(np.unique(ordered.events["landing"][start:end]).tolist()),
         expected=expected if ordered.has_metadata[i] else None,
         received=received,
+        runs=int(ordered.runs[i]),
     )
 
 

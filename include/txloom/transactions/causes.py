@@ -10,16 +10,18 @@ COMPLETE = "complete now"
 UNREADABLE = "value cannot be read"
 
 HINTS = {
-    buffer.NO_METADATA: "Look whether the metadata producer runs and names every transaction "
-    "(GoldenGate: GROUPTRANSOPS 1, no IGNOREDELETES); when the metadata comes after all, redrive the transaction.",
+    buffer.NO_METADATA: "Look whether the metadata producer runs and names every transaction; when the metadata comes "
+    "after all, redrive the transaction.",
     buffer.SHORT: "Rows are missing: compare the producer's offsets with what was landed; send the rows again, "
     "then redrive.",
-    buffer.EXCESS: "More rows than the metadata counts: look for a producer that counts without deletes "
-    "(IGNOREDELETES) or groups transactions (GROUPTRANSOPS above 1); supply corrected metadata, then redrive.",
+    buffer.EXCESS: "More rows than the metadata counts: look for a producer that leaves operations out of its counts "
+    "or groups transactions; supply corrected metadata, then redrive.",
     buffer.CONFLICT: "Two different payloads claim one identity: the producer restarted inside the transaction or "
-    "writes two streams into one topic; decide which is right, or take a snapshot of the tables named.",
-    buffer.SUSPECT: "The producer restarted inside the transaction, and completeness.suspects is hold: compare the "
-    "tables with the source, then redrive, which releases it; or load a snapshot of them.",
+    "writes two streams into one topic; decide which is right, or load a snapshot of its tables "
+    "(jobs/load_snapshot.py).",
+    buffer.SUSPECT: "The producer restarted inside the transaction, rows between its runs may be missing, and "
+    "completeness.suspects is hold: load a snapshot of the tables that the finding names (jobs/load_snapshot.py); or "
+    "compare them with the source, then redrive, which releases it.",
     buffer.BEHIND: "A partition of the source has not shown a later transaction yet (table source_partitions): look "
     "whether its producer runs; a heartbeat there, or completeness.idle_after, lets a quiet one pass.",
     buffer.TORN: "An event beside it could not be read (dead letters of kind poison), and whose it was is not known: "
@@ -37,3 +39,23 @@ HINTS = {
     "the table or redrive the transaction.",
     UNREADABLE: "A value does not fit its declared type: repair the declaration (or the source), then redrive.",
 }
+
+GOLDENGATE_HINTS = {
+    buffer.NO_METADATA: "Look whether the metadata producer runs and names every transaction (GROUPTRANSOPS 1, no "
+    "IGNOREDELETES); when the metadata comes after all, redrive the transaction.",
+    buffer.EXCESS: "More rows than the metadata counts: look for a producer that counts without deletes "
+    "(IGNOREDELETES) or groups transactions (GROUPTRANSOPS above 1); supply corrected metadata, then redrive.",
+}
+DEBEZIUM_HINTS = {
+    buffer.NO_METADATA: "No END came: look whether the connector runs, has provide.transaction.metadata=true and sends "
+    "its transaction topic here (SQL Server's comes with the next transaction); when it comes, redrive.",
+    buffer.EXCESS: "More rows than END counts: a connector that restarts inside a transaction may count too few. "
+    "Load a snapshot of the transaction's tables (jobs/load_snapshot.py), or an ad-hoc one by the connector.",
+    buffer.SHORT: "Rows are missing: compare the connector's topics with what was landed (is one not read, did records "
+    "age out?); send the rows again, then redrive. If the connector restarted inside the transaction, its rows are "
+    "lost: load a snapshot of the transaction's tables (jobs/load_snapshot.py).",
+    buffer.CONFLICT: "Two different payloads, or two ENDs with other counts, have one identity: the connector "
+    "restarted inside the transaction, or two connectors write into one topic; load a snapshot of its tables "
+    "(jobs/load_snapshot.py).",
+}
+"""What fits one format better: by settings that its producer has."""

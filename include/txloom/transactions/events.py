@@ -71,6 +71,14 @@ def holes(landing: int, bounds: Sequence[tuple[int, int]]) -> np.ndarray:
     return found
 
 
+def mixed(tables: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return a number for each table's count; their sum is what the metadata that has them is known by."""
+    found: np.ndarray = (tables.astype(np.uint64) | np.uint64(1)) * (
+        counts.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    )
+    return found
+
+
 def to_bytes(records: np.ndarray) -> bytes:
     """Pack an array for the state store."""
     names = records.dtype.names or ()

@@ -124,9 +124,7 @@ def _metadata(events: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 
 def _fingerprints(sizes: np.ndarray, entries: np.ndarray) -> np.ndarray:
     """Return a number for each metadata's counts that does not depend on their order."""
-    mixed = (entries["table"].astype(np.uint64) | np.uint64(1)) * (
-        entries["count"].astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    )
+    mixed = ev.mixed(entries["table"], entries["count"])
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
     ends = np.cumsum(sizes)
     fingerprints: np.ndarray = (sums[ends] - sums[ends - sizes]).astype(np.int64)

@@ -34,7 +34,8 @@ def letter_causes(pipeline: Pipeline, warehouse: str) -> Letters:
     """Return the open dead letters by cause."""
     place = Place(warehouse, pipeline.name)
     dag_id = names.dead_letters_dag_id(pipeline.name)
-    return Letters(listing(place), dead.complete_now(place), dag_id, dismissals.newest(place))
+    found = listing(place, source_format=pipeline.source.format)
+    return Letters(found, dead.complete_now(place), dag_id, dismissals.newest(place))
 
 
 @look

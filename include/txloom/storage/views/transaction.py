@@ -1,6 +1,6 @@
 """The whole story of a transaction: when each of its events came, what it waits for, and where it went."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -9,13 +9,14 @@ from txloom.config.models import Pipeline
 from txloom.errors import ConfigurationError
 from txloom.quality import masking
 from txloom.storage import books, dead, dismissals, local
-from txloom.storage.hints import HINTS
+from txloom.storage.hints import hints_for
 from txloom.storage.place import Place
 from txloom.storage.progress import snapshot
 from txloom.storage.views.landed import Landed, landed
 from txloom.storage.views.page import Row, last_step, limits, look
 from txloom.storage.views.waiting import UNDECIDED, compared
 from txloom.storage.views.written import first_cut, written
+from txloom.transactions import metadata
 from txloom.transactions.causes import COMPLETE
 
 RELEASED, WAITS, DEAD, LANDED, UNWATCHED = "released", "waits", "dead", "landed", "unwatched"
@@ -138,7 +139,8 @@ def _story(pipeline: Pipeline, place: Place, about: Row, number: int, size: int)
     for row in came.page.rows:
         row["value"] = None if row["value"] is None else masking.message(row["value"], secret)
     own = _own_letters(identity, about["xid"], csn)
-    letters = _letters(place, own)
+    hints = hints_for(pipeline.source.format)
+    letters = _letters(place, own, hints)
     settled = dismissals.of_letters(place, own) if letters else []
     released = next((row for row in finished if row["status"] == RELEASED), None)
     cut = first_cut(place, csn, released["release"]) if released else None
@@ -149,7 +151,7 @@ def _story(pipeline: Pipeline, place: Place, about: Row, number: int, size: int)
         **{name: about[name] for name in ("transaction_id", "xid", "csn", "committed_at")},
         status=RELEASED if released else WAITS if waits else about["status"],
         cause=cause,
-        hint=HINTS.get(cause) if cause else None,
+        hint=hints.get(cause) if cause else None,
         said=_said(came, finished, waits, settled, cut) + ([] if cut or not released else [_unshown(place)]),
         tables=_tables(came, waits),
         metadata=came.metadata,
@@ -183,7 +185,7 @@ def _own_letters(identity: str, xid: str | None, csn: int | None) -> str:
     return f"({where} or (kind = 'poison' and csn = {csn} and xid = {local.quoted(xid)}))"
 
 
-def _letters(place: Place, where: str) -> list[Row]:
+def _letters(place: Place, where: str, hints: Mapping[str, str]) -> list[Row]:
     """Return a transaction's dead letters by cause, and how many of them are still open."""
     sums = "cause, min(detail) as detail, count(*) as events, min(dead_at) as dead_at"
     rows = books.query(place.dead_letters, f"select {sums} from t where {where} group by cause order by dead_at, cause")
@@ -191,14 +193,17 @@ def _letters(place: Place, where: str) -> list[Row]:
         return []
     left = dead.open_letters(place, "cause, count(*) as n", f"where {where} group by cause").to_pylist()
     still = {row["cause"]: row["n"] for row in left}
-    return [{**row, "open": still.get(row["cause"], 0), "hint": HINTS.get(row["cause"])} for row in rows]
+    return [{**row, "open": still.get(row["cause"], 0), "hint": hints.get(row["cause"])} for row in rows]
 
 
 def _tables(came: Landed, waits: Row | None) -> list[Row]:
     """Compare what metadata says with what came; what the buffer counted counts, while it holds the transaction."""
     if waits is not None:
         return compared(waits["expected"], waits["received"])
-    return compared(came.metadata[-1]["expected"] if came.metadata else None, came.received)
+    told = metadata.newest(
+        {"landing": at, "row": 0, "expected": row["expected"]} for at, row in enumerate(came.metadata)
+    )
+    return compared(None if told is None else told["expected"], came.received)
 
 
 def _said(

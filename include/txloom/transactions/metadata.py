@@ -1,0 +1,85 @@
+"""Which of several metadata of one transaction counts: the newest counts, not the newest message (docs/adr/0031).
+
+Somebody who supplies corrected metadata lands it after what it corrects. The old metadata may be delivered once more
+after that, as any message may: counts that came before are a duplicate of their first arrival, and correct nothing. So
+of all counts that came the ones that count are those which arrived first the latest, by landing and row: no clock has a
+say, and a buffer that is rebuilt from the same landings decides the same.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from txloom.transactions import events as ev
+
+
+def of_messages(counts: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """Return the counts (EXPECTED) that came in kept metadata messages: they lie where their message does."""
+    both = np.concatenate([counts, kept])
+    both = both[np.lexsort([both["row"], both["landing"]])]
+    new = np.ones(len(both), bool)
+    new[1:] = (both["landing"][1:] != both["landing"][:-1]) | (both["row"][1:] != both["row"][:-1])
+    message = np.cumsum(new) - 1
+    is_kept = np.bincount(message[both["kind"] == ev.METADATA], minlength=len(both)) > 0
+    own: np.ndarray = both[(both["kind"] == ev.EXPECTED) & is_kept[message]]
+    return own
+
+
+def replaced(events: np.ndarray, number: np.ndarray, size: int) -> np.ndarray:
+    """Find metadata, and its counts, that newer metadata of the same transaction replaces.
+
+    events: deduplicated, so that of metadata with the same counts the first arrival is left; number: the transaction of
+    each, from 0 to size.
+    """
+    kind = events["kind"]
+    several = np.bincount(number[kind == ev.METADATA], minlength=size) > 1
+    among = several[number] & ((kind == ev.METADATA) | (kind == ev.EXPECTED))
+    earlier = np.zeros(len(among), bool)
+    if not among.any():
+        return earlier
+    messages = among & (kind == ev.METADATA)
+    own, lie = number[messages], events[messages][["landing", "row"]]
+    order = np.lexsort([lie["row"], lie["landing"], own])
+    newest = np.zeros(size, lie.dtype)
+    newest[own[order]] = lie[order]
+    for name in ("landing", "row"):
+        earlier |= events[name] != newest[name][number]
+    earlier &= among
+    return earlier
+
+
+def in_doubt(events: np.ndarray, number: np.ndarray, size: int, out: np.ndarray) -> np.ndarray:
+    """Find transactions whose newest metadata lacks some of its counts; out: what is replaced.
+
+    A buffer that knew of no corrections kept of two metadata only one count that both had.
+    """
+    kind = events["kind"]
+    sums = np.zeros(size, np.uint64)
+    counts = (kind == ev.EXPECTED) & ~out
+    np.add.at(sums, number[counts], ev.mixed(events["table"][counts], events["count"][counts]))
+    newest = (kind == ev.METADATA) & ~out
+    said = np.zeros(size, np.int64)
+    said[number[newest]] = events["payload"][newest]
+    doubtful: np.ndarray = sums.astype(np.int64) != said
+    return doubtful
+
+
+def newest(messages: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Return the metadata that counts, out of all that was landed of one transaction (landing, row, expected).
+
+    >>> first, other = [("orders", 1)], [("orders", 2)]
+    >>> told = [{"landing": at, "row": 0, "expected": own} for at, own in ((1, first), (2, other), (3, first))]
+    >>> newest(told)["landing"]
+    2
+    """
+    ordered = sorted(messages, key=lambda each: (each["landing"], each["row"]))
+    firsts: dict[frozenset[tuple[str, int]], Mapping[str, Any]] = {}
+    for each in ordered:
+        firsts.setdefault(counts_of(each), each)
+    return list(firsts.values())[-1] if firsts else None
+
+
+def counts_of(message: Mapping[str, Any]) -> frozenset[tuple[str, int]]:
+    """Return what metadata (expected: pairs of table and count) says, in whatever order."""
+    return frozenset(dict(message["expected"] or ()).items())
