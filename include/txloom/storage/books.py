@@ -8,13 +8,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 from txloom.config import names
+from txloom.storage.commits import commit_once, written
 from txloom.storage.fence import FENCE
 from txloom.storage.opened import answer, opened
 from txloom.storage.own import LEDGER
@@ -42,28 +43,40 @@ def append(
     path: str, rows: Sequence[dict[str, Any]], schema: pa.Schema, *, once: tuple[str, int] | None = None
 ) -> bool:
     """Append rows to a small Delta table; with `once` (write id, number) at most one time for that number."""
-    if once is not None and last_written(path, once[0]) >= once[1]:
-        return False
-    properties = CommitProperties(app_transactions=[Transaction(*once)]) if once is not None else None
-    write_deltalake(path, pa.Table.from_pylist(list(rows), schema), mode="append", commit_properties=properties)
-    return True
+    ensure(path, schema)
+    given = pa.Table.from_pylist(list(rows), schema)
+    return commit_once(
+        path, once, lambda table, told: write_deltalake(table, given, mode="append", commit_properties=told)
+    )
 
 
 def replace(path: str, rows: Sequence[dict[str, Any]], schema: pa.Schema, about: Mapping[str, Any]) -> None:
     """Replace a small table's rows; what the new state is about goes into the commit's userMetadata."""
-    FENCE.refuse_stale(path)
     told = {"userMetadata": json.dumps(dict(about))}
+    overwrite(path, pa.Table.from_pylist(list(rows), schema), told)
+
+
+def overwrite(
+    path: str, rows: pa.Table, told: dict[str, str] | None = None, schema_mode: Literal["overwrite"] | None = None
+) -> None:
+    """Write a table anew in one commit; told: what the commit says of itself."""
+    try:
+        table = FENCE.opened(path)
+    except TableNotFoundError:
+        # Whoever makes it meanwhile is not written over.
+        properties = CommitProperties(custom_metadata=told, app_transactions=FENCE.transactions())
+        write_deltalake(path, rows, mode="error", commit_properties=properties)
+        return
     properties = CommitProperties(custom_metadata=told, app_transactions=FENCE.transactions())
-    write_deltalake(path, pa.Table.from_pylist(list(rows), schema), mode="overwrite", commit_properties=properties)
+    write_deltalake(table, rows, mode="overwrite", schema_mode=schema_mode, commit_properties=properties)
 
 
 def last_written(path: str, write_id: str) -> int:
     """Return the last txnVersion that was written under a txnAppId; -1 when there is none."""
     try:
-        number = opened(path).transaction_version(write_id)
+        return written(opened(path), write_id)
     except TableNotFoundError:
         return -1
-    return -1 if number is None else int(number)
 
 
 def ensure(

@@ -92,7 +92,7 @@ def shorten_ledger(place: Place, before: datetime) -> int:
     and the newest that is good, stay as they are.
     """
     try:
-        table = DeltaTable(place.table(names.LEDGER))
+        table = FENCE.opened(place.table(names.LEDGER))
     except TableNotFoundError:
         return 0
     rows = books.ask(table, "select * from t")
@@ -110,7 +110,6 @@ def shorten_ledger(place: Place, before: datetime) -> int:
 
 def _rewrite(table: DeltaTable, rows: list[dict[str, Any]]) -> None:
     """Replace the rows that a table has at its version; what was appended since stays."""
-    FENCE.refuse_stale(table.table_uri)
     properties = CommitProperties(app_transactions=FENCE.transactions())
     write_deltalake(table, pa.Table.from_pylist(rows, LEDGER), mode="overwrite", commit_properties=properties)
 
@@ -154,8 +153,8 @@ def _drop(path: str, old: str) -> int:
     found = books.query(path, f"select count(*) as n from t where {old}")
     if not found or not found[0]["n"]:
         return 0
-    FENCE.refuse_stale(path)
-    DeltaTable(path).delete(old, commit_properties=CommitProperties(app_transactions=FENCE.transactions()))
+    table = FENCE.opened(path)
+    table.delete(old, commit_properties=CommitProperties(app_transactions=FENCE.transactions()))
     return int(found[0]["n"])
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import CommitProperties
 from deltalake.exceptions import TableNotFoundError
 from pyarrow import fs
 
@@ -30,9 +30,7 @@ as JSON, of some; digest: of kind and values, to add up."""
 
 def write(path: str, rows: pa.Table) -> None:
     """Replace a shadow table by rows, in one commit."""
-    FENCE.refuse_stale(path)
-    properties = CommitProperties(app_transactions=FENCE.transactions())
-    write_deltalake(path, rows, mode="overwrite", schema_mode="overwrite", commit_properties=properties)
+    books.overwrite(path, rows, schema_mode="overwrite")
 
 
 def write_frame(path: str, frame: "DataFrame") -> None:
@@ -102,8 +100,7 @@ def correct(path: str, rows: pa.Table, key: Sequence[str], columns: Sequence[str
 
     about: what the commit says of itself.
     """
-    FENCE.refuse_stale(path)
-    table = DeltaTable(path)
+    table = FENCE.opened(path)
     given = local.conform(rows, pa.schema(table.schema().to_arrow()))
     told = {"userMetadata": json.dumps(about)}
     properties = CommitProperties(custom_metadata=told, app_transactions=FENCE.transactions())
