@@ -37,8 +37,7 @@ def _unfinished(place: Place) -> list[str]:
     seen = snapshot(place)
     if seen is None or seen.landing < last:
         return [f"landing {last} is not buffered"]
-    newest = "select valid_through, counts, detail, at from t where step = 'merge_current' order by at desc limit 1"
-    merged = next(iter(books.query(place.table(names.LEDGER), newest)), None)
+    merged = books.newest(place.table(names.LEDGER), "valid_through, counts, detail", "step = 'merge_current'")
     if merged is None or merged["detail"] is not None or merged["counts"]["release"] < seen.release:
         return ["what was released is not merged"]
     cut = newest_cut(place, "valid_through")

@@ -63,13 +63,14 @@ def _ledger(place: Place, shown: int | None) -> dict[str, Any]:
     redrives = books.query(place.landed_files, f"select landing from t where topic = '{dead.REDRIVE}'")
     own = f" and batch not in ({local.numbers([row['landing'] for row in redrives])})" if redrives else ""
     seen = snapshot(place)
+    order = books.latest(place.table(names.LEDGER))
     newest = {
         "stepped": "max(at)",
         "looks": f"max(at) filter (where {LANDS})",
         "landed": f"max(at) filter (where {LANDS} and {LANDED}{own})",
-        "release": f"last_value(counts['release'] order by at) filter (where {MERGES})",
+        "release": f"first_value(counts['release'] order by {order}) filter (where {MERGES})",
     }
-    newest |= {f"balance_{name}": f"last_value({name} order by at) filter (where {BALANCE})" for name in BALANCED}
+    newest |= {f"balance_{name}": f"first_value({name} order by {order}) filter (where {BALANCE})" for name in BALANCED}
     behind = f"{LANDS} and batch > {seen.landing if seen else 0}"
     above = f"{MERGES} and valid_through > {0 if shown is None else shown}"
     first = {

@@ -6,6 +6,9 @@ from txloom.events.envelope import ENVELOPE
 
 INSTANT = pa.timestamp("us", "UTC")
 COUNTS = pa.map_(pa.string(), pa.int64())
+ENTERED = "entered"
+"""The column that says in which order rows of a table were entered, whatever the clocks of those who entered them said:
+a row's is larger than those of all rows that it could know. Rows of before this column have none."""
 
 CHANGE_EVENTS = pa.schema(
     [
@@ -218,6 +221,7 @@ BACKFILLS = pa.schema(
         ("state", pa.string()),
         ("detail", pa.string()),
         ("at", INSTANT),
+        (ENTERED, pa.int64()),
     ]
 )
 """What became of each table of a backfill; of a run's rows of one table the newest holds. status: rebuilding, rebuilt,
@@ -258,6 +262,7 @@ LEDGER = pa.schema(
         ("valid_through", pa.int64()),
         ("balanced", pa.bool_()),
         ("detail", pa.string()),
+        (ENTERED, pa.int64()),
     ]
 )
 

@@ -85,13 +85,11 @@ def mark(path: str) -> Mark:
 
 def merged(place: Place, tables: Sequence[str]) -> Mark | None:
     """Return the mark up to which the last merge brought all tables; tables that had no change stay at an older one."""
-    found = books.query(
-        place.table(names.LEDGER),
-        "select valid_through, counts from t where step = 'merge_current' and detail is null order by at desc limit 1",
-    )
-    if not found:
+    merges = "step = 'merge_current' and detail is null"
+    found = books.newest(place.table(names.LEDGER), "valid_through, counts", merges)
+    if found is None:
         return None
-    reached = Mark(found[0]["valid_through"], found[0]["counts"]["release"])
+    reached = Mark(found["valid_through"], dict(found["counts"])["release"])
     return None if any(mark(place.table(name)) > reached for name in tables) else reached
 
 
