@@ -14,7 +14,7 @@ from txloom.storage.listing import listing
 from txloom.storage.newest import newest_cut
 from txloom.storage.opened import exists, opened
 from txloom.storage.place import Place
-from txloom.storage.progress import snapshot
+from txloom.storage.progress import gone, snapshot
 from txloom.storage.tail import newest_since
 
 LANDED = "counts['landed'] > 0"
@@ -42,6 +42,7 @@ def facts(pipeline: Pipeline, place: Place, now: datetime) -> Facts:
         expectations=_expectations(pipeline, place),
         findings=findings.open_findings(place),
         unbalanced=_unbalanced(ledger),
+        gone=gone(place, pipeline.current_tables),
         stepped_at=ledger.get("stepped"),
     )
 
