@@ -37,7 +37,10 @@ def consumer(pipeline: Pipeline) -> DAG:
         told = max((event.extra for event in events), key=lambda extra: int(extra["cut_id"]))
         name = str(pipeline.name)
         with read.held(name, reader=names.consumer_dag_id(name), cut_id=int(told["cut_id"])) as cut:
-            rows = {table: read.at_version(name, table, version).num_rows for table, version in cut.versions.items()}
+            rows = {
+                table: read.at_version(name, table, version, cut=cut).num_rows
+                for table, version in cut.versions.items()
+            }
         print(f"cut {told['cut_id']}, valid through {told['valid_through']}: {rows}", flush=True)
         return {"cut_id": told["cut_id"], "valid_through": told["valid_through"], "rows": rows}
 

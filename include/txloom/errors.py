@@ -4,6 +4,7 @@ TxloomError                 1   something unforeseen
 |-- ConfigurationError      2   the declaration is wrong: repair the YAML, a retry cannot help
 |-- BeyondValidThrough      3   a reader asked for a state that is not complete yet: ask again later
 |-- BeforeHistory         4   a reader asked for a state that is older than what history keeps: ask for a newer one
+|-- CutReplaced            5   a table of a cut was written anew since: its versions are others, read a newer cut
 |-- LeaseTaken             10   another run holds the stream: retry soon
 |-- WriteConflict          11   Delta rejected a commit because another writer came first: retry soon
 |-- SourceUnavailable      12   the source folder or broker cannot be read: retry soon
@@ -44,6 +45,12 @@ class BeforeHistory(TxloomError):
     """A reader asked for a state below what was cleaned from history."""
 
     exit_code = 4
+
+
+class CutReplaced(TxloomError):
+    """A table lies where a cut has one, and is another by now."""
+
+    exit_code = 5
 
 
 class LeaseTaken(TxloomError):

@@ -104,11 +104,15 @@ def intervals(
 def versions(pipeline: str | Pipeline, *, cut_id: int | None = None, warehouse: str | None = None) -> dict[str, int]:
     """Return the Delta version of every current table that a published cut names; the newest cut unless one is given.
 
-    Tables read at these versions show one moment of the source. {}: nothing was published yet.
+    Tables read at these versions show one moment of the source. {}: nothing was published yet. Raises CutReplaced where
+    a table was written anew since, so that its version of that number is another.
     """
     _, place = _opened(pipeline, warehouse)
     found = readers.published(place, cut_id)
-    return dict(found.versions) if found else {}
+    if found is None:
+        return {}
+    readers.refuse_replaced(place, found)
+    return dict(found.versions)
 
 
 @contextmanager
@@ -124,7 +128,7 @@ def held(
 
     reader: whom to ask, such as a DAG's id. hours: after so long a hold ends by itself, so that a reader that died
     holds nothing up for ever. Raises ConfigurationError where there is no such cut, or vacuum may have begun to remove
-    what it needs.
+    what it needs; CutReplaced where one of its tables was written anew since.
     """
     declared, place = _opened(pipeline, warehouse)
     cut = readers.published(place, cut_id)
@@ -134,6 +138,7 @@ def held(
         )
     readers.hold(place, reader, cut, datetime.now(UTC) + timedelta(hours=hours))
     try:
+        readers.refuse_replaced(place, cut)
         retain = declared.maintenance.vacuum.retain
         old = [name for name, version in cut.versions.items() if readers.outlived(place.table(name), {version}, retain)]
         if old and cut_id is not None and cut != readers.published(place):
@@ -145,9 +150,22 @@ def held(
         readers.release(place, reader, cut)
 
 
-def at_version(pipeline: str | Pipeline, table: str, version: int, *, warehouse: str | None = None) -> pa.Table:
-    """Return a table's rows at a Delta version, such as one of `versions`."""
+def at_version(
+    pipeline: str | Pipeline,
+    table: str,
+    version: int,
+    *,
+    cut: readers.Cut | None = None,
+    warehouse: str | None = None,
+) -> pa.Table:
+    """Return a table's rows at a Delta version, such as one of `versions`.
+
+    cut: the cut that names the version, such as one that is `held`. Raises CutReplaced where the table was written anew
+    since.
+    """
     _, place = _opened(pipeline, warehouse)
+    if cut is not None:
+        readers.refuse_replaced(place, cut, [table])
     return local.select(place.table(table), "select * from t", version)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from txloom.storage import books, current, local, maintenance, merging, parts, shadows, tables
+from txloom.storage import books, current, local, maintenance, merging, parts, shadows
 
 JOBS = Path(__file__).parents[2] / "jobs"
 WRITES = (
@@ -19,7 +19,6 @@ WRITES = (
     (books, "replace"),
     (local, "append_once"),
     (parts, "append_parts"),
-    (tables, "append_once"),
     (current, "merge"),
     (merging, "merge"),
     (shadows, "write"),

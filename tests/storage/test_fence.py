@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from txloom.errors import LeaseTaken, WriteConflict
-from txloom.storage import current, tables
-from txloom.storage.fence import FENCE
+from txloom.storage import current, lease, tables
+from txloom.storage.fence import FENCE, WRITES
 from txloom.storage.progress import Mark, newest_metadata
 
 SCHEMA = "id long, note string, _txloom_csn long, _txloom_pos long, _txloom_xid string"
@@ -64,3 +65,31 @@ def test_a_merge_that_had_begun_before_is_left_out_by_delta_and_said_to_be(
     with pytest.raises(WriteConflict, match="the merge was left out, because another run wrote there"):
         merge(spark, path, "of the zombie", 2)
     assert note(spark, path) == "of the successor"
+
+
+def test_an_append_of_a_lease_that_was_taken_over_is_refused(spark: Any, path: str) -> None:
+    FENCE.begin(2)
+    rows = tables.read(spark, path)
+    assert tables.append_once(rows, path, "batches", 5) and not tables.append_once(rows, path, "batches", 5)
+    FENCE.begin(1)
+    with pytest.raises(LeaseTaken, match=r"a later run took the lease over \(epoch 2, this run has 1; "):
+        tables.append_once(rows, path, "batches", 6)
+    assert tables.read(spark, path).count() == 2
+
+
+def test_an_append_whose_files_were_written_when_another_run_took_over_is_refused(
+    spark: Any, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stamp comes between the look at the table and the commit: Delta refuses it, and so does the next look."""
+    created = DeltaTable.create_write_transaction
+
+    def stamped(table: DeltaTable, *given: Any, **named: Any) -> None:
+        monkeypatch.setattr(DeltaTable, "create_write_transaction", created)
+        lease._stamp(path, 2 * WRITES)
+        created(table, *given, **named)
+
+    FENCE.begin(1)
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", stamped)
+    with pytest.raises(LeaseTaken):
+        tables.append_once(tables.read(spark, path), path, "batches", 5)
+    assert tables.read(spark, path).count() == 1

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -32,6 +33,35 @@ with lease.held(place, "other", "merge_current"):
     sys.stdin.readline()
     books.replace(place.table("rows"), [{"n": 66}], pa.schema([("n", pa.int64())]), {"by": "the other"})
     print("wrote", flush=True)
+"""
+
+PAUSED = """
+import sys
+import pyarrow as pa
+from deltalake import DeltaTable
+from txloom.storage import books, lease, local, parts
+from txloom.storage.place import Place
+
+place, how = Place(sys.argv[1], "shop"), sys.argv[2]
+path, schema, rows = place.table("rows"), pa.schema([("n", pa.int64())]), [{"n": 66}]
+asked = DeltaTable.transaction_version
+
+def pausing(table, write_id):
+    found = asked(table, write_id)
+    if write_id == "stream":
+        print("asked", flush=True)
+        sys.stdin.readline()
+    return found
+
+with lease.held(place, "other", "buffer_transactions"):
+    written = parts.write_part(pa.table({"n": [66]}), "rows", path)
+    DeltaTable.transaction_version = pausing
+    if how == "books":
+        books.append(path, rows, schema, once=("stream", 5))
+    elif how == "local":
+        local.append_once(pa.Table.from_pylist(rows, schema), path, "stream", 5)
+    else:
+        parts.append_parts([written], path, "stream", 5)
 """
 
 
@@ -130,6 +160,28 @@ def test_the_lease_of_a_killed_process_of_this_machine_is_taken_over_at_once(pla
     assert rows(place) == [2]
 
 
+def machine_of(began: str, boot: str | None = None, namespace: str | None = None) -> str:
+    """Return what a lease says of when its process began, as another machine or container would have written it."""
+    own_boot, own_namespace, ticks = began.split(" ")
+    return f"{boot or own_boot} {namespace or own_namespace} {ticks}"
+
+
+@pytest.mark.parametrize(
+    "elsewhere", [{"boot": "another-boot"}, {"namespace": "pid:[1]"}], ids=["another host", "another container"]
+)
+def test_a_process_of_another_machine_with_this_ones_name_is_not_taken_for_dead(
+    place: Place, elsewhere: dict[str, str]
+) -> None:
+    """Its number means nothing here: whether it lives only its heartbeat tells."""
+    with lease.held(place, "theirs", "merge_current"):
+        mine = lease.newest(place)
+    assert mine is not None and not lease._is_dead(mine)
+    here, theirs = mine.began, machine_of(mine.began, **elsewhere)
+    assert lease._is_dead(replace(mine, began=here + "0")), "its number went to a process that began at another time"
+    assert not lease._is_dead(replace(mine, began=theirs + "0"))
+    assert not lease._is_dead(replace(mine, began="pid:[4026531836]:123")), "a lease of a version before"
+
+
 def test_a_stamp_changes_neither_rows_nor_what_a_table_is_about(place: Place, other: Other) -> None:
     from txloom.storage.progress import newest_metadata
 
@@ -187,6 +239,54 @@ def test_a_commit_that_was_under_way_when_the_lease_was_taken_over_is_refused(pl
     with pytest.raises(CommitFailedError):
         write_deltalake(before, pa.table({"n": [66]}), mode="append", commit_properties=properties)
     assert rows(place) == [1]
+
+
+@pytest.mark.parametrize("how", ["books", "local", "parts"])
+def test_an_append_that_was_paused_between_its_question_and_its_write_adds_nothing_and_sets_nothing_back(
+    place: Place, how: str
+) -> None:
+    path = place.table("rows")
+    # Its heartbeat would end it first: here only the write itself can be what is refused.
+    settings = {"TXLOOM_LEASE_BEAT": "600", "PYTHONPATH": os.pathsep.join(sys.path)}
+    paused = subprocess.Popen(
+        [sys.executable, "-c", PAUSED, place.warehouse, how],
+        env={**os.environ, **settings},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert paused.stdout is not None and paused.stdout.readline() == "asked\n"
+    paused.send_signal(signal.SIGSTOP)
+    try:
+        with lease.held(place, "mine", "buffer_transactions"):
+            for number in (5, 6):
+                books.append(path, [{"n": number}], SCHEMA, once=("stream", number))
+    finally:
+        paused.send_signal(signal.SIGCONT)
+        err = paused.communicate("go on\n" * 3, timeout=60)[1]
+    assert "LeaseTaken" in err and "a later run took the lease over (epoch 2, this run has 1; " in err
+    assert (sorted(rows(place)), DeltaTable(path).transaction_version("stream")) == ([1, 5, 6], 6)
+
+
+def test_a_stamp_is_about_the_version_that_it_follows(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a run commits while its successor reads the table's mark is not covered by an older mark."""
+    from txloom.storage.progress import newest_metadata
+
+    def late(path: str) -> dict[str, int]:
+        found = newest_metadata(path)
+        if found["valid_through"] == 7:
+            FENCE.begin(1)
+            books.replace(path, [{"n": 2}], SCHEMA, {"valid_through": 8})
+            FENCE.end()
+        return found
+
+    monkeypatch.setattr(lease, "newest_metadata", late)
+    with lease.held(place, "dead", "merge_current"):
+        monkeypatch.setattr(lease, "_is_dead", lambda _: True)
+        with lease.held(place, "mine", "publish"):
+            pass
+    assert newest_metadata(place.table("rows")) == {"valid_through": 8}
 
 
 def test_numbers_of_writes_grow_within_an_epoch_and_over_epochs() -> None:

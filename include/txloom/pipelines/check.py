@@ -15,14 +15,15 @@ from txloom.config.reading import where
 from txloom.errors import BETWEEN_EXPECTATIONS, ConfigurationError, ExpectationFailed
 from txloom.quality import reports
 from txloom.quality.masking import is_secret, masked
-from txloom.quality.verdicts import Evidence, judge
+from txloom.quality.verdicts import Evidence, Verdict, judge
 from txloom.storage import accounts, checked, evolution, results
 from txloom.storage.place import Place
-from txloom.storage.progress import unchanged
+from txloom.storage.progress import gone, unchanged
 from txloom.storage.regressions import regressions
 
 ALL = re.compile(r"(?<!count\()\*")
 """A query that takes all columns may give any of them another name."""
+GONE = "the newest cut has it; the next merge_current writes it anew out of its history"
 NOTHING = "nothing to check yet: the tables do not exist"
 
 
@@ -97,9 +98,12 @@ def _checked(
     """Check one expectation and write down what came of it; known: what the run has found so far."""
     at = checked.looked_at(pipeline, place, expectation)
     effective = evolution.effective(pipeline, place)
-    evidence = _evidence(effective, place, expectation, at)
     referenced = pipeline.referenced
-    verdict = judge(evidence, expectation, suite=pipeline.name, run_id=run_id, referenced=referenced)
+    if missing := gone(place, list(checked.tables_of(pipeline, expectation))):
+        verdict = Verdict(False, 0, 0, detail=f"table {', '.join(missing)} is gone: {GONE}")
+    else:
+        evidence = _evidence(effective, place, expectation, at)
+        verdict = judge(evidence, expectation, suite=pipeline.name, run_id=run_id, referenced=referenced)
     rows = masked(verdict.sample, referenced, _hidden(effective, expectation, verdict.sample))
     result = {
         "run_id": run_id,

@@ -11,7 +11,7 @@ from txloom.config.models import Pipeline
 from txloom.storage import books, dead, landing, partitions, source_snapshots
 from txloom.storage.newest import newest_cut
 from txloom.storage.place import Place
-from txloom.storage.progress import snapshot
+from txloom.storage.progress import gone, snapshot
 
 
 def reasons(pipeline: Pipeline, warehouse: str, waiting: int) -> list[str]:
@@ -19,6 +19,7 @@ def reasons(pipeline: Pipeline, warehouse: str, waiting: int) -> list[str]:
     place = Place(warehouse, pipeline.name)
     found = [f"{waiting} new at the source"] if waiting else []
     found += _unfinished(place)
+    found += [f"current table {name} is gone" for name in gone(place, pipeline.current_tables)]
     found += _due(pipeline, place, datetime.now(UTC))
     if source_snapshots.standing(place).snapshots.is_ending:
         found.append("a snapshot of the source has ended, and is shown by one more landing")
@@ -37,8 +38,7 @@ def _unfinished(place: Place) -> list[str]:
     seen = snapshot(place)
     if seen is None or seen.landing < last:
         return [f"landing {last} is not buffered"]
-    newest = "select valid_through, counts, detail, at from t where step = 'merge_current' order by at desc limit 1"
-    merged = next(iter(books.query(place.table(names.LEDGER), newest)), None)
+    merged = books.newest(place.table(names.LEDGER), "valid_through, counts, detail", "step = 'merge_current'")
     if merged is None or merged["detail"] is not None or merged["counts"]["release"] < seen.release:
         return ["what was released is not merged"]
     cut = newest_cut(place, "valid_through")

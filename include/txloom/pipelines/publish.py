@@ -6,13 +6,15 @@ from typing import Any
 
 from txloom.config import names
 from txloom.config.models import Pipeline
+from txloom.errors import TablesFailed
 from txloom.pipelines.check import hold
 from txloom.quality import findings as f
-from txloom.storage import books, dead, findings, loads, offsets, shadows
+from txloom.storage import books, dead, evolution, findings, loads, offsets, shadows
 from txloom.storage.newest import newest_cut
+from txloom.storage.opened import exists
 from txloom.storage.own import CUTS
 from txloom.storage.place import Place
-from txloom.storage.progress import Mark, merged, unchanged, versions
+from txloom.storage.progress import Mark, identity, merged, unchanged, versions
 
 
 def publish(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) -> dict[str, int | str]:
@@ -28,12 +30,20 @@ def publish(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) 
     newest = newest_cut(place)
     if reached is None or (newest is None and not _shows_anything(place, reached)):
         return {"published": 0}
+    if missing := [name for name in pipeline.current_tables if not exists(place.table(name))]:
+        raise TablesFailed(
+            f"pipeline {pipeline.name}: current table {', '.join(missing)} is gone from {place.table('').rstrip('/')}: "
+            "nothing was published, because a cut without it would show what the source never had; the next cycle's "
+            "merge_current writes it anew out of its history"
+        )
     cut = _cut(pipeline, place, reached, run_id)
-    if newest and _says(newest) == _says(cut) and unchanged(place, newest["versions"], cut["versions"]):
+    says_it = newest and _says(newest) == _says(cut) and _same_tables(newest, cut)
+    if newest and says_it and unchanged(place, newest["versions"], cut["versions"]):
         return {"published": 0, "cut_id": newest["cut_id"], "valid_through": reached.valid_through}
     hold(pipeline, place, run_id)
     cut["cut_id"] = newest["cut_id"] + 1 if newest else 1
     cut["amends"] = _amended(place, path, newest, reached) if newest else []
+    evolution.ensure(path, CUTS)
     books.append(path, [cut], CUTS, once=(names.write_id(pipeline.name, names.CUTS, 0), cut["cut_id"]))
     entry = books.Entry(
         run_id, "publish", datetime.now(UTC), {"cut_id": cut["cut_id"]}, valid_through=reached.valid_through
@@ -59,13 +69,17 @@ def _cut(pipeline: Pipeline, place: Place, reached: Mark, run_id: str) -> dict[s
     open_gaps = [row for row in dead.given_up(place, condition) if (row["xid"], row["csn"]) not in repaired]
     gaps = [{name: row[name] for name in ("xid", "csn", "cause")} for row in open_gaps]
     gaps += _lost(pipeline, place)
+    shown = versions(place, pipeline.current_tables)
+    identities = {name: identity(place.table(name), version) for name, version in shown.items()}
     return {
         "run_id": run_id,
         "valid_through": reached.valid_through,
         "release": reached.release,
         "committed_at": last[0]["committed_at"] if last else None,
         "published_at": datetime.now(UTC),
-        "versions": versions(place, pipeline.current_tables),
+        "versions": shown,
+        "table_ids": {name: told[0] for name, told in identities.items()},
+        "marks": {name: told[1] for name, told in identities.items()},
         "gaps": gaps,
     }
 
@@ -78,6 +92,12 @@ def _lost(pipeline: Pipeline, place: Place) -> list[dict[str, Any]]:
 
 def _says(cut: dict[str, Any]) -> tuple[object, ...]:
     return cut["valid_through"], cut["gaps"]
+
+
+def _same_tables(last: dict[str, Any], cut: dict[str, Any]) -> bool:
+    """Say whether no table was written anew since a cut, as far as the cut knows which ones it shows."""
+    known = dict(last.get("table_ids") or ())
+    return all(cut["table_ids"].get(name) == told for name, told in known.items())
 
 
 def _amended(place: Place, cuts: str, last: dict[str, Any], reached: Mark) -> list[dict[str, Any]]:

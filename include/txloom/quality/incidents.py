@@ -20,8 +20,9 @@ DEAD = "dead letters"
 EXPECTATION = "failed expectation"
 FINDING = "finding"
 UNBALANCED = "ledger unbalanced"
+GONE = "table gone"
 TASK = "failed task"
-JUDGED = (BROKEN, OLD, QUIET, STUCK, DEAD, EXPECTATION, FINDING, UNBALANCED)
+JUDGED = (BROKEN, OLD, QUIET, STUCK, DEAD, EXPECTATION, FINDING, UNBALANCED, GONE)
 """Kinds that tables tell of; a failed task tells of itself."""
 SAMPLE = 5
 """Rows that a message shows; totals count them all."""
@@ -37,6 +38,8 @@ ADVICE = {
     "transaction metadata, still deliver.",
     UNBALANCED: "Events are unaccounted for: clear nothing, keep the ledger's row (step balance), open an issue with "
     "it.",
+    GONE: "Readers of the newest cut fail on it, and nothing is published until the next cycle has written it anew out "
+    "of its history. Ask who moved it.",
     TASK: "Do what the sentence says, then clear the task: every task can be run again.",
 }
 
@@ -81,6 +84,8 @@ class Facts:
     first (rows), since."""
     findings: Sequence[dict[str, Any]] = ()
     unbalanced: Undone | None = None
+    gone: Sequence[str] = ()
+    """Tables of the newest cut that are not there any more."""
     stepped_at: datetime | None = None
     """When a step of the pipeline ended last, whatever it did."""
 
@@ -107,7 +112,7 @@ class Incident:
 
 def incidents(facts: Facts, alerts: Alerts, pipeline: str) -> list[Incident]:
     """Return what is wrong now, by what is declared."""
-    rules = (_progress, _stuck, _letters, _expectations, _findings, _unbalanced)
+    rules = (_progress, _stuck, _letters, _expectations, _findings, _unbalanced, _gone)
     return [found for rule in rules for found in rule(facts, alerts, pipeline)]
 
 
@@ -145,6 +150,14 @@ def _broken(facts: Facts, limit: timedelta) -> list[Undone]:
         found.append(Undone(f"No landing succeeded for {_age(facts.now, facts.looked_at)}", facts.looked_at))
     late = [each for each in (facts.undone, facts.lease) if each is not None and _older(facts.now, each.since, limit)]
     return found + [Undone(f"{each.what} for {_age(facts.now, each.since)}", each.since) for each in late]
+
+
+def _gone(facts: Facts, _: Alerts, pipeline: str) -> Iterator[Incident]:
+    """Find tables that vanished."""
+    if facts.gone:
+        what = f"{_many(len(facts.gone), 'table of the newest cut is', 'tables of the newest cut are')} gone."
+        page = f"dags/{names.cdc_dag_id(pipeline)}"
+        yield Incident(GONE, "", None, "error", what, ADVICE[GONE], len(facts.gone), tuple(facts.gone[:SAMPLE]), page)
 
 
 def _stuck(facts: Facts, alerts: Alerts, pipeline: str) -> Iterator[Incident]:

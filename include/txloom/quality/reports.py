@@ -118,6 +118,8 @@ def what(row: Mapping[str, Any]) -> str:
     """
     if row["success"]:
         return row["detail"] or f"{row['checked']} rows looked at"
+    if row["detail"] and not row["failed"]:
+        return str(row["detail"])
     told = f"{row['failed']} of {row['checked']} rows fail"
     return f"{told}: {row['detail']}" if row["detail"] else told
 

@@ -62,7 +62,8 @@ def ledger(place: Place, _: LedgerExpectation, at: Versions) -> Evidence:
     if names.LEDGER not in at:
         return Evidence(0)
     table = DeltaTable(place.table(names.LEDGER), version=at[names.LEDGER])
-    newest = "select run_id, at, balanced, detail, counts from t where step = 'balance' order by at desc limit 1"
+    order = books.latest(place.table(names.LEDGER))
+    newest = f"select run_id, at, balanced, detail, counts from t where step = 'balance' order by {order} limit 1"
     rows = books.ask(table, newest)
     bad = [row for row in rows if row["balanced"] is False]
     judged = pa.table({"balanced": pa.array([False] * len(bad), pa.bool_())})

@@ -8,16 +8,17 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 from txloom.config import names
+from txloom.storage.commits import commit_once, written
 from txloom.storage.fence import FENCE
 from txloom.storage.opened import answer, opened
-from txloom.storage.own import LEDGER
+from txloom.storage.own import ENTERED, LEDGER
 
 DELETION_VECTORS = {"delta.enableDeletionVectors": "true"}
 """Lets Spark's merges mark rows as gone instead of writing their files anew."""
@@ -41,29 +42,60 @@ class Entry:
 def append(
     path: str, rows: Sequence[dict[str, Any]], schema: pa.Schema, *, once: tuple[str, int] | None = None
 ) -> bool:
-    """Append rows to a small Delta table; with `once` (write id, number) at most one time for that number."""
-    if once is not None and last_written(path, once[0]) >= once[1]:
-        return False
-    properties = CommitProperties(app_transactions=[Transaction(*once)]) if once is not None else None
-    write_deltalake(path, pa.Table.from_pylist(list(rows), schema), mode="append", commit_properties=properties)
-    return True
+    """Append rows to a small Delta table; with `once` (write id, number) at most one time for that number.
+
+    Where the schema has a column ENTERED it gets the number of the version that the rows make.
+    """
+    ensure(path, schema)
+    given = pa.Table.from_pylist(list(rows), schema)
+
+    def write(table: DeltaTable, told: CommitProperties) -> None:
+        lacks = ENTERED in schema.names and ENTERED not in _columns(table)
+        merge: Literal["merge"] | None = "merge" if lacks else None
+        numbered = _numbered(given, table.version() + 1)
+        write_deltalake(table, numbered, mode="append", schema_mode=merge, commit_properties=told)
+
+    return commit_once(path, once, write)
+
+
+def _numbered(rows: pa.Table, number: int) -> pa.Table:
+    if ENTERED not in rows.column_names:
+        return rows
+    numbers = pa.repeat(pa.scalar(number, pa.int64()), rows.num_rows)
+    return rows.set_column(rows.column_names.index(ENTERED), ENTERED, numbers)
+
+
+def _columns(table: DeltaTable) -> list[str]:
+    return [field.name for field in table.schema().fields]
 
 
 def replace(path: str, rows: Sequence[dict[str, Any]], schema: pa.Schema, about: Mapping[str, Any]) -> None:
     """Replace a small table's rows; what the new state is about goes into the commit's userMetadata."""
-    FENCE.refuse_stale(path)
     told = {"userMetadata": json.dumps(dict(about))}
+    overwrite(path, pa.Table.from_pylist(list(rows), schema), told)
+
+
+def overwrite(
+    path: str, rows: pa.Table, told: dict[str, str] | None = None, schema_mode: Literal["overwrite"] | None = None
+) -> None:
+    """Write a table anew in one commit; told: what the commit says of itself."""
+    try:
+        table = FENCE.opened(path)
+    except TableNotFoundError:
+        # Whoever makes it meanwhile is not written over.
+        properties = CommitProperties(custom_metadata=told, app_transactions=FENCE.transactions())
+        write_deltalake(path, rows, mode="error", commit_properties=properties)
+        return
     properties = CommitProperties(custom_metadata=told, app_transactions=FENCE.transactions())
-    write_deltalake(path, pa.Table.from_pylist(list(rows), schema), mode="overwrite", commit_properties=properties)
+    write_deltalake(table, rows, mode="overwrite", schema_mode=schema_mode, commit_properties=properties)
 
 
 def last_written(path: str, write_id: str) -> int:
     """Return the last txnVersion that was written under a txnAppId; -1 when there is none."""
     try:
-        number = opened(path).transaction_version(write_id)
+        return written(opened(path), write_id)
     except TableNotFoundError:
         return -1
-    return -1 if number is None else int(number)
 
 
 def ensure(
@@ -99,6 +131,21 @@ def query(path: str, sql: str) -> list[dict[str, Any]]:
         return ask(opened(path), sql)
     except TableNotFoundError:
         return []
+
+
+def newest(path: str, columns: str, where: str = "true") -> dict[str, Any] | None:
+    """Return the row that was entered last of those for which a condition holds; None where there is none."""
+    sql = f"select {columns} from t where {where} order by {latest(path)} limit 1"
+    return next(iter(query(path, sql)), None)
+
+
+def latest(path: str) -> str:
+    """Return the SQL order that has the rows of a table first which were entered last; a clock orders old rows only."""
+    try:
+        known = _columns(opened(path))
+    except TableNotFoundError:
+        known = []
+    return f"{ENTERED} desc nulls last, at desc" if ENTERED in known else "at desc"
 
 
 def ask(table: DeltaTable, sql: str) -> list[dict[str, Any]]:

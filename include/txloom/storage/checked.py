@@ -57,10 +57,11 @@ def current_of(pipeline: Pipeline, table: str) -> str:
 
 def looked_at(pipeline: Pipeline, place: Place, expectation: Expectation) -> dict[str, int]:
     """Return the tables that an expectation looks at with their versions; tables that do not exist are left out."""
-    return versions(place, list(_tables(pipeline, expectation)))
+    return versions(place, list(tables_of(pipeline, expectation)))
 
 
-def _tables(pipeline: Pipeline, expectation: Expectation) -> Iterable[str]:
+def tables_of(pipeline: Pipeline, expectation: Expectation) -> Iterable[str]:
+    """Return the tables that an expectation looks at."""
     if isinstance(expectation, OrphanExpectation):
         return [current_of(pipeline, name) for name in (expectation.child, expectation.parent)]
     if isinstance(expectation, VersionExpectation):
@@ -145,7 +146,7 @@ def schema_of(pipeline: Pipeline, current: str) -> pa.Schema:
 
 def violations(pipeline: Pipeline, place: Place, expectation: InvariantExpectation, at: Versions) -> Evidence:
     """Return the rows that a query finds; raises ConfigurationError where it cannot be run."""
-    wanted = list(_tables(pipeline, expectation))
+    wanted = list(tables_of(pipeline, expectation))
     query = bare(expectation.sql)
     if len(at) < len(wanted):
         plan(pipeline, expectation)
@@ -166,7 +167,7 @@ def plan(pipeline: Pipeline, expectation: Expectation) -> None:
     if isinstance(expectation, GreatExpectation) and expectation.where is not None:
         wanted, query = [expectation.table], f'select * from "{expectation.table}" where ({expectation.where}\n)'
     elif isinstance(expectation, InvariantExpectation):
-        wanted = list(_tables(pipeline, expectation))
+        wanted = list(tables_of(pipeline, expectation))
         query = f"select * from (\n{bare(expectation.sql)}\n)"
     else:
         return

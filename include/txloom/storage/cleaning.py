@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 from delta.tables import DeltaTable as SparkTable
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, Transaction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -73,11 +73,11 @@ def clean_here(place: Place, flat: Flat, upto: Mark) -> int:
     if not gone.num_rows:
         return 0
     same = " and ".join(f"t.{name} = s.{name}" for name in EVENT)
-    FENCE.refuse_stale(path)
+    table = FENCE.opened(path)
     cleaned = Transaction(past.CLEANED, upto.valid_through)
     once = CommitProperties(app_transactions=[cleaned, *FENCE.transactions()])
     condition = f"{same} and t._txloom_csn <= {upto.valid_through}"
-    merge = DeltaTable(path).merge(gone, condition, source_alias="s", target_alias="t", commit_properties=once)
+    merge = table.merge(gone, condition, source_alias="s", target_alias="t", commit_properties=once)
     merge.when_matched_delete().execute()
     return int(gone.num_rows)
 

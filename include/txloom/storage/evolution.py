@@ -129,9 +129,8 @@ def ensure(
     if lagging(path, schema):
         _rewrite(path, has, schema)
     elif any(field.name not in has.names or _lacks(has.field(field.name).type, field.type) for field in schema):
-        write_deltalake(
-            path, schema.empty_table(), mode="append", schema_mode="merge", commit_properties=_carried(path)
-        )
+        table, told = _carried(path)
+        write_deltalake(table, schema.empty_table(), mode="append", schema_mode="merge", commit_properties=told)
 
 
 def lagging(path: str, schema: pa.Schema) -> list[str]:
@@ -171,12 +170,12 @@ def _partitions(schema: pa.Schema, columns: Sequence[str]) -> str:
     return ", ".join(told) or "nothing"
 
 
-def _carried(path: str) -> CommitProperties:
-    """Return what the table is about, for a commit that does not change its rows."""
-    FENCE.refuse_stale(path)
+def _carried(path: str) -> tuple[DeltaTable, CommitProperties]:
+    """Open a table for a commit that does not change its rows, and return what it goes on to be about."""
+    table = FENCE.opened(path)
     about = newest_metadata(path)
     told = {"userMetadata": json.dumps(about)} if about else None
-    return CommitProperties(custom_metadata=told, app_transactions=FENCE.transactions())
+    return table, CommitProperties(custom_metadata=told, app_transactions=FENCE.transactions())
 
 
 def _holds(has: pa.Field, wanted: pa.Field) -> bool:
@@ -203,10 +202,10 @@ def _lacks(has: pa.DataType, wanted: pa.DataType) -> bool:
 
 def _rewrite(path: str, has: pa.Schema, wanted: pa.Schema) -> None:
     """Write a table anew, in one commit, with wider types; its earlier versions stay readable."""
-    table = DeltaTable(path)
+    table, told = _carried(path)
     extra = [field for field in has if field.name not in wanted.names]
     schema = pa.schema([*wanted, *extra])
-    source = local.batches({"t": table}, "select * from t")
+    source = local.batches({"t": DeltaTable(path, version=table.version())}, "select * from t")
     refused = list[ConfigurationError]()
 
     def batches() -> Iterable[pa.RecordBatch]:
@@ -220,12 +219,12 @@ def _rewrite(path: str, has: pa.Schema, wanted: pa.Schema) -> None:
 
     try:
         write_deltalake(
-            path,
+            table,
             pa.RecordBatchReader.from_batches(schema, batches()),
             mode="overwrite",
             schema_mode="overwrite",
             partition_by=table.metadata().partition_columns or None,
-            commit_properties=_carried(path),
+            commit_properties=told,
         )
     except DeltaError as error:
         raise (refused or [error])[0] from error

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from txloom.config import names
 from txloom.storage import books, checkpoints, local, tables
 from txloom.storage.fence import FENCE
-from txloom.storage.own import LEDGER
+from txloom.storage.own import ENTERED, LEDGER
 from txloom.storage.place import Place, filesystem_of
 from txloom.storage.progress import snapshot
 
@@ -92,7 +92,7 @@ def shorten_ledger(place: Place, before: datetime) -> int:
     and the newest that is good, stay as they are.
     """
     try:
-        table = DeltaTable(place.table(names.LEDGER))
+        table = FENCE.opened(place.table(names.LEDGER))
     except TableNotFoundError:
         return 0
     rows = books.ask(table, "select * from t")
@@ -110,9 +110,10 @@ def shorten_ledger(place: Place, before: datetime) -> int:
 
 def _rewrite(table: DeltaTable, rows: list[dict[str, Any]]) -> None:
     """Replace the rows that a table has at its version; what was appended since stays."""
-    FENCE.refuse_stale(table.table_uri)
     properties = CommitProperties(app_transactions=FENCE.transactions())
-    write_deltalake(table, pa.Table.from_pylist(rows, LEDGER), mode="overwrite", commit_properties=properties)
+    write_deltalake(
+        table, pa.Table.from_pylist(rows, LEDGER), mode="overwrite", schema_mode="merge", commit_properties=properties
+    )
 
 
 def _carried(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -122,7 +123,7 @@ def _carried(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _sum(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the row that stands for rows in the order of time: the first one, as far as the last has come."""
-    newest = {name: rows[-1][name] for name in ("at", "valid_through")}
+    newest = {name: rows[-1].get(name) for name in ("at", "valid_through", ENTERED)}
     batch = max(row["batch"] for row in rows)
     return {**rows[0], **newest, "run_id": CARRIED, "batch": batch, "counts": books.summed(rows)}
 
@@ -134,9 +135,9 @@ def _by(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> dict[tuple[An
     return found
 
 
-def _at(row: dict[str, Any]) -> datetime:
-    at: datetime = row["at"]
-    return at
+def _at(row: dict[str, Any]) -> tuple[int, datetime]:
+    """Return where a row stands in the order of entries; rows of before they were numbered are older."""
+    return row.get(ENTERED) or -1, row["at"]
 
 
 def drop_reports(place: Place, before: datetime) -> int:
@@ -154,8 +155,8 @@ def _drop(path: str, old: str) -> int:
     found = books.query(path, f"select count(*) as n from t where {old}")
     if not found or not found[0]["n"]:
         return 0
-    FENCE.refuse_stale(path)
-    DeltaTable(path).delete(old, commit_properties=CommitProperties(app_transactions=FENCE.transactions()))
+    table = FENCE.opened(path)
+    table.delete(old, commit_properties=CommitProperties(app_transactions=FENCE.transactions()))
     return int(found[0]["n"])
 
 

@@ -14,7 +14,7 @@ from txloom.storage.listing import listing
 from txloom.storage.newest import newest_cut
 from txloom.storage.opened import exists, opened
 from txloom.storage.place import Place
-from txloom.storage.progress import snapshot
+from txloom.storage.progress import gone, snapshot
 from txloom.storage.tail import newest_since
 
 LANDED = "counts['landed'] > 0"
@@ -42,6 +42,7 @@ def facts(pipeline: Pipeline, place: Place, now: datetime) -> Facts:
         expectations=failing_expectations(pipeline, place),
         findings=findings.open_findings(place),
         unbalanced=_unbalanced(ledger),
+        gone=gone(place, pipeline.current_tables),
         stepped_at=ledger.get("stepped"),
     )
 
@@ -63,13 +64,14 @@ def _ledger(place: Place, shown: int | None) -> dict[str, Any]:
     redrives = books.query(place.landed_files, f"select landing from t where topic = '{dead.REDRIVE}'")
     own = f" and batch not in ({local.numbers([row['landing'] for row in redrives])})" if redrives else ""
     seen = snapshot(place)
+    order = books.latest(place.table(names.LEDGER))
     newest = {
         "stepped": "max(at)",
         "looks": f"max(at) filter (where {LANDS})",
         "landed": f"max(at) filter (where {LANDS} and {LANDED}{own})",
-        "release": f"last_value(counts['release'] order by at) filter (where {MERGES})",
+        "release": f"first_value(counts['release'] order by {order}) filter (where {MERGES})",
     }
-    newest |= {f"balance_{name}": f"last_value({name} order by at) filter (where {BALANCE})" for name in BALANCED}
+    newest |= {f"balance_{name}": f"first_value({name} order by {order}) filter (where {BALANCE})" for name in BALANCED}
     behind = f"{LANDS} and batch > {seen.landing if seen else 0}"
     above = f"{MERGES} and valid_through > {0 if shown is None else shown}"
     first = {

@@ -5,6 +5,7 @@ refused here. `txloom.storage.lease` says who holds the lease and stamps tables 
 """
 
 import threading
+from contextlib import suppress
 
 from deltalake import DeltaTable, Transaction
 from deltalake.exceptions import TableNotFoundError
@@ -51,14 +52,25 @@ class Fence:
         number = self.next_write()
         return [] if number is None else [Transaction(names.LEASES, number)]
 
+    def opened(self, path: str) -> DeltaTable:
+        """Open a table to write into it; raises LeaseTaken when a later run stamped it, TableNotFoundError.
+
+        What is committed through the very table with `transactions` is refused by Delta once another run stamped it
+        since: no moment lies between this look and the commit in which a paused run could be overtaken.
+        """
+        table = DeltaTable(path)
+        self._refuse(table, path)
+        return table
+
     def refuse_stale(self, path: str) -> None:
         """Raise LeaseTaken when a later run stamped a table."""
+        with suppress(TableNotFoundError):
+            self.opened(path)
+
+    def _refuse(self, table: DeltaTable, path: str) -> None:
         if self._epoch is None:
             return
-        try:
-            stamped = DeltaTable(path).transaction_version(names.LEASES)
-        except TableNotFoundError:
-            return
+        stamped = table.transaction_version(names.LEASES)
         if stamped is not None and stamped >= (self._epoch + 1) * WRITES:
             raise LeaseTaken(
                 f"{path}: a later run took the lease over (epoch {stamped // WRITES}, this run has {self._epoch}; the "

@@ -98,10 +98,15 @@ def _me(run_id: str, step: str) -> Lease:
 
 
 def _began(pid: int) -> str:
-    """Return what tells a process from another one that gets its number later, or has it in another container."""
+    """Return what tells a process from one that gets its number later, or has it in another container or host.
+
+    The boot of its machine, its namespace of process numbers, and when it began. Hosts may share a name, and those
+    that run no container have one number of that namespace.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return f"{Path('/proc/self/ns/pid').readlink()}:{stat[19]}"
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()} {stat[19]}"
     except (OSError, IndexError):
         return ""
 
@@ -147,8 +152,13 @@ def _release(place: Place, lease: Lease) -> None:
 def _is_dead(lease: Lease) -> bool:
     """Say whether a holder is surely gone: a process of this very machine that is not there any more."""
     mine = _me("", "")
-    same = lease.host == mine.host and lease.began.split(":")[0] == mine.began.split(":")[0] != ""
+    same = lease.host == mine.host and _machine(lease.began) == _machine(mine.began) != ""
     return same and _began(lease.pid) != lease.began
+
+
+def _machine(began: str) -> str:
+    """Return of `_began` what all processes have in common that see each other."""
+    return began.rpartition(" ")[0]
 
 
 def _watch(place: Place, last: Lease) -> None:
@@ -210,11 +220,12 @@ def _stamp_all(place: Place, lease: Lease) -> None:
 
 
 def _stamp(path: str, number: int) -> None:
-    about: dict[str, Any] = newest_metadata(path)
-    own = {STAMP: str(number)} | ({"userMetadata": json.dumps(about)} if about else {})
-    properties = CommitProperties(custom_metadata=own, app_transactions=[Transaction(names.LEASES, number)])
+    """Stamp a table; what a run before commits between the look at its mark and the stamp makes both be done again."""
     for _ in range(10):
         table = DeltaTable(path)
+        about: dict[str, Any] = newest_metadata(path)
+        own = {STAMP: str(number)} | ({"userMetadata": json.dumps(about)} if about else {})
+        properties = CommitProperties(custom_metadata=own, app_transactions=[Transaction(names.LEASES, number)])
         try:
             table.create_write_transaction([], "append", table.schema(), commit_properties=properties)
         except CommitFailedError:

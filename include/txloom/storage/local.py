@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
-from txloom.storage import books
+from txloom.storage.commits import commit_once
 from txloom.storage.opened import answer, opened, running
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -81,11 +81,12 @@ def plain(kind: pa.DataType) -> pa.DataType:
 
 def append_once(table: pa.Table, path: str, write_id: str, number: int) -> bool:
     """Append rows to a Delta table unless this txnVersion was written before; say whether it was written now."""
-    if books.last_written(path, write_id) >= number:
-        return False
-    properties = CommitProperties(app_transactions=[Transaction(write_id, number)])
-    write_deltalake(path, conform(table, books.schema_of(path)), mode="append", commit_properties=properties)
-    return True
+
+    def write(target: DeltaTable, told: CommitProperties) -> None:
+        rows = conform(table, pa.schema(target.schema().to_arrow()))
+        write_deltalake(target, rows, mode="append", commit_properties=told)
+
+    return commit_once(path, (write_id, number), write)
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:

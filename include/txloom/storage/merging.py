@@ -40,8 +40,7 @@ def merge(
 
     within: the partitions outside of which nothing has to be looked at.
     """
-    FENCE.refuse_stale(path)
-    table = DeltaTable(path)
+    table = FENCE.opened(path)
     schema = local.plain_schema(pa.schema(table.schema().to_arrow()))
     rows = local.conform(effects, schema).append_column("_txloom_deleted", effects.column("_txloom_deleted"))
     values = {f'"{name}"': f's."{name}"' for name in schema.names}

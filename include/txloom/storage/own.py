@@ -6,6 +6,10 @@ from txloom.events.envelope import ENVELOPE
 
 INSTANT = pa.timestamp("us", "UTC")
 COUNTS = pa.map_(pa.string(), pa.int64())
+TEXTS = pa.map_(pa.string(), pa.string())
+ENTERED = "entered"
+"""The column that says in which order rows of a table were entered, whatever the clocks of those who entered them said:
+a row's is larger than those of all rows that it could know. Rows of before this column have none."""
 
 CHANGE_EVENTS = pa.schema(
     [
@@ -218,6 +222,7 @@ BACKFILLS = pa.schema(
         ("state", pa.string()),
         ("detail", pa.string()),
         ("at", INSTANT),
+        (ENTERED, pa.int64()),
     ]
 )
 """What became of each table of a backfill; of a run's rows of one table the newest holds. status: rebuilding, rebuilt,
@@ -258,6 +263,7 @@ LEDGER = pa.schema(
         ("valid_through", pa.int64()),
         ("balanced", pa.bool_()),
         ("detail", pa.string()),
+        (ENTERED, pa.int64()),
     ]
 )
 
@@ -296,13 +302,16 @@ CUTS = pa.schema(
         ("committed_at", INSTANT),
         ("published_at", INSTANT),
         ("versions", COUNTS),
+        ("table_ids", TEXTS),
+        ("marks", TEXTS),
         ("gaps", pa.list_(GAP)),
         ("amends", pa.list_(AMENDED)),
     ]
 )
-"""Published cuts: valid-through and each table's version; gaps: dead-lettered transactions at or below it; amends:
-earlier cuts that a transaction was added below after they were published, or that a backfill (`backfill RUN`, with the
-first csn of its range) repaired rows of."""
+"""Published cuts: valid-through and each table's version; table_ids: Delta's id of each table, which another one in its
+place does not have; marks: what each version's commit says of itself; both are null in cuts of before these columns.
+gaps: dead-lettered transactions at or below it; amends: earlier cuts that a transaction was added below after they were
+published, or that a backfill (`backfill RUN`, with the first csn of its range) repaired rows of."""
 
 EXPECTATION_RESULTS = pa.schema(
     [

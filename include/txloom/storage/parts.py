@@ -14,10 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import AddAction
 
-from txloom.storage import books, local
+from txloom.storage import local
+from txloom.storage.commits import commit_once
 from txloom.storage.place import filesystem_of
 
 ROW_GROUP = 16_384
@@ -73,11 +74,10 @@ def _stats(rows: pa.Table, columns: Sequence[str]) -> dict[str, Any]:
 
 def append_parts(parts: Iterable[Part], path: str, write_id: str, number: int) -> bool:
     """Commit written files to a Delta table unless this txnVersion was written before; say whether they were now."""
-    if books.last_written(path, write_id) >= number:
-        return False
-    table = DeltaTable(path)
     now = int(time.time() * 1000)
     actions = [AddAction(part.path, part.size, {}, now, True, part.stats) for part in parts]
-    properties = CommitProperties(app_transactions=[Transaction(write_id, number)])
-    table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
-    return True
+
+    def write(table: DeltaTable, told: CommitProperties) -> None:
+        table.create_write_transaction(actions, "append", table.schema(), commit_properties=told)
+
+    return commit_once(path, (write_id, number), write)

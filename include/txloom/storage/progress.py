@@ -10,7 +10,8 @@ from deltalake.exceptions import TableNotFoundError
 
 from txloom.config import names
 from txloom.storage import books, loads, source_snapshots
-from txloom.storage.opened import metadata, opened
+from txloom.storage.newest import newest_cut
+from txloom.storage.opened import exists, metadata, opened
 from txloom.storage.place import Place
 
 
@@ -68,10 +69,11 @@ def newest_metadata(path: str) -> dict[str, Any]:
     return dict(found)
 
 
-def _newest_told(table: DeltaTable) -> dict[str, Any]:
+def _newest_told(table: DeltaTable, version: int | None = None) -> dict[str, Any]:
+    """Return the newest userMetadata of a table that is opened at its newest version, or as of an older one."""
     for limit in (RECENT, None):
         for commit in table.history(limit):
-            if commit.get("userMetadata"):
+            if (version is None or commit["version"] <= version) and commit.get("userMetadata"):
                 found: dict[str, Any] = json.loads(commit["userMetadata"])
                 return found
     return {}
@@ -85,13 +87,11 @@ def mark(path: str) -> Mark:
 
 def merged(place: Place, tables: Sequence[str]) -> Mark | None:
     """Return the mark up to which the last merge brought all tables; tables that had no change stay at an older one."""
-    found = books.query(
-        place.table(names.LEDGER),
-        "select valid_through, counts from t where step = 'merge_current' and detail is null order by at desc limit 1",
-    )
-    if not found:
+    merges = "step = 'merge_current' and detail is null"
+    found = books.newest(place.table(names.LEDGER), "valid_through, counts", merges)
+    if found is None:
         return None
-    reached = Mark(found[0]["valid_through"], found[0]["counts"]["release"])
+    reached = Mark(found["valid_through"], dict(found["counts"])["release"])
     return None if any(mark(place.table(name)) > reached for name in tables) else reached
 
 
@@ -132,6 +132,23 @@ def _is_stamped_only(path: str, since: int, version: int) -> bool:
         return since == version
     later = DeltaTable(path).history(RECENT)
     return bool(sum(since < each["version"] <= version and STAMP in each for each in later) == version - since)
+
+
+def identity(path: str, version: int) -> tuple[str, str]:
+    """Return what tells a version of a table from the same number of another table: the table's id, and its mark.
+
+    The mark is what the commit says of itself, or the newest before it that says something. Raises where there is no
+    such version.
+    """
+    table = DeltaTable(path, version=version)
+    return str(table.metadata().id), json.dumps(_newest_told(DeltaTable(path), version))
+
+
+def gone(place: Place, tables: Sequence[str]) -> list[str]:
+    """Return which of some tables the newest cut names although they are not there any more."""
+    cut = newest_cut(place, "versions")
+    shown = dict(cut["versions"] or ()) if cut else {}
+    return [name for name in tables if name in shown and not exists(place.table(name))]
 
 
 def versions(place: Place, tables: Sequence[str]) -> dict[str, int]:

@@ -1,27 +1,35 @@
 """Who reads which published cut: vacuum keeps the files of a cut while somebody holds it."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from txloom.config import names
-from txloom.errors import ConfigurationError
+from txloom.errors import ConfigurationError, CutReplaced
 from txloom.storage import books
 from txloom.storage.newest import newest_cut
 from txloom.storage.own import READERS
 from txloom.storage.place import Place
+from txloom.storage.progress import identity
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A published cut: {table: Delta version} that together show one moment of the source."""
+    """A published cut: {table: Delta version} that together show one moment of the source.
+
+    table_ids, marks: what tells those versions from the same numbers of tables that were written anew since; of cuts
+    from before they were told, nothing.
+    """
 
     cut_id: int
     valid_through: int
     versions: Mapping[str, int]
+    table_ids: Mapping[str, str] = field(default_factory=dict)
+    marks: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -35,8 +43,31 @@ class Need:
 def published(place: Place, cut_id: int | None = None) -> Cut | None:
     """Return a published cut, the newest unless one is named; None where there is none."""
     chosen = "true" if cut_id is None else f"cut_id = {int(cut_id)}"
-    found = newest_cut(place, "cut_id, valid_through, versions", chosen)
-    return Cut(found["cut_id"], found["valid_through"], dict(found["versions"])) if found else None
+    found = newest_cut(place, "*", chosen)
+    if found is None:
+        return None
+    maps = [dict(found.get(name) or ()) for name in ("versions", "table_ids", "marks")]
+    return Cut(found["cut_id"], found["valid_through"], *maps)
+
+
+def refuse_replaced(place: Place, cut: Cut, tables: Collection[str] | None = None) -> None:
+    """Raise CutReplaced where a table of a cut, or one of those named, is another by now; an old cut knows none."""
+    for name, version in cut.versions.items():
+        if name in cut.table_ids and (tables is None or name in tables):
+            known = cut.table_ids[name], cut.marks.get(name)
+            try:
+                found = identity(place.table(name), version)
+            except (TableNotFoundError, DeltaError) as error:
+                raise _replaced(place, cut, name, f"it has no version {version} any more") from error
+            if found[0] != known[0] or (known[1] is not None and found[1] != known[1]):
+                raise _replaced(place, cut, name, f"its version {version} is of another table")
+
+
+def _replaced(place: Place, cut: Cut, name: str, what: str) -> CutReplaced:
+    return CutReplaced(
+        f"cut {cut.cut_id} of pipeline {place.pipeline}: table {name} was written anew since, {what}; read a newer "
+        f"cut, or this state out of history: read.as_of(..., csn={cut.valid_through})"
+    )
 
 
 def hold(place: Place, reader: str, cut: Cut, until: datetime) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import CommitProperties
 from deltalake.exceptions import TableNotFoundError
 from pyarrow import fs
 
@@ -30,9 +30,7 @@ as JSON, of some; digest: of kind and values, to add up."""
 
 def write(path: str, rows: pa.Table) -> None:
     """Replace a shadow table by rows, in one commit."""
-    FENCE.refuse_stale(path)
-    properties = CommitProperties(app_transactions=FENCE.transactions())
-    write_deltalake(path, rows, mode="overwrite", schema_mode="overwrite", commit_properties=properties)
+    books.overwrite(path, rows, schema_mode="overwrite")
 
 
 def write_frame(path: str, frame: "DataFrame") -> None:
@@ -65,8 +63,7 @@ def note(place: Place, row: dict[str, Any]) -> None:
 
 def newest_run(place: Place) -> dict[str, Any] | None:
     """Return the newest note of the newest backfill: its shadows are those that lie there."""
-    sql = 'select * from t where "table" is null order by at desc limit 1'
-    return next(iter(books.query(place.table(names.BACKFILLS), sql)), None)
+    return books.newest(place.table(names.BACKFILLS), "*", '"table" is null')
 
 
 def repaired_since(place: Place, moment: datetime) -> list[dict[str, Any]]:
@@ -79,10 +76,11 @@ def repaired_since(place: Place, moment: datetime) -> list[dict[str, Any]]:
 
 def compared(place: Place, run_id: str) -> list[dict[str, Any]]:
     """Return the newest comparison of each table in a backfill, by the table's name."""
-    newest = 'row_number() over (partition by "table" order by at desc) as n'
+    path = place.table(names.BACKFILLS)
+    newest = f'row_number() over (partition by "table" order by {books.latest(path)}) as n'
     own = f"run_id = {local.quoted(run_id)} and status = 'compared' and \"table\" is not null"
     sql = f'select * from (select *, {newest} from t where {own}) where n = 1 order by "table"'
-    return books.query(place.table(names.BACKFILLS), sql)
+    return books.query(path, sql)
 
 
 def differences(place: Place, table: str, where: str, more: str = "") -> pa.Table:
@@ -102,8 +100,7 @@ def correct(path: str, rows: pa.Table, key: Sequence[str], columns: Sequence[str
 
     about: what the commit says of itself.
     """
-    FENCE.refuse_stale(path)
-    table = DeltaTable(path)
+    table = FENCE.opened(path)
     given = local.conform(rows, pa.schema(table.schema().to_arrow()))
     told = {"userMetadata": json.dumps(about)}
     properties = CommitProperties(custom_metadata=told, app_transactions=FENCE.transactions())

@@ -19,11 +19,11 @@ def status(warehouse: str, pipeline: str) -> dict[str, Any]:
     A table that does not exist yet has nothing to tell: no cut is None, counts are 0.
     """
     place = Place(warehouse, pipeline)
-    newest = (
-        "select step, run_id, at, counts, valid_through, balanced from "
-        "(select *, row_number() over (partition by step order by at desc) as n from t) where n = 1 order by step"
-    )
     with looking():
+        newest = (
+            "select step, run_id, at, counts, valid_through, balanced from (select *, row_number() over (partition by"
+            f" step order by {books.latest(place.table(names.LEDGER))}) as n from t) where n = 1 order by step"
+        )
         found, holder = findings.open_findings(place), lease.newest(place)
         return {
             "pipeline": pipeline,

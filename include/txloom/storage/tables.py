@@ -5,17 +5,21 @@ milliseconds and without a Spark job.
 """
 
 import json
+from collections.abc import Iterator
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import DataFrame, SparkSession
 
 from txloom.config import names
 from txloom.errors import WriteConflict
-from txloom.storage import books
+from txloom.storage import books, parts
 from txloom.storage.fence import FENCE
 from txloom.storage.progress import newest_metadata
 
+PART_ROWS = 50_000
+"""Rows of one file that a task writes, about."""
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 """Setting of a session: what its commits are about."""
 FENCED = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
@@ -79,9 +83,28 @@ def refuse_unwritten(path: str, metadata: str) -> None:
 def append_once(frame: DataFrame, path: str, write_id: str, number: int) -> bool:
     """Append a frame unless this txnVersion was written before; return whether it was written now.
 
-    Delta itself skips a repeated (txnAppId, txnVersion); asking first spares the work of computing the frame.
+    Tasks write the files, and a commit that carries the lease's epoch names them: a commit by Spark has one application
+    transaction only. Asking first spares the work of computing the frame.
     """
     if books.last_written(path, write_id) >= number:
         return False
-    (frame.write.format("delta").mode("append").option("txnAppId", write_id).option("txnVersion", number).save(path))
-    return True
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in _gathered(batches):
+            part = parts.write_part(rows, path, path)
+            yield pa.RecordBatch.from_pylist([{"path": part.path, "size": part.size, "stats": part.stats}])
+
+    made = frame.mapInArrow(write, "path string, size bigint, stats string").collect()
+    return parts.append_parts([parts.Part(path, *row) for row in made], path, write_id, number)
+
+
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Gather batches into tables of about PART_ROWS rows."""
+    held = list[pa.RecordBatch]()
+    for batch in batches:
+        held += [batch] if batch.num_rows else []
+        if sum(each.num_rows for each in held) >= PART_ROWS:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)

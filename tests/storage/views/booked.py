@@ -56,7 +56,9 @@ class Shop:
         self.place = Place(self.warehouse, "shop")
 
     def write(self, table: str, *rows: Mapping[str, Any]) -> None:
-        """Append rows to one of the tables that every pipeline has."""
+        """Append rows to one of the tables that every pipeline has; what a cut names is there."""
+        for name in [name for row in rows for name in dict(row.get("versions") or ()) if table == "cuts"]:
+            books.ensure(self.place.table(name), own.READERS)
         books.append(self.place.table(table), [dict(row) for row in rows], SCHEMAS[table])
 
     def wait(self, *rows: Mapping[str, Any], release: int = 1, landing: int = 1) -> None:

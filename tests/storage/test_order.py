@@ -1,0 +1,86 @@
+"""Which row was entered last is said by the table, not by the clocks of those who entered rows."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from txloom.pipelines import idle
+from txloom.storage import books, expiry, landing, own, shadows
+from txloom.storage.place import Place
+from txloom.storage.progress import Mark, merged
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+AHEAD = NOW + timedelta(hours=3)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(str(tmp_path), "shop")
+
+
+def merge(place: Place, reached: int, at: datetime, detail: str | None = None) -> None:
+    told = books.Entry("r", "merge_current", at, {"release": reached}, valid_through=reached, detail=detail)
+    books.write_ledger(place.warehouse, "shop", told)
+
+
+def test_the_newest_merge_is_the_last_one_though_a_worker_before_had_a_clock_ahead(place: Place) -> None:
+    merge(place, 7, AHEAD)
+    merge(place, 8, NOW)
+    assert merged(place, []) == Mark(8, 8)
+
+
+def test_a_cycle_knows_that_the_last_merge_is_published(place: Place) -> None:
+    landing.create_tables(place)
+    landing.write_plan(place, 1, [{"landing": 1, "run_id": "r", "at": NOW}])
+    books.write_ledger(place.warehouse, "shop", books.Entry("r", "land_events", NOW, {}, batch=1))
+    about = {"release": 8, "landing": 1}
+    books.replace(place.table("pending_transactions"), [], own.PENDING_TRANSACTIONS, about)
+    merge(place, 7, AHEAD)
+    assert idle._unfinished(place) == ["what was released is not merged"]
+    merge(place, 8, NOW)
+    books.append(place.table("cuts"), [{"cut_id": 1, "valid_through": 8, "release": 8}], own.CUTS)
+    assert idle._unfinished(place) == []
+    merge(place, 8, NOW - timedelta(hours=1), "orders: disk full")
+    assert idle._unfinished(place) == ["what was released is not merged"]
+
+
+def test_the_newest_backfill_and_the_newest_comparison_of_a_table_are_the_last_ones(place: Place) -> None:
+    about = {"from_csn": 1, "counts": {}, "status": "compared"}
+    path = place.table("backfills")
+    for run, table, at, digest in (
+        ("a", None, AHEAD, 0),
+        ("b", None, NOW, 0),
+        ("b", "t", AHEAD, 1),
+        ("b", "t", NOW, 2),
+    ):
+        row = {**about, "run_id": run, "table": table, "at": at, "digest": digest}
+        books.append(path, [row], own.BACKFILLS)
+    newest = shadows.newest_run(place)
+    assert newest is not None and newest["run_id"] == "b"
+    assert [row["digest"] for row in shadows.compared(place, "b")] == [2]
+
+
+def test_a_ledger_of_a_version_before_goes_on_and_what_comes_now_is_newer(place: Place) -> None:
+    before = own.LEDGER.remove(own.LEDGER.names.index("entered"))
+    old = [
+        {"run_id": "r", "step": "merge_current", "generation": 0, "batch": 0, "valid_through": n, "at": at}
+        | {"counts": {"release": n}}
+        for n, at in ((5, NOW), (6, AHEAD))
+    ]
+    write_deltalake(place.table("ledger"), pa.Table.from_pylist(old, before))
+    assert merged(place, []) == Mark(6, 6), "its rows know their clocks only"
+    merge(place, 7, NOW)
+    assert merged(place, []) == Mark(7, 7)
+    numbers = books.query(place.table("ledger"), "select entered from t order by valid_through")
+    assert numbers == [{"entered": None}, {"entered": None}, {"entered": 1}]
+
+
+def test_a_shortened_ledger_keeps_the_order_of_its_rows(place: Place) -> None:
+    for n in range(1, 5):
+        merge(place, n, NOW - timedelta(hours=n))
+    assert expiry.shorten_ledger(place, NOW + timedelta(days=1)) == 3
+    assert merged(place, []) == Mark(4, 4)
+    assert DeltaTable(place.table("ledger")).version() == 5
