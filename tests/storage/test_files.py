@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from txloom.errors import SourceUnavailable
-from txloom.storage.files import is_whole, list_files, read_lines
+from txloom.storage.file_lines import Lines
+from txloom.storage.files import is_whole, list_files
 
 SETTLE = timedelta(seconds=60)
 
@@ -64,9 +65,10 @@ def test_a_source_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["t/a.jsonl", "t/a.jsonl.gz"])
-def test_lines_are_numbered_across_blocks_and_the_last_needs_no_newline(tmp_path: Path, name: str) -> None:
+def test_lines_go_on_across_blocks_and_the_last_needs_no_newline(tmp_path: Path, name: str) -> None:
     content = b"".join(b"%d" % n + b"x" * 1000 + b"\n" for n in range(10_000)) + b"last"
     put(tmp_path, name, gzip.compress(content) if name.endswith("gz") else content)
-    found = [(first + i, line) for first, lines in read_lines(str(tmp_path), name) for i, line in enumerate(lines)]
-    assert [number for number, _ in found] == list(range(1, 10_002))
-    assert found[4999][1].startswith(b"4999x") and found[-1][1] == b"last"
+    lines = Lines(tmp_path / name, (tmp_path / name).stat().st_size, 0, 1 << 20)
+    found = [line for block in lines.blocks() for line in block]
+    assert len(found) == 10_000 and found[4999].startswith(b"4999x")
+    assert (lines.tail, lines.tail_bytes, lines.until) == (b"last", 4, len(content) - 4)

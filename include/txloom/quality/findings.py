@@ -22,6 +22,7 @@ XID_AGAIN = "transaction id came again"
 TWO_RUNS = "rebuilt from two producer runs"
 NULLS_OMITTED = "nulls are left out"
 LOST = "records were lost"
+UNREADABLE = "file cannot be read"
 NOT_EXTRACTED = "column is not in the extract"
 UNTOLD = "came too late for its history"
 
@@ -55,8 +56,10 @@ HINTS = {
     "compare the tables named with the source, or load a snapshot of them.",
     NULLS_OMITTED: "Inserts come now with, now without this column: set format.omitNullValues to false in the handler, "
     "or the table's dropped_columns to keep, because a column that is missing counts as dropped.",
-    LOST: "Records of Kafka were gone before they were landed, and an operator accepted it: load a snapshot of all "
-    "tables (jobs/load_snapshot.py), and let topics keep records for longer than a run can be late.",
+    LOST: "Records were gone before they were landed, and an operator accepted it: load a snapshot of all tables "
+    "(jobs/load_snapshot.py), and let topics and folders keep what is sent for longer than a run can be late.",
+    UNREADABLE: "The other files were landed. Make it readable, or deliver it again under its name; or set it aside "
+    "(jobs/accept_loss.py --file, docs/operations.md), and load a snapshot.",
     NOT_EXTRACTED: "No row of the table's extract has this column, so that it is null in every row that the extract "
     "holds: correct the export or the column's `source`, or take the column out of the declaration.",
     UNTOLD: "A transaction below what was cleaned from history changed a key and left columns of its row unchanged, "
@@ -64,7 +67,7 @@ HINTS = {
     "maintenance.history.keep reach further back than transactions come late.",
 }
 NEEDS_SNAPSHOT = frozenset((RENAMED, CHANGED, UNKNOWN_ROW, CSN_BACK, LOST, UNTOLD))
-SEVERITIES = {ADDED: "info", XID_AGAIN: "info"} | dict.fromkeys(NEEDS_SNAPSHOT, "error")
+SEVERITIES = {ADDED: "info", XID_AGAIN: "info"} | dict.fromkeys((*NEEDS_SNAPSHOT, UNREADABLE), "error")
 """Anything else is a warning."""
 
 
