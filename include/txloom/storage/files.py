@@ -112,16 +112,10 @@ class Inbox:
         yield Messages((), (), reached=_reached(path, before, lines, count, again=again))
 
     def _block(self, task: Task, count: int, lines: list[bytes]) -> tuple[int, Messages]:
-        """Return how many lines have come with a block, and its messages; lines of wal2json's version 1 become more.
-
-        Blank lines are no messages.
-        """
+        """Return how many lines have come with a block, and its messages; lines of wal2json's version 1 become more."""
         values = _expanded(task, lines) if self.format == "wal2json" else lines
-        first, count = count + 1, count + len(values)
-        said = [at for at, value in enumerate(values) if value and not value.isspace()]
-        places: Sequence[int] = range(first, first + len(values))
-        if len(said) < len(values):
-            places, values = [first + at for at in said], [values[at] for at in said]
+        places = range(count + 1, count + 1 + len(values))
+        count += len(values)
         return count, Messages(places, values) if self.layout == "values" else Messages(places, *records(values))
 
 
