@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from txloom.storage import (
     partitions,
     source_snapshots,
 )
-from txloom.storage.files import Inbox
+from txloom.storage.files import Inbox, SourceFile
 from txloom.storage.landing import Landing
 from txloom.storage.place import Place
 from txloom.storage.tasks import capped, fitting
@@ -86,7 +86,7 @@ def _plan_files(pipeline: Pipeline, plan: Sequence[dict[str, Any]], number: int,
     root, settle, now = Inbox.of(pipeline).root, pipeline.source.files.settle, time.time_ns()
     folders, there = files.topics(root), files.list_files(root)
     before = {(row["file"], row["size"], row["modified"]) for row in plan if row["file"] is not None}
-    is_whole = partial(files.is_whole, root, now_ns=now, settle=settle)
+    is_whole = partial(_is_whole, root, now, settle)
     known = file_positions.newest(place)
     new = file_plan.plan(root, there, known, before, is_whole, pipeline.source.format)
     tasks = fitting(new.tasks) if formats.is_placed(pipeline) else new.tasks
@@ -97,6 +97,11 @@ def _plan_files(pipeline: Pipeline, plan: Sequence[dict[str, Any]], number: int,
     base = {"landing": number, "run_id": run_id, "at": at}
     landing.write_plan(place, number, [{**base, **landing.planned_file(task)} for task in tasks] or [base])
     return Landing(number, at, tuple(tasks))
+
+
+def _is_whole(root: str, now: int, settle: timedelta, file: SourceFile, may_end: bool) -> bool:  # noqa: FBT001
+    """Say whether a producer has finished a file; may_end: by its last newline too."""
+    return files.is_settled(file, now, settle) or (may_end and files.is_whole(root, file, now, settle))
 
 
 def _plan_topics(pipeline: Pipeline, source: Kafka, number: int, place: Place, run_id: str) -> Landing:

@@ -11,7 +11,7 @@ the transaction that the file before it left open, unless their names say that o
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 
 from txloom.storage.file_lines import first_line
@@ -78,12 +78,13 @@ def plan(
     files: Sequence[SourceFile],
     positions: Mapping[Name, Position],
     before: Collection[tuple[str, int, int]],
-    is_whole: Callable[[SourceFile], bool],
+    is_whole: Callable[[SourceFile, bool], bool],
     format: str,  # noqa: A002 - as the declaration names it
 ) -> FilePlan:
     """Return what a landing takes of the files that are there.
 
-    before: name, size and modification of files that a version without positions took.
+    before: name, size and modification of files that a version without positions took. is_whole: says of a file, and of
+    whether its last newline may be its end, that nobody writes it any more.
     """
     tasks, left_out = list[Task](), 0
     known, old = _by_topic(positions), _names_by_topic(before)
@@ -133,12 +134,18 @@ def _opens(path: Path) -> bool:
 
 
 def _whole(
-    about: _Topic, new: Sequence[SourceFile], is_whole: Callable[[SourceFile], bool], *, is_ordered: bool
+    about: _Topic, new: Sequence[SourceFile], is_whole: Callable[[SourceFile, bool], bool], *, is_ordered: bool
 ) -> list[SourceFile]:
-    """Return the files that are whole, in order; of an ordered topic none behind one that is still written."""
-    taken = []
+    """Return the files that are whole, in order; of an ordered topic none behind one that is still written.
+
+    There, a file that comes when one behind it was read already may be a copy that is still written: its last newline
+    does not tell.
+    """
+    read = [about.order(name) for name in about.positions] if is_ordered else []
+    last, taken = max(read, default=None), list[SourceFile]()
     for file in sorted(new, key=lambda file: about.order(file.file)):
-        if is_whole(file):
+        is_late = last is not None and about.was_read(file.file) is None and about.order(file.file) < last
+        if is_whole(file, not is_late):
             taken.append(file)
         elif is_ordered:
             break
@@ -194,7 +201,6 @@ def _known_by_content(about: _Topic, file: SourceFile) -> Task:
 
 def _followed(about: _Topic, ordered: Sequence[str], found: Mapping[str, Task]) -> dict[str, str]:
     """Return by file which one it follows; files that were read before one that has come now follow it anew."""
-    there = {file.file for file in about.files}
     follows = dict[str, str]()
     names = sorted(about.names, key=about.order)
     places = {name: at for at, name in enumerate(names)}
@@ -202,12 +208,21 @@ def _followed(about: _Topic, ordered: Sequence[str], found: Mapping[str, Task]) 
         if found[name].origin is None and (before := _predecessor(about, names[: places[name]], name)) is not None:
             follows[name] = before
     for name in ordered:
-        after = names[places[name] + 1] if places[name] + 1 < len(names) else name
-        read = about.was_read(after)
-        is_late = about.was_read(name) is None and after in there and after not in found
-        if is_late and read is not None and read.begins_inside and follows_on(name, after, about.names) != "no":
-            follows[after] = name
+        if about.was_read(name) is None:
+            _follow_anew(about, names[places[name] :], found, follows)
     return follows
+
+
+def _follow_anew(about: _Topic, names: Sequence[str], found: Mapping[str, Task], follows: dict[str, str]) -> None:
+    """Let the files behind one that came late follow it, as long as they began in a transaction that was not open."""
+    there = {file.file for file in about.files}
+    for before, name in pairwise(names):
+        read = about.was_read(name)
+        if name not in there or name in found or read is None or not read.begins_inside:
+            return
+        if follows_on(before, name, about.names) == "no":
+            return
+        follows[name] = before
 
 
 def _predecessor(about: _Topic, names: Sequence[str], name: str) -> str | None:

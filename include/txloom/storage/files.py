@@ -191,9 +191,14 @@ def _is_public(name: str) -> bool:
     return not name.startswith(TEMPORARY_PREFIXES) and not name.endswith(TEMPORARY_SUFFIXES)
 
 
+def is_settled(file: SourceFile, now_ns: int, settle: timedelta) -> bool:
+    """Say whether a file has not changed for a while."""
+    return now_ns - file.modified >= settle.total_seconds() * 1e9
+
+
 def is_whole(root: str, file: SourceFile, now_ns: int, settle: timedelta) -> bool:
     """Say whether a producer has finished a file."""
-    if now_ns - file.modified >= settle.total_seconds() * 1e9:
+    if is_settled(file, now_ns, settle):
         return True
     path = Path(root, file.file)
     try:

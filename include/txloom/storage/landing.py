@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from txloom.events.formats import Headers
 from txloom.storage import books, evolution, file_positions, local, parts, spellings
 from txloom.storage.file_positions import Position, to_json
 from txloom.storage.files import FileUnreadable
-from txloom.storage.ordered import Fronts, fronts
+from txloom.storage.ordered import Fronts, fronts, open_transaction
 from txloom.storage.own import CHANGE_EVENTS, DEAD_LETTERS, FILE_POSITIONS, INSTANT, LANDED_FILES
 from txloom.storage.place import Place
 from txloom.storage.tasks import PLACE_BITS, Messages, Range, Task, line_bits
@@ -174,7 +175,8 @@ def write_events(
             queues = [
                 [task for task in tasks if task.topic == topic] for topic in dict.fromkeys(t.topic for t in tasks)
             ]
-            found = fronts(place, tasks, landing.number, left_out)
+            known = file_positions.newest(place, landing.number)
+            found = fronts(tasks, known, left_out, partial(open_transaction, place))
         decoded = _decode(spark, new, source, queues, found, landing, place)
         unreadable += [position for position in decoded.positions if position.problem is not None]
         if len(unreadable) == len(left_out):

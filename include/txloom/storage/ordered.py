@@ -4,13 +4,13 @@ A topic of Kafka goes on where its last landing ended. Of files each goes on whe
 the file that it follows ends; what was open there is kept with the files' positions.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from txloom.config import names
-from txloom.storage import books, file_positions, local
-from txloom.storage.file_positions import Name, from_json
+from txloom.storage import books, local
+from txloom.storage.file_positions import Name, Position, from_json
 from txloom.storage.place import Place
 from txloom.storage.tasks import Task
 
@@ -61,18 +61,22 @@ class Fronts:
         return from_json(task.origin.open if task.start else task.origin.before)
 
 
-def fronts(place: Place, tasks: Sequence[Task], number: int, unreadable: Collection[Name] = ()) -> Fronts:
+def fronts(
+    tasks: Sequence[Task],
+    known: Mapping[Name, Position],
+    unreadable: Collection[Name],
+    last: "Callable[[str], Open | None]",
+) -> Fronts:
     """Return what is open in front of the tasks of an ordered source's landing.
 
-    unreadable: files that the landing cannot read, so that nothing follows them. Where a file was landed by a version
-    that kept no positions, its topic goes on behind the last event.
+    known: how far files were read before it. unreadable: files that it cannot read, so that nothing follows them. last:
+    tells what is open behind the last event of a topic, where a file was landed by a version that kept no positions.
     """
-    known = file_positions.newest(place, before=number)
-    found = Fronts(topics={task.topic: open_transaction(place, task.topic) for task in tasks if task.part is not None})
+    found = Fronts(topics={task.topic: last(task.topic) for task in tasks if task.part is not None})
     for name in {(task.topic, task.follows) for task in tasks if task.follows is not None} - {*unreadable}:
         position = known.get(name)
         if position is None:
-            found.ends[name] = open_transaction(place, name[0])
+            found.ends[name] = last(name[0])
         elif position.problem is None:
             found.ends[name] = from_json(position.left)
     return found
