@@ -22,7 +22,7 @@ class _Bounded(io.RawIOBase):
     """The first bytes of a file, as if it ended there."""
 
     def __init__(self, stream: BinaryIO, size: int) -> None:
-        self._stream, self._left = stream, size
+        self._stream, self._left = stream, max(size, 0)
 
     def readable(self) -> bool:
         return True
