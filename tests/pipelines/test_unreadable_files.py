@@ -2,6 +2,9 @@
 
 import gzip
 import os
+import shlex
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +20,7 @@ from txloom.pipelines.accept_loss import accept_loss
 from txloom.pipelines.check_source import check_source
 from txloom.storage import landing
 
+PROJECT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
 FIRST, SECOND, THIRD = transaction(10, 1, 2), transaction(20, 3), transaction(30, 4)
 GONE = "No such file or directory"
@@ -193,6 +197,32 @@ def test_only_a_file_that_cannot_be_read_is_set_aside(slot: Slot) -> None:
     with pytest.raises(ConfigurationError, match="name either topics"):
         accept(slot)
     assert slot.query("ledger", "select detail from t where step = 'accept_loss'") == []
+
+
+def documented() -> list[str]:
+    """Return the command with which docs/operations.md sets a file aside."""
+    lines = (PROJECT / "docs" / "operations.md").read_text().splitlines()
+    (command,) = [line for line in lines if line.startswith("    python jobs/accept_loss.py") and "--file" in line]
+    return shlex.split(command)[1:]
+
+
+def test_the_command_of_the_docs_sets_a_file_aside(slot: Slot) -> None:
+    slot.put("1.jsonl", text(FIRST))
+    slot.put("2.jsonl.gz", cut(text(SECOND).encode()))
+    slot.land()
+    names = {"NAME": str(slot.folder / "slot.yaml"), "TOPIC/FILE": "slot/2.jsonl.gz"}
+    command = [sys.executable, *(names.get(word, word) for word in documented()), "--warehouse", slot.warehouse]
+    done = job([*command, "--run-id", "r"])
+    last = done.stdout.splitlines()[-1:]
+    assert (done.returncode, last) == (0, ["txloom accept_loss: pipeline=slot run_id=r files=1"]), done.stderr
+    command[command.index("slot/2.jsonl.gz")] = "slot/1.jsonl"
+    refused = job(command)
+    assert (refused.returncode, "is not one that cannot be read" in refused.stderr) == (2, True)
+
+
+def job(command: list[str]) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT / "include")}
+    return subprocess.run(command, env=environment, cwd=PROJECT, capture_output=True, text=True, check=False)
 
 
 CHANGE_SETS = """
