@@ -202,8 +202,8 @@ def _known_by_content(about: _Topic, file: SourceFile) -> Task:
 def _followed(about: _Topic, ordered: Sequence[str], found: Mapping[str, Task]) -> dict[str, str]:
     """Return by file which one it follows; files that were read before one that has come now follow it anew."""
     follows = dict[str, str]()
-    renamed = {each.was for each in about.positions.values()} - {file.file for file in about.files}
-    names = sorted(about.names - renamed - {None}, key=about.order)
+    renamed = {each.was for each in about.positions.values() if each.was is not None}
+    names = sorted(about.names - (renamed - {file.file for file in about.files}), key=about.order)
     places = {name: at for at, name in enumerate(names)}
     for name in ordered:
         if found[name].origin is None and (before := _predecessor(about, names[: places[name]], name)) is not None:
