@@ -62,7 +62,7 @@ def test_a_begin_is_a_marker_that_names_its_transaction() -> None:
 
 
 def test_a_row_is_known_by_its_ordinal_and_placed_by_its_begin() -> None:
-    _, first, unwatched, second, _ = decode(B, PROMO, row("I", "audit_log", {"id": 1}, lsn="0/8"), PROMO, C)
+    _, first, unwatched, second, _ = decode(B, PROMO, row("I", "audit_log", {"id": 1}), PROMO, C)
     assert [each["identity"] for each in (first, unwatched, second)] == ["1", "2", "3"]
     assert [each["pos"] for each in (first, unwatched, second)] == [1, 2, 3]
     assert [each["table"] for each in (first, unwatched, second)] == ["promo_codes", None, "promo_codes"]
@@ -164,7 +164,7 @@ def test_two_topics_are_two_streams() -> None:
     decoder = Wal2JsonDecoder(PIPELINE.tables)
     decoder.decode("a", [B, PROMO])
     decoder.decode("b", [line("B", 8)])
-    assert decoder.open("a") == Open("7", 16, decoder.open("b").committed_at, 1, {"promo_codes": 1})
+    assert decoder.open("a") == Open("7", 16, decoder.open("b").committed_at, 1, {"promo_codes": 1}, lsn=16)
     assert decoder.open("c") is None
 
 

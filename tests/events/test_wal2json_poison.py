@@ -173,5 +173,6 @@ def test_rows_of_unknown_tables_are_poison_where_asked_for_and_keep_their_ordina
 
 
 def test_every_own_cause_has_a_hint() -> None:
-    assert set(wal2json.HINTS) == {wal2json.OUTSIDE, wal2json.ANOTHER, wal2json.DAMAGED, wal2json_v1.VERSION_1}
+    own = {wal2json.OUTSIDE, wal2json.ANOTHER, wal2json.DAMAGED, wal2json.BACKWARDS, wal2json_v1.VERSION_1}
+    assert set(wal2json.HINTS) == own
     assert not set(wal2json.HINTS) & set(causes.HINTS)

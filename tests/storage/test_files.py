@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from txloom.errors import SourceUnavailable
-from txloom.storage.files import is_whole, list_files, read_lines
+from txloom.events.poison import Refused
+from txloom.storage.file_lines import Lines
+from txloom.storage.files import is_whole, list_files
 
 SETTLE = timedelta(seconds=60)
 
@@ -64,9 +66,34 @@ def test_a_source_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["t/a.jsonl", "t/a.jsonl.gz"])
-def test_lines_are_numbered_across_blocks_and_the_last_needs_no_newline(tmp_path: Path, name: str) -> None:
+def test_lines_go_on_across_blocks_and_the_last_needs_no_newline(tmp_path: Path, name: str) -> None:
     content = b"".join(b"%d" % n + b"x" * 1000 + b"\n" for n in range(10_000)) + b"last"
     put(tmp_path, name, gzip.compress(content) if name.endswith("gz") else content)
-    found = [(first + i, line) for first, lines in read_lines(str(tmp_path), name) for i, line in enumerate(lines)]
-    assert [number for number, _ in found] == list(range(1, 10_002))
-    assert found[4999][1].startswith(b"4999x") and found[-1][1] == b"last"
+    lines = Lines(tmp_path / name, (tmp_path / name).stat().st_size, 0, 1 << 20)
+    found = [line for block in lines.blocks() for line in block]
+    assert len(found) == 10_000 and found[4999].startswith(b"4999x")
+    assert (lines.tail, lines.tail_bytes, lines.until) == (b"last", 4, len(content) - 4)
+
+
+def test_a_long_line_is_read_in_linear_time_and_only_its_beginning_is_kept(tmp_path: Path) -> None:
+    """Half a gigabyte that is joined to what came before at every block would take a minute, and all of it memory."""
+    import resource
+
+    put(tmp_path, "t/a.jsonl.gz", gzip.compress(b"{}\n" + b"x" * (512 << 20) + b"\n{}\n", compresslevel=1))
+    path = tmp_path / "t" / "a.jsonl.gz"
+    before, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    first, large, last = [line for block in Lines(path, path.stat().st_size, 0, 1 << 20).blocks() for line in block]
+    assert (first, last) == (b"{}", b"{}")
+    assert isinstance(large, Refused)
+    assert (large.cause, large.detail) == (
+        "message too large",
+        f"the message has {512 << 20} bytes; its first 65536 are kept",
+    )
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10, "kilobytes"
+    assert time.process_time() - begun < 20
+
+
+def test_what_is_read_of_a_file_ends_where_it_ended_when_it_was_planned(tmp_path: Path) -> None:
+    put(tmp_path, "t/a.jsonl", b"1\n2\n3\n4")
+    lines = Lines(tmp_path / "t" / "a.jsonl", 5, 2, 100)
+    assert (list(lines.blocks()), lines.tail, lines.until) == ([[b"2"]], b"3", 4)

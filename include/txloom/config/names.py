@@ -9,6 +9,7 @@ LEDGER = "ledger"
 CUTS = "cuts"
 LANDED_FILES = "landed_files"
 LANDED_OFFSETS = "landed_offsets"
+FILE_POSITIONS = "file_positions"
 SOURCE_PARTITIONS = "source_partitions"
 SOURCE_SNAPSHOTS = "source_snapshots"
 SOURCE_NAMES = "source_names"
@@ -31,6 +32,7 @@ PIPELINE_TABLES = (
     CUTS,
     LANDED_FILES,
     LANDED_OFFSETS,
+    FILE_POSITIONS,
     SOURCE_PARTITIONS,
     SOURCE_SNAPSHOTS,
     SOURCE_NAMES,

@@ -84,6 +84,10 @@ class SourceDecoder:
         if hasattr(self._source, "resume"):
             self._source.resume(topic, left)
 
+    def open(self, topic: str) -> "Open | None":
+        """Return the transaction that is open behind the messages of a topic so far; None where places mark none."""
+        return self._source.open(topic) if hasattr(self._source, "open") else None
+
 
 def is_ordered(pipeline: Pipeline) -> bool:
     """Tell whether a topic's messages mean something only in their order, so that they are decoded one by one."""

@@ -37,6 +37,7 @@ from txloom.events.wal2json_v1 import VERSION_1
 OUTSIDE = "no open transaction"
 ANOTHER = "another transaction is open"
 DAMAGED = "transaction with unreadable messages"
+BACKWARDS = "row before its predecessor"
 HINTS = {
     OUTSIDE: "No BEGIN stands before the message: the stream begins in mid-transaction, or lost messages. Read the "
     "slot again from before the transaction, or take a snapshot of the tables.",
@@ -44,6 +45,8 @@ HINTS = {
     "a BEGIN that was lost.",
     DAMAGED: "Rows of it may be among the messages that cannot be read, so that it is not whole: deliver it again from "
     "its BEGIN on, or take a snapshot of its tables.",
+    BACKWARDS: "Rows of a transaction come in the order of the log: a file was read before one that comes before it. "
+    "Name files so that their order shows (docs/operations.md), then deliver the transaction again from its BEGIN on.",
     VERSION_1: "A whole transaction in one message: set the slot's format-version to 2. Format-version 1 leaves "
     "truncates out, and a transaction above 1 GB stops it for good.",
 }
@@ -78,7 +81,7 @@ class Open:
     """A transaction whose COMMIT has not come: what a topic's decoding needs to go on inside it.
 
     ordinal: that of the last row event, 0 before the first. counts: row events by declared table, poison among them.
-    unreadable: messages that may have been rows of any table.
+    unreadable: messages that may have been rows of any table. lsn: that of the last row that could be read.
     """
 
     xid: str
@@ -87,6 +90,7 @@ class Open:
     ordinal: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
     unreadable: int = 0
+    lsn: int = 0
 
     @property
     def transaction_id(self) -> str:
@@ -229,11 +233,14 @@ class Wal2JsonDecoder:
 
     def _row(self, topic: str, line: _Line) -> dict[str, Any]:
         own, op = self._inside(topic, line), line.action or ""
+        lsn = lsn_number(line.lsn) or 0
+        if 0 < lsn < own.lsn:
+            raise _Poison(BACKWARDS, f"lsn {line.lsn} comes behind a later one", self._lost(topic))
         if not line.schema or not line.table:
             lacks = "table" if line.schema else "schema"
             raise _Poison(causes.NO_TABLE, f"the message has no `{lacks}`", self._lost(topic))
         target = self._targets.get((line.schema, line.table)) or self._target(line.schema, line.table)
-        own = self._open[topic] = own.with_row(target.name)
+        own = self._open[topic] = replace(own.with_row(target.name), lsn=max(lsn, own.lsn))
         known = {"xid": own.xid, "csn": own.csn, "pos": own.ordinal}
         known |= {"source_table": target.source, "table": target.name, "op": op}
         before, after = bytes(line.identity), bytes(line.columns)

@@ -1,14 +1,16 @@
-"""accept_loss: go on behind records of Kafka that are lost, because an operator says so; it is written down."""
+"""accept_loss: go on behind lost records of Kafka or lost files, because an operator says so; it is written down."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.errors import ConfigurationError
+from txloom.pipelines.unreadable_files import close_readable
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
-from txloom.storage import books, findings, landing, loads, local, offsets
+from txloom.storage import books, file_positions, findings, landing, loads, local, offsets
 from txloom.storage.kafka import Loss
 from txloom.storage.place import Place
 
@@ -16,27 +18,74 @@ STEP = "accept_loss"
 
 
 def accept_loss(
-    _spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str, topics: Sequence[str], reason: str
+    _spark: object,
+    pipeline: Pipeline,
+    *,
+    warehouse: str,
+    run_id: str,
+    topics: Sequence[str] = (),
+    files: Sequence[str] = (),
+    reason: str,
 ) -> dict[str, int]:
-    """Accept what is lost now of some topics: landing goes on behind it, that of an unfinished landing too.
+    """Accept what is lost now of some topics, or of some files that cannot be read: landing goes on behind it.
 
     The ledger, a finding and every cut tell of it until a snapshot of all tables was loaded. Done twice it changes
-    nothing more. Raises ConfigurationError for a topic that is not the pipeline's or has lost nothing.
+    nothing more. Raises ConfigurationError for a topic that is not the pipeline's or has lost nothing, and for a file
+    that could be read.
     """
-    if pipeline.source.kafka is None:
-        raise ConfigurationError(f"pipeline {pipeline.name} reads files: there are no topics")
+    if bool(topics) == bool(files):
+        raise ConfigurationError("name either topics (--topic) or files (--file) whose loss is accepted")
+    if (pipeline.source.kafka is None) == bool(topics):
+        raise ConfigurationError(_other_source(pipeline))
     place = Place(warehouse, pipeline.name)
     landing.create_tables(place)
+    if files:
+        return _accept_files(place, run_id, files, reason)
     lost = offsets.losses(pipeline, place)
     _refuse_unknown(topics, lost, {row["topic"] for row in offsets.given_up_now(place)})
     accepted = [loss for loss in lost if loss.extent.topic in topics]
     counts = {"partitions": len({(loss.extent.topic, loss.extent.partition) for loss in accepted})}
     if accepted:
         detail = "; ".join(f"{loss} (accepted: {reason})" for loss in accepted)
-        behind = (loads.newest(place) or 0) + 1
-        findings.record(place, [Finding(f.LOST, None, None, behind, None, detail)], run_id)
-        offsets.give_up(place, accepted, run_id, _entered(place, run_id, counts, detail), reason)
+        at = _written_down(place, run_id, counts, detail, offsets.given_up(place))
+        offsets.give_up(place, accepted, run_id, at, reason)
     return counts
+
+
+def _other_source(pipeline: Pipeline) -> str:
+    if pipeline.source.kafka is None:
+        return f"pipeline {pipeline.name} reads files: there are no topics"
+    return f"pipeline {pipeline.name} reads Kafka: there are no files"
+
+
+def _accept_files(place: Place, run_id: str, files: Sequence[str], reason: str) -> dict[str, int]:
+    """Set files aside until they change: nobody tries to read them any more."""
+    known = {position.file: position for position in file_positions.newest(place).values()}
+    unreadable = {name: each for name, each in known.items() if each.problem is not None and each.lost is None}
+    for file in files:
+        if file not in unreadable and (file not in known or known[file].lost is None):
+            names_of = ", ".join(sorted(unreadable)) or "none"
+            raise ConfigurationError(f"file {file!r} is not one that cannot be read; those are: {names_of}")
+    accepted = [unreadable[file] for file in dict.fromkeys(files) if file in unreadable]
+    counts = {"files": len(accepted)}
+    if accepted:
+        detail = "; ".join(f"{each.file}: {each.problem} (accepted: {reason})" for each in accepted)
+        at = _written_down(place, run_id, counts, detail, file_positions.set_aside(place))
+        file_positions.write(
+            place, landing.newest(place), [file_positions.accepted(each, reason) for each in accepted], at
+        )
+        left = [each for name, each in unreadable.items() if name not in files]
+        close_readable(place, left, run_id, f"set aside: {reason}")
+    return counts
+
+
+def _written_down(
+    place: Place, run_id: str, counts: dict[str, int], detail: str, before: Sequence[dict[str, Any]]
+) -> datetime:
+    """Record a loss among the findings and in the ledger; return when it was entered there."""
+    behind = (loads.newest(place) or 0) + 1
+    findings.record(place, [Finding(f.LOST, None, None, behind, None, detail)], run_id)
+    return _entered(place, run_id, counts, detail, {row["at"] for row in before})
 
 
 def _refuse_unknown(topics: Sequence[str], lost: Sequence[Loss], before: set[str]) -> None:
@@ -48,11 +97,14 @@ def _refuse_unknown(topics: Sequence[str], lost: Sequence[Loss], before: set[str
             raise ConfigurationError(f"topic {topic!r} has lost nothing; topics with losses: {known}")
 
 
-def _entered(place: Place, run_id: str, counts: dict[str, int], detail: str) -> datetime:
-    """Enter a loss in the ledger and return when that was: once, though a run died before it was given up."""
+def _entered(place: Place, run_id: str, counts: dict[str, int], detail: str, done: set[datetime]) -> datetime:
+    """Enter a loss in the ledger and return when that was: once, though a run died before it was given up.
+
+    done: when those were entered that were given up.
+    """
     sql = f"select at from t where step = '{STEP}' and detail = {local.quoted(detail)} order by at desc limit 1"
     before = books.query(place.table(names.LEDGER), sql)
-    if before and before[0]["at"] not in {row["at"] for row in offsets.given_up(place)}:
+    if before and before[0]["at"] not in done:
         at: datetime = before[0]["at"]
         return at
     now = datetime.now(UTC)

@@ -1,12 +1,9 @@
 """check_source: whether the source can be landed now; it writes nothing and needs no Spark."""
 
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 from txloom.config.models import Pipeline
-from txloom.errors import SourceUnavailable
-from txloom.storage import files, kafka, landing, offsets
+from txloom.storage import file_plan, file_positions, files, kafka, landing, offsets
 from txloom.storage.files import Inbox
 from txloom.storage.place import Place
 
@@ -15,7 +12,8 @@ def check_source(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: 
     """Look at everything that land_events needs of its source, and count what waits there.
 
     Raises SourceUnavailable where a folder, a broker or a topic is not there or does not answer, SourceLost where
-    records are gone that were not landed, of a landing that died as well as of the next one.
+    records are gone that were not landed, of a landing that died as well as of the next one. Files that cannot be read
+    are named and hold up nothing.
     """
     place = Place(warehouse, pipeline.name)
     return _topics(pipeline, place) if pipeline.source.kafka is not None else _folders(pipeline, place)
@@ -41,18 +39,9 @@ def _folders(pipeline: Pipeline, place: Place) -> dict[str, int]:
     root = Inbox.of(pipeline).root
     found = files.list_files(root)
     plan = landing.planned(place.landed_files)
-    _refuse_vanished(root, plan, landing.last_read(place))
-    known = {(row["file"], row["size"], row["modified"]) for row in plan}
-    new = [file for file in found if (file.file, file.size, file.modified) not in known]
+    before = {(row["file"], row["size"], row["modified"]) for row in plan}
+    known = file_positions.newest(place)
+    for position in file_positions.unreadable(known):
+        print(f"warn: {position.file} cannot be read: {position.problem}", flush=True)
+    new = [file for file in found if file_plan.is_new(root, file, known.get((file.topic, file.file)), before)]
     return {"topics": len({file.topic for file in found}), "waiting": len(new), "bytes": sum(file.size for file in new)}
-
-
-def _refuse_vanished(root: str, plan: list[dict[str, Any]], read: int) -> None:
-    """Refuse a file that a landing planned, did not read yet, and cannot open any more."""
-    for row in plan:
-        if row["landing"] > read and row["file"] is not None:
-            try:
-                Path(root, row["file"]).open("rb").close()
-            except OSError as error:
-                message = f"{root}/{row['file']}: planned for landing but cannot be read now: {error}"
-                raise SourceUnavailable(message) from error

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +10,22 @@ from txloom.config.models import Pipeline
 from txloom.config.source import Kafka
 from txloom.events import formats
 from txloom.pipelines.doctor_landing import after_landing
-from txloom.storage import books, files, kafka, landing, offsets, partitions, source_snapshots
-from txloom.storage.files import Inbox
+from txloom.pipelines.unreadable_files import note_unreadable
+from txloom.storage import (
+    books,
+    file_plan,
+    file_positions,
+    files,
+    kafka,
+    landing,
+    offsets,
+    partitions,
+    source_snapshots,
+)
+from txloom.storage.files import Inbox, SourceFile
 from txloom.storage.landing import Landing
 from txloom.storage.place import Place
-from txloom.storage.tasks import Task, capped, fitting
+from txloom.storage.tasks import capped, fitting
 from txloom.transactions.frontier import bounded
 
 if TYPE_CHECKING:
@@ -44,7 +55,7 @@ def finish_last(
     last = max((row["landing"] for row in plan), default=0)
     if last:
         parts = offsets.planned(place, last) if pipeline.source.kafka else ()
-        _finish(spark, pipeline, landing.landing_of(plan, last, parts), place, run_id)
+        _finish(spark, pipeline, landing.landing_of(place, plan, last, parts), place, run_id)
     return last
 
 
@@ -66,24 +77,31 @@ def _plan(pipeline: Pipeline, plan: Sequence[dict[str, Any]], number: int, place
     """Write down what a new landing takes."""
     if pipeline.source.kafka is not None:
         return _plan_topics(pipeline, pipeline.source.kafka, number, place, run_id)
+    return _plan_files(pipeline, plan, number, place, run_id)
+
+
+def _plan_files(pipeline: Pipeline, plan: Sequence[dict[str, Any]], number: int, place: Place, run_id: str) -> Landing:
+    """Write down which files a new landing takes, from where on and up to which length."""
     assert pipeline.source.files is not None
-    root = Inbox.of(pipeline).root
-    folders = files.topics(root)
-    known = {(row["file"], row["size"], row["modified"]) for row in plan}
-    now = time.time_ns()
-    there = [file for file in files.list_files(root) if (file.file, file.size, file.modified) not in known]
-    new = [file for file in there if files.is_whole(root, file, now, pipeline.source.files.settle)]
-    tasks = [Task(i, file.topic, file.file, file.size) for i, file in enumerate(new, 1)]
-    tasks = fitting(tasks) if formats.is_placed(pipeline) else tasks
-    new = new[: len(tasks)]
+    root, settle, now = Inbox.of(pipeline).root, pipeline.source.files.settle, time.time_ns()
+    folders, there = files.topics(root), files.list_files(root)
+    before = {(row["file"], row["size"], row["modified"]) for row in plan if row["file"] is not None}
+    is_whole = partial(_is_whole, root, now, settle)
+    known = file_positions.newest(place)
+    new = file_plan.plan(root, there, known, before, is_whole, pipeline.source.format)
+    tasks = fitting(new.tasks) if formats.is_placed(pipeline) else new.tasks
     at = datetime.fromtimestamp(now // 1000 / 1e6, UTC)
-    if len(new) < len(there):
+    if new.left_out or len(tasks) < len(new.tasks):
         source_snapshots.note_left_out(pipeline, place, number, at)
     partitions.announce(pipeline, place, number, at, [(folder, None) for folder in folders])
     base = {"landing": number, "run_id": run_id, "at": at}
-    rows = [{**base, "file_number": i, **vars(file)} for i, file in enumerate(new, 1)]
-    landing.write_plan(place, number, rows or [base])
+    landing.write_plan(place, number, [{**base, **landing.planned_file(task)} for task in tasks] or [base])
     return Landing(number, at, tuple(tasks))
+
+
+def _is_whole(root: str, now: int, settle: timedelta, file: SourceFile, may_end: bool) -> bool:  # noqa: FBT001
+    """Say whether a producer has finished a file; may_end: by its last newline too."""
+    return files.is_settled(file, now, settle) or (may_end and files.is_whole(root, file, now, settle))
 
 
 def _plan_topics(pipeline: Pipeline, source: Kafka, number: int, place: Place, run_id: str) -> Landing:
@@ -119,6 +137,8 @@ def _finish(
         ordered = formats.is_ordered(pipeline)
         landing.write_events(spark, new, _reader(pipeline), planned, place, ordered=ordered)
         after_landing(pipeline, place, planned.number, run_id)
+        if pipeline.source.kafka is None:
+            note_unreadable(place, run_id)
     return close(pipeline, planned, place, run_id, took=True)
 
 

@@ -9,7 +9,7 @@ from txloom.config.models import Pipeline
 from txloom.errors import TablesFailed
 from txloom.pipelines.check import hold
 from txloom.quality import findings as f
-from txloom.storage import books, dead, evolution, findings, loads, offsets, shadows
+from txloom.storage import books, dead, evolution, file_positions, findings, loads, offsets, shadows
 from txloom.storage.newest import newest_cut
 from txloom.storage.opened import exists
 from txloom.storage.own import CUTS
@@ -85,9 +85,14 @@ def _cut(pipeline: Pipeline, place: Place, reached: Mark, run_id: str) -> dict[s
 
 
 def _lost(pipeline: Pipeline, place: Place) -> list[dict[str, Any]]:
-    """Return a gap for each loss that was accepted, until a snapshot made it good."""
-    lost = [row for row in findings.open_findings(place) if row["code"] == f.LOST] if pipeline.source.kafka else []
-    return [{"xid": None, "csn": None, "cause": row["lost"]} for row in (offsets.given_up(place) if lost else ())]
+    """Return a gap for each loss that was accepted, until a snapshot made it good, and for each unreadable file."""
+    if pipeline.source.kafka is None and not file_positions.has_problems(place):
+        return []
+    found = findings.open_findings(place)
+    causes = [f"{row['column']}: {row['evidence']}" for row in found if row["code"] == f.UNREADABLE]
+    if any(row["code"] == f.LOST for row in found):
+        causes += [row["lost"] for row in (*offsets.given_up(place), *file_positions.set_aside(place))]
+    return [{"xid": None, "csn": None, "cause": cause} for cause in causes]
 
 
 def _says(cut: dict[str, Any]) -> tuple[object, ...]:

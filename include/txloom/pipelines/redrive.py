@@ -10,13 +10,17 @@ import pyarrow.compute as pc
 
 from txloom.config.models import Pipeline
 from txloom.errors import ConfigurationError
+from txloom.events import formats
 from txloom.events.formats import SourceDecoder
 from txloom.pipelines.land import close, finish_last
 from txloom.pipelines.list_dead_letters import refuse_no_choice
-from txloom.storage import dated, dead, landing
+from txloom.storage import dated, dead, deliveries, landing
 from txloom.storage.landing import Landing
 from txloom.storage.listing import among
 from txloom.storage.place import Place
+
+IS_OF = "case when kind = 'poison' and xid is not null then concat(xid, ':', csn) end as is_of"
+"""The transaction that a message which cannot be read may be of."""
 
 
 def redrive(
@@ -41,11 +45,15 @@ def redrive(
     refuse_no_choice(transactions, causes, messages, everything)
     place = Place(warehouse, pipeline.name)
     there = [f"coalesce({among(messages=[each])}, false) as lies_{number}" for number, each in enumerate(messages)]
-    columns = ", ".join(["transaction_id, kind, cause", dead.MESSAGE, *there])
+    columns = ", ".join(["transaction_id, kind, cause", IS_OF, dead.MESSAGE, *there])
     letters = dead.open_letters(place, columns, version=version)
     ids, poison = _chosen(letters, transactions, causes, messages, everything=everything)
     ids = _without_superseded(place, ids, transactions)
-    events = dead.events_of(place, ids, poison)
+    if formats.is_ordered(pipeline):
+        ids, poison = _with_their_poison(place, ids, poison)
+        events = _in_order(place, ids, poison)
+    else:
+        events = dead.events_of(place, ids, poison)
     if not events.num_rows:
         return {"transactions": 0, "events": 0}
     plan = landing.planned(place.landed_files)
@@ -56,6 +64,25 @@ def redrive(
     landing.land_again(partial(SourceDecoder, pipeline), events, again, place)
     close(pipeline, again, place, run_id)
     return {"transactions": len(ids), "events": events.num_rows, "landing": number}
+
+
+def _with_their_poison(place: Place, ids: Sequence[str], poison: pa.Table) -> tuple[list[str], pa.Table]:
+    """Redrive the dead transactions that poison is of, as a whole, and no poison of one that still waits."""
+    if not poison.num_rows:
+        return list(ids), poison
+    of = {*poison.column("is_of").to_pylist()} - {None}
+    gone = {row["transaction_id"] for row in dead.given_up(place)} & of
+    apart = of - dead.released(place, sorted(of)) | {*ids}
+    alone = pc.invert(pc.fill_null(pc.is_in(poison.column("is_of"), pa.array(sorted(apart), pa.string())), False))
+    return sorted({*ids} | gone), poison.filter(alone)
+
+
+def _in_order(place: Place, ids: Sequence[str], poison: pa.Table) -> pa.Table:
+    """Return what is landed again of an ordered source: what is of no transaction first, so that it joins none."""
+    parts = [poison, deliveries.of_transactions(place, ids)]
+    wanted = [name.strip('" ') for name in dead.MESSAGE.split(",")]
+    chosen = [part.select(wanted) for part in parts if part.num_rows]
+    return pa.concat_tables(chosen) if chosen else pa.table({})
 
 
 def _without_superseded(place: Place, ids: Sequence[str], asked: Sequence[str]) -> list[str]:

@@ -22,6 +22,7 @@ XID_AGAIN = "transaction id came again"
 TWO_RUNS = "rebuilt from two producer runs"
 NULLS_OMITTED = "nulls are left out"
 LOST = "records were lost"
+UNREADABLE = "file cannot be read"
 NOT_EXTRACTED = "column is not in the extract"
 UNTOLD = "came too late for its history"
 COUNTS_CHANGED = "counts changed after release"
@@ -57,8 +58,10 @@ HINTS = {
     "snapshot of the table (jobs/load_snapshot.py), which closes this; or compare it with the source.",
     NULLS_OMITTED: "Inserts come now with, now without this column, and one that is missing counts as dropped: let the "
     "producer write nulls, or set the table's dropped_columns to keep.",
-    LOST: "Records of Kafka were gone before they were landed, and an operator accepted it: load a snapshot of all "
-    "tables (jobs/load_snapshot.py), and let topics keep records for longer than a run can be late.",
+    LOST: "Records were gone before they were landed, and an operator accepted it: load a snapshot of all tables "
+    "(jobs/load_snapshot.py), and let topics and folders keep what is sent for longer than a run can be late.",
+    UNREADABLE: "The other files were landed. Make it readable, or deliver it again under its name; or set it aside "
+    "(jobs/accept_loss.py --file, docs/operations.md), and load a snapshot.",
     NOT_EXTRACTED: "No row of the table's extract has this column, so that it is null in every row that the extract "
     "holds: correct the export or the column's `source`, or take the column out of the declaration.",
     UNTOLD: "A transaction below what was cleaned from history changed a key and left columns of its row unchanged, "
@@ -77,7 +80,9 @@ GOLDENGATE_HINTS = {
 NEEDS_SNAPSHOT = frozenset((RENAMED, CHANGED, UNKNOWN_ROW, CSN_BACK, LOST, UNTOLD, TWO_RUNS, COUNTS_CHANGED))
 OF_TRANSACTION = frozenset((TWO_RUNS, RUNS_OVERLAP, COUNTS_CHANGED))
 """Each says something of one transaction: one that is open says nothing of another transaction on the same table."""
-SEVERITIES = {ADDED: "info", XID_AGAIN: "info", RUNS_OVERLAP: "info"} | dict.fromkeys(NEEDS_SNAPSHOT, "error")
+SEVERITIES = {ADDED: "info", XID_AGAIN: "info", RUNS_OVERLAP: "info"} | dict.fromkeys(
+    (*NEEDS_SNAPSHOT, UNREADABLE), "error"
+)
 """Anything else is a warning."""
 
 

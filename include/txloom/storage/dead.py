@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from txloom.config import names
-from txloom.storage import books, local
+from txloom.storage import books, file_positions, local
 from txloom.storage.opened import exists, opened
 from txloom.storage.place import Place
 from txloom.transactions import metadata
@@ -25,6 +25,8 @@ SUPERSEDED = (
     " and (c.file is not distinct from d.file) and (c.line is not distinct from d.line)"
     ' and (c.partition is not distinct from d.partition) and (c."offset" is not distinct from d."offset"))'
 )
+READ_AGAIN = SUPERSEDED.replace(" and c.landing > d.landing", " and d.kind = 'poison' and c.landing > d.landing")
+"""A line that could not be read when a file had not come to its end, and was read again since."""
 DISMISSED = 'select 1 from x where x.landing = d.landing and x."row" = d."row"'
 
 LAST = f"case when cause = '{COMPLETE}' then 0 else 1 end"
@@ -80,6 +82,9 @@ def open_letters(place: Place, columns: str, more: str = "", version: int | None
     if redrives:
         tables["c"] = opened(place.change_events)
         conditions.append(SUPERSEDED.format(local.numbers([row["landing"] for row in redrives])))
+    if again := file_positions.read_again(place):
+        tables["c"] = opened(place.change_events)
+        conditions.append(READ_AGAIN.format(local.numbers(again)))
     letters = f"(select * from d where {' and '.join(conditions)}) as l"
     return local.ask(tables, f"select {columns} from {letters} {more}")
 

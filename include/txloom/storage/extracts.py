@@ -16,7 +16,8 @@ from txloom.config.models import Pipeline
 from txloom.config.places import PROJECT
 from txloom.errors import ConfigurationError, SourceUnavailable
 from txloom.storage import snapshots
-from txloom.storage.files import BLOCK, TEMPORARY_SUFFIXES
+from txloom.storage.file_lines import BLOCK
+from txloom.storage.files import TEMPORARY_SUFFIXES
 from txloom.storage.snapshots import SnapshotFile
 
 MARKER = "_SUCCESS"

@@ -1,14 +1,15 @@
 """The `files` transport: folders, one per topic, that a producer appends whole files to.
 
 A file is taken once it is whole. Temporary names are never taken. A file that ends in a newline (or whose gzip stream
-ends properly) is whole; any other is once it has not changed for `settle`. A file that changes after it was taken is
-taken again: its messages are redeliveries, which the buffer drops and counts, so that nothing appended is lost.
+ends properly) is whole; any other is once it has not changed for `settle`. It is taken to a fixed length, so that a
+landing that is repeated reads the same bytes; what is appended later is read from there on (`txloom.storage.
+file_plan`).
 """
 
-import gzip
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,13 @@ from txloom.events.formats import Headers
 from txloom.events.goldengate_messages import NULL
 from txloom.events.poison import Refused
 from txloom.events.wal2json_v1 import VERSION_1, expanded
-from txloom.storage.row_files import rows_as_json
+from txloom.storage.file_lines import Lines, digest, first_line
+from txloom.storage.file_positions import Position
+from txloom.storage.row_files import has_lines, rows_as_json
 from txloom.storage.tasks import Messages, Task
 
 TEMPORARY_PREFIXES = (".", "_")
 TEMPORARY_SUFFIXES = (".tmp", ".part", ".partial", ".inprogress", ".filepart", ".crdownload", ".crc", ".swp", "~")
-BLOCK = 4 << 20
-"""Bytes read at once: large enough for the decoder's batches, small enough for any executor."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Inbox:
     root: str
     layout: str = "values"
     format: str = "goldengate"
+    limit: int = 32 << 20
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> "Inbox":
@@ -57,30 +59,98 @@ class Inbox:
         assert files is not None
         if pipeline.source.format == "snapshots":
             raise ConfigurationError(f"{pipeline.name}: extracts are landed by jobs/diff_snapshot.py --date YYYY-MM-DD")
-        return cls(str(PROJECT / files.path), files.layout, pipeline.source.format)
+        limit = pipeline.source.max_message_bytes
+        return cls(str(PROJECT / files.path), files.layout, pipeline.source.format, limit)
 
     def messages(self, task: Task) -> Iterator[Messages]:
-        """Yield the messages of a file in blocks."""
+        """Yield the messages of a file in blocks, and at last how far it was read; raises FileUnreadable."""
         try:
-            first = 1
-            for lines in self._lines(task):
-                places = range(first, first + len(lines))
-                first += len(lines)
-                yield Messages(places, lines) if self.layout == "values" else Messages(places, *records(lines))
-        except (OSError, EOFError) as error:
-            message = f"{self.root}/{task.file}: planned for landing but cannot be read now: {error}"
-            raise SourceUnavailable(message) from error
+            yield from self._lines(task) if self._has_lines(task) else self._rows(task)
+        except (OSError, EOFError, zlib.error, ConfigurationError, SourceUnavailable) as error:
+            raise FileUnreadable(task, error) from error
 
     def confirm(self, tasks: Sequence[Task]) -> None:
         """Take files as they are: one that changed is taken again."""
 
-    def _lines(self, task: Task) -> Iterator[list[bytes]]:
-        """Yield a file's lines, or its rows as JSON objects, in blocks; rows and expanded lines count as lines."""
-        if self.format == "change_sets":
-            yield from (rows for _, rows in rows_as_json(Path(self.root, task.file)))
-            return
-        for _, lines in read_lines(self.root, task.file):
-            yield lines if self.format != "wal2json" else _expanded(task, lines)
+    def _has_lines(self, task: Task) -> bool:
+        return self.format != "change_sets" or has_lines(task.file)
+
+    def _rows(self, task: Task) -> Iterator[Messages]:
+        """Yield the rows of a file without lines, as JSON objects: all of them, unless it was only touched."""
+        path, count = Path(self.root, task.file), 0
+        if path.stat().st_size != task.size:
+            raise EOFError(f"it had {task.size} bytes when it was planned, and has {path.stat().st_size} now")
+        for first, rows in () if task.start else rows_as_json(path):
+            yield Messages(range(first, first + len(rows)), rows)
+            count += len(rows)
+        fingerprint, size = digest(path, task.size, 0)
+        reached = replace(task.position, start=0, until=size, digest=fingerprint)
+        yield Messages((), (), reached=reached if task.start else replace(reached, lines=count))
+
+    def _lines(self, task: Task) -> Iterator[Messages]:
+        """Yield a file's lines from where it was read to, and what comes behind the last newline by itself.
+
+        A line of which an earlier landing took the beginning, because nothing came behind it for long, is read again.
+        """
+        path, before = Path(self.root, task.file), task.position
+        _refuse_unreadable(path, task)
+        lines = Lines(path, task.size, task.start, self.limit)
+        count, taken, again = before.lines, before.tail, before.read_again
+        for block in lines.blocks():
+            done = 1 if taken else 0
+            if taken:
+                is_same = len(block[0]) == taken
+                count, messages = self._block(task, count, block[:1])
+                yield messages._replace(landed=is_same)
+                again, taken = again or not is_same, 0
+            count, messages = self._block(task, count, block[done:])
+            yield messages
+        if lines.tail is not None:
+            _, messages = self._block(task, count, [lines.tail])
+            again = again or (taken > 0 and lines.tail_bytes > taken)
+            yield messages._replace(landed=lines.tail_bytes == taken, is_tail=True)
+        yield Messages((), (), reached=_reached(path, before, lines, count, again=again))
+
+    def _block(self, task: Task, count: int, lines: list[bytes]) -> tuple[int, Messages]:
+        """Return how many lines have come with a block, and its messages; lines of wal2json's version 1 become more."""
+        values = _expanded(task, lines) if self.format == "wal2json" else lines
+        places = range(count + 1, count + 1 + len(values))
+        count += len(values)
+        return count, Messages(places, values) if self.layout == "values" else Messages(places, *records(values))
+
+
+class FileUnreadable(SourceUnavailable):
+    """A file that was planned cannot be read now; position: how far it was read before, and what is wrong."""
+
+    def __init__(self, task: Task, error: Exception) -> None:
+        """Name the file; error: what its reading raised."""
+        cause = error.__cause__ if isinstance(error, SourceUnavailable) and error.__cause__ else error
+        is_access = isinstance(cause, OSError) and cause.errno is not None
+        problem = cause.strerror if isinstance(cause, OSError) and is_access else str(cause)
+        self.position = replace(task.position, problem=problem, is_access=is_access, read_again=False)
+        super().__init__(f"{task.file}: planned for landing but cannot be read now: {problem}")
+
+
+def _refuse_unreadable(path: Path, task: Task) -> None:
+    """Raise what is wrong with a file before any of its messages is taken: nothing of a damaged one is."""
+    if path.suffix == ".gz":
+        digest(path, task.size, 0)
+    if task.start and not continues(path, task.size, task.position):
+        raise EOFError("its content is not what it was when the landing was planned")
+
+
+def continues(path: Path, size: int, position: Position) -> bool:
+    """Tell whether a file's first bytes hold what was read of it last, in the same place."""
+    return digest(path, size, position.start, position.end) == (position.digest, position.end - position.start)
+
+
+def _reached(path: Path, before: Position, lines: Lines, count: int, *, again: bool) -> Position:
+    """Return how far a file was read; what was read last is known by its fingerprint."""
+    if lines.until == lines.start and lines.tail is None:
+        return before
+    head = before.head if before.lines else first_line(path, before.size)
+    end = replace(before, until=lines.until, tail=lines.tail_bytes, lines=count)
+    return replace(end, start=lines.start, digest=lines.digest, head=head, read_again=again)
 
 
 def list_files(root: str) -> list[SourceFile]:
@@ -100,8 +170,9 @@ def _files(root: str) -> Iterator[SourceFile]:
     for topic in _folders(root):
         for entry in sorted(topic.iterdir()):
             if _is_public(entry.name) and entry.is_file() and entry.resolve().is_relative_to(base):
-                status = entry.stat()
-                yield SourceFile(topic.name, f"{topic.name}/{entry.name}", status.st_size, status.st_mtime_ns)
+                with suppress(FileNotFoundError):
+                    status = entry.stat()
+                    yield SourceFile(topic.name, f"{topic.name}/{entry.name}", status.st_size, status.st_mtime_ns)
 
 
 def topics(root: str) -> list[str]:
@@ -120,29 +191,30 @@ def _is_public(name: str) -> bool:
     return not name.startswith(TEMPORARY_PREFIXES) and not name.endswith(TEMPORARY_SUFFIXES)
 
 
+def is_settled(file: SourceFile, now_ns: int, settle: timedelta) -> bool:
+    """Say whether a file has not changed for a while."""
+    return now_ns - file.modified >= settle.total_seconds() * 1e9
+
+
 def is_whole(root: str, file: SourceFile, now_ns: int, settle: timedelta) -> bool:
     """Say whether a producer has finished a file."""
-    if now_ns - file.modified >= settle.total_seconds() * 1e9:
+    if is_settled(file, now_ns, settle):
         return True
     path = Path(root, file.file)
-    return _ends_properly(path) if path.suffix == ".gz" else _ends_in_newline(path)
+    try:
+        return _ends_properly(path, file.size) if path.suffix == ".gz" else _ends_in_newline(path, file.size)
+    except (EOFError, OSError, zlib.error):
+        return False
 
 
-def _ends_in_newline(path: Path) -> bool:
+def _ends_in_newline(path: Path, size: int) -> bool:
     with path.open("rb") as stream:
-        if not stream.seek(0, 2):
-            return False
-        stream.seek(-1, 2)
+        stream.seek(max(0, size - 1))
         return stream.read(1) == b"\n"
 
 
-def _ends_properly(path: Path) -> bool:
-    try:
-        with gzip.open(path) as stream:
-            while stream.read(BLOCK):
-                pass
-    except (EOFError, OSError, zlib.error):
-        return False
+def _ends_properly(path: Path, size: int) -> bool:
+    digest(path, size, 0)
     return True
 
 
@@ -202,18 +274,3 @@ def _headers(told: Any) -> dict[str, str] | None:
         pairs = [told[at : at + 2] for at in range(0, len(told), 2)]
     named = msgspec.convert(pairs, list[tuple[str, str | None]])
     return {name: value for name, value in named if value is not None} or None
-
-
-def read_lines(root: str, file: str) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield (number of the first line, lines) in blocks; a last line without newline counts as a line."""
-    path = Path(root, file)
-    number, rest = 1, b""
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-        while block := stream.read(BLOCK):
-            lines = (rest + block).split(b"\n")
-            rest = lines.pop()
-            if lines:
-                yield number, lines
-                number += len(lines)
-    if rest:
-        yield number, [rest]

@@ -78,7 +78,7 @@ def told(finding: Finding, source_format: str | None = None) -> str:
     'csn jumped back, since csn 7 (x1): x1 has csn 7. The new'
     """
     where = ".".join(name for name in (finding.table, finding.column) if name)
-    since = f"since csn {finding.since_csn} ({finding.xid})"
+    since = "" if finding.since_csn is None else f"since csn {finding.since_csn} ({finding.xid})"
     what = ", ".join(part for part in (finding.code, where, since) if part)
     return f"{what}: {finding.evidence}. {finding.hint(source_format)}"
 

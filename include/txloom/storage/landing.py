@@ -1,8 +1,9 @@
 """Landing: planned files become rows of change_events, in this process when they are small, else spread by Spark."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -10,10 +11,13 @@ import pyarrow.compute as pc
 
 from txloom.config import identity, names
 from txloom.errors import SourceUnavailable
+from txloom.events import wal2json
 from txloom.events.formats import Headers
-from txloom.storage import books, evolution, local, parts, spellings
-from txloom.storage.ordered import open_transaction
-from txloom.storage.own import CHANGE_EVENTS, DEAD_LETTERS, INSTANT, LANDED_FILES
+from txloom.storage import books, evolution, file_positions, local, parts, spellings
+from txloom.storage.file_positions import Position, to_json
+from txloom.storage.files import FileUnreadable
+from txloom.storage.ordered import Fronts, fronts, open_transaction
+from txloom.storage.own import CHANGE_EVENTS, DEAD_LETTERS, FILE_POSITIONS, INSTANT, LANDED_FILES
 from txloom.storage.place import Place
 from txloom.storage.tasks import PLACE_BITS, Messages, Range, Task, line_bits
 from txloom.transactions.events import holes, to_bytes
@@ -65,6 +69,10 @@ class Decoder(Protocol):
         """Go on in an ordered topic where an earlier landing left a transaction open."""
         ...
 
+    def open(self, topic: str) -> "Open | None":
+        """Return the transaction that is open behind what was decoded of an ordered topic."""
+        ...
+
 
 class Reader(Protocol):
     """What a transport offers: the messages of each task, in order, in blocks."""
@@ -97,10 +105,9 @@ class Landing:
 
 
 def planned(path: str) -> list[dict[str, Any]]:
-    """Return every planned file of every landing."""
-    return books.query(
-        path, "select landing, at, file_number, topic, file, size, modified from t order by landing, file_number"
-    )
+    """Return every planned file of every landing; a version that kept no positions wrote fewer columns."""
+    rows = books.query(path, "select * from t order by landing, file_number")
+    return [{name: row.get(name) for name in LANDED_FILES.names} for row in rows]
 
 
 def newest(place: Place) -> int:
@@ -115,14 +122,28 @@ def write_plan(place: Place, number: int, rows: Sequence[dict[str, Any]]) -> Non
     books.append(place.landed_files, rows, LANDED_FILES, once=(write_id, number))
 
 
-def landing_of(plan: Sequence[dict[str, Any]], number: int, parts: Sequence[Range] = ()) -> Landing:
+def landing_of(place: Place, plan: Sequence[dict[str, Any]], number: int, parts: Sequence[Range] = ()) -> Landing:
     """Pick one landing out of the plan; parts: what it takes from Kafka."""
     rows = [row for row in plan if row["landing"] == number]
-    tasks = [
-        Task(row["file_number"], row["topic"], row["file"], row["size"]) for row in rows if row["file"] is not None
-    ]
+    files = [row for row in rows if row["file"] is not None]
+    before = file_positions.newest(place, number) if any(row["origin"] for row in files) else {}
+    tasks = [_task(row, before) for row in files]
     tasks += tasks_of(parts)
     return Landing(number, rows[0]["at"].astimezone(UTC), tuple(tasks))
+
+
+def planned_file(task: Task) -> dict[str, Any]:
+    """Return the row of the plan that says what is taken of a file."""
+    origin = None if task.origin is None else task.origin.file
+    told = {name: getattr(task, name) for name in ("topic", "file", "size", "modified", "start", "follows")}
+    return {"file_number": task.number, **told, "origin": origin}
+
+
+def _task(row: Mapping[str, Any], before: Mapping[file_positions.Name, file_positions.Position]) -> Task:
+    """Return a planned file; before: how far files were read when it was planned."""
+    told = {name: row[name] for name in ("topic", "file", "size", "modified", "follows")}
+    origin = before.get((row["topic"], row["origin"] or ""))
+    return Task(row["file_number"], **told, start=row["start"] or 0, origin=origin)
 
 
 def tasks_of(parts: Sequence[Range]) -> list[Task]:
@@ -139,26 +160,70 @@ def write_events(
     *,
     ordered: bool = False,
 ) -> None:
-    """Decode a landing's files into change_events, once; ordered: those of one topic one after the other."""
+    """Decode a landing's files into change_events, once; ordered: those of one topic one after the other.
+
+    A file that cannot be read is left out, and so is all that was read of it: its position says why.
+    """
     if books.last_written(place.change_events, _write_id(place)) >= landing.number:
         return
-    queues = [[task] for task in landing.tasks]
-    left: dict[str, Open | None] = {}
-    if ordered:
-        topics = dict.fromkeys(task.topic for task in landing.tasks)
-        queues = [[task for task in landing.tasks if task.topic == topic] for topic in topics]
-        left = {topic: open_transaction(place, topic) for topic in topics}
-    if landing.bytes <= LOCAL_BYTES:
-        decoder = new(spellings=spellings.known(place))
-        chunks = [chunk for queue in queues for chunk in decode_queue(decoder, source, queue, left, landing)]
-        spellings.learn(place, landing.number, decoder.spellings)
-        events = pa.concat_tables(chunks or [CHANGE_EVENTS.empty_table()])
-        source.confirm(landing.tasks)
-        append(with_numbers(events, landing), landing, place)
-        return
-    written = decode_files(spark(), new, source, queues, left, landing, place)
-    source.confirm(landing.tasks)
-    append_parts(written, landing, place)
+    unreadable: list[Position] = []
+    while True:
+        left_out = {position.name for position in unreadable}
+        tasks = [task for task in landing.tasks if (task.topic, task.file) not in left_out or task.part is not None]
+        queues, found = [[task] for task in tasks], Fronts()
+        if ordered:
+            queues = [
+                [task for task in tasks if task.topic == topic] for topic in dict.fromkeys(t.topic for t in tasks)
+            ]
+            known = file_positions.newest(place, landing.number)
+            found = fronts(tasks, known, left_out, partial(open_transaction, place))
+        decoded = _decode(spark, new, source, queues, found, landing, place)
+        unreadable += [position for position in decoded.positions if position.problem is not None]
+        if len(unreadable) == len(left_out):
+            break
+    source.confirm(tasks)
+    spellings.learn(place, landing.number, decoded.spellings)
+    file_positions.write(place, landing.number, [*decoded.positions, *unreadable])
+    decoded.append(landing, place)
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What was decoded of a landing, in this process or in files that no commit names yet, and how far files came.
+
+    spellings: of the names that were met.
+    """
+
+    events: pa.Table | None
+    written: "Sequence[parts.Part]"
+    positions: Sequence[Position]
+    spellings: dict[str, str]
+
+    def append(self, landing: Landing, place: Place) -> None:
+        """Append the events, once."""
+        if self.events is None:
+            append_parts(self.written, landing, place)
+        else:
+            append(with_numbers(self.events, landing), landing, place)
+
+
+def _decode(
+    spark: "Callable[[], SparkSession]",
+    new: NewDecoder,
+    source: Reader,
+    queues: Sequence[Sequence[Task]],
+    found: Fronts,
+    landing: Landing,
+    place: Place,
+) -> Decoded:
+    """Decode queues of tasks; where a file cannot be read, what was decoded is not whole, and its position says so."""
+    if landing.bytes > LOCAL_BYTES:
+        return decode_files(spark(), new, source, queues, found, landing, place)
+    decoder, chunks = new(spellings=spellings.known(place)), [CHANGE_EVENTS.empty_table()]
+    reached = list[Position]()
+    for queue in queues:
+        chunks += decode_queue(decoder, source, queue, found, landing, reached)
+    return Decoded(pa.concat_tables(chunks), (), reached, decoder.spellings)
 
 
 def append(events: pa.Table, landing: Landing, place: Place) -> None:
@@ -190,10 +255,10 @@ def decode_files(
     new: NewDecoder,
     source: Reader,
     queues: Sequence[Sequence[Task]],
-    left: "Mapping[str, Open | None]",
+    found: Fronts,
     landing: Landing,
     place: Place,
-) -> "list[parts.Part]":
+) -> Decoded:
     """Decode a landing's files into files of change_events, in one Spark task for each queue, the largest first.
 
     Where tasks met names in several spellings they decode once more, all with the same one.
@@ -201,19 +266,21 @@ def decode_files(
     queues = sorted(queues, key=lambda queue: sum(task.size for task in queue), reverse=True)
     path, told = place.change_events, spellings.known(place)
 
-    def read(found: Iterable[Sequence[Task]]) -> "Iterable[parts.Part | dict[str, str]]":
-        decoder = new(spellings=told)
-        for queue in found:
-            for events in gathered(decode_queue(decoder, source, queue, left, landing)):
+    def read(some: Iterable[Sequence[Task]]) -> "Iterable[parts.Part | Position | dict[str, str]]":
+        decoder, reached = new(spellings=told), list[Position]()
+        for queue in some:
+            for events in gathered(decode_queue(decoder, source, queue, found, landing, reached)):
                 yield parts.write_part(with_numbers(events, landing), names.CHANGE_EVENTS, path)
+        yield from reached
         yield decoder.spellings
 
-    while True:
+    while queues:
         made = spark.sparkContext.parallelize(queues, len(queues)).mapPartitions(read).collect()
         told, is_one = spellings.agreed([each for each in made if isinstance(each, dict)], new().declared)
         if is_one:
-            spellings.learn(place, landing.number, told)
-            return [each for each in made if not isinstance(each, dict)]
+            positions = [each for each in made if isinstance(each, Position)]
+            return Decoded(None, [each for each in made if isinstance(each, parts.Part)], positions, told)
+    return Decoded(None, (), (), told)
 
 
 def gathered(chunks: Iterator[pa.Table]) -> Iterator[pa.Table]:
@@ -236,18 +303,52 @@ def _by_transaction(chunks: Sequence[pa.Table]) -> pa.Table:
 
 
 def decode_queue(
-    decoder: Decoder, source: Reader, queue: Sequence[Task], left: "Mapping[str, Open | None]", landing: Landing
+    decoder: Decoder,
+    source: Reader,
+    queue: Sequence[Task],
+    found: Fronts,
+    landing: Landing,
+    reached: "list[Position]",
 ) -> Iterator[pa.Table]:
-    """Yield the messages of tasks, decoded, with their coordinates, in chunks; left: by topic, what is open there."""
-    for topic in {task.topic for task in queue} & left.keys():
-        decoder.resume(topic, left[topic])
+    """Yield the messages of tasks, decoded, with their coordinates, in chunks.
+
+    found: what is open in front of them. reached: takes how far each file was read, or why it could not be.
+    """
     for task in queue:
-        for block in source.messages(task):
-            for start in range(0, len(block.values), CHUNK):
-                chunk = slice(start, start + CHUNK)
-                headers = None if block.headers is None else block.headers[chunk]
-                events = decoder.decode(task.topic, block.values[chunk], headers, block.places[start])
+        found.enter(decoder, task)
+        try:
+            yield from _decode_task(decoder, source, task, landing, reached)
+        except FileUnreadable as error:
+            reached.append(error.position)
+            continue
+        found.leave(decoder, task)
+
+
+def _decode_task(
+    decoder: Decoder, source: Reader, task: Task, landing: Landing, reached: "list[Position]"
+) -> Iterator[pa.Table]:
+    before, tail, inside, is_first = decoder.open(task.topic), list["Open | None"](), False, True
+    for block in source.messages(task):
+        if block.is_tail:
+            tail.append(decoder.open(task.topic))
+        for start in range(0, len(block.values), CHUNK):
+            chunk = slice(start, start + CHUNK)
+            headers = None if block.headers is None else block.headers[chunk]
+            first = 1 if is_first and task.part is None else block.places[start]
+            events = decoder.decode(task.topic, block.values[chunk], headers, first)
+            inside, is_first = inside or (is_first and _begins_inside(events)), False
+            if not block.landed:
                 yield placed(events, task, block.places[chunk], landing)
+        if block.reached is not None:
+            left = decoder.open(task.topic)
+            end = replace(block.reached, open=to_json([*tail, left][0]), left=to_json(left))
+            reached.append(end if task.start else replace(end, before=to_json(before), begins_inside=inside))
+
+
+def _begins_inside(events: pa.Table) -> bool:
+    """Tell whether messages begin in a transaction that is not open."""
+    causes = pa.array([wal2json.OUTSIDE, wal2json.ANOTHER])
+    return bool(pc.any(pc.is_in(events.column("cause"), causes)).as_py())
 
 
 def placed(events: pa.Table, task: Task, places: Sequence[int], landing: Landing) -> pa.Table:
@@ -410,4 +511,6 @@ def land_again(new: NewDecoder, events: pa.Table, landing: Landing, place: Place
 def create_tables(place: Place) -> None:
     """Create the tables that landing writes."""
     evolution.ensure(place.change_events, CHANGE_EVENTS, PROPERTIES)
+    evolution.ensure(place.landed_files, LANDED_FILES)
+    evolution.ensure(place.table(names.FILE_POSITIONS), FILE_POSITIONS)
     books.ensure(place.dead_letters, DEAD_LETTERS)

@@ -1,13 +1,86 @@
-"""Ordered topics: where the last landing left a transaction open, so that the next one goes on inside it."""
+"""Ordered topics: which transaction is open in front of what a landing takes, so that it goes on inside it.
 
-from typing import TYPE_CHECKING, Any
+A topic of Kafka goes on where its last landing ended. Of files each goes on where it was read to, and a new one where
+the file that it follows ends; what was open there is kept with the files' positions.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 from txloom.config import names
 from txloom.storage import books, local
+from txloom.storage.file_positions import Name, Position, from_json
 from txloom.storage.place import Place
+from txloom.storage.tasks import Task
 
 if TYPE_CHECKING:
     from txloom.events.wal2json import Open
+
+
+class Resumes(Protocol):
+    """What an ordered format's decoder offers."""
+
+    def resume(self, topic: str, left: "Open | None") -> None:
+        """Go on in a topic where a transaction is open."""
+        ...
+
+    def open(self, topic: str) -> "Open | None":
+        """Return the transaction that is open behind what was decoded of a topic."""
+        ...
+
+
+@dataclass
+class Fronts:
+    """What is open in front of the tasks of a landing.
+
+    topics: of Kafka's topics; each is asked for once. ends: behind files, those that were read before the landing and
+    those that it read so far.
+    """
+
+    topics: "dict[str, Open | None]" = field(default_factory=dict)
+    ends: "dict[Name, Open | None]" = field(default_factory=dict)
+
+    def enter(self, decoder: Resumes, task: Task) -> None:
+        """Let a decoder go on in front of a task."""
+        if task.part is None:
+            decoder.resume(task.topic, self._of_file(task))
+        elif task.topic in self.topics:
+            decoder.resume(task.topic, self.topics.pop(task.topic))
+
+    def leave(self, decoder: Resumes, task: Task) -> None:
+        """Keep what a decoder has open behind a task."""
+        if task.part is None:
+            self.ends[task.topic, task.file] = decoder.open(task.topic)
+
+    def _of_file(self, task: Task) -> "Open | None":
+        if task.follows is not None:
+            return self.ends.get((task.topic, task.follows))
+        if task.origin is None:
+            return None
+        return from_json(task.origin.open if task.start else task.origin.before)
+
+
+def fronts(
+    tasks: Sequence[Task],
+    known: Mapping[Name, Position],
+    unreadable: Collection[Name],
+    last: "Callable[[str], Open | None]",
+) -> Fronts:
+    """Return what is open in front of the tasks of an ordered source's landing.
+
+    known: how far files were read before it. unreadable: files that it cannot read, so that nothing follows them. last:
+    tells what is open behind the last event of a topic, where a file was landed by a version that kept no positions.
+    """
+    found = Fronts(topics={task.topic: last(task.topic) for task in tasks if task.part is not None})
+    for name in {(task.topic, task.follows) for task in tasks if task.follows is not None} - {*unreadable}:
+        position = known.get(name)
+        if position is None:
+            found.ends[name] = last(name[0])
+        elif position.problem is None:
+            found.ends[name] = from_json(position.left)
+    return found
+
 
 PLACE = 'landing desc, "row" desc limit 1'
 

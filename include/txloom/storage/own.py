@@ -110,9 +110,47 @@ LANDED_FILES = pa.schema(
         ("file", pa.string()),
         ("size", pa.int64()),
         ("modified", pa.int64()),
+        ("start", pa.int64()),
+        ("origin", pa.string()),
+        ("follows", pa.string()),
     ]
 )
-"""The plan of landings: one row a file; a landing without files has one row with a null file."""
+"""The plan of landings: one row a file; a landing without files has one row with a null file. start: from where on in
+the file's content it is read. origin: the name under which the file was read before, or another that begins like it.
+follows: the file behind which it comes."""
+
+FILE_POSITIONS = pa.schema(
+    [
+        ("landing", pa.int64()),
+        ("at", INSTANT),
+        ("topic", pa.string()),
+        ("file", pa.string()),
+        ("size", pa.int64()),
+        ("modified", pa.int64()),
+        ("start", pa.int64()),
+        ("until", pa.int64()),
+        ("tail", pa.int64()),
+        ("lines", pa.int64()),
+        ("digest", pa.string()),
+        ("head", pa.string()),
+        ("before", pa.string()),
+        ("open", pa.string()),
+        ("left", pa.string()),
+        ("was", pa.string()),
+        ("begins_inside", pa.bool_()),
+        ("read_again", pa.bool_()),
+        ("problem", pa.string()),
+        ("is_access", pa.bool_()),
+        ("lost", pa.string()),
+    ]
+)
+"""How far each file of a source was read by a landing; of a topic's file the newest row holds. size, modified: what it
+was then. until: the place in its content behind its last newline, lines: how many lines that is, tail: bytes that came
+behind it. digest: of the content from start on, head: of its first line. before, open, left: of ordered formats, the
+transaction that was open in front of the file, at until and behind the tail, as JSON. was: the name that it had before
+it was renamed. begins_inside: the file began in a transaction that was not open. read_again: lines that an earlier
+landing had read. problem: why it could not be read, is_access: which may pass without a change of the file. lost: an
+operator set it aside; why, and who said so."""
 
 LANDED_OFFSETS = pa.schema(
     [

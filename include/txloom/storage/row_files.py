@@ -87,6 +87,11 @@ def parquet_rows(file: Path) -> Iterator[list[bytes]]:
 _READERS = {".csv": csv_rows, ".jsonl": _lines, ".json": _lines, ".parquet": parquet_rows}
 
 
+def has_lines(name: str) -> bool:
+    """Tell whether a file of rows has one row a line, by its name."""
+    return Path(name.removesuffix(".gz")).suffix in (".jsonl", ".json")
+
+
 def _rows(file: Path, batch: pa.RecordBatch) -> Iterator[list[bytes]]:
     names = batch.schema.names
     for name, count in Counter(names).items():

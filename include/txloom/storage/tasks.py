@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from txloom.events.formats import Headers
+from txloom.storage.file_positions import Position
 
 COMPRESSION = 10
 """What a byte of a compressed file is taken for."""
@@ -17,11 +18,18 @@ RECORD_BYTES = 600
 
 
 class Messages(NamedTuple):
-    """A block of messages: their places (lines or offsets), values, and headers where there are any."""
+    """A block of messages: their places (lines or offsets), values, and headers where there are any.
+
+    landed: whether an earlier landing took them: they are decoded for what they leave open, and not landed again.
+    is_tail: the last line of a file that does not end in a newline. reached: how far the file was read with them.
+    """
 
     places: Sequence[int]
     values: Sequence[bytes | None]
     headers: Headers | None = None
+    landed: bool = False
+    is_tail: bool = False
+    reached: Position | None = None
 
 
 @dataclass(frozen=True)
@@ -41,20 +49,39 @@ class Range:
 
 @dataclass(frozen=True)
 class Task:
-    """One piece of a landing: its number there, its topic, and its path relative to the source, or its records."""
+    """One piece of a landing: its number there, its topic, and its path relative to the source, or its records.
+
+    size: of a file, the bytes that are taken of it, whatever it has when it is read. start, origin, follows: see
+    `LANDED_FILES`; origin is how far that file was read.
+    """
 
     number: int
     topic: str
     file: str
     size: int
     part: Range | None = None
+    modified: int = 0
+    start: int = 0
+    origin: Position | None = None
+    follows: str | None = None
+
+    @property
+    def position(self) -> Position:
+        """Return how far the file was read before, under the name that it has now."""
+        again = self.origin is not None and self.origin.file == self.file
+        fresh = Position(self.topic, self.file, self.size, self.modified, read_again=again)
+        if self.origin is None or not self.start:
+            return fresh
+        was = self.origin.was if again else self.origin.file
+        found = replace(self.origin, file=self.file, size=self.size, modified=self.modified, was=was)
+        return replace(found, problem=None, is_access=False, lost=None, read_again=False)
 
     @property
     def bytes(self) -> int:
         """Return about how much there is to decode."""
         if self.part is not None:
             return (self.part.until - self.part.first) * RECORD_BYTES
-        return self.size * (COMPRESSION if self.file.endswith(".gz") else 1)
+        return self.size * COMPRESSION if self.file.endswith(".gz") else self.size - self.start
 
     @property
     def most_lines(self) -> int:
