@@ -171,8 +171,15 @@ class Debezium:
         fields = [self._field(c, change.table.columns[c]) for c in change.columns]
         schema = {"type": "struct", "fields": [{"type": "struct", "fields": fields, "field": n} for n in images]}
         schema["fields"].append({"type": "string", "field": "op"})  # type: ignore[attr-defined]
-        told = {name: written(self._image(change, key)) for name, key in (headers or {}).items()}
+        told = {name: written(self._header(change, key)) for name, key in (headers or {}).items()}
         return self._message(f"srv.{change.table.source}", row, schema, told)
+
+    def _header(self, change: Change, key: Image) -> Any:
+        """Return a key as a header holds it, in its schema where messages have one."""
+        if not self._schemas:
+            return self._image(change, key)
+        fields = [self._field(column, change.table.columns[column]) for column in key]
+        return {"schema": {"type": "struct", "fields": fields}, "payload": self._image(change, key)}
 
     def _message(
         self, topic: str, content: dict[str, Any], schema: dict[str, Any] | None = None, headers: Any = None
