@@ -55,9 +55,9 @@ lived: services ## approvals and backfills by people, in a real Airflow (about 2
 bench: setup ## land + buffer of 100,000 transactions beside the reference (about 5 minutes)
 	@python tests/benchmarks/bench_buffer.py
 
-soak: setup ## thousands of random workloads in memory, 25 through Spark and Delta, a million messages that lie (about 90 minutes)
+soak: setup ## 2,000 random workloads of every source without a JVM, 100 through Spark, a million messages that lie (hours)
 	@TXLOOM_FUZZ=20000 python -m pytest -n $(WORKERS) --dist load --timeout 7200 tests/events/fuzz
-	@TXLOOM_EXAMPLES=3000 TXLOOM_WORKLOADS=25 TXLOOM_LARGE=1000000 python -m pytest -n $(WORKERS) --dist load --timeout 7200 tests/workloads
+	@TXLOOM_EXAMPLES=3000 TXLOOM_LAKES=2000 TXLOOM_WORKLOADS=100 TXLOOM_LARGE=1000000 python -m pytest -n $(WORKERS) --dist load --timeout 7200 tests/workloads
 
 mutants: setup ## put 60 wrong rules into a copy, one at a time; the tests must catch each (about 3 minutes)
 	@python scripts/mutation_check.py $(if $(ONLY),--only "$(ONLY)")

@@ -33,6 +33,7 @@ def evidence(changes: str) -> list[tuple[str, str | None, int]]:
         "op at id name note before\nT 2.1 - - - -\nI 2.2 1 Ada text -",
         "op at id name note before\nU 1.1 1 Eve text id=1,name=Other",
         "op at id name note before absent\nI 2.1 3 Cid - - note\nU 3.1 1 Ada new id=1,name=Ada -",
+        "op at id name note before\nr 2.1 1 Eve text -\nr 3.1 1 Fay text -",
     ],
 )
 def test_what_agrees_with_the_row_is_no_evidence(changes: str) -> None:

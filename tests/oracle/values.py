@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal
@@ -132,6 +133,7 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "short": lambda text: _long(text, 16),
     "int": lambda text: _long(text, 32),
     "long": _long,
+    "float": lambda text: float(struct.unpack("f", struct.pack("f", float(text)))[0]),
     "double": float,
     "boolean": lambda text: {"true": True, "t": True, "false": False, "f": False}[text],
     "date": date.fromisoformat,

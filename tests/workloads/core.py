@@ -15,7 +15,7 @@ from txloom.current.compose import compose
 from txloom.current.document_versions import document_intervals
 from txloom.current.fold import fold
 from txloom.current.versions import intervals, versions
-from txloom.events.goldengate import GoldenGateDecoder
+from txloom.events.formats import SourceDecoder
 from txloom.pipelines.completeness import rules_of
 from txloom.pipelines.release import CHOSEN, PLACES, made_of, own_events
 from txloom.storage import landing
@@ -108,7 +108,7 @@ class Core:
 
     def _land(self, messages: Sequence[Message], at: Landing) -> dict[int, list[np.ndarray]]:
         numbers: dict[int, list[np.ndarray]] = {bucket: [] for bucket in range(BUCKETS)}
-        decoder = GoldenGateDecoder(self.pipeline.tables, self.pipeline.source.transaction_topic)
+        decoder = SourceDecoder(self.pipeline)
         topics: dict[str, list[bytes]] = {}
         for topic, message in messages:
             topics.setdefault(topic, []).append(message.encode())

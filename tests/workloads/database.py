@@ -3,31 +3,76 @@
 It plays statements on rows and never reads events, so that it is a second opinion on everything that does.
 """
 
-import json
-from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
 from random import Random
+from typing import Protocol
 
 from oracle.capture import Image, Key, Message
 from oracle.declarations import Child, Table
+from workloads.kinds import Values
 from workloads.shapes import Shape
 
 State = dict[str, dict[Key, Image]]
-TEXTS = ("", "a", "NULL", "null", "x'y", '"q"', "é", "\u202eabc", "{}", "0x1", " b ", "line\nbreak", "\\", "1e5")
-POOL = 6
-"""Different keys that a table's rows come from: few, so that keys are deleted and used again."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One changed row, or a truncated table: the whole rows before and after, and the columns that the table had."""
+
+    table: Table
+    op: str
+    before: Image | None
+    after: Image | None
+    columns: tuple[str, ...]
+
+    @property
+    def moves(self) -> bool:
+        """Tell whether the row's key changes."""
+        if self.before is None or self.after is None:
+            return False
+        return any(self.before[column] != self.after[column] for column in self.table.key)
+
+    def image(self, row: Image) -> Image:
+        """Return what a log has of a row: the columns that the table has now."""
+        return {column: row[column] for column in self.columns}
+
+    def key(self, row: Image) -> Image:
+        """Return a row's key."""
+        return {column: row[column] for column in self.table.key}
 
 
 @dataclass
 class Sent:
-    """One committed transaction: what it sent, and every table's rows after it."""
+    """One committed transaction: the messages that tell of it, every table's rows after it, and its changes.
+
+    number: of the transaction; below 0: what was there before the first.
+    """
 
     xid: str
     csn: int
     rows: list[Message]
-    metadata: Message
+    metadata: Message | None
     state: State
+    changes: Sequence[Change] = ()
+    number: int = 0
+
+
+class Writer(Protocol):
+    """Writes transactions as a source does; what the source cannot tell, its database does not do.
+
+    truncates: any, alone (as a transaction of its own) or none. alters: columns are dropped and come back. rotates:
+    rows exchange their keys. special: doubles that are no numbers.
+    """
+
+    truncates: str
+    alters: bool
+    rotates: bool
+    special: bool
+
+    def write(self, sent: Sent) -> None:
+        """Give a transaction its messages."""
+        ...
 
 
 @dataclass
@@ -36,14 +81,17 @@ class Database:
 
     shape: Shape
     chance: Random
+    writer: Writer
     state: State = field(default_factory=dict)
     csn: int = 100
-    pos: int = 0
 
     def __post_init__(self) -> None:
         self.state = {name: {} for name in self.shape.tables}
-        self._events: list[tuple[Table, str, Image | None, Image | None]] = []
+        self._values = Values(self.chance, wide=self.shape.dimensions.wide_values, special=self.writer.special)
+        self._keys = Values(self.chance, wide=self.shape.dimensions.wide_keys)
+        self._events: list[Change] = []
         self._gone: dict[str, set[str]] = {name: set() for name in self.shape.tables}
+        self._inserted = 0
 
     def play(self, transactions: int) -> list[Sent]:
         """Commit a number of transactions."""
@@ -51,40 +99,33 @@ class Database:
 
     def _transaction(self, number: int) -> Sent:
         self._events = []
-        for _ in range(self.chance.choice((0, 1, 1, 1, 2, 3, 6))):
-            self._statement(self.chance.choice(list(self.shape.tables.values())))
-        self.csn += self.chance.randint(1, 5)
-        xid = f"{self.chance.randint(1, 99)}.{number}"
-        rows = [self._message(xid, *event) for event in self._events]
-        if self.chance.random() < 0.2:
-            rows.append(self._message(xid, UNWATCHED, "I", None, {"id": "1"}))
-        counts = Counter(json.loads(message)["table"].rsplit(".", 1)[-1] for _, message in rows)
-        content = {"xid": xid, "csn": str(self.csn), "event_count": sum(counts.values())}
-        if counts or self.chance.random() < 0.5:
-            parts = [{"data_collection": name, "event_count": count} for name, count in counts.items()]
-            content["data_collections"] = parts  # type: ignore[assignment]
-        snapshot = {name: dict(rows) for name, rows in self.state.items()}
-        return Sent(xid, self.csn, rows, ("metadata", json.dumps(content)), snapshot)
+        tables = list(self.shape.tables.values())
+        if self.writer.truncates == "alone" and self.chance.random() < 0.04:
+            self._truncate(self.chance.choice(tables))
+        else:
+            for _ in range(self.chance.choice((0, 1, 1, 1, 2, 3, 6))):
+                self._statement(self.chance.choice(tables))
+        self.csn += 2 * len(self._events) + self.chance.randint(1, 5)
+        state = {name: dict(rows) for name, rows in self.state.items()}
+        sent = Sent("", self.csn, [], None, state, self._events, number)
+        self.writer.write(sent)
+        return sent
 
-    def _message(self, xid: str, table: Table, op: str, before: Image | None, after: Image | None) -> Message:
-        self.pos += self.chance.randint(1, 3)
-        content = {"table": table.source, "op_type": op, "pos": f"{self.pos:020}", "xid": xid, "csn": str(self.csn)}
-        for name, image in (("before", before), ("after", after)):
-            if image is not None:
-                content[name] = {column.upper(): value for column, value in image.items()}  # type: ignore[assignment]
-        return f"rows.{table.name}", json.dumps(content, separators=(",", ":"), ensure_ascii=self.chance.random() < 0.5)
+    def _note(self, table: Table, op: str, before: Image | None = None, after: Image | None = None) -> None:
+        columns = tuple(column for column in table.columns if column not in self._gone[table.name])
+        self._events.append(Change(table, op, before, after, columns))
 
     def _statement(self, table: Table) -> None:
         rows = self.state[table.name]
         kinds = [self._insert]
-        if rows:
+        if rows and table.key:
             kinds += [self._update, self._update, self._update, self._delete, self._rekey, self._insert]
-        if len(rows) > 1:
+        if len(rows) > 1 and table.key and self.writer.rotates:
             kinds.append(self._rotate)
         odd = self.chance.random()
-        if odd < 0.04:
+        if odd < 0.04 and self.writer.truncates == "any":
             kinds = [self._truncate]
-        elif odd < 0.07:
+        elif 0.04 < odd < 0.07 and self.writer.alters:
             kinds = [self._alter]
         self.chance.choice(kinds)(table)
 
@@ -93,9 +134,17 @@ class Database:
     def _insert(self, table: Table) -> None:
         row = {column: self._value(kind, column in table.key) for column, kind in table.columns.items()}
         row |= self._parent_for(table) | dict.fromkeys(self._gone[table.name])
-        if _key(row, table) not in self.state[table.name]:
-            self.state[table.name][_key(row, table)] = row
-            self._events.append((table, "I", None, self._told(table, row)))
+        if not table.key:
+            for _ in range(self.chance.choice((1, 1, 2, 3))):
+                self._put(table, row)
+        elif _key(row, table) not in self.state[table.name]:
+            self._put(table, row)
+
+    def _put(self, table: Table, row: Image) -> None:
+        """Insert a row; equal ones of a table without a key stay as many."""
+        self._inserted += 1
+        self.state[table.name][_key(row, table) or (f"#{self._inserted}",)] = row
+        self._note(table, "I", after=row)
 
     def _alter(self, table: Table) -> None:
         """Drop a column, or add one again that was dropped: it then is null in every row. An insert shows it.
@@ -109,7 +158,7 @@ class Database:
         fresh = {
             column: self._value(kind, required=True) for column, kind in table.columns.items() if column in table.key
         }
-        if not plain or tuple(map(str, fresh.values())) in rows:
+        if not plain or (fresh and tuple(map(str, fresh.values())) in rows):
             return
         column = self.chance.choice(plain)
         gone ^= {column}
@@ -117,12 +166,7 @@ class Database:
             rows[key] = rows[key] | {column: None}
         row = {name: fresh.get(name) or self._value(kind, name in parents) for name, kind in table.columns.items()}
         row |= dict.fromkeys(gone)
-        rows[_key(row, table)] = row
-        self._events.append((table, "I", None, self._told(table, row)))
-
-    def _told(self, table: Table, row: Image) -> Image:
-        """Return an image of a row: the columns that the table has now."""
-        return {column: value for column, value in row.items() if column not in self._gone[table.name]}
+        self._put(table, row)
 
     def _update(self, table: Table) -> None:
         row = self._any(table)
@@ -161,12 +205,11 @@ class Database:
 
     def _remove(self, table: Table, row: Image) -> None:
         del self.state[table.name][_key(row, table)]
-        before = self._told(table, row) if self.chance.random() < 0.5 else {column: row[column] for column in table.key}
-        self._events.append((table, "D", before, None))
+        self._note(table, "D", row)
 
     def _truncate(self, table: Table) -> None:
         self.state[table.name].clear()
-        self._events.append((table, "T", None, None))
+        self._note(table, "T")
 
     def _change(self, table: Table, changes: list[tuple[Image, Image]]) -> None:
         """Change rows in one statement, then what refers to them; a statement that breaks a key does nothing."""
@@ -194,18 +237,7 @@ class Database:
             del rows[_key(old, table)]
         for old, new in changes:
             rows[_key(new, table)] = new
-            self._events.append((table, "U", *self._images(table, old, new)))
-
-    def _images(self, table: Table, old: Image, new: Image) -> tuple[Image | None, Image]:
-        """Return what an update tells: whole or sparse images, but a key that changes is told with its old one."""
-        key = {column: old[column] for column in table.key}
-        moved = _key(old, table) != _key(new, table)
-        old_image = self._told(table, old)
-        before = self.chance.choice((old_image, key) if moved else (old_image, key, None))
-        if self.chance.random() < 0.5:
-            return before, self._told(table, new)
-        told = {column: value for column, value in new.items() if column in table.key or value != old[column]}
-        return before, told
+            self._note(table, "U", old, new)
 
     # What statements look at.
 
@@ -237,36 +269,21 @@ class Database:
         return {own: self._value(kind, required=True) for own, kind in zip(child.parent_key, kinds, strict=True)}
 
     def _value(self, kind: str, required: bool) -> str | None:
-        if not required and self.chance.random() < 0.2:
-            return None
-        number = self.chance.randint(0, POOL - 1)
         if required:
-            return {"long": str(number), "int": str(number), "string": f"k{number}", "date": f"2026-01-0{number + 1}"}[
-                kind
-            ]
-        return self._free(kind)
-
-    def _free(self, kind: str) -> str:
-        chance = self.chance
-        if kind in ("long", "int"):
-            bits = 63 if kind == "long" else 31
-            return str(chance.choice((0, -1, 2**bits - 1, -(2**bits), chance.randint(-999, 999))))
-        if kind == "decimal(20,4)":
-            return f"{chance.randint(-(10**8), 10**8) / 10**4:.4f}"
-        if kind == "decimal(38,10)":
-            return f"{chance.choice(('', '-'))}{chance.randint(1, 10**28 - 1)}.{chance.randint(0, 10**10 - 1):010}"
-        if kind == "boolean":
-            return chance.choice(("true", "false"))
-        if kind == "date":
-            return str(date(1969, 12, 1) + timedelta(days=chance.randint(0, 60_000)))
-        if kind == "timestamp":
-            return str(datetime(1969, 12, 1) + timedelta(microseconds=chance.randint(0, 10**16)))
-        if kind == "double":
-            return chance.choice(("1.5", "-0.0", "NaN", "Infinity", "1e-300", "0.1"))
-        return chance.choice(TEXTS)
+            return self._keys.key(kind)
+        return None if self.chance.random() < 0.2 else self._values.free(kind)
 
 
-UNWATCHED = Table("other", "APP.OTHER", ("id",), {"id": "long"})
+def positions(sent: Sent, *, copies: bool) -> list[int]:
+    """Return where a transaction's changes lie in the log; copies: rows that one statement inserts share a place."""
+    found, last = list[int](), None
+    place = sent.csn - 2 * len(sent.changes)
+    for change in sent.changes:
+        is_copied = copies and last is not None and change.op == last.op == "I" and change.table == last.table
+        place += 0 if is_copied and change.table.key else 1
+        found.append(place)
+        last = change
+    return found
 
 
 def _key_values(row: Image, table: Table) -> tuple[str | None, ...]:

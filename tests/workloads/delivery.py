@@ -32,7 +32,8 @@ def deliver(sent: Sequence[Sent], chance: Random, *, in_order: bool, losses: boo
                 timed.append((at + chance.uniform(-spread, spread), row))
         shift = chance.uniform(-spread, spread)
         last = max(last, at + shift) + 1e-9 if in_order else at + shift
-        timed.append((last, each.metadata))
+        if each.metadata is not None:
+            timed.append((last, each.metadata))
     for at, message in list(timed):
         if chance.random() < 0.1:
             timed.append((at + chance.uniform(0, spread + 0.1), message))
@@ -40,6 +41,24 @@ def deliver(sent: Sequence[Sent], chance: Random, *, in_order: bool, losses: boo
     cuts = sorted(chance.randint(0, len(messages)) for _ in range(chance.randint(0, 6)))
     bounds = [0, *cuts, len(messages)]
     return Delivery([messages[a:b] for a, b in pairwise(bounds)], lost)
+
+
+def deliver_in_turn(sent: Sequence[Sent], chance: Random, *, whole: bool, once: bool) -> list[list[Message]]:
+    """Deliver every message in order; now and then the stream goes back to where a transaction began, unless once.
+
+    whole: each landing ends with a transaction.
+    """
+    blocks = [list(each.rows) for each in sent]
+    times = 0 if once else chance.choice((0, 0, 1, 2))
+    for at in sorted((chance.randint(0, len(blocks)) for _ in range(times)), reverse=True):
+        blocks[at:at] = [list(block) for block in blocks[max(0, at - chance.randint(1, 3)) : at]]
+    cuts = sorted(chance.randint(0, len(blocks)) for _ in range(chance.randint(0, 6)))
+    if whole:
+        parts = [blocks[a:b] for a, b in pairwise([0, *cuts, len(blocks)])]
+        return [[message for block in part for message in block] for part in parts]
+    messages = [message for block in blocks for message in block]
+    cuts = sorted(chance.randint(0, len(messages)) for _ in cuts)
+    return [messages[a:b] for a, b in pairwise([0, *cuts, len(messages)])]
 
 
 def deliver_partitions(sent: Sequence[Sent], chance: Random) -> list[list[Message]]:

@@ -15,6 +15,7 @@ from txloom.transactions.buffer import TORN
 from workloads.core import Core
 from workloads.database import Database, Sent
 from workloads.delivery import HEARTBEATS, deliver_partitions
+from workloads.goldengate import GoldenGate
 from workloads.shapes import Shape, declaration, shape
 from workloads.truth import wanted
 
@@ -24,7 +25,7 @@ EXAMPLES = int(os.environ.get("TXLOOM_EXAMPLES", "100"))
 def played(seed: int, transactions: int, folder: Path) -> tuple[Random, Shape, list[Sent], Core]:
     chance = Random(seed)
     made = shape(chance)
-    sent = Database(made, chance).play(transactions)
+    sent = Database(made, chance, GoldenGate(made, chance)).play(transactions)
     file = folder / "workload.yaml"
     file.write_text(declaration(made, folder, progress=True))
     core = Core(load(file))

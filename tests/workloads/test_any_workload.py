@@ -13,6 +13,7 @@ from txloom.config import load
 from workloads.core import Core, Rows
 from workloads.database import Database, Sent
 from workloads.delivery import deliver, runs
+from workloads.goldengate import GoldenGate
 from workloads.shapes import Shape, declaration, shape
 from workloads.truth import DOCUMENTS, held, keys, wanted
 
@@ -30,7 +31,7 @@ def played(seed: int, transactions: int, folder: Path) -> tuple[Random, Shape, l
     """Play transactions over a schema, both drawn from a seed; return them with a core that has seen nothing yet."""
     chance = Random(seed)
     made = shape(chance)
-    return chance, made, Database(made, chance).play(transactions), core_of(made, folder)
+    return chance, made, Database(made, chance, GoldenGate(made, chance)).play(transactions), core_of(made, folder)
 
 
 def assert_shown(core: Core, made: Shape, sent: list[Sent]) -> None:

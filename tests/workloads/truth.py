@@ -1,21 +1,39 @@
 """What the source held, typed, as of any csn; documents stand under the name of their table."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from oracle import documents, values
+from oracle import comparison, documents, values
 from workloads.database import Sent, State
 from workloads.shapes import Shape
 
 DOCUMENTS = "doc_current"
+Rows = dict[tuple[Any, ...], dict[str, Any]]
 
 
 def held(made: Shape, state: State) -> dict[str, Any]:
     """Return the typed rows and documents of a state."""
     found: dict[str, Any] = dict(values.typed_state(state, made.tables))
+    for name, table in made.tables.items():
+        if not table.key:
+            found[name] = keyed([values.typed_row(row, table) for row in state[name].values()], ())
     if made.aggregate is not None:
         nested = documents.documents(state, made.aggregate, made.tables)
         found[DOCUMENTS] = values.typed_documents(nested, made.tables, made.aggregate)
+    return found
+
+
+def keyed(rows: Iterable[Mapping[str, Any]], key: tuple[str, ...]) -> Rows:
+    """Return rows under their key; those of a table without one under all that they hold, equal ones numbered."""
+    if key:
+        return comparison.keyed(rows, key)
+    found, seen = Rows(), Counter[str]()
+    for row in rows:
+        plain = {name: value for name, value in row.items() if not name.startswith("_txloom_")}
+        text = repr(sorted(plain.items()))
+        seen[text] += 1
+        found[text, seen[text]] = plain
     return found
 
 

@@ -38,7 +38,8 @@ def contradictions(
     op = numbers.op[event]
     changes = (op == UPDATE) | (op == DELETE)
     both = changes & alive
-    found = [(NOT_KNOWN, np.flatnonzero(changes & ~alive)), (THERE, np.flatnonzero((op == INSERT) & alive))]
+    inserts = (op == INSERT) & ~numbers.taken[event]
+    found = [(NOT_KNOWN, np.flatnonzero(changes & ~alive)), (THERE, np.flatnonzero(inserts & alive))]
     for column in range(len(images.plain)):
         different = _differing(numbers, images, known, column, event[both], before[both])
         found.append((column, np.flatnonzero(both)[different]))

@@ -46,7 +46,7 @@ class Numbers:
 
     key is NOWHERE for truncates and clears, old is NOWHERE unless the key changed. order: the events in commit order;
     rank: the place of each event in it. sample: a source of the values of each key. cleared: the columns that
-    inserts lack and clears name.
+    inserts lack and clears name. taken: which events are rows of a snapshot, which says of none that it is new.
     """
 
     rows: int
@@ -60,6 +60,7 @@ class Numbers:
     sample: Ints
     unchanged: Unchanged
     cleared: Unchanged
+    taken: Flags
 
     @property
     def keys(self) -> int:
@@ -85,7 +86,9 @@ def read(images: Images, rows: pa.Table, changes: pa.Table) -> Numbers:
     unchanged = unchanged.where(np.isin(op[unchanged.event], (INSERT, UPDATE)))
     cleared = _named(images, changes, "_txloom_absent")
     cleared = cleared.where(np.isin(op[cleared.event], (INSERT, CLEAR)))
-    return Numbers(count, op, key, old, csn, pos, order, rank, sample, unchanged, cleared)
+    taken = pc.fill_null(pc.equal(changes.column("_txloom_op"), "r"), False).to_numpy()
+    taken = np.concatenate([np.zeros(count, np.bool_), taken])
+    return Numbers(count, op, key, old, csn, pos, order, rank, sample, unchanged, cleared, taken)
 
 
 def _whole(table: pa.Table, name: str) -> Ints:

@@ -52,7 +52,7 @@ def _short(source: str) -> str:
 def _metadata(place: Place, landing: int) -> list[Finding]:
     """Find csns that jumped back though time went on, and transaction ids that came again."""
     told = f"kind = 'metadata' and not starts_with(xid, '{names.OWN_PREFIX}')"
-    sql = f"select xid, csn, committed_at from t where landing = {landing} and {told} order by csn"
+    sql = f"select xid, csn, committed_at from t where landing = {landing} and {told} and csn is not null order by csn"
     new = local.select(place.change_events, sql)
     if not new.num_rows:
         return []

@@ -11,7 +11,7 @@ from deltalake.exceptions import TableNotFoundError
 from txloom.config import names
 from txloom.storage import books, loads, source_snapshots
 from txloom.storage.newest import newest_cut
-from txloom.storage.opened import exists, metadata, opened
+from txloom.storage.opened import answer, exists, metadata, opened
 from txloom.storage.place import Place
 
 
@@ -115,8 +115,34 @@ def valid_through(place: Place, seen: Snapshot) -> int:
         condition += f" and csn < {lowest}"
     if seen.reached is not None:
         condition += f" and csn <= {max(below, seen.reached)}"
+    behind = _behind_unplaced(place)
+    if behind is not None:
+        condition += f" and csn < {behind}"
     found = books.query(place.table(names.TRANSACTIONS), f"select max(csn) as newest from t where {condition}")
     return int((found[0]["newest"] if found else 0) or 0)
+
+
+def _behind_unplaced(place: Place) -> int | None:
+    """Return the lowest csn of what was finished although its metadata came behind that of one that still waits.
+
+    Oracle's metadata, and MySQL's with GTIDs, does not say where its transaction was committed: before a row of it
+    came, only its place among the others' does. None where nothing waits so, or nothing behind it is finished.
+    """
+    waiting = "select transaction_id from p where csn is null and expected is not null"
+    first = f"select landing, \"row\" from e where kind = 'metadata' and transaction_id in ({waiting})"
+    try:
+        tables = {"p": opened(place.table(names.PENDING_TRANSACTIONS)), "t": opened(place.table(names.TRANSACTIONS))}
+        if not answer(tables, f"{waiting} limit 1").num_rows:
+            return None
+        tables["e"] = opened(place.change_events)
+    except TableNotFoundError:
+        return None
+    where = answer(tables, f'{first} order by landing, "row" limit 1').to_pylist()[0]
+    later = f'landing > {where["landing"]} or landing = {where["landing"]} and "row" > {where["row"]}'
+    behind = f"select transaction_id from e where kind = 'metadata' and ({later})"
+    sql = f"select min(csn) as lowest from t where transaction_id in ({behind})"
+    lowest: int | None = answer(tables, sql).column("lowest")[0].as_py()
+    return lowest
 
 
 def unchanged(place: Place, then: Mapping[str, int], now: Mapping[str, int]) -> bool:

@@ -1,0 +1,110 @@
+"""Change events and change sets: each change stands alone, known by its time and its place."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+from oracle.capture import Image
+from oracle.declarations import Table
+from workloads.database import Change, Sent
+from workloads.json_text import Bare, written
+from workloads.shapes import Shape
+from workloads.wal2json import BARE
+
+KINDS = {"I": "insert", "U": "update", "D": "delete", "T": "truncate"}
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class ChangeEvents:
+    """Writes change events: lists of names and values, with the old key of updates and deletes."""
+
+    source, rule, layout = "format: change_events", "single", ""
+    truncates, alters, rotates, special = "any", False, False, False
+
+    def __init__(self, shape: Shape, chance: Random) -> None:
+        self._chance = chance
+        self._number = chance.random() < 0.5 or shape.dimensions.far
+
+    def write(self, sent: Sent) -> None:
+        """Give each change its event, each with a moment of its own."""
+        size = len(sent.changes)
+        sent.rows = [
+            (change.table.source.split(".")[-1], written(self._event(change, sent.csn - size + 1 + number)))
+            for number, change in enumerate(sent.changes)
+        ]
+
+    def history(self, changes: Sequence[Change]) -> int:
+        """Return how many rows of history changes are."""
+        return len(changes)
+
+    def _event(self, change: Change, at: int) -> dict[str, Any]:
+        style = self._chance.choice((str, str.upper, str.title))
+        event: dict[str, Any] = {"changeType": style(KINDS[change.op]), "timestamp": self._time(at)}
+        event["table"] = change.table.source
+        if change.after is not None:
+            event |= self._lists(change.table, self._new(change), "column")
+        if change.before is not None:
+            whole = self._chance.random() < 0.3
+            old = change.image(change.before) if whole else change.key(change.before)
+            event |= self._lists(change.table, old, "oldKey")
+        return event
+
+    def _new(self, change: Change) -> Image:
+        assert change.after is not None
+        image, before = change.image(change.after), change.before
+        if before is None or self._chance.random() < 0.5:
+            return image
+        return {name: value for name, value in image.items() if name in change.table.key or value != before[name]}
+
+    def _time(self, at: int) -> Any:
+        return Bare(at) if self._number else moment(at)
+
+    def _lists(self, table: Table, image: Image, what: str) -> dict[str, Any]:
+        values = [json_value(table.columns[column], value) for column, value in image.items()]
+        return {f"{what}Names": list(image), f"{what}Values": values}
+
+
+class ChangeSets(ChangeEvents):
+    """Writes change sets as JSON lines: a flag, a moment and the row; a key that changes is a delete and an insert."""
+
+    source = "format: change_sets"
+    truncates = "none"
+
+    def write(self, sent: Sent) -> None:
+        """Give each change its row, or its two rows at one moment."""
+        size = len(sent.changes)
+        sent.rows = [
+            (change.table.source.split(".")[-1], written(row))
+            for number, change in enumerate(sent.changes)
+            for row in self._rows(change, sent.csn - size + 1 + number)
+        ]
+
+    def history(self, changes: Sequence[Change]) -> int:
+        """Return how many rows of history changes are: a key that changes is two."""
+        return len(changes) + sum(change.moves for change in changes)
+
+    def _rows(self, change: Change, at: int) -> list[dict[str, Any]]:
+        table, rows = change.table, []
+        if change.before is not None and (change.after is None or change.moves):
+            whole = change.image(change.before) if self._chance.random() < 0.5 else change.key(change.before)
+            rows.append({"FLAG": "D", "CDC_TIMESTAMP": self._time(at)} | self._values(table, whole))
+        if change.after is not None:
+            flag = "U" if change.before is not None and not change.moves else "I"
+            row = self._values(table, change.image(change.after))
+            rows.append({"FLAG": flag, "CDC_TIMESTAMP": self._time(at)} | row)
+        return rows
+
+    def _values(self, table: Table, image: Image) -> dict[str, Any]:
+        return {column: json_value(table.columns[column], value) for column, value in image.items()}
+
+
+def json_value(kind: str, value: str | None) -> str | None:
+    """Write a value: numbers and booleans stand bare, but what is none is text."""
+    is_bare = value is not None and kind.split("(", maxsplit=1)[0] in BARE and value[-1] not in "Ny"
+    return Bare(value) if is_bare else value
+
+
+def moment(at: int) -> str:
+    """Write microseconds since 1970 as a text."""
+    return (EPOCH + timedelta(microseconds=at)).isoformat(" ")

@@ -1,0 +1,95 @@
+"""Files of a source's messages, as its producer leaves them: whole, many at once, growing, touched, cut in mid-line."""
+
+import gzip
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+from oracle.capture import Message
+from workloads.dimensions import Dimensions
+
+JUNK = ("", "{}", "[]", "null ", "x", '{"a":', '"text"', "5", "\ufeff{}", "[" * 300)
+"""Messages that are none, of any format."""
+JUNK_RECORDS = ('{"value": 5, "headers": 5}', '{"value": "x", "headers": "abc"}', '{"value": {}, "headers": [["a"]]}')
+
+
+class Producer:
+    """Writes each topic's messages below a folder, landing by landing."""
+
+    def __init__(self, root: Path, dimensions: Dimensions, chance: Random, *, records: bool = False) -> None:
+        self._root, self._dimensions, self._chance = root, dimensions, chance
+        self._junk = JUNK + (JUNK_RECORDS if records else ())
+        self._landings = 0
+        self._parts: dict[str, int] = {}
+        self._rest: dict[str, bytes] = {}
+        self.junk: set[str] = set()
+
+    def deliver(self, messages: Sequence[Message], *, last: bool = False) -> None:
+        """Write what one landing finds; last: nothing is held back."""
+        self._landings += 1
+        topics: dict[str, list[str]] = {topic: [] for topic in self._rest}
+        for topic, message in messages:
+            topics.setdefault(topic, []).append(message)
+        for topic, lines in topics.items():
+            (self._root / topic).mkdir(exist_ok=True)
+            content = self._rest.pop(topic, b"") + "".join(f"{line}\n" for line in self._with_junk(lines)).encode()
+            if content:
+                self._write(topic, content, last=last)
+        if self._dimensions.touched:
+            self._touch()
+        if self._dimensions.source == "change_sets" and self._dimensions.files == "parts":
+            self._repeat()
+
+    def _with_junk(self, lines: list[str]) -> list[str]:
+        """Put a message that is none in front of all: behind any other, an ordered stream would have lost a row."""
+        if not (self._dimensions.junk and self._chance.random() < 0.3):
+            return lines
+        chosen = self._chance.choice(self._junk if not self._dimensions.is_ordered else JUNK[:1])
+        self.junk.add(chosen)
+        return [chosen, *lines]
+
+    def _write(self, topic: str, content: bytes, *, last: bool) -> None:
+        folder, files = self._root / topic, self._dimensions.files
+        if files == "parts":
+            name = folder / f"{self._landings:03}.jsonl"
+            packed = self._chance.random() < 0.3
+            name = name.with_name(f"{name.name}.gz") if packed else name
+            name.write_bytes(gzip.compress(content) if packed else content)
+        elif files == "numbered":
+            for part in self._split(content):
+                self._parts[topic] = self._parts.get(topic, self._chance.choice((0, 8))) + 1
+                (folder / f"part-{self._parts[topic]}.jsonl").write_bytes(part)
+        else:
+            self._append(topic, content, last=last)
+
+    def _split(self, content: bytes) -> list[bytes]:
+        lines = [line + b"\n" for line in content.split(b"\n")[:-1]]
+        ends = sorted(self._chance.randint(0, len(lines)) for _ in range(self._chance.choice((0, 1, 2))))
+        bounds = zip([0, *ends], [*ends, len(lines)], strict=True)
+        return [part for part in (b"".join(lines[a:b]) for a, b in bounds) if part]
+
+    def _append(self, topic: str, content: bytes, *, last: bool) -> None:
+        if self._dimensions.cut and not last and self._chance.random() < 0.5:
+            at = self._chance.randint(1, len(content))
+            self._rest[topic], content = content[at:], content[:at]
+        number = self._parts.setdefault(topic, 1)
+        with (self._root / topic / f"all-{number}.jsonl").open("ab") as stream:
+            stream.write(content)
+        if self._dimensions.files == "rotated" and topic not in self._rest and self._chance.random() < 0.4:
+            self._parts[topic] += 1
+
+    def _touch(self) -> None:
+        """Give a file a new time, as copying it once more does."""
+        files = sorted(self._root.glob("*/*"))
+        if files and self._chance.random() < 0.5:
+            now = time.time_ns()
+            os.utime(self._chance.choice(files), ns=(now, now))
+
+    def _repeat(self) -> None:
+        """Leave a file a second time, under another name."""
+        files = sorted(self._root.glob("*/*"))
+        if files and self._chance.random() < 0.3:
+            chosen = self._chance.choice(files)
+            chosen.with_name(f"again-{self._landings}-{chosen.name}").write_bytes(chosen.read_bytes())

@@ -1,0 +1,84 @@
+"""What must hold of a lake: every cut and every version is a state that the source had, and nothing is lost."""
+
+import json
+from bisect import bisect_left
+from collections import Counter
+
+from deltalake import DeltaTable
+
+from oracle import comparison
+from txloom.quality import findings as f
+from txloom.storage import findings
+from workloads.inbox import Producer
+from workloads.operations import operate
+from workloads.play import Play
+from workloads.small_lake import SmallLake
+from workloads.truth import keyed, keys, wanted
+
+KNOWN_FALSE = {f.NO_BEFORE}
+"""It is told of sources too whose updates never have an image before."""
+
+
+def run_through(lake: SmallLake, made: Play, producer: Producer) -> None:
+    """Run a workload through a lake, landing by landing, and look at what is shown after each."""
+    for number, messages in enumerate(made.landings, 1):
+        producer.deliver(messages, last=number == len(made.landings))
+        if number < len(made.landings) and made.chance.random() < 0.25:
+            lake.land()
+            continue
+        lake.run()
+        operate(lake, made)
+        if made.dimensions.in_order:
+            assert_newest(lake, made)
+    lake.run()
+    assert_newest(lake, made)
+    assert_all_is_accounted_for(lake, made, producer)
+    if made.dimensions.in_order and "vacuum" not in made.dimensions.operations:
+        assert_every_version_is_a_state(lake, made)
+
+
+def assert_newest(lake: SmallLake, made: Play) -> None:
+    """The newest cut is a state that the source had."""
+    cuts = lake.rows("cuts")
+    if not cuts:
+        return
+    cut = max(cuts, key=lambda each: each["cut_id"])
+    assert not cut["gaps"], f"gaps: {cut['gaps']}"
+    versions = dict(cut["versions"])
+    actual = {name: keyed(lake.rows(name, versions[name]), key) for name, key in keys(made.made).items()}
+    found = comparison.differences(wanted(made.made, made.sent, cut["valid_through"]), actual)
+    assert not found, f"cut {cut['cut_id']} as of {cut['valid_through']}:\n{comparison.report(found)}"
+
+
+def assert_every_version_is_a_state(lake: SmallLake, made: Play) -> None:
+    for name, key in keys(made.made).items():
+        path = lake.place.table(name)
+        for commit in DeltaTable(path).history():
+            if "userMetadata" not in commit:
+                continue
+            csn = json.loads(commit["userMetadata"])["valid_through"]
+            expected = {name: wanted(made.made, made.sent, csn)[name]}
+            found = comparison.differences(expected, {name: keyed(lake.rows(name, commit["version"]), key)})
+            assert not found, f"{name} version {commit['version']} as of {csn}:\n{comparison.report(found)}"
+
+
+def assert_all_is_accounted_for(lake: SmallLake, made: Play, producer: Producer) -> None:
+    """Everything was released once, nothing waits, nothing is dead but what was no message."""
+    last = max((each.csn for each in made.sent if each.rows or each.metadata or each.number < 0), default=0)
+    assert (lake.shown_through() or 0) >= max((e.csn for e in made.sent if e.changes), default=0), f"not through {last}"
+    assert not lake.rows("pending_transactions"), lake.rows("pending_transactions")
+    letters = [row for row in lake.rows("dead_letters") if row["value"] not in producer.junk]
+    assert not letters, f"dead: {letters[:3]}"
+    codes = {row["code"] for row in findings.open_findings(lake.place)}
+    true_ones = {f.DROPPED, f.RENAMED, f.NULLS_OMITTED} | ({f.XID_AGAIN} if made.dimensions.is_ordered else set())
+    assert codes <= true_ones | KNOWN_FALSE, f"findings: {codes}"
+    ends = [each.csn for each in made.sent]
+    told = Counter[int]()
+    for name in made.made.tables:
+        rows = [row for row in lake.rows(f"{name}_changes") if not str(row["_txloom_xid"]).startswith("_txloom_")]
+        places = Counter((row["_txloom_csn"], row["_txloom_xid"], row["_txloom_pos"]) for row in rows)
+        assert all(count == 1 for count in places.values()), f"{name}: {places.most_common(3)}"
+        told += Counter(bisect_left(ends, row["_txloom_csn"]) for row in rows)
+    expected = Counter({n: size for n, each in enumerate(made.sent) if (size := made.writer.history(each.changes))})
+    expected += Counter({0: made.repeated})
+    assert told == expected, f"history: {told - expected} too many, {expected - told} too few"

@@ -1,0 +1,90 @@
+"""A workload drawn from a seed: what its source commits, and the landings in which its messages come."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from oracle.capture import Message
+from txloom.config import load
+from txloom.config.models import Pipeline
+from workloads.alone import ChangeEvents, ChangeSets
+from workloads.database import Change, Database, Sent
+from workloads.debezium import Debezium
+from workloads.delivery import deliver, deliver_in_turn
+from workloads.dimensions import Dimensions, drawn
+from workloads.goldengate import GoldenGate
+from workloads.inbox import Producer
+from workloads.shapes import Shape, SourceText, declaration, shape
+from workloads.wal2json import Wal2Json, Wal2JsonOne
+
+WRITERS = {
+    "goldengate": GoldenGate,
+    "debezium": Debezium,
+    "wal2json": Wal2Json,
+    "wal2json/1": Wal2JsonOne,
+    "change_events": ChangeEvents,
+    "change_sets": ChangeSets,
+}
+
+
+@dataclass
+class Play:
+    """A workload: its source's transactions, and the landings in which their messages come."""
+
+    seed: int
+    chance: Random
+    dimensions: Dimensions
+    made: Shape
+    writer: Any
+    sent: list[Sent]
+    landings: list[list[Message]]
+    repeated: int = 0
+    """Rows of a snapshot that a connector gave up and began anew."""
+
+
+def play(seed: int, source: str | None = None, dimensions: Dimensions | None = None) -> Play:
+    """Draw a workload."""
+    chance = Random(seed)
+    dims = dimensions or drawn(chance, source)
+    made = shape(chance, dims)
+    writer = WRITERS.get(dims.source, Debezium)(made, chance)
+    database = Database(made, chance, writer, csn=2**53 + 1 if dims.far else 100)
+    before, first, repeated = _snapshots(database, dims, chance)
+    sent = database.play(chance.randint(1, 30))
+    if dims.source in ("wal2json", "wal2json/1") or dims.is_alone:
+        landings = deliver_in_turn(sent, chance, whole=dims.is_alone, once=dims.source == "change_sets")
+    else:
+        landings = deliver(sent, chance, in_order=dims.in_order).landings
+    return Play(seed, chance, dims, made, writer, [*before, *sent], [*first, *landings], repeated)
+
+
+def _snapshots(database: Database, dims: Dimensions, chance: Random) -> tuple[list[Sent], list[list[Message]], int]:
+    """Let a connector take a snapshot of what is there, in one to three landings; once more when it begins anew."""
+    if dims.snapshot == "none":
+        return [], [], 0
+    database.play(chance.randint(1, 20))
+    names = sorted(database.shape.tables)
+    sent, rows = list[Sent](), list[list[Message]]()
+    if dims.snapshot != "whole":
+        part = database.writer.snapshot(database.state, database.csn, names)  # type: ignore[attr-defined]
+        rows += part[: chance.randint(0, max(len(part) - 1, 0))]
+        database.play(chance.randint(0, 5) if dims.snapshot == "changed" else 0)
+        database.csn += 3
+    repeated = len(rows)
+    rows += database.writer.snapshot(database.state, database.csn, names)  # type: ignore[attr-defined]
+    tables, state = database.shape.tables, {name: dict(own) for name, own in database.state.items()}
+    changes = [Change(tables[name], "r", None, row, ()) for name in names for row in state[name].values()]
+    sent.append(Sent("", database.csn, [], None, state, changes, -1))
+    messages = [message for own in rows for message in own]
+    cuts = sorted(chance.randint(0, len(messages)) for _ in range(chance.choice((0, 1, 2))))
+    return sent, [messages[a:b] for a, b in zip([0, *cuts], [*cuts, len(messages)], strict=True)], repeated
+
+
+def declared(folder: Path, made: Play) -> tuple[Pipeline, Producer]:
+    """Declare a workload's pipeline, with an inbox of its own; return what writes its files, too."""
+    inbox = folder / "inbox"
+    inbox.mkdir()
+    file, writer = folder / "workload.yaml", made.writer
+    file.write_text(declaration(made.made, inbox, source=SourceText(writer.source, writer.rule, writer.layout, "10d")))
+    return load(file), Producer(inbox, made.dimensions, made.chance, records="records" in writer.layout)

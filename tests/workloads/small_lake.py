@@ -1,0 +1,296 @@
+"""A lake without a JVM: every step of a cycle in this process, over real files and real Delta tables.
+
+Landing, merging, publishing, backfills, redrives and snapshots are the product's own. The buffer is the product's rule
+(`transactions.buffer`) and release, called bucket by bucket as the stream would; only what writes dead letters, which
+is Spark's there, is written once more here.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from txloom.config import names
+from txloom.config.models import Pipeline
+from txloom.pipelines.batch import Batch
+from txloom.pipelines.buffer import SMALL_KINDS, check_balance, rules_of
+from txloom.pipelines.bury import cause_of, describe, list_waiting, named
+from txloom.pipelines.land import land_events
+from txloom.pipelines.late import CURABLE, _completed
+from txloom.pipelines.merge import merge_current
+from txloom.pipelines.publish import publish
+from txloom.pipelines.redrive import redrive
+from txloom.pipelines.release_batch import Released, release_small
+from txloom.storage import buffering, dead, evolution, histories, local
+from txloom.storage.own import DEAD_LETTERS, TRANSACTIONS
+from txloom.storage.place import Place
+from txloom.transactions import buffer, causes
+from txloom.transactions import events as ev
+from txloom.transactions.causes import UNREADABLE
+from txloom.transactions.numbers import BUCKETS
+
+Event = dict[str, Any]
+Outcomes = Mapping[str, list[dict[str, Any]]]
+
+
+@dataclass
+class SmallLake:
+    """One pipeline with an inbox and a warehouse of its own, and the state that its buffer's stream would keep."""
+
+    folder: Path
+    pipeline: Pipeline
+    runs: int = 0
+    generation: int = 1
+    batches: int = 0
+    seen: int = 0
+    held: dict[int, buffer.Held] = field(default_factory=dict)
+
+    @property
+    def warehouse(self) -> str:
+        return str(self.folder / "warehouse")
+
+    @property
+    def place(self) -> Place:
+        return Place(self.warehouse, self.pipeline.name)
+
+    def run(self) -> None:
+        """Run one cycle."""
+        self.land()
+        self.buffer()
+        self.step(merge_current, self.session)
+        self.step(publish, None)
+
+    def session(self) -> Any:
+        """Return the session of steps that are too large for this process: there is none."""
+        raise AssertionError("a step of a small lake asked for a JVM")
+
+    def shown_through(self) -> int | None:
+        """Return up to where the newest cut shows the source."""
+        cuts = self.rows("cuts")
+        return max(cuts, key=lambda cut: cut["cut_id"])["valid_through"] if cuts else None
+
+    def land(self) -> None:
+        """Land what is new."""
+        self.runs += 1
+        self.step(land_events, self.session)
+
+    def step(self, step: Any, spark: Any, **more: Any) -> dict[str, int]:
+        """Run one step of the product."""
+        counts: dict[str, int] = step(spark, self.pipeline, warehouse=self.warehouse, run_id=f"run-{self.runs}", **more)
+        return counts
+
+    def lose_checkpoint(self) -> None:
+        """Begin the buffer anew, from change_events."""
+        self.generation, self.batches, self.seen, self.held = self.generation + 1, 0, 0, {}
+
+    def buffer(self) -> None:
+        """Take in what was landed, release what is whole, redrive what came to be."""
+        self._batch()
+        complete = dead.complete_now(self.place)
+        if complete and self.pipeline.completeness.complete_now == "redrive":
+            self.step(redrive, None, transactions=complete)
+            self._batch()
+
+    def rows(self, table: str, version: int | None = None) -> list[dict[str, Any]]:
+        """Return a table's rows; instants in UTC."""
+        rows: list[dict[str, Any]] = local.select(self.place.table(table), "select * from t", version).to_pylist()
+        return rows
+
+    # The buffer.
+
+    def _batch(self) -> None:
+        pipeline = evolution.effective(self.pipeline, self.place)
+        histories.create(pipeline, self.place)
+        found = self._outcomes()
+        if not found:
+            return
+        batch = Batch(None, pipeline, self.place, self.generation, self.batches, f"run-{self.runs}")  # type: ignore[arg-type]
+        self.batches += 1
+        counts = Counter[str]()
+        for row in found["counts"]:
+            counts.update(row["received"])
+        landings = {row["landing"] for row in found["place"]}
+        released = release_small(batch, found["released"], found["repeated"], landings) if landings else Released()  # type: ignore[arg-type]
+        books = _Letters(batch, counts)
+        books.give_up(found["dead"])
+        books.refuse(released)
+        books.judge(found["late"], {row["tx"] for row in found["dead"]})
+        books.write(released)
+        known = named(batch, [*found["dead"], *found["waiting"]])  # type: ignore[list-item]
+        clock = max(found["counts"], key=lambda row: row["landing"])
+        at = datetime.fromtimestamp(clock["first_at"] / 1e6, UTC)
+        list_waiting(batch, found["waiting"], known, batch.table_names(), at, clock)  # type: ignore[arg-type]
+        counts["buffered_change"] = counts["buffered"] - counts.pop("buffered_before")
+        batch.enter(dict(counts))
+        check_balance(self.place, self.generation, f"run-{self.runs}")
+
+    def _outcomes(self) -> Outcomes | None:
+        """Decide on what was landed since the last batch, bucket by bucket, from packed state."""
+        sql = "select kind, landing, landed_at, csn, bucket, numbers from t where kind in ('numbers', 'clock')"
+        rows = local.select(self.place.change_events, f"{sql} and landing > {self.seen}").to_pylist()
+        clocks = [row for row in rows if row["kind"] == "clock"]
+        if not clocks:
+            return None
+        self.seen = max(row["landing"] for row in clocks)
+        found: dict[str, list[dict[str, Any]]] = {what: [] for what in (*SMALL_KINDS, "released")}
+        rules = rules_of(self.pipeline.completeness)
+        for bucket in range(BUCKETS):
+            arrived = [_events(row) for row in rows if row["kind"] == "clock" or row["bucket"] == bucket]
+            before = buffering.unpack(buffering.pack(self.held.get(bucket, buffer.Held())))
+            waiting = int(np.count_nonzero(before.events["kind"] == ev.ROW))
+            self.held[bucket], decisions = buffer.decide(before, ev.concatenate(arrived), rules)
+            for what, columns in _outcomes(waiting, self.held[bucket], decisions):
+                found[what] += [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        return found
+
+
+def _outcomes(
+    before: int, held: buffer.Held, decisions: buffer.Decisions
+) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+    """Yield what a bucket decided, as columns by kind of outcome."""
+    for released in decisions.released:
+        yield "released", {name: getattr(released, name).tolist() for name in buffering.RELEASED}
+    yield "place", {"landing": [landing for landing, _ in decisions.places]}
+    for what, parts in (("repeated", decisions.repeated), ("late", [*decisions.late, *decisions.late_metadata])):
+        events = ev.concatenate(parts)
+        yield what, {name: events[name].tolist() for name in ("tx", "landing", "row")}
+    for what, standings in (("dead", decisions.dead), ("waiting", decisions.waiting)):
+        yield what, buffering._standing_columns(standings)
+    counts = {
+        "rows": decisions.rows,
+        "metadata": decisions.metadata,
+        "duplicates": decisions.duplicates,
+        "repeated_metadata": decisions.repeated_metadata,
+        "released": sum(int(part.rows.sum()) for part in decisions.released),
+        "transactions": sum(len(part.tx) for part in decisions.released),
+        "dead": sum(standing.rows for standing in decisions.dead),
+        "buffered": int(np.count_nonzero(held.events["kind"] == ev.ROW)),
+        "buffered_before": before,
+    }
+    clock = {"first_at": [decisions.now or 0], "landing": [decisions.landing], "csn": [decisions.frontier]}
+    yield "counts", {"received": [counts], **clock}
+
+
+def _events(row: Mapping[str, Any]) -> np.ndarray:
+    """Return what the buffer sees of a row of change_events."""
+    packed = ev.no_events() if row["numbers"] is None else ev.from_bytes(row["numbers"], ev.EVENT)
+    if row["kind"] != "clock":
+        return packed
+    reached = ev.ANYWHERE if row["csn"] is None else row["csn"]
+    at = np.array([local.micros(row["landed_at"])])
+    return np.concatenate([packed, ev.clocks(np.array([row["landing"]]), at, reached)])
+
+
+class _Letters:
+    """What a batch cannot release, as dead letters; `counts` are corrected as they are made."""
+
+    def __init__(self, batch: Batch, counts: Counter[str]) -> None:
+        self._batch, self._counts = batch, counts
+        self._letters: list[Event] = []
+        self._dead: list[Event] = []
+        self._completed = TRANSACTIONS.empty_table()
+
+    def give_up(self, standings: Sequence[Mapping[str, Any]]) -> None:
+        """Make dead letters of transactions that waited too long; what was released long ago is judged as late."""
+        events = self._of([row["tx"] for row in standings])
+        before = dead.released(self._batch.place, list({event["transaction_id"] for event in events}))
+        watched = self._batch.table_names()
+        for row in standings:
+            own = [e for e in events if e["tx"] == row["tx"] and e["landing"] in row["landings"]]
+            if own and own[0]["transaction_id"] in before:
+                self._counts["dead"] -= row["rows"]
+                self._late([event for event in own if event["kind"] == "row"], {})
+                continue
+            cause = cause_of(row, watched, {})  # type: ignore[arg-type]
+            self._inter(own, row["first_at"], row["rows"], cause, describe(row, watched))  # type: ignore[arg-type]
+
+    def refuse(self, released: Released) -> None:
+        """Make dead letters of transactions with a value that is not of its type."""
+        for tx, problem in released.unreadable.items():
+            rows, first_at, first, last = released.sizes[tx]
+            own = [event for event in self._of([tx]) if first <= event["landing"] <= last]
+            self._inter(own, first_at, rows, UNREADABLE, problem)
+            self._counts["dead"] += rows
+            self._counts["released"] -= rows
+
+    def judge(self, late: Sequence[Mapping[str, Any]], now_dead: set[int]) -> None:
+        """Judge what came for finished transactions: duplicates, or dead letters."""
+        known = {tx: cause for tx, (_, cause) in dead.dead_by_hash(self._batch.place).items()} if late else {}
+        known |= {tx: self._dead_cause(tx) for tx in now_dead}
+        places = {(row["landing"], row["row"]) for row in late}
+        events = [e for e in self._of([row["tx"] for row in late]) if (e["landing"], e["row"]) in places]
+        self._late([event for event in events if event["kind"] == "row"], known)
+        for event in events:
+            if event["kind"] == "metadata" and event["tx"] in known and self._is_new(event, "expected"):
+                self._letters.append(event | {"cause": known[event["tx"]], "detail": "late"})
+        if any(cause in CURABLE for cause in known.values()):
+            ids = {event["transaction_id"] for event in events if known.get(event["tx"]) in CURABLE}
+            self._completed = _completed(self._batch, sorted(ids))
+
+    def write(self, released: Released) -> None:
+        """Write dead letters, then transactions."""
+        at, number = datetime.now(UTC), self._batch.release
+        if self._letters:
+            rows = [letter | {"dead_at": at, "release": number} for letter in self._letters]
+            self._batch.append_local(pa.Table.from_pylist(rows, DEAD_LETTERS), names.DEAD_LETTERS)
+        gone = pa.Table.from_pylist([row | {"finished_at": at, "release": number} for row in self._dead], TRANSACTIONS)
+        finished = pa.concat_tables([released.transactions, gone, self._completed])
+        if finished.num_rows:
+            self._batch.append_local(finished, names.TRANSACTIONS)
+
+    def _dead_cause(self, tx: int) -> str:
+        return next((row["cause"] for row in self._dead if row["tx"] == tx), causes.LATE)
+
+    def _of(self, transactions: Sequence[int]) -> list[Event]:
+        """Return all that was landed of transactions, in order."""
+        if not transactions:
+            return []
+        watched = "(kind = 'metadata' or kind = 'row' and \"table\" is not null)"
+        sql = f"select * from t where {watched} and tx in ({local.numbers(transactions)})"
+        rows = local.select(self._batch.place.change_events, f'{sql} order by landing, "row"').to_pylist()
+        return list(rows)
+
+    def _inter(self, events: Sequence[Event], first_at: int, rows: int, cause: str, detail: str) -> None:
+        """Make dead letters of all distinct events of a transaction."""
+        seen = set[tuple[Any, ...]]()
+        for event in events:
+            key = tuple(event[name] for name in ("kind", "table", "identity", "payload"))
+            if key not in seen:
+                self._letters.append(event | {"cause": cause, "detail": detail})
+            seen.add(key)
+        about = {name: events[0][name] for name in ("tx", "transaction_id", "xid")}
+        csn = max((event["csn"] for event in events if event["csn"] is not None), default=None)
+        first = datetime.fromtimestamp(first_at / 1e6, UTC)
+        self._dead.append(
+            about | {"csn": csn, "status": "dead", "cause": cause, "rows": rows, "first_landed_at": first}
+        )
+
+    def _late(self, events: Sequence[Event], known: Mapping[int, str]) -> None:
+        for event in events:
+            fate = self._fate(event, known)
+            if fate is None:
+                self._counts["duplicates"] += 1
+            else:
+                self._counts["dead"] += 1
+                detail = f"transaction {event['transaction_id']}"
+                self._letters.append(event | {"cause": fate, "detail": detail})
+
+    def _fate(self, event: Event, known: Mapping[int, str]) -> str | None:
+        earlier = [e for e in self._of([event["tx"]]) if _is_before(e, event) and e["kind"] == "row"]
+        same = [e for e in earlier if all(e[name] == event[name] for name in ("table", "identity"))]
+        if any(e["payload"] == event["payload"] for e in same):
+            return None
+        return buffer.CONFLICT if same else known.get(event["tx"], causes.LATE)
+
+    def _is_new(self, event: Event, column: str) -> bool:
+        earlier = [e for e in self._of([event["tx"]]) if _is_before(e, event) and e["kind"] == event["kind"]]
+        return all(e[column] != event[column] for e in earlier)
+
+
+def _is_before(one: Event, other: Event) -> bool:
+    return (one["landing"], one["row"]) < (other["landing"], other["row"])

@@ -1,0 +1,157 @@
+"""Any text under any declared type is read as the value that it means, or its row is refused: never another value."""
+
+import os
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from oracle import comparison
+from txloom.config.models import Column, Table
+from txloom.config.types import ColumnType, parse
+from txloom.events.images import ImageReader
+from workloads.json_text import Bare, written
+
+OFF = "digits that a type does not hold are cut off, and more than plain numbers are taken for numbers"
+"""Why these are not tried yet; TXLOOM_DIMENSIONS=all tries them all the same."""
+pytestmark = pytest.mark.skipif(bool(OFF) and os.environ.get("TXLOOM_DIMENSIONS") != "all", reason=OFF)
+EXAMPLES = int(os.environ.get("TXLOOM_EXAMPLES", "150"))
+NUMBER = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]{1,9}))?", re.ASCII)
+
+
+def exact(text: str) -> tuple[int, int] | None:
+    """Return a number's digits and its exponent; None for what is no plain number."""
+    found = NUMBER.fullmatch(text)
+    if found is None:
+        return None
+    sign, whole, rest, power = found.groups()
+    digits = (whole + (rest or "")).lstrip("0")
+    exponent = int(power or 0) - len(rest or "")
+    kept = digits.rstrip("0")
+    return int(f"{sign}{kept or 0}"), exponent + len(digits) - len(kept) if kept else 0
+
+
+def as_decimal(declared: ColumnType) -> Callable[[str], Any]:
+    """Return what reads a number of so many digits: all of them, or none."""
+    precision, scale = declared.precision, declared.scale
+
+    def read(text: str) -> Any:
+        found = exact(text)
+        if found is None or (found[0] and not 0 <= found[1] + scale <= precision):
+            return None
+        unscaled = found[0] * 10 ** (found[1] + scale) if found[0] else 0
+        return Decimal(unscaled).scaleb(-scale) if abs(unscaled) < 10**precision else None
+
+    return read
+
+
+def as_integer(bits: int) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        found = exact(text)
+        if found is None or found[1] < 0 or found[1] > 20:
+            return None
+        value = found[0] * 10 ** found[1]
+        return value if -(2**bits) <= value < 2**bits else None
+
+    return read
+
+
+digits = st.text("0123456789", min_size=1, max_size=45)
+powers = st.one_of(st.just(""), st.integers(-60, 60).map(lambda n: f"e{n}"), st.sampled_from(("E+2", "e-43", "e5")))
+numbers = st.builds(
+    lambda sign, whole, rest, power: f"{sign}{whole}{rest}{power}",
+    st.sampled_from(("", "-")),
+    digits.map(lambda text: text.lstrip("0") or "0"),
+    st.one_of(st.just(""), digits.map(lambda text: f".{text}")),
+    powers,
+)
+odd = st.sampled_from(
+    ("", " 5", "5 ", "+5", "1_000", "\u0665", "0x1", "1.", ".5", "--1", "1e", "NaN", "Infinity", "\uff11")
+)
+decimals = st.builds(lambda p, s: f"decimal({p},{min(p, s)})", st.integers(1, 38), st.integers(0, 38))
+
+
+def read(kind: str, texts: list[str], *, bare: bool) -> list[tuple[Any, str | None]]:
+    """Read values as a release does, all at once; return each, and what is wrong with its row."""
+    columns = (Column(name="id", type=parse("long")), Column(name="v", type=parse(kind)))
+    reader = ImageReader(Table(name="t", source="APP.T", columns=columns, key=("id",)))
+    images = [{"ID": Bare(number), "V": Bare(text) if bare else text} for number, text in enumerate(texts)]
+    found = reader.read([f'{{"op_type":"I","before":null,"after":{written(image)}}}'.encode() for image in images])
+    values = [None if image is None else image["v"] for image in found.column("after").to_pylist()]
+    return list(zip(values, found.column("problem").to_pylist(), strict=True))
+
+
+def assert_read(kind: str, texts: list[str], meant: Callable[[str], Any], *, bare: bool) -> None:
+    """A text that means a value of the type is read as it, or, with an exponent, refused; any other is refused."""
+    for text, (value, problem) in zip(texts, read(kind, texts, bare=bare), strict=True):
+        wanted = meant(text)
+        if problem is None:
+            assert wanted is not None, f"{text!r} was read as {value!r}, a {kind}"
+            assert comparison.same(wanted, value), f"{text!r} was read as {value!r}, a {kind}"
+        else:
+            assert wanted is None or "e" in text.lower(), f"{text!r} is a {kind}: {problem}"
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(decimals, st.lists(st.one_of(numbers, numbers, odd), min_size=1, max_size=8))
+@example("decimal(20,4)", ["1e-43"])
+@example("decimal(20,4)", ["7e-63", "1"])
+@example("decimal(38,0)", ["0.5"])
+def test_a_decimal_is_read_with_all_its_digits_or_refused(kind: str, texts: list[str]) -> None:
+    assert_read(kind, texts, as_decimal(parse(kind)), bare=False)
+    assert_read(kind, plain_json(texts), as_decimal(parse(kind)), bare=True)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.sampled_from(("long", "int")), st.lists(st.one_of(numbers, numbers, odd), min_size=1, max_size=8))
+def test_an_integer_is_read_or_refused(kind: str, texts: list[str]) -> None:
+    bits = {"long": 63, "int": 31}[kind]
+    assert_read(kind, texts, as_integer(bits), bare=False)
+    assert_read(kind, plain_json(texts), as_integer(bits), bare=True)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.lists(st.one_of(numbers, numbers, odd), min_size=1, max_size=8))
+@example(["9007199254740993"])
+@example(["1e400"])
+def test_a_double_is_the_nearest_one_or_refused(texts: list[str]) -> None:
+    assert_read("double", texts, as_double, bare=False)
+    assert_read("double", plain_json(texts), as_double, bare=True)
+
+
+def as_double(text: str) -> Any:
+    if text in ("NaN", "Infinity"):
+        return float(text)
+    found = float(text) if NUMBER.fullmatch(text) else None
+    return None if found in (float("inf"), float("-inf")) else found
+
+
+def plain_json(texts: list[str]) -> list[str]:
+    """Return those that are numbers of JSON."""
+    return [text for text in texts if NUMBER.fullmatch(text)] or ["1"]
+
+
+moments = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999))
+further = st.sampled_from(("", "0", "1", "000", "123"))
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.lists(st.tuples(moments, further, st.sampled_from((" ", "T"))), min_size=1, max_size=6))
+def test_a_moment_keeps_every_digit_of_its_second_or_is_refused(told: list[tuple[datetime, str, str]]) -> None:
+    texts = [f"{at:%H:%M:%S.%f}{more}" for at, more, _ in told]
+    texts = [f"{at.date().isoformat()}{sep}{text}" for (at, _, sep), text in zip(told, texts, strict=True)]
+    wanted = {text: None if more.strip("0") else at for text, (at, more, _) in zip(texts, told, strict=True)}
+    assert_read("timestamp", texts, wanted.get, bare=False)
+    zoned = {f"{text}+00:00": at and at.replace(tzinfo=UTC) for text, at in wanted.items()}
+    assert_read("timestamptz", list(zoned), zoned.get, bare=False)
+
+
+@settings(max_examples=EXAMPLES // 3, deadline=None)
+@given(st.lists(st.dates(), min_size=1, max_size=6))
+def test_a_day_is_read(days: list[date]) -> None:
+    assert_read("date", [str(day) for day in days], date.fromisoformat, bare=False)
