@@ -19,8 +19,8 @@ from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.pipelines.batch import Batch
 from txloom.pipelines.buffer import SMALL_KINDS, check_balance
-from txloom.pipelines.completeness import rules_of
 from txloom.pipelines.bury import cause_of, describe, list_waiting, named
+from txloom.pipelines.completeness import rules_of
 from txloom.pipelines.land import land_events
 from txloom.pipelines.late import CURABLE, _completed
 from txloom.pipelines.merge import merge_current
