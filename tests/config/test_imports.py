@@ -23,10 +23,18 @@ print(json.dumps({"pipelines": len(found), "cpu": time.process_time(), "modules"
 """
 
 
-def parsed() -> dict[str, object]:
+LIBRARIES = """
+import json, time
+import pydantic, yaml
+from pydantic import BaseModel
+print(json.dumps({"cpu": time.process_time()}))
+"""
+
+
+def parsed(program: str = PROGRAM) -> dict[str, object]:
     environment = {**os.environ, "PYTHONPATH": str(INCLUDE)}
     environment.pop("TXLOOM_PIPELINES", None)
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     found: dict[str, object] = json.loads(done.stdout)
     return found
 
@@ -39,8 +47,11 @@ def test_discovering_pipelines_imports_neither_spark_nor_airflow() -> None:
     assert roots.isdisjoint({"pyspark", "delta", "deltalake", "airflow", "pandas", "pyarrow", "great_expectations"})
 
 
-def test_discovering_pipelines_takes_less_than_half_a_second_of_processor_time() -> None:
-    assert min(float(str(parsed()["cpu"])) for _ in range(3)) < 0.5
+def test_discovering_pipelines_takes_at_most_three_times_what_its_libraries_take_to_load() -> None:
+    """In processor time, by turns: a slow machine is slow at both."""
+    turns = [[float(str(parsed(program)["cpu"])) for program in (PROGRAM, LIBRARIES)] for _ in range(3)]
+    discovering, loading = (min(times) for times in zip(*turns, strict=True))
+    assert discovering < 3 * loading
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -243,7 +243,7 @@ def test_a_row_that_cannot_be_placed_is_poison_with_its_cause(changed: dict[str,
     [
         (b"", causes.EMPTY),
         (b'{"op":"c","after":{"co', causes.BROKEN),
-        (b'{"op": "\xff"}', causes.BROKEN),
+        (b'{"op": "\xff"}', causes.ENCODING),
         (b'{"op":"c"}\x00', causes.NUL),
         (b"[1, 2]", causes.NOT_AN_OBJECT),
         (b'{"op":"c"}{"op":"c"}', causes.SEVERAL),

@@ -134,7 +134,7 @@ def test_poison_of_goldengate_is_poison_and_nothing_else_is() -> None:
     assert found["poison"] == run.counts["poison"]
     assert found["row"] + found["metadata"] == len(run.sent)
     del causes[None]
-    assert len(causes) == 5, causes
+    assert len(causes) == 6, causes
 
 
 def test_poison_in_one_stream_never_stands_inside_a_transaction() -> None:

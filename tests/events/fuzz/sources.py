@@ -143,7 +143,7 @@ def change_sets() -> list[tuple[str, Any]]:
 
 PIPELINES = {
     "goldengate": pipeline("goldengate", run_token="RUN", unknown_tables="dead_letter"),
-    "debezium": pipeline("debezium"),
+    "debezium": pipeline("debezium", debezium={"time_unit": "adaptive"}),
     "wal2json": pipeline("wal2json"),
     "change_events": pipeline("change_events", unknown_tables="dead_letter"),
     "change_sets": pipeline("change_sets"),
