@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from txloom.transactions import buffer
+from txloom.transactions import buffer, memory
 from txloom.transactions import events as ev
 
 TABLES = (101, 102, 103)
@@ -285,11 +285,11 @@ def test_the_places_of_duplicates_are_kept_until_release() -> None:
 
 def test_finished_transactions_are_forgotten_oldest_first() -> None:
     held = buffer.Held()
-    old = np.zeros(buffer.REMEMBERED, ev.FINISHED)
-    old["tx"] = np.arange(10, 10 + buffer.REMEMBERED)
-    old["at"] = np.arange(buffer.REMEMBERED)
+    old = np.zeros(memory.REMEMBERED, ev.FINISHED)
+    old["tx"] = np.arange(10, 10 + memory.REMEMBERED)
+    old["at"] = np.arange(memory.REMEMBERED)
     held, _ = buffer.decide(buffer.Held(held.events, old), numbers(1, [Metadata(1, ())], 10**9), buffer.Rules(PATIENCE))
-    assert len(held.finished) == buffer.REMEMBERED
+    assert len(held.finished) == memory.REMEMBERED
     assert 10 not in held.finished["tx"] and 1 in held.finished["tx"]
 
 

@@ -45,6 +45,7 @@ class Core:
         self.history: dict[str, list[pa.Table]] = {name: [] for name in self.tables}
         self.rows = {name: current_schema(table).empty_table() for name, table in self.tables.items()}
         self.finished: set[int] = set()
+        self.entered: set[int] = set()
         self.valid_through = 0
         self.landings = 0
         self.counts = dict.fromkeys(("rows", "released", "dead", "duplicates", "late"), 0)
@@ -78,6 +79,8 @@ class Core:
             repeated += decisions.repeated
             self.waiting += decisions.waiting
             self.dead += decisions.dead
+            self.entered |= {int(tx) for part in decisions.released for tx in part.tx}
+            self.entered |= {standing.tx for standing in decisions.dead}
             self.counts["rows"] += decisions.rows
             self.counts["duplicates"] += decisions.duplicates
             self.counts["late"] += sum(len(part) for part in decisions.late)
@@ -116,7 +119,9 @@ class Core:
             places = range(1, len(values) + 1)
             found = landing.placed(decoder.decode(topic, values), Task(file, topic, topic, 0), places, at)
             self.events.append(found)
-            for bucket, each in packed(found):
+            own = found.column("tx").drop_null().unique().to_pylist()
+            known = np.array(sorted(self.entered & set(own)), np.int64)
+            for bucket, each in packed(found, known=known):
                 numbers[bucket].append(ev.from_bytes(each, ev.EVENT))
         return numbers
 

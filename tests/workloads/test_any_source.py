@@ -32,7 +32,7 @@ def test_every_cut_of_any_source_is_a_state_that_it_had(
     tmp_path: Path, monkeypatch: Any, source: str, seed: int
 ) -> None:
     made = play(seed, source)
-    monkeypatch.setattr(buffer, "REMEMBERED", made.dimensions.remembered)
+    monkeypatch.setattr(memory, "REMEMBERED", made.dimensions.remembered)
     try:
         pipeline, producer = declared(tmp_path, made)
         run_through(SmallLake(tmp_path, pipeline), made, producer)

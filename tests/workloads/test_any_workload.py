@@ -5,12 +5,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracle import comparison, values
 from txloom.config import load
-from workloads.core import Core, Rows
+from txloom.transactions import memory
+from workloads.core import STEP, Core, Rows
 from workloads.database import Database, Sent
 from workloads.delivery import deliver, runs
 from workloads.goldengate import GoldenGate
@@ -124,3 +126,38 @@ def test_a_change_of_what_is_not_tracked_begins_no_interval(
             first = begun[tuple(row[column] for column in key)]
             tracked = [column for column in table.columns if column not in untracked]
             assert comparison.same([row[c] for c in tracked], [first[c] for c in tracked])
+
+
+def outcome(core: Core) -> tuple[Any, ...]:
+    """Return all that a core has decided so far."""
+    waits = sorted((each.tx, each.rows, each.cause) for each in core.waiting)
+    dead = sorted((each.tx, each.rows, each.cause) for each in core.dead)
+    return dict(core.counts), core.valid_through, waits, dead, set(core.finished), repr(core.shown())
+
+
+@settings(max_examples=EXAMPLES // 2, deadline=None)
+@given(st.integers(0, 2**64 - 1), st.integers(1, 30), st.integers(0, 3))
+def test_what_a_bucket_remembers_decides_nothing(
+    tmp_path_factory: Any, seed: int, transactions: int, remembered: int
+) -> None:
+    """Landings come again and again, some transactions are given up: with any memory all is decided alike."""
+    chance, _, sent, core = played(seed, transactions, tmp_path_factory.getbasetemp())
+    pipeline = core.pipeline.model_copy(
+        update={"completeness": core.pipeline.completeness.model_copy(update={"patience": 3 * STEP})}
+    )
+    delivery = deliver(sent, chance, in_order=False, losses=True).landings
+    again = [chance.choice(delivery) for _ in range(chance.randint(0, 6))]
+    landings = [*delivery, *([] for _ in range(4)), *again, []]
+    sizes = [chance.randint(1, 3) for _ in landings]
+    found = []
+    for most in (remembered, 1_000_000):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(memory, "REMEMBERED", most)
+            own, first, told = Core(pipeline), 0, []
+            for size in sizes:
+                own.run(*landings[first : first + size])
+                told.append(outcome(own))
+                first += size
+            assert own.balanced()
+            found.append(told)
+    assert found[0] == found[1]

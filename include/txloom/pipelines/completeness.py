@@ -1,6 +1,7 @@
 """The rules by which a declared pipeline's transactions are decided on."""
 
 from txloom.config.models import Pipeline
+from txloom.transactions import memory
 from txloom.transactions.buffer import Rules
 from txloom.transactions.hashes import hash64
 
@@ -17,6 +18,7 @@ def rules_of(pipeline: Pipeline) -> Rules:
         hold=completeness.suspects == "hold",
         progress=completeness.rule == "progress",
         largest=completeness.max_rows,
+        remembered=memory.REMEMBERED,
         corrected=not debezium,
         keyless=frozenset(hash64(table.name) for table in pipeline.tables if debezium and table.insert_only),
     )

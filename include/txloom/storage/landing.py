@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,6 +17,7 @@ from txloom.events.formats import Headers
 from txloom.storage import books, evolution, file_positions, local, parts, spellings
 from txloom.storage.file_positions import Position, to_json
 from txloom.storage.files import FileUnreadable
+from txloom.storage.finished import finished_before
 from txloom.storage.ordered import Fronts, fronts, open_transaction
 from txloom.storage.own import CHANGE_EVENTS, DEAD_LETTERS, FILE_POSITIONS, INSTANT, LANDED_FILES
 from txloom.storage.place import Place
@@ -204,7 +206,8 @@ class Decoded:
         if self.events is None:
             append_parts(self.written, landing, place)
         else:
-            append(with_numbers(self.events, landing), landing, place)
+            known = finished_before(place, self.events)
+            append(with_numbers(self.events, landing, known=known), landing, place)
 
 
 def _decode(
@@ -270,7 +273,8 @@ def decode_files(
         decoder, reached = new(spellings=told), list[Position]()
         for queue in some:
             for events in gathered(decode_queue(decoder, source, queue, found, landing, reached)):
-                yield parts.write_part(with_numbers(events, landing), names.CHANGE_EVENTS, path)
+                numbered = with_numbers(events, landing, known=finished_before(place, events))
+                yield parts.write_part(numbered, names.CHANGE_EVENTS, path)
         yield from reached
         yield decoder.spellings
 
@@ -435,11 +439,16 @@ def _refuse_beyond(line: pa.Array, limit: int, task: Task) -> None:
         )
 
 
-def with_numbers(events: pa.Table, landing: Landing, *, reopen: bool = False) -> pa.Table:
-    """Add to landed events the rows that the buffer reads instead of them; reopen: to decide on them again."""
+def with_numbers(
+    events: pa.Table, landing: Landing, *, reopen: bool = False, known: np.ndarray | None = None
+) -> pa.Table:
+    """Add to landed events the rows that the buffer reads instead of them.
+
+    reopen: to decide on them again. known: hashes of transactions that were finished before they came.
+    """
     rows = [
         {"landing": landing.number, "row": NUMBERS_ROW, "kind": "numbers", "bucket": bucket, "numbers": numbers}
-        for bucket, numbers in packed(events, reopen=reopen)
+        for bucket, numbers in packed(events, reopen=reopen, known=known)
     ]
     return pa.concat_tables([events, pa.Table.from_pylist(rows, CHANGE_EVENTS)])
 

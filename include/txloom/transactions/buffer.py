@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from txloom.transactions import events as ev
-from txloom.transactions import metadata, producer_runs
+from txloom.transactions import memory, metadata, producer_runs
 
 RELEASED = "released"
 NO_METADATA = "metadata never came"
@@ -28,9 +28,6 @@ BEHIND = "partition behind"
 TORN = "may lack an unreadable event"
 TOO_LARGE = "too large"
 """Causes are a closed list; `txloom.transactions.causes` has an operator's hint for each."""
-
-REMEMBERED = 50_000
-"""Finished transactions that one bucket remembers; older ones are found in the table `transactions`."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +48,7 @@ class Rules:
     never overdue. corrected: metadata with other counts replaces what came before it; else the two are a conflict.
     keyless: hashes of tables in which equal rows of one statement have one identity.
     largest: the most rows of one; of more, counted or come, it is given up at once, and never released.
+    remembered: how many finished ones a bucket keeps from call to call.
     """
 
     patience: int
@@ -59,6 +57,7 @@ class Rules:
     largest: int | None = None
     corrected: bool = True
     keyless: frozenset[int] = frozenset()
+    remembered: int = memory.REMEMBERED
 
 
 @dataclass(frozen=True)
@@ -142,6 +141,7 @@ def decide(held: Held, arrived: np.ndarray, rules: Rules) -> tuple[Held, Decisio
         holes = np.concatenate([held.holes, batch[batch["kind"] == ev.HOLE]])
         events = batch[(batch["kind"] != ev.CLOCK) & (batch["kind"] != ev.HOLE)]
         held = _take(Held(held.events, held.finished, holes), events, clock, rules, decisions)
+    held = Held(held.events, memory.newest(held.finished, rules.remembered), held.holes)
     if decisions.now is not None:
         decisions.waiting = _standings(_Ordered(held.events, rules, held.holes))
     return held, decisions
@@ -151,7 +151,9 @@ def _take(held: Held, batch: np.ndarray, clock: np.void | None, rules: Rules, de
     """Take in one landing, then judge by its clock."""
     decisions.rows += int(np.count_nonzero(batch["kind"] == ev.ROW))
     decisions.metadata += int(np.count_nonzero((batch["kind"] == ev.METADATA) & (batch["run"] != ev.BROUGHT)))
-    remembered = _without_reopened(held.finished, batch, decisions)
+    recalled = memory.recalled(held.finished, held.events["tx"], batch)
+    remembered = _without_reopened(recalled, batch, decisions)
+    batch = batch[batch["kind"] != ev.KNOWN]
     batch = _without_late(batch, remembered, decisions)
     batch = _as_they_were_known(batch, held.events)
     if not len(batch) and (clock is None or not _due(held.events, clock, rules)):
@@ -373,10 +375,7 @@ def _remember(finished: np.ndarray, ordered: _Ordered, done: np.ndarray, when: i
     new["tx"] = ordered.events["tx"][ordered.starts][done]
     new["check"] = ordered.events["check"][ordered.starts][done]
     new["at"] = when
-    joined = np.concatenate([finished, new])
-    if len(joined) > REMEMBERED:
-        joined = joined[np.argsort(joined["at"], kind="stable")[-REMEMBERED:]]
-    return joined[np.argsort(joined["tx"], kind="stable")]
+    return memory.joined(finished, new)
 
 
 def _standings(ordered: _Ordered) -> list[Standing]:

@@ -26,6 +26,9 @@ BROUGHT = 1
 REOPEN = 5
 """A dead transaction is decided again, from the events of this landing: whole, or dead anew at the landing's clock."""
 
+KNOWN = 7
+"""A transaction of events of this landing was finished before it, which the buffer may have forgotten."""
+
 HOLE = 6
 """Events between the ids `csn` and `count` could not be read, and whose they were is not known; with a clock."""
 NOWHERE = -1

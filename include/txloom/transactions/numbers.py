@@ -17,14 +17,16 @@ PACKED = 32_768
 """Events packed together at most: a value of about a megabyte."""
 
 
-def packed(events: pa.Table, *, reopen: bool = False) -> Iterator[tuple[int, bytes]]:
+def packed(events: pa.Table, *, reopen: bool = False, known: np.ndarray | None = None) -> Iterator[tuple[int, bytes]]:
     """Yield (bucket, packed numbers) of rows of change_events; poison and unwatched rows concern no transaction.
 
-    reopen: the transactions of these events are to be decided again.
+    reopen: the transactions of these events are to be decided again. known: hashes of those that were finished before.
     """
     numbers = numbers_of(events)
     if reopen:
-        numbers = np.concatenate([numbers, _reopening(numbers)])
+        numbers = np.concatenate([numbers, _marks(numbers, ev.REOPEN)])
+    elif known is not None and len(known):
+        numbers = np.concatenate([numbers, _marks(numbers[np.isin(numbers["tx"], known)], ev.KNOWN)])
     bucket = numbers["tx"] % BUCKETS
     order = np.argsort(bucket, kind="stable")
     bounds = np.searchsorted(bucket[order], np.arange(BUCKETS + 1))
@@ -34,11 +36,11 @@ def packed(events: pa.Table, *, reopen: bool = False) -> Iterator[tuple[int, byt
             yield each, ev.to_bytes(own[start : start + PACKED])
 
 
-def _reopening(numbers: np.ndarray) -> np.ndarray:
-    """Return one record for each transaction."""
+def _marks(numbers: np.ndarray, kind: int) -> np.ndarray:
+    """Return one record of a kind for each transaction."""
     _, first = np.unique(numbers["tx"], return_index=True)
     found: np.ndarray = numbers[first].copy()
-    found["kind"] = ev.REOPEN
+    found["kind"] = kind
     for name in ("table", "identity", "payload", "count", "run"):
         found[name] = 0
     return found

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from txloom.config import load
-from txloom.storage import books, landing, own
+from txloom.storage import books, landing, own, schemas
 from txloom.storage.place import Place
 from txloom.transactions.hashes import hash64
 
@@ -58,7 +58,7 @@ class Shop:
     def write(self, table: str, *rows: Mapping[str, Any]) -> None:
         """Append rows to one of the tables that every pipeline has; what a cut names is there."""
         for name in [name for row in rows for name in dict(row.get("versions") or ()) if table == "cuts"]:
-            books.ensure(self.place.table(name), own.READERS)
+            books.ensure(self.place.table(name), schemas.current_schema(self.pipeline.table(name)))
         books.append(self.place.table(table), [dict(row) for row in rows], SCHEMAS[table])
 
     def wait(self, *rows: Mapping[str, Any], release: int = 1, landing: int = 1) -> None:

@@ -1,0 +1,42 @@
+"""What one bucket of the buffer remembers of finished transactions, sorted by their hash: how long decides nothing."""
+
+import numpy as np
+
+from txloom.transactions import events as ev
+
+REMEMBERED = 50_000
+"""Finished transactions that a bucket remembers from call to call. Of those that it forgot a landing tells which of its
+transactions were finished before (events of the kind KNOWN), out of the table `transactions`."""
+
+
+def recalled(finished: np.ndarray, waiting: np.ndarray, batch: np.ndarray) -> np.ndarray:
+    """Remember again what a landing says was finished before it, but for what is being decided again.
+
+    waiting: hashes of the transactions of which events are held.
+    """
+    known = batch[batch["kind"] == ev.KNOWN]
+    known = known[~np.isin(known["tx"], finished["tx"]) & ~np.isin(known["tx"], waiting)]
+    if not len(known):
+        return finished
+    _, first = np.unique(known["tx"], return_index=True)
+    found = np.empty(len(first), ev.FINISHED)
+    for name in ev.FINISHED.names or ():
+        found[name] = known[name][first]
+    return joined(finished, found)
+
+
+def joined(finished: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Remember more transactions."""
+    both = np.concatenate([finished, new])
+    return both[np.argsort(both["tx"], kind="stable")]
+
+
+def newest(finished: np.ndarray, most: int) -> np.ndarray:
+    """Forget the oldest where there are more than are to be remembered.
+
+    Not before a call is over: what it decided itself no landing in it could know of.
+    """
+    if len(finished) <= most:
+        return finished
+    kept = finished[np.argsort(finished["at"], kind="stable")[-most:]]
+    return kept[np.argsort(kept["tx"], kind="stable")]
