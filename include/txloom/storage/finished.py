@@ -20,7 +20,8 @@ def finished_before(place: Place, events: pa.Table) -> np.ndarray:
 
     While fewer transactions were finished than one bucket of the buffer remembers, it has forgotten none, and nothing
     is asked. Else those are looked for between the lowest and the highest csn that the events tell: what is new lies
-    above everything that was finished, where no file has to be read.
+    above everything that was finished, where no file has to be read. Id and csn must be the same, because an id may
+    come back; events of which none tells a csn are not looked for, and judged when the buffer gives them up.
     """
     table, heard = _table(place), _heard(events)
     if table is None or not heard.num_rows:
@@ -28,12 +29,14 @@ def finished_before(place: Place, events: pa.Table) -> np.ndarray:
     (size,) = local.ask({"t": table}, "select count(*) as n from t").column("n").to_pylist()
     if size <= memory.REMEMBERED:
         return np.empty(0, np.int64)
-    ids, found = heard.column("transaction_id").combine_chunks(), set[str]()
-    for rows in local.batches({"t": table}, f"select transaction_id from t where {_near(heard.column('csn_max'))}"):
-        told = rows.column("transaction_id")
-        found.update(told.filter(pc.is_in(told, ids)).to_pylist())
-    known = pc.is_in(ids, pa.array(sorted(found), pa.string()))
-    hashes: np.ndarray = heard.column("tx").combine_chunks().filter(known).to_numpy()
+    bounds = pc.min_max(heard.column("csn")).as_py()
+    wanted = heard.column("csn").combine_chunks()
+    sql = f"select transaction_id, csn from t where csn between {bounds['min']} and {bounds['max']}"
+    found = [rows.filter(pc.is_in(rows.column("csn"), wanted)) for rows in local.batches({"t": table}, sql)]
+    known = (
+        heard.join(pa.concat_tables(found), ["transaction_id", "csn"], join_type="left semi") if found else heard[:0]
+    )
+    hashes: np.ndarray = known.column("tx").to_numpy()
     return hashes
 
 
@@ -45,15 +48,7 @@ def _table(place: Place) -> DeltaTable | None:
 
 
 def _heard(events: pa.Table) -> pa.Table:
-    """Return transaction_id, tx and csn_max of each transaction that the events are of."""
+    """Return transaction_id, tx and csn of each transaction of which the events tell the csn."""
     concerned = pc.and_(pc.is_in(events.column("kind"), pa.array(CONCERNED)), pc.is_valid(events.column("tx")))
-    own = events.filter(concerned).select(["transaction_id", "tx", "csn"])
-    return own.group_by(["transaction_id", "tx"]).aggregate([("csn", "max")])
-
-
-def _near(csn: pa.ChunkedArray) -> str:
-    """Return the condition that finds transactions by the csns of events; one that tells none may lie anywhere."""
-    if csn.null_count:
-        return "true"
-    bounds = pc.min_max(csn).as_py()
-    return f"csn is null or csn between {bounds['min']} and {bounds['max']}"
+    own = events.filter(pc.and_(concerned, pc.is_valid(events.column("csn"))))
+    return own.select(["transaction_id", "tx", "csn"]).group_by(["transaction_id", "tx", "csn"]).aggregate([])

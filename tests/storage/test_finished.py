@@ -1,0 +1,60 @@
+"""Which transactions of a landing were finished before: asked of the table, when the buffer may have forgotten one."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from txloom.storage import books, own
+from txloom.storage.finished import finished_before
+from txloom.storage.place import Place
+from txloom.transactions import memory
+from txloom.transactions.hashes import hash64
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """Return a pipeline that released x1 to x9 and gave x4 up; their csns are ten times their numbers."""
+    made = Place(str(tmp_path), "shop")
+    rows = [
+        {"transaction_id": f"x{n}", "csn": 10 * n, "status": "dead" if n == 4 else "released"} for n in range(1, 10)
+    ]
+    books.append(made.table("transactions"), rows, own.TRANSACTIONS)
+    return made
+
+
+def heard(place: Place, *events: tuple[str, int | None]) -> list[int]:
+    rows = [
+        {"kind": "row", "table": "t", "transaction_id": name, "tx": hash64(name), "csn": csn} for name, csn in events
+    ]
+    return sorted(finished_before(place, pa.Table.from_pylist(rows, own.CHANGE_EVENTS)).tolist())
+
+
+def hashes(*names: str) -> list[int]:
+    return sorted(map(hash64, names))
+
+
+@pytest.fixture
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "REMEMBERED", 3)
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_what_was_released_and_what_was_given_up_is_known_and_what_is_new_is_not(place: Place) -> None:
+    assert heard(place, ("x4", 40), ("x4", 40), ("x9", 90), ("new", 45), ("x99", 990)) == hashes("x4", "x9")
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_an_id_that_comes_back_with_another_csn_is_a_new_transaction(place: Place) -> None:
+    assert heard(place, ("x4", 900), ("x1", 10)) == hashes("x1")
+    assert heard(place, ("x4", None)) == [], "which of two it is its metadata will say"
+
+
+def test_nothing_is_asked_while_nothing_can_have_been_forgotten(place: Place) -> None:
+    assert heard(place, ("x4", 40)) == []
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_a_pipeline_that_finished_nothing_knows_nothing(tmp_path: Path) -> None:
+    assert heard(Place(str(tmp_path), "new"), ("x4", 40)) == []
+    assert heard(Place(str(tmp_path), "new")) == []
