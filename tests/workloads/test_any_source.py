@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from txloom.transactions import buffer
+from txloom.transactions import memory
 from workloads.dimensions import SOURCES
 from workloads.judging import run_through
 from workloads.play import declared, play
