@@ -139,7 +139,7 @@ class SmallLake:
             return None
         self.seen = max(row["landing"] for row in clocks)
         found: dict[str, list[dict[str, Any]]] = {what: [] for what in (*SMALL_KINDS, "released")}
-        rules = rules_of(self.pipeline.completeness)
+        rules = rules_of(self.pipeline)
         for bucket in range(BUCKETS):
             arrived = [_events(row) for row in rows if row["kind"] == "clock" or row["bucket"] == bucket]
             before = buffering.unpack(buffering.pack(self.held.get(bucket, buffer.Held())))

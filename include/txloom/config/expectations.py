@@ -27,6 +27,7 @@ FindingCode = Literal[
     "records were lost",
     "column is not in the extract",
     "came too late for its history",
+    "file cannot be read",
     "counts changed after release",
     "two producer runs overlap",
 ]
