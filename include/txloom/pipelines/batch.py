@@ -30,7 +30,7 @@ class Batch:
     @property
     def release(self) -> int:
         """Return the number under which this batch's transactions are released."""
-        return self.generation * checkpoints.RELEASES_PER_GENERATION + self.number
+        return checkpoints.first_release(self.generation) + self.number
 
     @property
     def change_events(self) -> DataFrame:

@@ -18,7 +18,7 @@ from txloom.pipelines.bury import GIVEN, Buried, cause_of, give_up, inter, list_
 from txloom.pipelines.completeness import rules_of
 from txloom.pipelines.redrive import redrive
 from txloom.pipelines.release_batch import Released, release_large, release_small
-from txloom.storage import books, buffering, checkpoints, dead, evolution, findings, histories, local
+from txloom.storage import books, buffering, checkpoints, dead, earlier, evolution, findings, histories, local
 from txloom.storage.own import TRANSACTIONS
 from txloom.storage.place import Place
 from txloom.storage.session import warm_workers
@@ -148,14 +148,18 @@ def _unreadable(batch: Batch, released: Released) -> Buried:
 def _write_dead_letters(batch: Batch, buried: Sequence[Buried]) -> None:
     letters = [part.letters for part in buried if part.letters is not None]
     if letters:
-        batch.append(reduce(DataFrame.unionByName, letters), names.DEAD_LETTERS)
+        new = reduce(DataFrame.unionByName, letters)
+        batch.append(
+            earlier.without_written_letters(batch.spark, batch.place, new, batch.generation), names.DEAD_LETTERS
+        )
 
 
 def _write_transactions(batch: Batch, released: Released, buried: Sequence[Buried], completed: pa.Table) -> None:
     """Enter all transactions that this batch finished, or completed though they are dead, in one commit."""
     frames = [part.transactions for part in buried if part.transactions is not None]
     dead = [local.conform(frame.toArrow(), TRANSACTIONS) for frame in frames]
-    finished = pa.concat_tables([released.transactions, *dead, completed])
+    own = earlier.without_written_deaths(batch.place, pa.concat_tables([*dead, completed]), batch.generation)
+    finished = pa.concat_tables([released.transactions, own])
     if released.parts:
         rest = [batch.write_part(finished, names.TRANSACTIONS)] if finished.num_rows else []
         batch.append_parts([*released.parts, *rest], names.TRANSACTIONS)

@@ -10,6 +10,15 @@ RELEASES_PER_GENERATION = 1_000_000_000
 """A release number is generation times this plus the batch: it grows from batch to batch and across generations."""
 
 
+FIRST = 1
+"""The number of the first generation."""
+
+
+def first_release(generation: int) -> int:
+    """Return the number below which all releases are those of earlier generations."""
+    return generation * RELEASES_PER_GENERATION
+
+
 def current_generation(warehouse: str, pipeline: str) -> int:
     """Return the generation to run: the newest whose checkpoint is there, else the one after the last that wrote.
 

@@ -81,7 +81,7 @@ def refuse_unwritten(path: str, metadata: str) -> None:
 
 
 def append_once(frame: DataFrame, path: str, write_id: str, number: int) -> bool:
-    """Append a frame unless this txnVersion was written before; return whether it was written now.
+    """Append a frame unless this txnVersion was written before; return whether it was written now; no rows never are.
 
     Tasks write the files, and a commit that carries the lease's epoch names them: a commit by Spark has one application
     transaction only. Asking first spares the work of computing the frame.
@@ -95,7 +95,7 @@ def append_once(frame: DataFrame, path: str, write_id: str, number: int) -> bool
             yield pa.RecordBatch.from_pylist([{"path": part.path, "size": part.size, "stats": part.stats}])
 
     made = frame.mapInArrow(write, "path string, size bigint, stats string").collect()
-    return parts.append_parts([parts.Part(path, *row) for row in made], path, write_id, number)
+    return bool(made) and parts.append_parts([parts.Part(path, *row) for row in made], path, write_id, number)
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -1,0 +1,45 @@
+"""A rebuilt buffer enters no dead transaction that an earlier generation entered."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from txloom.config import names
+from txloom.storage.checkpoints import first_release
+from txloom.storage.earlier import without_written_deaths
+from txloom.storage.own import TRANSACTIONS
+from txloom.storage.place import Place
+
+
+def finished(*rows: tuple[str, str | None, int, int]) -> pa.Table:
+    """Return rows of `transactions`: id, cause (None: released), second of the first landing, release."""
+    told = [
+        {
+            "transaction_id": name,
+            "status": "released" if cause is None else "dead",
+            "cause": cause,
+            "first_landed_at": datetime.fromtimestamp(second, UTC),
+            "release": release,
+        }
+        for name, cause, second, release in rows
+    ]
+    return pa.Table.from_pylist(told, TRANSACTIONS)
+
+
+def left(folder: Path, rows: pa.Table, generation: int) -> list[tuple[Any, ...]]:
+    found = without_written_deaths(Place(str(folder), "shop"), rows, generation).to_pylist()
+    return sorted((row["transaction_id"], row["cause"] or "") for row in found)
+
+
+def test_a_death_is_entered_once_over_all_generations(tmp_path: Path) -> None:
+    path, own = Place(str(tmp_path), "shop").table(names.TRANSACTIONS), first_release(2)
+    before = [("a", "short", 1, own - 1), ("b", None, 1, own - 1), ("c", "short", 1, own), ("d", "short", 1, own - 1)]
+    write_deltalake(path, finished(*before))
+    again = ("a", "short", 1), ("b", None, 1), ("c", "short", 1), ("d", "excess", 1), ("d", "short", 2), ("e", "x", 1)
+    rows = finished(*[(*each, own) for each in again])
+    expected = [("b", ""), ("c", "short"), ("d", "excess"), ("d", "short"), ("e", "x")]
+    assert left(tmp_path, rows, generation=2) == expected
+    assert len(left(tmp_path, rows, generation=1)) == len(again)
