@@ -84,3 +84,12 @@ def test_the_end_of_a_table_holds_all_that_is_younger_than_a_moment(tmp_path: Pa
     assert since is not None
     young = books.query(path, f"select count(*) as n from t where at >= timestamp '{since.isoformat()}'")
     assert FEW <= young[0]["n"] <= FEW + 1
+
+
+def test_a_table_that_nobody_has_written_since_is_not_opened_again(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    put(table, 1)
+    first = opened(str(table))
+    assert opened(str(table)) is first
+    put(table, 2)
+    assert (opened(str(table)).version(), opened(str(table), 0).version(), first.version()) == (1, 0, 0)

@@ -7,6 +7,7 @@ is Spark's there, is written once more here.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
 
 from txloom.config import names
 from txloom.config.models import Pipeline
@@ -35,6 +38,8 @@ from txloom.transactions import events as ev
 from txloom.transactions.causes import UNREADABLE
 from txloom.transactions.numbers import BUCKETS
 
+BOOKS = (names.LEDGER, names.CHANGE_EVENTS, names.LANDED_FILES, names.FILE_POSITIONS, names.TRANSACTIONS, names.CUTS)
+"""Tables that get a file with every run."""
 Event = dict[str, Any]
 Outcomes = Mapping[str, list[dict[str, Any]]]
 
@@ -65,6 +70,16 @@ class SmallLake:
         self.buffer()
         self.step(merge_current, self.session)
         self.step(publish, None)
+        if self.runs % 3 == 0:
+            self._compact_books()
+
+    def _compact_books(self) -> None:
+        """Do for the books what maintenance does: with each file and commit, all that reads them takes longer."""
+        for name in BOOKS:
+            with suppress(TableNotFoundError):
+                table = DeltaTable(self.place.table(name))
+                table.optimize.compact()
+                table.create_checkpoint()
 
     def session(self) -> Any:
         """Return the session of steps that are too large for this process: there is none."""
@@ -195,6 +210,7 @@ class _Letters:
         self._letters: list[Event] = []
         self._dead: list[Event] = []
         self._completed = TRANSACTIONS.empty_table()
+        self._landed: dict[int, list[Event]] = {}
 
     def give_up(self, standings: Sequence[Mapping[str, Any]]) -> None:
         """Make dead letters of transactions that waited too long; what was released long ago is judged as late."""
@@ -249,8 +265,15 @@ class _Letters:
 
     def _of(self, transactions: Sequence[int]) -> list[Event]:
         """Return all that was landed of transactions, in order."""
-        if not transactions:
-            return []
+        unknown = [tx for tx in transactions if tx not in self._landed]
+        if unknown:
+            self._landed |= {tx: [] for tx in unknown}
+            for event in self._ask(unknown):
+                self._landed[event["tx"]].append(event)
+        found = [event for tx in set(transactions) for event in self._landed[tx]]
+        return sorted(found, key=lambda event: (event["landing"], event["row"]))
+
+    def _ask(self, transactions: Sequence[int]) -> list[Event]:
         watched = "(kind = 'metadata' or kind = 'row' and \"table\" is not null)"
         sql = f"select * from t where {watched} and tx in ({local.numbers(transactions)})"
         rows = local.select(self._batch.place.change_events, f'{sql} order by landing, "row"').to_pylist()

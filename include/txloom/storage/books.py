@@ -122,7 +122,7 @@ def ensure(
 
 def schema_of(path: str) -> pa.Schema:
     """Return a table's schema."""
-    return pa.schema(DeltaTable(path).schema().to_arrow())
+    return pa.schema(opened(path).schema().to_arrow())
 
 
 def query(path: str, sql: str) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ from txloom.events.values import arrow_type, reader
 from txloom.storage import books, local
 from txloom.storage.fence import FENCE
 from txloom.storage.literals import has_exact_bounds
+from txloom.storage.opened import opened
 from txloom.storage.own import EVOLVED_COLUMNS
 from txloom.storage.place import Place
 from txloom.storage.progress import newest_metadata
@@ -145,7 +146,7 @@ def _refuse_other_partitions(path: str, schema: pa.Schema, wanted: Sequence[str]
     """Rows lie where they were written: no other partitions can be declared for a table that exists."""
     lie, say = (
         _partitions(own, columns)
-        for own, columns in ((books.schema_of(path), DeltaTable(path).metadata().partition_columns), (schema, wanted))
+        for own, columns in ((books.schema_of(path), opened(path).metadata().partition_columns), (schema, wanted))
     )
     if lie != say:
         raise ConfigurationError(
@@ -156,12 +157,13 @@ def _refuse_other_partitions(path: str, schema: pa.Schema, wanted: Sequence[str]
 
 def _forget_bounds(path: str, schema: pa.Schema) -> None:
     """Let a table that an older version made keep no bounds of columns of which they are not exact."""
-    table = DeltaTable(path)
+    table = opened(path)
     bounded = [name for name in table.metadata().configuration.get(BOUNDED, "").split(",") if name]
     kinds = {field.name: field.type for field in schema}
     exact = [name for name in bounded if has_exact_bounds(kinds.get(name.strip("`"), pa.int64()))]
     if exact and exact != bounded:
-        table.alter.set_table_properties({BOUNDED: ",".join(exact)}, commit_properties=_carried(path))
+        own, told = _carried(path)
+        own.alter.set_table_properties({BOUNDED: ",".join(exact)}, commit_properties=told)
 
 
 def _partitions(schema: pa.Schema, columns: Sequence[str]) -> str:

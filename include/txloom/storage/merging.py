@@ -14,6 +14,7 @@ from deltalake import CommitProperties, DeltaTable
 from txloom.storage import local
 from txloom.storage.fence import FENCE
 from txloom.storage.literals import literal
+from txloom.storage.opened import opened
 from txloom.storage.placing import Within
 
 LOCAL_TABLE_BYTES = 64 << 20
@@ -29,7 +30,7 @@ def bytes_of(path: str) -> int:
     """Return the bytes of a table's data files; 0 where there is no table."""
     if not DeltaTable.is_deltatable(path):
         return 0
-    sizes = pa.table(DeltaTable(path).get_add_actions()).column("size_bytes")
+    sizes = pa.table(opened(path).get_add_actions()).column("size_bytes")
     return pc.sum(sizes).as_py() or 0
 
 

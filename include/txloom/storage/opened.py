@@ -2,7 +2,8 @@
 
 Inside `looking()` all answers come from one version of each table, that which was the newest when it was first asked.
 Between looks only this is kept: tables as they were opened, and small answers about their versions. Whether a version
-is still the newest is asked of the log each time. Outside of a look, and so in all that writes, tables are opened anew.
+is still the newest is asked of the log each time, outside of a look with every question. What is opened here is read
+alone: whoever writes opens a table of its own (`txloom.storage.fence`).
 """
 
 import threading
@@ -66,17 +67,21 @@ def looking() -> Iterator[None]:
 
 def opened(path: str, version: int | None = None) -> DeltaTable:
     """Return a table at its newest version, or at another one; raises TableNotFoundError."""
+    found = _looked_at(path)
+    if found is None:
+        raise TableNotFoundError(f"no table at {path}")
+    return found.table if version in (None, found.version) else DeltaTable(path, version=version)
+
+
+def _looked_at(path: str) -> Known | None:
     look = _LOOK.get()
     if look is None:
-        return DeltaTable(path, version=version)
+        return _newest(path)
     if path not in look.tables:
         known = look.tables[path] = _newest(path)
         if known is not None and known.name is not None:
             look.names[id(known.table)] = known.name
-    found = look.tables[path]
-    if found is None:
-        raise TableNotFoundError(f"no table at {path}")
-    return found.table if version in (None, found.version) else DeltaTable(path, version=version)
+    return look.tables[path]
 
 
 def exists(path: str) -> bool:

@@ -156,7 +156,7 @@ def _is_stamped_only(path: str, since: int, version: int) -> bool:
     """Say whether nothing but stamps of leases came between two versions of a table."""
     if since >= version:
         return since == version
-    later = DeltaTable(path).history(RECENT)
+    later = opened(path).history(RECENT)
     return bool(sum(since < each["version"] <= version and STAMP in each for each in later) == version - since)
 
 
@@ -166,8 +166,7 @@ def identity(path: str, version: int) -> tuple[str, str]:
     The mark is what the commit says of itself, or the newest before it that says something. Raises where there is no
     such version.
     """
-    table = DeltaTable(path, version=version)
-    return str(table.metadata().id), json.dumps(_newest_told(DeltaTable(path), version))
+    return str(opened(path, version).metadata().id), json.dumps(_newest_told(opened(path), version))
 
 
 def gone(place: Place, tables: Sequence[str]) -> list[str]:
@@ -182,7 +181,7 @@ def versions(place: Place, tables: Sequence[str]) -> dict[str, int]:
     found = {}
     for name in tables:
         try:
-            found[name] = int(DeltaTable(place.table(name)).version())
+            found[name] = int(opened(place.table(name)).version())
         except TableNotFoundError:
             continue
     return found

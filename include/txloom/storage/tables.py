@@ -16,6 +16,7 @@ from txloom.config import names
 from txloom.errors import WriteConflict
 from txloom.storage import books, parts
 from txloom.storage.fence import FENCE
+from txloom.storage.opened import opened
 from txloom.storage.progress import newest_metadata
 
 PART_ROWS = 50_000
@@ -34,7 +35,7 @@ def exists(path: str) -> bool:
 def version(path: str) -> int | None:
     """Return a table's newest version, or None where there is no table."""
     try:
-        return int(DeltaTable(path).version())
+        return int(opened(path).version())
     except TableNotFoundError:
         return None
 
