@@ -36,9 +36,10 @@ class Debezium:
         self._headers = self.database == "postgresql" or chance.random() < 0.5
         self.rotates = self._headers and self.database != "mysql"
         self.layout = ", layout: records" if self._headers else ""
-        self.source = f"format: debezium, transaction_topic: {METADATA}"
-        self.truncates = {"postgresql": "any", "mysql": "alone"}.get(self.database, "none")
         self._schemas = chance.random() < 0.5
+        units = "" if self._schemas else ", debezium: {time_unit: adaptive}"
+        self.source = f"format: debezium, transaction_topic: {METADATA}{units}"
+        self.truncates = {"postgresql": "any", "mysql": "alone"}.get(self.database, "none")
         self._gtids = self.database == "mysql" and chance.random() < 0.5
         self._whole = self.database != "postgresql"
         self._full = {name for name in shape.tables if self._whole or chance.random() < 0.4}

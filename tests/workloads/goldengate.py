@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from random import Random
 from typing import Any
 
@@ -15,6 +15,7 @@ from workloads.shapes import Shape
 
 METADATA = "metadata"
 UNWATCHED = Table("other", "APP.OTHER", ("id",), {"id": "long"})
+EXACT = Context(prec=60)
 NUMBERS = ("long", "int", "decimal")
 
 
@@ -63,7 +64,7 @@ class GoldenGate:
         if value is None or not self._bare or kind not in NUMBERS:
             return value
         if kind == "decimal" and self._chance.random() < 0.3:
-            value = str(Decimal(value).normalize())
+            value = str(Decimal(value).normalize(EXACT))
         return Bare(value)
 
     def _images(self, change: Change) -> tuple[Image | None, Image | None]:

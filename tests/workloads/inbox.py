@@ -53,7 +53,8 @@ class Producer:
     def _write(self, topic: str, content: bytes, *, last: bool) -> None:
         folder, files = self._root / topic, self._dimensions.files
         if files == "parts":
-            name = folder / f"{self._landings:03}.jsonl"
+            self._parts[topic] = self._parts.get(topic, 0) + 1
+            name = folder / f"{self._parts[topic]:03}.jsonl"
             packed = self._chance.random() < 0.3
             name = name.with_name(f"{name.name}.gz") if packed else name
             name.write_bytes(gzip.compress(content) if packed else content)

@@ -55,8 +55,14 @@ def _optimize(lake: SmallLake, made: Play) -> None:
 
 
 def _vacuum(lake: SmallLake, made: Play) -> None:
+    """Delete all files that the newest cut does not need; a table that was compacted since keeps its files."""
+    cuts = lake.rows("cuts")
+    shown = dict(max(cuts, key=lambda cut: cut["cut_id"])["versions"]) if cuts else {}
     for path in _tables(lake):
-        DeltaTable(path).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+        table = DeltaTable(path)
+        if shown.get(Path(path).name, table.version()) != table.version():
+            continue
+        table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
 
 
 def _tables(lake: SmallLake) -> list[str]:

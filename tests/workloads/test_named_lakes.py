@@ -112,6 +112,49 @@ def test_a_snapshot_of_a_table_without_a_key_has_every_row_equal_ones_too(tmp_pa
     assert lake.shown_through() == 300
 
 
+@pytest.mark.parametrize("source", ["debezium/postgresql", "debezium/mysql", "debezium/oracle", "debezium/sqlserver"])
+@pytest.mark.parametrize("table", [PLAIN, LOG], ids=["with a key", "without a key"])
+def test_what_a_snapshot_that_was_given_up_had_and_the_next_one_has_not_is_gone(
+    tmp_path: Path, source: str, table: Table
+) -> None:
+    """What was deleted in between is in no message: the connector listened to nothing yet."""
+    lake, made, producer = lake_of(tmp_path, source, table)
+    rows = {_key(row(n, "a"), table) or (f"#{n}",): row(n, "a") for n in range(4)}
+    left = dict(list(rows.items())[1:3])
+    made.sent.append(Sent("", 200, [], None, {table.name: left}, (), -1))
+    part, whole = (
+        made.writer.snapshot({table.name: rows}, 150, [table.name])[:3],
+        made.writer.snapshot({table.name: left}, 200, [table.name]),
+    )
+    cycle(lake, producer, *[[message for own in each for message in own] for each in (part, whole)], ())
+    assert lake.shown_through() == 200
+    assert_right(lake, made)
+    last = commit(made, 300, ("I", None, row(9, "later")))
+    cycle(lake, producer, messages(last), ())
+    assert lake.shown_through() == 300
+    assert_right(lake, made)
+
+
+def test_a_snapshot_taken_beside_the_stream_takes_no_row_away(tmp_path: Path) -> None:
+    """It may be of some rows alone, and what is deleted the stream tells."""
+    lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN)
+    first = commit(made, 100, ("I", None, row(1, "a")), ("I", None, row(2, "b")))
+    state = dict(made.sent[-1].state)
+    part = made.writer.snapshot(state, 150, ["t"])[:1]
+    some = made.writer.snapshot({"t": dict(list(state["t"].items())[1:])}, 200, ["t"])
+    last = commit(made, 300, ("I", None, row(9, "later")))
+    cycle(
+        lake,
+        producer,
+        messages(first),
+        *[[m for own in each for m in own] for each in (part, some)],
+        (),
+        messages(last),
+    )
+    assert lake.shown_through() == 300
+    assert_right(lake, made)
+
+
 @pytest.mark.parametrize("source", ["goldengate", "wal2json", "change_events", "change_sets", "debezium/postgresql"])
 def test_rows_without_a_key_are_as_many_as_were_inserted(tmp_path: Path, source: str) -> None:
     lake, made, producer = lake_of(tmp_path, source, LOG)

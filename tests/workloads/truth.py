@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from oracle import comparison, documents, values
@@ -31,10 +32,15 @@ def keyed(rows: Iterable[Mapping[str, Any]], key: tuple[str, ...]) -> Rows:
     found, seen = Rows(), Counter[str]()
     for row in rows:
         plain = {name: value for name, value in row.items() if not name.startswith("_txloom_")}
-        text = repr(sorted(plain.items()))
+        text = repr(sorted((name, _written(value)) for name, value in plain.items()))
         seen[text] += 1
         found[text, seen[text]] = plain
     return found
+
+
+def _written(value: Any) -> str:
+    """Write a value; a moment is the same whatever its zone is called."""
+    return repr(value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else value)
 
 
 def wanted(made: Shape, sent: Sequence[Sent], csn: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from txloom.config.models import Pipeline
 from txloom.config.source import Kafka
 from txloom.events import formats
 from txloom.pipelines.doctor_landing import after_landing
+from txloom.pipelines.given_up_snapshots import clear_given_up
 from txloom.pipelines.unreadable_files import note_unreadable
 from txloom.storage import (
     books,
@@ -149,6 +150,8 @@ def close(pipeline: Pipeline, planned: Landing, place: Place, run_id: str, *, to
     """
     landing.write_poison(planned, place)
     bound = source_snapshots.advance(pipeline, place, planned, took=took)
+    if took:
+        clear_given_up(pipeline, place, planned)
     landing.write_clock(planned, place, bounded(partitions.advance(pipeline, place, planned, took=took), bound))
     counts = landing.count(planned, place)
     entry = books.Entry(run_id, "land_events", planned.at, counts, batch=planned.number)

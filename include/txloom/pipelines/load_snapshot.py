@@ -17,7 +17,7 @@ from txloom.errors import ConfigurationError
 from txloom.events.formats import SourceDecoder
 from txloom.events.images import ImageReader
 from txloom.pipelines.land import close, finish_last
-from txloom.pipelines.own_transaction import OwnTransaction
+from txloom.pipelines.own_transaction import BEHIND, OwnTransaction
 from txloom.storage import evolution, landing, loads, parts, snapshots
 from txloom.storage.landing import Landing
 from txloom.storage.own import CHANGE_EVENTS
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-BEHIND = 1 << 59
-"""Positions of a snapshot's rows begin here: behind whatever the transaction with its csn holds, in 18 digits."""
 PER_FILE = 1 << 40
 FAR = 9
 """A snapshot this many times above the stream's csn is taken for a slip of the hand."""
@@ -73,7 +71,7 @@ def load_snapshot(
     if sum(Task(number_, names.LOAD, file.path, file.size).bytes for number_, file in files) <= landing.LOCAL_BYTES:
         rows = [events for each in files for events in _decoded(load, *each)]
         _plan(load, found, place, run_id)
-        head = _head(load, found, _counted(rows))
+        head = load.truncates(found, BEHIND, _counted(rows))
         landing.append(landing.with_numbers(pa.concat_tables([head, *rows]), at), at, place)
     else:
         _land_large(spark(), load, found, files, place, run_id)
@@ -130,18 +128,9 @@ def _land_large(
         for table, count in own.items():
             counts[table] = counts.get(table, 0) + count
     _plan(load, tables, place, run_id)
-    head = landing.with_numbers(_head(load, tables, counts), load.at)
+    head = landing.with_numbers(load.truncates(tables, BEHIND, counts), load.at)
     written = [part for own, _ in found for part in own] + [parts.write_part(head, names.CHANGE_EVENTS, path)]
     landing.append_parts(written, load.at, place)
-
-
-def _head(load: OwnTransaction, tables: Iterable[str], rows: Mapping[str, int]) -> pa.Table:
-    """Return a truncate of each table, and the metadata that counts everything."""
-    truncates = [load.message(table, "T", BEHIND + number) for number, table in enumerate(tables)]
-    counts = {table: rows.get(table, 0) + 1 for table in tables}
-    line = len(truncates) + 1
-    first = load.landed(SourceDecoder(load.pipeline), truncates, Task(0, names.LOAD, "", 0), range(1, line))
-    return pa.concat_tables([first, load.landed_metadata(counts, line)])
 
 
 def _decoded(load: OwnTransaction, number: int, file: SnapshotFile) -> Iterator[pa.Table]:

@@ -5,7 +5,7 @@ from there go the way of every other transaction.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,9 @@ from txloom.events.formats import SourceDecoder
 from txloom.storage import landing
 from txloom.storage.landing import Landing
 from txloom.storage.tasks import Task
+
+BEHIND = 1 << 59
+"""Positions of a snapshot's rows begin here: behind whatever the transaction with its csn holds, in 18 digits."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,15 @@ class OwnTransaction:
         told: dict[str, Any] = {"xid": self.xid, "csn": str(self.csn), "event_count": sum(counts.values())}
         told |= {"tx_ts": self.time} if self.time else {}
         return json.dumps(told | {"data_collections": parts} | more).encode()
+
+    def truncates(self, tables: Iterable[str], pos: int, rows: Mapping[str, int]) -> pa.Table:
+        """Return a truncate of each table, from a position on, and metadata that counts them and what rows follow."""
+        own = list(tables)
+        messages = [self.message(table, "T", pos + number) for number, table in enumerate(own)]
+        line = len(messages) + 1
+        first = self.landed(SourceDecoder(self.pipeline), messages, Task(0, names.LOAD, "", 0), range(1, line))
+        counts = {table: rows.get(table, 0) + 1 for table in own}
+        return pa.concat_tables([first, self.landed_metadata(counts, line)])
 
     def landed(self, decoder: SourceDecoder, messages: Sequence[bytes], task: Task, places: Sequence[int]) -> pa.Table:
         """Return messages of one topic as rows of change_events; places: their lines in the task's file."""

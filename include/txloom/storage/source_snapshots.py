@@ -86,6 +86,23 @@ def initial(place: Place, landing: int) -> int:
     return NOWHERE if found is None else found
 
 
+def given_up(pipeline: Pipeline, place: Place, number: int) -> tuple[int, list[str]] | None:
+    """Return what the landing that closed the snapshot with which the stream begins lets go.
+
+    That is of snapshots which were given up and which this one replaces: its csn, and the tables that they had rows of.
+    None where nothing was. Beside a stream each row that went is deleted there, and a snapshot may be of some rows.
+    """
+    if not _tells_snapshots(pipeline):
+        return None
+    before, after = standing(place, number).snapshots, standing(place, number + 1)
+    if before.highest is None or after.snapshots.lowest is not None or after.initial != before.highest:
+        return None
+    ended = f"select csn from t where kind = 'row' and detail = '{LAST_OF_SNAPSHOT}'"
+    own = f"{_OF_SNAPSHOT} and csn >= {before.lowest} and csn < {before.highest} and csn not in ({ended})"
+    sql = f'select distinct "table" from t where {own} and "table" is not null order by "table"'
+    return before.highest, [row["table"] for row in books.query(place.change_events, sql)]
+
+
 def sent(pipeline: Pipeline, place: Place, table: str, since: int, until: int) -> list[int]:
     """Return the csns, between two, of snapshots that a connector sent whole and that had rows of a table."""
     if not _tells_snapshots(pipeline):
