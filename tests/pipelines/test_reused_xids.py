@@ -13,13 +13,14 @@ def copied(lsn: int, *notes: str, xid: int = 7) -> list[dict[str, object]]:
     return [row("notes", {"note": note}, lsn, number, xid=xid) for number, note in enumerate(notes, 1)]
 
 
-@pytest.fixture
-def shop(tmp_path: Path) -> Buffered:
-    """Return a shop that has released transaction 7 and forgotten it, while transaction 8 before it waits."""
+@pytest.fixture(params=["forgotten", "remembered"])
+def shop(tmp_path: Path, request: pytest.FixtureRequest) -> Buffered:
+    """Return a shop that has released transaction 7 and may have forgotten it, while transaction 8 before it waits."""
     made = Buffered(declared(tmp_path), tmp_path)
     send(made.pipeline, 1, *copied(50, "old"), end(60, notes=1), *copied(52, "waits", xid=8))
     made.run()
-    made.held = {bucket: buffer.Held(held.events) for bucket, held in made.held.items()}
+    if request.param == "forgotten":
+        made.held = {bucket: buffer.Held(held.events) for bucket, held in made.held.items()}
     return made
 
 
@@ -39,3 +40,14 @@ def test_a_released_transaction_that_is_delivered_again_stays_one(shop: Buffered
     send(shop.pipeline, 2, end(58, xid=8, notes=1), *copied(50, "old"), end(60, notes=1))
     shop.run()
     assert notes(shop) == ["old", "waits"]
+
+
+def test_both_may_be_delivered_again_once_the_second_was_released(shop: Buffered) -> None:
+    send(shop.pipeline, 2, end(58, xid=8, notes=1), *copied(150, "new"), end(160, notes=1))
+    shop.run()
+    send(shop.pipeline, 3, *copied(150, "new"), end(160, notes=1))
+    shop.run()
+    send(shop.pipeline, 4, *copied(50, "old"), end(60, notes=1))
+    shop.run()
+    assert notes(shop) == ["new", "old", "waits"]
+    assert len(shop.rows("transactions")) == 3

@@ -152,7 +152,7 @@ def _take(held: Held, batch: np.ndarray, clock: np.void | None, rules: Rules, de
     decisions.rows += int(np.count_nonzero(batch["kind"] == ev.ROW))
     decisions.metadata += int(np.count_nonzero((batch["kind"] == ev.METADATA) & (batch["run"] != ev.BROUGHT)))
     recalled = memory.recalled(held.finished, held.events["tx"], batch)
-    remembered = _without_reopened(recalled, batch, decisions)
+    remembered = memory.without_reused(_without_reopened(recalled, batch, decisions), batch)
     batch = batch[batch["kind"] != ev.KNOWN]
     batch = _without_late(batch, remembered, decisions)
     batch = _as_they_were_known(batch, held.events)
@@ -374,7 +374,7 @@ def _remember(finished: np.ndarray, ordered: _Ordered, done: np.ndarray, when: i
     new = np.empty(int(done.sum()), ev.FINISHED)
     new["tx"] = ordered.events["tx"][ordered.starts][done]
     new["check"] = ordered.events["check"][ordered.starts][done]
-    new["at"] = when
+    new["at"], new["csn"] = when, ordered.csn[done]
     return memory.joined(finished, new)
 
 

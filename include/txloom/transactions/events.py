@@ -49,8 +49,8 @@ hash of what survives a redelivery; payload: checksum of what the event says, hi
 landing and row: where the event lies in change_events; at: arrival in microseconds since the epoch; run: hash of the
 producer's run, 0 where it is not known; former: hash of what the row's identity was in an older version, else 0."""
 
-FINISHED = np.dtype([("tx", "i8"), ("check", "i8"), ("at", "i8")])
-"""A remembered transaction: two hashes of its id and when it was finished."""
+FINISHED = np.dtype([("tx", "i8"), ("check", "i8"), ("at", "i8"), ("csn", "i8")])
+"""A remembered transaction: two hashes of its id, when it was finished, and its csn (not above 0: not known)."""
 
 
 def no_events() -> np.ndarray:

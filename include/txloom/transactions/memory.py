@@ -25,6 +25,18 @@ def recalled(finished: np.ndarray, waiting: np.ndarray, batch: np.ndarray) -> np
     return joined(finished, found)
 
 
+def without_reused(finished: np.ndarray, batch: np.ndarray) -> np.ndarray:
+    """Forget transactions whose id another one has now: metadata of this landing tells it with another csn."""
+    told = batch[(batch["kind"] == ev.METADATA) & (batch["csn"] > 0)]
+    if not len(finished) or not len(told):
+        return finished
+    place = np.minimum(np.searchsorted(finished["tx"], told["tx"]), len(finished) - 1)
+    csn = finished["csn"][place]
+    other = (finished["tx"][place] == told["tx"]) & (csn > 0) & (csn != told["csn"])
+    kept: np.ndarray = finished[~np.isin(finished["tx"], told["tx"][other])]
+    return kept
+
+
 def joined(finished: np.ndarray, new: np.ndarray) -> np.ndarray:
     """Remember more transactions."""
     both = np.concatenate([finished, new])
