@@ -89,4 +89,6 @@ def test_the_documented_commands_put_times_right_that_were_read_by_a_wrong_unit(
     assert {row["id"]: row["at"] for row in shop.rows("lines")} == source
     history = shop.rows("lines_changes")
     assert {row["id"]: row["at"] for row in history} == source
-    assert read.as_of(shop.file.as_posix(), "lines", csn=1018, warehouse=shop.warehouse)["at"].to_pylist() == [*source.values()]
+    assert read.as_of(shop.file.as_posix(), "lines", csn=1018, warehouse=shop.warehouse)["at"].to_pylist() == [
+        *source.values()
+    ]

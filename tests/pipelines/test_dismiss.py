@@ -148,7 +148,7 @@ def test_an_expectation_counts_only_what_is_open(tmp_path: Path) -> None:
     before = checked.looked_at(shop.pipeline, shop.place, limit)
     settle(shop, messages=[place_of(2)])
     assert checked.looked_at(shop.pipeline, shop.place, limit) == {**before, "dismissals": 1}, "checked anew"
-    counted = accounts.letters(shop.place, limit, {"dead_letters": 0})
+    counted = accounts.letters(shop.place, limit, {"dead_letters": 1})
     assert (counted.checked, [each["line"] for each in counted.sample]) == (1, [4])
 
 
