@@ -1,5 +1,6 @@
 """What several rooms' tests share: one Spark session, and a pipeline of the sample in a folder of its own."""
 
+import gc
 import logging
 import os
 from collections.abc import Iterator
@@ -51,8 +52,29 @@ def spark() -> Iterator[object]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setitem(SETTINGS, "spark.sql.shuffle.partitions", SHUFFLE_PARTITIONS)
         session = open_session("txloom tests", "tests")
+    gc.collect()
+    gc.freeze()
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def _forgotten_frames(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let the JVM forget the plans of a test's frames: Python's own collector comes too seldom, and its heap fills."""
+    yield
+    if "spark" in request.fixturenames:
+        gc.collect()
+
+
+@pytest.fixture(scope="module")
+def no_stream() -> Iterator[None]:
+    """Run the buffer in this process: for modules that test other steps; a stream of Spark's takes seconds a run."""
+    import in_process
+    from txloom.pipelines import buffer
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(buffer, "_run", in_process.run)
+        yield
 
 
 pytest_plugins = ["services.fixtures"]

@@ -20,6 +20,8 @@ from txloom.pipelines.publish import publish
 from txloom.pipelines.redrive import redrive
 from txloom.storage import local, past
 
+pytestmark = pytest.mark.usefixtures("no_stream")
+
 TABLES = """
 tables:
   - {{name: orders, source: APP.ORDERS, key: [id], columns: {{id: long, note: {note}}}}}

@@ -8,6 +8,8 @@ import pytest
 from shop import Shop, delete, insert, update
 from txloom.storage.status import status
 
+pytestmark = pytest.mark.usefixtures("no_stream")
+
 TABLES = """
 tables:
   - {name: orders, source: APP.ORDERS, key: [id], columns: {id: long, note: string}}

@@ -9,10 +9,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from lake import Lake
 from pipelines.debezium_shop import copied, ended
 from txloom import read
 from txloom.config import load
+
+pytestmark = pytest.mark.usefixtures("no_stream")
 
 PROJECT = Path(__file__).resolve().parents[2]
 DECLARED = """

@@ -34,6 +34,8 @@ from txloom.storage import landing
 from txloom.storage.findings import open_findings
 from txloom.storage.place import Place
 
+pytestmark = pytest.mark.usefixtures("no_stream")
+
 HEAD = """
 name: club
 source: {{format: snapshots, files: {{path: {inbox}, settle: 0s}}, snapshots: {{extracts: {extracts}}}}}

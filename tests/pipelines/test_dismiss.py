@@ -26,6 +26,8 @@ from txloom.storage import accounts, books, checked, dead, dismissals, own
 from txloom.storage.views.letters import letter_causes
 from txloom.storage.views.transaction import transaction
 
+pytestmark = pytest.mark.usefixtures("no_stream")
+
 __all__ = ["lake"]
 PROJECT = Path(__file__).resolve().parents[2]
 BROKEN = '{"op_type": "I"'

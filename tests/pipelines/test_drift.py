@@ -12,6 +12,8 @@ from txloom.pipelines.redrive import redrive
 from txloom.quality import findings as f
 from txloom.storage import local
 
+pytestmark = pytest.mark.usefixtures("no_stream")
+
 ORDERS = """
 tables:
   - {{name: orders, source: APP.ORDERS, key: [id], columns: {{{columns}}}, undeclared_columns: {policy}}}

@@ -14,6 +14,8 @@ from oracle import capture, comparison, values
 from txloom.config import load
 from txloom.config.source import Files
 
+pytestmark = pytest.mark.usefixtures("no_stream")
+
 CAPTURE = Path(__file__).resolve().parents[1] / "data" / "orders"
 EXAMPLES = ORDERS.parent / "examples"
 RUNS = 4

@@ -12,6 +12,8 @@ from txloom.errors import ConfigurationError
 from txloom.storage import local, merging
 from txloom.storage.status import status
 
+pytestmark = pytest.mark.usefixtures("no_stream")
+
 TABLES = """
 tables:
   - {name: visits, source: APP.VISITS, key: none, columns: {page: string, seconds: long}}

@@ -20,6 +20,8 @@ from txloom.quality.findings import DROPPED, UNKNOWN_ROW, Finding
 from txloom.storage import books, checked, findings, own, results
 from txloom.storage.place import Place
 
+pytestmark = pytest.mark.usefixtures("no_stream")
+
 HEAD = """
 name: shop
 source: {{format: {source}, files: {{path: {folder}}}{more}}}

@@ -22,6 +22,8 @@ from txloom.pipelines.check import check_expectations
 from txloom.pipelines.load_snapshot import load_snapshot
 from txloom.quality import findings as f
 
+pytestmark = pytest.mark.usefixtures("no_stream")
+
 
 def load(lake: Lake, folder: Path, csn: int, **more: Any) -> dict[str, int]:
     told = {"warehouse": lake.warehouse, "run_id": "load", "path": str(folder), "csn": csn}

@@ -10,6 +10,8 @@ from shop import Shop, insert, update
 from txloom.events import causes
 from txloom.pipelines.land import land_events
 
+pytestmark = pytest.mark.usefixtures("no_stream")
+
 TABLES = """
 tables:
   - {name: items, source: APP.ITEMS, key: [id], columns: {id: long, note: string}}

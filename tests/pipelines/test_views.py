@@ -13,6 +13,8 @@ from txloom.storage.views.overview import health
 from txloom.storage.views.transaction import Story, transaction
 from txloom.storage.views.waiting import waiting
 
+pytestmark = pytest.mark.usefixtures("no_stream")
+
 TABLES = """
 tables:
   - {name: orders, source: APP.ORDERS, columns: {id: long, note: string}, key: [id]}

@@ -81,7 +81,7 @@ def test_a_failing_pipeline_says_what_since_when_which_rows_and_what_to_do(visit
     visitor = visit()
     page = visitor.open("/txloom/dags/failing_cdc")
     visitor.keep("failing")
-    assert re.fullmatch(r"✕ failing: 6 things are wrong, the first for 3 h \d+ min", texts(page, "h1")[0])
+    assert re.fullmatch(r"✕ failing: 7 things are wrong, the first for [34] h \d+ min", texts(page, "h1")[0])
     wrong = texts(page, f"{section('wrong')} h3")
     assert [re.sub(r" for .*", "", each) for each in wrong] == [
         "✕ failed expectation: orphan_line_items",
@@ -89,6 +89,7 @@ def test_a_failing_pipeline_says_what_since_when_which_rows_and_what_to_do(visit
         "✕ dead letters",
         "✕ finding: changed type: orders.total_amount",
         "✕ ledger unbalanced",
+        "✕ table gone",
         "! stuck transactions",
     ]
     assert all(" since 20" in each for each in wrong)

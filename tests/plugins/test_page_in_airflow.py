@@ -39,7 +39,7 @@ def test_the_overview_is_an_entry_of_airflows_navigation(visit: Visit) -> None:
     framed.get_by_role("link", name="failing", exact=True).click()
     page.wait_for_url("**/plugin/txloom/txloom/dags/failing_cdc")
     page.reload()
-    assert frame(page).locator("h1").inner_text().startswith("✕failing: 6 things are wrong".replace("✕", "✕ "))
+    assert frame(page).locator("h1").inner_text().startswith("✕failing: 7 things are wrong".replace("✕", "✕ "))
 
 
 def test_a_link_to_a_dag_opens_it_in_airflow_and_not_in_the_frame(visit: Visit) -> None:
@@ -54,7 +54,7 @@ def test_each_dag_of_a_pipeline_has_the_page_as_a_tab(visit: Visit, dag: str) ->
     visitor = visit()
     page = visitor.open(f"/dags/{dag}")
     page.locator("a[href$='/plugin/txloom-pipeline']").click()
-    assert "failing: 6 things are wrong" in frame(page).locator("h1").inner_text()
+    assert "failing: 7 things are wrong" in frame(page).locator("h1").inner_text()
     visitor.keep("tab", whole=False)
 
 

@@ -1,0 +1,118 @@
+"""The buffer without a stream: for tests of what comes before and after it, which need no state store of Spark's.
+
+Landings are read, decided and written by the functions that the stream calls, in one batch for each run; what is held
+lies in the checkpoint's folder, so that a copied warehouse goes on where the first one was.
+"""
+
+import pickle
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pyspark.sql import Row
+
+from txloom.config.models import Pipeline
+from txloom.pipelines.batch import Batch
+from txloom.pipelines.buffer import check_balance, release_batch
+from txloom.pipelines.completeness import rules_of
+from txloom.storage import buffering, checkpoints, local
+from txloom.storage.place import Place
+from txloom.transactions import buffer
+from txloom.transactions import events as ev
+from txloom.transactions.numbers import BUCKETS
+
+
+class Outcomes:
+    """What a batch decided, as far as `release_batch` asks a frame of Spark's for it; the rest a real one answers."""
+
+    def __init__(self, spark: Any, rows: Sequence[dict[str, Any]]) -> None:
+        self.spark, self.rows = spark, rows
+
+    def persist(self) -> "Outcomes":
+        return self
+
+    def unpersist(self) -> "Outcomes":
+        return self
+
+    def where(self, condition: str) -> Any:
+        """Choose rows by what they are; any other condition is Spark's."""
+        only, other = re.fullmatch(r"what = '(\w+)'", condition), re.fullmatch(r"what != '(\w+)'", condition)
+        if only is None and other is None:
+            return self._frame().where(condition)
+        return Outcomes(
+            self.spark, [row for row in self.rows if (row["what"] == only[1] if only else row["what"] != other[1])]
+        )
+
+    def collect(self) -> list[Row]:
+        return [Row(**row) for row in self.rows]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._frame(), name)
+
+    def _frame(self) -> Any:
+        rows = [tuple(row[name] for name in buffering.OUTCOME_NAMES) for row in self.rows]
+        return self.spark.createDataFrame(rows, buffering.OUTCOMES)
+
+
+def run(spark: Any, pipeline: Pipeline, place: Place, run_id: str) -> dict[str, int]:
+    """Take in what was landed since the last run, as `txloom.pipelines.buffer` does by a stream."""
+    generation = checkpoints.current_generation(place.warehouse, pipeline.name)
+    folder = Path(checkpoints.checkpoint(place.warehouse, pipeline.name, generation).removeprefix("file://"))
+    taken, number, held = _kept(folder)
+    arrived, newest = _arrived(place, taken)
+    totals = {"generation": generation}
+    if newest > taken:
+        rows = list[dict[str, Any]]()
+        for bucket in range(BUCKETS):
+            before = int(np.count_nonzero(held[bucket].events["kind"] == ev.ROW))
+            held[bucket], decided = buffer.decide(held[bucket], arrived[bucket], rules_of(pipeline))
+            rows += [row for frame in buffering._rows(bucket, before, held[bucket], decided) for row in _plain(frame)]
+        counts = release_batch(Batch(spark, pipeline, place, generation, number, run_id), Outcomes(spark, rows))
+        totals |= counts
+        _keep(folder, newest, number + 1, held)
+    check_balance(place, generation, run_id)
+    return totals
+
+
+def _plain(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = frame.to_dict("records")
+    return found
+
+
+def _arrived(place: Place, taken: int) -> tuple[dict[int, np.ndarray], int]:
+    """Return what was landed since, by bucket, and the newest landing."""
+    columns = "landing, kind, bucket, numbers, landed_at, csn"
+    where = f"landing > {taken} and kind in ('numbers', 'clock') order by landing"
+    rows = local.select(place.change_events, f"select {columns} from t where {where}").to_pylist()
+    clocks = [row for row in rows if row["kind"] == "clock"]
+    if not clocks:
+        return {}, taken
+    told = (
+        [row["landing"] for row in clocks],
+        [local.micros(row["landed_at"]) for row in clocks],
+        [ev.ANYWHERE if row["csn"] is None else row["csn"] for row in clocks],
+    )
+    made = ev.clocks(*map(np.array, told))
+    packed = {
+        bucket: [ev.from_bytes(row["numbers"], ev.EVENT) for row in rows if row["bucket"] == bucket]
+        for bucket in range(BUCKETS)
+    }
+    return {bucket: ev.concatenate([*own, made]) for bucket, own in packed.items()}, max(told[0])
+
+
+def _kept(folder: Path) -> tuple[int, int, dict[int, buffer.Held]]:
+    """Return the last landing taken in, the number of the next batch, and what each bucket holds."""
+    file = folder / "offsets" / "state"
+    if not file.exists():
+        return 0, 0, {bucket: buffer.Held() for bucket in range(BUCKETS)}
+    taken, number, held = pickle.loads(file.read_bytes())
+    return taken, number, {bucket: buffering.unpack(each) for bucket, each in held.items()}
+
+
+def _keep(folder: Path, taken: int, number: int, held: dict[int, buffer.Held]) -> None:
+    file = folder / "offsets" / "state"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(pickle.dumps((taken, number, {bucket: buffering.pack(each) for bucket, each in held.items()})))
