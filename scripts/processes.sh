@@ -42,18 +42,26 @@ fields() {
 
 alive() { fields "/proc/$1/stat" && [ "$state" != Z ]; }
 
+# gone NAME TIMES: waits until nothing of it is left, looking so many times, twice a second.
+gone() {
+  local _
+  for _ in $(seq 1 "$2"); do
+    [ -n "$(left_of "$1")" ] || return 0
+    sleep 0.5
+  done
+  return 1
+}
+
 # stop NAME: ends it and everything that it started, also where it was killed itself.
 stop() {
   local pids
   pids=$(left_of "$1")
   if [ -n "$pids" ]; then
     kill -TERM $pids 2>/dev/null || true
-    for _ in $(seq 1 20); do
-      pids=$(left_of "$1")
-      [ -n "$pids" ] || break
-      sleep 0.5
-    done
-    [ -z "$pids" ] || kill -KILL $pids 2>/dev/null || true
+    if ! gone "$1" 20; then
+      kill -KILL $(left_of "$1") 2>/dev/null || true
+      gone "$1" 20 || true
+    fi
   fi
   rm -f "$AIRFLOW_HOME/$1.pid" "$AIRFLOW_HOME/$1.boot"
 }

@@ -117,7 +117,7 @@ def test_the_first_cycle_is_green_at_once(site: Site) -> None:
     tasks = site.ask("GET", f"/api/v2/dags/orders_cdc/dagRuns/{run['dag_run_id']}/taskInstances", token=token)
     told = {each["task_id"]: (each["state"], each["try_number"]) for each in tasks["task_instances"]}
     assert set(told.values()) == {("success", 1)}, told
-    assert "released 71" in run["note"], run["note"]
+    assert "transactions 717, released 11894" in run["note"], run["note"]
 
 
 def test_it_is_found_running_and_its_password_is_not_shown_again(site: Site) -> None:
