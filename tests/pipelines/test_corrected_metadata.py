@@ -44,7 +44,7 @@ def test_it_replaces_what_waits_and_the_old_one_that_comes_again_changes_nothing
     old, new = shop.metadata_of(10, orders=1), shop.metadata_of(10, orders=2)
     shop.send(first, old, new)
     shop.run()
-    assert shop.query("pending_transactions", "select expected from t")[0]["expected"] == [("orders", 2)]
+    assert shop.query("pending_transactions", "select expected from t")[0]["expected"] == {"orders": 2}
     shop.send(old)
     shop.run()
     shop.send(second)
