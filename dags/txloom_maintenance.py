@@ -1,15 +1,17 @@
-"""The upkeep of a pipeline's tables: clean_history, expire, optimize, vacuum, statistics, one after the other.
+"""The upkeep of a pipeline's tables: clean_history, expire, optimize, vacuum, statistics, validate, one after another.
 
 **What it does.** `clean_history` takes rows away from mirrors' histories that later ones supersede, where
 `maintenance.history.keep` is declared; `expire` forgets old messages of released events, accounts of old runs and
 replaced checkpoints; `optimize` joins small files and orders them by the declared columns; `vacuum` removes files that
 no version within the declared retention needs, and leaves a table of which the newest cut or a reader still needs older
 ones: its log names them; `statistics` sees to data-skipping statistics and records rows, bytes, files and column
-figures in `table_statistics`.
+figures in `table_statistics`; `validate` lets Great Expectations judge all declared expectations on the newest cut, as
+one Checkpoint, and writes Data Docs, to which the pipeline's page leads.
 It takes turns with the cycle in the pipeline's pool, so that it never meets a merge.
 
 **When a task is red.** Its last line names the table and the reason. Nothing is lost by leaving it red until the
-morning: tables only grow slower to read. Clear it when the reason is gone.
+morning: tables only grow slower to read. Clear it when the reason is gone. `validate` is red where an expectation that
+blocks fails on what readers see (exit code 20): its last line names the rows, as check_expectations does.
 """
 
 from airflow.sdk import DAG
@@ -29,7 +31,7 @@ def upkeep(pipeline: Pipeline) -> DAG:
         catchup=False,
         max_active_runs=1,
         tags=["txloom", pipeline.name, "maintenance"],
-        description=f"{pipeline.name}: {', '.join(names.MAINTENANCE_TASKS)}",
+        description=f"{pipeline.name}: {', '.join((*names.MAINTENANCE_TASKS, names.VALIDATE))}",
         doc_md=__doc__,
     ) as dag:
         before = None
@@ -40,6 +42,8 @@ def upkeep(pipeline: Pipeline) -> DAG:
             if before is not None:
                 before >> job
             before = job
+        if before is not None and pipeline.expectations:
+            before >> spark_job(pipeline, names.VALIDATE)
     return dag
 
 

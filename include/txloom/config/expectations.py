@@ -8,6 +8,7 @@ from txloom.config.fields import ColumnName, Duration, LowerName, Statement, Tab
 from txloom.config.model import Model
 
 Severity = Literal["block", "warn", "info"]
+Judge = Literal["on_failure", "always"]
 FindingCode = Literal[
     "column added",
     "column dropped",

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, WrapValidator
 
 from txloom.config import names
 from txloom.config.alerts import Alerts
-from txloom.config.expectations import Expectation
+from txloom.config.expectations import Expectation, Judge
 from txloom.config.fields import (
     NO_KEY,
     Asset,
@@ -264,6 +264,13 @@ class Pipeline(Model):
     tables: Annotated[tuple[Table, ...], Field(description="A list of the source tables to watch", min_length=1)]
     targets: Annotated[Targets, Field(description="What is written")]
     expectations: Annotated[tuple[Expectation, ...], Field(description="What must hold, and what failing does")] = ()
+    judge: Annotated[
+        Judge,
+        Field(
+            description="When Great Expectations judges in a cycle: on_failure: only what SQL finds to fail; always: "
+            "every expectation, each in some seconds"
+        ),
+    ] = "on_failure"
     alerts: Annotated[Alerts | None, Field(description="What is an incident, and who is told")] = None
     maintenance: Annotated[Maintenance, Field(description="How the tables are kept in shape")] = Maintenance()
 

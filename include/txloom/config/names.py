@@ -50,6 +50,9 @@ PIPELINE_TABLES = (
 REPORTS = "_reports"
 """The folder of the reports of runs, beside the tables."""
 
+DATA_DOCS = "data_docs"
+"""The folder of Great Expectations' pages of a run, in that of its report."""
+
 OWN_PREFIX = "_txloom_"
 """Prefix of the columns that txloom adds to current and history tables."""
 
@@ -67,6 +70,8 @@ LOADS = (LOAD, LOAD_METADATA)
 MAINTENANCE_TASKS = ("clean_history", "expire", "optimize", "vacuum", "statistics")
 """What maintain_tables does, in the order in which the maintenance DAG runs it."""
 
+VALIDATE = "validate"
+"""The last task of the maintenance DAG, where expectations are declared: a job of its own, without Spark."""
 
 BACKFILL_TASKS = ("rebuild", "compare", "apply", "drop")
 """What backfill does, in the order in which the backfill DAG runs it."""

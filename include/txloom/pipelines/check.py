@@ -1,30 +1,21 @@
 """check_expectations: judge what publish would publish, keep the results, and hold publish back where one blocks."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from txloom.config import expectations as kinds
 from txloom.config import names
 from txloom.config.expectations import Expectation
 from txloom.config.models import Pipeline
 from txloom.config.reading import where
 from txloom.errors import BETWEEN_EXPECTATIONS, ConfigurationError, ExpectationFailed
+from txloom.pipelines.judge import judged
 from txloom.quality import reports
-from txloom.quality.masking import is_secret, masked
-from txloom.quality.verdicts import Evidence, Verdict, judge
-from txloom.storage import accounts, checked, evolution, results
+from txloom.storage import checked, results
 from txloom.storage.place import Place
-from txloom.storage.progress import gone, unchanged
-from txloom.storage.regressions import regressions
-
-ALL = re.compile(r"(?<!count\()\*")
-"""A query that takes all columns may give any of them another name."""
-GONE = "the newest cut has it; the next merge_current writes it anew out of its history"
-NOTHING = "nothing to check yet: the tables do not exist"
+from txloom.storage.progress import unchanged, versions
+from txloom.storage.states import Newest
 
 
 def check_expectations(
@@ -40,11 +31,11 @@ def check_expectations(
     for expectation in _chosen(pipeline, only):
         found.append(_checked(pipeline, place, expectation, run_id, known))
         known |= {expectation.id: found[-1]}
-    _report(pipeline, place, run_id, known)
+    report(pipeline, place, run_id, known)
     failed = [result for result in found if not result["success"]]
     for result in failed:
         print(f"{result['severity']}: {told(result)}", flush=True)
-    _refuse(failed)
+    refuse(failed)
     return {"checked": len(found), "failed": len(failed), "rows": sum(result["failed"] for result in failed)}
 
 
@@ -70,16 +61,18 @@ def hold(pipeline: Pipeline, place: Place, run_id: str) -> None:
         if expectation.severity != "block":
             continue
         result = known.get(expectation.id)
-        if result is None or not unchanged(place, result["versions"], checked.looked_at(pipeline, place, expectation)):
+        at = versions(place, list(checked.tables_of(pipeline, expectation)))
+        if result is None or not unchanged(place, result["versions"], at):
             result, new = _checked(pipeline, place, expectation, run_id, known), True
             known |= {expectation.id: result}
         failed += [result] if not result["success"] else []
     if new:
-        _report(pipeline, place, run_id, known)
-    _refuse(failed)
+        report(pipeline, place, run_id, known)
+    refuse(failed)
 
 
-def _refuse(failed: Sequence[dict[str, Any]]) -> None:
+def refuse(failed: Sequence[dict[str, Any]]) -> None:
+    """Raise ExpectationFailed where some of what failed blocks."""
     if blocking := [told(result) for result in failed if result["severity"] == "block"]:
         raise ExpectationFailed(BETWEEN_EXPECTATIONS.join(blocking))
 
@@ -96,69 +89,13 @@ def _checked(
     pipeline: Pipeline, place: Place, expectation: Expectation, run_id: str, known: Mapping[str, dict[str, Any]]
 ) -> dict[str, Any]:
     """Check one expectation and write down what came of it; known: what the run has found so far."""
-    at = checked.looked_at(pipeline, place, expectation)
-    effective = evolution.effective(pipeline, place)
-    referenced = pipeline.referenced
-    if missing := gone(place, list(checked.tables_of(pipeline, expectation))):
-        verdict = Verdict(False, 0, 0, detail=f"table {', '.join(missing)} is gone: {GONE}")
-    else:
-        evidence = _evidence(effective, place, expectation, at)
-        verdict = judge(evidence, expectation, suite=pipeline.name, run_id=run_id, referenced=referenced)
-    rows = masked(verdict.sample, referenced, _hidden(effective, expectation, verdict.sample))
-    result = {
-        "run_id": run_id,
-        "expectation": expectation.id,
-        "kind": expectation.kind,
-        "severity": expectation.severity,
-        "success": verdict.success,
-        "checked": verdict.checked,
-        "failed": verdict.failed,
-        "sample": json.dumps(rows, ensure_ascii=False),
-        "sentence": expectation.sentence,
-        "hint": expectation.hint,
-        "checked_at": datetime.now(UTC),
-        "versions": list(at.items()),
-        "detail": verdict.detail or (None if at else NOTHING),
-    }
-    return results.entered(place, result, known.get(expectation.id))
+    found = judged(pipeline, Newest(pipeline, place), [expectation], run_id, always=pipeline.judge == "always")
+    for error in found.errors.values():
+        raise error
+    return results.entered(place, found.rows[expectation.id], known.get(expectation.id))
 
 
-def _evidence(pipeline: Pipeline, place: Place, expectation: Expectation, at: dict[str, int]) -> Evidence:
-    now = datetime.now(UTC)
-    match expectation:
-        case kinds.OrphanExpectation():
-            return checked.orphans(pipeline, place, expectation, at)
-        case kinds.StuckExpectation():
-            return accounts.waiting(place, expectation, at)
-        case kinds.DeadLetterExpectation():
-            return accounts.letters(place, expectation, at)
-        case kinds.LedgerExpectation():
-            return accounts.ledger(place, expectation, at)
-        case kinds.VersionExpectation():
-            return regressions(pipeline, place, expectation, at)
-        case kinds.ValidThroughExpectation():
-            return accounts.shown(pipeline, place, expectation, at, now)
-        case kinds.SnapshotAgeExpectation():
-            return accounts.dates(place, expectation, at, now)
-        case kinds.DriftExpectation():
-            return accounts.drift(place, expectation, at)
-        case kinds.GreatExpectation():
-            return checked.rows_of(pipeline, place, expectation, at)
-        case kinds.InvariantExpectation():
-            return checked.violations(pipeline, place, expectation, at)
-
-
-def _hidden(pipeline: Pipeline, expectation: Expectation, sample: Sequence[dict[str, Any]]) -> set[str]:
-    """Return columns of a query whose values may be secret ones under another name."""
-    if not isinstance(expectation, kinds.InvariantExpectation) or not sample:
-        return set()
-    declared = {column.name for table in pipeline.tables for column in table.columns}
-    sql = expectation.sql.lower()
-    taken = [name for name in declared if is_secret(name) and (name.lower() in sql or ALL.search(sql))]
-    return {name for name in sample[0] if name not in declared} if taken else set()
-
-
-def _report(pipeline: Pipeline, place: Place, run_id: str, known: Mapping[str, dict[str, Any]]) -> None:
+def report(pipeline: Pipeline, place: Place, run_id: str, known: Mapping[str, dict[str, Any]]) -> None:
     """Write the report of all that a run has checked so far."""
     about = reports.Report(pipeline.name, run_id, pipeline.expectations, known)
     pages = {"report.html": reports.html(about), "report.md": reports.markdown(about)}

@@ -26,11 +26,13 @@ from txloom.config.expectations import (
 )
 from txloom.config.models import Pipeline
 from txloom.errors import ConfigurationError
+from txloom.quality.checkpoint import Case
+from txloom.quality.conditions import NoRows
 from txloom.quality.masking import MOST
 from txloom.quality.verdicts import Evidence
 from txloom.storage import local, schemas
+from txloom.storage.evidence import asking, count, listed
 from txloom.storage.place import Place
-from txloom.storage.progress import versions
 
 Versions = Mapping[str, int]
 BOOKS: dict[type, tuple[str, ...]] = {
@@ -53,11 +55,6 @@ def current_of(pipeline: Pipeline, table: str) -> str:
     """Return the name of the flat current table of a watched table."""
     declared = {mirror.table: mirror.current for mirror in pipeline.targets.mirrors}
     return declared.get(table, names.row_store(table))
-
-
-def looked_at(pipeline: Pipeline, place: Place, expectation: Expectation) -> dict[str, int]:
-    """Return the tables that an expectation looks at with their versions; tables that do not exist are left out."""
-    return versions(place, list(tables_of(pipeline, expectation)))
 
 
 def tables_of(pipeline: Pipeline, expectation: Expectation) -> Iterable[str]:
@@ -88,23 +85,24 @@ def orphans(pipeline: Pipeline, place: Place, expectation: OrphanExpectation, at
     key = pipeline.table(expectation.parent).key
     same = " and ".join(f'c."{own}" = p."{name}"' for own, name in zip(expectation.parent_key, key, strict=True))
     named = " and ".join(f'c."{own}" is not null' for own in expectation.parent_key)
-    lost = f'from c left join p on {same} where {named} and p."{key[0]}" is null'
-    tables = {"c": DeltaTable(place.table(child), version=at[child])}
-    checked = local.ask(tables, f"select count(*) as n from c where {named}")["n"][0].as_py()
-    tables["p"] = DeltaTable(place.table(parent), version=at[parent])
-    found = local.ask(tables, f"select false as parent_exists {lost}")
-    shown = dict.fromkeys([*pipeline.table(expectation.child).key, *expectation.parent_key])
+    own_key = pipeline.table(expectation.child).key
+    shown = dict.fromkeys([*own_key, *expectation.parent_key])
     columns = ", ".join(f'c."{name}"' for name in [*shown, "_txloom_csn", "_txloom_xid"])
-    order = ", ".join(f'c."{name}"' for name in pipeline.table(expectation.child).key)
-    sample = local.ask(tables, f"select {columns} {lost} order by {order} limit {MOST}") if found.num_rows else found
-    return Evidence(checked, found, sample.to_pylist())
+    lost = f'select {columns} from c left join p on {same} where {named} and p."{key[0]}" is null'
+    tables = {"c": child, "p": parent}
+    ask = asking({alias: DeltaTable(place.table(name), version=at[name]) for alias, name in tables.items()})
+    order = ", ".join(f'c."{name}"' for name in own_key)
+    failed = count(ask, lost)
+    sample = ask(f"{lost} order by {order} limit {MOST}").to_pylist() if failed else []
+    case = Case(expectation, lambda: listed(at), NoRows(lost), ask)
+    return Evidence(count(ask, f"select 1 as row from c where {named}"), failed, sample, case=case)
 
 
 def rows_of(pipeline: Pipeline, place: Place, expectation: GreatExpectation, at: Versions) -> Evidence:
     """Return the rows of a current table that are judged: the columns that are named, and what tells rows apart."""
     schema = schema_of(pipeline, expectation.table)
     if expectation.table not in at:
-        return Evidence(0, schema.empty_table())
+        return Evidence(0, case=Case(expectation, schema.empty_table))
     table = DeltaTable(place.table(expectation.table), version=at[expectation.table])
     has = pa.schema(table.schema().to_arrow()).names
     of_columns = expectation.expectation.startswith(OF_COLUMNS)
@@ -114,7 +112,7 @@ def rows_of(pipeline: Pipeline, place: Place, expectation: GreatExpectation, at:
     query = f"select {columns} from t" + (f" where ({expectation.where}\n)" if expectation.where else "")
     query += " limit 0" if of_columns else ""
     found = _asked(expectation, {"t": table}, query)
-    return Evidence(found.num_rows, found)
+    return Evidence(found.num_rows, case=Case(expectation, lambda: found))
 
 
 def _named(expectation: GreatExpectation, has: list[str]) -> list[str]:
@@ -152,11 +150,13 @@ def violations(pipeline: Pipeline, place: Place, expectation: InvariantExpectati
         plan(pipeline, expectation)
         return Evidence(0)
     tables = {name: DeltaTable(place.table(name), version=at[name]) for name in wanted}
-    count = _asked(expectation, tables, f"select count(*) as n from (\n{query}\n)")["n"][0].as_py()
-    checked = sum(local.ask({"t": each}, "select count(*) as n from t")["n"][0].as_py() for each in tables.values())
+    ask = partial(_asked, expectation, tables)
+    failed = count(ask, query)
+    checked = sum(count(asking({"t": each}), "select 1 as row from t") for each in tables.values())
     with _refusing(expectation):
-        sample = local.first(tables, query, MOST) if count else pa.table({})
-    return Evidence(checked, pa.table({"row": pa.nulls(count)}), sample.to_pylist(maps_as_pydicts="lossy"))
+        sample = local.first(tables, query, MOST) if failed else pa.table({})
+    case = Case(expectation, lambda: listed(at), NoRows(query), ask)
+    return Evidence(checked, failed, sample.to_pylist(maps_as_pydicts="lossy"), case=case)
 
 
 def plan(pipeline: Pipeline, expectation: Expectation) -> None:

@@ -1,39 +1,41 @@
 """Rows whose version fell: read along the history of their mirror, for the keys that changed since the last cut."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from deltalake import DeltaTable
 
 from txloom.config.expectations import VersionExpectation
 from txloom.config.models import Pipeline, Table
-from txloom.quality.masking import MOST
+from txloom.quality.conditions import NotBelow
 from txloom.quality.verdicts import Evidence
 from txloom.storage import local
 from txloom.storage.checked import history_of
-from txloom.storage.newest import newest_cut
+from txloom.storage.evidence import asking, count, evidence
 from txloom.storage.place import Place
+from txloom.storage.states import Releases
 
 
-def regressions(pipeline: Pipeline, place: Place, expectation: VersionExpectation, at: Mapping[str, int]) -> Evidence:
+def regressions(
+    pipeline: Pipeline, place: Place, expectation: VersionExpectation, at: Mapping[str, int], releases: Releases
+) -> Evidence:
     """Return the rows whose version is below one that they had before, since they were last inserted or moved.
 
-    Only keys are looked at that changed after the newest cut; a row that is deleted, or has caught up, is none.
+    releases: only keys are looked at that changed in them; a row that is deleted, or has caught up, is none.
     """
     name, table = history_of(pipeline, expectation.table), pipeline.table(expectation.table)
     if name not in at:
         return Evidence(0)
-    history = {"h": DeltaTable(place.table(name), version=at[name])}
-    cut = newest_cut(place, "release")
-    since = cut["release"] if cut else 0
-    checked = local.ask(history, f"select count(*) as n from ({_changed(table, since)})")["n"][0].as_py()
-    if not checked:
+    history = {"t": DeltaTable(place.table(name), version=at[name])}
+    ask = asking(history)
+    changed = count(ask, _changed(table, releases))
+    if not changed:
         return Evidence(0)
-    query = _fallen(table, since, local.ask(history, _truncated()).to_pylist())
-    found = local.ask(history, f"select version, highest from ({query})")
+    rows = _newest(table, releases, ask(_truncated(releases)).to_pylist())
     order = ", ".join(_quoted(column) for column in table.key)
-    sample = local.ask(history, f"select * from ({query}) order by {order} limit {MOST}") if found.num_rows else found
-    return Evidence(checked, found, sample.to_pylist())
+    found = evidence(expectation, ask, rows, NotBelow("version", "highest"), order=order)
+    return replace(found, checked=changed)
 
 
 def _quoted(column: str) -> str:
@@ -44,16 +46,23 @@ def _key(table: Table, alias: str = "") -> str:
     return ", ".join(f"{alias}{_quoted(column)}" for column in table.key)
 
 
-def _changed(table: Table, since: int) -> str:
-    return f"select distinct {_key(table)} from h where _txloom_release > {since} and _txloom_op in ('I', 'r', 'U')"
+def _told(releases: Releases) -> str:
+    """Return SQL for what history told until the last of some releases."""
+    upto = "" if releases.upto is None else f" where _txloom_release <= {releases.upto}"
+    return f"(select * from t{upto}) as h"
 
 
-def _truncated() -> str:
+def _changed(table: Table, releases: Releases) -> str:
+    new = f"_txloom_release > {releases.since} and _txloom_op in ('I', 'r', 'U')"
+    return f"select distinct {_key(table)} from {_told(releases)} where {new}"
+
+
+def _truncated(releases: Releases) -> str:
     columns = "_txloom_csn as csn, _txloom_pos as pos"
-    return f"select {columns} from h where _txloom_op = 'T' order by csn desc, pos desc limit 1"
+    return f"select {columns} from {_told(releases)} where _txloom_op = 'T' order by csn desc, pos desc limit 1"
 
 
-def _fallen(table: Table, since: int, truncated: list[dict[str, Any]]) -> str:
+def _newest(table: Table, releases: Releases, truncated: list[dict[str, Any]]) -> str:
     """Return SQL for the newest version of each row that changed, and the highest before it, in one life of the row.
 
     A life begins with an insert, with a change of the key, or behind a truncate or delete.
@@ -72,8 +81,8 @@ def _fallen(table: Table, since: int, truncated: list[dict[str, Any]]) -> str:
     told = f"h.{_quoted(counter)} as version, array_has(h._txloom_unchanged, {local.quoted(counter)})"
     window = f"partition by {_key(table)} order by csn, pos"
     rows = (
-        f"select {_key(table, 'h.')}, h.{own}, {begins}, {told} as untold from h"
-        f" join ({_changed(table, since)}) as c on {same} where h._txloom_op in ('I', 'r', 'U', 'D') and {after}"
+        f"select {_key(table, 'h.')}, h.{own}, {begins}, {told} as untold from {_told(releases)}"
+        f" join ({_changed(table, releases)}) as c on {same} where h._txloom_op in ('I', 'r', 'U', 'D') and {after}"
     )
     lives = f"select *, sum(begins + case when op = 'D' then 1 else 0 end) over ({window}) as life from ({rows})"
     newest = f"select *, max(life) over (partition by {_key(table)}) as last_life from ({lives})"
@@ -88,4 +97,4 @@ def _fallen(table: Table, since: int, truncated: list[dict[str, Any]]) -> str:
         f" from ({living})"
     )
     columns = f"{_key(table)}, version, csn, xid, highest, highest_csn"
-    return f"select {columns} from ({ranked}) where n = 1 and version < highest"
+    return f"select {columns} from ({ranked}) where n = 1"

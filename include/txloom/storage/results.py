@@ -13,6 +13,7 @@ from txloom.storage.own import EXPECTATION_RESULTS
 from txloom.storage.place import Place, filesystem_of
 from txloom.storage.progress import unchanged
 
+INDEX = "index.html"
 SAME = ("success", "failed", "severity")
 """What two results of a run about the same tables agree in when the second says nothing new."""
 _NEWEST = "row_number() over (partition by expectation order by checked_at desc) as n"
@@ -68,7 +69,15 @@ def report_folder(run_id: str) -> str:
 
 def write_report(place: Place, run_id: str, pages: dict[str, str]) -> str:
     """Write the pages of a run's report, each in the place of what it was before; return their folder."""
-    path = f"{place.table(names.REPORTS)}/{report_folder(run_id)}"
+    return _write(f"{place.table(names.REPORTS)}/{report_folder(run_id)}", pages)
+
+
+def write_data_docs(place: Place, run_id: str, pages: dict[str, str]) -> str:
+    """Write Great Expectations' pages of a run beside its report; return their folder."""
+    return _write(f"{place.table(names.REPORTS)}/{report_folder(run_id)}/{names.DATA_DOCS}", pages)
+
+
+def _write(path: str, pages: dict[str, str]) -> str:
     filesystem, folder = filesystem_of(path)
     filesystem.create_dir(folder, recursive=True)
     for name, text in pages.items():
@@ -76,6 +85,31 @@ def write_report(place: Place, run_id: str, pages: dict[str, str]) -> str:
             stream.write(text.encode())
         filesystem.move(f"{folder}/.{name}", f"{folder}/{name}")
     return path
+
+
+def data_docs(place: Place) -> list[tuple[str, datetime]]:
+    """Return the runs of which there are Great Expectations' pages, by the names of their folders, newest first."""
+    filesystem, root = filesystem_of(place.table(names.REPORTS))
+    folders = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
+    own = [each.base_name for each in folders if each.type == fs.FileType.Directory]
+    first = filesystem.get_file_info([f"{root}/{name}/{names.DATA_DOCS}/{INDEX}" for name in own])
+    found = [(name, page.mtime) for name, page in zip(own, first, strict=True) if page.is_file]
+    return sorted(found, key=lambda each: (each[1], each[0]), reverse=True)
+
+
+def data_docs_page(place: Place, run: str, page: str) -> str | None:
+    """Return one of Great Expectations' pages of a run, None where there is none of that name.
+
+    run: the name of its folder. Both are looked for among the names that are there: no name leads elsewhere.
+    """
+    filesystem, root = filesystem_of(place.table(names.REPORTS))
+    for name in (run, names.DATA_DOCS, page):
+        inside = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
+        if name.startswith(".") or name not in {each.base_name for each in inside}:
+            return None
+        root = f"{root}/{name}"
+    with filesystem.open_input_stream(root) as stream:
+        return str(stream.read().decode())
 
 
 def drop_pages(place: Place, before: datetime) -> int:

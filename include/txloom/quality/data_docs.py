@@ -1,0 +1,165 @@
+"""The Data Docs of a Checkpoint: a page of Great Expectations for each expectation, and one that leads to them.
+
+Great Expectations puts values and sentences into its pages as they are, and asks a dozen hosts for styles and scripts.
+Here every sign that means something in HTML is replaced before a page is rendered, and written as text behind it; a
+page stands alone, and runs nothing.
+"""
+
+import re
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from txloom.config.expectations import Expectation
+from txloom.quality.checkpoint import Outcome, columns
+from txloom.quality.masking import LONGEST, is_secret, without
+
+INDEX = "index.html"
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+"""What a page may do: show text in its own style."""
+_SIGNS = {ord(sign): 0xE000 + number for number, sign in enumerate("<>&\"'$`*[]")}
+"""What HTML, templates or Markdown would read, and what stands for it until a page is rendered."""
+_PRIVATE = re.compile(
+    "[\ue000-\uf8ff\U000f0000-\U0010fffd\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+)
+"""Signs that nobody sees, or that would be taken for those above."""
+_ACTIVE = re.compile(
+    r"<script\b.*?</script\s*>|<link\b[^>]*>|<style\b.*?</style\s*>|<img\b[^>]*>|<meta\b[^>]*>|<base\b[^>]*>"
+    r"|\son[a-z]+\s*=\s*(?:\"[^\"]*\"|'[^']*')",
+    re.DOTALL | re.IGNORECASE,
+)
+"""What would load or run something: of Great Expectations' templates, for nothing of it comes from data."""
+_HREF = re.compile(r"href\s*=\s*(?:\"[^\"]*\"|'[^']*')", re.IGNORECASE)
+_HEAD = re.compile(r"<head\b[^>]*>", re.IGNORECASE)
+STYLE = (
+    ":root{color-scheme:light dark;--ink:#1d2330;--dim:#56607a;--page:#fff;--card:#f5f6f9;--line:#d5d9e2;--bad:#b3261e;"
+    "--good:#1a6b3a}@media (prefers-color-scheme:dark){:root{--ink:#e8eaf0;--dim:#a9b1c4;--page:#14171e;--card:#1d212b;"
+    "--line:#3a4152;--bad:#ff8a80;--good:#7fd8a0}}body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);"
+    "background:var(--page);margin:2rem auto;max-width:72rem;padding:0 1rem;overflow-wrap:anywhere}"
+    "table{border-collapse:collapse;margin:.5rem 0;font-size:.95rem}th,td{border:1px solid var(--line);"
+    "padding:.25rem .6rem;text-align:left;vertical-align:top;unicode-bidi:isolate}a{color:inherit}"
+    ".alert,.card-header{background:var(--card);padding:.4rem .8rem}h1{font-size:1.4rem}"
+    ".text-success{color:var(--good)}"
+    ".text-danger{color:var(--bad)}.badge{border:1px solid var(--line);padding:0 .4rem}"
+    "pre,code{white-space:pre-wrap}"
+    ".navbar,.modal,.ge-navigation-sidebar-container,footer,button{display:none}.bad{color:var(--bad)}"
+    ".good{color:var(--good)}"
+)
+HEAD = (
+    f'<head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+    f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style>'
+)
+
+
+def pages(
+    title: str,
+    about: Mapping[str, str],
+    results: Sequence[tuple[Expectation, Mapping[str, Any] | str]],
+    outcomes: Mapping[str, Outcome],
+    referenced: Collection[str] = (),
+) -> dict[str, str]:
+    """Return the pages by their names.
+
+    about: of the run, in words. results: the row of each expectation, or why it could not be judged. outcomes: of those
+    that Great Expectations judged. referenced: texts that no page may repeat.
+    """
+    own = {each.id: each for each, _ in results}
+    found = {page_of(name): _page(own[name], outcome, referenced) for name, outcome in outcomes.items()}
+    return {INDEX: _index(title, about, results, found, referenced), **found}
+
+
+def page_of(expectation_id: str) -> str:
+    """Return the name of an expectation's page.
+
+    >>> page_of("order_totals")
+    'of_order_totals.html'
+    """
+    return f"of_{expectation_id}.html"
+
+
+def _page(expectation: Expectation, outcome: Outcome, referenced: Collection[str]) -> str:
+    from great_expectations.core.expectation_validation_result import (
+        ExpectationSuiteValidationResult,
+        expectationSuiteValidationResultSchema,
+    )
+    from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
+    from great_expectations.render.view import DefaultJinjaPageView
+
+    told = _shown(outcome.validation.to_json_dict(), expectation)
+    safe = expectationSuiteValidationResultSchema.load(_safe(told, sorted(referenced, key=len, reverse=True)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        document = ValidationResultsPageRenderer().render(ExpectationSuiteValidationResult(**safe))
+        return standing_alone(DefaultJinjaPageView().render(document))
+
+
+def _shown(validation: dict[str, Any], expectation: Expectation) -> dict[str, Any]:
+    """Return a result of which nothing but counts are left where its columns are secret."""
+    if any(map(is_secret, columns(expectation))):
+        for each in validation["results"]:
+            counts = {name: told for name, told in each["result"].items() if re.search("_(count|percent)$", name)}
+            each["result"] = counts
+    return validation
+
+
+def _safe(told: Any, referenced: Sequence[str]) -> Any:
+    """Return data in which no text means anything but itself, none is long, and none is of the environment."""
+    if isinstance(told, str):
+        text = _PRIVATE.sub("?", without(told, referenced))
+        text = text if len(text) <= LONGEST * 10 else f"{text[: LONGEST * 10]}..."
+        return text.translate(_SIGNS)
+    if isinstance(told, Mapping):
+        return {name: _safe(each, referenced) for name, each in told.items()}
+    if isinstance(told, list | tuple):
+        return [_safe(each, referenced) for each in told]
+    return told
+
+
+def standing_alone(page: str) -> str:
+    """Return a rendered page that loads and runs nothing, with what `_safe` replaced as text.
+
+    >>> "evil" in standing_alone('<head></head><a onclick="evil()" href="http://evil">x</a><script>evil()</script>')
+    False
+    """
+    page = _HREF.sub(f'href="{INDEX}"', _ACTIVE.sub("", page))
+    page = _HEAD.sub(lambda _: HEAD, page, count=1)
+    back = f'<body><p><a href="{INDEX}">All expectations of this run</a></p>'
+    page = re.sub(r"<body\b[^>]*>", lambda _: back, page, count=1)
+    return page.translate({stands: f"&#{sign};" for sign, stands in _SIGNS.items()})
+
+
+def _index(
+    title: str,
+    about: Mapping[str, str],
+    results: Sequence[tuple[Expectation, Mapping[str, Any] | str]],
+    found: Mapping[str, str],
+    referenced: Collection[str],
+) -> str:
+    facts = "".join(f"<tr><th>{_text(name)}</th><td>{_text(told)}</td></tr>" for name, told in about.items())
+    rows = "".join(_line(each, result, found, referenced) for each, result in results)
+    head = (
+        "<tr><th>Expectation</th><th>Severity</th><th>Verdict</th><th>Rows that fail</th><th>What must hold</th></tr>"
+    )
+    body = f"<h1>{_text(title)}</h1><table>{facts}</table><table>{head}{rows}</table>"
+    start = f'<!doctype html><html lang="en">{HEAD}<title>{_text(title)}</title></head>'
+    return f"{start}<body>{body}</body></html>"
+
+
+def _line(
+    expectation: Expectation, result: Mapping[str, Any] | str, found: Mapping[str, str], referenced: Collection[str]
+) -> str:
+    page = page_of(expectation.id)
+    name = _text(expectation.id)
+    named = f"<a href='{page}'>{name}</a>" if page in found else name
+    if isinstance(result, str):
+        verdict, failed = "<b class='bad'>Not judged</b>", _text(without(result, referenced))
+    else:
+        verdict = "<b class='good'>Holds</b>" if result["success"] else "<b class='bad'>Fails</b>"
+        failed = f"{result['failed']} of {result['checked']}"
+    told = (named, _text(expectation.severity), verdict, failed, _text(without(expectation.sentence, referenced)))
+    return f"<tr>{''.join(f'<td>{each}</td>' for each in told)}</tr>"
+
+
+def _text(text: str) -> str:
+    return escape(_PRIVATE.sub("?", text))

@@ -1,0 +1,48 @@
+"""Evidence for expectations: rows in question at pinned versions, how many fail a condition, and the first of those."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from txloom.config.expectations import Expectation
+from txloom.quality.checkpoint import Case
+from txloom.quality.conditions import OfRows
+from txloom.quality.masking import MOST
+from txloom.quality.verdicts import Evidence
+from txloom.storage import local
+
+Ask = Callable[[str], pa.Table]
+
+
+def asking(tables: Mapping[str, DeltaTable]) -> Ask:
+    """Return what answers queries over opened tables."""
+    return partial(local.ask, dict(tables))
+
+
+def evidence(
+    expectation: Expectation, ask: Ask, rows: str, condition: OfRows, *, shown: str = "*", order: str = ""
+) -> Evidence:
+    """Return evidence of rows that a query names: all of them are looked at, those that fail the condition are shown.
+
+    shown, order: of those, which columns and in which order, as SQL has it.
+    """
+    failing = condition.failing(rows)
+    failed = count(ask, failing)
+    sorted_ = f" order by {order}" if order else ""
+    sample = ask(f"select {shown} from ({failing}){sorted_} limit {MOST}") if failed else pa.table({})
+    judged = ", ".join(f'"{name}"' for name in condition.columns)
+    case = Case(expectation, lambda: ask(f"select {judged} from ({rows})"), condition, ask)
+    return Evidence(count(ask, rows), failed, sample.to_pylist(maps_as_pydicts="strict"), case=case)
+
+
+def count(ask: Ask, rows: str) -> int:
+    """Return how many rows a query returns."""
+    number: int = ask(f"select count(*) as n from (\n{rows}\n)")["n"][0].as_py()
+    return number
+
+
+def listed(tables: Mapping[str, int]) -> pa.Table:
+    """Return tables and their versions as rows: what Great Expectations is shown beside a query over them."""
+    return pa.table({"table": list(tables), "version": pa.array(tables.values(), pa.int64())})
