@@ -39,6 +39,8 @@ READS = Depends(requires_access_dag(method="GET"))
 DagId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_.-]{1,250}$")]
 Number = Annotated[int, Query(alias="page", ge=1, le=1_000_000)]
 Text = Annotated[str | None, Query(max_length=1_000)]
+Name = Annotated[str, Path(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:+~-]{0,199}$")]
+"""The name of a folder or file below that of reports, as `storage.results.report_folder` makes them."""
 
 
 def readable_dags(user: GetUserDep) -> set[str]:
@@ -171,6 +173,15 @@ MOST_TURNS = 20
 def expectations(whose: Whose, number: Number = 1) -> HTMLResponse:
     """Show what must hold, failed ones first."""
     return _page(pages.expectations(whose, page=number))
+
+
+@app.get("/dags/{dag_id}/data_docs/{run}/{page}", dependencies=[READS])
+def data_docs(whose: Whose, run: Name, page: Name) -> HTMLResponse:
+    """Show a page that Great Expectations rendered; no name leads out of the folder of such pages."""
+    found = pages.data_docs(whose, run, page)
+    if found is None:
+        raise HTTPException(404, "There is no such page of Great Expectations, or it is older than reports are kept.")
+    return HTMLResponse(found, headers=dict(rendering.DATA_DOCS_HEADERS))
 
 
 @app.get("/dags/{dag_id}/waiting", dependencies=[READS])

@@ -238,6 +238,22 @@ def test_markup_in_values_is_text_and_runs_nowhere(visit: Visit) -> None:
     assert "stolen" not in page.title() and visitor.dialogs == []
 
 
+def test_the_page_leads_to_data_docs_that_show_markup_as_text_and_run_nothing(visit: Visit) -> None:
+    visitor = visit()
+    page = visitor.open("/txloom/dags/shop_cdc/expectations")
+    visitor.keep("expectations")
+    page.locator("section[aria-labelledby=data-docs] a").first.click()
+    page.wait_for_selector("h1")
+    visitor.keep("data_docs")
+    assert "<i>Notes</i> are words." in page.locator("body").inner_text()
+    page.locator("a", has_text="plain_notes").click()
+    page.wait_for_selector("text=All expectations of this run")
+    visitor.keep("data_docs_page")
+    assert SCRIPT in page.locator("body").inner_text()
+    assert page.locator("script, img, link").count() == 0 and page.title() != "stolen" and visitor.dialogs == []
+    assert {each.split("/txloom/")[0] for each in visitor.requested} == {visitor.server.url}
+
+
 def test_the_page_asks_nobody_but_its_own_server(visit: Visit) -> None:
     visitor = visit()
     for path in ("", "dags/failing_cdc", "dags/orders_cdc/transaction?id=1431"):

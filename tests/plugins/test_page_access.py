@@ -1,5 +1,6 @@
 """Who may see what of the page, and which addresses it refuses: nobody 401, others 403, nonsense 404 or 422."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -89,6 +90,12 @@ HOSTILE = (
     ("dags/orders_cdc/key?table=..%2F..%2Fetc&value=1", 422),
     ("dags/orders_cdc/key?table=orders&value=1%20or%201=1", 422),
     ("dags/orders_cdc/key?table=orders&key.order_id=1&key.x=2", 200),
+    ("dags/shop_cdc/data_docs/..%2F..%2Fcuts/index.html", 404),
+    ("dags/shop_cdc/data_docs/../../cuts", 404),
+    ("dags/shop_cdc/data_docs/nope/..%2Freport.html", 404),
+    ("dags/shop_cdc/data_docs/nope/index.html", 404),
+    ("dags/shop_cdc/data_docs/.hidden/index.html", 422),
+    ("dags/shop_cdc/data_docs/%00/index.html", 422),
     ("static/..%2F..%2Fplugins%2Ftxloom_plugin.py", 404),
     ("static/page.py", 404),
     ("docs", 404),
@@ -124,6 +131,16 @@ def test_each_page_forbids_what_it_does_not_need(site: ApiServer, tokens: dict[s
         )
         assert (told["x-content-type-options"], told["referrer-policy"]) == ("nosniff", "no-referrer")
         assert told["cache-control"] == "no-store"
+
+
+def test_data_docs_may_do_nothing_and_are_for_who_may_read_the_pipeline(
+    site: ApiServer, tokens: dict[str, str]
+) -> None:
+    listed = get(site, "dags/shop_cdc/expectations", tokens["admin"]).text
+    (path,) = re.findall(r'href="/txloom/(dags/shop_cdc/data_docs/[^"]+)"', listed)
+    told = get(site, path, tokens["admin"])
+    assert told.code == 200 and told.headers["content-security-policy"].startswith("sandbox allow-same-origin; default")
+    assert (get(site, path, tokens["nobody"]).code, get(site, path).code) == (403, 401)
 
 
 def test_everybody_may_have_the_style_sheet(site: ApiServer) -> None:

@@ -15,6 +15,7 @@ from lake import Lake, arrivals
 from shop import Shop, insert, update
 from txloom.config import load
 from txloom.config.places import PROJECT
+from txloom.pipelines.validate import validate
 from txloom.storage import books, own
 from txloom.storage.place import Place
 from txloom.transactions import buffer
@@ -33,6 +34,9 @@ tables:
 - {name: items, source: APP.ITEMS, key: [id], columns: {id: long, name: string, notes: string}}
 - {name: parts, source: APP.PARTS, key: [id, part], columns: {id: long, part: string, amount: "decimal(10,2)"}}
 targets: {mirrors: ["*"]}
+expectations:
+- {kind: great_expectation, id: plain_notes, table: items, expectation: ExpectColumnValuesToMatchRegex,
+   arguments: {column: notes, regex: "^[a-z]*$"}, severity: info, sentence: "<i>Notes</i> are words.", hint: Ask.}
 """
 
 
@@ -73,6 +77,7 @@ def hostile(spark: Any, folder: Path, pipelines: Path, warehouse: Path) -> None:
     shop.commit(2, update("items", {"id": 1, "name": QUOTES, "notes": "plain"}, id=1, name=HIDDEN, notes=SCRIPT))
     shop.send(*shop.rows_of(3, insert("items", id=2, name=SCRIPT, notes=SCRIPT)))
     shop.run()
+    validate(None, shop.pipeline, warehouse=shop.warehouse, run_id="upkeep <1>")
     shutil.copytree(Path(shop.path("cuts")).parent, warehouse / "shop")
     shutil.copy(shop.folder / "shop.yaml", pipelines / "shop.yaml")
 

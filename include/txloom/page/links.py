@@ -35,6 +35,14 @@ class Links:
         """Return the address of a row's story."""
         return self.of(pipeline, "key", table=table, **{f"{KEY}{name}": told for name, told in key.items()})
 
+    def data_docs(self, pipeline: str, run: str, page: str = "index.html") -> str:
+        """Return the address of one of Great Expectations' pages of a run; run: the name of its folder.
+
+        >>> Links().data_docs("orders", "scheduled__2026-11-20T03:00:00+00:00")
+        '/txloom/dags/orders_cdc/data_docs/scheduled__2026-11-20T03%3A00%3A00%2B00%3A00/index.html'
+        """
+        return self.of(pipeline, f"data_docs/{quote(run, safe='')}/{quote(page, safe='')}")
+
     def airflow(self, path: str) -> str:
         """Return the address of one of Airflow's own pages.
 

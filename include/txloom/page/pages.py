@@ -15,7 +15,9 @@ from txloom.page.rendering import render
 from txloom.page.turns import Turn, running
 from txloom.page.turns import waiting as waits
 from txloom.quality import incidents as kinds
+from txloom.storage import results
 from txloom.storage.opened import looking
+from txloom.storage.place import Place
 from txloom.storage.views import cuts as published
 from txloom.storage.views import letters as dead
 from txloom.storage.views import overview as pipelines_overview
@@ -159,7 +161,14 @@ def _panels(view: View, span: str) -> dict[str, Any]:
 
 def expectations(view: View, *, page: int) -> str:
     """Return all expectations, failed ones first, with the rows that fail."""
-    return view.render("expectations", page=problems.expectations(*view.whose, number=page, size=SIZE))
+    found = problems.expectations(*view.whose, number=page, size=SIZE)
+    docs = results.data_docs(Place(view.warehouse, view.pipeline.name))[:FEW]
+    return view.render("expectations", page=found, data_docs=docs)
+
+
+def data_docs(view: View, run: str, page: str) -> str | None:
+    """Return one of Great Expectations' pages as it lies beside the tables, None where there is none."""
+    return results.data_docs_page(Place(view.warehouse, view.pipeline.name), run, page)
 
 
 def waiting(view: View, *, page: int, cause: str | None, longer: str | None) -> str:

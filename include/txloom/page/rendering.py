@@ -27,6 +27,12 @@ HEADERS: Mapping[str, str] = {
 }
 """Headers of each page: nothing runs that is not a file of ours, nothing is kept, nobody else frames it."""
 
+DATA_DOCS_HEADERS: Mapping[str, str] = {
+    **HEADERS,
+    "Content-Security-Policy": "sandbox allow-same-origin; default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'",
+}
+"""Headers of a page that Great Expectations rendered: it has its style in itself, and may do nothing at all."""
+
 
 @cache
 def static(name: str) -> bytes:

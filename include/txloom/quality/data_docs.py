@@ -14,6 +14,7 @@ from typing import Any
 from txloom.config.expectations import Expectation
 from txloom.quality.checkpoint import Outcome, columns
 from txloom.quality.masking import LONGEST, is_secret, without
+from txloom.quality.reports import versions
 
 INDEX = "index.html"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -43,7 +44,8 @@ STYLE = (
     ".text-success{color:var(--good)}"
     ".text-danger{color:var(--bad)}.badge{border:1px solid var(--line);padding:0 .4rem}"
     "pre,code{white-space:pre-wrap}"
-    ".navbar,.modal,.ge-navigation-sidebar-container,footer,button{display:none}.bad{color:var(--bad)}"
+    ".navbar,.modal,.sticky,footer,button,[data-toggle=collapse]{display:none}i{font-style:normal}"
+    "i.fa-times::before{content:'\\2717'}i.fa-check-circle::before{content:'\\2713'}.bad{color:var(--bad)}"
     ".good{color:var(--good)}"
 )
 HEAD = (
@@ -79,18 +81,15 @@ def page_of(expectation_id: str) -> str:
 
 
 def _page(expectation: Expectation, outcome: Outcome, referenced: Collection[str]) -> str:
-    from great_expectations.core.expectation_validation_result import (
-        ExpectationSuiteValidationResult,
-        expectationSuiteValidationResultSchema,
-    )
-    from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
-    from great_expectations.render.view import DefaultJinjaPageView
-
-    told = _shown(outcome.validation.to_json_dict(), expectation)
-    safe = expectationSuiteValidationResultSchema.load(_safe(told, sorted(referenced, key=len, reverse=True)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        document = ValidationResultsPageRenderer().render(ExpectationSuiteValidationResult(**safe))
+        from great_expectations.core.expectation_validation_result import expectationSuiteValidationResultSchema
+        from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
+        from great_expectations.render.view import DefaultJinjaPageView
+
+        told = _shown(outcome.validation.to_json_dict(), expectation)
+        safe = _safe(told, sorted(referenced, key=len, reverse=True))
+        document = ValidationResultsPageRenderer().render(expectationSuiteValidationResultSchema.load(safe))
         return standing_alone(DefaultJinjaPageView().render(document))
 
 
@@ -151,13 +150,14 @@ def _line(
 ) -> str:
     page = page_of(expectation.id)
     name = _text(expectation.id)
-    named = f"<a href='{page}'>{name}</a>" if page in found else name
+    named = f'<a href="{page}">{name}</a>' if page in found else name
     if isinstance(result, str):
-        verdict, failed = "<b class='bad'>Not judged</b>", _text(without(result, referenced))
+        verdict, failed, at = "<b class='bad'>Not judged</b>", _text(without(result, referenced)), ""
     else:
         verdict = "<b class='good'>Holds</b>" if result["success"] else "<b class='bad'>Fails</b>"
-        failed = f"{result['failed']} of {result['checked']}"
-    told = (named, _text(expectation.severity), verdict, failed, _text(without(expectation.sentence, referenced)))
+        failed, at = f"{result['failed']} of {result['checked']}", versions(result) or "nothing"
+    sentence = _text(without(expectation.sentence, referenced))
+    told = (named, expectation.severity, verdict, failed, sentence, _text(at))
     return f"<tr>{''.join(f'<td>{each}</td>' for each in told)}</tr>"
 
 
