@@ -24,6 +24,7 @@ from txloom.orchestration.pipelines import begins, declared
 
 def upkeep(pipeline: Pipeline) -> DAG:
     """Build the maintenance DAG of one pipeline."""
+    validates = (names.VALIDATE,) if pipeline.expectations else ()
     with DAG(
         dag_id=names.maintenance_dag_id(pipeline.name),
         schedule=pipeline.maintenance.schedule,
@@ -31,7 +32,7 @@ def upkeep(pipeline: Pipeline) -> DAG:
         catchup=False,
         max_active_runs=1,
         tags=["txloom", pipeline.name, "maintenance"],
-        description=f"{pipeline.name}: {', '.join((*names.MAINTENANCE_TASKS, names.VALIDATE))}",
+        description=f"{pipeline.name}: {', '.join((*names.MAINTENANCE_TASKS, *validates))}",
         doc_md=__doc__,
     ) as dag:
         before = None
@@ -42,8 +43,8 @@ def upkeep(pipeline: Pipeline) -> DAG:
             if before is not None:
                 before >> job
             before = job
-        if before is not None and pipeline.expectations:
-            before >> spark_job(pipeline, names.VALIDATE)
+        for task in validates:
+            before >> spark_job(pipeline, task)
     return dag
 
 

@@ -1,5 +1,6 @@
 """The kinds of expectations: what they declare, and each mistake with its whole message."""
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -135,6 +136,14 @@ def test_the_codes_of_findings_are_those_that_the_doctor_finds() -> None:
 )
 def test_a_mistake_is_refused_with_file_and_line(refused: Refused, expectation: str, message: str) -> None:
     assert refused(*declares(expectation)) == f"shop.yaml:54: expectations[2].{message}"
+
+
+def test_great_expectations_judges_on_failure_unless_always_is_declared(declared: Declared, refused: Refused) -> None:
+    assert load(declared()).judge == "on_failure"
+    assert load(declared((MAINTENANCE, f"judge: always\n{MAINTENANCE}"))).judge == "always"
+    for wrong in ("never", "true", "[always]"):
+        told = refused(MAINTENANCE, f"judge: {wrong}\n{MAINTENANCE}")
+        assert re.match(r"shop\.yaml:54: judge: found .*, expected on_failure or always\.", told), told
 
 
 def test_a_column_that_the_source_may_add_is_not_refused(declared: Declared) -> None:

@@ -122,9 +122,12 @@ def test_dead_letters_are_listed_approved_then_redriven_merged_and_published_or_
     assert after == {**chain, "dismiss": ["approve"], "outcome": ["dismiss", "publish"]}
 
 
-def test_maintenance_expires_optimizes_vacuums_then_measures(dags: dict[str, dict[str, dict[str, object]]]) -> None:
+def test_maintenance_expires_optimizes_vacuums_measures_then_validates(
+    dags: dict[str, dict[str, dict[str, object]]],
+) -> None:
     after = {task: about["after"] for task, about in dags["orders_maintenance"].items()}
-    assert after == {"expire": [], "optimize": ["expire"], "vacuum": ["optimize"], "statistics": ["vacuum"]}
+    order = ["expire", "optimize", "vacuum", "statistics", "validate"]
+    assert after == {task: order[:n][-1:] for n, task in enumerate(order)}
 
 
 def test_a_backfill_rebuilds_compares_asks_applies_publishes_and_drops_its_shadows_in_any_case(

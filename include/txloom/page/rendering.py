@@ -27,10 +27,8 @@ HEADERS: Mapping[str, str] = {
 }
 """Headers of each page: nothing runs that is not a file of ours, nothing is kept, nobody else frames it."""
 
-DATA_DOCS_HEADERS: Mapping[str, str] = {
-    **HEADERS,
-    "Content-Security-Policy": "sandbox allow-same-origin; default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'",
-}
+SANDBOX = "sandbox allow-same-origin; default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'"
+DATA_DOCS_HEADERS: Mapping[str, str] = {**HEADERS, "Content-Security-Policy": SANDBOX}
 """Headers of a page that Great Expectations rendered: it has its style in itself, and may do nothing at all."""
 
 

@@ -1,0 +1,150 @@
+"""SQL and Great Expectations judge by one condition: whatever rows there are, both find the same ones to fail."""
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyarrow import Table
+
+from txloom.config.expectations import (
+    DeadLetterExpectation,
+    DriftExpectation,
+    Expectation,
+    InvariantExpectation,
+    LedgerExpectation,
+    StuckExpectation,
+    VersionExpectation,
+)
+from txloom.errors import TxloomError
+from txloom.quality.checkpoint import Case
+from txloom.quality.conditions import AtMost, Few, InSet, NoRows, NotBelow, OfRows
+from txloom.quality.verdicts import Evidence, Verdict, judge
+from txloom.storage.evidence import asking, count, evidence
+from txloom.storage.local import moment
+
+pytestmark = pytest.mark.filterwarnings("default")
+"""Great Expectations imports modules that Python deprecates."""
+TELLS: dict[str, Any] = {"severity": "warn", "sentence": "It holds.", "hint": "Look."}
+CODES = ("row was never seen", "column dropped")
+Column = Sequence[Any]
+WIDE = st.integers(-(2**63), 2**63 - 1)
+DECIMALS = st.decimals(-(10**10), 10**10, places=2)
+DOUBLES = st.floats()
+MOMENTS = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30)).map(lambda at: at.replace(tzinfo=UTC))
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=4)
+VERSIONS = {
+    "Int64": WIDE,
+    "Decimal128(18, 2)": DECIMALS,
+    "Float64": DOUBLES,
+    'Timestamp(Microsecond, Some("UTC"))': MOMENTS,
+    "Utf8": TEXTS,
+}
+
+
+def literal(value: Any) -> str:
+    """Return a value as SQL has it."""
+    if value is None or isinstance(value, bool | int):
+        return "null" if value is None else str(value).lower()
+    if isinstance(value, float):
+        return f"cast('{value}' as double)"
+    if isinstance(value, Decimal):
+        return f"cast('{value}' as decimal(18, 2))"
+    return moment(value) if isinstance(value, datetime) else "'" + value.replace("'", "''") + "'"
+
+
+def sql(kind: str, *columns: Column, names: Sequence[str]) -> str:
+    """Return SQL for rows that are made of columns of one type."""
+    cells = [[f"arrow_cast({literal(value)}, '{kind}')" for value in column] for column in columns]
+    rows = ", ".join(f"({', '.join(row)})" for row in zip(*cells, strict=True))
+    empty = ", ".join([f"arrow_cast(null, '{kind}')"] * len(columns))
+    found = f"select * from (values {rows or f'({empty})'}) as v ({', '.join(names)})"
+    return found if rows else f"{found} where false"
+
+
+def stuck(number: int) -> tuple[Expectation, OfRows]:
+    told = StuckExpectation(kind="stuck_transactions", id=f"stuck_{number}", older_than="10m", **TELLS)  # type: ignore[arg-type]
+    return told, AtMost("age_seconds", 600)
+
+
+def looked(expectation: Expectation, condition: OfRows, kind: str, *columns: Column) -> tuple[Expectation, Evidence]:
+    rows = sql(kind, *columns, names=condition.columns)
+    return expectation, evidence(expectation, asking({}), rows, condition)
+
+
+def maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    return st.lists(st.none() | values, max_size=8)
+
+
+@st.composite
+def cases(draw: st.DrawFn, number: int) -> tuple[Expectation, Evidence, int]:
+    """Return rows in question, what SQL finds among them, and how many fail by the words of the documentation."""
+    kind = draw(st.sampled_from(["stuck", "ledger", "codes", "versions", "few"]))
+    if kind == "stuck":
+        ages = draw(maybe(st.integers(595, 605) | WIDE))
+        return *looked(*stuck(number), "Int64", ages), sum(age is not None and age > 600 for age in ages)
+    if kind == "ledger":
+        told = draw(maybe(st.booleans()))
+        ledger = LedgerExpectation(kind="unbalanced_ledger", id=f"ledger_{number}", **TELLS)
+        return *looked(ledger, InSet("balanced", (True,)), "Boolean", told), sum(each is False for each in told)
+    if kind == "codes":
+        found = draw(maybe(st.sampled_from([*CODES, "it's", ""])))
+        drift = DriftExpectation(kind="drift", id=f"drift_{number}", codes=CODES, **TELLS)
+        return *looked(drift, InSet("code", CODES, outside=True), "Utf8", found), sum(each in CODES for each in found)
+    if kind == "few":
+        most, rows = draw(st.integers(0, 3)), draw(st.integers(0, 5))
+        dead = DeadLetterExpectation(kind="dead_letters", id=f"dead_{number}", at_most=most, **TELLS)
+        case = Case(dead, lambda: Table.from_pydict({"row": [1] * rows}), Few(most))
+        return dead, Evidence(rows, rows if Few(most).fails(rows) else 0, case=case), rows if rows > most else 0
+    type_ = draw(st.sampled_from(sorted(VERSIONS)))
+    pairs = draw(st.lists(st.tuples(*[VERSIONS[type_]] * 2), max_size=8))
+    version = VersionExpectation(kind="version_regressions", id=f"version_{number}", table="t", **TELLS)
+    columns = [[pair[side] for pair in pairs] for side in (0, 1)]
+    return *looked(version, NotBelow("version", "highest"), type_, *columns), sum(below(*pair) for pair in pairs)
+
+
+def below(version: Any, highest: Any) -> bool:
+    """Say whether a version is below another one; what is no number is above all that are."""
+    if isinstance(version, float) and (math.isnan(version) or math.isnan(highest)):
+        return math.isnan(highest) and not math.isnan(version)
+    return bool(version < highest)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_whatever_rows_there_are_both_find_the_same_ones(data: st.DataObject) -> None:
+    drawn = [data.draw(cases(number)) for number in range(12)]
+    told = judge([(each, found) for each, found, _ in drawn], suite="any", run_id="r", always=True)
+    for expectation, found, failing in drawn:
+        verdict = told.verdicts[expectation.id]
+        assert isinstance(verdict, Verdict), (verdict, expectation)
+        assert (verdict.success, verdict.failed, found.failed) == (failing == 0, failing, failing), expectation
+        assert expectation.id in told.outcomes
+
+
+@pytest.mark.parametrize("keys", [[2**53, 2**53 + 1], ["a", "A"], [datetime(9999, 12, 31), datetime(1, 1, 1)]])
+def test_a_query_is_asked_of_the_tables_by_great_expectations_itself(tmp_path: Path, keys: list[Any]) -> None:
+    write_deltalake(str(tmp_path / "t"), Table.from_pydict({"id": [*keys, None], "{n}": [1, 2, 3]}))
+    ask = asking({"t": DeltaTable(str(tmp_path / "t"))})
+    for query, failing in (('select id, "{n}" from t where "{n}" < 3', 2), ("select * from t where id <> id", 0)):
+        told = InvariantExpectation(kind="invariant", id="own", sql=query, **TELLS)
+        case = Case(told, lambda: Table.from_pydict({"table": ["t"]}), NoRows(query), ask)
+        found = Evidence(3, count(ask, query), case=case)
+        judged = judge([(told, found)], suite="any", run_id="r", always=True)
+        assert judged.outcomes["own"].told["observed_value"] == failing
+        verdict = judged.verdicts["own"]
+        assert isinstance(verdict, Verdict) and verdict.failed == failing
+
+
+def test_what_sql_overlooks_is_an_error_and_not_a_verdict() -> None:
+    told, found = looked(*stuck(1), "Int64", [601, 5])
+    wrong = Evidence(found.checked, 0, case=found.case)
+    for evidence_, always in ((wrong, True), (Evidence(2, 2, case=found.case), False)):
+        verdict = judge([(told, evidence_)], suite="any", run_id="r", always=always).verdicts["stuck_1"]
+        assert isinstance(verdict, TxloomError) and "Great Expectations 1," in str(verdict)
