@@ -14,7 +14,7 @@ morning: tables only grow slower to read. Clear it when the reason is gone. `val
 blocks fails on what readers see (exit code 20): its last line names the rows, as check_expectations does.
 """
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, chain
 
 from txloom.config import names
 from txloom.config.models import Pipeline
@@ -35,16 +35,13 @@ def upkeep(pipeline: Pipeline) -> DAG:
         description=f"{pipeline.name}: {', '.join((*names.MAINTENANCE_TASKS, *validates))}",
         doc_md=__doc__,
     ) as dag:
-        before = None
-        for task in names.MAINTENANCE_TASKS:
-            if task == "clean_history" and pipeline.maintenance.history.keep is None:
-                continue
-            job = spark_job(pipeline, "maintain_tables", task_id=task, arguments=["--task", task])
-            if before is not None:
-                before >> job
-            before = job
-        for task in validates:
-            before >> spark_job(pipeline, task)
+        jobs = [
+            spark_job(pipeline, "maintain_tables", task_id=task, arguments=["--task", task])
+            for task in names.MAINTENANCE_TASKS
+            if task != "clean_history" or pipeline.maintenance.history.keep is not None
+        ]
+        jobs += [spark_job(pipeline, task) for task in validates]
+        chain(*jobs)
     return dag
 
 

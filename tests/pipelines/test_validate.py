@@ -18,6 +18,7 @@ from txloom.pipelines.validate import validate
 from txloom.quality import checkpoint
 from txloom.quality.findings import UNKNOWN_ROW, Finding
 from txloom.storage import books, checked, findings, own, results
+from txloom.storage.facts import failing_expectations
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark, identity
 from txloom.storage.states import Newest
@@ -150,6 +151,17 @@ def test_what_is_judged_is_the_newest_cut_and_not_what_a_merge_left_half_done(tm
     assert shop.validate("m2")["failed"] == 1
     assert failed(shop, "m2") == {"orphans"}
     assert json.loads(results.of_run(shop.place, "m2")["orphans"]["sample"])[0]["id"] == 2
+
+
+def test_what_a_cycle_found_to_fail_is_one_failing_expectation_still(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    shop.cycle([order(1, total=Decimal(-1))])
+    check_expectations(None, shop.pipeline, warehouse=str(tmp_path), run_id="r", only=["totals"])
+    (first,) = failing_expectations(shop.pipeline, shop.place)
+    shop.publish()
+    shop.validate()
+    (still,) = failing_expectations(shop.pipeline, shop.place)
+    assert (still["expectation"], still["since"]) == ("totals", first["since"])
 
 
 def test_an_expectation_that_blocks_fails_the_task_after_all_is_written(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def below(version: Any, highest: Any) -> bool:
     return bool(version < highest)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_whatever_rows_there_are_both_find_the_same_ones(data: st.DataObject) -> None:
     drawn = [data.draw(cases(number)) for number in range(12)]
