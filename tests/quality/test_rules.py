@@ -14,11 +14,12 @@ warnings.simplefilter("ignore")
 from datetime import timedelta
 from great_expectations.expectations.expectation import Expectation
 from txloom.config.expectations import StuckExpectation
+from txloom.quality.conditions import AtMost
 from txloom.quality.rules import OWN, rule
 stuck = StuckExpectation(
     kind="stuck_transactions", id="stuck", older_than="10m", severity="warn", sentence="Nobody waits.", hint="Look."
 )
-made = rule(stuck)
+made = rule(stuck, AtMost("age_seconds", 600))
 print(json.dumps({
     "own": sorted(OWN), "gx": all(issubclass(kind, Expectation) for kind in OWN.values()),
     "type": made.expectation_type, "meta": made.meta, "description": made.description,
