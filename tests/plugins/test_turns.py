@@ -27,7 +27,9 @@ for told in sys.argv[1:]:
     with Session() as session:
         run = get_or_create_dagrun(
             dag=SerializedDagModel.get_dag(dag_id, session=session), run_id="a_run", logical_date=None,
-            data_interval=None, run_after=now, conf=None, triggered_by=DagRunTriggeredByType.TEST,
+            data_interval=None, run_after=now,
+            conf={"path": "/exports", "csn": 1} if dag_id == "orders_load" else None,
+            triggered_by=DagRunTriggeredByType.TEST,
             triggering_user_name="test", start_date=now, session=session,
         )
         task = run.get_task_instance(task_id, session=session)
