@@ -23,6 +23,7 @@ from txloom.errors import ConfigurationError
 from txloom.pipelines.dismiss import dismiss
 from txloom.pipelines.list_dead_letters import chosen
 from txloom.storage import accounts, books, checked, dead, dismissals, own
+from txloom.storage.progress import versions
 from txloom.storage.views.letters import letter_causes
 from txloom.storage.views.transaction import transaction
 
@@ -147,9 +148,10 @@ def test_an_expectation_counts_only_what_is_open(tmp_path: Path) -> None:
     shop = shop_with(tmp_path, letter(2, None, "broken JSON"), letter(4, None, "broken JSON"))
     own_words = {"severity": "warn", "sentence": "None.", "hint": "Look."}
     limit = DeadLetterExpectation(kind="dead_letters", id="few", at_most=0, **own_words)
-    before = checked.looked_at(shop.pipeline, shop.place, limit)
+    looked_at = list(checked.tables_of(shop.pipeline, limit))
+    before = versions(shop.place, looked_at)
     settle(shop, messages=[place_of(2)])
-    assert checked.looked_at(shop.pipeline, shop.place, limit) == {**before, "dismissals": 1}, "checked anew"
+    assert versions(shop.place, looked_at) == {**before, "dismissals": 1}, "checked anew"
     counted = accounts.letters(shop.place, limit, {"dead_letters": 1})
     assert (counted.checked, [each["line"] for each in counted.sample]) == (1, [4])
 
