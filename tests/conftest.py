@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from pyspark import SparkContext
 
 PROJECT = Path(__file__).resolve().parents[1]
 
@@ -60,10 +61,15 @@ def spark() -> Iterator[object]:
 
 @pytest.fixture(autouse=True)
 def _forgotten_frames(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let the JVM forget the plans of a test's frames: Python's own collector comes too seldom, and its heap fills."""
+    """Let the JVM forget a test's frames and tables, or its heap fills with their plans.
+
+    Python's own collector comes too seldom; and Delta keeps 8 MB of plans of each table for an hour.
+    """
     yield
-    if "spark" in request.fixturenames:
+    context = SparkContext._active_spark_context
+    if "spark" in request.fixturenames and context is not None:
         gc.collect()
+        context._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
 
 @pytest.fixture(scope="module")
