@@ -14,11 +14,12 @@ import numpy as np
 import pandas as pd
 from pyspark.sql import Row
 
+from landed import landed_between
 from txloom.config.models import Pipeline
 from txloom.pipelines.batch import Batch
-from txloom.pipelines.buffer import check_balance, release_batch
+from txloom.pipelines.buffer import LEVELS, check_balance, known_before, release_batch
 from txloom.pipelines.completeness import rules_of
-from txloom.storage import buffering, checkpoints, local
+from txloom.storage import batch_plan, buffering, checkpoints
 from txloom.storage.place import Place
 from txloom.transactions import buffer
 from txloom.transactions import events as ev
@@ -60,19 +61,22 @@ class Outcomes:
 def run(spark: Any, pipeline: Pipeline, place: Place, run_id: str) -> dict[str, int]:
     """Take in what was landed since the last run, as `txloom.pipelines.buffer` does by a stream."""
     generation = checkpoints.current_generation(place.warehouse, pipeline.name)
+    known = known_before(place, generation)
     folder = Path(checkpoints.checkpoint(place.warehouse, pipeline.name, generation).removeprefix("file://"))
     taken, number, held = _kept(folder)
-    arrived, newest = _arrived(place, taken)
     totals = {"generation": generation}
-    if newest > taken:
+    for end in batch_plan.ends(place, taken, known):
         rows = list[dict[str, Any]]()
+        arrived = landed_between(place, taken, end.landing)
         for bucket in range(BUCKETS):
             before = int(np.count_nonzero(held[bucket].events["kind"] == ev.ROW))
             held[bucket], decided = buffer.decide(held[bucket], arrived[bucket], rules_of(pipeline))
             rows += [row for frame in buffering._rows(bucket, before, held[bucket], decided) for row in _plain(frame)]
-        counts = release_batch(Batch(spark, pipeline, place, generation, number, run_id), Outcomes(spark, rows))
-        totals |= counts
-        _keep(folder, newest, number + 1, held)
+        batch = Batch(spark, pipeline, place, generation, number, run_id, known)
+        for name, count in release_batch(batch, Outcomes(spark, rows)).items():
+            totals[name] = count if name in LEVELS else totals.get(name, 0) + count
+        taken, number = end.landing, number + 1
+        _keep(folder, taken, number, held)
     check_balance(place, generation, run_id)
     return totals
 
@@ -80,27 +84,6 @@ def run(spark: Any, pipeline: Pipeline, place: Place, run_id: str) -> dict[str, 
 def _plain(frame: pd.DataFrame) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = frame.to_dict("records")
     return found
-
-
-def _arrived(place: Place, taken: int) -> tuple[dict[int, np.ndarray], int]:
-    """Return what was landed since, by bucket, and the newest landing."""
-    columns = "landing, kind, bucket, numbers, landed_at, csn"
-    where = f"landing > {taken} and kind in ('numbers', 'clock') order by landing"
-    rows = local.select(place.change_events, f"select {columns} from t where {where}").to_pylist()
-    clocks = [row for row in rows if row["kind"] == "clock"]
-    if not clocks:
-        return {}, taken
-    told = (
-        [row["landing"] for row in clocks],
-        [local.micros(row["landed_at"]) for row in clocks],
-        [ev.ANYWHERE if row["csn"] is None else row["csn"] for row in clocks],
-    )
-    made = ev.clocks(*map(np.array, told))
-    packed = {
-        bucket: [ev.from_bytes(row["numbers"], ev.EVENT) for row in rows if row["bucket"] == bucket]
-        for bucket in range(BUCKETS)
-    }
-    return {bucket: ev.concatenate([*own, made]) for bucket, own in packed.items()}, max(told[0])
 
 
 def _kept(folder: Path) -> tuple[int, int, dict[int, buffer.Held]]:

@@ -18,7 +18,7 @@ from txloom.pipelines.buffer import buffer_transactions
 from txloom.pipelines.land import land_events
 from txloom.pipelines.merge import merge_current
 from txloom.pipelines.publish import publish
-from txloom.storage import books, landing, local, merging, tables
+from txloom.storage import books, decoding, local, merging, tables
 
 ORDERS = Path(__file__).resolve().parents[1] / "include" / "pipelines" / "orders.yaml"
 STEPS = (land_events, buffer_transactions, merge_current, publish)
@@ -106,7 +106,7 @@ def new_lake(spark: Any, folder: Path, monkeypatch: Any) -> Lake:
 def leave_to_spark(monkeypatch: Any) -> None:
     """Let Spark land, work out and write what this process would, few as it is."""
     monkeypatch.setattr(local, "LOCAL_ROWS", -1)
-    monkeypatch.setattr(landing, "LOCAL_BYTES", -1)
+    monkeypatch.setattr(decoding, "LOCAL_BYTES", -1)
     monkeypatch.setattr(merging, "LOCAL_TABLE_BYTES", -1)
 
 

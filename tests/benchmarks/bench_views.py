@@ -20,7 +20,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from txloom.config import load, names
 from txloom.config.models import Pipeline
-from txloom.storage import books, histories, landing, opened, own, schemas
+from txloom.storage import books, histories, landing_tables, opened, own, schemas
 from txloom.storage.place import Place
 from txloom.storage.views import cuts, letters, problems, runs
 from txloom.storage.views.key import key_story
@@ -58,7 +58,7 @@ def declared(folder: Path, name: str) -> Pipeline:
 
 def make(pipeline: Pipeline, place: Place, rows: int) -> None:
     """Write the tables of a pipeline that has landed so many events."""
-    landing.create_tables(place)
+    landing_tables.create_tables(place)
     histories.create(pipeline, place)
     chance = random.Random(1)
     for number in range(rows // LANDING):
@@ -244,7 +244,7 @@ def main() -> None:
         if not DeltaTable.is_deltatable(place.table(names.CUTS)):
             for line in [line for n in range(3) for line in entries(RUNS - n)]:
                 books.append(place.table(names.LEDGER), [line], own.LEDGER)
-            landing.create_tables(place)
+            landing_tables.create_tables(place)
             histories.create(each, place)
             books.replace(
                 place.table(names.PENDING_TRANSACTIONS),

@@ -13,7 +13,7 @@ from txloom.config.types import parse
 from txloom.events import causes
 from txloom.events.debezium import DebeziumDecoder
 from txloom.events.debezium_messages import HEADER, HINTS, NEW_KEY, OLD_KEY, SHAPE, UNTOLD
-from txloom.events.envelope import LAST_OF_SNAPSHOT, OF_SNAPSHOT
+from txloom.events.envelope import FIRST_OF_TABLE, LAST_OF_SNAPSHOT, LAST_OF_TABLE, OF_SNAPSHOT
 
 PIPELINE = find("orders")
 TOPIC, ROWS = "dev.transaction", "dev.public.promo_codes"
@@ -141,8 +141,10 @@ def test_a_row_of_a_snapshot_is_whole_by_itself() -> None:
 @pytest.mark.parametrize(
     ("op", "told", "wanted"),
     [
-        ("r", {"snapshot": "first"}, OF_SNAPSHOT),
-        ("r", {"snapshot": "last_in_data_collection"}, OF_SNAPSHOT),
+        ("r", {"snapshot": "first"}, FIRST_OF_TABLE),
+        ("r", {"snapshot": "first_in_data_collection"}, FIRST_OF_TABLE),
+        ("r", {"snapshot": "last_in_data_collection"}, LAST_OF_TABLE),
+        ("r", {"snapshot": "true"}, OF_SNAPSHOT),
         ("r", {"snapshot": True}, OF_SNAPSHOT),
         ("r", {}, OF_SNAPSHOT),
         ("r", {"snapshot": "last"}, LAST_OF_SNAPSHOT),

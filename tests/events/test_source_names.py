@@ -103,6 +103,15 @@ def test_a_name_that_may_mean_two_tables_means_none() -> None:
         SourceNames([table("public.s"), table("public.S", "t")]).find("PUBLIC.s")
 
 
+def test_what_txloom_counts_itself_counts_for_the_table_of_exactly_that_name() -> None:
+    sources = ["public.s", "public.S"]
+    decoder = GoldenGateDecoder([table(source, f"t{n}") for n, source in enumerate(sources)], "tx")
+    parts = [{"data_collection": source, "event_count": n + 1} for n, source in enumerate(sources)]
+    told = {"xid": "7", "csn": "7", "event_count": 3, "data_collections": parts}
+    (row,) = decoder.decode("tx", [json.dumps(told).encode()]).to_pylist()
+    assert row["expected"] == [("t0", 1), ("t1", 2)]
+
+
 SPELLINGS = st.sampled_from(["public.s", "public.S", "PUBLIC.s", "PUBLIC.S"])
 
 

@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from landed import landed_between, newest_landing
 from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.pipelines.backfill import backfill
@@ -47,8 +48,9 @@ class Buffered:
         histories.create(self.pipeline, self.place)
         self.batches += 1
         rules, released, repeated, waiting = rules_of(self.pipeline), [], [], []
-        arrived, clock = self._arrived()
-        for bucket, each in arrived.items():
+        taken, self.taken = self.taken, newest_landing(self.place, self.taken)
+        reached = ev.NOWHERE
+        for bucket, each in landed_between(self.place, taken, self.taken).items():
             self.held[bucket], decided = buffer.decide(self.held[bucket], each, rules)
             released += decided.released
             repeated += [{name: int(e[name]) for name in PLACES.names} for part in decided.repeated for e in part]
@@ -56,28 +58,16 @@ class Buffered:
             self.dead += decided.dead
             self.late += sum(len(part) for part in decided.late)
             self.duplicates += decided.duplicates
+            reached = decided.frontier
         chosen = {name: [int(n) for part in released for n in getattr(part, name)] for name in CHOSEN.names}
         share = Share(pa.table(chosen, CHOSEN), range(1, self.taken + 1), pa.Table.from_pylist(repeated, PLACES))
         made = release(self.pipeline, self.place, self.batches, share)
         for name, rows in {**made.history, names.TRANSACTIONS: made.transactions}.items():
             path = self.place.table(name)
             write_deltalake(path, local.conform(rows, books.schema_of(path)), mode="append")
-        about = {"release": self.batches, "landing": self.taken, "reached": clock}
+        about = {"release": self.batches, "landing": self.taken, "reached": reached}
         path = self.place.table(names.PENDING_TRANSACTIONS)
         books.replace(path, [{"csn": each.csn} for each in waiting], own.PENDING_TRANSACTIONS, about)
-
-    def _arrived(self) -> tuple[dict[int, Any], int]:
-        columns = "landing, kind, bucket, numbers, landed_at, coalesce(csn, 9223372036854775807) as csn"
-        where = f"landing > {self.taken} and kind in ('numbers', 'clock') order by landing"
-        rows = local.select(self.place.change_events, f"select {columns} from t where {where}").to_pylist()
-        clocks = [row for row in rows if row["kind"] == "clock"]
-        self.taken = max((row["landing"] for row in clocks), default=self.taken)
-        made = [ev.clocks(*(pa.array([v]).to_numpy() for v in _clock(row))) for row in clocks]
-        arrived = {}
-        for bucket in range(BUCKETS):
-            own = [ev.from_bytes(row["numbers"], ev.EVENT) for row in rows if row["bucket"] == bucket]
-            arrived[bucket] = ev.concatenate([*own, *made])
-        return arrived, clocks[-1]["csn"] if clocks else ev.NOWHERE
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = local.select(self.place.table(table), "select * from t").to_pylist()
@@ -87,7 +77,3 @@ class Buffered:
         """Run a step of a backfill; return its counts that are not 0."""
         made = backfill(no_spark, self.pipeline, warehouse=self.warehouse, run_id=run_id, task=name)
         return {name: count for name, count in made.items() if count}
-
-
-def _clock(row: dict[str, Any]) -> tuple[int, int, int]:
-    return row["landing"], local.micros(row["landed_at"]), row["csn"]

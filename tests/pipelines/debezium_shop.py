@@ -30,13 +30,19 @@ Record = tuple[str, dict[str, Any]]
 class DebeziumShop(Lake):
     """A lake that is fed with records of topics."""
 
-    def __init__(self, spark: Any, folder: Path, *, suspects: str = "release", patience: str = "1s") -> None:
-        inbox = folder / "inbox"
-        inbox.mkdir()
-        self.file = folder / "shop.yaml"
-        self.file.write_text(DECLARED.format(inbox=inbox, suspects=suspects, patience=patience))
-        self.files = 0
-        super().__init__(spark, folder, load(self.file))
+    declared = DECLARED
+
+    def __init__(self, spark: Any, folder: Path, **told: str) -> None:
+        (folder / "inbox").mkdir()
+        self.file, self.files = folder / "shop.yaml", 0
+        self.declare(**told)
+        super().__init__(spark, folder, self.pipeline)
+
+    def declare(self, *, suspects: str = "release", patience: str = "1s", **more: str) -> None:
+        """Declare the pipeline, or declare it anew."""
+        inbox = self.file.parent / "inbox"
+        self.file.write_text(self.declared.format(inbox=inbox, suspects=suspects, patience=patience, **more))
+        self.pipeline = load(self.file)
 
     def send(self, *records: Record) -> None:
         """Put records into the inbox, each into its topic."""

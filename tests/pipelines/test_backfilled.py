@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from shop import Shop, delete, insert, update
+from txloom.pipelines.backfill import backfill
+from txloom.storage import local
 from txloom.storage.status import status
 
 pytestmark = pytest.mark.usefixtures("no_stream")
@@ -57,3 +59,21 @@ def test_rows_of_an_unknown_table_are_counted_or_dead_letters_as_declared(
     assert shop.shown("orders", "id") == [(1,)]
     letters = [(row["cause"], row["events"]) for row in status(shop.warehouse, "shop")["dead_letters"]]
     assert letters == ([] if policy == "count" else [("unknown table", 1)])
+
+
+def test_a_backfill_by_spark_leaves_dropped_columns_empty(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An insert that lacks a column clears it in all rows, also in those that another task folds."""
+    shop = Shop(spark, tmp_path, TABLES)
+    shop.commit(10, *[insert("orders", id=number, note="gone") for number in range(1, 9)])
+    shop.commit(30, insert("orders", id=9))
+    shop.run()
+    assert shop.shown("orders", "id", "note") == [(number, None) for number in range(1, 10)]
+    monkeypatch.setattr(local, "LOCAL_ROWS", -1)
+    made = {
+        name: backfill(lambda: spark, shop.pipeline, warehouse=shop.warehouse, run_id="b1", task=name)
+        for name in ("rebuild", "compare")
+    }
+    assert made["rebuild"]["transactions"] == 2
+    assert made["compare"]["changes"] == 0

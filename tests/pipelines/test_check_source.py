@@ -20,7 +20,7 @@ from topics import TABLES, Topics
 from txloom.errors import SourceLost, SourceUnavailable
 from txloom.pipelines.check_source import check_source
 from txloom.pipelines.land import land_events
-from txloom.storage import landing
+from txloom.storage import landing_tables
 
 PROJECT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
@@ -76,13 +76,13 @@ def test_what_waits_is_counted_by_topic(tmp_path: Path, broker: Broker, capsys: 
     )
 
 
-def test_what_a_landing_planned_and_did_not_read_waits(
+def test_what_a_batch_planned_and_did_not_read_waits(
     tmp_path: Path, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topics = Topics(None, tmp_path, broker)
     topics.commit(10, insert("orders", id=1, note="a"))
     with monkeypatch.context() as broken:
-        broken.setattr(landing, "append", dies)
+        broken.setattr(landing_tables, "append", dies)
         with pytest.raises(KeyboardInterrupt):
             topics.land()
     assert look(topics)["waiting"] == 2
@@ -177,7 +177,7 @@ def test_a_planned_file_that_vanished_is_named_and_holds_up_nothing(
     shop = Shop(None, tmp_path, TABLES)
     shop.commit(10, insert("orders", id=1, note="a"))
     with monkeypatch.context() as broken:
-        broken.setattr(landing, "append", dies)
+        broken.setattr(landing_tables, "append", dies)
         with pytest.raises(KeyboardInterrupt):
             shop.run((land_events,))
     assert look(shop)["waiting"] == 0

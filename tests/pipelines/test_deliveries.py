@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.slot import Slot, text, transaction
 from txloom.pipelines.redrive import redrive
-from txloom.storage import books, dead, deliveries, landing
+from txloom.storage import books, dead, deliveries, landing_plan
 from txloom.storage.own import TRANSACTIONS
 
 WHOLE = transaction(20, 3, 4, 5)
@@ -76,4 +76,4 @@ def test_poison_of_a_file_that_only_has_other_content_now_stays_a_dead_letter(sl
     slot.put("a", text(transaction(30, 1)))
     slot.land()
     assert dead.open_letters(slot.place, "line").to_pylist() == [{"line": 1}]
-    assert landing.newest(slot.place) == 2
+    assert landing_plan.newest(slot.place) == 2

@@ -30,7 +30,7 @@ from txloom.pipelines.diff_snapshot import diff_snapshot
 from txloom.pipelines.load_snapshot import load_snapshot
 from txloom.pipelines.redrive import redrive
 from txloom.quality import findings as f
-from txloom.storage import landing
+from txloom.storage import decoding
 from txloom.storage.findings import open_findings
 from txloom.storage.place import Place
 
@@ -115,7 +115,7 @@ def trips(*pairs: tuple[int, str | None]) -> Rows:
 def spread(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a test twice: as small runs do, and as large ones do, in several buckets."""
     if request.param == "by Spark":
-        monkeypatch.setattr(landing, "LOCAL_BYTES", -1)
+        monkeypatch.setattr(decoding, "LOCAL_BYTES", -1)
         monkeypatch.setattr(step, "BUCKET_BYTES", 1000)
 
 
@@ -130,7 +130,7 @@ def test_10000_rows_of_which_a_fifth_is_replaced_and_two_fifths_are_updated(
 ) -> None:
     """The hash-diff seed: five uuids as key, ten numbers, as CSV and then as Parquet."""
     if by_spark:
-        monkeypatch.setattr(landing, "LOCAL_BYTES", -1)
+        monkeypatch.setattr(decoding, "LOCAL_BYTES", -1)
         monkeypatch.setattr(step, "BUCKET_BYTES", 1 << 20)
     columns = ", ".join([*(f"{name}: string" for name in KEYS), *(f"{name}: long" for name in VALUES)])
     made = Club(

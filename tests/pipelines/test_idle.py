@@ -10,7 +10,7 @@ from txloom.config import load
 from txloom.config.models import Pipeline
 from txloom.pipelines.idle import reasons
 from txloom.pipelines.land import land_events
-from txloom.storage import books, landing, own
+from txloom.storage import books, landing_plan, own
 from txloom.storage.books import Entry, write_ledger
 from txloom.storage.place import Place
 
@@ -88,5 +88,5 @@ def test_a_landing_that_was_planned_and_not_finished_is_work(shop: Pipeline, pla
     buffered(place)
     merged(place, 0)
     published(place, 0)
-    landing.write_plan(place, 2, [{"landing": 2, "run_id": "died", "at": NOW}])
+    landing_plan.write_plan(place, 2, [{"landing": 2, "run_id": "died", "at": NOW}])
     assert reasons(shop, place.warehouse, 0) == ["landing 2 is not finished"]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from pipelines.checked_tables import TABLES, order
 from txloom.config import load, names
 from txloom.errors import ConfigurationError, ExpectationFailed
 from txloom.pipelines.check import check_expectations, hold
@@ -26,11 +27,7 @@ HEAD = """
 name: shop
 source: {{format: {source}, files: {{path: {folder}}}{more}}}
 completeness: {{rule: single}}
-tables:
-  - {{name: orders, source: S.ORDERS, key: [id], version: version,
-     columns: {{id: long, version: long, total: "decimal(10,2)", email: string, api_token: string}}}}
-  - {{name: lines, source: S.LINES, key: [id], columns: {{id: long, order_id: long, amount: "decimal(10,2)"}}}}
-targets: {{mirrors: ["*"]}}
+{tables}
 expectations:
   - {{id: it, severity: {severity}, sentence: It holds., hint: Look., {expectation}}}
 """
@@ -51,8 +48,8 @@ class Shop:
     def declare(self, expectation: str, severity: str = "warn", source: str = "change_events") -> None:
         more = ", snapshots: {extracts: full}" if source == "snapshots" else ""
         file = self.folder / "shop.yaml"
-        text = HEAD.format(source=source, folder=self.folder, severity=severity, expectation=expectation, more=more)
-        file.write_text(text)
+        head = {"source": source, "folder": self.folder, "more": more, "tables": TABLES}
+        file.write_text(HEAD.format(**head, severity=severity, expectation=expectation))
         self.pipeline = load(file)
 
     def store(self, table: str, rows: Sequence[dict[str, Any]]) -> None:
@@ -74,10 +71,6 @@ class Shop:
 
     def report(self, run_id: str, page: str) -> str:
         return (self.folder / "shop" / "_reports" / run_id / page).read_text()
-
-
-def order(number: int, **more: Any) -> dict[str, Any]:
-    return {"id": number, "version": 1, "total": Decimal("10.00"), "email": "a@b.c", "api_token": "t"} | more
 
 
 def great(name: str, *arguments: str, where: str = "") -> str:

@@ -14,7 +14,7 @@ from txloom.errors import ConfigurationError, SourceLost, SourceUnavailable
 from txloom.pipelines.land import land_events
 from txloom.pipelines.load_snapshot import load_snapshot
 from txloom.quality import findings as f
-from txloom.storage import landing
+from txloom.storage import decoding, landing_tables
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_records_are_landed_once_with_partition_and_offset(
     spark: Any, tmp_path: Path, broker: Broker, monkeypatch: pytest.MonkeyPatch, spread: bool
 ) -> None:
     if spread:
-        monkeypatch.setattr(landing, "LOCAL_BYTES", -1)
+        monkeypatch.setattr(decoding, "LOCAL_BYTES", -1)
     topics = Topics(spark, tmp_path, broker, partitions=3)
     for csn in (10, 20, 30):
         topics.commit(csn, insert("orders", id=csn, note="a"), insert("orders", id=csn + 1, note="b"))
@@ -195,7 +195,7 @@ def test_a_landing_that_died_is_repeated_with_the_same_records(topics: Topics, m
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr(landing, "append", dies)
+        broken.setattr(landing_tables, "append", dies)
         with pytest.raises(KeyboardInterrupt):
             land(topics)
     topics.commit(20, insert("orders", id=2, note="b"))

@@ -13,7 +13,7 @@ from topics import TABLES, Topics
 from txloom.errors import ConfigurationError, SourceLost
 from txloom.pipelines.load_snapshot import load_snapshot
 from txloom.pipelines.redrive import redrive
-from txloom.storage import books, kafka, landing
+from txloom.storage import books, kafka, landing_plan, landing_tables
 
 Lost = tuple[str, set[int], set[int]]
 """Why records are lost, the ids that the unfinished landing still takes, and those that the next one takes."""
@@ -23,7 +23,7 @@ def dies(*_: Any, **__: Any) -> None:
     raise KeyboardInterrupt
 
 
-def died(topics: Topics, monkeypatch: pytest.MonkeyPatch, where: Any = landing, write: str = "append") -> None:
+def died(topics: Topics, monkeypatch: pytest.MonkeyPatch, where: Any = landing_tables, write: str = "append") -> None:
     """Let a run die before one of its writes."""
     with monkeypatch.context() as broken:
         broken.setattr(where, write, dies)
@@ -142,7 +142,7 @@ def test_a_landing_whose_events_are_written_needs_its_records_no_more(
 ) -> None:
     topics = Topics(None, tmp_path, broker)
     send(topics, 10, 20)
-    died(topics, monkeypatch, landing, "write_clock")
+    died(topics, monkeypatch, landing_tables, "write_clock")
     broker.delete_records(topics.rows_topic, 0, 2)
     assert topics.land()["landed"] == 0
     assert ids(topics) == [10, 20]
@@ -155,7 +155,7 @@ def test_a_plan_that_lies_in_one_of_its_two_tables_is_finished_before_a_snapshot
 ) -> None:
     topics = Topics(None, tmp_path, broker)
     send(topics, 10, 20)
-    died(topics, monkeypatch, landing, "write_plan")
+    died(topics, monkeypatch, landing_plan, "write_plan")
     assert loading(topics)["landing"] == 2
     assert ids(topics, 1) == [10, 20]
     assert topics.land()["landed"] == 0

@@ -1,23 +1,18 @@
 """A connector that restarts inside a COPY, through real Spark and Delta: what is named, and what closes it."""
 
 import json
-import re
-import shlex
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pipelines import manual
 from pipelines.debezium_shop import DebeziumShop, copied, ended, snapshot, updated
 from pipelines.test_load_snapshot import load
 from txloom.quality import findings as f
 from txloom.storage.status import status
 from txloom.storage.views.letters import letter_causes
-
-PROJECT = Path(__file__).resolve().parents[2]
 
 
 def hole(shop: DebeziumShop, xid: int, lsn: int, keys: range, counted: int = 8) -> None:
@@ -126,13 +121,6 @@ def test_a_connectors_snapshot_closes_what_it_repairs_and_nothing_that_it_cannot
         assert suspects == ([(f.TWO_RUNS, "lines", "700")] if lsn == 2000 else [])
 
 
-def documented() -> list[str]:
-    """Return the commands by which docs/operations.md repairs a suspect."""
-    page = (PROJECT / "docs" / "operations.md").read_text()
-    section = page.split("### A transaction from two runs of its producer\n")[1].split("\n#")[0]
-    return re.findall(r"^    (python jobs/.*)$", section, re.MULTILINE)
-
-
 @pytest.mark.usefixtures("spark")
 def test_the_documented_commands_repair_a_suspect(spark: Any, tmp_path: Path) -> None:
     shop = DebeziumShop(spark, tmp_path, suspects="hold")
@@ -142,13 +130,10 @@ def test_the_documented_commands_repair_a_suspect(spark: Any, tmp_path: Path) ->
     shop.send(*copied(703, 4000, [1], "two", table="orders"), *ended(703, 4008, orders=1))
     export(shop, "lines", range(10))
     own = {"NAME": str(shop.file), "/exports/lines": f"{tmp_path}/export", "24023128": "4000", "1389": "700"}
-    commands = documented()
+    commands = manual.commands("### A transaction from two runs of its producer")
     assert len(commands) == 6
     for command in commands:
-        words = [own.get(word, word) for word in shlex.split(command)]
-        line = [sys.executable, *words[1:], "--warehouse", shop.warehouse]
-        done = subprocess.run(line, cwd=PROJECT, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+        manual.run(command, shop.warehouse, own)
     told = status(shop.warehouse, "shop")
     assert (shop.shown("lines"), told["needs_snapshot"], told["dead_letters"]) == ([*range(10)], [], [])
     assert (gaps(shop), shop.findings()) == ([], [])

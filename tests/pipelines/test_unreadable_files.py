@@ -2,9 +2,7 @@
 
 import gzip
 import os
-import shlex
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from pipelines import manual
 from pipelines.slot import Slot, text, transaction
 from txloom.config import load
 from txloom.errors import ConfigurationError
 from txloom.pipelines.accept_loss import accept_loss
 from txloom.pipelines.check_source import check_source
-from txloom.storage import landing
+from txloom.storage import decoding, landing_tables
 
 PROJECT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
@@ -63,7 +62,7 @@ def spread(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> A
     if not request.param:
         return None
     session = request.getfixturevalue("spark")
-    monkeypatch.setattr(landing, "LOCAL_BYTES", -1)
+    monkeypatch.setattr(decoding, "LOCAL_BYTES", -1)
     return lambda: session
 
 
@@ -99,7 +98,7 @@ def died(slot: Slot, monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr(landing, "append", dies)
+        broken.setattr(landing_tables, "append", dies)
         with pytest.raises(KeyboardInterrupt):
             slot.land()
 
@@ -199,19 +198,13 @@ def test_only_a_file_that_cannot_be_read_is_set_aside(slot: Slot) -> None:
     assert slot.query("ledger", "select detail from t where step = 'accept_loss'") == []
 
 
-def documented() -> list[str]:
-    """Return the command with which docs/operations.md sets a file aside."""
-    lines = (PROJECT / "docs" / "operations.md").read_text().splitlines()
-    (command,) = [line for line in lines if line.startswith("    python jobs/accept_loss.py") and "--file" in line]
-    return shlex.split(command)[1:]
-
-
 def test_the_command_of_the_docs_sets_a_file_aside(slot: Slot) -> None:
     slot.put("1.jsonl", text(FIRST))
     slot.put("2.jsonl.gz", cut(text(SECOND).encode()))
     slot.land()
     names = {"NAME": str(slot.folder / "slot.yaml"), "TOPIC/FILE": "slot/2.jsonl.gz"}
-    command = [sys.executable, *(names.get(word, word) for word in documented()), "--warehouse", slot.warehouse]
+    (documented,) = manual.commands("### A file that cannot be read")
+    command = manual.line(documented, slot.warehouse, names)
     done = job([*command, "--run-id", "r"])
     last = done.stdout.splitlines()[-1:]
     assert (done.returncode, last) == (0, ["txloom accept_loss: pipeline=slot run_id=r files=1"]), done.stderr

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pipelines.checked_tables import TABLES, order
 from txloom.config import load, names
 from txloom.config.models import Pipeline
 from txloom.errors import ExpectationFailed, TxloomError
@@ -30,11 +31,7 @@ name: shop
 source: {{format: change_events, files: {{path: {folder}}}}}
 completeness: {{rule: single}}
 judge: {judge}
-tables:
-  - {{name: orders, source: S.ORDERS, key: [id], version: version,
-     columns: {{id: long, version: long, total: "decimal(10,2)", email: string, api_token: string}}}}
-  - {{name: lines, source: S.LINES, key: [id], columns: {{id: long, order_id: long, amount: "decimal(10,2)"}}}}
-targets: {{mirrors: ["*"]}}
+{tables}
 expectations:
   - {{id: orphans, kind: orphans, child: lines, parent: orders, parent_key: [order_id], {end}}}
   - {{id: totals, kind: invariant, sql: "select id, '{{}}' as braces from orders where total < 0", {end}}}
@@ -61,7 +58,8 @@ class Shop:
     def __init__(self, folder: Path, *, judge: str = "on_failure", severity: str = "warn") -> None:
         self.folder, self.place = folder, Place(str(folder), "shop")
         file = folder / "shop.yaml"
-        file.write_text(DECLARED.format(folder=folder, judge=judge, end=END.format(severity=severity)))
+        end = END.format(severity=severity)
+        file.write_text(DECLARED.format(folder=folder, judge=judge, tables=TABLES, end=end))
         self.pipeline: Pipeline = load(file)
         self.csn = 0
 
@@ -103,10 +101,6 @@ class Shop:
         found = results.data_docs_page(self.place, run, name)
         assert found is not None
         return found
-
-
-def order(number: int, **more: Any) -> dict[str, Any]:
-    return {"id": number, "version": 1, "total": Decimal("10.00"), "email": "a@b.c", "api_token": "t"} | more
 
 
 def failed(shop: Shop, run_id: str = "m1") -> set[str]:

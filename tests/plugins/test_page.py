@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from services.browsing import Visitor
 from services.showcase import HIDDEN, HUGE, LETTERS, ORPHANS, QUOTES, SCRIPT, STUCK
 from txloom.config import load
 from txloom.config.places import PROJECT
+from txloom.quality.incidents import ADVICE, GONE
 from txloom.transactions import buffer
 
 Visit = Callable[..., Visitor]
@@ -31,6 +33,15 @@ def table(page: Any, within: str = "main") -> list[list[str]]:
     """Return the cells of the first table within an element."""
     rows = page.locator(f"{within} table").first.locator("tbody tr").all()
     return [[re.sub(r"\s+", " ", text).strip() for text in row.locator("th, td").all_inner_texts()] for row in rows]
+
+
+def moment(told: str) -> datetime:
+    return datetime.strptime(told, "%Y-%m-%d %H:%M:%S UTC").replace(tzinfo=UTC)
+
+
+def span(told: str) -> timedelta:
+    hours, minutes = map(int, re.fullmatch(r"(\d+) h (\d+) min", told).groups())
+    return timedelta(hours=hours, minutes=minutes)
 
 
 def test_the_overview_shows_the_worst_first(visit: Visit) -> None:
@@ -78,11 +89,15 @@ def test_a_healthy_pipeline_says_so_in_each_panel(visit: Visit) -> None:
 
 
 def test_a_failing_pipeline_says_what_since_when_which_rows_and_what_to_do(visit: Visit) -> None:
-    visitor = visit()
-    page = visitor.open("/txloom/dags/failing_cdc")
+    visitor, opened = visit(), datetime.now(UTC)
+    page, loaded = visitor.open("/txloom/dags/failing_cdc"), datetime.now(UTC)
     visitor.keep("failing")
-    assert re.fullmatch(r"✕ failing: 7 things are wrong, the first for [34] h \d+ min", texts(page, "h1")[0])
     wrong = texts(page, f"{section('wrong')} h3")
+    (broken,) = [each for each in wrong if "pipeline broken" in each]
+    lasts, since = broken.removeprefix("✕ pipeline broken for ").split(", since ")
+    assert texts(page, "h1") == [f"✕ failing: 7 things are wrong, the first for {lasts}"]
+    assert opened - moment(since) - timedelta(seconds=61) < span(lasts) <= loaded - moment(since)
+    assert loaded - moment(since) > timedelta(hours=3.6), "the first landing lies so far before the tables were made"
     assert [re.sub(r" for .*", "", each) for each in wrong] == [
         "✕ failed expectation: orphan_line_items",
         "✕ pipeline broken",
@@ -92,7 +107,12 @@ def test_a_failing_pipeline_says_what_since_when_which_rows_and_what_to_do(visit
         "✕ table gone",
         "! stuck transactions",
     ]
-    assert all(" since 20" in each for each in wrong if "table gone" not in each)
+    assert [each for each in wrong if " since 20" not in each] == ["✕ table gone"], "nobody saw when it went"
+    (gone,) = [each for each in texts(page, f"{section('wrong')} article") if each.startswith("✕ table gone")]
+    assert gone == (
+        "✕ table gone 3 tables of the newest cut are gone. orders_current orders order_line_items "
+        f"What to do: {ADVICE[GONE]} Open failing_cdc in Airflow"
+    )
     assert page.locator(f"{section('wrong')} article .todo").count() == len(wrong)
     failed = texts(page, f"{section('expectations')} article")
     assert len(failed) == 1 and f"{ORPHANS} of 5,000 rows fail" in failed[0] and "2 checks in a row" in failed[0]
@@ -110,7 +130,11 @@ def test_a_failing_pipeline_says_what_since_when_which_rows_and_what_to_do(visit
     assert "unbalanced" in table(page, section("runs"))[0][3]
     assert "5 are unaccounted for" in texts(page, section("runs"))[0]
     lease = next(each for each in texts(page, ".figures > div") if each.startswith("Lease"))
-    assert re.match(r"Lease merge_current run scheduled 5, on worker-2 as process 4242, .* ago", lease)
+    assert re.fullmatch(
+        r"Lease merge_current run scheduled 5, on worker-2 as process 4242, .* ago\. No sign of life since .* ago: "
+        r"its process is gone, or hangs\. The next run takes over",
+        lease,
+    )
     redrive = page.locator(f"{section('letters')} a[data-airflow]")
     assert redrive.get_attribute("href") == "/dags/failing_dead_letters"
     assert [row[0] for row in table(page, section("incidents"))] == ["warn stuck transactions", "warn dead letters"]

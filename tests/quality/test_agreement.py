@@ -23,10 +23,10 @@ from txloom.config.expectations import (
     VersionExpectation,
 )
 from txloom.errors import TxloomError
-from txloom.quality.checkpoint import Case
+from txloom.quality.checkpoint import Case, count
 from txloom.quality.conditions import AtMost, Few, InSet, NoRows, NotBelow, OfRows
 from txloom.quality.verdicts import Evidence, Verdict, judge
-from txloom.storage.evidence import asking, count, evidence
+from txloom.storage.evidence import asking, evidence
 from txloom.storage.local import moment
 
 pytestmark = pytest.mark.filterwarnings("default")

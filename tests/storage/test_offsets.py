@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from txloom.config.source import Kafka
 from txloom.errors import SourceLost
-from txloom.storage import books, kafka, landing, offsets
+from txloom.storage import books, kafka, landing_plan, landing_tables, offsets
 from txloom.storage.place import Place
 from txloom.storage.tasks import Range
 
@@ -95,7 +95,7 @@ class Run:
         about = {"landing": self.landings, "run_id": "r", "at": datetime.now(UTC)}
         taken = kafka.ranges(self.log.extents(), offsets.reached(self.place), BROKERS)
         parts = offsets.write_plan(self.place, about, taken)
-        landing.write_plan(self.place, self.landings, [about])
+        landing_plan.write_plan(self.place, self.landings, [about])
         if not dies:
             self.read(parts)
             self.end()
@@ -146,7 +146,7 @@ ROUNDS = st.lists(
 def test_every_record_is_landed_once_or_given_up(rounds: list[Any], partitions: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Place(str(Path(folder)), "shop")
-        landing.create_tables(place)
+        landing_tables.create_tables(place)
         run = Run(place, Log("id-0", [0] * partitions, [[] for _ in range(partitions)]))
         run.land(dies=False)
         for produced, dies, lost, accepted in rounds:

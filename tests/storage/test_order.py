@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from txloom.pipelines import idle
-from txloom.storage import books, expiry, landing, own, shadows
+from txloom.storage import books, expiry, landing_plan, landing_tables, own, shadows
 from txloom.storage.place import Place
 from txloom.storage.progress import Mark, merged
 
@@ -33,8 +33,8 @@ def test_the_newest_merge_is_the_last_one_though_a_worker_before_had_a_clock_ahe
 
 
 def test_a_cycle_knows_that_the_last_merge_is_published(place: Place) -> None:
-    landing.create_tables(place)
-    landing.write_plan(place, 1, [{"landing": 1, "run_id": "r", "at": NOW}])
+    landing_tables.create_tables(place)
+    landing_plan.write_plan(place, 1, [{"landing": 1, "run_id": "r", "at": NOW}])
     books.write_ledger(place.warehouse, "shop", books.Entry("r", "land_events", NOW, {}, batch=1))
     about = {"release": 8, "landing": 1}
     books.replace(place.table("pending_transactions"), [], own.PENDING_TRANSACTIONS, about)

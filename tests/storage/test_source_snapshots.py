@@ -13,7 +13,7 @@ from txloom.config import load, names
 from txloom.config.source import Kafka
 from txloom.pipelines import idle
 from txloom.pipelines.land import close, finish_last, land_events
-from txloom.storage import books, landing, source_snapshots
+from txloom.storage import books, landing, landing_plan, landing_tables, source_snapshots
 from txloom.storage.opened import exists
 from txloom.storage.own import CHANGE_EVENTS
 from txloom.storage.place import Place
@@ -51,11 +51,11 @@ def no_spark() -> NoReturn:
 class Landed:
     """A pipeline that is landed from files."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, key: str = "[id]") -> None:
         self.inbox, self.files, self.runs = folder / "inbox", 0, 0
         self.inbox.mkdir()
         file = folder / "shop.yaml"
-        file.write_text(DECLARED.format(inbox=self.inbox))
+        file.write_text(DECLARED.format(inbox=self.inbox).replace("key: [id]", f"key: {key}"))
         self.pipeline, self.warehouse = load(file), str(folder / "lake")
         self.place = Place(self.warehouse, "shop")
 
@@ -76,17 +76,17 @@ class Landed:
 
     def land_own(self, csn: int) -> int | None:
         """Land what a load brings, which reads no source."""
-        number = landing.newest(self.place) + 1
+        number = landing_plan.newest(self.place) + 1
         own = landing.Landing(number, datetime.now(UTC), ())
-        landing.write_plan(self.place, number, [{"landing": number, "at": own.at, "topic": names.LOAD}])
+        landing_plan.write_plan(self.place, number, [{"landing": number, "at": own.at, "topic": names.LOAD}])
         event = {"landing": number, "row": 1, "kind": "metadata", "topic": names.LOAD_METADATA, "csn": csn}
-        landing.append(pa.Table.from_pylist([event], CHANGE_EVENTS), own, self.place)
+        landing_tables.append(pa.Table.from_pylist([event], CHANGE_EVENTS), own, self.place)
         close(self.pipeline, own, self.place, f"load-{number}")
         return self.bound()
 
     def finish(self) -> int | None:
         """Finish the landing in which a run died."""
-        plan = landing.planned(self.place.landed_files)
+        plan = landing_plan.planned(self.place.landed_files)
         finish_last(no_spark, self.pipeline, plan, self.place, "again")
         return self.bound()
 
@@ -163,7 +163,7 @@ def test_a_landing_that_died_decides_the_same_when_it_is_repeated(
     sent = [[row(1, 40, "first")], [row(2, 40, "true")], [row(3, 40, "last")], []]
     for messages, bound in zip(sent, bounds, strict=True):
         with monkeypatch.context() as patched:
-            patched.setattr(landing, dies_at, dies)
+            patched.setattr(landing_tables, dies_at, dies)
             with pytest.raises(KeyboardInterrupt):
                 shop.land(*messages)
         assert shop.finish() == bound

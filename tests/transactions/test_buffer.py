@@ -4,6 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -174,6 +175,9 @@ def deliveries(draw: st.DrawFn) -> list[Landing]:
             delivered += [(draw(st.integers(1, size)), event) for _ in range(times)]
             if isinstance(event, Row) and draw(st.integers(0, 30)) == 0:
                 delivered.append((draw(st.integers(1, size)), Row(event.tx, event.table, event.identity, payload=8)))
+        if draw(st.integers(0, 3)) == 0:
+            again = draw(st.integers(1, size))
+            delivered += [(again, event) for event in events]
     order = draw(st.permutations(delivered))
     return [[event for number, event in order if number == landing] for landing in range(1, size + 1)]
 
@@ -202,6 +206,12 @@ def test_a_replay_in_one_batch_decides_what_single_runs_decided(landings: list[L
 
 ORDER = [Row(1, 101, 1), Row(1, 103, 1), Row(1, 103, 2)]
 COUNTED = Metadata(1, ((101, 1), (103, 2)))
+
+
+@pytest.mark.parametrize("before", [[Row(1, 101, 1)], [Row(1, 101, 1), Row(1, 103, 1), Row(1, 103, 2), COUNTED]])
+def test_what_comes_again_whole_among_many_landings_is_not_decided_by_itself(before: Landing) -> None:
+    landings = [before, [*ORDER, COUNTED], []]
+    assert run(landings, batches=[1, 2])[0] == interpret(landings)
 
 
 def test_a_transaction_is_released_when_its_last_row_comes() -> None:

@@ -77,13 +77,12 @@ class Debezium:
 
     def snapshot(self, state: State, csn: int, names: list[str]) -> list[list[Message]]:
         """Return the rows of some tables at one moment, table after table, the last one marked."""
-        rows = [(self._shape.tables[name], row) for name in names for row in state[name].values()]
+        rows = [(self._shape.tables[name], row, at) for name in names for at, row in enumerate(state[name].values(), 1)]
         sent = []
-        for number, (table, row) in enumerate(rows):
+        for number, (table, row, at) in enumerate(rows, 1):
             change = Change(table, "I", None, row, tuple(table.columns))
-            marks = ("first", "true", "last")
-            mark = marks[2] if number == len(rows) - 1 else marks[min(number, 1)]
-            source = self._source(change, csn, csn, 0) | {"snapshot": mark}
+            source = self._source(change, csn, csn, 0)
+            source |= {"snapshot": _mark(number, len(rows), at, len(state[table.name]))}
             sent.append([self._row(change, "r", None, change.image(row), source)])
         return sent
 
@@ -107,7 +106,12 @@ class Debezium:
 
     def _source(self, change: Change, at: int, csn: int, number: int) -> dict[str, Any]:
         schema, table = change.table.source.split(".")
-        about: dict[str, Any] = {"version": "3.6.1.Final", "connector": self.database, "name": "srv", "ts_ms": 1}
+        about: dict[str, Any] = {
+            "version": "3.6.1.Final",
+            "connector": self.database,
+            "name": "srv",
+            "ts_ms": 1700000000000,
+        }
         about |= {"snapshot": "false", "db": "db", "schema": schema, "table": table}
         if self.database == "postgresql":
             return about | {"txId": self._xid, "lsn": at}
@@ -293,3 +297,12 @@ def micros_of_day(text: str) -> Bare:
 def base64(text: str) -> str:
     """Return bytes in base64."""
     return b64encode(bytes.fromhex(text)).decode()
+
+
+def _mark(number: int, size: int, at: int, rows: int) -> str:
+    """Return what Debezium says of a row: the how manieth it is of all, and of its table."""
+    if number == size:
+        return "last"
+    if number == 1:
+        return "first"
+    return "last_in_data_collection" if at == rows else "first_in_data_collection" if at == 1 else "true"

@@ -18,14 +18,10 @@ one that grows until the next one begins."""
 SNAPSHOTS = ("none", "whole", "anew", "changed")
 """What a connector sends before its stream: nothing, all tables, or a part of them and then all again, unchanged or
 changed meanwhile."""
-OPERATIONS = ("backfill", "load", "rebuild", "optimize", "vacuum")
-"""What happens between two runs."""
+OPERATIONS = ("backfill", "load", "rebuild", "optimize", "vacuum", "redrive", "dismiss", "clean")
+"""What happens between two runs; cleaning leaves of history what is shown alone."""
 REMEMBERED = (1, 3, 50_000)
-OFF = {
-    "twins with snapshot=anew": "a transaction of txloom's own about a table whose name differs in case alone waits",
-    "twins with snapshot=changed": "the same",
-    "twins with operations=load": "the same",
-}
+OFF: dict[str, str] = {}
 """By dimension, dimension=value, or two of them joined by ` with `: why it is not drawn, or not together."""
 
 

@@ -1,12 +1,17 @@
 """What people and schedules do between two runs: none of it changes what is shown."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 from deltalake import DeltaTable
 
 from txloom.pipelines.backfill import backfill
+from txloom.pipelines.clean import clean_history
+from txloom.pipelines.dismiss import dismiss
 from txloom.pipelines.load_snapshot import load_snapshot
+from txloom.pipelines.redrive import redrive
+from txloom.storage import dead
 from workloads.play import Play
 from workloads.small_lake import SmallLake
 
@@ -46,7 +51,9 @@ def _load(lake: SmallLake, made: Play) -> None:
 
 
 def _rebuild(lake: SmallLake, made: Play) -> None:
+    """Let the next run take in everything once more, in pieces of any size."""
     lake.lose_checkpoint()
+    lake.at_once = made.chance.choice((1, 10, 60, 2_000_000))
 
 
 def _optimize(lake: SmallLake, made: Play) -> None:
@@ -73,4 +80,37 @@ def _tables(lake: SmallLake) -> list[str]:
     ]
 
 
-OPERATE = {"backfill": _backfill, "load": _load, "rebuild": _rebuild, "optimize": _optimize, "vacuum": _vacuum}
+def _redrive(lake: SmallLake, made: Play) -> None:
+    """Land every open dead letter once more: what was no message is none again."""
+    lake.runs += 1
+    lake.step(redrive, None, everything=True)
+    lake.run()
+
+
+def _dismiss(lake: SmallLake, made: Play) -> None:
+    lake.runs += 1
+    if dead.open_letters(lake.place, "kind").num_rows:
+        lake.step(dismiss, None, person="Ada", reason="no messages", everything=True)
+        assert not dead.open_letters(lake.place, "kind").num_rows
+
+
+def _clean(lake: SmallLake, made: Play) -> None:
+    """Take away all of history that what is shown does not need."""
+    kept = lake.pipeline.maintenance
+    history = kept.history.model_copy(update={"keep": timedelta(0)})
+    vacuum = kept.vacuum.model_copy(update={"retain": timedelta(0)})
+    short = kept.model_copy(update={"history": history, "vacuum": vacuum})
+    pipeline = lake.pipeline.model_copy(update={"maintenance": short})
+    clean_history(None, pipeline, lake.place, f"run-{lake.runs}")  # type: ignore[arg-type]
+
+
+OPERATE = {
+    "backfill": _backfill,
+    "clean": _clean,
+    "dismiss": _dismiss,
+    "load": _load,
+    "optimize": _optimize,
+    "rebuild": _rebuild,
+    "redrive": _redrive,
+    "vacuum": _vacuum,
+}

@@ -12,16 +12,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from landed import landed_between
 from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.pipelines.batch import Batch
-from txloom.pipelines.buffer import SMALL_KINDS, check_balance
+from txloom.pipelines.buffer import SMALL_KINDS, check_balance, known_before
 from txloom.pipelines.bury import cause_of, describe, list_waiting, named
 from txloom.pipelines.completeness import rules_of
 from txloom.pipelines.land import land_events
@@ -30,13 +32,12 @@ from txloom.pipelines.merge import merge_current
 from txloom.pipelines.publish import publish
 from txloom.pipelines.redrive import redrive
 from txloom.pipelines.release_batch import Released, release_small
-from txloom.storage import buffering, dead, evolution, histories, local
+from txloom.storage import batch_plan, buffering, dead, evolution, histories, local
 from txloom.storage.own import DEAD_LETTERS, TRANSACTIONS
 from txloom.storage.place import Place
 from txloom.transactions import buffer, causes
 from txloom.transactions import events as ev
 from txloom.transactions.causes import UNREADABLE
-from txloom.transactions.numbers import BUCKETS
 
 BOOKS = (names.LEDGER, names.CHANGE_EVENTS, names.LANDED_FILES, names.FILE_POSITIONS, names.TRANSACTIONS, names.CUTS)
 """Tables that get a file with every run."""
@@ -46,7 +47,10 @@ Outcomes = Mapping[str, list[dict[str, Any]]]
 
 @dataclass
 class SmallLake:
-    """One pipeline with an inbox and a warehouse of its own, and the state that its buffer's stream would keep."""
+    """One pipeline with an inbox and a warehouse of its own, and the state that its buffer's stream would keep.
+
+    at_once: rows of change_events with which a batch is large enough.
+    """
 
     folder: Path
     pipeline: Pipeline
@@ -55,6 +59,7 @@ class SmallLake:
     batches: int = 0
     seen: int = 0
     held: dict[int, buffer.Held] = field(default_factory=dict)
+    at_once: int = batch_plan.ROWS_AT_ONCE
 
     @property
     def warehouse(self) -> str:
@@ -120,13 +125,20 @@ class SmallLake:
     # The buffer.
 
     def _batch(self) -> None:
+        """Take in what was landed since, in as many batches as are planned for it."""
         pipeline = evolution.effective(self.pipeline, self.place)
         histories.create(pipeline, self.place)
-        found = self._outcomes()
-        if not found:
-            return
-        batch = Batch(None, pipeline, self.place, self.generation, self.batches, f"run-{self.runs}")  # type: ignore[arg-type]
-        self.batches += 1
+        known = known_before(self.place, self.generation)
+        with patch.object(batch_plan, "ROWS_AT_ONCE", self.at_once):
+            planned = batch_plan.ends(self.place, self.seen, known)
+        for end in planned:
+            batch = Batch(None, pipeline, self.place, self.generation, self.batches, f"run-{self.runs}", known)  # type: ignore[arg-type]
+            self._write(batch.up_to(end.landing), self._decided(end.landing))
+            self.batches += 1
+        if planned:
+            check_balance(self.place, self.generation, f"run-{self.runs}")
+
+    def _write(self, batch: Batch, found: Outcomes) -> None:
         counts = Counter[str]()
         for row in found["counts"]:
             counts.update(row["received"])
@@ -137,29 +149,23 @@ class SmallLake:
         books.refuse(released)
         books.judge(found["late"], {row["tx"] for row in found["dead"]})
         books.write(released)
-        known = named(batch, [*found["dead"], *found["waiting"]])  # type: ignore[list-item]
-        clock = max(found["counts"], key=lambda row: row["landing"])
-        at = datetime.fromtimestamp(clock["first_at"] / 1e6, UTC)
-        list_waiting(batch, found["waiting"], known, batch.table_names(), at, clock)  # type: ignore[arg-type]
+        if not batch.is_known:
+            known = named(batch, [*found["dead"], *found["waiting"]])  # type: ignore[list-item]
+            clock = max(found["counts"], key=lambda row: row["landing"])
+            list_waiting(batch, found["waiting"], known, batch.table_names(), clock)  # type: ignore[arg-type]
         counts["buffered_change"] = counts["buffered"] - counts.pop("buffered_before")
         batch.enter(dict(counts))
-        check_balance(self.place, self.generation, f"run-{self.runs}")
 
-    def _outcomes(self) -> Outcomes | None:
-        """Decide on what was landed since the last batch, bucket by bucket, from packed state."""
-        sql = "select kind, landing, landed_at, csn, bucket, numbers from t where kind in ('numbers', 'clock')"
-        rows = local.select(self.place.change_events, f"{sql} and landing > {self.seen}").to_pylist()
-        clocks = [row for row in rows if row["kind"] == "clock"]
-        if not clocks:
-            return None
-        self.seen = max(row["landing"] for row in clocks)
+    def _decided(self, until: int) -> Outcomes:
+        """Decide on the landings since the last batch up to another, bucket by bucket, from packed state."""
+        landed = landed_between(self.place, self.seen, until)
+        self.seen = until
         found: dict[str, list[dict[str, Any]]] = {what: [] for what in (*SMALL_KINDS, "released")}
         rules = rules_of(self.pipeline)
-        for bucket in range(BUCKETS):
-            arrived = [_events(row) for row in rows if row["kind"] == "clock" or row["bucket"] == bucket]
+        for bucket, arrived in landed.items():
             before = buffering.unpack(buffering.pack(self.held.get(bucket, buffer.Held())))
             waiting = int(np.count_nonzero(before.events["kind"] == ev.ROW))
-            self.held[bucket], decisions = buffer.decide(before, ev.concatenate(arrived), rules)
+            self.held[bucket], decisions = buffer.decide(before, arrived, rules)
             for what, columns in _outcomes(waiting, self.held[bucket], decisions):
                 found[what] += [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         return found
@@ -190,16 +196,6 @@ def _outcomes(
     }
     clock = {"first_at": [decisions.now or 0], "landing": [decisions.landing], "csn": [decisions.frontier]}
     yield "counts", {"received": [counts], **clock}
-
-
-def _events(row: Mapping[str, Any]) -> np.ndarray:
-    """Return what the buffer sees of a row of change_events."""
-    packed = ev.no_events() if row["numbers"] is None else ev.from_bytes(row["numbers"], ev.EVENT)
-    if row["kind"] != "clock":
-        return packed
-    reached = ev.ANYWHERE if row["csn"] is None else row["csn"]
-    at = np.array([local.micros(row["landed_at"])])
-    return np.concatenate([packed, ev.clocks(np.array([row["landing"]]), at, reached)])
 
 
 class _Letters:

@@ -1,15 +1,21 @@
 """What random workloads found, each as the shortest workload that shows it."""
 
+import json
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from oracle.capture import Image, Message
 from oracle.declarations import Table
+from txloom import read
+from txloom.pipelines.backfill import backfill
+from txloom.pipelines.load_snapshot import load_snapshot
 from txloom.quality import findings as f
-from txloom.storage import findings
+from txloom.storage import dead, findings
 from workloads.database import Change, Sent, State
 from workloads.debezium import Debezium
 from workloads.dimensions import Dimensions
@@ -20,13 +26,16 @@ from workloads.shapes import Shape
 from workloads.small_lake import SmallLake
 
 PLAIN = Table("t", "APP.T", ("id",), {"id": "long", "v": "string"})
+TWIN = Table("u", "APP.t", ("id",), {"id": "long", "v": "string"})
 LOG = Table("log", "APP.LOG", (), {"id": "long", "v": "string"})
 
 
-def lake_of(folder: Path, source: str, table: Table, seed: int = 1) -> tuple[SmallLake, Play, Producer]:
-    """Return a lake of one table of a source that has sent nothing yet."""
+def lake_of(
+    folder: Path, source: str, table: Table, seed: int = 1, *, more: Sequence[Table] = ()
+) -> tuple[SmallLake, Play, Producer]:
+    """Return a lake of one table of a source that has sent nothing yet; more: further tables of it."""
     dimensions, chance = Dimensions(source=source), Random(seed)
-    shape = Shape({table.name: table}, None, dimensions)
+    shape = Shape({each.name: each for each in (table, *more)}, None, dimensions)
     writer = WRITERS.get(source, Debezium)(shape, chance)
     made = Play(seed, chance, dimensions, shape, writer, [], [])
     pipeline, producer = declared(folder, made)
@@ -44,6 +53,14 @@ def commit(made: Play, csn: int, *changes: tuple[str, Image | None, Image | None
             rows[_key(after, table) or (f"#{csn}.{number}",)] = after
     own = [Change(table, op, before, after, tuple(table.columns)) for op, before, after in changes]
     sent = Sent("", csn, [], None, {table.name: rows}, own, len(made.sent))
+    made.writer.write(sent)
+    made.sent.append(sent)
+    return sent
+
+
+def inserted(made: Play, csn: int, state: State, image: Image) -> Sent:
+    """Commit one insert into `t`, whatever other tables there are; state: of all of them behind it."""
+    sent = Sent("", csn, [], None, state, [Change(PLAIN, "I", None, image, tuple(PLAIN.columns))], len(made.sent))
     made.writer.write(sent)
     made.sent.append(sent)
     return sent
@@ -71,6 +88,13 @@ def cycle(lake: SmallLake, producer: Producer, *sent: Sequence[Message]) -> None
     for each in sent:
         producer.deliver(each)
         lake.run()
+
+
+def compared(lake: SmallLake, **range_: Any) -> dict[str, int]:
+    """Rebuild a range and compare; return the counts of both."""
+    lake.runs += 1
+    counts = lake.step(backfill, lake.session, task="rebuild", **range_)
+    return counts | lake.step(backfill, lake.session, task="compare")
 
 
 @pytest.mark.parametrize("source", ["debezium/oracle", "debezium/mysql"])
@@ -135,6 +159,41 @@ def test_what_a_snapshot_that_was_given_up_had_and_the_next_one_has_not_is_gone(
     assert_right(lake, made)
 
 
+@pytest.mark.parametrize("declared", [(PLAIN, TWIN), (TWIN, PLAIN)], ids=["APP.T first", "APP.t first"])
+def test_a_snapshot_that_was_given_up_is_gone_from_tables_whose_names_differ_in_case_alone(
+    tmp_path: Path, declared: tuple[Table, Table]
+) -> None:
+    """What txloom counts itself counts for the table of exactly that name: else it would wait for the other's rows."""
+    lake, made, producer = lake_of(tmp_path, "debezium/postgresql", declared[0], more=declared[1:])
+    names = [table.name for table in declared]
+    old, new = ({name: {(str(n),): row(n, name) for n in some} for name in names} for some in ((1, 2), (2,)))
+    made.sent.append(Sent("", 200, [], None, new, (), -1))
+    part, whole = made.writer.snapshot(old, 150, names)[:3], made.writer.snapshot(new, 200, names)
+    cycle(lake, producer, *[[message for own in each for message in own] for each in (part, whole)], ())
+    assert lake.shown_through() == 200
+    assert_right(lake, made)
+
+
+@pytest.mark.parametrize("loaded", ["t", "u"])
+def test_a_table_whose_name_differs_from_anothers_in_case_alone_is_loaded_by_itself(
+    tmp_path: Path, loaded: str
+) -> None:
+    lake, made, producer = lake_of(tmp_path, "wal2json", PLAIN, more=[TWIN])
+    state: State = {"t": {("1",): row(1, "a")}, "u": {}}
+    first = inserted(made, 100, state, row(1, "a"))
+    cycle(lake, producer, messages(first))
+    folder = tmp_path / "rows" / loaded
+    folder.mkdir(parents=True)
+    (folder / "rows.jsonl").write_text(f"{json.dumps(row(7, 'loaded'))}\n")
+    lake.step(load_snapshot, lake.session, path=str(folder.parent), csn=150)
+    state = {**state, loaded: {("7",): row(7, "loaded")}}
+    made.sent.append(Sent("", 150, [], None, state, (), 1))
+    last = inserted(made, 200, {**state, "t": state["t"] | {("9",): row(9, "b")}}, row(9, "b"))
+    cycle(lake, producer, messages(last))
+    assert lake.shown_through() == 200
+    assert_right(lake, made)
+
+
 def test_a_snapshot_taken_beside_the_stream_takes_no_row_away(tmp_path: Path) -> None:
     """It may be of some rows alone, and what is deleted the stream tells."""
     lake, made, producer = lake_of(tmp_path, "debezium/postgresql", PLAIN)
@@ -162,6 +221,46 @@ def test_rows_without_a_key_are_as_many_as_were_inserted(tmp_path: Path, source:
     second = commit(made, 1010, ("I", None, row(0, "same")))
     cycle(lake, producer, messages(first), messages(second))
     assert_right(lake, made)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("source", ["debezium/mysql", "debezium/oracle"])
+def test_rows_of_a_transaction_show_at_its_one_csn_wherever_they_lie_in_the_log(
+    tmp_path: Path, source: str, seed: int
+) -> None:
+    """With GTIDs MySQL's rows say where they lie themselves: as of a csn in between half of them were there."""
+    lake, made, producer = lake_of(tmp_path, source, PLAIN, seed)
+    first = commit(made, 1000, *[("I", None, row(number, "a")) for number in range(4)])
+    second = commit(made, 1020, ("U", row(0, "a"), row(0, "b")), ("D", row(1, "a"), None))
+    cycle(lake, producer, messages(first), messages(second))
+    for csn in range(990, 1021):
+        rows = read.as_of(lake.pipeline, "t", csn=csn, warehouse=lake.warehouse).to_pylist()
+        assert len(rows) == (0 if csn < 1000 else 4 if csn < 1020 else 3), f"as of {csn}"
+    assert {each["_txloom_csn"] for each in lake.rows("t_changes")} == {1000, 1020}
+    counts = compared(lake, csns=(1000, 1000))
+    assert counts["rebuilt"] == 1 and not counts["changes"] and not counts["surplus"]
+
+
+@pytest.mark.parametrize(
+    ("source", "seed", "first"),
+    [
+        *(("debezium/mysql", 2, 0), ("debezium/mysql", 2, 1), ("debezium/mysql", 1, 1)),
+        *(("debezium/oracle", 1, 0), ("debezium/oracle", 1, 1), ("debezium/postgresql", 1, 1), ("goldengate", 1, 1)),
+    ],
+)
+def test_what_was_given_up_and_came_whole_at_last_is_no_gap(tmp_path: Path, source: str, seed: int, first: int) -> None:
+    """Neither an END nor a part of its rows need tell the csn that a transaction is then released at."""
+    lake, made, producer = lake_of(tmp_path, source, PLAIN, seed)
+    impatient = lake.pipeline.completeness.model_copy(update={"patience": timedelta(0)})
+    lake.pipeline = lake.pipeline.model_copy(update={"completeness": impatient})
+    before = commit(made, 900, ("I", None, row(9, "a")))
+    sent = commit(made, 1000, *[("I", None, row(number, "a")) for number in range(3)])
+    assert sent.metadata is not None
+    cycle(lake, producer, messages(before), [*sent.rows[:first], sent.metadata], sent.rows[first:], ())
+    assert dead.given_up(lake.place) == []
+    assert not dead.open_letters(lake.place, "*").num_rows
+    assert lake.shown_through() == 1000
+    assert_newest(lake, made)
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -31,6 +31,7 @@ FindingCode = Literal[
     "file cannot be read",
     "counts changed after release",
     "two producer runs overlap",
+    "snapshot was taken twice",
 ]
 """What `txloom.quality.findings` can find."""
 

@@ -10,6 +10,7 @@ snapshot, which has neither key nor number, by the place that it was sent at. A 
 without a key, is known by its transaction and its place in there (`txloom.config.names.POSITION`).
 """
 
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,6 +21,8 @@ SENT_AT = "@"
 """Stands between what a row says and the place that it was sent at."""
 NUMBERED = r"/[0-9a-f]{32}\.[0-9]+$"
 """How the identity of a row ends that is known by what it says: what comes before was all of it once."""
+GTID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}:(?:\w+:)?[0-9]+|[0-9]+-[0-9]+-[0-9]+")
+"""Ids of transactions that never come back, MySQL's and MariaDB's."""
 Image = bytes
 """The JSON of a row before or after a change."""
 

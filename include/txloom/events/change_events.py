@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import blake2b
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -27,9 +26,8 @@ from txloom.events import causes
 from txloom.events.diagnosis import diagnosed
 from txloom.events.envelope import ENVELOPE
 from txloom.events.goldengate_messages import INSERTS, NULL
-from txloom.events.poison import LARGEST, Refused, poison
-from txloom.events.poison import Poison as AnyPoison
-from txloom.events.source_names import OTHER_CASE
+from txloom.events.poison import LARGEST, Poison, Refused, poison
+from txloom.events.source_names import spelled
 from txloom.events.values import reader
 
 OTHER_KEY = "old key of other columns"
@@ -75,15 +73,6 @@ class _Message(msgspec.Struct, rename="camel", gc=False):
         return old if old and op == "U" else None, columns
 
 
-class Poison(AnyPoison):
-    """A message that cannot be taken as an event; args: cause, detail.
-
-    own: what is known of its transaction, as columns of the envelope.
-    """
-
-    own: Mapping[str, Any] = MappingProxyType({})
-
-
 class WatchedTables:
     """Finds the declared table that a source means; compiled, so it does not travel between processes."""
 
@@ -109,20 +98,17 @@ class WatchedTables:
         """Return the table that a source name, the last part of one or a declared name stands for; None: unwatched."""
         whole, short = self._whole.get(name.upper()), self._short.get(name.upper(), [])
         if whole is not None:
-            return self._spelled(whole, name)
+            return self._known(whole, name)
         if len(short) > 1:
             sources = " or ".join(sorted(table.source for table in short))
             raise Poison(causes.UNKNOWN_TABLE, f"{name} may be {sources}: name it in full")
         if not short and self._ignored is not None and name.upper() not in self._ignored:
             raise Poison(causes.UNKNOWN_TABLE, f"{name} is neither watched nor ignored")
-        return self._spelled(short[0], name) if short else None
+        return self._known(short[0], name) if short else None
 
-    def _spelled(self, table: Table, name: str) -> Table:
-        """Refuse a name that differs in case alone from one that stood for the same table."""
-        known = self.spellings.setdefault(f"{table.name} {name.upper()}", name)
-        if known != name:
-            raise Poison(OTHER_CASE, f"{name}: {table.name} has the rows of {known}")
-        return table
+    def _known(self, table: Table, name: str) -> Table:
+        """Refuse a name that differs in case alone from one that stood for the table; a short one is another name."""
+        return spelled(self.spellings, f"{table.name} {name.upper()}", table, name)
 
 
 class ChangeEventDecoder:

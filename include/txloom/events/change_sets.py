@@ -25,7 +25,6 @@ from txloom.events.change_events import (
     MOST_SHOWN,
     Headers,
     Image,
-    Poison,
     WatchedTables,
     alone,
     change,
@@ -39,7 +38,7 @@ from txloom.events.change_events import (
     written,
 )
 from txloom.events.image_messages import text_of
-from txloom.events.poison import LARGEST
+from txloom.events.poison import LARGEST, Poison
 
 FLAGS = frozenset("IUD")
 HEARTBEAT = "H"

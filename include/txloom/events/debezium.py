@@ -32,7 +32,7 @@ from txloom.events.counts import expected_counts
 from txloom.events.debezium_messages import (
     INCREMENTAL,
     KEY_CHANGE,
-    LAST,
+    MARKS,
     NEW_KEY,
     OLD,
     OLD_KEY,
@@ -50,7 +50,7 @@ from txloom.events.debezium_messages import (
     read_row,
 )
 from txloom.events.debezium_positions import BINLOG, Transaction, connector_of, read_transaction
-from txloom.events.envelope import ENVELOPE, LAST_OF_SNAPSHOT, OF_SNAPSHOT
+from txloom.events.envelope import ENVELOPE, OF_SNAPSHOT
 from txloom.events.goldengate_messages import INSERTS
 from txloom.events.poison import Poison, read_message, unsigned
 from txloom.events.source_names import SourceNames
@@ -227,7 +227,7 @@ def _of_snapshot(op: str, source: Source) -> str | None:
     told = bytes(source.snapshot)
     if op != "r" or told == INCREMENTAL:
         return None
-    return LAST_OF_SNAPSHOT if told == LAST else OF_SNAPSHOT
+    return MARKS.get(told, OF_SNAPSHOT)
 
 
 def _refuse_left_out(image: bytes, table: Table) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from txloom.config.models import Table
+from txloom.events.envelope import FIRST_OF_TABLE, LAST_OF_SNAPSHOT, LAST_OF_TABLE
 from txloom.events.goldengate_messages import NULL
 from txloom.events.poison import Poison
 
@@ -34,8 +35,15 @@ OLD = ("D", KEY_CHANGE)
 """Operations whose row is in the image before."""
 UNAVAILABLE = "__debezium_unavailable_value"
 """What Debezium writes for a large value that did not change, and that the source therefore did not tell."""
-LAST, INCREMENTAL = b'"last"', b'"incremental"'
-"""What `source.snapshot` says of the row that ends a snapshot, and of rows that are read beside the stream."""
+INCREMENTAL = b'"incremental"'
+"""What `source.snapshot` says of rows that are read beside the stream."""
+MARKS = {
+    b'"first"': FIRST_OF_TABLE,
+    b'"first_in_data_collection"': FIRST_OF_TABLE,
+    b'"last_in_data_collection"': LAST_OF_TABLE,
+    b'"last"': LAST_OF_SNAPSHOT,
+}
+"""What it says of rows at the ends of a table and of a snapshot; a table's only row is its last."""
 WITH_DATABASE = ("oracle", "sqlserver")
 """Connectors that put the database in front of schema and table where they count."""
 _BASE64 = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="

@@ -10,13 +10,14 @@ What a transaction's id looks like tells which database it comes from, and wheth
 
 A row of a snapshot has no transaction, nor has MySQL's TRUNCATE, which commits by itself and is counted nowhere.
 Rows of one transaction with a GTID lie at positions of their own; the largest of them is in commit order too, on one
-server: binlogs of two servers cannot be compared.
+server, and is the csn at which history shows them all: binlogs of two servers cannot be compared.
 """
 
 import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from txloom.config.identity import GTID
 from txloom.events import causes
 from txloom.events.debezium_messages import SHAPE, Number, Source
 from txloom.events.poison import LARGEST, Poison, shown, unsigned
@@ -25,7 +26,6 @@ BINLOG = ("mysql", "mariadb")
 _LSN = re.compile(r"([0-9]{1,20}):([0-9]{1,40})")
 _FILE = re.compile(r"file=(.*),pos=([0-9]{1,40})")
 _FILE_NUMBER = re.compile(r".*\.([0-9]{1,18})")
-_GTID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}:(?:\w+:)?[0-9]+|[0-9]+-[0-9]+-[0-9]+")
 _XID = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+|[0-9a-fA-F]{16}|0x[0-9a-fA-F]+(?:\.[0-9a-fA-F]+){2}")
 _COMMIT_LSN = re.compile(r"([0-9a-fA-F]{8}):([0-9a-fA-F]{8}):([0-9a-fA-F]{4})")
 
@@ -78,7 +78,7 @@ def read_transaction(told: Number) -> Transaction:
         return Transaction(found[1], _commit(unsigned(found[2]), text), ("postgresql",))
     if found := _FILE.fullmatch(text):
         return Transaction(text, _commit(binlog_position(found[1], found[2]), text), BINLOG)
-    if _GTID.fullmatch(text):
+    if GTID.fullmatch(text):
         return Transaction(text, None, BINLOG)
     if _XID.fullmatch(text):
         return Transaction(text, None, ("oracle",))

@@ -33,4 +33,5 @@ connector's snapshot that it is one. producer_run: which run of the producer sen
 that its format needs."""
 
 OF_SNAPSHOT, LAST_OF_SNAPSHOT = "row of a snapshot", "last row of a snapshot"
+FIRST_OF_TABLE, LAST_OF_TABLE = "first row of a table in a snapshot", "last row of a table in a snapshot"
 """`detail` of the rows of a snapshot that a connector took of whole tables at one moment."""

@@ -63,8 +63,9 @@ class MessageReader:
         """Compile the decoders of a source's row and metadata messages; see `GoldenGateDecoder`."""
         self._run_token = run_token
         self.names = SourceNames(tables, ignored, spellings)
-        self._tables = {table.source.upper(): table for table in tables}
-        self._short = {source.rsplit(".", 1)[-1]: table.name for source, table in self._tables.items()}
+        self._exact = {table.source: table.name for table in tables}
+        self._whole = {table.source.upper(): table.name for table in tables}
+        self._short = {source.rsplit(".", 1)[-1]: name for source, name in self._whole.items()}
         self._topic = transaction_topic
         self._row = msgspec.json.Decoder(_Row).decode
         self._metadata = msgspec.json.Decoder(_Metadata).decode
@@ -89,9 +90,12 @@ class MessageReader:
                 self.names.counted(message.table)
 
     def counted(self, data_collection: str) -> str | None:
-        """Return the watched table that metadata counts under a name, most often a short one."""
-        if (table := self._tables.get(data_collection.upper())) is not None:
-            return table.name
+        """Return the watched table that metadata counts under a name, most often a short one.
+
+        What txloom counts itself has the declared name, which of two that differ in case alone means its own.
+        """
+        if name := self._exact.get(data_collection) or self._whole.get(data_collection.upper()):
+            return name
         return self._short.get(data_collection.rsplit(".", 1)[-1].upper())
 
     def _read_row(self, value: bytes) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Numbers as sources write them: one grammar, for single values and for the columns that Arrow casts at once.
 
-A number is ASCII digits with at most a minus in front, a point among them and an exponent behind them. What its type
-cannot hold exactly is refused: nothing is rounded to a whole number, to zero or to infinity. A double is the nearest
-one, as its type says. The work follows the length of the text, never the size of its exponent.
+A number is ASCII digits with at most a minus in front, a point in front of, among or behind them (Oracle writes `.5`)
+and an exponent behind that. What its type cannot hold exactly is refused: nothing is rounded to a whole number, to zero
+or to infinity. A double is the nearest one, as its type says. The work follows the length of the text, never the size
+of its exponent.
 """
 
 import re

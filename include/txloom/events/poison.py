@@ -1,6 +1,7 @@
 """Messages that cannot be taken as events, whatever their format: named by cause, with what exactly is wrong."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -18,7 +19,12 @@ KEPT = 1 << 16
 
 
 class Poison(Exception):
-    """A message that cannot be taken as an event; args: cause, detail."""
+    """A message that cannot be taken as an event; args: cause, detail.
+
+    own: what is known of its transaction, as columns of the envelope.
+    """
+
+    own: Mapping[str, Any] = MappingProxyType({})
 
 
 class Refused(bytes):

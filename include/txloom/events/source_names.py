@@ -50,12 +50,13 @@ class SourceNames:
         """
         for name in names:
             if (table := self._exact.get(name)) is not None:
-                return self._spelled(table, name)
+                return spelled(self.spellings, table.name, table, name)
         if self._ignored and not self._ignored.isdisjoint(names):
             return None
         for name in names:
             if alike := self._alike.get(folded(name)):
-                return self._spelled(self._only(alike, name), name)
+                table = self._only(alike, name)
+                return spelled(self.spellings, table.name, table, name)
         if self._ignored is not None and self._ignored_alike.isdisjoint(map(folded, names)):
             raise Poison(causes.UNKNOWN_TABLE, f"{names[-1]} is neither watched nor ignored")
         return None
@@ -67,10 +68,6 @@ class SourceNames:
         except Poison:
             return None
 
-    def _spelled(self, table: Table, name: str) -> Table:
-        refuse_other(self.spellings, table.name, table, name)
-        return table
-
     def _only(self, alike: Sequence[Table], name: str) -> Table:
         if len(alike) > 1:
             raise Poison(OTHER_CASE, f"{name} may be {' or '.join(sorted(table.source for table in alike))}")
@@ -80,11 +77,12 @@ class SourceNames:
         return ".".join(name.split(".")[-self._parts :]) if self._parts else name
 
 
-def refuse_other(spellings: dict[str, str], key: str, table: Table, name: str) -> None:
-    """Refuse a name that was spelled otherwise so far; the first one is learned."""
+def spelled(spellings: dict[str, str], key: str, table: Table, name: str) -> Table:
+    """Return the table that a name means; refuse a name that was spelled otherwise so far: the first one is learned."""
     known = spellings.setdefault(key, name)
     if known != name:
         raise Poison(OTHER_CASE, f"{name}: {table.name} has the rows of {known}")
+    return table
 
 
 def folded(name: str) -> tuple[str, str]:

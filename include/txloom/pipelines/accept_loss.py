@@ -10,7 +10,7 @@ from txloom.errors import ConfigurationError
 from txloom.pipelines.unreadable_files import close_readable
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
-from txloom.storage import books, file_positions, findings, landing, loads, local, offsets
+from txloom.storage import books, file_positions, findings, landing_plan, landing_tables, loads, local, offsets
 from txloom.storage.kafka import Loss
 from txloom.storage.place import Place
 
@@ -38,7 +38,7 @@ def accept_loss(
     if (pipeline.source.kafka is None) == bool(topics):
         raise ConfigurationError(_other_source(pipeline))
     place = Place(warehouse, pipeline.name)
-    landing.create_tables(place)
+    landing_tables.create_tables(place)
     if files:
         return _accept_files(place, run_id, files, reason)
     lost = offsets.losses(pipeline, place)
@@ -72,7 +72,7 @@ def _accept_files(place: Place, run_id: str, files: Sequence[str], reason: str) 
         detail = "; ".join(f"{each.file}: {each.problem} (accepted: {reason})" for each in accepted)
         at = _written_down(place, run_id, counts, detail, file_positions.set_aside(place))
         file_positions.write(
-            place, landing.newest(place), [file_positions.accepted(each, reason) for each in accepted], at
+            place, landing_plan.newest(place), [file_positions.accepted(each, reason) for each in accepted], at
         )
         left = [each for name, each in unreadable.items() if name not in files]
         close_readable(place, left, run_id, f"set aside: {reason}")

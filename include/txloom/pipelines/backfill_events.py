@@ -95,11 +95,11 @@ def _left(chosen: pa.Table) -> pa.Table:
 
 
 def _landed(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tuple[int, int]) -> pa.Table:
-    """Return all events of transactions, with what tells duplicates."""
-    first, last = pc.min(chosen.column("csn")).as_py(), pc.max(chosen.column("csn")).as_py()
+    """Return all events of transactions, with what tells duplicates; rows may lie below their transaction's csn."""
+    last = pc.max(chosen.column("csn")).as_py()
     where = (
         f"tx between {bounds[0]} and {bounds[1]} and landing between {between[0]} and {between[1]}"
-        f" and (csn is null or csn between {first} and {last})"
+        f" and (csn is null or csn <= {last})"
         " and (kind = 'metadata' or (kind = 'row' and \"table\" is not null and value is not null))"
     )
     headers = ", headers" if scope.pipeline.source.format == "debezium" else ""

@@ -1,7 +1,7 @@
 """One micro-batch of the buffer: where its results go and under which number."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.pipelines.drift import added
+from txloom.quality.findings import Finding
 from txloom.storage import books, buffering, checkpoints, evolution, findings, histories, local, parts, tables
 from txloom.storage.place import Place
 from txloom.transactions.hashes import hash64
@@ -18,7 +19,11 @@ from txloom.transactions.hashes import hash64
 
 @dataclass(frozen=True)
 class Batch:
-    """One micro-batch; repeated after a crash it has the same number, and what it wrote before is not written again."""
+    """One micro-batch; repeated after a crash it has the same number, and what it wrote before is not written again.
+
+    known: up to which landing earlier generations of the buffer decided, and wrote, everything. is_known: this batch
+    lies before it, and is but to rebuild the buffer's state.
+    """
 
     spark: SparkSession
     pipeline: Pipeline
@@ -26,6 +31,12 @@ class Batch:
     generation: int
     number: int
     run_id: str
+    known: int = 0
+    is_known: bool = False
+
+    def up_to(self, landing: int) -> "Batch":
+        """Return the batch, told which landing is its last."""
+        return replace(self, is_known=landing <= self.known)
 
     @property
     def release(self) -> int:
@@ -66,7 +77,7 @@ class Batch:
 
     def adopt(self, pipeline: Pipeline, new: Sequence[tuple[evolution.Undeclared, str]]) -> Pipeline:
         """Let tables take up columns that their source added; return the pipeline with them."""
-        findings.record(self.place, [added(pipeline, *each) for each in new], self.run_id)
+        self.record([added(pipeline, *each) for each in new])
         evolution.adopt(self.place, new)
         pipeline = evolution.with_columns(pipeline, [(each.table, column, each.source) for each, column in new])
         histories.create(pipeline, self.place)
@@ -74,7 +85,12 @@ class Batch:
 
     def note_undeclared(self, pipeline: Pipeline, found: Sequence[evolution.Undeclared]) -> None:
         """Write down columns that nobody declared and no table takes up."""
-        findings.record(self.place, [added(pipeline, each) for each in found], self.run_id)
+        self.record([added(pipeline, each) for each in found])
+
+    def record(self, found: Iterable[Finding], source_format: str | None = None) -> None:
+        """Write down findings, unless an earlier generation did: they may have been closed since."""
+        if not self.is_known:
+            findings.record(self.place, found, self.run_id, source_format)
 
     def enter(self, counts: dict[str, int]) -> None:
         """Enter the batch's counts in the ledger, once."""

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from functools import reduce
 
 import pyarrow as pa
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from txloom.config import names
@@ -18,7 +19,20 @@ from txloom.pipelines.bury import GIVEN, Buried, cause_of, give_up, inter, list_
 from txloom.pipelines.completeness import rules_of
 from txloom.pipelines.redrive import redrive
 from txloom.pipelines.release_batch import Released, release_large, release_small
-from txloom.storage import books, buffering, checkpoints, dead, earlier, evolution, findings, histories, local
+from txloom.storage import (
+    batch_plan,
+    books,
+    buffering,
+    checkpoint_files,
+    checkpoints,
+    dead,
+    earlier,
+    evolution,
+    histories,
+    landing_stream,
+    local,
+    progress,
+)
 from txloom.storage.own import TRANSACTIONS
 from txloom.storage.place import Place
 from txloom.storage.session import warm_workers
@@ -26,9 +40,6 @@ from txloom.transactions.causes import UNREADABLE
 
 LEVELS = ("buffered", "generation")
 """Counts that are a level after the batch; all others add up over batches."""
-EVERY_FILE = 1_000_000
-"""A batch takes all files there are: a buffer that is rebuilt after maintenance would else see landings out of order,
-because Delta hands files out by their age, and OPTIMIZE makes old landings young."""
 
 
 def buffer_transactions(spark: SparkSession, pipeline: Pipeline, *, warehouse: str, run_id: str) -> dict[str, int]:
@@ -52,35 +63,59 @@ def buffer_transactions(spark: SparkSession, pipeline: Pipeline, *, warehouse: s
 
 
 def _run(spark: SparkSession, pipeline: Pipeline, place: Place, run_id: str) -> dict[str, int]:
-    """Take in what was landed since the last run."""
-    generation = checkpoints.current_generation(place.warehouse, pipeline.name)
-    stream = spark.readStream.format("delta").options(skipChangeCommits="true", maxFilesPerTrigger=EVERY_FILE)
-    events = stream.load(place.change_events)
+    """Take in what was landed since the last run; a state that Spark finds to be damaged is replaced at once."""
+    generation = checkpoints.running(place, batch_plan.change_events_id(place))
+    try:
+        totals = _taken_in(spark, pipeline, place, run_id, generation)
+    except StreamingQueryException as error:
+        if not checkpoint_files.is_damage(error):
+            raise
+        why = f"Spark cannot read its state: {checkpoint_files.reason(error)}"
+        generation = checkpoints.replaced(place, generation, why)
+        totals = _taken_in(spark, pipeline, place, run_id, generation)
+    check_balance(place, generation, run_id)
+    return totals
+
+
+def _taken_in(spark: SparkSession, pipeline: Pipeline, place: Place, run_id: str, generation: int) -> dict[str, int]:
+    """Let a generation take in what it has not, a micro-batch for each row of its plan."""
     totals: dict[str, int] = {"generation": generation}
+    checkpoint = checkpoints.checkpoint(place.warehouse, pipeline.name, generation)
+    plan = batch_plan.plan_of(checkpoint)
+    known, before = known_before(place, generation), batch_plan.planned(plan)
+    planned = batch_plan.extend(place, plan, known)
+    if known > before:
+        print(f"the buffer is rebuilt up to landing {known}, in {len(planned)} batches", flush=True)
+    arrived = landing_stream.stream(spark, place, plan, max((each.tasks for each in planned), default=1))
 
     def release(frame: DataFrame, number: int) -> None:
-        counts = release_batch(Batch(spark, pipeline, place, generation, number, run_id), frame)
-        for name, count in counts.items():
+        batch = Batch(spark, pipeline, place, generation, number, run_id, known)
+        for name, count in release_batch(batch, frame).items():
             totals[name] = count if name in LEVELS else totals.get(name, 0) + count
 
     query = (
-        buffering.outcomes(buffering.arrivals(events), rules_of(pipeline))
+        buffering.outcomes(arrived, rules_of(pipeline))
         .writeStream.foreachBatch(release)
-        .option("checkpointLocation", checkpoints.checkpoint(place.warehouse, pipeline.name, generation))
+        .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
-    check_balance(place, generation, run_id)
     return totals
+
+
+def known_before(place: Place, generation: int) -> int:
+    """Return the last landing that an earlier generation decided on, and wrote everything of; 0 for none."""
+    seen = progress.snapshot(place)
+    return seen.landing if seen is not None and seen.release < checkpoints.first_release(generation) else 0
 
 
 def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
     """Write what one micro-batch decided; a repeated batch writes nothing twice.
 
-    One without any row (of commits that change no rows, such as a lease's stamp) decides nothing. The order matters:
-    history and dead letters first, `transactions` last, because a transaction counts as finished
-    only once it stands there.
+    One without any row (of a commit that changes no rows, such as a lease's stamp) decides nothing. The order matters:
+    history and dead letters first, then `transactions`, because a transaction counts as finished only once it stands
+    there; what waits last, because up to that landing a rebuild writes nothing again.
     """
     frame = frame.persist()
     try:
@@ -89,6 +124,8 @@ def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
         if not kinds["counts"]:
             return {}
         counts = _counts(kinds["counts"])
+        clock = max(kinds["counts"], key=lambda row: row["landing"])
+        batch = batch.up_to(clock["landing"])
         watched = batch.table_names()
         released = _release(batch, frame, counts["released"] + counts["transactions"], kinds)
         unfinished = [*kinds["dead"], *kinds["waiting"]]
@@ -97,17 +134,16 @@ def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
         found = late.judge(batch, kinds["late"], {**own, **dict.fromkeys(released.unreadable, UNREADABLE)})
         given_up = give_up(batch, kinds["dead"], watched, operations)
         buried = [given_up, _unreadable(batch, released), found.buried]
-        findings.record(batch.place, found.findings, batch.run_id)
+        batch.record(found.findings)
         _write_dead_letters(batch, buried)
         _write_transactions(batch, released, buried, found.completed)
-        known = named(batch, unfinished)
-        if counts["clocks"]:
-            clock = max(kinds["counts"], key=lambda row: row["landing"])
-            at = datetime.fromtimestamp(clock["first_at"] / 1e6, UTC)
-            list_waiting(batch, kinds["waiting"], known, watched, at, clock)
-        doctor.after_batch(batch, kinds["dead"], operations, known)
-        if counts["several_runs"] or any(row["runs"] for row in kinds["dead"]):
-            doctor_runs.after_batch(batch, frame.where("what = 'released'"), kinds["dead"], own)
+        if not batch.is_known:
+            known = named(batch, unfinished)
+            doctor.after_batch(batch, kinds["dead"], operations, known)
+            if counts["several_runs"] or any(row["runs"] for row in kinds["dead"]):
+                doctor_runs.after_batch(batch, frame.where("what = 'released'"), kinds["dead"], own)
+            if counts["clocks"]:
+                list_waiting(batch, kinds["waiting"], known, watched, clock)
     finally:
         frame.unpersist()
     counts = _settled(counts, buried)

@@ -188,7 +188,6 @@ def list_waiting(
     waiting: Sequence[Row],
     named: Mapping[int, Mapping[str, Any]],
     watched: Mapping[int, str],
-    at: datetime,
     clock: Row,
 ) -> None:
     """Replace pending_transactions by what waits now, longest first, as of a landing's clock.
@@ -196,6 +195,7 @@ def list_waiting(
     named: what their events say of them, by hash. The commit carries the batch's release number: it is what
     `storage.progress` takes as the buffer's snapshot.
     """
+    at = datetime.fromtimestamp(clock["first_at"] / 1e6, UTC)
     rows = [_pending(row, named[row["tx"]], watched, at) for row in waiting]
     rows.sort(key=lambda row: row["age_seconds"], reverse=True)
     path = batch.place.table(names.PENDING_TRANSACTIONS)

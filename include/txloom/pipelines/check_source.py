@@ -3,7 +3,7 @@
 from collections import Counter
 
 from txloom.config.models import Pipeline
-from txloom.storage import file_plan, file_positions, files, kafka, landing, offsets
+from txloom.storage import file_plan, file_positions, files, kafka, landing_plan, offsets
 from txloom.storage.files import Inbox
 from txloom.storage.place import Place
 
@@ -38,7 +38,7 @@ def _folders(pipeline: Pipeline, place: Place) -> dict[str, int]:
     offsets.refuse_unread(place)
     root = Inbox.of(pipeline).root
     found = files.list_files(root)
-    plan = landing.planned(place.landed_files)
+    plan = landing_plan.planned(place.landed_files)
     before = {(row["file"], row["size"], row["modified"]) for row in plan}
     known = file_positions.newest(place)
     for position in file_positions.unreadable(known):

@@ -18,7 +18,7 @@ from txloom.current.difference import Difference, difference, with_hashes
 from txloom.events.formats import SourceDecoder
 from txloom.events.images import ImageReader
 from txloom.pipelines.own_transaction import OwnTransaction
-from txloom.storage import landing, local, schemas, snapshots
+from txloom.storage import decoding, local, schemas, snapshots
 from txloom.storage.landing import LINES_PER_FILE
 from txloom.storage.row_files import as_json
 from txloom.storage.snapshots import SnapshotFile
@@ -155,8 +155,8 @@ def _events(
         ("I", nothing, extract.take(told.inserted)),
     ]
     for op, old, new in parts:
-        for start in range(0, max(old.num_rows, new.num_rows), landing.CHUNK):
-            before, after = (rows.slice(start, landing.CHUNK) for rows in (old, new))
+        for start in range(0, max(old.num_rows, new.num_rows), decoding.CHUNK):
+            before, after = (rows.slice(start, decoding.CHUNK) for rows in (old, new))
             yield _landed(asked, decoder, op, before, after, position, number)
 
 

@@ -20,7 +20,7 @@ from txloom.current.difference import KEY, VALUES, with_hashes
 from txloom.current.row_hashes import BITS
 from txloom.errors import ConfigurationError
 from txloom.pipelines.compare import FILE, LINE, Compared, Comparison, compared, declared, empty, read
-from txloom.storage import landing, parts, schemas, tables
+from txloom.storage import decoding, landing, parts, schemas, tables
 from txloom.storage.parts import Part
 from txloom.storage.place import Place
 from txloom.storage.snapshots import SnapshotFile
@@ -121,7 +121,7 @@ def _comparing(asked: Comparison, place: Place, first: int) -> Callable[..., pa.
             found.problems += told["problems"]
         rows = left.filter(pc.is_null(left.column(TOLD)))
         number = first + bucket[0].as_py()
-        for events in landing.gathered(compared(asked, rows, right, number, found)):
+        for events in decoding.gathered(compared(asked, rows, right, number, found)):
             written.append(parts.write_part(landing.with_numbers(events, at), names.CHANGE_EVENTS, place.change_events))
         return pa.table({"told": pa.array([pickle.dumps((found, written))], pa.binary())})
 

@@ -21,7 +21,18 @@ from txloom.pipelines.compare import KINDS, Compared, Comparison, in_this_proces
 from txloom.pipelines.extracted_columns import note_columns, take_up
 from txloom.pipelines.land import close, finish_last
 from txloom.pipelines.own_transaction import OwnTransaction
-from txloom.storage import books, dated, evolution, extracts, landing, merging, parts
+from txloom.storage import (
+    books,
+    dated,
+    decoding,
+    evolution,
+    extracts,
+    landing,
+    landing_plan,
+    landing_tables,
+    merging,
+    parts,
+)
 from txloom.storage.dated import Landed
 from txloom.storage.extracts import MARKER, Day
 from txloom.storage.flats import flats
@@ -55,8 +66,8 @@ def diff_snapshot(
     if pipeline.source.snapshots is None:
         raise ConfigurationError(f"{pipeline.name}: its format is {pipeline.source.format}, which has no extracts")
     place = Place(warehouse, pipeline.name)
-    landing.create_tables(place)
-    last = finish_last(spark, pipeline, landing.planned(place.landed_files), place, run_id)
+    landing_tables.create_tables(place)
+    last = finish_last(spark, pipeline, landing_plan.planned(place.landed_files), place, run_id)
     newest = dated.newest(place)
     if newest is not None and newest.csn >= dated.csn(day):
         return _skipped(pipeline, place, newest, day, run_id)
@@ -120,7 +131,7 @@ def _compared(
     results = {name: Compared() for name in asked}
     numbers, number = dict[str, tuple[int, int]](), 1
     for name, size in sizes.items():
-        buckets = 0 if size <= landing.LOCAL_BYTES else size // BUCKET_BYTES + 1
+        buckets = 0 if size <= decoding.LOCAL_BYTES else size // BUCKET_BYTES + 1
         numbers[name] = number, buckets
         number += max(buckets, 1)
 
@@ -129,7 +140,7 @@ def _compared(
             if not buckets:
                 yield from in_this_process(asked[name], place.table(current[name]), first, results[name])
 
-    written = [_write(events, transaction, place) for events in landing.gathered(small())]
+    written = [_write(events, transaction, place) for events in decoding.gathered(small())]
     for name, (first, buckets) in numbers.items():
         if buckets:
             from txloom.pipelines import compare_spark
@@ -181,8 +192,8 @@ def _land(
     base = {"landing": at.number, "run_id": run_id, "at": at.at, "file_number": 0}
     counts = {name: found.events for name, found in results.items() if found.events}
     metadata = _write(transaction.landed_metadata(counts, 1, snapshot=told), transaction, place)
-    landing.write_plan(place, at.number, [{**base, "topic": dated.topic(name)} for name in results])
-    landing.append_parts([*written, metadata], at, place)
+    landing_plan.write_plan(place, at.number, [{**base, "topic": dated.topic(name)} for name in results])
+    landing_tables.append_parts([*written, metadata], at, place)
     close(transaction.pipeline, at, place, run_id)
 
 

@@ -12,7 +12,7 @@ from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
-from txloom.storage import books, findings, local
+from txloom.storage import books, findings, local, source_snapshots
 from txloom.storage.place import Place
 
 SKEW = timedelta(minutes=1)
@@ -26,6 +26,15 @@ def after_landing(pipeline: Pipeline, place: Place, landing: int, run_id: str) -
     found = _metadata(place, landing)
     if pipeline.source.format == "goldengate":
         found += _short_names(pipeline, place, landing)
+    findings.record(place, found, run_id)
+
+
+def after_snapshot(pipeline: Pipeline, place: Place, landing: int, run_id: str) -> None:
+    """Write down tables of which the snapshot that a landing closed may have rows twice."""
+    found = [
+        Finding(f.TAKEN_TWICE, table, None, csn, None, f"a snapshot of it was begun {times} times at csn {csn}")
+        for table, csn, times in source_snapshots.taken_twice(pipeline, place, landing)
+    ]
     findings.record(place, found, run_id)
 
 
@@ -78,7 +87,7 @@ def _jumped(place: Place, new: pa.Table) -> list[Finding]:
 
 
 def _again(place: Place, new: pa.Table) -> list[Finding]:
-    some = ", ".join(map(local.quoted, new.column("xid").slice(0, MOST).to_pylist()))
+    some = local.texts(new.column("xid").slice(0, MOST).to_pylist())
     same = books.query(place.table(names.TRANSACTIONS), f"select xid, csn from t where xid in ({some})")
     earlier = {row["xid"]: row["csn"] for row in same}
     return [

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from txloom.config import names
 from txloom.config.models import Pipeline
-from txloom.storage import books, dead, landing, partitions, source_snapshots
+from txloom.storage import books, dead, landing_plan, landing_tables, partitions, source_snapshots
 from txloom.storage.newest import newest_cut
 from txloom.storage.place import Place
 from txloom.storage.progress import gone, snapshot
@@ -30,10 +30,10 @@ def reasons(pipeline: Pipeline, warehouse: str, waiting: int) -> list[str]:
 
 def _unfinished(place: Place) -> list[str]:
     """Return what earlier cycles left undone, step by step."""
-    last = landing.newest(place)
+    last = landing_plan.newest(place)
     if not last:
         return ["it never ran"]
-    if landing.last_finished(place) < last:
+    if landing_tables.last_finished(place) < last:
         return [f"landing {last} is not finished"]
     seen = snapshot(place)
     if seen is None or seen.landing < last:

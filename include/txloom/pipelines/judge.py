@@ -37,6 +37,11 @@ class Results:
     errors: Mapping[str, TxloomError]
     outcomes: Mapping[str, Outcome]
 
+    def refuse_unjudged(self) -> None:
+        """Raise the first error where some could not be judged, with what all of them say."""
+        for error in self.errors.values():
+            raise type(error)(" | ".join(map(str, self.errors.values()))) from error
+
 
 def judged(
     pipeline: Pipeline, state: State, expectations: Sequence[Expectation], run_id: str, *, always: bool

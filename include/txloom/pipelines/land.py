@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Any
 from txloom.config.models import Pipeline
 from txloom.config.source import Kafka
 from txloom.events import formats
-from txloom.pipelines.doctor_landing import after_landing
+from txloom.pipelines.doctor_landing import after_landing, after_snapshot
 from txloom.pipelines.given_up_snapshots import clear_given_up
 from txloom.pipelines.unreadable_files import note_unreadable
 from txloom.storage import (
     books,
+    decoding,
     file_plan,
     file_positions,
     files,
     kafka,
-    landing,
+    landing_plan,
+    landing_tables,
     offsets,
     partitions,
     source_snapshots,
@@ -42,8 +44,8 @@ def land_events(
     written; one that an earlier run planned but did not finish is finished before a new one is planned.
     """
     place = Place(warehouse, pipeline.name)
-    landing.create_tables(place)
-    plan = landing.planned(place.landed_files)
+    landing_tables.create_tables(place)
+    plan = landing_plan.planned(place.landed_files)
     last = finish_last(spark, pipeline, plan, place, run_id)
     return _finish(spark, pipeline, _plan(pipeline, plan, last + 1, place, run_id), place, run_id)
 
@@ -56,7 +58,7 @@ def finish_last(
     last = max((row["landing"] for row in plan), default=0)
     if last:
         parts = offsets.planned(place, last) if pipeline.source.kafka else ()
-        _finish(spark, pipeline, landing.landing_of(place, plan, last, parts), place, run_id)
+        _finish(spark, pipeline, landing_plan.landing_of(place, plan, last, parts), place, run_id)
     return last
 
 
@@ -67,8 +69,8 @@ def _readable(pipeline: Pipeline, plan: Sequence[dict[str, Any]], place: Place) 
         return plan
     newest = offsets.planned_last(place)
     if newest is not None and newest["landing"] > max((row["landing"] for row in plan), default=0):
-        landing.write_plan(place, newest["landing"], [newest])
-        plan = landing.planned(place.landed_files)
+        landing_plan.write_plan(place, newest["landing"], [newest])
+        plan = landing_plan.planned(place.landed_files)
     if offsets.unread(place):
         kafka.refuse_losses(pipeline.name, offsets.losses(pipeline, place))
     return plan
@@ -96,7 +98,7 @@ def _plan_files(pipeline: Pipeline, plan: Sequence[dict[str, Any]], number: int,
         source_snapshots.note_left_out(pipeline, place, number, at)
     partitions.announce(pipeline, place, number, at, [(folder, None) for folder in folders])
     base = {"landing": number, "run_id": run_id, "at": at}
-    landing.write_plan(place, number, [{**base, **landing.planned_file(task)} for task in tasks] or [base])
+    landing_plan.write_plan(place, number, [{**base, **landing_plan.planned_file(task)} for task in tasks] or [base])
     return Landing(number, at, tuple(tasks))
 
 
@@ -118,11 +120,11 @@ def _plan_topics(pipeline: Pipeline, source: Kafka, number: int, place: Place, r
     if kafka.leaves_out(found, taken):
         source_snapshots.note_left_out(pipeline, place, number, at)
     parts = offsets.write_plan(place, about, taken)
-    landing.write_plan(place, number, [about])
-    return Landing(number, at, tuple(landing.tasks_of(parts)))
+    landing_plan.write_plan(place, number, [about])
+    return Landing(number, at, tuple(landing_plan.tasks_of(parts)))
 
 
-def _reader(pipeline: Pipeline) -> landing.Reader:
+def _reader(pipeline: Pipeline) -> decoding.Reader:
     source = pipeline.source.kafka
     return Inbox.of(pipeline) if source is None else kafka.Topics(source, pipeline.name)
 
@@ -131,12 +133,12 @@ def _finish(
     spark: "Callable[[], SparkSession]", pipeline: Pipeline, planned: Landing, place: Place, run_id: str
 ) -> dict[str, int]:
     """Write a planned landing: its events, its poison as dead letters, its clock, its line in the ledger."""
-    if landing.last_finished(place) >= planned.number:
+    if landing_tables.last_finished(place) >= planned.number:
         return {}
     if planned.tasks:
         new = partial(formats.SourceDecoder, pipeline)
         ordered = formats.is_ordered(pipeline)
-        landing.write_events(spark, new, _reader(pipeline), planned, place, ordered=ordered)
+        landing_tables.write_events(spark, new, _reader(pipeline), planned, place, ordered=ordered)
         after_landing(pipeline, place, planned.number, run_id)
         if pipeline.source.kafka is None:
             note_unreadable(place, run_id)
@@ -148,12 +150,13 @@ def close(pipeline: Pipeline, planned: Landing, place: Place, run_id: str, *, to
 
     took: it read the source, and what it shows is new.
     """
-    landing.write_poison(planned, place)
+    landing_tables.write_poison(planned, place)
     bound = source_snapshots.advance(pipeline, place, planned, took=took)
     if took:
         clear_given_up(pipeline, place, planned)
-    landing.write_clock(planned, place, bounded(partitions.advance(pipeline, place, planned, took=took), bound))
-    counts = landing.count(planned, place)
+        after_snapshot(pipeline, place, planned.number, run_id)
+    landing_tables.write_clock(planned, place, bounded(partitions.advance(pipeline, place, planned, took=took), bound))
+    counts = landing_tables.count(planned, place)
     entry = books.Entry(run_id, "land_events", planned.at, counts, batch=planned.number)
     books.write_ledger(place.warehouse, place.pipeline, entry)
     return {"landing": planned.number, **counts}

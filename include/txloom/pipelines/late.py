@@ -134,8 +134,9 @@ def _whole(events: Sequence[Mapping[str, Any]], batch: Batch) -> dict[str, Any] 
         received[table] = received.get(table, 0) + 1
     if received != {table: count for table, count in dict(newest["expected"] or ()).items() if count}:
         return None
-    first = {name: newest[name] for name in ("transaction_id", "xid", "csn", "committed_at")}
+    first = {name: newest[name] for name in ("transaction_id", "xid", "committed_at")}
     return first | {
+        "csn": max((event["csn"] for event in events if event["csn"] is not None), default=None),
         "status": "dead",
         "cause": COMPLETE,
         "rows": len(rows),

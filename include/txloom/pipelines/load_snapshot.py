@@ -18,7 +18,7 @@ from txloom.events.formats import SourceDecoder
 from txloom.events.images import ImageReader
 from txloom.pipelines.land import close, finish_last
 from txloom.pipelines.own_transaction import BEHIND, OwnTransaction
-from txloom.storage import evolution, landing, loads, parts, snapshots
+from txloom.storage import decoding, evolution, landing, landing_plan, landing_tables, loads, parts, snapshots
 from txloom.storage.landing import Landing
 from txloom.storage.own import CHANGE_EVENTS
 from txloom.storage.place import Place
@@ -54,7 +54,7 @@ def load_snapshot(
     is no newer than what was landed is skipped. spark opens a session, which only large snapshots need.
     """
     place = Place(warehouse, pipeline.name)
-    landing.create_tables(place)
+    landing_tables.create_tables(place)
     _refuse(csn, loads.newest(place), ahead=ahead)
     found = _chosen(snapshots.tables_of(pipeline, path), tables, path)
     done, waiting = loads.loaded(place, loads.ANY, loads.ANY), loads.waiting(place, found)
@@ -62,17 +62,17 @@ def load_snapshot(
     if min(newer) >= csn:
         print(f"skipped: {', '.join(found)} was loaded as of csn {min(newer)} already", flush=True)
         return {"skipped": 1, "csn": csn}
-    number = finish_last(spark, pipeline, landing.planned(place.landed_files), place, run_id) + 1
+    number = finish_last(spark, pipeline, landing_plan.planned(place.landed_files), place, run_id) + 1
     at = Landing(number, datetime.now(UTC), ())
     whole = set(found) == {table.name for table in pipeline.tables}
     told = time.astimezone(UTC).replace(tzinfo=None).isoformat(" ") if time is not None else None
     load = OwnTransaction(evolution.effective(pipeline, place), at, loads.xid(number, whole=whole), csn, told)
     files = list(enumerate((file for own in found.values() for file in own), 1))
-    if sum(Task(number_, names.LOAD, file.path, file.size).bytes for number_, file in files) <= landing.LOCAL_BYTES:
+    if sum(Task(number_, names.LOAD, file.path, file.size).bytes for number_, file in files) <= decoding.LOCAL_BYTES:
         rows = [events for each in files for events in _decoded(load, *each)]
         _plan(load, found, place, run_id)
         head = load.truncates(found, BEHIND, _counted(rows))
-        landing.append(landing.with_numbers(pa.concat_tables([head, *rows]), at), at, place)
+        landing_tables.append(landing.with_numbers(pa.concat_tables([head, *rows]), at), at, place)
     else:
         _land_large(spark(), load, found, files, place, run_id)
     close(pipeline, at, place, run_id)
@@ -102,7 +102,7 @@ def _plan(load: OwnTransaction, tables: Iterable[str], place: Place, run_id: str
     """Write down that a landing is a snapshot of some tables; from here on it goes through or stays empty."""
     base = {"landing": load.at.number, "run_id": run_id, "at": load.at.at}
     rows = [{**base, "file_number": 0, "topic": loads.topic(table)} for table in tables]
-    landing.write_plan(place, load.at.number, rows)
+    landing_plan.write_plan(place, load.at.number, rows)
 
 
 def _land_large(
@@ -118,7 +118,7 @@ def _land_large(
 
     def write(some: Iterable[tuple[int, SnapshotFile]]) -> Iterator[tuple[list[parts.Part], dict[str, int]]]:
         for number, file in some:
-            for events in landing.gathered(_decoded(load, number, file)):
+            for events in decoding.gathered(_decoded(load, number, file)):
                 rows = landing.with_numbers(events, load.at)
                 yield [parts.write_part(rows, names.CHANGE_EVENTS, path)], _counted([events])
 
@@ -130,7 +130,7 @@ def _land_large(
     _plan(load, tables, place, run_id)
     head = landing.with_numbers(load.truncates(tables, BEHIND, counts), load.at)
     written = [part for own, _ in found for part in own] + [parts.write_part(head, names.CHANGE_EVENTS, path)]
-    landing.append_parts(written, load.at, place)
+    landing_tables.append_parts(written, load.at, place)
 
 
 def _decoded(load: OwnTransaction, number: int, file: SnapshotFile) -> Iterator[pa.Table]:

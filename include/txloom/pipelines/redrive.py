@@ -14,7 +14,7 @@ from txloom.events import formats
 from txloom.events.formats import SourceDecoder
 from txloom.pipelines.land import close, finish_last
 from txloom.pipelines.list_dead_letters import refuse_no_choice
-from txloom.storage import dated, dead, deliveries, landing
+from txloom.storage import dated, dead, deliveries, landing_plan, landing_tables
 from txloom.storage.landing import Landing
 from txloom.storage.listing import among
 from txloom.storage.place import Place
@@ -56,12 +56,12 @@ def redrive(
         events = dead.events_of(place, ids, poison)
     if not events.num_rows:
         return {"transactions": 0, "events": 0}
-    plan = landing.planned(place.landed_files)
+    plan = landing_plan.planned(place.landed_files)
     number = finish_last(_no_spark, pipeline, plan, place, run_id) + 1
     again = Landing(number, datetime.now(UTC), ())
     planned = {"landing": number, "run_id": run_id, "at": again.at, "topic": dead.REDRIVE}
-    landing.write_plan(place, number, [planned])
-    landing.land_again(partial(SourceDecoder, pipeline), events, again, place)
+    landing_plan.write_plan(place, number, [planned])
+    landing_tables.land_again(partial(SourceDecoder, pipeline), events, again, place)
     close(pipeline, again, place, run_id)
     return {"transactions": len(ids), "events": events.num_rows, "landing": number}
 

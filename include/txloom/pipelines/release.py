@@ -118,7 +118,8 @@ def _events(pipeline: Pipeline, place: Place, share: Share, chosen: pa.Table) ->
 def own_events(events: pa.Table, chosen: pa.Table, repeated: pa.Table) -> pa.Table:
     """Return exactly the events that make chosen transactions whole: repeated ones, and others, lie beside them.
 
-    Rows that do not know their commit position get it from the transaction.
+    All show at their transaction's one csn: some rows do not know it, and those of a MySQL transaction with a GTID only
+    know where they lie themselves, which would show half of it as of a csn in between.
     """
     chosen = chosen.sort_by("tx")
     tx, first, last = (chosen.column(name).to_numpy() for name in ("tx", "first_landing", "last_landing"))
@@ -128,11 +129,7 @@ def own_events(events: pa.Table, chosen: pa.Table, repeated: pa.Table) -> pa.Tab
     if repeated.num_rows:
         inside &= ~np.isin(_pairs(events, "landing", "row"), _pairs(repeated, "landing", "row"))
     events, csn = events.filter(pa.array(inside)), chosen.column("csn").take(pa.array(at[inside]))
-    if not events.column("csn").null_count:
-        return events
-    return events.set_column(
-        events.schema.get_field_index("csn"), "csn", pc.coalesce(events.column("csn"), csn.combine_chunks())
-    )
+    return events.set_column(events.schema.get_field_index("csn"), "csn", csn)
 
 
 def _pairs(rows: pa.Table, *names: str) -> np.ndarray:

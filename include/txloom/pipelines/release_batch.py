@@ -15,7 +15,7 @@ from txloom.pipelines.batch import Batch
 from txloom.pipelines.release import CHOSEN, PLACES, Release, Share, release
 from txloom.pipelines.together import together
 from txloom.quality.findings import Finding
-from txloom.storage import evolution, findings
+from txloom.storage import evolution
 from txloom.storage.evolution import Undeclared
 from txloom.storage.own import TRANSACTIONS
 from txloom.storage.parts import Part, write_part
@@ -67,7 +67,7 @@ def release_small(batch: Batch, whole: Sequence[Row], repeated: Sequence[Row], l
         return found, found.undeclared
 
     found = _with_new_columns(batch, run)
-    findings.record(batch.place, found.findings, batch.run_id)
+    batch.record(found.findings)
     together([partial(batch.append_local, rows, table) for table, rows in found.history.items()])
     sizes = {row["tx"]: tuple(row[name] for name in SIZES) for row in whole if row["tx"] in found.unreadable}
     return Released(found.transactions, [], found.unreadable, sizes, landings)
@@ -100,7 +100,7 @@ def release_large(batch: Batch, outcomes: DataFrame, rows: int, landings: set[in
         return found, [each for made in found for each in made.undeclared]
 
     found = _with_new_columns(batch, run)
-    findings.record(batch.place, [each for made in found for each in made.findings], batch.run_id)
+    batch.record(each for made in found for each in made.findings)
     written: dict[str, list[Part]] = {}
     for part in [part for made in found for part in made.parts]:
         written.setdefault(part.table, []).append(part)

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from txloom.config.models import Pipeline
-from txloom.errors import TxloomError
 from txloom.pipelines.check import refuse, report, told
 from txloom.pipelines.judge import Results, judged
 from txloom.quality import data_docs
@@ -36,7 +35,7 @@ def validate(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str)
     books.write_ledger(warehouse, pipeline.name, books.Entry(run_id, "validate", datetime.now(UTC), counts))
     for row in failed:
         print(f"{row['severity']}: {told(row)}", flush=True)
-    _raise(found.errors)
+    found.refuse_unjudged()
     refuse(failed)
     return counts
 
@@ -65,9 +64,3 @@ def _pages(pipeline: Pipeline, state: Published, run_id: str, found: Results) ->
     shown = [(each, said[each.id]) for each in pipeline.expectations]
     title = f"{pipeline.name}: what Great Expectations says"
     return data_docs.pages(title, about, shown, found.outcomes, pipeline.referenced)
-
-
-def _raise(errors: Mapping[str, TxloomError]) -> None:
-    """Raise the first error, with what all of them say."""
-    for error in errors.values():
-        raise type(error)(" | ".join(map(str, errors.values())))

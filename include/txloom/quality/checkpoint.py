@@ -14,6 +14,9 @@ from txloom.errors import ConfigurationError, TxloomError
 from txloom.quality.conditions import Condition
 from txloom.quality.masking import MOST, is_secret, without
 
+Ask = Callable[[str], pa.Table]
+"""Answers a query over the same versions of tables each time."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -25,7 +28,7 @@ class Case:
     expectation: Expectation
     rows: Callable[[], pa.Table]
     condition: Condition | None = None
-    ask: Callable[[str], pa.Table] | None = None
+    ask: Ask | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,12 @@ def run(
         if validations:
             found |= _outcomes(context, validations, suite, run_id)
     return found
+
+
+def count(ask: Ask, rows: str) -> int:
+    """Return how many rows a query returns."""
+    number: int = ask(f"select count(*) as n from (\n{rows}\n)")["n"][0].as_py()
+    return number
 
 
 def columns(expectation: Expectation) -> list[str]:

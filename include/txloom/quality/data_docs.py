@@ -14,7 +14,7 @@ from typing import Any
 from txloom.config.expectations import Expectation
 from txloom.quality.checkpoint import Outcome, columns
 from txloom.quality.masking import LONGEST, is_secret, without
-from txloom.quality.reports import versions
+from txloom.quality.reports import COLORS, versions
 
 INDEX = "index.html"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -33,10 +33,8 @@ _ACTIVE = re.compile(
 """What would load or run something: of Great Expectations' templates, for nothing of it comes from data."""
 _HREF = re.compile(r"href\s*=\s*(?:\"[^\"]*\"|'[^']*')", re.IGNORECASE)
 _HEAD = re.compile(r"<head\b[^>]*>", re.IGNORECASE)
-STYLE = (
-    ":root{color-scheme:light dark;--ink:#1d2330;--dim:#56607a;--page:#fff;--card:#f5f6f9;--line:#d5d9e2;--bad:#b3261e;"
-    "--good:#1a6b3a}@media (prefers-color-scheme:dark){:root{--ink:#e8eaf0;--dim:#a9b1c4;--page:#14171e;--card:#1d212b;"
-    "--line:#3a4152;--bad:#ff8a80;--good:#7fd8a0}}body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);"
+STYLE = COLORS + (
+    "body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);"
     "background:var(--page);margin:2rem auto;max-width:72rem;padding:0 1rem;overflow-wrap:anywhere}"
     "table{border-collapse:collapse;margin:.5rem 0;font-size:.95rem}th,td{border:1px solid var(--line);"
     "padding:.25rem .6rem;text-align:left;vertical-align:top;unicode-bidi:isolate}a{color:inherit}"

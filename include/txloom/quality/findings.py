@@ -27,6 +27,7 @@ NOT_EXTRACTED = "column is not in the extract"
 UNTOLD = "came too late for its history"
 COUNTS_CHANGED = "counts changed after release"
 RUNS_OVERLAP = "two producer runs overlap"
+TAKEN_TWICE = "snapshot was taken twice"
 
 HINTS = {
     ADDED: "The source has a column that is not declared: declare it, or set undeclared_columns to evolve.",
@@ -69,6 +70,8 @@ HINTS = {
     "maintenance.history.keep reach further back than transactions come late.",
     COUNTS_CHANGED: "Metadata with other counts came for a transaction that was released by those that came first: "
     "compare the table with the source, or load a snapshot of it (jobs/load_snapshot.py).",
+    TAKEN_TWICE: "The connector began its snapshot anew at the position of the one before, and rows of a table "
+    "without a key cannot be told apart: some are there twice. Load a snapshot of the table (jobs/load_snapshot.py).",
     RUNS_OVERLAP: "The producer restarted inside the transaction and sent rows of it again: nothing is missing, and "
     "there is nothing to do.",
 }
@@ -77,7 +80,9 @@ GOLDENGATE_HINTS = {
     "format.omitNullValues to false in the handler, or the table's dropped_columns to keep.",
 }
 """What a GoldenGate producer's settings can do about it; other producers have none of them."""
-NEEDS_SNAPSHOT = frozenset((RENAMED, CHANGED, UNKNOWN_ROW, CSN_BACK, LOST, UNTOLD, TWO_RUNS, COUNTS_CHANGED))
+NEEDS_SNAPSHOT = frozenset(
+    (RENAMED, CHANGED, UNKNOWN_ROW, CSN_BACK, LOST, UNTOLD, TWO_RUNS, COUNTS_CHANGED, TAKEN_TWICE)
+)
 OF_TRANSACTION = frozenset((TWO_RUNS, RUNS_OVERLAP, COUNTS_CHANGED))
 """Each says something of one transaction: one that is open says nothing of another transaction on the same table."""
 SEVERITIES = {ADDED: "info", XID_AGAIN: "info", RUNS_OVERLAP: "info"} | dict.fromkeys(

@@ -7,12 +7,13 @@ they are judged and not before, and knows how to ask several tables a query.
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
-import pyarrow as pa
 from great_expectations.datasource.fluent.pandas_datasource import DataFrameAsset, PandasDatasource
 from great_expectations.execution_engine import PandasExecutionEngine
 from great_expectations.expectations.metrics.metric_provider import metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
 from pydantic.v1 import PrivateAttr
+
+from txloom.quality.checkpoint import Ask, count
 
 
 class PinnedTablesEngine(PandasExecutionEngine):
@@ -26,7 +27,7 @@ class PinnedTables(DataFrameAsset):
     _read: Any = PrivateAttr(None)
     _ask: Any = PrivateAttr(None)
 
-    def set_tables(self, read: Callable[[], Any], ask: Callable[[str], pa.Table] | None) -> None:
+    def set_tables(self, read: Callable[[], Any], ask: Ask | None) -> None:
         """Keep what reads the frame, and what asks the tables."""
         self._read, self._ask = read, ask
 
@@ -38,8 +39,7 @@ class PinnedTables(DataFrameAsset):
 
     def count(self, query: str) -> int:
         """Return how many rows a query returns."""
-        number: int = self._ask(f"select count(*) as n from (\n{query}\n)")["n"][0].as_py()
-        return number
+        return count(self._ask, query)
 
 
 class PinnedTablesDatasource(PandasDatasource):
@@ -55,7 +55,7 @@ class PinnedTablesDatasource(PandasDatasource):
         """Return the engine that judges."""
         return PinnedTablesEngine
 
-    def add_tables(self, name: str, read: Callable[[], Any], ask: Callable[[str], pa.Table] | None) -> PinnedTables:
+    def add_tables(self, name: str, read: Callable[[], Any], ask: Ask | None) -> PinnedTables:
         """Add what an expectation looks at."""
         asset: PinnedTables = self._add_asset(PinnedTables(name=name))
         asset.set_tables(read, ask)

@@ -22,11 +22,14 @@ MEANS = {
     "warn": "warns: the run goes on",
     "info": "informs: the run goes on",
 }
-STYLE = (
+COLORS = (
     ":root{color-scheme:light dark;--ink:#1d2330;--dim:#56607a;--page:#fff;--card:#f5f6f9;--line:#d5d9e2;--bad:#b3261e;"
     "--warn:#8a5a00;--good:#1a6b3a}"
     "@media (prefers-color-scheme:dark){:root{--ink:#e8eaf0;--dim:#a9b1c4;--page:#14171e;--card:#1d212b;--line:#3a4152;"
     "--bad:#ff8a80;--warn:#ffc46b;--good:#7fd8a0}}"
+)
+"""What pages that stand alone are drawn in, by day and by night."""
+STYLE = COLORS + (
     "body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--page);margin:2rem auto;max-width:70rem;"
     "padding:0 1rem}h1{font-size:1.4rem}h2{font-size:1.1rem;margin:0}section{background:var(--card);"
     "border-left:.4rem solid var(--line);padding:1rem;margin:1rem 0}section.bad{border-color:var(--bad)}"

@@ -1,4 +1,4 @@
-"""The Spark side of the buffer: change_events as a stream of numbers, one group per hash bucket, state in RocksDB.
+"""The Spark side of the buffer: one group per hash bucket, state in RocksDB.
 
 It holds no rule of its own: `txloom.transactions.buffer` decides. What it decides comes out as rows ("outcomes").
 """
@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 
 from txloom.transactions import buffer, producer_runs
 from txloom.transactions import events as ev
-from txloom.transactions.numbers import BUCKETS
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.state import GroupState
@@ -42,18 +41,8 @@ def transaction_hash(column: str = "transaction_id") -> Column:
     return F.xxhash64(F.col(column))
 
 
-def arrivals(events: DataFrame) -> DataFrame:
-    """Return what the buffer reads of change_events: packed numbers, and each landing's clock for every bucket."""
-    every = F.array(*[F.lit(bucket) for bucket in range(BUCKETS)])
-    bucket = F.explode(F.when(F.col("kind") == "clock", every).otherwise(F.array("bucket"))).alias("bucket")
-    at = F.unix_micros("landed_at").alias("at")
-    clock = F.col("kind") == "clock"
-    reached = F.when(clock, F.coalesce("csn", F.lit(ev.ANYWHERE))).otherwise(NO_CLOCK).alias("reached")
-    return events.where(F.col("kind").isin("numbers", "clock")).select(bucket, "landing", at, reached, "numbers")
-
-
 def outcomes(arrived: DataFrame, rules: buffer.Rules) -> DataFrame:
-    """Run the buffer over a stream of `arrivals`."""
+    """Run the buffer over a stream of arrivals (`txloom.storage.landing_stream`)."""
     return arrived.groupBy("bucket").applyInPandasWithState(_decider(rules), OUTCOMES, NO_STATE, "append", "NoTimeout")
 
 
@@ -72,7 +61,7 @@ def _decider(
 
 
 def unpacked(frame: pd.DataFrame) -> Iterator[np.ndarray]:
-    """Yield the events of a frame of `arrivals`."""
+    """Yield the events of a frame of arrivals."""
     yield from (ev.from_bytes(numbers, ev.EVENT) for numbers in frame.loc[frame["numbers"].notna(), "numbers"])
     clocks = frame.loc[frame["reached"] != NO_CLOCK]
     if len(clocks):

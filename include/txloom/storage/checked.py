@@ -26,12 +26,12 @@ from txloom.config.expectations import (
 )
 from txloom.config.models import Pipeline
 from txloom.errors import ConfigurationError
-from txloom.quality.checkpoint import Case
+from txloom.quality.checkpoint import Case, count
 from txloom.quality.conditions import NoRows
 from txloom.quality.masking import MOST
 from txloom.quality.verdicts import Evidence
 from txloom.storage import local, schemas
-from txloom.storage.evidence import asking, count, listed
+from txloom.storage.evidence import asking, listed
 from txloom.storage.place import Place
 
 Versions = Mapping[str, int]

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 from txloom.config import names
-from txloom.storage import books
+from txloom.errors import CheckpointDamaged
+from txloom.storage import books, checkpoint_files
+from txloom.storage.place import Place
 
 STEP = "buffer_transactions"
 RELEASES_PER_GENERATION = 1_000_000_000
@@ -43,3 +45,24 @@ def checkpoint(warehouse: str, pipeline: str, generation: int) -> str:
 def root(warehouse: str, pipeline: str) -> str:
     """Return the folder that holds the generations."""
     return checkpoint(warehouse, pipeline, 0).removeprefix("file://").rsplit("/", 1)[0]
+
+
+def running(place: Place, change_events: str) -> int:
+    """Return the generation to run: the newest, or the next one where that is lost or damaged.
+
+    change_events: its id.
+    """
+    generation = current_generation(place.warehouse, place.pipeline)
+    written = books.last_written(place.table(names.LEDGER), books.ledger_id(place.pipeline, STEP, generation)) - 1
+    try:
+        checkpoint_files.check(checkpoint(place.warehouse, place.pipeline, generation), change_events, written)
+    except CheckpointDamaged as damage:
+        return replaced(place, generation, str(damage))
+    return generation
+
+
+def replaced(place: Place, generation: int, why: str) -> int:
+    """Return the generation that takes a damaged one's place, and say so."""
+    told = f"pipeline {place.pipeline}: checkpoint g{generation} of the buffer is damaged: {why}"
+    print(f"{told}; g{generation + 1} is rebuilt from change_events, no table changes", flush=True)
+    return generation + 1

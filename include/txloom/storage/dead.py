@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from txloom.config import names
+from txloom.config.identity import GTID
 from txloom.storage import books, file_positions, local
 from txloom.storage.opened import exists, opened
 from txloom.storage.place import Place
@@ -35,7 +36,7 @@ LAST = f"case when cause = '{COMPLETE}' then 0 else 1 end"
 
 def released(place: Place, transactions: Sequence[str]) -> set[str]:
     """Return which of some transactions were released."""
-    ids = ", ".join(map(local.quoted, transactions))
+    ids = local.texts(transactions)
     sql = f"select transaction_id from t where status = 'released' and transaction_id in ({ids})"
     return {row["transaction_id"] for row in books.query(place.table(names.TRANSACTIONS), sql)} if ids else set()
 
@@ -45,12 +46,34 @@ def given_up(place: Place, where: str = "true") -> list[dict[str, Any]]:
 
     where: which rows of `transactions` are looked at.
     """
+    some = "select transaction_id from t where status <> 'released'"
     sql = (
-        f"select transaction_id, xid, csn, first_value(cause order by release desc, {LAST}) as cause from t"
-        f" where {where} group by transaction_id, xid, csn"
-        " having max(case when status = 'released' then 1 else 0 end) = 0 order by csn, xid"
+        "select transaction_id, xid, csn, status, cause from t"
+        f" where ({where}) and transaction_id in ({some}) order by release desc, {LAST}"
     )
-    return books.query(place.table(names.TRANSACTIONS), sql)
+    told: dict[tuple[str, str, int | None], list[dict[str, Any]]] = {}
+    for row in _with_known_csn(books.query(place.table(names.TRANSACTIONS), sql)):
+        told.setdefault((row["transaction_id"], row["xid"], row["csn"]), []).append(row)
+    dead = [own[0] for own in told.values() if all(row["status"] != "released" for row in own)]
+    found = [{name: row[name] for name in ("transaction_id", "xid", "csn", "cause")} for row in dead]
+    return sorted(found, key=lambda row: (row["csn"] is None, row["csn"], row["xid"]))
+
+
+def _with_known_csn(newest_first: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of `transactions` with the csn that later ones know.
+
+    One that was given up without all of its events need not know it: an END of Oracle tells none, and a part of the
+    rows of a transaction with a GTID one that is too low. An id that comes back has another csn, which stays.
+    """
+    known: dict[str, int | None] = {}
+    found = []
+    for row in newest_first:
+        identity, csn = row["transaction_id"], row["csn"]
+        if csn is None or (GTID.fullmatch(identity) and known.get(identity) is not None):
+            csn = known.get(identity)
+        known[identity] = csn
+        found.append({**row, "csn": csn})
+    return found
 
 
 def dead_by_hash(place: Place) -> dict[int, tuple[str, str]]:
@@ -95,7 +118,7 @@ def events_of(place: Place, transactions: Sequence[str], poison: pa.Table) -> pa
     Each distinct event once, and of a transaction's metadata that alone which counts.
     """
     columns = f'{MESSAGE}, landing, "row", transaction_id, kind, "table", identity, payload, digest'
-    ids = ", ".join(map(local.quoted, transactions))
+    ids = local.texts(transactions)
     ranked = (
         "row_number() over (partition by transaction_id, kind, case when kind = 'row' then source_table end, identity,"
         " case when kind = 'row' then payload when kind = 'poison' then pos end,"

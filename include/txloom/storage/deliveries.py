@@ -41,7 +41,7 @@ def of_transactions(place: Place, transactions: Sequence[str]) -> pa.Table:
     """
     if not transactions:
         return pa.table({})
-    own = _OWN.format(message=MESSAGE, ids=", ".join(map(local.quoted, transactions)))
+    own = _OWN.format(message=MESSAGE, ids=local.texts(transactions))
     chosen = _CHOSEN.format(judged=_JUDGED.format(numbered=_NUMBERED.format(own=own)))
     there = "delivery = best and again = 1 and not (is_whole = 1 and kind = 'poison' and pos is null)"
     order = 'first_landing, first_row, landing, "row"'

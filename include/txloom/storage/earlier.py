@@ -32,10 +32,6 @@ def without_written_deaths(place: Place, finished: pa.Table, generation: int) ->
     ids = finished.filter(dead).column("transaction_id").unique().to_pylist()
     where = f"status = 'dead' and release < {checkpoints.first_release(generation)}"
     sql = f"select distinct {', '.join(DEATH)} from t where {where}"
-    entered = local.select(place.table(names.TRANSACTIONS), f"{sql} and transaction_id in ({_texts(ids)})")
+    entered = local.select(place.table(names.TRANSACTIONS), f"{sql} and transaction_id in ({local.texts(ids)})")
     new = finished.filter(dead).join(entered, DEATH, join_type="left anti").select(finished.column_names)
     return pa.concat_tables([finished.filter(pc.invert(dead)), new.cast(finished.schema)])
-
-
-def _texts(values: list[str]) -> str:
-    return ", ".join(map(local.quoted, values))

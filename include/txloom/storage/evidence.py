@@ -1,19 +1,17 @@
 """Evidence for expectations: rows in question at pinned versions, how many fail a condition, and the first of those."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
 from txloom.config.expectations import Expectation
-from txloom.quality.checkpoint import Case
+from txloom.quality.checkpoint import Ask, Case, count
 from txloom.quality.conditions import OfRows
 from txloom.quality.masking import MOST
 from txloom.quality.verdicts import Evidence
 from txloom.storage import local
-
-Ask = Callable[[str], pa.Table]
 
 
 def asking(tables: Mapping[str, DeltaTable]) -> Ask:
@@ -35,12 +33,6 @@ def evidence(
     judged = ", ".join(f'"{name}"' for name in condition.columns)
     case = Case(expectation, lambda: ask(f"select {judged} from ({rows})"), condition, ask)
     return Evidence(count(ask, rows), failed, sample.to_pylist(maps_as_pydicts="strict"), case=case)
-
-
-def count(ask: Ask, rows: str) -> int:
-    """Return how many rows a query returns."""
-    number: int = ask(f"select count(*) as n from (\n{rows}\n)")["n"][0].as_py()
-    return number
 
 
 def listed(tables: Mapping[str, int]) -> pa.Table:

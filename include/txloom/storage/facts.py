@@ -9,7 +9,7 @@ from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.quality.incidents import SAMPLE, Facts, Rows, Undone
 from txloom.quality.letters import plain
-from txloom.storage import books, dead, findings, incidents, landing, lease, local
+from txloom.storage import books, dead, findings, incidents, landing_tables, lease, local
 from txloom.storage.listing import listing
 from txloom.storage.newest import newest_cut
 from txloom.storage.opened import exists, opened
@@ -102,7 +102,7 @@ def _asked(columns: dict[str, str]) -> str:
 
 def _undone(place: Place, ledger: dict[str, Any]) -> Iterator[Undone]:
     """Yield what waits for a step, and since when it waits, the earliest step first."""
-    finished = landing.last_finished(place)
+    finished = landing_tables.last_finished(place)
     yield from _late(place, names.LANDED_FILES, "at", f"landing > {finished}", "A landing was not finished")
     if (behind := ledger.get("behind")) is not None:
         yield Undone("What was landed was not buffered", behind)

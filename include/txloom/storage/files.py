@@ -222,12 +222,7 @@ def _expanded(task: Task, lines: list[bytes]) -> list[bytes]:
     """Turn lines of wal2json's format-version 1 into those of version 2, with a warning; others stay as they are."""
     if not any(b'"change"' in line for line in lines):
         return lines
-    found: list[bytes] = []
-    for line in lines:
-        try:
-            found += expanded(line)
-        except ValueError as error:
-            raise ConfigurationError(f"{task.file}: {error}") from error
+    found = [each for line in lines for each in expanded(line)]
     if len(found) > len(lines):
         print(f"warn: {task.file}: {wal2json.HINTS[VERSION_1]}", flush=True)
     return found

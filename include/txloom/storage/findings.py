@@ -13,7 +13,7 @@ from txloom.storage import books, local
 from txloom.storage.own import FINDINGS
 from txloom.storage.place import Place
 
-_OWN = f"case when code in ({', '.join(map(local.quoted, sorted(OF_TRANSACTION)))}) then"
+_OWN = f"case when code in ({local.texts(sorted(OF_TRANSACTION))}) then"
 _NAME = f'code, "table", "column", {_OWN} xid end, {_OWN} since_csn end'
 NEWEST = (
     f"select * from (select *, row_number() over (partition by {_NAME} order by at desc) as n from t)"
@@ -55,7 +55,7 @@ def record(place: Place, found: Iterable[Finding], run_id: str, source_format: s
 
 def note(place: Place, harmless: Sequence[Finding], run_id: str) -> None:
     """Write down, once each, findings about which there is nothing to do: they are closed from the beginning."""
-    codes = ", ".join(sorted({local.quoted(each.code) for each in harmless}))
+    codes = local.texts(sorted({each.code for each in harmless}))
     sql = f'select code, "table", "column", xid, since_csn from t where code in ({codes})'
     known = {_name(row) for row in books.query(place.table(names.FINDINGS), sql)} if harmless else set()
     new = [each for each in harmless if _name(vars(each)) not in known]

@@ -26,7 +26,8 @@ from pyarrow import fs
 
 from txloom.config import names
 from txloom.errors import LeaseTaken, told
-from txloom.storage import books
+from txloom.storage import books, checkpoints
+from txloom.storage.batch_plan import plan_of
 from txloom.storage.fence import FENCE, WRITES
 from txloom.storage.own import LEASES
 from txloom.storage.place import Place, filesystem_of
@@ -212,11 +213,18 @@ def _read_beat(place: Place) -> bytes:
 
 def _stamp_all(place: Place, lease: Lease) -> None:
     """Stamp every table of the pipeline, so that commits which a run before has in flight are refused."""
-    filesystem, root = filesystem_of(place.table("").rstrip("/"))
-    for folder in filesystem.get_file_info(fs.FileSelector(root)):
-        path = place.table(folder.base_name)
-        if folder.base_name != names.LEASES and folder.type == fs.FileType.Directory and DeltaTable.is_deltatable(path):
+    generations = _folders(checkpoints.root(place.warehouse, place.pipeline))
+    for path in (*_folders(place.table("")), *map(plan_of, generations)):
+        if DeltaTable.is_deltatable(path):
             _stamp(path, lease.epoch * WRITES)
+
+
+def _folders(path: str) -> list[str]:
+    """Return the folders in a folder, but for that of the leases; none where it is not there."""
+    filesystem, root = filesystem_of(path.rstrip("/"))
+    found = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
+    names_of = [each.base_name for each in found if each.type == fs.FileType.Directory]
+    return [f"{path.rstrip('/')}/{name}" for name in names_of if name != names.LEASES]
 
 
 def _stamp(path: str, number: int) -> None:

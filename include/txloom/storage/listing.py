@@ -105,4 +105,4 @@ def _told(transaction: str, came: str) -> str:
 
 
 def _among(column: str, wanted: Sequence[str]) -> str:
-    return f"{column} in ({', '.join(map(local.quoted, wanted))})" if wanted else "false"
+    return f"{column} in ({local.texts(wanted)})" if wanted else "false"

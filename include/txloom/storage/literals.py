@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from txloom.storage.local import micros, quoted
+from txloom.storage.local import micros, quoted, texts
 
 EXACT_DIGITS = 15
 """Decimals of more digits may change as doubles; delta-rs writes the bounds of a file's decimals as doubles."""
@@ -59,7 +59,7 @@ def among(column: str, values: Iterable[Any], kind: pa.DataType) -> str:
     if not there:
         return "false"
     if not has_exact_bounds(kind):
-        return f"cast({column} as varchar) in ({', '.join(quoted(f'{value:.{kind.scale}f}') for value in there)})"
+        return f"cast({column} as varchar) in ({texts(f'{value:.{kind.scale}f}' for value in there)})"
     return f"{column} in ({', '.join(literal(value, kind) for value in there)})"
 
 

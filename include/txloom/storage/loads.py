@@ -46,7 +46,7 @@ def floor(place: Place, release: int) -> int:
 
 def waiting(place: Place, tables: Collection[str]) -> dict[str, int]:
     """Return the newest csn as of which a snapshot of each of some tables was landed and not decided on yet."""
-    ids = ", ".join(local.quoted(xid(row["landing"], whole=whole)) for row in landed(place) for whole in (True, False))
+    ids = local.texts(xid(row["landing"], whole=whole) for row in landed(place) for whole in (True, False))
     if not ids:
         return {}
     finished = books.query(place.table(names.TRANSACTIONS), f"select xid from t where xid in ({ids})")

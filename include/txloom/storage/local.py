@@ -5,7 +5,7 @@ planning. Up to LOCAL_ROWS rows the same rules run here, on the same Arrow funct
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -165,3 +165,12 @@ def numbers(values: Sequence[int]) -> str:
     '1, 2'
     """
     return ", ".join(str(value) for value in sorted(set(values)))
+
+
+def texts(values: Iterable[str]) -> str:
+    """Write texts as the list of an SQL `in`.
+
+    >>> print(texts(["b", "a", "it's"]))
+    'b', 'a', 'it''s'
+    """
+    return ", ".join(map(quoted, values))

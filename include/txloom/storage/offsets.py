@@ -14,7 +14,7 @@ from typing import Any
 from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.errors import ConfigurationError
-from txloom.storage import books, kafka, landing
+from txloom.storage import books, kafka, landing_plan, landing_tables
 from txloom.storage.kafka import Loss, Reached
 from txloom.storage.own import LANDED_OFFSETS
 from txloom.storage.place import Place
@@ -41,7 +41,7 @@ def reached(place: Place) -> dict[tuple[str, int], Reached]:
 def unread(place: Place) -> list[Range]:
     """Return what a landing planned and did not read yet, because its run died or its records are gone."""
     newest = planned_last(place)
-    if newest is None or newest["landing"] <= landing.last_read(place):
+    if newest is None or newest["landing"] <= landing_tables.last_read(place):
         return []
     return planned(place, newest["landing"])
 
@@ -141,7 +141,7 @@ def give_up(place: Place, lost: Sequence[Loss], run_id: str, at: datetime, reaso
 def _newest(place: Place) -> int:
     """Return the number of the landing that was planned last."""
     plan = planned_last(place)
-    return max(landing.newest(place), plan["landing"] if plan else 0)
+    return max(landing_plan.newest(place), plan["landing"] if plan else 0)
 
 
 def given_up_now(place: Place) -> list[Row]:

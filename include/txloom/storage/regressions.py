@@ -8,11 +8,12 @@ from deltalake import DeltaTable
 
 from txloom.config.expectations import VersionExpectation
 from txloom.config.models import Pipeline, Table
+from txloom.quality.checkpoint import count
 from txloom.quality.conditions import NotBelow
 from txloom.quality.verdicts import Evidence
 from txloom.storage import local
 from txloom.storage.checked import history_of
-from txloom.storage.evidence import asking, count, evidence
+from txloom.storage.evidence import asking, evidence
 from txloom.storage.place import Place
 from txloom.storage.states import Releases
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from txloom.config import names
 from txloom.config.models import Pipeline
-from txloom.events.envelope import LAST_OF_SNAPSHOT, OF_SNAPSHOT
+from txloom.events.envelope import FIRST_OF_TABLE, LAST_OF_SNAPSHOT, LAST_OF_TABLE, OF_SNAPSHOT
 from txloom.storage import books, local
 from txloom.storage.own import SOURCE_SNAPSHOTS
 from txloom.storage.place import Place
@@ -20,8 +20,9 @@ from txloom.transactions.snapshots import Shown, Snapshots, advanced
 if TYPE_CHECKING:
     from txloom.storage.landing import Landing
 
-_OF_SNAPSHOT = f"kind = 'row' and detail in ('{OF_SNAPSHOT}', '{LAST_OF_SNAPSHOT}')"
-_LOADS = ", ".join(local.quoted(topic) for topic in names.LOADS)
+_MARKS = local.texts((OF_SNAPSHOT, FIRST_OF_TABLE, LAST_OF_TABLE, LAST_OF_SNAPSHOT))
+_OF_SNAPSHOT = f"kind = 'row' and detail in ({_MARKS})"
+_LOADS = local.texts(names.LOADS)
 _OF_STREAM = f"(kind = 'metadata' or kind = 'row' and op <> 'r') and topic not in ({_LOADS})"
 
 
@@ -90,17 +91,43 @@ def given_up(pipeline: Pipeline, place: Place, number: int) -> tuple[int, list[s
     """Return what the landing that closed the snapshot with which the stream begins lets go.
 
     That is of snapshots which were given up and which this one replaces: its csn, and the tables that they had rows of.
-    None where nothing was. Beside a stream each row that went is deleted there, and a snapshot may be of some rows.
+    None where nothing was: no snapshot is open, or one at a single csn. Beside a stream each row that went is deleted
+    there, and a snapshot may be of some rows.
     """
     if not _tells_snapshots(pipeline):
         return None
-    before, after = standing(place, number).snapshots, standing(place, number + 1)
-    if before.highest is None or after.snapshots.lowest is not None or after.initial != before.highest:
+    before = standing(place, number).snapshots
+    if before.highest is None or before.lowest == before.highest:
+        return None
+    after = standing(place, number + 1)
+    if after.snapshots.lowest is not None or after.initial != before.highest:
         return None
     ended = f"select csn from t where kind = 'row' and detail = '{LAST_OF_SNAPSHOT}'"
     own = f"{_OF_SNAPSHOT} and csn >= {before.lowest} and csn < {before.highest} and csn not in ({ended})"
     sql = f'select distinct "table" from t where {own} and "table" is not null order by "table"'
     return before.highest, [row["table"] for row in books.query(place.change_events, sql)]
+
+
+def taken_twice(pipeline: Pipeline, place: Place, number: int) -> list[tuple[str, int, int]]:
+    """Return (table, csn, times) of tables without a key that a snapshot, closed by a landing, began more than once.
+
+    A connector that dies in a snapshot and begins it anew while nothing is committed takes both at one csn: rows with a
+    key are the same twice, of others nobody can say to which of the two they belong.
+    """
+    keyless = [table.name for table in pipeline.tables if not table.key]
+    if not keyless or not _tells_snapshots(pipeline):
+        return []
+    before = standing(place, number).snapshots
+    if before.lowest is None or standing(place, number + 1).snapshots.lowest is not None:
+        return []
+    first, last = (
+        f"count(*) filter (where detail in ({local.texts(marks)}))"
+        for marks in ((FIRST_OF_TABLE,), (LAST_OF_TABLE, LAST_OF_SNAPSHOT))
+    )
+    own = f'{_OF_SNAPSHOT} and csn between {before.lowest} and {before.highest} and "table" in ({local.texts(keyless)})'
+    sql = f'select "table", csn, greatest({first}, {last}) as times from t where {own} group by "table", csn'
+    found = books.query(place.change_events, f'{sql} order by csn, "table"')
+    return [(row["table"], row["csn"], row["times"]) for row in found if row["times"] > 1]
 
 
 def sent(pipeline: Pipeline, place: Place, table: str, since: int, until: int) -> list[int]:

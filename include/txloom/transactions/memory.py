@@ -9,6 +9,11 @@ REMEMBERED = 50_000
 transactions were finished before (events of the kind KNOWN), out of the table `transactions`."""
 
 
+def none() -> np.ndarray:
+    """Return a memory of nothing."""
+    return np.empty(0, ev.FINISHED)
+
+
 def recalled(finished: np.ndarray, waiting: np.ndarray, batch: np.ndarray) -> np.ndarray:
     """Remember again what a landing says was finished before it, but for what is being decided again.
 

@@ -47,7 +47,8 @@ TEXTS = (
         "last",
         "\\u202e",
     ),
-    *("shop.notes", "shop.wide", "other", "%s%n", "'; drop table t; --", "\\ufeff", "\\ufdd0", "9" * 41, "1e-43"),
+    *("shop.notes", "shop.wide", "other", "%s%n", "'; drop table t; --", "\\ufeff", "\\ufdd0", "9" * 41, "9" * 1000),
+    *("1e-43", "1e-5000000"),
 )
 OBJECTS = ("{}", "[]", "[[]]", "[null]", '{"a":null}', '{"":1}', '[1,"a",{}]', '{"scale":2,"value":"AQ=="}')
 OTHERS = ('{"scale":999999999,"value":"AQ=="}', '{"scale":-9,"value":"/"}', "null", "true", "false", "", "[,]", '{"a"}')

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from txloom.config import load
-from txloom.storage import books, landing, own, schemas
+from txloom.storage import books, landing_tables, own, schemas
 from txloom.storage.place import Place
 from txloom.transactions.hashes import hash64
 
@@ -70,7 +70,7 @@ class Shop:
 
     def land(self, *rows: Mapping[str, Any]) -> None:
         """Append events: what is not said of them is what a row of `items` has."""
-        landing.create_tables(self.place)
+        landing_tables.create_tables(self.place)
         self.write("change_events", *(event(**row) for row in rows))
 
     def step(self, step: str, minutes: float, run: str = "r1", **more: Any) -> None:

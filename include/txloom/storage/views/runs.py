@@ -28,7 +28,7 @@ def runs(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZ
     found = books.query(path, newest)
     if not found:
         return Page([], total[0]["n"] if total else 0, number, size, last_step(place))
-    ids = ", ".join(local.quoted(row["run_id"]) for row in found)
+    ids = local.texts(row["run_id"] for row in found)
     columns = "run_id, step, at, counts, valid_through, balanced, detail, batch, generation"
     steps: dict[str, list[Row]] = {}
     for step in books.query(path, f"select {columns} from t where run_id in ({ids}) order by at, step"):

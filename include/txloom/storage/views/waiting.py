@@ -89,7 +89,7 @@ def _named(path: str, where: str, first: int, size: int) -> str:
     found = local.select(path, f"select {', '.join(ORDER)} from t where {where}")
     order = pc.sort_indices(found, [(name, "ascending") for name in ORDER])
     ids = found.column("transaction_id").take(order.slice(first, size)).to_pylist()
-    return f"transaction_id in ({', '.join(map(local.quoted, ids))}) {ORDERED}" if ids else "false"
+    return f"transaction_id in ({local.texts(ids)}) {ORDERED}" if ids else "false"
 
 
 def _as_of(groups: list[Row], pipeline: Pipeline, warehouse: str) -> datetime | None:

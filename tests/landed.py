@@ -1,0 +1,22 @@
+"""What was landed, as the buffer takes it in: for tests that call its rule themselves."""
+
+import numpy as np
+import pyarrow as pa
+
+from txloom.storage import batch_plan, buffering, landing_stream
+from txloom.storage.place import Place
+from txloom.transactions import events as ev
+from txloom.transactions.numbers import BUCKETS
+
+
+def landed_between(place: Place, after: int, until: int) -> dict[int, np.ndarray]:
+    """Return the events of each bucket in the landings after one up to another."""
+    arrived = pa.concat_tables(landing_stream.arrivals(place.change_events, after, until)).to_pandas()
+    packed = {bucket: list(buffering.unpacked(arrived.loc[arrived["bucket"] == bucket])) for bucket in range(BUCKETS)}
+    return {bucket: ev.concatenate(own) for bucket, own in packed.items()}
+
+
+def newest_landing(place: Place, taken: int) -> int:
+    """Return the newest landing, or the one that was taken last."""
+    ends = batch_plan.ends(place, taken)
+    return ends[-1].landing if ends else taken

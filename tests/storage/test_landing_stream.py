@@ -1,0 +1,127 @@
+"""The stream of landings: whatever was landed is planned once, in order, in batches that end where they may."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from txloom.storage import batch_plan, books, landing_stream
+from txloom.storage.batch_plan import End
+from txloom.storage.buffering import NO_CLOCK
+from txloom.storage.own import CHANGE_EVENTS
+from txloom.storage.place import Place
+from txloom.transactions import events as ev
+from txloom.transactions.numbers import BUCKETS
+
+LANDED = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 30)), max_size=40)
+
+
+def planned(landed: list[tuple[int, int]], known: int) -> list[End]:
+    return list(batch_plan._ends(landed, known))
+
+
+def numbered(gaps: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return landings with their rows; a number may be left out, of a landing that died."""
+    found, number = [], 0
+    for gap, rows in gaps:
+        number += gap
+        found.append((number, rows))
+    return found
+
+
+@pytest.fixture
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_plan, "ROWS_AT_ONCE", 50)
+    monkeypatch.setattr(batch_plan, "LANDINGS_AT_ONCE", 6)
+    monkeypatch.setattr(batch_plan, "ROWS_OF_A_TASK", 9)
+
+
+@pytest.mark.usefixtures("_small")
+@given(LANDED, st.integers(0, 100))
+def test_batches_take_every_landing_once_and_no_more_than_they_may(gaps: Any, known: int) -> None:
+    landed, after = numbered(gaps), 0
+    for end in planned(landed, known):
+        own = [(number, rows) for number, rows in landed if after < number <= end.landing]
+        assert own, "an empty batch"
+        assert own[-1][0] == end.landing
+        assert len(own) <= 6
+        assert sum(rows for _, rows in own[:-1]) < 50, "the last of them was one too many"
+        assert after >= known or end.landing <= known or own[0][0] > known, "what is known and what is new, in one"
+        after = end.landing
+    assert after == (landed[-1][0] if landed else 0)
+
+
+@pytest.mark.usefixtures("_small")
+@given(LANDED)
+def test_small_landings_are_taken_together(gaps: Any) -> None:
+    landed = numbered(gaps)
+    ends = planned(landed, 0)
+    for one, other in zip([End(0), *ends], ends[:-1], strict=False):
+        own = [rows for number, rows in landed if one.landing < number <= other.landing]
+        assert sum(own) >= 50 or len(own) == 6
+
+
+@given(st.integers(1, BUCKETS))
+def test_the_tasks_of_a_batch_read_each_bucket_once(tasks: int) -> None:
+    seen = list[int]()
+
+    def arrivals(path: str, after: int, until: int, buckets: Any) -> Any:
+        assert (path, after, until) == ("p", 2, 5)
+        seen.extend(buckets)
+        return iter(())
+
+    piece = {"after": 2, "until": 5, "tasks": tasks}
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(landing_stream, "arrivals", arrivals)
+        rows = pa.RecordBatch.from_pylist([piece | {"task": task} for task in range(tasks)])
+        assert list(landing_stream._reader("p")([rows])) == []
+    assert sorted(seen) == list(range(BUCKETS))
+
+
+def test_what_is_planned_is_never_planned_anew(tmp_path: Path) -> None:
+    place, plan = Place(str(tmp_path), "shop"), str(tmp_path / "plan")
+    books.ensure(place.change_events, EVENTS)
+    land(place, 1, 2, 4)
+    assert batch_plan.planned(plan) == 0
+    assert batch_plan.extend(place, plan, known=2) == [End(2), End(4)]
+    assert batch_plan.extend(place, plan) == []
+    land(place, 5)
+    assert batch_plan.extend(place, plan) == [End(5)]
+    rows = books.query(plan, "select after, until, change_events as id from t order by until")
+    assert [(row["after"], row["until"]) for row in rows] == [(0, 2), (2, 4), (4, 5)]
+    assert {row["id"] for row in rows} == {batch_plan.change_events_id(place)}
+
+
+def test_a_landing_that_is_not_over_is_not_planned(tmp_path: Path) -> None:
+    place = Place(str(tmp_path), "shop")
+    books.ensure(place.change_events, EVENTS)
+    land(place, 1)
+    books.append(place.change_events, [{"landing": 2, "kind": "row"}], EVENTS)
+    assert batch_plan.ends(place, 0) == [End(1)]
+
+
+def test_a_clock_comes_to_every_bucket_with_the_holes_that_it_brings(tmp_path: Path) -> None:
+    place, at = Place(str(tmp_path), "shop"), datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)
+    holes = ev.to_bytes(ev.holes(3, [(7, 9)]))
+    own = {"landing": 3, "landed_at": at}
+    rows = [
+        own | {"kind": "clock", "csn": 40, "numbers": holes},
+        own | {"kind": "numbers", "bucket": 1, "numbers": b"x"},
+    ]
+    books.append(place.change_events, rows, CHANGE_EVENTS)
+    found = pa.concat_tables(landing_stream.arrivals(place.change_events, 2, 3, (1, 5))).to_pylist()
+    clocks = [{"bucket": bucket, "landing": 3, "at": 5_000_000, "reached": 40, "numbers": holes} for bucket in (1, 5)]
+    numbers = {"bucket": 1, "landing": 3, "at": 5_000_000, "reached": NO_CLOCK, "numbers": b"x"}
+    assert sorted(found, key=repr) == sorted([*clocks, numbers], key=repr)
+
+
+EVENTS = pa.schema([("landing", pa.int64()), ("kind", pa.string())])
+
+
+def land(place: Place, *landings: int) -> None:
+    rows = [{"landing": landing, "kind": kind} for landing in landings for kind in ("row", "numbers", "clock")]
+    books.append(place.change_events, rows, EVENTS)
