@@ -5,6 +5,8 @@ BIN := $(CURDIR)/.venv/bin
 export PATH := $(BIN):$(PATH)
 export PYSPARK_PYTHON := $(BIN)/python
 export TXLOOM_CLASS_ARCHIVE := $(CURDIR)/.state/spark.jsa
+# Without byte code beside it every process compiles Airflow, pandas and txloom anew: 3 of a command's 6 seconds.
+unexport PYTHONDONTWRITEBYTECODE
 WORKERS ?= 2
 
 .NOTPARALLEL:
@@ -57,7 +59,7 @@ bench: setup ## land + buffer of 100,000 transactions beside the reference (abou
 
 soak: setup ## 2,000 random workloads of every source without a JVM, 100 through Spark, a million messages that lie (hours)
 	@TXLOOM_FUZZ=20000 python -m pytest -n $(WORKERS) --dist load --timeout 7200 tests/events/fuzz
-	@TXLOOM_EXAMPLES=3000 TXLOOM_LAKES=2000 TXLOOM_WORKLOADS=100 TXLOOM_LARGE=1000000 python -m pytest -n $(WORKERS) --dist load --timeout 7200 tests/workloads
+	@TXLOOM_COMPILED=1 TXLOOM_EXAMPLES=3000 TXLOOM_LAKES=2000 TXLOOM_WORKLOADS=100 TXLOOM_LARGE=1000000 python -m pytest -n $(WORKERS) --dist load --timeout 7200 tests/workloads
 
 mutants: setup ## put wrong rules into a copy, one at a time; the tests must catch each (about 45 minutes; ONLY=TEXT: some)
 	@python scripts/mutation_check.py $(if $(ONLY),--only "$(ONLY)")

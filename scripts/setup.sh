@@ -43,7 +43,7 @@ install_packages() {
 # with_uv UV: installs with uv, which takes a quarter of pip's time; fails where only pip is set up to reach a mirror.
 with_uv() {
   [ -x "$venv/bin/python" ] || "$1" venv --quiet --python "$python" "$venv" || return 1
-  "$1" pip install --python "$venv/bin/python" -r requirements.txt -r requirements-dev.txt 2>&1 | sed '/^ [+~-] /d' &&
+  "$1" pip install --compile-bytecode --python "$venv/bin/python" -r requirements.txt -r requirements-dev.txt 2>&1 | sed '/^ [+~-] /d' &&
     "$1" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation --editable .
 }
 

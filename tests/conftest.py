@@ -21,6 +21,10 @@ logging.getLogger("py4j").setLevel(logging.WARNING)
 SHUFFLE_PARTITIONS = "1"
 """A cycle of a few rows takes half the time of one with as many as jobs have."""
 
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""A quarter of a test's processor time went into compiling code that ran once."""
+SHORT_QUERIES = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote -Xms1g -Xmn500m"
+
 
 @pytest.fixture
 def partitioned(spark: Any) -> Iterator[None]:
@@ -45,13 +49,19 @@ def spread(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 def spark() -> Iterator[object]:
     """Open the session that jobs open, once for all tests; its JVM starts as that of a short job.
 
-    A test plans many small queries once each: the second compiler costs a third more processor time than it saves.
+    A test plans many small queries once each: the second compiler costs a third more processor time than it saves, and
+    Spark compiles code for a handful of rows. With TXLOOM_COMPILED (`make soak`) it compiles, as jobs do; the tests
+    that start jobs as processes of their own always see compiled code.
     """
     os.environ.setdefault("TXLOOM_DRIVER_MEMORY", "3g")
+    from txloom.config import jvm
     from txloom.storage.session import SETTINGS, open_session
 
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setitem(SETTINGS, "spark.sql.shuffle.partitions", SHUFFLE_PARTITIONS)
+        monkeypatch.setattr(jvm, "FIRST_COMPILER", f"{jvm.FIRST_COMPILER} {SHORT_QUERIES}")
+        for name, value in {} if os.environ.get("TXLOOM_COMPILED") else INTERPRETED.items():
+            monkeypatch.setitem(SETTINGS, name, value)
         session = open_session("txloom tests", "tests")
     gc.collect()
     gc.freeze()
