@@ -61,7 +61,7 @@ soak: setup ## 2,000 random workloads of every source without a JVM, 100 through
 	@TXLOOM_FUZZ=20000 python -m pytest -n $(WORKERS) --dist load --timeout 7200 tests/events/fuzz
 	@TXLOOM_COMPILED=1 TXLOOM_EXAMPLES=3000 TXLOOM_LAKES=2000 TXLOOM_WORKLOADS=100 TXLOOM_LARGE=1000000 python -m pytest -n $(WORKERS) --dist load --timeout 7200 tests/workloads
 
-mutants: setup ## put wrong rules into a copy, one at a time; the tests must catch each (about 45 minutes; ONLY=TEXT: some)
+mutants: setup ## put wrong rules into a copy, one at a time; the tests must catch each (half an hour; ONLY=TEXT: some)
 	@python scripts/mutation_check.py $(if $(ONLY),--only "$(ONLY)")
 
 services: setup ## fetch what tests start: Kafka, Kafka Connect, Debezium (80 MB), PostgreSQL, Chromium; done by test itself

@@ -1,13 +1,15 @@
 """Put deliberate wrong rules into a copy of txloom, one at a time; the tests must catch each of them.
 
-    python scripts/mutation_check.py [--only SUBSTRING] [--list]
+    python scripts/mutation_check.py [--only SUBSTRING] [--workers N] [--list]
 
 The wrong rules stand in scripts/mutants.txt. Exit codes: 0 all were caught; 1 one survived, so a test is missing; 2 the
 check says nothing: a wrong rule no longer fits the code, or the tests fail without any.
 """
 
 import argparse
+import compileall
 import os
+import queue
 import re
 import shutil
 import subprocess
@@ -15,8 +17,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from py_compile import PycInvalidationMode
 
 ROOT = Path(__file__).resolve().parents[1]
 MUTANTS = ROOT / "scripts" / "mutants.txt"
@@ -84,6 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Try the chosen mutants and say which were caught."""
     parser = argparse.ArgumentParser(description="Put wrong rules into a copy of txloom; the tests must catch each.")
     parser.add_argument("--only", metavar="SUBSTRING", default="", help="only mutants with this in name or file")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="how many are tried at a time")
     parser.add_argument("--list", action="store_true", help="name the mutants and end")
     options = parser.parse_args(arguments)
     wanted = options.only.lower()
@@ -93,38 +98,60 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         with tempfile.TemporaryDirectory(prefix="txloom-mutants-") as folder:
-            return check(chosen, Path(folder))
+            return check(chosen, [Path(folder) / str(number) for number in range(max(1, options.workers))])
     except Untrustworthy as reason:
         print(f"txloom: {reason}", file=sys.stderr)
         return 2
 
 
-def check(chosen: Sequence[Mutant], folder: Path) -> int:
-    """Try mutants in a copy of the project; return the exit code."""
+def check(chosen: Sequence[Mutant], folders: Sequence[Path]) -> int:
+    """Try mutants, one at a time in each of some copies of the project; return the exit code."""
     if not chosen:
         raise Untrustworthy("no mutant has that in its name; --list names them all")
-    copy(folder)
+    copy(folders[0])
     for mutant in chosen:
-        mutant.within((folder / LIBRARY / mutant.file).read_text())
+        mutant.within((folders[0] / LIBRARY / mutant.file).read_text())
     begun = time.monotonic()
     tests = list(dict.fromkeys(test for mutant in chosen for test in mutant.tests))
-    whole = run(folder, tests)
+    whole = run(folders[0], tests)
     if whole.returncode:
         raise Untrustworthy(f"the tests fail without any mutant:\n{whole.stdout}")
     print(f"[mutants] {len(tests)} files of tests pass as they should, {time.monotonic() - begun:.0f} s", flush=True)
-    survived = sum(not caught(folder, mutant) for mutant in chosen)
+    free = queue.SimpleQueue[Path]()
+    free.put(folders[0])
+    for folder in folders[1:]:
+        copy(folder)
+        free.put(folder)
+
+    def is_caught(mutant: Mutant) -> bool:
+        folder = free.get()
+        try:
+            return caught(folder, mutant)
+        finally:
+            free.put(folder)
+
+    pool = ThreadPoolExecutor(len(folders))
+    try:
+        survived = sum(not each for each in pool.map(is_caught, chosen))
+    finally:
+        pool.shutdown(cancel_futures=True)
     print(f"[mutants] {len(chosen) - survived} of {len(chosen)} caught, {time.monotonic() - begun:.0f} s in all")
     return 1 if survived else 0
 
 
 def copy(folder: Path) -> None:
-    """Copy what the tests need; what Python or a running pipeline left there stays behind."""
+    """Copy what the tests need; what Python or a running pipeline left there stays behind.
+
+    Byte code in the copy is taken by what a source says, not by its time: a mutant may be of the same second and size.
+    """
+    folder.mkdir()
     for part in PARTS:
         if (ROOT / part).is_file():
             shutil.copyfile(ROOT / part, folder / part)
         else:
             shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "inbox"))
     (folder / "conftest.py").write_text(CONFTEST)
+    compileall.compile_dir(folder / LIBRARY, quiet=1, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
 
 
 def caught(folder: Path, mutant: Mutant) -> bool:

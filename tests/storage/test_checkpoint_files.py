@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from txloom.errors import CheckpointDamaged
 from txloom.storage import batch_plan, books
-from txloom.storage.checkpoint_files import check
+from txloom.storage.checkpoint_files import check, is_damage
 
 TABLE = "1267b960"
 ABOUT = json.dumps({"batchWatermarkMs": 0, "conf": {"spark.sql.shuffle.partitions": "2"}})
@@ -142,3 +142,29 @@ def test_an_older_copy_is_not_taken_for_the_newest(folder: Path) -> None:
     with pytest.raises(CheckpointDamaged) as refused:
         check(str(folder), TABLE, written=3)
     assert str(refused.value) == "its last batch is 2, though batch 3 was written: it is an older copy"
+
+
+STACK = """
+\tat org.rocksdb.Example.method(Example.java:10)
+\tat org.apache.spark.sql.execution.streaming.state.StateStoreRDD.compute(StateStoreRDD.scala:137)
+\tat org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider.getStore(RocksDB.scala:10)"""
+LOST_TASK = "Job aborted due to stage failure: Lost task 0.0 in stage 2.0 (TID 3) (host executor driver): "
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred", True),
+        ("org.rocksdb.RocksDBException: Corruption: block checksum mismatch in 000008.sst", True),
+        ("org.apache.spark.SparkException: something\nCaused by: org.rocksdb.RocksDBException: Corruption", True),
+        ("java.lang.OutOfMemoryError: Java heap space", False),
+        ("org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows", False),
+        (
+            "org.apache.spark.api.python.PythonException: Traceback\n  File \"StateStore.py\", line 1\nKeyError: 'a'",
+            False,
+        ),
+        ("org.rocksdb.RocksDBException: While appending to file: 000009.log: No space left on device", False),
+    ],
+)
+def test_only_what_spark_says_of_a_state_is_damage_not_what_is_on_its_stack(said: str, expected: bool) -> None:
+    assert is_damage(Exception(LOST_TASK + said + STACK)) is expected

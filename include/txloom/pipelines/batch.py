@@ -36,7 +36,7 @@ class Batch:
 
     def up_to(self, landing: int) -> "Batch":
         """Return the batch, told which landing is its last."""
-        return replace(self, is_known=landing <= self.known)
+        return replace(self, is_known=0 < landing <= self.known)
 
     @property
     def release(self) -> int:

@@ -102,7 +102,7 @@ def _completed(batch: Batch, dead: Sequence[str]) -> pa.Table:
     """Return a row for `transactions` of each dead one that is whole by all that was landed of it."""
     if not dead:
         return TRANSACTIONS.empty_table()
-    ids = ", ".join(map(local.quoted, dead))
+    ids = local.texts(dead)
     columns = "transaction_id, xid, csn, committed_at, landed_at, kind, identity, payload, digest, expected, landing"
     columns += ', "table", "row", producer_run'
     chosen = "kind = 'metadata' or (kind = 'row' and \"table\" is not null)"

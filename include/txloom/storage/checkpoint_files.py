@@ -21,6 +21,8 @@ from txloom.storage.place import filesystem_of
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 UNREADABLE_STATE = ("CANNOT_LOAD_STATE_STORE", "STATE_STORE_", "RocksDB", "StateStore", "ChecksumException")
 """What Spark's word of an error has in it when the bytes of a state are not what was written."""
+NO_ROOM = ("No space left on device", "Disk quota exceeded", "not enough space")
+"""A state that cannot be written for want of room is as good as it was: a rebuilt one would take more."""
 
 
 def check(folder: str, change_events: str, written: int) -> None:
@@ -70,8 +72,12 @@ def _plan(path: str, change_events: str) -> str | None:
 
 
 def is_damage(error: Exception) -> bool:
-    """Say whether a query failed because its state cannot be read."""
-    return any(word in str(error) for word in UNREADABLE_STATE)
+    """Say whether a query failed because its state cannot be read.
+
+    Whatever dies in a stateful task has the state store's methods on its stack: the lines of the stack say nothing.
+    """
+    said = "\n".join(line for line in str(error).splitlines() if not line.lstrip().startswith(("at ", 'File "')))
+    return any(word in said for word in UNREADABLE_STATE) and not any(words in said for words in NO_ROOM)
 
 
 def reason(error: Exception) -> str:
