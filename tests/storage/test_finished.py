@@ -50,6 +50,17 @@ def test_an_id_that_comes_back_with_another_csn_is_a_new_transaction(place: Plac
     assert heard(place, ("x4", None)) == [], "which of two it is its metadata will say"
 
 
+@pytest.mark.usefixtures("forgetful")
+def test_rows_with_a_gtid_lie_before_the_csn_of_their_transaction_and_are_known_by_its_id(tmp_path: Path) -> None:
+    made = Place(str(tmp_path), "mysql")
+    ids = [f"3e11fa47-71ca-11e1-9e33-c80aa9429562:{n}" for n in range(1, 10)]
+    rows = [{"transaction_id": name, "csn": 10 * n, "status": "released"} for n, name in enumerate(ids, 1)]
+    books.append(made.table("transactions"), rows, own.TRANSACTIONS)
+    assert heard(made, (ids[3], 37), (ids[3], 38), (ids[8], 90)) == hashes(ids[3], ids[8])
+    assert heard(made, ("3e11fa47-71ca-11e1-9e33-c80aa9429562:77", 37), ("x4", 37), ("0-1-4", 12)) == []
+    assert heard(made, (ids[5], 55), ("x4", 40)) == hashes(ids[5])
+
+
 def test_nothing_is_asked_while_nothing_can_have_been_forgotten(place: Place) -> None:
     assert heard(place, ("x4", 40)) == []
 

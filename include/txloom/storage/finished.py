@@ -7,6 +7,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from txloom.config import names
+from txloom.config.identity import GTID
 from txloom.storage import local
 from txloom.storage.opened import opened
 from txloom.storage.place import Place
@@ -21,13 +22,33 @@ def finished_before(place: Place, events: pa.Table) -> np.ndarray:
     While fewer transactions were finished than one bucket of the buffer remembers, it has forgotten none, and nothing
     is asked. Else those are looked for between the lowest and the highest csn that the events tell: what is new lies
     above everything that was finished, where no file has to be read. Id and csn must be the same, because an id may
-    come back; events of which none tells a csn are not looked for, and judged when the buffer gives them up.
+    come back. A GTID never does, and its rows say where they lie themselves, at or before their transaction's csn: such
+    a transaction is looked for by its id, from there on. Events of which none tells a csn are not looked for, and
+    judged when the buffer gives them up.
     """
     table, heard = _table(place), _heard(events)
     if table is None or not heard.num_rows:
         return np.empty(0, np.int64)
     (size,) = local.ask({"t": table}, "select count(*) as n from t").column("n").to_pylist()
     if size <= memory.REMEMBERED:
+        return np.empty(0, np.int64)
+    never_back = pc.match_substring_regex(heard.column("transaction_id"), f"^(?:{GTID.pattern})$")
+    by_id, by_both = heard.filter(never_back), heard.filter(pc.invert(never_back))
+    return np.concatenate([_with_id(table, by_id), _with_id_and_csn(table, by_both)])
+
+
+def _with_id(table: DeltaTable, heard: pa.Table) -> np.ndarray:
+    if not heard.num_rows:
+        return np.empty(0, np.int64)
+    wanted = heard.column("transaction_id").combine_chunks()
+    sql = f"select transaction_id from t where csn >= {pc.min(heard.column('csn')).as_py()}"
+    found = [pc.unique(rows.column("transaction_id")) for rows in local.batches({"t": table}, sql)]
+    known = [heard.filter(pc.is_in(wanted, ids)).column("tx").to_numpy() for ids in found]
+    return np.unique(np.concatenate([np.empty(0, np.int64), *known]))
+
+
+def _with_id_and_csn(table: DeltaTable, heard: pa.Table) -> np.ndarray:
+    if not heard.num_rows:
         return np.empty(0, np.int64)
     bounds = pc.min_max(heard.column("csn")).as_py()
     wanted = heard.column("csn").combine_chunks()
