@@ -47,7 +47,12 @@ def test_what_was_released_and_what_was_given_up_is_known_and_what_is_new_is_not
 @pytest.mark.usefixtures("forgetful")
 def test_an_id_that_comes_back_with_another_csn_is_a_new_transaction(place: Place) -> None:
     assert heard(place, ("x4", 900), ("x1", 10)) == hashes("x1")
-    assert heard(place, ("x4", None)) == [], "which of two it is its metadata will say"
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_a_transaction_of_which_no_event_tells_a_csn_is_known_by_its_id(place: Place) -> None:
+    assert heard(place, ("x4", None), ("new", None), ("x7", None), ("x7", 70), ("x8", None)) == hashes("x4", "x7", "x8")
+    assert heard(place, ("x7", None), ("x7", 900)) == [], "its metadata says that it is another one"
 
 
 @pytest.mark.usefixtures("forgetful")

@@ -16,6 +16,7 @@ from txloom.pipelines.backfill import backfill
 from txloom.pipelines.load_snapshot import load_snapshot
 from txloom.quality import findings as f
 from txloom.storage import dead, findings
+from txloom.transactions import memory
 from workloads.database import Change, Sent, State
 from workloads.debezium import Debezium
 from workloads.dimensions import Dimensions
@@ -275,4 +276,21 @@ def test_nothing_behind_an_end_whose_rows_did_not_come_is_shown(tmp_path: Path, 
     assert_right(lake, made)
     cycle(lake, producer, sent[1].rows)
     assert lake.shown_through() == 1010
+    assert_right(lake, made)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("source", ["debezium/oracle", "debezium/mysql", "debezium/postgresql"])
+def test_a_late_duplicate_of_what_was_forgotten_holds_nothing_back(
+    tmp_path: Path, monkeypatch: Any, source: str, seed: int
+) -> None:
+    """An END, and a row, come again alone: neither need tell a csn, and a row with a GTID has one of its own."""
+    monkeypatch.setattr(memory, "REMEMBERED", 1)
+    lake, made, producer = lake_of(tmp_path, source, PLAIN, seed)
+    sent = [commit(made, csn, *(("I", None, row(csn + n, "a")) for n in range(3))) for csn in range(100, 900, 20)]
+    ends = [each.metadata for each in sent[:12:2] if each.metadata is not None]
+    late = [*ends, *(each.rows[0] for each in sent[1:12:2])]
+    cycle(lake, producer, messages(*sent[:-1]), [*late, *messages(sent[-1])])
+    assert not lake.rows("pending_transactions")
+    assert lake.shown_through() == sent[-1].csn
     assert_right(lake, made)

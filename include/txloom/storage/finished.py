@@ -23,8 +23,8 @@ def finished_before(place: Place, events: pa.Table) -> np.ndarray:
     is asked. Else those are looked for between the lowest and the highest csn that the events tell: what is new lies
     above everything that was finished, where no file has to be read. Id and csn must be the same, because an id may
     come back. A GTID never does, and its rows say where they lie themselves, at or before their transaction's csn: such
-    a transaction is looked for by its id, from there on. Events of which none tells a csn are not looked for, and
-    judged when the buffer gives them up.
+    a transaction is looked for by its id, from there on. One of which no event tells a csn is known by its id, as the
+    buffer's own memory knows it.
     """
     table, heard = _table(place), _heard(events)
     if table is None or not heard.num_rows:
@@ -32,19 +32,12 @@ def finished_before(place: Place, events: pa.Table) -> np.ndarray:
     (size,) = local.ask({"t": table}, "select count(*) as n from t").column("n").to_pylist()
     if size <= memory.REMEMBERED:
         return np.empty(0, np.int64)
+    is_placed = pc.is_valid(heard.column("csn"))
     never_back = pc.match_substring_regex(heard.column("transaction_id"), f"^(?:{GTID.pattern})$")
-    by_id, by_both = heard.filter(never_back), heard.filter(pc.invert(never_back))
-    return np.concatenate([_with_id(table, by_id), _with_id_and_csn(table, by_both)])
-
-
-def _with_id(table: DeltaTable, heard: pa.Table) -> np.ndarray:
-    if not heard.num_rows:
-        return np.empty(0, np.int64)
-    wanted = heard.column("transaction_id").combine_chunks()
-    sql = f"select transaction_id from t where csn >= {pc.min(heard.column('csn')).as_py()}"
-    found = [pc.unique(rows.column("transaction_id")) for rows in local.batches({"t": table}, sql)]
-    known = [heard.filter(pc.is_in(wanted, ids)).column("tx").to_numpy() for ids in found]
-    return np.unique(np.concatenate([np.empty(0, np.int64), *known]))
+    by_both = heard.filter(pc.and_not(is_placed, never_back))
+    by_id = heard.filter(pc.and_(is_placed, never_back)), heard.filter(pc.invert(is_placed))
+    found = [_with_id_and_csn(table, by_both), *(_with_id(table, own) for own in by_id)]
+    return np.unique(np.concatenate(found))
 
 
 def _with_id_and_csn(table: DeltaTable, heard: pa.Table) -> np.ndarray:
@@ -61,6 +54,21 @@ def _with_id_and_csn(table: DeltaTable, heard: pa.Table) -> np.ndarray:
     return hashes
 
 
+def _with_id(table: DeltaTable, heard: pa.Table) -> np.ndarray:
+    if not heard.num_rows:
+        return np.empty(0, np.int64)
+    lowest = pc.min(heard.column("csn")).as_py()
+    sql = "select transaction_id from t" + (f" where csn >= {lowest}" if lowest is not None else "")
+    ids = heard.column("transaction_id").combine_chunks()
+    found = [
+        rows.column("transaction_id").filter(pc.is_in(rows.column("transaction_id"), ids))
+        for rows in local.batches({"t": table}, sql)
+    ]
+    known = pa.concat_arrays([each for own in found for each in own.chunks] or [ids[:0]])
+    hashes: np.ndarray = heard.filter(pc.is_in(ids, known)).column("tx").to_numpy()
+    return hashes
+
+
 def _table(place: Place) -> DeltaTable | None:
     try:
         return opened(place.table(names.TRANSACTIONS))
@@ -69,7 +77,11 @@ def _table(place: Place) -> DeltaTable | None:
 
 
 def _heard(events: pa.Table) -> pa.Table:
-    """Return transaction_id, tx and csn of each transaction of which the events tell the csn."""
+    """Return transaction_id, tx and csn of each transaction, a row for each csn that events tell; null if none does."""
     concerned = pc.and_(pc.is_in(events.column("kind"), pa.array(CONCERNED)), pc.is_valid(events.column("tx")))
-    own = events.filter(pc.and_(concerned, pc.is_valid(events.column("csn"))))
-    return own.select(["transaction_id", "tx", "csn"]).group_by(["transaction_id", "tx", "csn"]).aggregate([])
+    own = events.filter(concerned).select(["transaction_id", "tx", "csn"])
+    told = own.group_by(["transaction_id", "tx", "csn"]).aggregate([])
+    placed = told.filter(pc.is_valid(told.column("csn")))
+    untold = told.filter(pc.is_null(told.column("csn")))
+    is_alone = pc.invert(pc.is_in(untold.column("tx"), placed.column("tx").combine_chunks()))
+    return pa.concat_tables([placed, untold.filter(is_alone)])
