@@ -122,6 +122,20 @@ def test_a_copy_of_a_file_that_is_still_there_is_a_redelivery(slot: Slot) -> Non
     assert not slot.events("'poison'")
 
 
+@pytest.mark.parametrize("first", ["", "x", "\t\n\n"], ids=["blank", "no message", "blank ones"])
+def test_files_that_begin_with_the_same_line_are_no_copies_of_each_other(slot: Slot, first: str) -> None:
+    """A producer's blank line, or what it always writes in front, says nothing of what was open there."""
+    slot.put("part-1", text(FIRST + SECOND[:2]))
+    slot.put("part-2", f"{first}\n{text([*SECOND[2:], *transaction(30, 6, 7)[:2]])}")
+    slot.land()
+    slot.put("part-3", f"{first}\n")
+    slot.land()
+    slot.put("part-4", f"{first}\n{text([*transaction(30, 6, 7)[2:], *transaction(40, 8)])}")
+    slot.land()
+    assert slot.whole() == {10: {1, 2}, 20: {3, 4, 5}, 30: {6, 7}, 40: {8}}
+    assert len(slot.events("'poison'")) == (3 if first == "x" else 0)
+
+
 def test_files_behind_one_that_is_still_written_wait(slot: Slot) -> None:
     part = slot.put("part-1", text(FIRST + SECOND[:2])[:-5])
     slot.put("part-2", text(SECOND[2:]))

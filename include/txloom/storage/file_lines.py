@@ -69,10 +69,13 @@ def digest(path: Path, size: int, start: int, end: int | None = None) -> tuple[s
     return hashed.hexdigest(), count
 
 
-def first_line(path: Path, size: int) -> str:
-    """Return the fingerprint of a file's first line, or of what can be told apart of a long one."""
+def first_line(path: Path, size: int) -> str | None:
+    """Return the fingerprint of a file's first line that is not blank, or of what can be told apart of a long one."""
     with content(path, size) as stream:
-        return blake2b(stream.readline(KEPT), digest_size=16).hexdigest()
+        while line := stream.readline(KEPT):
+            if line.strip():
+                return blake2b(line, digest_size=16).hexdigest()
+    return None
 
 
 class Lines:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from pathlib import Path
 
-from txloom.storage.file_lines import first_line
+from txloom.storage.file_lines import digest, first_line
 from txloom.storage.file_order import Key, follows_on, stream_order
 from txloom.storage.file_positions import Name, Position
 from txloom.storage.files import SourceFile, continues
@@ -66,6 +66,15 @@ class _Topic:
             return continues(Path(self.root, file.file), file.size, position)
         except UNREADABLE:
             return False
+
+    def is_copy(self, file: SourceFile, position: Position) -> bool:
+        """Tell whether a file holds all that was read of another one, which is still there."""
+        (other,) = [each for each in self.files if each.file == position.file]
+        try:
+            told = [digest(Path(self.root, each.file), each.size, 0, position.end) for each in (file, other)]
+        except UNREADABLE:
+            return False
+        return told[0] == told[1] and told[0][1] == position.end
 
     def follower(self, file: str) -> str | None:
         """Return the file that got the content which a name had before."""
@@ -189,13 +198,14 @@ def _known_by_content(about: _Topic, file: SourceFile) -> Task:
         head = first_line(Path(about.root, file.file), file.size)
     except UNREADABLE:
         return _task(file)
-    alike = [each for each in about.positions.values() if each.head == head][-MOST:]
+    alike = [each for each in about.positions.values() if head is not None and each.head == head][-MOST:]
     there = {each.file for each in about.files} - about.changed
     for position in alike:
         if position.file not in there and position.file not in about.moved and about.holds(file, position):
             about.moved[position.file] = file.file
             return _task(file, position, position.until)
-    same = [each for each in alike if each.file == file.file] or alike
+    own = [each for each in alike if each.file == file.file]
+    same = own or [each for each in alike if each.file in there and about.is_copy(file, each)]
     return _task(file, same[-1] if same else None)
 
 

@@ -148,7 +148,7 @@ def _reached(path: Path, before: Position, lines: Lines, count: int, *, again: b
     """Return how far a file was read; what was read last is known by its fingerprint."""
     if lines.until == lines.start and lines.tail is None:
         return before
-    head = before.head if before.lines else first_line(path, before.size)
+    head = before.head or first_line(path, before.size)
     end = replace(before, until=lines.until, tail=lines.tail_bytes, lines=count)
     return replace(end, start=lines.start, digest=lines.digest, head=head, read_again=again)
 
