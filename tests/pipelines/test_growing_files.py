@@ -136,6 +136,14 @@ def test_files_that_begin_with_the_same_line_are_no_copies_of_each_other(slot: S
     assert len(slot.events("'poison'")) == (3 if first == "x" else 0)
 
 
+def test_a_file_of_blank_lines_alone_is_no_copy_of_another_one(slot: Slot) -> None:
+    third, fourth = transaction(30, 6, 7), transaction(40, 8, 9)
+    for number, lines in enumerate([SECOND[:2], [""], [*SECOND[2:], *third[:2]], [""], [*third[2:], *fourth]], 1):
+        slot.put(f"part-{number}", text(lines))
+        slot.land()
+    assert slot.whole() == {20: {3, 4, 5}, 30: {6, 7}, 40: {8, 9}}
+
+
 def test_files_behind_one_that_is_still_written_wait(slot: Slot) -> None:
     part = slot.put("part-1", text(FIRST + SECOND[:2])[:-5])
     slot.put("part-2", text(SECOND[2:]))

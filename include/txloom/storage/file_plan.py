@@ -68,13 +68,13 @@ class _Topic:
             return False
 
     def is_copy(self, file: SourceFile, position: Position) -> bool:
-        """Tell whether a file holds all that was read of another one, which is still there."""
+        """Tell whether a file has the content of another one that was read, and is still there."""
         (other,) = [each for each in self.files if each.file == position.file]
         try:
-            told = [digest(Path(self.root, each.file), each.size, 0, position.end) for each in (file, other)]
+            told = [digest(Path(self.root, each.file), each.size, 0) for each in (file, other)]
         except UNREADABLE:
             return False
-        return told[0] == told[1] and told[0][1] == position.end
+        return told[0] == told[1]
 
     def follower(self, file: str) -> str | None:
         """Return the file that got the content which a name had before."""

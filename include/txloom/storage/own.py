@@ -146,11 +146,11 @@ FILE_POSITIONS = pa.schema(
 )
 """How far each file of a source was read by a landing; of a topic's file the newest row holds. size, modified: what it
 was then. until: the place in its content behind its last newline, lines: how many lines that is, tail: bytes that came
-behind it. digest: of the content from start on, head: of its first line. before, open, left: of ordered formats, the
-transaction that was open in front of the file, at until and behind the tail, as JSON. was: the name that it had before
-it was renamed. begins_inside: the file began in a transaction that was not open. read_again: lines that an earlier
-landing had read. problem: why it could not be read, is_access: which may pass without a change of the file. lost: an
-operator set it aside; why, and who said so."""
+behind it. digest: of the content from start on, head: of its first line, blank ones left out. before, open, left: of
+ordered formats, the transaction that was open in front of the file, at until and behind the tail, as JSON. was: the
+name that it had before it was renamed. begins_inside: the file began in a transaction that was not open. read_again:
+lines that an earlier landing had read. problem: why it could not be read, is_access: which may pass without a change
+of the file. lost: an operator set it aside; why, and who said so."""
 
 LANDED_OFFSETS = pa.schema(
     [
