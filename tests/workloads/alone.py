@@ -1,9 +1,15 @@
 """Change events and change sets: each change stands alone, known by its time and its place."""
 
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+import io
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from random import Random
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from oracle.capture import Image
 from oracle.declarations import Table
@@ -23,7 +29,7 @@ class ChangeEvents:
     truncates, alters, rotates, special = "any", False, False, False
 
     def __init__(self, shape: Shape, chance: Random) -> None:
-        self._chance = chance
+        self._chance, self._tables = chance, tuple(shape.tables.values())
         self._number = chance.random() < 0.5 or shape.dimensions.far
 
     def write(self, sent: Sent) -> None:
@@ -80,6 +86,24 @@ class ChangeSets(ChangeEvents):
             for row in self._rows(change, sent.csn - size + 1 + number)
         ]
 
+    def packed(self, topic: str, lines: Sequence[str], form: str) -> bytes:
+        """Return rows as a file of CSV or Parquet; a column that a row has not is null there."""
+        rows = [json.loads(line, parse_int=str, parse_float=str) for line in lines]
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        columns = {name: [_plain_text(row.get(name)) for row in rows] for name in names}
+        if form == "csv":
+            return csv_of(columns, self._chance.choice(("\n", "\r\n"))).encode()
+        (kinds,) = (table.columns for table in self._tables if table.source.split(".")[-1] == topic)
+        typed = {
+            name: pa.array(values, pa.string())
+            if self._chance.random() < 0.3
+            else arrow_of(kinds.get(name, "string"), values)
+            for name, values in columns.items()
+        }
+        file = io.BytesIO()
+        pq.write_table(pa.table(typed), file, row_group_size=self._chance.choice((1, 1000)))
+        return file.getvalue()
+
     def history(self, changes: Sequence[Change]) -> int:
         """Return how many rows of history changes are: a key that changes is two."""
         return len(changes) + sum(change.moves for change in changes)
@@ -108,3 +132,40 @@ def json_value(kind: str, value: str | None) -> str | None:
 def moment(at: int) -> str:
     """Write microseconds since 1970 as a text."""
     return (EPOCH + timedelta(microseconds=at)).isoformat(" ")
+
+
+def _plain_text(value: Any) -> str | None:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def csv_of(columns: Mapping[str, Sequence[str | None]], end: str) -> str:
+    """Write texts as CSV as PostgreSQL does: an empty field is null, a quoted one is a text."""
+    rows = [list(columns), *map(list, zip(*columns.values(), strict=True))]
+    return "".join(",".join(map(_field, row)) + end for row in rows)
+
+
+def _field(value: str | None) -> str:
+    return "" if value is None else '"' + value.replace('"', '""') + '"'
+
+
+TYPED: dict[str, tuple[pa.DataType, Any]] = {
+    "int": (pa.int32(), int),
+    "long": (pa.int64(), int),
+    "double": (pa.float64(), float),
+    "float": (pa.float32(), float),
+    "boolean": (pa.bool_(), "true".__eq__),
+    "date": (pa.date32(), date.fromisoformat),
+    "time": (pa.time64("us"), time.fromisoformat),
+    "timestamp": (pa.timestamp("us"), datetime.fromisoformat),
+    "binary": (pa.binary(), bytes.fromhex),
+}
+"""What declared kinds are in Parquet, and how their texts are read; what is not among them stays text."""
+
+
+def arrow_of(kind: str, values: Sequence[str | None]) -> pa.Array:
+    """Return texts as typed values."""
+    arrow, read = TYPED.get(kind, (pa.string(), str))
+    if kind.startswith("decimal("):
+        precision, scale = map(int, kind[8:-1].split(","))
+        arrow, read = pa.decimal128(precision, scale), Decimal
+    return pa.array([None if value is None else read(value) for value in values], arrow)

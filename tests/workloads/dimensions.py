@@ -15,6 +15,8 @@ SOURCES = (GOLDENGATE, *DEBEZIUM, *WAL2JSON, *ALONE)
 FILES = ("parts", "numbered", "growing", "rotated")
 """How a producer writes files: one a landing, several a landing whose numbers have no zeros in front, one that grows,
 one that grows until the next one begins."""
+FORMS = ("jsonl", "csv", "parquet")
+"""What the rows of change sets stand in, where each landing finds files of its own."""
 SNAPSHOTS = ("none", "whole", "anew", "changed")
 """What a connector sends before its stream: nothing, all tables, or a part of them and then all again, unchanged or
 changed meanwhile."""
@@ -30,10 +32,10 @@ class Dimensions:
     """What a workload is made of.
 
     wide_keys, wide_values: types of every kind, at their edges. keyless: some tables have no key. twins: the names of
-    two source tables differ in case alone. far: commit positions begin beyond 2^53. copies: rows of one statement
-    share their place in the log. files: see FILES. touched: old files get a new time. cut: files end in mid-line.
-    snapshot: see SNAPSHOTS. junk: messages that are none lie between. remembered: finished transactions that a bucket
-    of the buffer knows. operations: see OPERATIONS. in_order: metadata keeps commit order.
+    two source tables differ in case alone. far: commit positions begin beyond 2^53. copies: rows of one statement share
+    their place in the log. files: see FILES. form: see FORMS. touched: old files get a new time. cut: files end in
+    mid-line. snapshot: see SNAPSHOTS. junk: messages that are none lie between. remembered: finished transactions that
+    a bucket of the buffer knows. operations: see OPERATIONS. in_order: metadata keeps commit order.
     """
 
     source: str = GOLDENGATE
@@ -44,6 +46,7 @@ class Dimensions:
     far: bool = False
     copies: bool = False
     files: str = "parts"
+    form: str = "jsonl"
     touched: bool = False
     cut: bool = False
     snapshot: str = "none"
@@ -94,6 +97,10 @@ def drawn(chance: Random, source: str | None = None) -> Dimensions:
         operations=frozenset(each for each in OPERATIONS if chance.random() < 0.2),
         in_order=not is_stream or chance.random() < 0.8,
     )
+    if source == "change_sets" and files == "parts":
+        made = replace(made, form=chance.choice(FORMS))
+    if made.form != "jsonl":
+        made = replace(made, junk=False)
     return made if os.environ.get("TXLOOM_DIMENSIONS") == "all" else without_faults(made)
 
 

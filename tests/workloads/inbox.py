@@ -3,7 +3,7 @@
 import gzip
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
@@ -15,10 +15,17 @@ JUNK = ("", "{}", "[]", "null ", "x", '{"a":', '"text"', "5", "\ufeff{}", "[" * 
 JUNK_RECORDS = ('{"value": 5, "headers": 5}', '{"value": "x", "headers": "abc"}', '{"value": {}, "headers": [["a"]]}')
 
 
+Packed = Callable[[str, Sequence[str], str], bytes]
+
+
 class Producer:
     """Writes each topic's messages below a folder, landing by landing."""
 
-    def __init__(self, root: Path, dimensions: Dimensions, chance: Random, *, records: bool = False) -> None:
+    def __init__(
+        self, root: Path, dimensions: Dimensions, chance: Random, *, records: bool = False, packed: Packed | None = None
+    ) -> None:
+        """Write below a folder; packed: makes a file of another form out of a topic's lines."""
+        self._packed = packed
         self._root, self._dimensions, self._chance = root, dimensions, chance
         self._junk = JUNK + (JUNK_RECORDS if records else ())
         self._landings = 0
@@ -34,6 +41,9 @@ class Producer:
             topics.setdefault(topic, []).append(message)
         for topic, lines in topics.items():
             (self._root / topic).mkdir(exist_ok=True)
+            if self._dimensions.form != "jsonl" and lines:
+                self._write_packed(topic, lines)
+                continue
             content = self._rest.pop(topic, b"") + "".join(f"{line}\n" for line in self._with_junk(lines)).encode()
             if content:
                 self._write(topic, content, last=last)
@@ -65,6 +75,17 @@ class Producer:
         else:
             self._append(topic, content, last=last)
 
+    def _write_packed(self, topic: str, lines: Sequence[str]) -> None:
+        assert self._packed is not None
+        form = self._dimensions.form
+        self._parts[topic] = self._parts.get(topic, 0) + 1
+        name = self._root / topic / f"{self._parts[topic]:03}.{form}"
+        content = self._packed(topic, lines, form)
+        is_zipped = form == "csv" and self._chance.random() < 0.3
+        name = name.with_name(f"{name.name}.gz") if is_zipped else name
+        name.write_bytes(gzip.compress(content) if is_zipped else content)
+        _settle(name)
+
     def _split(self, content: bytes) -> list[bytes]:
         lines = [line + b"\n" for line in content.split(b"\n")[:-1]]
         ends = sorted(self._chance.randint(0, len(lines)) for _ in range(self._chance.choice((0, 1, 2))))
@@ -85,12 +106,22 @@ class Producer:
         """Give a file a new time, as copying it once more does."""
         files = sorted(self._root.glob("*/*"))
         if files and self._chance.random() < 0.5:
-            now = time.time_ns()
-            os.utime(self._chance.choice(files), ns=(now, now))
+            file, now = self._chance.choice(files), time.time_ns()
+            os.utime(file, ns=(now, now))
+            _settle(file)
 
     def _repeat(self) -> None:
         """Leave a file a second time, under another name."""
         files = sorted(self._root.glob("*/*"))
         if files and self._chance.random() < 0.3:
             chosen = self._chance.choice(files)
-            chosen.with_name(f"again-{self._landings}-{chosen.name}").write_bytes(chosen.read_bytes())
+            copy = chosen.with_name(f"again-{self._landings}-{chosen.name}")
+            copy.write_bytes(chosen.read_bytes())
+            _settle(copy)
+
+
+def _settle(file: Path) -> None:
+    """Let a file that has no last line look as if nobody had written it for two minutes."""
+    if file.suffix == ".parquet":
+        at = time.time_ns() - 120 * 10**9
+        os.utime(file, ns=(at, at))

@@ -87,4 +87,5 @@ def declared(folder: Path, made: Play) -> tuple[Pipeline, Producer]:
     inbox.mkdir()
     file, writer = folder / "workload.yaml", made.writer
     file.write_text(declaration(made.made, inbox, source=SourceText(writer.source, writer.rule, writer.layout, "10d")))
-    return load(file), Producer(inbox, made.dimensions, made.chance, records="records" in writer.layout)
+    packed = getattr(writer, "packed", None)
+    return load(file), Producer(inbox, made.dimensions, made.chance, records="records" in writer.layout, packed=packed)
