@@ -47,7 +47,9 @@ def commit(made: Play, csn: int, *changes: tuple[str, Image | None, Image | None
     """Commit changes of the one table: operation, row before, row after."""
     (table,) = made.made.tables.values()
     rows = dict(made.sent[-1].state[table.name]) if made.sent else {}
-    for number, (_, before, after) in enumerate(changes):
+    for number, (op, before, after) in enumerate(changes):
+        if op == "T":
+            rows = {}
         if before is not None:
             del rows[_key(before, table)]
         if after is not None:
@@ -293,4 +295,36 @@ def test_a_late_duplicate_of_what_was_forgotten_holds_nothing_back(
     cycle(lake, producer, messages(*sent[:-1]), [*late, *messages(sent[-1])])
     assert not lake.rows("pending_transactions")
     assert lake.shown_through() == sent[-1].csn
+    assert_right(lake, made)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_truncate_that_comes_before_the_metadata_of_earlier_transactions_is_not_shown_before_them(
+    tmp_path: Path, seed: int
+) -> None:
+    """MySQL's stands alone: no END counts it, so that it says nothing of what was committed before it."""
+    lake, made, producer = lake_of(tmp_path, "debezium/mysql", PLAIN, seed)
+    first, late = (commit(made, csn, ("I", None, row(csn, "a"))) for csn in (990, 1000))
+    gone, last = commit(made, 1010, ("T", None, None)), commit(made, 1020, ("I", None, row(1, "b")))
+    assert gone.metadata is None
+    for sent, through in ((messages(first, gone), 990), (messages(late), 1000), (messages(last), 1020)):
+        cycle(lake, producer, sent)
+        assert lake.shown_through() == through
+        assert_newest(lake, made)
+    assert_right(lake, made)
+
+
+def test_what_txloom_counts_itself_does_not_say_where_an_end_without_rows_was_committed(tmp_path: Path) -> None:
+    """A snapshot that was given up showed, because the END that takes its rows away came behind one that waits."""
+    lake, made, producer = lake_of(tmp_path, "debezium/oracle", PLAIN)
+    old, new = ({"t": {(str(n),): row(n, "a") for n in some}} for some in ((1, 2), (2,)))
+    made.sent.append(Sent("", 200, [], None, new, (), -1))
+    part, whole = made.writer.snapshot(old, 150, ["t"])[:1], made.writer.snapshot(new, 200, ["t"])
+    late, last = commit(made, 300, ("I", None, row(3, "b"))), commit(made, 310, ("I", None, row(4, "b")))
+    assert late.metadata is not None
+    snapshots = [message for own in (*part, *whole) for message in own]
+    for sent in ([*snapshots, late.metadata, *messages(last)], (), late.rows, ()):
+        cycle(lake, producer, sent)
+        assert_newest(lake, made)
+    assert lake.shown_through() == 310
     assert_right(lake, made)

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from txloom.config import names
-from txloom.storage import books, loads, source_snapshots
+from txloom.storage import books, loads, local, source_snapshots
 from txloom.storage.newest import newest_cut
 from txloom.storage.opened import answer, exists, metadata, opened
 from txloom.storage.place import Place
@@ -101,7 +101,8 @@ def valid_through(place: Place, seen: Snapshot) -> int:
     One partition of metadata is in commit order: what it has not shown yet lies above; several are together as far as
     the last of them. What a snapshot of all tables contains need not be waited for; one of some tables says nothing of
     the others, so that the stream has to reach its csn first. So it has to reach what a connector sends of a snapshot,
-    unless the stream begins with it.
+    unless the stream begins with it, and a truncate outside of any transaction (MySQL), which may come before the
+    metadata of earlier ones.
     """
     below = loads.floor(place, seen.release)
     sql = f"select min(csn) as lowest from t where csn > {below}"
@@ -109,6 +110,7 @@ def valid_through(place: Place, seen: Snapshot) -> int:
     lowest = waiting[0]["lowest"] if waiting else None
     initial = source_snapshots.initial(place, seen.landing)
     condition = f"release <= {seen.release} and (csn <= {initial} or not starts_with(coalesce(xid, ''), 'r:'))"
+    condition += " and not starts_with(coalesce(xid, ''), 't:')"
     if loads.landed(place):
         condition += f" and not starts_with(xid, '{loads.PARTIAL}')"
     if lowest is not None:
@@ -126,10 +128,11 @@ def _behind_unplaced(place: Place) -> int | None:
     """Return the lowest csn of what was finished although its metadata came behind that of one that still waits.
 
     Oracle's metadata, and MySQL's with GTIDs, does not say where its transaction was committed: before a row of it
-    came, only its place among the others' does. None where nothing waits so, or nothing behind it is finished.
+    came, only its place among the others' in their topic does: what txloom counts itself has one of its own. None where
+    nothing waits so, or nothing behind it is finished.
     """
     waiting = "select transaction_id from p where csn is null and expected is not null"
-    first = f"select landing, \"row\" from e where kind = 'metadata' and transaction_id in ({waiting})"
+    first = f"select landing, \"row\", topic from e where kind = 'metadata' and transaction_id in ({waiting})"
     try:
         tables = {"p": opened(place.table(names.PENDING_TRANSACTIONS)), "t": opened(place.table(names.TRANSACTIONS))}
         if not answer(tables, f"{waiting} limit 1").num_rows:
@@ -139,7 +142,8 @@ def _behind_unplaced(place: Place) -> int | None:
         return None
     where = answer(tables, f'{first} order by landing, "row" limit 1').to_pylist()[0]
     later = f'landing > {where["landing"]} or landing = {where["landing"]} and "row" > {where["row"]}'
-    behind = f"select transaction_id from e where kind = 'metadata' and ({later})"
+    own = f"kind = 'metadata' and topic = {local.quoted(where['topic'])}"
+    behind = f"select transaction_id from e where {own} and ({later})"
     sql = f"select min(csn) as lowest from t where transaction_id in ({behind})"
     lowest: int | None = answer(tables, sql).column("lowest")[0].as_py()
     return lowest
