@@ -104,6 +104,7 @@ def both(declared: str, texts: list[str], *, bare: bool) -> list[Any]:
 @given(st.sampled_from(TYPES), st.lists(TEXTS, min_size=1, max_size=6), st.booleans())
 @example("decimal(20,4)", ["0e-999999999", "1e-5000000", "1e-10000000"], True)
 @example("decimal(20,4)", ["1.5", "1e-43"], True)
+@example("decimal(38,38)", ["7."], False)
 @example("double", ["1.5", "1e-400"], True)
 @example("float", ["1.5", "1e39"], False)
 def test_a_value_is_the_same_by_column_and_by_message_and_takes_no_time(

@@ -68,9 +68,13 @@ def _integers(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast plain numbers that surely fit; Arrow makes zero of those that are too small, and dies of a huge exponent."""
+    """Cast plain numbers that surely fit.
+
+    Arrow makes zero of those that are too small, any number of those that overflow, and dies of a huge exponent.
+    """
+    whole = f"[0-9]{{1,{kind.precision - kind.scale}}}" if kind.precision > kind.scale else "0"
     point = rf"(\.[0-9]{{0,{kind.scale}}}0{{0,{MOST_DIGITS - kind.precision}}})?"
-    return _matching(rf"^-?[0-9]{{1,{max(1, kind.precision - kind.scale)}}}{point}$")(texts, kind)
+    return _matching(rf"^-?{whole}{point}$")(texts, kind)
 
 
 def _doubles(texts: pa.Array, kind: pa.DataType) -> pa.Array:
