@@ -101,7 +101,7 @@ def _clean(lake: SmallLake, made: Play) -> None:
     vacuum = kept.vacuum.model_copy(update={"retain": timedelta(0)})
     short = kept.model_copy(update={"history": history, "vacuum": vacuum})
     pipeline = lake.pipeline.model_copy(update={"maintenance": short})
-    clean_history(None, pipeline, lake.place, f"run-{lake.runs}")  # type: ignore[arg-type]
+    clean_history(lake.spark, pipeline, lake.place, f"run-{lake.runs}")
 
 
 OPERATE = {

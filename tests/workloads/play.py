@@ -43,15 +43,15 @@ class Play:
     """Rows of a snapshot that a connector gave up and began anew."""
 
 
-def play(seed: int, source: str | None = None, dimensions: Dimensions | None = None) -> Play:
-    """Draw a workload."""
+def play(seed: int, source: str | None = None, dimensions: Dimensions | None = None, *, most: int = 30) -> Play:
+    """Draw a workload; most: transactions behind its snapshot."""
     chance = Random(seed)
     dims = dimensions or drawn(chance, source)
     made = shape(chance, dims)
     writer = WRITERS.get(dims.source, Debezium)(made, chance)
     database = Database(made, chance, writer, csn=2**53 + 1 if dims.far else 100)
     before, first, repeated = _snapshots(database, dims, chance)
-    sent = database.play(chance.randint(1, 30))
+    sent = database.play(chance.randint(1, most))
     if dims.source in ("wal2json", "wal2json/1") or dims.is_alone:
         landings = deliver_in_turn(sent, chance, whole=dims.is_alone, once=dims.source == "change_sets")
     else:

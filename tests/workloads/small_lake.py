@@ -49,7 +49,7 @@ Outcomes = Mapping[str, list[dict[str, Any]]]
 class SmallLake:
     """One pipeline with an inbox and a warehouse of its own, and the state that its buffer's stream would keep.
 
-    at_once: rows of change_events with which a batch is large enough.
+    at_once: rows of change_events with which a batch is large enough. spark: a session, for lakes that have one.
     """
 
     folder: Path
@@ -60,6 +60,7 @@ class SmallLake:
     seen: int = 0
     held: dict[int, buffer.Held] = field(default_factory=dict)
     at_once: int = batch_plan.ROWS_AT_ONCE
+    spark: Any = None
 
     @property
     def warehouse(self) -> str:

@@ -1,6 +1,6 @@
 """Whole workloads through real Spark and Delta: every published cut, and every read, is a state that the source had.
 
-TXLOOM_WORKLOADS says how many (2; `make soak` runs 25), TXLOOM_SEED where they begin.
+TXLOOM_WORKLOADS says how many of each test (2; `make soak` runs 100), TXLOOM_SEED where they begin.
 """
 
 import os
@@ -18,10 +18,15 @@ from oracle.capture import Message
 from txloom import read
 from txloom.config import load
 from txloom.pipelines.land import land_events
+from txloom.transactions import memory
+from workloads import judging
 from workloads.database import Database, Sent
 from workloads.delivery import deliver, runs
+from workloads.dimensions import SOURCES
 from workloads.goldengate import GoldenGate
+from workloads.play import declared, play
 from workloads.shapes import Shape, declaration, shape
+from workloads.spark_lake import SparkLake, draw_limits
 from workloads.truth import keys, wanted
 
 WORKLOADS = int(os.environ.get("TXLOOM_WORKLOADS", "2"))
@@ -94,3 +99,19 @@ def test_a_workload_that_comes_in_any_order_ends_exact(spark: Any, tmp_path: Pat
     actual = {name: comparison.keyed(lake.rows(name), key) for name, key in keys(made).items()}
     found = comparison.differences(wanted(made, sent, sent[-1].csn), actual)
     assert not found, f"seed {SEED + 1000 + number}: {comparison.report(found)}"
+
+
+@pytest.mark.parametrize("number", range(WORKLOADS))
+def test_every_cut_of_any_source_is_a_state_that_it_had(
+    spark: Any, tmp_path: Path, monkeypatch: Any, number: int
+) -> None:
+    """Any dimension, and some steps by Spark, some in this process."""
+    made = play(SEED + number, SOURCES[(SEED + number) % len(SOURCES)], most=12)
+    limits = draw_limits(monkeypatch, Random(SEED + number))
+    monkeypatch.setattr(memory, "REMEMBERED", made.dimensions.remembered)
+    try:
+        pipeline, producer = declared(tmp_path, made)
+        judging.run_through(SparkLake(tmp_path, pipeline, spark=spark), made, producer)
+    except Exception as error:
+        error.add_note(f"seed {SEED + number}: {limits}, {made.dimensions}")
+        raise
