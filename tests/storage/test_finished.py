@@ -27,7 +27,7 @@ def heard(place: Place, *events: tuple[str, int | None]) -> list[int]:
     rows = [
         {"kind": "row", "table": "t", "transaction_id": name, "tx": hash64(name), "csn": csn} for name, csn in events
     ]
-    return sorted(finished_before(place, pa.Table.from_pylist(rows, own.CHANGE_EVENTS)).tolist())
+    return sorted(finished_before(place, pa.Table.from_pylist(rows, own.CHANGE_EVENTS))["tx"].tolist())
 
 
 def hashes(*names: str) -> list[int]:
@@ -74,3 +74,10 @@ def test_nothing_is_asked_while_nothing_can_have_been_forgotten(place: Place) ->
 def test_a_pipeline_that_finished_nothing_knows_nothing(tmp_path: Path) -> None:
     assert heard(Place(str(tmp_path), "new"), ("x4", 40)) == []
     assert heard(Place(str(tmp_path), "new")) == []
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_what_was_finished_is_told_with_the_csn_of_that_time(place: Place) -> None:
+    rows = [{"kind": "row", "table": "t", "transaction_id": "x7", "tx": hash64("x7"), "csn": None}]
+    found = finished_before(place, pa.Table.from_pylist(rows, own.CHANGE_EVENTS))
+    assert found.tolist() == [(hash64("x7"), 70)], "another one of that id is told apart by it"

@@ -24,7 +24,7 @@ from txloom.storage.flats import member_of
 from txloom.storage.landing import Landing
 from txloom.storage.schemas import changes_schema, current_schema, document_fields
 from txloom.storage.tasks import Task
-from txloom.transactions import buffer
+from txloom.transactions import buffer, memory
 from txloom.transactions import events as ev
 from txloom.transactions.frontier import Frontier, Partition, advanced, frontier
 from txloom.transactions.numbers import BUCKETS, packed
@@ -45,7 +45,7 @@ class Core:
         self.history: dict[str, list[pa.Table]] = {name: [] for name in self.tables}
         self.rows = {name: current_schema(table).empty_table() for name, table in self.tables.items()}
         self.finished: set[int] = set()
-        self.entered: set[int] = set()
+        self.entered: dict[int, int] = {}
         self.valid_through = 0
         self.landings = 0
         self.counts = dict.fromkeys(("rows", "released", "dead", "duplicates", "late"), 0)
@@ -79,8 +79,9 @@ class Core:
             repeated += decisions.repeated
             self.waiting += decisions.waiting
             self.dead += decisions.dead
-            self.entered |= {int(tx) for part in decisions.released for tx in part.tx}
-            self.entered |= {standing.tx for standing in decisions.dead}
+            for part in decisions.released:
+                self.entered |= dict(zip(part.tx.tolist(), part.csn.tolist(), strict=True))
+            self.entered |= {standing.tx: standing.csn for standing in decisions.dead}
             self.counts["rows"] += decisions.rows
             self.counts["duplicates"] += decisions.duplicates
             self.counts["late"] += sum(len(part) for part in decisions.late)
@@ -120,7 +121,7 @@ class Core:
             found = landing.placed(decoder.decode(topic, values), Task(file, topic, topic, 0), places, at)
             self.events.append(found)
             own = found.column("tx").drop_null().unique().to_pylist()
-            known = np.array(sorted(self.entered & set(own)), np.int64)
+            known = np.array([(tx, self.entered[tx]) for tx in own if tx in self.entered], memory.PLACED)
             for bucket, each in packed(found, known=known):
                 numbers[bucket].append(ev.from_bytes(each, ev.EVENT))
         return numbers

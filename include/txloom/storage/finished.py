@@ -17,7 +17,7 @@ CONCERNED = ("row", "metadata")
 
 
 def finished_before(place: Place, events: pa.Table) -> np.ndarray:
-    """Return the hashes of transactions of some events, rows of change_events, that were finished before those came.
+    """Return transactions of some events, rows of change_events, that were finished before those came (`PLACED`).
 
     While fewer transactions were finished than one bucket of the buffer remembers, it has forgotten none, and nothing
     is asked. Else those are looked for between the lowest and the highest csn that the events tell: what is new lies
@@ -28,21 +28,22 @@ def finished_before(place: Place, events: pa.Table) -> np.ndarray:
     """
     table, heard = _table(place), _heard(events)
     if table is None or not heard.num_rows:
-        return np.empty(0, np.int64)
+        return np.empty(0, memory.PLACED)
     (size,) = local.ask({"t": table}, "select count(*) as n from t").column("n").to_pylist()
     if size <= memory.REMEMBERED:
-        return np.empty(0, np.int64)
+        return np.empty(0, memory.PLACED)
     is_placed = pc.is_valid(heard.column("csn"))
     never_back = pc.match_substring_regex(heard.column("transaction_id"), f"^(?:{GTID.pattern})$")
     by_both = heard.filter(pc.and_not(is_placed, never_back))
     by_id = heard.filter(pc.and_(is_placed, never_back)), heard.filter(pc.invert(is_placed))
-    found = [_with_id_and_csn(table, by_both), *(_with_id(table, own) for own in by_id)]
-    return np.unique(np.concatenate(found))
+    found = np.concatenate([_with_id_and_csn(table, by_both), *(_with_id(table, own) for own in by_id)])
+    found = found[np.lexsort((-found["csn"], found["tx"]))]
+    return found[np.unique(found["tx"], return_index=True)[1]]
 
 
 def _with_id_and_csn(table: DeltaTable, heard: pa.Table) -> np.ndarray:
     if not heard.num_rows:
-        return np.empty(0, np.int64)
+        return np.empty(0, memory.PLACED)
     bounds = pc.min_max(heard.column("csn")).as_py()
     wanted = heard.column("csn").combine_chunks()
     sql = f"select transaction_id, csn from t where csn between {bounds['min']} and {bounds['max']}"
@@ -50,23 +51,24 @@ def _with_id_and_csn(table: DeltaTable, heard: pa.Table) -> np.ndarray:
     known = (
         heard.join(pa.concat_tables(found), ["transaction_id", "csn"], join_type="left semi") if found else heard[:0]
     )
-    hashes: np.ndarray = known.column("tx").to_numpy()
-    return hashes
+    return _placed(known)
 
 
 def _with_id(table: DeltaTable, heard: pa.Table) -> np.ndarray:
     if not heard.num_rows:
-        return np.empty(0, np.int64)
+        return np.empty(0, memory.PLACED)
     lowest = pc.min(heard.column("csn")).as_py()
-    sql = "select transaction_id from t" + (f" where csn >= {lowest}" if lowest is not None else "")
+    sql = "select transaction_id, csn from t" + (f" where csn >= {lowest}" if lowest is not None else "")
     ids = heard.column("transaction_id").combine_chunks()
-    found = [
-        rows.column("transaction_id").filter(pc.is_in(rows.column("transaction_id"), ids))
-        for rows in local.batches({"t": table}, sql)
-    ]
-    known = pa.concat_arrays([each for own in found for each in own.chunks] or [ids[:0]])
-    hashes: np.ndarray = heard.filter(pc.is_in(ids, known)).column("tx").to_numpy()
-    return hashes
+    found = [rows.filter(pc.is_in(rows.column("transaction_id"), ids)) for rows in local.batches({"t": table}, sql)]
+    known = pa.concat_tables(found) if found else heard.select(["transaction_id", "csn"])[:0]
+    return _placed(known.join(heard.select(["transaction_id", "tx"]), "transaction_id", join_type="inner"))
+
+
+def _placed(known: pa.Table) -> np.ndarray:
+    found = np.empty(known.num_rows, memory.PLACED)
+    found["tx"], found["csn"] = known.column("tx").to_numpy(), pc.fill_null(known.column("csn"), -1).to_numpy()
+    return found
 
 
 def _table(place: Place) -> DeltaTable | None:

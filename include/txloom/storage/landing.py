@@ -139,7 +139,7 @@ def with_numbers(
 ) -> pa.Table:
     """Add to landed events the rows that the buffer reads instead of them.
 
-    reopen: to decide on them again. known: hashes of transactions that were finished before they came.
+    reopen: to decide on them again. known: transactions that were finished before they came, see `packed`.
     """
     rows = [
         {"landing": landing.number, "row": NUMBERS_ROW, "kind": "numbers", "bucket": bucket, "numbers": numbers}

@@ -9,6 +9,10 @@ REMEMBERED = 50_000
 transactions were finished before (events of the kind KNOWN), out of the table `transactions`."""
 
 
+PLACED = np.dtype([("tx", "i8"), ("csn", "i8")])
+"""A transaction that a landing says was finished before: hash of its id, and the csn of that time (-1: not known)."""
+
+
 def none() -> np.ndarray:
     """Return a memory of nothing."""
     return np.empty(0, ev.FINISHED)
