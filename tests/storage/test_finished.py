@@ -81,3 +81,30 @@ def test_what_was_finished_is_told_with_the_csn_of_that_time(place: Place) -> No
     rows = [{"kind": "row", "table": "t", "transaction_id": "x7", "tx": hash64("x7"), "csn": None}]
     found = finished_before(place, pa.Table.from_pylist(rows, own.CHANGE_EVENTS))
     assert found.tolist() == [(hash64("x7"), 70)], "another one of that id is told apart by it"
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_what_was_given_up_before_its_csn_was_told_is_known_by_its_id_until_it_is_decided_again(place: Place) -> None:
+    names = ("open", "closed")
+    books.append(
+        place.table("transactions"), [{"transaction_id": name, "status": "dead"} for name in names], own.TRANSACTIONS
+    )
+    again = {"transaction_id": "closed", "csn": 120, "status": "released"}
+    books.append(place.table("transactions"), [again], own.TRANSACTIONS)
+    assert heard(place, ("open", 110), ("closed", 900), ("new", 130)) == hashes("open")
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_a_row_is_of_the_first_transaction_of_its_id_that_ends_behind_it(place: Place) -> None:
+    again = {"transaction_id": "x7", "csn": 700, "status": "released"}
+    books.append(place.table("transactions"), [again], own.TRANSACTIONS)
+
+    def known(*lies_at: int) -> list[tuple[int, int]]:
+        about = {"kind": "row", "table": "t", "transaction_id": "x7", "tx": hash64("x7")}
+        rows = [about | {"identity": f"{at}:t:c:1"} for at in lies_at]
+        found: list[tuple[int, int]] = finished_before(place, pa.Table.from_pylist(rows, own.CHANGE_EVENTS)).tolist()
+        return found
+
+    assert known(701) == []
+    assert known(71) == known(71, 900) == [(hash64("x7"), 700)]
+    assert known(69) == [(hash64("x7"), 70), (hash64("x7"), 700)]

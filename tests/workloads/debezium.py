@@ -44,13 +44,13 @@ class Debezium:
         self._whole = self.database != "postgresql"
         self._full = {name for name in shape.tables if self._whole or chance.random() < 0.4}
         self._copies = shape.dimensions.copies
-        self._xid = 700
+        self._xid, self.steps = 700, (1, 4)
 
     # Transactions.
 
     def write(self, sent: Sent) -> None:
         """Give a transaction its rows, and its END as metadata; a BEGIN comes with the rows."""
-        self._xid += self._chance.randint(1, 4)
+        self._xid += self._chance.randint(*self.steps)
         size, counts = len(sent.changes), Counter[str]()
         sent.rows = []
         places = positions(sent, copies=self._copies)
@@ -74,6 +74,10 @@ class Debezium:
         sent.metadata = self._message(METADATA, end)
         begin = {"status": "BEGIN", "id": self._id(sent, sent.csn - 2 * size), "ts_ms": 1700000000000}
         sent.rows.append(self._message(METADATA, begin | {"event_count": None, "data_collections": None}))
+
+    def wrap(self) -> None:
+        """Count transaction ids anew."""
+        self._xid = 700
 
     def snapshot(self, state: State, csn: int, names: list[str]) -> list[list[Message]]:
         """Return the rows of some tables at one moment, table after table, the last one marked."""

@@ -36,6 +36,8 @@ class Dimensions:
     their place in the log. files: see FILES. form: see FORMS. touched: old files get a new time. cut: files end in
     mid-line. snapshot: see SNAPSHOTS. junk: messages that are none lie between. remembered: finished transactions that
     a bucket of the buffer knows. operations: see OPERATIONS. in_order: metadata keeps commit order.
+    wraps: transaction ids begin anew, once everything before has come. impatient: what is not whole with its landing is
+    given up, and released once the rest has come.
     """
 
     source: str = GOLDENGATE
@@ -54,6 +56,8 @@ class Dimensions:
     remembered: int = 50_000
     operations: frozenset[str] = frozenset()
     in_order: bool = True
+    wraps: bool = False
+    impatient: bool = False
 
     @property
     def family(self) -> str:
@@ -97,6 +101,12 @@ def drawn(chance: Random, source: str | None = None) -> Dimensions:
         operations=frozenset(each for each in OPERATIONS if chance.random() < 0.2),
         in_order=not is_stream or chance.random() < 0.8,
     )
+    if family in (GOLDENGATE, "debezium"):
+        made = replace(made, impatient=chance.random() < 0.2)
+    if made.impatient:
+        made = replace(made, operations=made.operations - {"clean"})
+    if source == "debezium/postgresql":
+        made = replace(made, wraps=chance.random() < 0.3 and not made.cut)
     if source == "change_sets" and files == "parts":
         made = replace(made, form=chance.choice(FORMS))
     if made.form != "jsonl":

@@ -1,6 +1,7 @@
 """A workload drawn from a seed: what its source commits, and the landings in which its messages come."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -56,7 +57,21 @@ def play(seed: int, source: str | None = None, dimensions: Dimensions | None = N
         landings = deliver_in_turn(sent, chance, whole=dims.is_alone, once=dims.source == "change_sets")
     else:
         landings = deliver(sent, chance, in_order=dims.in_order).landings
+    if dims.wraps:
+        writer.wrap()
+        later = database.play(chance.randint(1, most))
+        more = deliver(later, chance, in_order=dims.in_order).landings
+        sent, landings = [*sent, *later], [*landings, *_mixed(more, landings, chance)]
     return Play(seed, chance, dims, made, writer, [*before, *sent], [*first, *landings], repeated)
+
+
+def _mixed(landings: list[list[Message]], before: list[list[Message]], chance: Random) -> list[list[Message]]:
+    """Let some of what came before come again among later messages."""
+    old = [message for own in before for message in own]
+    for message in chance.sample(old, chance.randint(0, len(old)) if chance.random() < 0.5 else 0):
+        landing = chance.choice(landings)
+        landing.insert(chance.randint(0, len(landing)), message)
+    return landings
 
 
 def _snapshots(database: Database, dims: Dimensions, chance: Random) -> tuple[list[Sent], list[list[Message]], int]:
@@ -87,5 +102,8 @@ def declared(folder: Path, made: Play) -> tuple[Pipeline, Producer]:
     inbox.mkdir()
     file, writer = folder / "workload.yaml", made.writer
     file.write_text(declaration(made.made, inbox, source=SourceText(writer.source, writer.rule, writer.layout, "10d")))
-    packed = getattr(writer, "packed", None)
-    return load(file), Producer(inbox, made.dimensions, made.chance, records="records" in writer.layout, packed=packed)
+    packed, pipeline = getattr(writer, "packed", None), load(file)
+    if made.dimensions.impatient:
+        rule = pipeline.completeness.model_copy(update={"patience": timedelta(0)})
+        pipeline = pipeline.model_copy(update={"completeness": rule})
+    return pipeline, Producer(inbox, made.dimensions, made.chance, records="records" in writer.layout, packed=packed)

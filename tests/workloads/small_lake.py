@@ -35,7 +35,7 @@ from txloom.pipelines.release_batch import Released, release_small
 from txloom.storage import batch_plan, buffering, dead, evolution, histories, local
 from txloom.storage.own import DEAD_LETTERS, TRANSACTIONS
 from txloom.storage.place import Place
-from txloom.transactions import buffer, causes
+from txloom.transactions import buffer, causes, same_ids
 from txloom.transactions import events as ev
 from txloom.transactions.causes import UNREADABLE
 
@@ -213,13 +213,15 @@ class _Letters:
         """Make dead letters of transactions that waited too long; what was released long ago is judged as late."""
         events = self._of([row["tx"] for row in standings])
         before = dead.released(self._batch.place, list({event["transaction_id"] for event in events}))
+        ends = {name: max(csn for other, csn in before if other == name) for name, _ in before}
         watched = self._batch.table_names()
         for row in standings:
             own = [e for e in events if e["tx"] == row["tx"] and e["landing"] in row["landings"]]
-            if own and own[0]["transaction_id"] in before:
+            if own and ends.get(own[0]["transaction_id"], -1) >= max(map(same_ids.at, own)):
                 self._counts["dead"] -= row["rows"]
-                self._late([event for event in own if event["kind"] == "row"], {})
+                self._late([event for event in _distinct(own) if event["kind"] == "row"], {})
                 continue
+            own = [event for event in own if same_ids.at(event) > ends.get(event["transaction_id"], -1)]
             cause = cause_of(row, watched, {})  # type: ignore[arg-type]
             self._inter(own, row["first_at"], row["rows"], cause, describe(row, watched))  # type: ignore[arg-type]
 
@@ -278,12 +280,7 @@ class _Letters:
 
     def _inter(self, events: Sequence[Event], first_at: int, rows: int, cause: str, detail: str) -> None:
         """Make dead letters of all distinct events of a transaction."""
-        seen = set[tuple[Any, ...]]()
-        for event in events:
-            key = tuple(event[name] for name in ("kind", "table", "identity", "payload"))
-            if key not in seen:
-                self._letters.append(event | {"cause": cause, "detail": detail})
-            seen.add(key)
+        self._letters += [event | {"cause": cause, "detail": detail} for event in _distinct(events)]
         about = {name: events[0][name] for name in ("tx", "transaction_id", "xid")}
         csn = max((event["csn"] for event in events if event["csn"] is not None), default=None)
         first = datetime.fromtimestamp(first_at / 1e6, UTC)
@@ -311,6 +308,11 @@ class _Letters:
     def _is_new(self, event: Event, column: str) -> bool:
         earlier = [e for e in self._of([event["tx"]]) if _is_before(e, event) and e["kind"] == event["kind"]]
         return all(e[column] != event[column] for e in earlier)
+
+
+def _distinct(events: Sequence[Event]) -> list[Event]:
+    names = ("tx", "kind", "table", "identity", "payload")
+    return list({tuple(event[name] for name in names): event for event in reversed(events)}.values())[::-1]
 
 
 def _is_before(one: Event, other: Event) -> bool:

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import DataFrame, Row, Window
+from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from txloom.config import names
-from txloom.config.identity import NUMBERED, same_content
+from txloom.config.identity import NUMBERED, PLACED, same_content
 from txloom.pipelines.batch import Batch
 from txloom.quality.doctor import uncounted
 from txloom.storage import books, local
@@ -56,16 +56,17 @@ def give_up(
         for row in dead
     ]
     given = batch.spark.createDataFrame(given_up, GIVEN)
-    forgotten = [row["tx"] for row in given.join(batch.earlier_transactions.select("tx"), "tx", "left_semi").collect()]
     landings = {landing for row in dead for landing in row["landings"]}
+    before = _released_before(batch, given, landings)
+    forgotten = [row["tx"] for row in before if row["at"] is None or row["at"] <= row["end"]]
     late = Buried()
     if forgotten:
         again = F.col("tx").isin(forgotten)
-        late = late_events(
-            batch, _own_events(batch, given.where(again).select(*BOUNDS), landings).where("kind = 'row'")
-        )
+        own = _distinct(_own_events(batch, given.where(again).select(*BOUNDS), landings))
+        late = late_events(batch, own.where("kind = 'row'"))
         given = given.where(~again)
-    buried = inter(batch, given, landings)
+    ends = {row["tx"]: row["end"] for row in before if row["tx"] not in forgotten}
+    buried = inter(batch, given, landings, ends)
     letters = [part for part in (late.letters, buried.letters) if part is not None]
     moved = sum(row["rows"] for row in dead if row["tx"] in set(forgotten))
     return Buried(
@@ -74,6 +75,23 @@ def give_up(
         rows=late.rows - moved,
         duplicates=late.duplicates,
     )
+
+
+def _released_before(batch: Batch, given: DataFrame, landings: Collection[int]) -> list[Row]:
+    """Return those given transactions of whose id another batch released one: tx, its `end`, and `at`.
+
+    at: how far their events lie in the log. Where that is not behind the end, they are one transaction.
+    """
+    released = batch.earlier_transactions.groupBy("tx").agg(F.max("csn").alias("end"))
+    known = given.join(released, "tx").select("tx", "end", *BOUNDS[1:]).persist()
+    if known.isEmpty():
+        return []
+    events = _own_events(batch, known, landings)
+    return events.groupBy("tx").agg(F.max(_lies_at()).alias("at"), F.max("end").alias("end")).collect()
+
+
+def _lies_at() -> Column:
+    return F.coalesce("csn", F.regexp_extract("identity", PLACED, 1).try_cast("bigint"))
 
 
 def cause_of(row: Row, watched: Mapping[int, str], operations: Mapping[int, Mapping[str, Any]]) -> str:
@@ -116,16 +134,17 @@ def counts_by_table(packed: str | None, watched: Mapping[int, str]) -> dict[str,
     return {watched.get(int(table), table): count for table, count in json.loads(packed or "{}").items()}
 
 
-def inter(batch: Batch, given: DataFrame, landings: Collection[int]) -> Buried:
+def inter(batch: Batch, given: DataFrame, landings: Collection[int], ends: Mapping[int, int] | None = None) -> Buried:
     """Make dead letters out of all distinct events of given transactions (GIVEN), which lie in some landings.
 
-    Duplicates (same identity and content) are left out, as they were counted.
+    Duplicates (same identity and content) are left out, as they were counted. ends: where earlier transactions of
+    their ids end in the log; what lies in front of that is of those.
     """
-    same = ["tx", "kind", "table", "identity", "payload"]
-    content = F.coalesce("digest", F.max("digest").over(Window.partitionBy(*same)))
-    first = Window.partitionBy(*same, "content").orderBy("landing", "row")
-    events = _own_events(batch, given, landings).withColumn("content", content)
-    held = events.withColumn("again", F.row_number().over(first)).where("again = 1")
+    events = _own_events(batch, given, landings)
+    if ends:
+        end = F.create_map(*[F.lit(each) for pair in ends.items() for each in pair])[F.col("tx")]
+        events = events.where(F.coalesce(_lies_at() > end, F.lit(True)))
+    held = _distinct(events)
     now = datetime.now(UTC)
     transactions = held.groupBy("tx").agg(
         F.min("transaction_id").alias("transaction_id"),
@@ -140,6 +159,15 @@ def inter(batch: Batch, given: DataFrame, landings: Collection[int]) -> Buried:
         F.lit(batch.release).cast("bigint").alias("release"),
     )
     return Buried(as_dead_letters(held, now, batch.release), transactions.drop("tx"))
+
+
+def _distinct(events: DataFrame) -> DataFrame:
+    """Leave out what came again (same identity and content), as the buffer did."""
+    same = ["tx", "kind", "table", "identity", "payload"]
+    content = F.coalesce("digest", F.max("digest").over(Window.partitionBy(*same)))
+    first = Window.partitionBy(*same, "content").orderBy("landing", "row")
+    numbered = events.withColumn("content", content).withColumn("again", F.row_number().over(first))
+    return numbered.where("again = 1").drop("again", "content")
 
 
 def late_events(batch: Batch, late: DataFrame, dead: Mapping[int, str] | None = None) -> Buried:

@@ -70,7 +70,8 @@ def _metadata(place: Place, landing: int) -> list[Finding]:
 
 def _jumped(place: Place, new: pa.Table) -> list[Finding]:
     finished = place.table(names.TRANSACTIONS)
-    sql = "select csn, committed_at from t where committed_at is not null order by csn desc limit 1"
+    told = "csn is not null and committed_at is not null"
+    sql = f"select csn, committed_at from t where {told} order by csn desc limit 1"
     newest = books.query(finished, sql)
     if not newest:
         return []

@@ -54,7 +54,8 @@ def after_batch(batch: Batch, released: DataFrame, dead: Sequence[Row], causes: 
     for start in range(0, len(decided), AT_ONCE):
         some = decided[start : start + AT_ONCE]
         sent = _sent(batch, some)
-        before = released_before(batch.place, [sent[each.tx].transaction_id for each in some if each.cause])
+        gone = [sent[each.tx].transaction_id for each in some if each.cause]
+        before = {name for name, _ in released_before(batch.place, gone)}
         named += [
             finding
             for each in some

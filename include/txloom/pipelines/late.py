@@ -21,10 +21,10 @@ from txloom.pipelines.completeness import rules_of
 from txloom.pipelines.late_metadata import contradictions
 from txloom.quality.findings import Finding
 from txloom.storage import local
-from txloom.storage.dead import dead_by_hash, released
+from txloom.storage.dead import NAME, dead_by_hash, released
 from txloom.storage.letters import as_dead_letters
 from txloom.storage.own import TRANSACTIONS
-from txloom.transactions import metadata
+from txloom.transactions import metadata, same_ids
 from txloom.transactions.buffer import EXCESS, NO_METADATA, SHORT
 from txloom.transactions.causes import COMPLETE, UNCOUNTED
 
@@ -78,7 +78,7 @@ def _given_up_now(batch: Batch, own: Mapping[int, str], events: DataFrame) -> di
     if not own:
         return {}
     ids = events.where(F.col("tx").isin(list(own))).select("tx", "transaction_id").distinct().collect()
-    before = released(batch.place, [row["transaction_id"] for row in ids])
+    before = {name for name, _ in released(batch.place, [row["transaction_id"] for row in ids])}
     return {row["tx"]: (row["transaction_id"], own[row["tx"]]) for row in ids if row["transaction_id"] not in before}
 
 
@@ -103,14 +103,13 @@ def _completed(batch: Batch, dead: Sequence[str]) -> pa.Table:
     if not dead:
         return TRANSACTIONS.empty_table()
     ids = local.texts(dead)
-    columns = "transaction_id, xid, csn, committed_at, landed_at, kind, identity, payload, digest, expected, landing"
+    columns = f"{NAME}, xid, committed_at, landed_at, payload, digest, expected, landing"
     columns += ', "table", "row", producer_run'
     chosen = "kind = 'metadata' or (kind = 'row' and \"table\" is not null)"
     sql = f"select {columns} from t where transaction_id in ({ids}) and ({chosen})"
-    events: dict[str, list[dict[str, Any]]] = {}
-    for event in local.select(batch.place.change_events, sql).to_pylist():
-        events.setdefault(event["transaction_id"], []).append(event)
-    rows = [_whole(own, batch) for own in events.values()]
+    events = same_ids.split(local.select(batch.place.change_events, sql).to_pylist())
+    before = released(batch.place, dead)
+    rows = [_whole(own, batch) for name, own in events.items() if name not in before]
     return pa.Table.from_pylist([row for row in rows if row is not None], TRANSACTIONS)
 
 

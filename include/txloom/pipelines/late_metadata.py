@@ -28,10 +28,10 @@ def contradictions(batch: Batch, late: Sequence[Row]) -> list[Finding]:
         return []
     columns = 'tx, xid, csn, landing, "row", expected'
     sql = f"select {columns} from t where {counting} and csn between {csns['lowest']} and {csns['highest']}"
-    by_transaction: dict[int, list[dict[str, Any]]] = {}
+    by_transaction: dict[tuple[int, int], list[dict[str, Any]]] = {}
     rows = local.matching(batch.place.change_events, sql, "tx", [row["tx"] for row in late])
     for row in rows.sort_by([("landing", "ascending"), ("row", "ascending")]).to_pylist():
-        by_transaction.setdefault(row["tx"], []).append(row)
+        by_transaction.setdefault((row["tx"], row["csn"]), []).append(row)
     return [each for messages in by_transaction.values() for each in _contradicted(messages, places)]
 
 

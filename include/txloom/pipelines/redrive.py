@@ -45,7 +45,7 @@ def redrive(
     refuse_no_choice(transactions, causes, messages, everything)
     place = Place(warehouse, pipeline.name)
     there = [f"coalesce({among(messages=[each])}, false) as lies_{number}" for number, each in enumerate(messages)]
-    columns = ", ".join(["transaction_id, kind, cause", IS_OF, dead.MESSAGE, *there])
+    columns = ", ".join(["transaction_id, kind, cause", 'landing, "row"', IS_OF, dead.MESSAGE, *there])
     letters = dead.open_letters(place, columns, version=version)
     ids, poison = _chosen(letters, transactions, causes, messages, everything=everything)
     ids = _without_superseded(place, ids, transactions)
@@ -53,7 +53,7 @@ def redrive(
         ids, poison = _with_their_poison(place, ids, poison)
         events = _in_order(place, ids, poison)
     else:
-        events = dead.events_of(place, ids, poison)
+        events = dead.events_of(place, ids, poison, letters)
     if not events.num_rows:
         return {"transactions": 0, "events": 0}
     plan = landing_plan.planned(place.landed_files)
@@ -72,7 +72,7 @@ def _with_their_poison(place: Place, ids: Sequence[str], poison: pa.Table) -> tu
         return list(ids), poison
     of = {*poison.column("is_of").to_pylist()} - {None}
     gone = {row["transaction_id"] for row in dead.given_up(place)} & of
-    apart = of - dead.released(place, sorted(of)) | {*ids}
+    apart = of - {name for name, _ in dead.released(place, sorted(of))} | {*ids}
     alone = pc.invert(pc.fill_null(pc.is_in(poison.column("is_of"), pa.array(sorted(apart), pa.string())), False))
     return sorted({*ids} | gone), poison.filter(alone)
 

@@ -3,7 +3,7 @@
 `txloom.pipelines.release_batch` says where this runs: in the driver's process, or in tasks of Spark, each with a share.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,6 +23,7 @@ from txloom.storage.buffering import RELEASED
 from txloom.storage.evolution import Undeclared
 from txloom.storage.own import INSTANT, TRANSACTIONS
 from txloom.storage.place import Place
+from txloom.transactions import events as ev
 from txloom.transactions.hashes import hashed
 
 EVENT = 'transaction_id, tx, xid, csn, pos, op, committed_at, landing, "row", kind, "table", value, topic'
@@ -66,7 +67,32 @@ def release(pipeline: Pipeline, place: Place, number: int, share: Share) -> Rele
     chosen = _new(place, number, share.chosen)
     if not chosen.num_rows:
         return Release()
-    return made_of(pipeline, _events(pipeline, place, share, chosen), chosen, number)
+    events = _events(pipeline, place, share)
+    made = [made_of(pipeline, own_events(events, each, share.repeated), each, number) for each in _in_turn(chosen)]
+    return made[0] if len(made) == 1 else _joined(made)
+
+
+def _in_turn(chosen: pa.Table) -> Iterator[pa.Table]:
+    """Yield chosen transactions such that each hash is there once: one id may have been two's."""
+    tx = chosen.column("tx").to_numpy()
+    order = np.lexsort((chosen.column("first_landing").to_numpy(), tx))
+    starts, number = ev.groups(tx[order])
+    turn = np.arange(len(order)) - starts[number]
+    for each in range(int(turn.max()) + 1):
+        yield chosen.take(pa.array(order[turn == each]))
+
+
+def _joined(made: Sequence[Release]) -> Release:
+    history: dict[str, list[pa.Table]] = {}
+    for name, rows in (told for each in made for told in each.history.items()):
+        history.setdefault(name, []).append(rows)
+    return Release(
+        {name: pa.concat_tables(parts) for name, parts in history.items()},
+        pa.concat_tables(each.transactions for each in made),
+        {tx: problem for each in made for tx, problem in each.unreadable.items()},
+        [name for each in made for name in each.undeclared],
+        [found for each in made for found in each.findings],
+    )
 
 
 def made_of(pipeline: Pipeline, events: pa.Table, chosen: pa.Table, number: int) -> Release:
@@ -105,14 +131,13 @@ def _new(place: Place, number: int, chosen: pa.Table) -> pa.Table:
     return chosen.filter(pa.array(~np.isin(_pairs(chosen, "tx", "csn"), _pairs(found, "tx", "csn"))))
 
 
-def _events(pipeline: Pipeline, place: Place, share: Share, chosen: pa.Table) -> pa.Table:
+def _events(pipeline: Pipeline, place: Place, share: Share) -> pa.Table:
     where = (
         f"landing in ({local.numbers(share.landings)}) and tx between {share.tx[0]} and {share.tx[1]}"
         " and (kind = 'metadata' or (kind = 'row' and \"table\" is not null))"
     )
     headers = ", headers" if pipeline.source.format == "debezium" else ""
-    events = local.select(place.change_events, f"select {EVENT}{headers} from t where {where}")
-    return own_events(events, chosen, share.repeated)
+    return local.select(place.change_events, f"select {EVENT}{headers} from t where {where}")
 
 
 def own_events(events: pa.Table, chosen: pa.Table, repeated: pa.Table) -> pa.Table:

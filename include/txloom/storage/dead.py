@@ -10,12 +10,14 @@ from txloom.config.identity import GTID
 from txloom.storage import books, file_positions, local
 from txloom.storage.opened import exists, opened
 from txloom.storage.place import Place
-from txloom.transactions import metadata
+from txloom.transactions import metadata, same_ids
 from txloom.transactions.causes import COMPLETE
 from txloom.transactions.hashes import hash64
 
 MESSAGE = 'topic, partition, "offset", file, line, value, headers'
 """What is kept of a message: where it lay, and as it came."""
+NAME = "transaction_id, kind, csn, identity"
+"""What tells which transaction an event is of, where several had one id."""
 REDRIVE = f"{names.OWN_PREFIX}redrive"
 """The topic under which landings that a redrive made are planned."""
 RELEASED = (
@@ -34,11 +36,12 @@ LAST = f"case when cause = '{COMPLETE}' then 0 else 1 end"
 """What one batch gave up and completed then is complete."""
 
 
-def released(place: Place, transactions: Sequence[str]) -> set[str]:
-    """Return which of some transactions were released."""
+def released(place: Place, transactions: Sequence[str]) -> set[tuple[str, int]]:
+    """Return the transactions of some ids that were released: id and csn."""
     ids = local.texts(transactions)
-    sql = f"select transaction_id from t where status = 'released' and transaction_id in ({ids})"
-    return {row["transaction_id"] for row in books.query(place.table(names.TRANSACTIONS), sql)} if ids else set()
+    sql = f"select transaction_id, csn from t where status = 'released' and transaction_id in ({ids})"
+    found = books.query(place.table(names.TRANSACTIONS), sql) if ids else []
+    return {(row["transaction_id"], row["csn"]) for row in found}
 
 
 def given_up(place: Place, where: str = "true") -> list[dict[str, Any]]:
@@ -112,12 +115,13 @@ def open_letters(place: Place, columns: str, more: str = "", version: int | None
     return local.ask(tables, f"select {columns} from {letters} {more}")
 
 
-def events_of(place: Place, transactions: Sequence[str], poison: pa.Table) -> pa.Table:
+def events_of(place: Place, transactions: Sequence[str], poison: pa.Table, letters: pa.Table) -> pa.Table:
     """Return everything that was ever landed of some transactions, and some poison: the columns of MESSAGE.
 
-    Each distinct event once, and of a transaction's metadata that alone which counts.
+    Each distinct event once, and of a transaction's metadata that alone which counts. letters: open dead letters
+    (landing and row), which tell the transactions that are meant from others that had the same ids.
     """
-    columns = f'{MESSAGE}, landing, "row", transaction_id, kind, "table", identity, payload, digest'
+    columns = f'{MESSAGE}, landing, "row", {NAME}, "table", payload, digest'
     ids = local.texts(transactions)
     ranked = (
         "row_number() over (partition by transaction_id, kind, case when kind = 'row' then source_table end, identity,"
@@ -128,22 +132,33 @@ def events_of(place: Place, transactions: Sequence[str], poison: pa.Table) -> pa
     )
     chosen = f"kind in ('row', 'metadata', 'marker') and transaction_id in ({ids})"
     chosen = f"({chosen}) or (kind = 'poison' and xid is not null and concat(xid, ':', csn) in ({ids}))"
-    sql = f"select * from (select {columns}, {ranked} from t where {chosen}) where n = 1 or kind = 'metadata'"
+    sql = f"select {columns}, {ranked} from t where {chosen}"
     found = pa.table({})
     if transactions:
         found = local.select(place.change_events, f'{sql} order by landing, "row"')
-        found = _with_counting_metadata(place, found, ids)
+        found = _with_counting_metadata(place, _that_are_meant(found, letters), ids)
     wanted = [name.strip('" ') for name in MESSAGE.split(",")]
     parts = [part.select(wanted) for part in (found, poison) if part.num_rows]
     return pa.concat_tables(parts) if parts else pa.table({})
 
 
+def _that_are_meant(events: pa.Table, letters: pa.Table) -> pa.Table:
+    """Leave out what is of transactions that had the same id as those that letters are of."""
+    rows = events.select([*(name.strip() for name in NAME.split(",")), "landing", "row", "n"]).to_pylist()
+    ends = same_ids.ends(rows)
+    dead = set(zip(letters.column("landing").to_pylist(), letters.column("row").to_pylist(), strict=True))
+    meant = {same_ids.named(row, ends) for row in rows if (row["landing"], row["row"]) in dead}
+    first = [row["n"] == 1 or row["kind"] == "metadata" for row in rows]
+    own = [row["kind"] in ("poison", "marker") or same_ids.named(row, ends) in meant for row in rows]
+    return events.filter(pa.array(map(all, zip(first, own, strict=True)), pa.bool_()))
+
+
 def _with_counting_metadata(place: Place, events: pa.Table, ids: str) -> pa.Table:
     """Leave out metadata that another one corrects, and repeated one; ids: of the transactions, as SQL lists them."""
-    sql = 'select transaction_id, landing, "row", expected from t'
-    told: dict[str, list[dict[str, Any]]] = {}
+    sql = 'select transaction_id, csn, landing, "row", expected from t'
+    told: dict[tuple[str, int | None], list[dict[str, Any]]] = {}
     for row in books.query(place.change_events, f"{sql} where kind = 'metadata' and transaction_id in ({ids})"):
-        told.setdefault(row["transaction_id"], []).append(row)
+        told.setdefault((row["transaction_id"], row["csn"]), []).append(row)
     counting = [found for own in told.values() if (found := metadata.newest(own)) is not None]
     places = {(row["landing"], row["row"]) for row in counting}
     lie = zip(*(events.column(name).to_pylist() for name in ("kind", "landing", "row")), strict=True)

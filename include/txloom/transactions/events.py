@@ -15,6 +15,8 @@ METADATA = 1
 """The transaction's metadata was seen; `count` is its top-level number, `payload` a fingerprint of all counts."""
 EXPECTED = 2
 """One table's count out of the metadata; `identity` is the table again."""
+OF_SOURCE = (ROW, METADATA, EXPECTED)
+"""What a source says of a transaction."""
 CLOCK = 3
 """A landing is over; `at` is its time, `csn` how far the source's partitions are. It follows all of its landing."""
 REPEATED = 4
@@ -45,7 +47,8 @@ FIELDS = (
 )
 EVENT = np.dtype([(name, "i1" if name == "kind" else "i8") for name in FIELDS])
 """kind; tx and check: two hashes of the transaction's id; csn (-1: not known yet); table: hash of its name; identity:
-hash of what survives a redelivery; payload: checksum of what the event says, high and low: 128 bits of it; count;
+hash of what survives a redelivery; payload: checksum of what the event says, high and low: 128 bits of it; count: of
+a row that knows no csn a place in the log before it, where that is told;
 landing and row: where the event lies in change_events; at: arrival in microseconds since the epoch; run: hash of the
 producer's run, 0 where it is not known; former: hash of what the row's identity was in an older version, else 0."""
 

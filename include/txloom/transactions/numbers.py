@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from txloom.config.identity import NUMBERED
+from txloom.config.identity import NUMBERED, PLACED
 from txloom.transactions import events as ev
 from txloom.transactions.hashes import CHECK, hashed, identities, is_number
 
@@ -21,14 +21,16 @@ def packed(events: pa.Table, *, reopen: bool = False, known: np.ndarray | None =
     """Yield (bucket, packed numbers) of rows of change_events; poison and unwatched rows concern no transaction.
 
     reopen: the transactions of these events are to be decided again. known: those that were finished before, as
-    `memory.PLACED`, each once: marks tell the csn of that time, by which another one of the same id is told apart.
+    `memory.PLACED`: marks tell the csn of that time, by which another one of the same id is told apart.
     """
     numbers = numbers_of(events)
     if reopen:
         numbers = np.concatenate([numbers, _marks(numbers, ev.REOPEN)])
     elif known is not None and len(known):
-        marks, known = _marks(numbers[np.isin(numbers["tx"], known["tx"])], ev.KNOWN), np.sort(known, order="tx")
-        marks["csn"] = known["csn"][np.searchsorted(known["tx"], marks["tx"])]
+        heard = _marks(numbers, ev.KNOWN)
+        known = known[np.isin(known["tx"], heard["tx"])]
+        marks = heard[np.searchsorted(heard["tx"], known["tx"])]
+        marks["csn"] = known["csn"]
         numbers = np.concatenate([numbers, marks])
     bucket = numbers["tx"] % BUCKETS
     order = np.argsort(bucket, kind="stable")
@@ -81,11 +83,21 @@ def _rows(events: pa.Table) -> np.ndarray:
     texts = events.column("identity").combine_chunks()
     found["identity"] = identities(texts)
     found["former"] = _former(texts)
+    found["count"] = places(events)
     found["payload"] = events.column("payload").fill_null(0)
     if "digest" in events.column_names:
         found["high"], found["low"] = _halves(events)
     if "producer_run" in events.column_names:
         found["run"] = hashed(events.column("producer_run")).fill_null(0)
+    return found
+
+
+def places(events: pa.Table) -> np.ndarray:
+    """Return where rows lie in their source's log, in front of their transaction's csn; 0 where they tell the csn."""
+    told = pc.extract_regex(events.column("identity"), PLACED.replace("(", "(?P<place>"))
+    place = pc.struct_field(told, "place").cast(pa.int64())
+    untold = pc.and_(pc.equal(events.column("kind"), "row"), pc.is_null(events.column("csn")))
+    found: np.ndarray = pc.if_else(untold, pc.fill_null(place, 0), 0).to_numpy()
     return found
 
 

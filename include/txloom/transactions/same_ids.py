@@ -1,0 +1,54 @@
+"""Which transaction of an id an event is of, where ids come back: PostgreSQL counts its round.
+
+Each lies in the log up to its own csn, which its metadata tells: an event is of the first one that does not end in
+front of it.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from txloom.config.identity import PLACED
+
+Event = Mapping[str, Any]
+"""What is looked at: transaction_id, kind, csn and identity."""
+Ends = Mapping[str, Sequence[int]]
+_PLACED = re.compile(PLACED)
+
+
+def at(event: Event) -> int:
+    """Return up to where an event's transaction lies in the log at least: its csn, or the row's own place; else 0."""
+    if event["csn"] is not None:
+        return int(event["csn"])
+    found = _PLACED.match(event["identity"] or "") if event["kind"] == "row" else None
+    return int(found[1]) if found else 0
+
+
+def ends(events: Iterable[Event]) -> dict[str, list[int]]:
+    """Return the csns that metadata tells, by id, in order."""
+    told: dict[str, set[int]] = {}
+    for event in events:
+        if event["kind"] == "metadata" and event["csn"] is not None:
+            told.setdefault(event["transaction_id"], set()).add(event["csn"])
+    return {name: sorted(own) for name, own in told.items()}
+
+
+def named(event: Event, ends: Ends) -> tuple[str, int | None]:
+    """Return what names an event's transaction: its id, and the csn, None where no metadata told that yet.
+
+    >>> row = {"transaction_id": "7", "kind": "row", "csn": None, "identity": "120:t:c:1"}
+    >>> named(row, {"7": [100, 160]}), named(row, {"7": [100]}), named(row, {})
+    (('7', 160), ('7', None), ('7', None))
+    """
+    own = ends.get(event["transaction_id"], ())
+    found = bisect_left(own, at(event))
+    return event["transaction_id"], own[found] if found < len(own) else None
+
+
+def split(events: Sequence[Event]) -> dict[tuple[str, int | None], list[Event]]:
+    """Return events by what names their transactions."""
+    known, found = ends(events), dict[tuple[str, int | None], list[Event]]()
+    for event in events:
+        found.setdefault(named(event, known), []).append(event)
+    return found

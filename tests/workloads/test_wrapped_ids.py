@@ -1,0 +1,128 @@
+"""PostgreSQL counts its transaction ids round: what is of a later one is not of the one that had its id before."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oracle.capture import Message
+from txloom.pipelines.redrive import redrive
+from txloom.storage import dead
+from txloom.transactions import memory
+from workloads.judging import assert_newest
+from workloads.spark_lake import SparkLake
+from workloads.test_named_lakes import PLAIN, commit, lake_of, messages, row
+
+
+class Wrapped:
+    """A lake that released a transaction, and another one of its id, of which nothing came yet.
+
+    is_sent: the first one came.
+    """
+
+    def __init__(self, folder: Path, spark: Any = None, *, is_sent: bool = True) -> None:
+        lake, self.made, self.producer = lake_of(folder, "debezium/postgresql", PLAIN)
+        self.lake = SparkLake(folder, lake.pipeline, spark=spark) if spark else lake
+        self.made.writer.steps = (1, 1)
+        self.first = commit(self.made, 100, ("I", None, row(0, "first")))
+        self.between = commit(self.made, 150, ("I", None, row(1, "between")))
+        if is_sent:
+            self.cycle(*messages(self.first, self.between))
+        self.made.writer.wrap()
+        self.second = commit(self.made, 1000, ("I", None, row(2, "second")))
+
+    def cycle(self, *messages: Message | None) -> None:
+        self.producer.deliver([each for each in messages if each], last=False)
+        self.lake.run()
+
+    def redrive(self) -> None:
+        self.lake.runs += 1
+        self.lake.step(redrive, None, everything=True)
+        self.lake.run()
+
+    def give_up_at_once(self) -> None:
+        rule = self.lake.pipeline.completeness.model_copy(update={"patience": timedelta(0), "complete_now": "list"})
+        self.lake.pipeline = self.lake.pipeline.model_copy(update={"completeness": rule})
+
+    def letters(self) -> list[str]:
+        return dead.open_letters(self.lake.place, "kind").column("kind").to_pylist()
+
+    def assert_all_shown(self) -> None:
+        assert self.lake.shown_through() == self.second.csn
+        assert_newest(self.lake, self.made)
+        assert not self.lake.rows("pending_transactions")
+        assert not self.letters()
+        assert sorted((t["csn"], t["rows"]) for t in self.lake.rows("transactions") if t["status"] == "released") == [
+            (100, 1),
+            (150, 1),
+            (1000, 1),
+        ]
+
+
+@pytest.fixture(params=[1, 50_000], ids=["forgotten", "remembered"])
+def wrapped(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Wrapped:
+    monkeypatch.setattr(memory, "REMEMBERED", request.param)
+    return Wrapped(tmp_path)
+
+
+def test_the_rows_of_the_second_may_come_a_cycle_before_its_end(wrapped: Wrapped) -> None:
+    wrapped.cycle(*wrapped.second.rows)
+    assert [waits["cause"] for waits in wrapped.lake.rows("pending_transactions")] == ["metadata never came"]
+    wrapped.cycle(wrapped.second.metadata)
+    wrapped.assert_all_shown()
+
+
+def test_the_end_of_the_second_may_come_a_cycle_before_its_rows(wrapped: Wrapped) -> None:
+    wrapped.cycle(wrapped.second.metadata)
+    wrapped.cycle(*wrapped.second.rows)
+    wrapped.assert_all_shown()
+
+
+def test_what_is_delivered_again_of_the_first_does_not_join_the_second(wrapped: Wrapped) -> None:
+    first = wrapped.first
+    wrapped.cycle(*wrapped.second.rows, *first.rows)
+    wrapped.cycle(first.metadata)
+    wrapped.cycle(wrapped.second.metadata, first.metadata, *first.rows)
+    wrapped.cycle(*messages(first, wrapped.second))
+    wrapped.assert_all_shown()
+
+
+def test_both_may_be_taken_in_by_one_batch(wrapped: Wrapped) -> None:
+    wrapped.lake.lose_checkpoint()
+    wrapped.cycle(*wrapped.second.rows)
+    wrapped.cycle(wrapped.second.metadata)
+    wrapped.lake.lose_checkpoint()
+    wrapped.cycle()
+    wrapped.assert_all_shown()
+
+
+def test_one_batch_may_release_both(tmp_path: Path) -> None:
+    wrapped = Wrapped(tmp_path, is_sent=False)
+    for sent in (wrapped.first, wrapped.between, wrapped.second):
+        wrapped.producer.deliver(messages(sent), last=False)
+        wrapped.lake.land()
+    wrapped.cycle()
+    wrapped.assert_all_shown()
+
+
+def test_the_second_can_be_given_up_and_redriven_without_the_first(wrapped: Wrapped) -> None:
+    _give_up_and_redrive(wrapped)
+
+
+def test_the_jobs_give_it_up_and_redrive_it_without_the_first_too(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "REMEMBERED", 1)
+    _give_up_and_redrive(Wrapped(tmp_path, spark))
+
+
+def _give_up_and_redrive(wrapped: Wrapped) -> None:
+    wrapped.give_up_at_once()
+    wrapped.cycle(*wrapped.second.rows)
+    given_up = [t for t in wrapped.lake.rows("transactions") if t["status"] == "dead"]
+    assert [(t["transaction_id"], t["rows"]) for t in given_up] == [("701", 1)]
+    assert wrapped.letters() == ["row"]
+    wrapped.cycle(wrapped.second.metadata)
+    wrapped.redrive()
+    wrapped.assert_all_shown()
