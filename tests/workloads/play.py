@@ -61,17 +61,8 @@ def play(seed: int, source: str | None = None, dimensions: Dimensions | None = N
         writer.wrap()
         later = database.play(chance.randint(1, most))
         more = deliver(later, chance, in_order=dims.in_order).landings
-        sent, landings = [*sent, *later], [*landings, *_mixed(more, landings, chance)]
+        sent, landings = [*sent, *later], [*landings, *more]
     return Play(seed, chance, dims, made, writer, [*before, *sent], [*first, *landings], repeated)
-
-
-def _mixed(landings: list[list[Message]], before: list[list[Message]], chance: Random) -> list[list[Message]]:
-    """Let some of what came before come again among later messages."""
-    old = [message for own in before for message in own]
-    for message in chance.sample(old, chance.randint(0, len(old)) if chance.random() < 0.5 else 0):
-        landing = chance.choice(landings)
-        landing.insert(chance.randint(0, len(landing)), message)
-    return landings
 
 
 def _snapshots(database: Database, dims: Dimensions, chance: Random) -> tuple[list[Sent], list[list[Message]], int]:

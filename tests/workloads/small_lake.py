@@ -217,11 +217,10 @@ class _Letters:
         watched = self._batch.table_names()
         for row in standings:
             own = [e for e in events if e["tx"] == row["tx"] and e["landing"] in row["landings"]]
-            if own and ends.get(own[0]["transaction_id"], -1) >= max(map(same_ids.at, own)):
+            if own and (end := ends.get(own[0]["transaction_id"])) is not None and not same_ids.is_behind(own, end):
                 self._counts["dead"] -= row["rows"]
                 self._late([event for event in _distinct(own) if event["kind"] == "row"], {})
                 continue
-            own = [event for event in own if same_ids.at(event) > ends.get(event["transaction_id"], -1)]
             cause = cause_of(row, watched, {})  # type: ignore[arg-type]
             self._inter(own, row["first_at"], row["rows"], cause, describe(row, watched))  # type: ignore[arg-type]
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Row, Window
+from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from txloom.config import names
@@ -57,16 +57,14 @@ def give_up(
     ]
     given = batch.spark.createDataFrame(given_up, GIVEN)
     landings = {landing for row in dead for landing in row["landings"]}
-    before = _released_before(batch, given, landings)
-    forgotten = [row["tx"] for row in before if row["at"] is None or row["at"] <= row["end"]]
+    forgotten = _released_before(batch, given, landings)
     late = Buried()
     if forgotten:
         again = F.col("tx").isin(forgotten)
         own = _distinct(_own_events(batch, given.where(again).select(*BOUNDS), landings))
         late = late_events(batch, own.where("kind = 'row'"))
         given = given.where(~again)
-    ends = {row["tx"]: row["end"] for row in before if row["tx"] not in forgotten}
-    buried = inter(batch, given, landings, ends)
+    buried = inter(batch, given, landings)
     letters = [part for part in (late.letters, buried.letters) if part is not None]
     moved = sum(row["rows"] for row in dead if row["tx"] in set(forgotten))
     return Buried(
@@ -77,21 +75,18 @@ def give_up(
     )
 
 
-def _released_before(batch: Batch, given: DataFrame, landings: Collection[int]) -> list[Row]:
-    """Return those given transactions of whose id another batch released one: tx, its `end`, and `at`.
-
-    at: how far their events lie in the log. Where that is not behind the end, they are one transaction.
-    """
-    released = batch.earlier_transactions.groupBy("tx").agg(F.max("csn").alias("end"))
-    known = given.join(released, "tx").select("tx", "end", *BOUNDS[1:]).persist()
-    if known.isEmpty():
+def _released_before(batch: Batch, given: DataFrame, landings: Collection[int]) -> list[int]:
+    """Return those given transactions that another batch released, but for those that only had their ids before."""
+    earlier = batch.earlier_transactions.select("tx", F.col("csn").alias("end"))
+    known = F.broadcast(given.select("tx")).join(earlier, "tx").groupBy("tx").agg(F.max("end").alias("end"))
+    ends = {row["tx"]: row["end"] for row in known.collect()}
+    if not ends:
         return []
-    events = _own_events(batch, known, landings)
-    return events.groupBy("tx").agg(F.max(_lies_at()).alias("at"), F.max("end").alias("end")).collect()
-
-
-def _lies_at() -> Column:
-    return F.coalesce("csn", F.regexp_extract("identity", PLACED, 1).try_cast("bigint"))
+    place = F.regexp_extract("identity", PLACED, 1).try_cast("bigint")
+    lies_at = F.when(F.col("kind") == "metadata", F.col("csn")).otherwise(F.when(F.col("csn").isNull(), place))
+    events = _own_events(batch, given.where(F.col("tx").isin(list(ends))).select(*BOUNDS), landings)
+    behind = {row["tx"]: row["at"] for row in events.groupBy("tx").agg(F.max(lies_at).alias("at")).collect()}
+    return [tx for tx, end in ends.items() if (behind.get(tx) or 0) <= end]
 
 
 def cause_of(row: Row, watched: Mapping[int, str], operations: Mapping[int, Mapping[str, Any]]) -> str:
@@ -134,17 +129,12 @@ def counts_by_table(packed: str | None, watched: Mapping[int, str]) -> dict[str,
     return {watched.get(int(table), table): count for table, count in json.loads(packed or "{}").items()}
 
 
-def inter(batch: Batch, given: DataFrame, landings: Collection[int], ends: Mapping[int, int] | None = None) -> Buried:
+def inter(batch: Batch, given: DataFrame, landings: Collection[int]) -> Buried:
     """Make dead letters out of all distinct events of given transactions (GIVEN), which lie in some landings.
 
-    Duplicates (same identity and content) are left out, as they were counted. ends: where earlier transactions of
-    their ids end in the log; what lies in front of that is of those.
+    Duplicates (same identity and content) are left out, as they were counted.
     """
-    events = _own_events(batch, given, landings)
-    if ends:
-        end = F.create_map(*[F.lit(each) for pair in ends.items() for each in pair])[F.col("tx")]
-        events = events.where(F.coalesce(_lies_at() > end, F.lit(True)))
-    held = _distinct(events)
+    held = _distinct(_own_events(batch, given, landings))
     now = datetime.now(UTC)
     transactions = held.groupBy("tx").agg(
         F.min("transaction_id").alias("transaction_id"),

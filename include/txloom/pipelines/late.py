@@ -77,9 +77,14 @@ def _given_up_now(batch: Batch, own: Mapping[int, str], events: DataFrame) -> di
     """Return id and cause, by hash, of what this batch gives up, but for what another batch released long ago."""
     if not own:
         return {}
-    ids = events.where(F.col("tx").isin(list(own))).select("tx", "transaction_id").distinct().collect()
-    before = {name for name, _ in released(batch.place, [row["transaction_id"] for row in ids])}
-    return {row["tx"]: (row["transaction_id"], own[row["tx"]]) for row in ids if row["transaction_id"] not in before}
+    columns = ["tx", *(name.strip() for name in NAME.split(","))]
+    rows = events.where(F.col("tx").isin(list(own))).select(*columns).distinct().collect()
+    before = dict(sorted(released(batch.place, list({row["transaction_id"] for row in rows}))))
+    return {
+        row["tx"]: (row["transaction_id"], own[row["tx"]])
+        for row in rows
+        if (end := before.get(row["transaction_id"])) is None or same_ids.is_behind([row.asDict()], end)
+    }
 
 
 def _metadata(batch: Batch, late: DataFrame, dead: Mapping[int, str]) -> DataFrame | None:

@@ -132,25 +132,30 @@ def events_of(place: Place, transactions: Sequence[str], poison: pa.Table, lette
     )
     chosen = f"kind in ('row', 'metadata', 'marker') and transaction_id in ({ids})"
     chosen = f"({chosen}) or (kind = 'poison' and xid is not null and concat(xid, ':', csn) in ({ids}))"
-    sql = f"select {columns}, {ranked} from t where {chosen}"
+    sql = f"select * from (select {columns}, {ranked} from t where {chosen}) where n = 1 or kind = 'metadata'"
     found = pa.table({})
     if transactions:
         found = local.select(place.change_events, f'{sql} order by landing, "row"')
-        found = _with_counting_metadata(place, _that_are_meant(found, letters), ids)
+        found = _with_counting_metadata(place, _that_are_meant(place, found, ids, letters), ids)
     wanted = [name.strip('" ') for name in MESSAGE.split(",")]
     parts = [part.select(wanted) for part in (found, poison) if part.num_rows]
     return pa.concat_tables(parts) if parts else pa.table({})
 
 
-def _that_are_meant(events: pa.Table, letters: pa.Table) -> pa.Table:
-    """Leave out what is of transactions that had the same id as those that letters are of."""
-    rows = events.select([*(name.strip() for name in NAME.split(",")), "landing", "row", "n"]).to_pylist()
+def _that_are_meant(place: Place, events: pa.Table, ids: str, letters: pa.Table) -> pa.Table:
+    """Leave out what is of transactions that only had the ids of those that letters are of; ids: as SQL lists them."""
+    sql = f"select {NAME}, landing, \"row\" from t where kind in ('row', 'metadata') and transaction_id in ({ids})"
+    rows = books.query(place.change_events, sql)
     ends = same_ids.ends(rows)
     dead = set(zip(letters.column("landing").to_pylist(), letters.column("row").to_pylist(), strict=True))
     meant = {same_ids.named(row, ends) for row in rows if (row["landing"], row["row"]) in dead}
-    first = [row["n"] == 1 or row["kind"] == "metadata" for row in rows]
-    own = [row["kind"] in ("poison", "marker") or same_ids.named(row, ends) in meant for row in rows]
-    return events.filter(pa.array(map(all, zip(first, own, strict=True)), pa.bool_()))
+    others = {same_ids.named(row, ends) for row in rows} - meant
+    others = {name for name in others if name[0] in {each for each, _ in meant}}
+    if not others:
+        return events
+    named = events.select([name.strip() for name in NAME.split(",")]).to_pylist()
+    kept = [row["kind"] not in ("row", "metadata") or same_ids.named(row, ends) not in others for row in named]
+    return events.filter(pa.array(kept, pa.bool_()))
 
 
 def _with_counting_metadata(place: Place, events: pa.Table, ids: str) -> pa.Table:

@@ -9,12 +9,11 @@ from deltalake.exceptions import TableNotFoundError
 from txloom.config import names
 from txloom.config.identity import GTID
 from txloom.storage import local
-from txloom.storage.opened import opened
+from txloom.storage.opened import exists, opened
 from txloom.storage.place import Place
 from txloom.transactions import memory
 from txloom.transactions.numbers import places
 
-ID_AND_CSN = pa.schema([("transaction_id", pa.string()), ("csn", pa.int64())])
 CONCERNED = ("row", "metadata")
 
 
@@ -25,9 +24,9 @@ def finished_before(place: Place, events: pa.Table) -> np.ndarray:
     is asked. Else those are looked for between the lowest and the highest csn that the events tell: what is new lies
     above everything that was finished, where no file has to be read. Id and csn must be the same, because an id may
     come back. A GTID never does, and its rows say where they lie themselves, at or before their transaction's csn: such
-    a transaction is looked for by its id, from there on; and so is one whose rows tell no csn, but a place in the log.
-    One of which no event tells either, or which was given up before one told its csn, is known by its id, as the
-    buffer's own memory knows it.
+    a transaction is looked for by its id, from there on. One of which no event tells a csn is known by its id, as the
+    buffer's own memory knows it, but not where its rows lie behind it in the log. So is one that was given up before
+    anything told its csn.
     """
     table, heard = _table(place), _heard(events)
     if table is None or not heard.num_rows:
@@ -35,52 +34,62 @@ def finished_before(place: Place, events: pa.Table) -> np.ndarray:
     (size,) = local.ask({"t": table}, "select count(*) as n from t").column("n").to_pylist()
     if size <= memory.REMEMBERED:
         return np.empty(0, memory.PLACED)
-    by_both = pc.and_(pc.is_valid(heard.column("csn")), pc.invert(_never_back(heard)))
-    by_id = heard.filter(pc.invert(by_both))
-    is_placed = pc.greater(by_id.column("place"), 0)
-    parts = by_id.filter(is_placed), by_id.filter(pc.invert(is_placed))
-    found = [_with_id_and_csn(table, heard.filter(by_both)), *(_with_id(table, own) for own in parts)]
-    return np.unique(np.concatenate([*found, _given_up(table, heard)]))
+    is_placed = pc.is_valid(heard.column("csn"))
+    never_back = pc.match_substring_regex(heard.column("transaction_id"), f"^(?:{GTID.pattern})$")
+    by_both = heard.filter(pc.and_not(is_placed, never_back))
+    by_id = heard.filter(pc.and_(is_placed, never_back)), heard.filter(pc.invert(is_placed))
+    parts = [_with_id_and_csn(table, by_both), *(_with_id(table, own) for own in by_id)]
+    found = np.concatenate([*parts, _given_up(place, table, heard)])
+    found = found[np.lexsort((-found["csn"], found["tx"]))]
+    return found[np.unique(found["tx"], return_index=True)[1]]
 
 
 def _with_id_and_csn(table: DeltaTable, heard: pa.Table) -> np.ndarray:
     if not heard.num_rows:
         return np.empty(0, memory.PLACED)
-    bounds, csn = pc.min_max(heard.column("csn")).as_py(), heard.column("csn").combine_chunks()
-    told = _asked(table, f"csn between {bounds['min']} and {bounds['max']}", "csn", csn)
-    return _placed(heard.join(told, ["transaction_id", "csn"], join_type="left semi"))
+    bounds = pc.min_max(heard.column("csn")).as_py()
+    wanted = heard.column("csn").combine_chunks()
+    sql = f"select transaction_id, csn from t where csn between {bounds['min']} and {bounds['max']}"
+    found = [rows.filter(pc.is_in(rows.column("csn"), wanted)) for rows in local.batches({"t": table}, sql)]
+    known = (
+        heard.join(pa.concat_tables(found), ["transaction_id", "csn"], join_type="left semi") if found else heard[:0]
+    )
+    return _placed(known)
 
 
 def _with_id(table: DeltaTable, heard: pa.Table) -> np.ndarray:
     if not heard.num_rows:
         return np.empty(0, memory.PLACED)
-    lowest = pc.min(heard.column("place")).as_py()
-    told = _asked(table, f"csn >= {lowest}" if lowest else "true", "transaction_id", _ids(heard))
-    known = told.join(heard.select(["transaction_id", "tx", "place"]), "transaction_id", join_type="inner")
-    behind = pc.fill_null(pc.greater_equal(known.column("csn"), known.column("place")), True)
-    return _placed(known.filter(behind))
+    lowest = pc.min(pc.coalesce(heard.column("csn"), heard.column("place"))).as_py()
+    sql = "select transaction_id, csn from t" + (f" where csn >= {lowest}" if lowest > 0 else "")
+    ids = heard.column("transaction_id").combine_chunks()
+    found = [rows.filter(pc.is_in(rows.column("transaction_id"), ids)) for rows in local.batches({"t": table}, sql)]
+    known = pa.concat_tables(found) if found else heard.select(["transaction_id", "csn"])[:0]
+    known = known.join(heard.select(["transaction_id", "tx", "place"]), "transaction_id", join_type="inner")
+    behind = pc.and_(pc.greater(known.column("place"), 0), pc.less(known.column("csn"), known.column("place")))
+    return _placed(known.filter(pc.invert(pc.fill_null(behind, False))))
 
 
-def _given_up(table: DeltaTable, heard: pa.Table) -> np.ndarray:
-    """Return what was given up before anything told its csn, and not decided again since."""
-    told = _asked(table, "csn is null", "transaction_id", _ids(heard))
-    if not told.num_rows:
+def _given_up(place: Place, table: DeltaTable, heard: pa.Table) -> np.ndarray:
+    """Return what was given up before anything told its csn, and not decided again since.
+
+    Its dead letters are looked through for it, which are fewer than the transactions.
+    """
+    if not exists(place.dead_letters):
         return np.empty(0, memory.PLACED)
-    since = _asked(table, "csn is not null", "transaction_id", _ids(told))
-    open_ones = told.join(since, "transaction_id", join_type="left anti")
-    return _placed(open_ones.join(heard.select(["transaction_id", "tx"]), "transaction_id", join_type="inner"))
-
-
-def _ids(rows: pa.Table) -> pa.Array:
-    return rows.column("transaction_id").combine_chunks()
-
-
-def _asked(table: DeltaTable, where: str, column: str, values: pa.Array) -> pa.Table:
-    """Return id and csn of the transactions in a range that have one of some values; a batch at a time."""
-    asked = local.batches({"t": table}, f"select transaction_id, csn from t where {where}")
-    return pa.concat_tables(
-        [ID_AND_CSN.empty_table(), *(rows.filter(pc.is_in(rows.column(column), values)) for rows in asked)]
-    )
+    ids = heard.column("transaction_id").combine_chunks()
+    sql = "select transaction_id from t where csn is null and kind in ('row', 'metadata')"
+    letters = local.batches({"t": opened(place.dead_letters)}, sql)
+    dead = {each for rows in letters for each in rows.column("transaction_id").unique().to_pylist()}
+    dead &= set(ids.to_pylist())
+    if not dead:
+        return np.empty(0, memory.PLACED)
+    sql = f"select transaction_id, csn, release from t where transaction_id in ({local.texts(sorted(dead))})"
+    told = local.ask({"t": table}, f"{sql} order by release").to_pylist()
+    newest = {row["transaction_id"]: row["csn"] for row in told}
+    open_ones = pa.array([name for name, csn in newest.items() if csn is None], pa.string())
+    known = heard.filter(pc.is_in(heard.column("transaction_id"), open_ones)).select(["transaction_id", "tx"])
+    return _placed(known.append_column("csn", pa.nulls(known.num_rows, pa.int64())))
 
 
 def _placed(known: pa.Table) -> np.ndarray:
@@ -103,15 +112,9 @@ def _heard(events: pa.Table) -> pa.Table:
     """
     concerned = pc.and_(pc.is_in(events.column("kind"), pa.array(CONCERNED)), pc.is_valid(events.column("tx")))
     own = events.filter(concerned)
-    csn = own.column("csn")
-    place = pc.if_else(_never_back(own), pc.fill_null(csn, 0), pa.array(places(own)))
-    own = own.select(["transaction_id", "tx", "csn"]).append_column("place", place)
-    told = own.group_by(["transaction_id", "tx", "csn"]).aggregate([("place", "min")])
-    told = told.rename_columns([*own.column_names])
-    placed = pc.is_valid(told.column("csn"))
-    is_told = pc.is_in(told.column("tx"), told.filter(placed).column("tx").combine_chunks())
-    return told.filter(pc.or_(pc.or_(placed, pc.greater(told.column("place"), 0)), pc.invert(is_told)))
-
-
-def _never_back(events: pa.Table) -> pa.ChunkedArray:
-    return pc.match_substring_regex(events.column("transaction_id"), f"^(?:{GTID.pattern})$")
+    own = own.select(["transaction_id", "tx", "csn"]).append_column("place", pa.array(places(own)))
+    told = own.group_by(["transaction_id", "tx", "csn"]).aggregate([("place", "min")]).rename_columns(own.column_names)
+    placed = told.filter(pc.is_valid(told.column("csn")))
+    untold = told.filter(pc.is_null(told.column("csn")))
+    is_alone = pc.invert(pc.is_in(untold.column("tx"), placed.column("tx").combine_chunks()))
+    return pa.concat_tables([placed, untold.filter(is_alone)])

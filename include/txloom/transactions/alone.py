@@ -4,6 +4,8 @@ import numpy as np
 
 from txloom.transactions import events as ev
 
+PLAIN = (ev.ROW, ev.METADATA, ev.EXPECTED)
+
 
 def alone(arrived: np.ndarray, held: np.ndarray, finished: np.ndarray) -> np.ndarray:
     """Find the events of transactions of which nothing is known yet, and all that came lies in one landing.
@@ -18,7 +20,7 @@ def alone(arrived: np.ndarray, held: np.ndarray, finished: np.ndarray) -> np.nda
     first, last = np.full(len(tx), ev.LARGEST), np.full(len(tx), -1)
     np.minimum.at(first, number[of_transaction], landing[of_transaction])
     np.maximum.at(last, number[of_transaction], landing[of_transaction])
-    marked = np.bincount(number[of_transaction & ~np.isin(kind, ev.OF_SOURCE)], minlength=len(tx)) > 0
+    marked = np.bincount(number[of_transaction & ~np.isin(kind, PLAIN)], minlength=len(tx)) > 0
     known = np.isin(tx, held) | np.isin(tx, finished)
     over = np.isin(first, landing[kind == ev.CLOCK])
     found: np.ndarray = of_transaction & ((first == last) & ~marked & ~known & over)[number]

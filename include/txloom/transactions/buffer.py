@@ -190,9 +190,10 @@ def _count(batch: np.ndarray, decisions: Decisions) -> None:
 def _take(held: Held, batch: np.ndarray, clock: np.void | None, rules: Rules, decisions: Decisions) -> Held:
     """Take in one landing, then judge by its clock."""
     _count(batch, decisions)
-    remembered = _without_reopened(memory.recalled(held.finished, held.events, batch), batch, decisions)
+    recalled = memory.recalled(held.finished, held.events["tx"], batch)
+    remembered = memory.without_reused(_without_reopened(recalled, batch, decisions), batch)
     batch = batch[batch["kind"] != ev.KNOWN]
-    batch = _without_late(batch, remembered, held.events["tx"], decisions)
+    batch = _without_late(batch, remembered, decisions)
     batch = _as_they_were_known(batch, held.events)
     if not len(batch) and (clock is None or not _due(held.events, clock, rules)):
         return Held(held.events, remembered, _open(held.holes, clock))
@@ -231,32 +232,24 @@ def _without_reopened(finished: np.ndarray, batch: np.ndarray, decisions: Decisi
         return finished
     for released in decisions.released:
         reopened = reopened[~np.isin(reopened, released.tx)]
-    return memory.without(finished, batch[np.isin(batch["tx"], reopened) & np.isin(batch["kind"], ev.OF_SOURCE)])
+    kept: np.ndarray = finished[~np.isin(finished["tx"], reopened)]
+    return kept
 
 
-def _without_late(batch: np.ndarray, finished: np.ndarray, held: np.ndarray, decisions: Decisions) -> np.ndarray:
-    """Return what is not of a finished transaction; held: hashes of those that wait.
-
-    Where another one of its id waits, what is late lies among the events of that one, and is marked to be left out.
-    """
+def _without_late(batch: np.ndarray, finished: np.ndarray, decisions: Decisions) -> np.ndarray:
     if not len(finished) or not len(batch):
         return batch
-    place = memory.entries(finished, batch)
-    reopen = batch["kind"] == ev.REOPEN
-    late = (place >= 0) & ~reopen
-    if (finished["check"][place[late]] != batch["check"][late]).any():
-        raise _collision()
-    late |= reopen & ~np.isin(batch["tx"], batch["tx"][~late & ~reopen])
+    place = np.minimum(np.searchsorted(finished["tx"], batch["tx"]), len(finished) - 1)
+    late = finished["tx"][place] == batch["tx"]
     if not late.any():
         return batch
+    if (finished["check"][place][late] != batch["check"][late]).any():
+        raise _collision()
     decisions.late.append(batch[late & (batch["kind"] == ev.ROW)])
     decisions.late_metadata.append(batch[late & (batch["kind"] == ev.METADATA)])
     decisions.repeated_metadata += int(np.count_nonzero(batch["kind"][late] == ev.METADATA))
-    in_time = batch[~late]
-    among = late & (batch["kind"] <= ev.METADATA) & (np.isin(batch["tx"], held) | np.isin(batch["tx"], in_time["tx"]))
-    beside = batch[among]
-    beside["kind"], beside["csn"] = ev.REPEATED, -1
-    return np.concatenate([in_time, beside])
+    in_time: np.ndarray = batch[~late]
+    return in_time
 
 
 def _as_they_were_known(batch: np.ndarray, held: np.ndarray) -> np.ndarray:

@@ -15,8 +15,6 @@ METADATA = 1
 """The transaction's metadata was seen; `count` is its top-level number, `payload` a fingerprint of all counts."""
 EXPECTED = 2
 """One table's count out of the metadata; `identity` is the table again."""
-OF_SOURCE = (ROW, METADATA, EXPECTED)
-"""What a source says of a transaction."""
 CLOCK = 3
 """A landing is over; `at` is its time, `csn` how far the source's partitions are. It follows all of its landing."""
 REPEATED = 4

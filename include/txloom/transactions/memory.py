@@ -21,63 +21,40 @@ def none() -> np.ndarray:
 def recalled(finished: np.ndarray, waiting: np.ndarray, batch: np.ndarray) -> np.ndarray:
     """Remember again what a landing says was finished before it, but for what is being decided again.
 
-    waiting: the events that are held.
+    waiting: hashes of the transactions of which events are held.
     """
     known = batch[batch["kind"] == ev.KNOWN]
+    known = known[~np.isin(known["tx"], finished["tx"]) & ~np.isin(known["tx"], waiting)]
     if not len(known):
         return finished
-    _, first = np.unique(np.stack((known["tx"], known["csn"])), axis=1, return_index=True)
+    _, first = np.unique(known["tx"], return_index=True)
     found = np.empty(len(first), ev.FINISHED)
     for name in ev.FINISHED.names or ():
         found[name] = known[name][first]
-    found = joined(none(), found)
-    own = finished[np.isin(finished["tx"], found["tx"])]
-    there = set(zip(own["tx"].tolist(), own["csn"].tolist(), strict=True))
-    is_new = [each not in there for each in zip(found["tx"].tolist(), found["csn"].tolist(), strict=True)]
-    new = np.array(is_new) & ~_met(found, waiting)
-    return joined(finished, found[new]) if new.any() else finished
+    return joined(finished, found)
 
 
-def entries(finished: np.ndarray, events: np.ndarray) -> np.ndarray:
-    """Return for each event which of the remembered transactions it is of, -1 for none.
+def without_reused(finished: np.ndarray, batch: np.ndarray) -> np.ndarray:
+    """Forget transactions whose id another one has now.
 
-    Ids come back: of those of one id a row is of the first that does not lie in front of its place in the log, and
-    metadata of the one whose csn it tells. An event that tells neither is of any, and any event of one without a csn.
+    Metadata of this landing tells it with another csn, or a row lies behind its csn in the log.
     """
-    if not len(finished):
-        return np.full(len(events), -1)
-    first = np.searchsorted(finished["tx"], events["tx"], "left")
-    end = np.searchsorted(finished["tx"], events["tx"], "right")
-    is_row = events["kind"] == ev.ROW
-    told, found = np.where(is_row, events["count"], events["csn"]), first.copy()
-    for _ in range(int((end - first).max(initial=0))):
-        csn = finished["csn"][np.minimum(found, len(finished) - 1)]
-        found += (found < end) & (csn > 0) & (csn < told)
-    csn = finished["csn"][np.minimum(found, len(finished) - 1)]
-    other = ~is_row & (told > 0) & (csn > 0) & (csn != told)
-    return np.where((found < end) & ~other, found, -1)
-
-
-def _met(finished: np.ndarray, events: np.ndarray) -> np.ndarray:
-    """Say of which of the remembered transactions there are events."""
-    found = entries(finished, events)
-    met = np.zeros(len(finished), bool)
-    met[found[found >= 0]] = True
-    return met
-
-
-def without(finished: np.ndarray, events: np.ndarray) -> np.ndarray:
-    """Forget the transactions that events are of."""
-    kept: np.ndarray = finished[~_met(finished, events)]
+    is_row = batch["kind"] == ev.ROW
+    told = batch[((batch["kind"] == ev.METADATA) & (batch["csn"] > 0)) | (is_row & (batch["count"] > 0))]
+    if not len(finished) or not len(told):
+        return finished
+    place = np.minimum(np.searchsorted(finished["tx"], told["tx"]), len(finished) - 1)
+    csn = finished["csn"][place]
+    differs = np.where(told["kind"] == ev.ROW, told["count"] > csn, told["csn"] != csn)
+    other = (finished["tx"][place] == told["tx"]) & (csn > 0) & differs
+    kept: np.ndarray = finished[~np.isin(finished["tx"], told["tx"][other])]
     return kept
 
 
 def joined(finished: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """Remember more transactions; those of one id lie in commit order."""
+    """Remember more transactions."""
     both = np.concatenate([finished, new])
-    both = both[np.argsort(both["tx"], kind="stable")]
-    came_back = bool((both["tx"][1:] == both["tx"][:-1]).any())
-    return both[np.lexsort((both["csn"], both["tx"]))] if came_back else both
+    return both[np.argsort(both["tx"], kind="stable")]
 
 
 def newest(finished: np.ndarray, most: int) -> np.ndarray:
@@ -87,4 +64,5 @@ def newest(finished: np.ndarray, most: int) -> np.ndarray:
     """
     if len(finished) <= most:
         return finished
-    return joined(none(), finished[np.argsort(finished["at"], kind="stable")[-most:]])
+    kept = finished[np.argsort(finished["at"], kind="stable")[-most:]]
+    return kept[np.argsort(kept["tx"], kind="stable")]

@@ -21,16 +21,14 @@ def packed(events: pa.Table, *, reopen: bool = False, known: np.ndarray | None =
     """Yield (bucket, packed numbers) of rows of change_events; poison and unwatched rows concern no transaction.
 
     reopen: the transactions of these events are to be decided again. known: those that were finished before, as
-    `memory.PLACED`: marks tell the csn of that time, by which another one of the same id is told apart.
+    `memory.PLACED`, each once: marks tell the csn of that time, by which another one of the same id is told apart.
     """
     numbers = numbers_of(events)
     if reopen:
         numbers = np.concatenate([numbers, _marks(numbers, ev.REOPEN)])
     elif known is not None and len(known):
-        heard = _marks(numbers, ev.KNOWN)
-        known = known[np.isin(known["tx"], heard["tx"])]
-        marks = heard[np.searchsorted(heard["tx"], known["tx"])]
-        marks["csn"] = known["csn"]
+        marks, known = _marks(numbers[np.isin(numbers["tx"], known["tx"])], ev.KNOWN), np.sort(known, order="tx")
+        marks["csn"] = known["csn"][np.searchsorted(known["tx"], marks["tx"])]
         numbers = np.concatenate([numbers, marks])
     bucket = numbers["tx"] % BUCKETS
     order = np.argsort(bucket, kind="stable")

@@ -25,6 +25,14 @@ def at(event: Event) -> int:
     return int(found[1]) if found else 0
 
 
+def is_behind(events: Iterable[Event], end: int) -> bool:
+    """Say whether events are of a later transaction than the one of their id that ended at a csn.
+
+    Their metadata tells another csn behind it, or a row lies there; a row that tells a csn of its own says nothing.
+    """
+    return any(at(each) > end for each in events if each["kind"] == "metadata" or each["csn"] is None)
+
+
 def ends(events: Iterable[Event]) -> dict[str, list[int]]:
     """Return the csns that metadata tells, by id, in order."""
     told: dict[str, set[int]] = {}
