@@ -283,6 +283,7 @@ class _Letters:
         about = {name: events[0][name] for name in ("tx", "transaction_id", "xid")}
         csn = max((event["csn"] for event in events if event["csn"] is not None), default=None)
         first = datetime.fromtimestamp(first_at / 1e6, UTC)
+        about["committed_at"] = min((e["committed_at"] for e in events if e["committed_at"] is not None), default=None)
         self._dead.append(
             about | {"csn": csn, "status": "dead", "cause": cause, "rows": rows, "first_landed_at": first}
         )

@@ -125,5 +125,6 @@ def _give_up_and_redrive(wrapped: Wrapped) -> None:
     assert [(t["transaction_id"], t["rows"]) for t in given_up] == [("701", 1)]
     assert wrapped.letters() == ["row"]
     wrapped.cycle(wrapped.second.metadata)
+    assert dead.complete_now(wrapped.lake.place) == ["701"]
     wrapped.redrive()
     wrapped.assert_all_shown()
