@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from txloom.storage import findings
 from workloads.judging import assert_newest
 from workloads.small_lake import SmallLake
 from workloads.spark_lake import SparkLake
@@ -48,3 +49,4 @@ def test_landing_goes_on_behind_a_transaction_that_was_given_up_without_its_csn(
         lake.run()
     assert lake.shown_through() == 300
     assert_newest(lake, made)
+    assert not findings.open_findings(lake.place), "no transaction id came again"

@@ -89,7 +89,8 @@ def _jumped(place: Place, new: pa.Table) -> list[Finding]:
 
 def _again(place: Place, new: pa.Table) -> list[Finding]:
     some = local.texts(new.column("xid").slice(0, MOST).to_pylist())
-    same = books.query(place.table(names.TRANSACTIONS), f"select xid, csn from t where xid in ({some})")
+    sql = f"select xid, csn from t where csn is not null and xid in ({some})"
+    same = books.query(place.table(names.TRANSACTIONS), sql)
     earlier = {row["xid"]: row["csn"] for row in same}
     return [
         Finding(f.XID_AGAIN, None, None, row["csn"], row["xid"], f"{row['xid']} was csn {earlier[row['xid']]} before")
