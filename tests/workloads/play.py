@@ -87,6 +87,12 @@ def _snapshots(database: Database, dims: Dimensions, chance: Random) -> tuple[li
     return sent, [messages[a:b] for a, b in zip([0, *cuts], [*cuts, len(messages)], strict=True)], repeated
 
 
+def impatient(pipeline: Pipeline, complete_now: str = "redrive") -> Pipeline:
+    """Return a pipeline that gives up what is not whole with its landing."""
+    rule = pipeline.completeness.model_copy(update={"patience": timedelta(0), "complete_now": complete_now})
+    return pipeline.model_copy(update={"completeness": rule})
+
+
 def declared(folder: Path, made: Play) -> tuple[Pipeline, Producer]:
     """Declare a workload's pipeline, with an inbox of its own; return what writes its files, too."""
     inbox = folder / "inbox"
@@ -95,6 +101,5 @@ def declared(folder: Path, made: Play) -> tuple[Pipeline, Producer]:
     file.write_text(declaration(made.made, inbox, source=SourceText(writer.source, writer.rule, writer.layout, "10d")))
     packed, pipeline = getattr(writer, "packed", None), load(file)
     if made.dimensions.impatient:
-        rule = pipeline.completeness.model_copy(update={"patience": timedelta(0)})
-        pipeline = pipeline.model_copy(update={"completeness": rule})
+        pipeline = impatient(pipeline)
     return pipeline, Producer(inbox, made.dimensions, made.chance, records="records" in writer.layout, packed=packed)

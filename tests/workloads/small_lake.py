@@ -213,7 +213,7 @@ class _Letters:
         """Make dead letters of transactions that waited too long; what was released long ago is judged as late."""
         events = self._of([row["tx"] for row in standings])
         before = dead.released(self._batch.place, list({event["transaction_id"] for event in events}))
-        ends = {name: max(csn for other, csn in before if other == name) for name, _ in before}
+        ends = dict(sorted(before))
         watched = self._batch.table_names()
         for row in standings:
             own = [e for e in events if e["tx"] == row["tx"] and e["landing"] in row["landings"]]

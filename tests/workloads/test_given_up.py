@@ -1,21 +1,14 @@
 """What random workloads found of transactions that were given up and came whole later."""
 
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from txloom.storage import findings
 from workloads.judging import assert_newest
-from workloads.small_lake import SmallLake
+from workloads.play import impatient
 from workloads.spark_lake import SparkLake
 from workloads.test_named_lakes import PLAIN, commit, lake_of, messages, row
-
-
-def impatient(lake: SmallLake) -> None:
-    """Let a lake give up what is not whole with its landing, and release it once the rest has come."""
-    rule = lake.pipeline.completeness.model_copy(update={"patience": timedelta(0), "complete_now": "redrive"})
-    lake.pipeline = lake.pipeline.model_copy(update={"completeness": rule})
 
 
 @pytest.mark.parametrize("by_spark", [True, False])
@@ -26,7 +19,7 @@ def test_a_rebuild_counts_once_what_was_given_up_with_duplicates_and_released_la
     lake, made, producer = lake_of(tmp_path, "goldengate", PLAIN)
     if by_spark:
         lake = SparkLake(tmp_path, lake.pipeline, spark=request.getfixturevalue("spark"))
-    impatient(lake)
+    lake.pipeline = impatient(lake.pipeline)
     sent = [commit(made, csn, ("I", None, row(csn, "a"))) for csn in (100, 200)]
     for came in ([*sent[0].rows, *sent[0].rows], [sent[0].metadata, *messages(sent[1])]):
         producer.deliver(came, last=False)
@@ -42,7 +35,7 @@ def test_a_rebuild_counts_once_what_was_given_up_with_duplicates_and_released_la
 def test_landing_goes_on_behind_a_transaction_that_was_given_up_without_its_csn(tmp_path: Path, source: str) -> None:
     """PostgreSQL's rows tell when they were committed, but not where: the next landing of an END ended in an error."""
     lake, made, producer = lake_of(tmp_path, source, PLAIN)
-    impatient(lake)
+    lake.pipeline = impatient(lake.pipeline)
     lost, found, last = (commit(made, csn, ("I", None, row(csn, "a"))) for csn in (100, 200, 300))
     for came in (lost.rows, messages(found), [lost.metadata], messages(last)):
         producer.deliver([each for each in came if each], last=False)

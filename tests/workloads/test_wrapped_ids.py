@@ -1,6 +1,5 @@
 """PostgreSQL counts its transaction ids round: what is of a later one is not of the one that had its id before."""
 
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from txloom.pipelines.redrive import redrive
 from txloom.storage import dead
 from txloom.transactions import memory
 from workloads.judging import assert_newest
+from workloads.play import impatient
 from workloads.spark_lake import SparkLake
 from workloads.test_named_lakes import PLAIN, commit, lake_of, messages, row
 
@@ -42,8 +42,7 @@ class Wrapped:
         self.lake.run()
 
     def give_up_at_once(self) -> None:
-        rule = self.lake.pipeline.completeness.model_copy(update={"patience": timedelta(0), "complete_now": "list"})
-        self.lake.pipeline = self.lake.pipeline.model_copy(update={"completeness": rule})
+        self.lake.pipeline = impatient(self.lake.pipeline, complete_now="list")
 
     def letters(self) -> list[str]:
         return dead.open_letters(self.lake.place, "kind").column("kind").to_pylist()

@@ -21,7 +21,7 @@ from txloom.pipelines.completeness import rules_of
 from txloom.pipelines.late_metadata import contradictions
 from txloom.quality.findings import Finding
 from txloom.storage import local
-from txloom.storage.dead import NAME, dead_by_hash, released
+from txloom.storage.dead import dead_by_hash, released
 from txloom.storage.letters import as_dead_letters
 from txloom.storage.own import TRANSACTIONS
 from txloom.transactions import metadata, same_ids
@@ -77,14 +77,13 @@ def _given_up_now(batch: Batch, own: Mapping[int, str], events: DataFrame) -> di
     """Return id and cause, by hash, of what this batch gives up, but for what another batch released long ago."""
     if not own:
         return {}
-    columns = ["tx", *(name.strip() for name in NAME.split(","))]
-    rows = events.where(F.col("tx").isin(list(own))).select(*columns).distinct().collect()
-    before = dict(sorted(released(batch.place, list({row["transaction_id"] for row in rows}))))
-    return {
-        row["tx"]: (row["transaction_id"], own[row["tx"]])
-        for row in rows
-        if (end := before.get(row["transaction_id"])) is None or same_ids.is_behind([row.asDict()], end)
-    }
+    concerned = events.where(F.col("tx").isin(list(own)))
+    ids = {row["tx"]: row["transaction_id"] for row in concerned.select("tx", "transaction_id").distinct().collect()}
+    ends = dict(sorted(released(batch.place, list(ids.values()))))
+    again = concerned.where(F.col("transaction_id").isin(list(ends))).select(*same_ids.COLUMNS) if ends else None
+    rows = [row.asDict() for row in again.collect()] if again is not None else []
+    later = {row["transaction_id"] for row in rows if same_ids.is_behind([row], ends[row["transaction_id"]])}
+    return {tx: (name, own[tx]) for tx, name in ids.items() if name not in ends or name in later}
 
 
 def _metadata(batch: Batch, late: DataFrame, dead: Mapping[int, str]) -> DataFrame | None:
@@ -108,7 +107,7 @@ def _completed(batch: Batch, dead: Sequence[str]) -> pa.Table:
     if not dead:
         return TRANSACTIONS.empty_table()
     ids = local.texts(dead)
-    columns = f"{NAME}, xid, committed_at, landed_at, payload, digest, expected, landing"
+    columns = f"{', '.join(same_ids.COLUMNS)}, xid, committed_at, landed_at, payload, digest, expected, landing"
     columns += ', "table", "row", producer_run'
     chosen = "kind = 'metadata' or (kind = 'row' and \"table\" is not null)"
     sql = f"select {columns} from t where transaction_id in ({ids}) and ({chosen})"

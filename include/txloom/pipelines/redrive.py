@@ -45,7 +45,7 @@ def redrive(
     refuse_no_choice(transactions, causes, messages, everything)
     place = Place(warehouse, pipeline.name)
     there = [f"coalesce({among(messages=[each])}, false) as lies_{number}" for number, each in enumerate(messages)]
-    columns = ", ".join(["transaction_id, kind, cause", 'landing, "row"', IS_OF, dead.MESSAGE, *there])
+    columns = ", ".join(['transaction_id, kind, cause, landing, "row"', IS_OF, dead.MESSAGE, *there])
     letters = dead.open_letters(place, columns, version=version)
     ids, poison = _chosen(letters, transactions, causes, messages, everything=everything)
     ids = _without_superseded(place, ids, transactions)

@@ -16,8 +16,6 @@ from txloom.transactions.hashes import hash64
 
 MESSAGE = 'topic, partition, "offset", file, line, value, headers'
 """What is kept of a message: where it lay, and as it came."""
-NAME = "transaction_id, kind, csn, identity"
-"""What tells which transaction an event is of, where several had one id."""
 REDRIVE = f"{names.OWN_PREFIX}redrive"
 """The topic under which landings that a redrive made are planned."""
 RELEASED = (
@@ -121,7 +119,7 @@ def events_of(place: Place, transactions: Sequence[str], poison: pa.Table, lette
     Each distinct event once, and of a transaction's metadata that alone which counts. letters: open dead letters
     (landing and row), which tell the transactions that are meant from others that had the same ids.
     """
-    columns = f'{MESSAGE}, landing, "row", {NAME}, "table", payload, digest'
+    columns = f'{MESSAGE}, landing, "row", {", ".join(same_ids.COLUMNS)}, "table", payload, digest'
     ids = local.texts(transactions)
     ranked = (
         "row_number() over (partition by transaction_id, kind, case when kind = 'row' then source_table end, identity,"
@@ -144,8 +142,8 @@ def events_of(place: Place, transactions: Sequence[str], poison: pa.Table, lette
 
 def _that_are_meant(place: Place, events: pa.Table, ids: str, letters: pa.Table) -> pa.Table:
     """Leave out what is of transactions that only had the ids of those that letters are of; ids: as SQL lists them."""
-    sql = f"select {NAME}, landing, \"row\" from t where kind in ('row', 'metadata') and transaction_id in ({ids})"
-    rows = books.query(place.change_events, sql)
+    sql = f'select {", ".join(same_ids.COLUMNS)}, landing, "row" from t'
+    rows = books.query(place.change_events, f"{sql} where kind in ('row', 'metadata') and transaction_id in ({ids})")
     ends = same_ids.ends(rows)
     dead = set(zip(letters.column("landing").to_pylist(), letters.column("row").to_pylist(), strict=True))
     meant = {same_ids.named(row, ends) for row in rows if (row["landing"], row["row"]) in dead}
@@ -153,7 +151,7 @@ def _that_are_meant(place: Place, events: pa.Table, ids: str, letters: pa.Table)
     others = {name for name in others if name[0] in {each for each, _ in meant}}
     if not others:
         return events
-    named = events.select([name.strip() for name in NAME.split(",")]).to_pylist()
+    named = events.select(same_ids.COLUMNS).to_pylist()
     kept = [row["kind"] not in ("row", "metadata") or same_ids.named(row, ends) not in others for row in named]
     return events.filter(pa.array(kept, pa.bool_()))
 

@@ -28,11 +28,14 @@ def finished_before(place: Place, events: pa.Table) -> np.ndarray:
     buffer's own memory knows it, but not where its rows lie behind it in the log. So is one that was given up before
     anything told its csn.
     """
-    table, heard = _table(place), _heard(events)
-    if table is None or not heard.num_rows:
+    table = _table(place)
+    if table is None or not events.num_rows:
         return np.empty(0, memory.PLACED)
     (size,) = local.ask({"t": table}, "select count(*) as n from t").column("n").to_pylist()
     if size <= memory.REMEMBERED:
+        return np.empty(0, memory.PLACED)
+    heard = _heard(events)
+    if not heard.num_rows:
         return np.empty(0, memory.PLACED)
     is_placed = pc.is_valid(heard.column("csn"))
     never_back = pc.match_substring_regex(heard.column("transaction_id"), f"^(?:{GTID.pattern})$")

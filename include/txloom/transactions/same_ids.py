@@ -12,7 +12,8 @@ from typing import Any
 from txloom.config.identity import PLACED
 
 Event = Mapping[str, Any]
-"""What is looked at: transaction_id, kind, csn and identity."""
+COLUMNS = ("transaction_id", "kind", "csn", "identity")
+"""What is looked at of an event."""
 Ends = Mapping[str, Sequence[int]]
 _PLACED = re.compile(PLACED)
 
