@@ -131,7 +131,7 @@ def test_what_came_of_each_redriven_transaction_is_told(tmp_path: Path, pipeline
         {"transaction_id": "x2:2", "status": "dead", "cause": "table short", "release": 2},
     ]
     books.append(place.table("transactions"), finished, own.TRANSACTIONS)
-    assert fate_in_markdown(fate(pipeline, warehouse=str(tmp_path), landing=3)) == (
+    assert fate_in_markdown(fate(pipeline, warehouse=str(tmp_path), landing=3, last_landing=3)) == (
         "**1 of 3 transactions were released.**\n- 1 dead again: table short\n- 1 wait for their missing parts\n"
         "- 1 messages still cannot be read\n\n- x1:1: released\n- x2:2: dead again: table short\n"
         "- x3:3: waits for its missing parts"
@@ -151,3 +151,20 @@ def test_a_redrive_of_nothing_is_refused(tmp_path: Path, pipeline: Pipeline) -> 
     with pytest.raises(ConfigurationError) as refused:
         redrive(None, pipeline, warehouse=str(tmp_path), run_id="r")
     assert str(refused.value) == "nothing was chosen: pass --transaction, --cause, --message or --all"
+
+
+def test_what_came_is_told_of_each_transaction_of_an_id_that_came_again(tmp_path: Path, pipeline: Pipeline) -> None:
+    place = Place(str(tmp_path), "shop")
+    events = [
+        {"landing": landing, "kind": "metadata", "transaction_id": "7", "csn": csn}
+        for landing, csn in ((3, 100), (4, 900))
+    ]
+    books.append(place.change_events, events, own.CHANGE_EVENTS)
+    finished = [
+        {"transaction_id": "7", "csn": 100, "status": "released", "release": 2},
+        {"transaction_id": "7", "csn": 900, "status": "dead", "cause": "excess", "release": 2},
+    ]
+    books.append(place.table("transactions"), finished, own.TRANSACTIONS)
+    told = fate_in_markdown(fate(pipeline, warehouse=str(tmp_path), landing=3, last_landing=4))
+    assert "1 of 2 transactions were released" in told
+    assert "7: dead again: excess" in told

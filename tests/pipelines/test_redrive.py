@@ -162,10 +162,10 @@ def test_poison_is_decoded_again_and_stays_open_while_it_is_poison(lake: Lake) -
     write(lake, "a", '{"op_type": "I"', row("I", "promo_codes", (10, 1), after=code("P", "1")))
     lake.run()
     (cause,) = open_causes(lake)
-    assert again(lake, causes=[cause]) == {"transactions": 0, "events": 1, "landing": 2}
+    assert again(lake, causes=[cause]) == {"transactions": 0, "events": 1, "landing": 2, "last_landing": 2}
     assert open_causes(lake) | {"metadata never came": 1} == {cause: 1, "metadata never came": 1}
     place = f"{ROWS}/a.jsonl, line 1"
-    assert again(lake, messages=[place, place]) == {"transactions": 0, "events": 1, "landing": 4}
+    assert again(lake, messages=[place, place]) == {"transactions": 0, "events": 1, "landing": 4, "last_landing": 4}
     assert [line["balanced"] for line in lake.query("ledger", "select balanced from t where step = 'balance'")] == [
         True,
         True,

@@ -106,7 +106,7 @@ def drawn(chance: Random, source: str | None = None) -> Dimensions:
     if made.impatient:
         made = replace(made, operations=made.operations - {"clean"})
     if source == "debezium/postgresql":
-        made = replace(made, wraps=chance.random() < 0.3 and not made.cut and not made.impatient)
+        made = replace(made, wraps=chance.random() < 0.3 and not made.cut)
     if source == "change_sets" and files == "parts":
         made = replace(made, form=chance.choice(FORMS))
     if made.form != "jsonl":

@@ -37,8 +37,11 @@ class Wrapped:
         self.lake.run()
 
     def redrive(self) -> None:
+        self.redrive_those(everything=True)
+
+    def redrive_those(self, **chosen: Any) -> None:
         self.lake.runs += 1
-        self.lake.step(redrive, None, everything=True)
+        self.lake.step(redrive, None, **chosen)
         self.lake.run()
 
     def give_up_at_once(self) -> None:
@@ -46,6 +49,12 @@ class Wrapped:
 
     def letters(self) -> list[str]:
         return dead.open_letters(self.lake.place, "kind").column("kind").to_pylist()
+
+    def newest_landing(self) -> int:
+        return int(max(event["landing"] for event in self.lake.rows("change_events")))
+
+    def causes(self) -> list[str]:
+        return dead.open_letters(self.lake.place, "cause").column("cause").to_pylist()
 
     def assert_all_shown(self) -> None:
         assert self.lake.shown_through() == self.second.csn
@@ -127,3 +136,37 @@ def _give_up_and_redrive(wrapped: Wrapped) -> None:
     assert dead.complete_now(wrapped.lake.place) == ["701"]
     wrapped.redrive()
     wrapped.assert_all_shown()
+
+
+def test_both_may_be_dead_and_are_redriven_one_after_the_other(tmp_path: Path) -> None:
+    _redrive_both(Wrapped(tmp_path, is_sent=False))
+
+
+def test_the_jobs_redrive_both_one_after_the_other_too(tmp_path: Path, spark: Any) -> None:
+    _redrive_both(Wrapped(tmp_path, spark, is_sent=False))
+
+
+def _redrive_both(wrapped: Wrapped) -> None:
+    wrapped.give_up_at_once()
+    wrapped.cycle(*messages(wrapped.between))
+    for sent in (wrapped.first, wrapped.second):
+        wrapped.cycle(*sent.rows)
+    for sent in (wrapped.first, wrapped.second):
+        wrapped.cycle(sent.metadata)
+    assert "701" in dead.complete_now(wrapped.lake.place)
+    wrapped.redrive()
+    wrapped.assert_all_shown()
+
+
+@pytest.mark.parametrize("cause", ["table short", "metadata never came"])
+def test_a_cause_chooses_one_of_both(tmp_path: Path, cause: str) -> None:
+    wrapped = Wrapped(tmp_path, is_sent=False)
+    wrapped.give_up_at_once()
+    wrapped.cycle(*messages(wrapped.between), wrapped.first.metadata)
+    wrapped.cycle(*wrapped.second.rows)
+    assert sorted(wrapped.causes()) == ["metadata never came", "table short"]
+    before = wrapped.newest_landing()
+    wrapped.redrive_those(causes=[cause])
+    again = [e["kind"] for e in wrapped.lake.rows("change_events") if e["landing"] > before and e["row"] >= 0]
+    assert again == ["metadata" if cause == "table short" else "row"]
+    assert sorted(wrapped.causes()) == ["metadata never came", "table short"]

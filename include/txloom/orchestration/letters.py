@@ -106,18 +106,18 @@ class Outcome(BaseOperator):
         elif "landing" not in done:
             page = f"Nothing was {word}: what was chosen was no longer open."
         else:
-            page, counts = self._came(int(done["landing"]))
+            page, counts = self._came(int(done["landing"]), int(done["last_landing"]))
             page = page if person is None else f"{page}\n\nApproved by {person}."
         self.log.info("%s", page)
         say(instance, page)
         return counts
 
-    def _came(self, landing: int) -> tuple[str, dict[str, Any]]:
+    def _came(self, first: int, last: int) -> tuple[str, dict[str, Any]]:
         from txloom.pipelines import list_dead_letters as letters
         from txloom.quality.letters import fate_in_markdown
 
         pipeline, lake = _there(self.pipeline)
-        came = letters.fate(pipeline, warehouse=lake, landing=landing)
+        came = letters.fate(pipeline, warehouse=lake, landing=first, last_landing=last)
         dead = dict(came.dead)
         counts = {"redriven": came.total, "released": came.released, "waiting": came.waiting, "dead": dead}
         return fate_in_markdown(came), {**counts, "still_poison": came.still_poison}

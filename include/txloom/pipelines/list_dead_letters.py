@@ -65,6 +65,6 @@ def chosen(
     return listing.listing(place, everything=everything, source_format=pipeline.source.format, **asked)
 
 
-def fate(pipeline: Pipeline, *, warehouse: str, landing: int) -> Fate:
-    """Return what came of what a redrive landed."""
-    return listing.fate(Place(warehouse, pipeline.name), landing)
+def fate(pipeline: Pipeline, *, warehouse: str, landing: int, last_landing: int) -> Fate:
+    """Return what came of what a redrive landed, from its first landing to its last."""
+    return listing.fate(Place(warehouse, pipeline.name), landing, last_landing)

@@ -18,6 +18,7 @@ from txloom.storage import dated, dead, deliveries, landing_plan, landing_tables
 from txloom.storage.landing import Landing
 from txloom.storage.listing import among
 from txloom.storage.place import Place
+from txloom.transactions import same_ids
 
 IS_OF = "case when kind = 'poison' and xid is not null then concat(xid, ':', csn) end as is_of"
 """The transaction that a message which cannot be read may be of."""
@@ -35,10 +36,11 @@ def redrive(
     everything: bool = False,
     version: int | None = None,
 ) -> dict[str, int]:
-    """Land dead transactions (by id, cause, place, or all) and poison (by cause, place, or all) again, as one landing.
+    """Land dead transactions (by id, cause, place, or all) and poison (by cause, place, or all) again.
 
-    All that was ever landed of a transaction goes along, with the newest of its metadata, decoded as declared now. The
-    next buffer_transactions releases what is whole and gives up the rest at once. Done twice it changes nothing more.
+    It is one landing, and transactions of one id one after the other. All that was ever landed of a transaction goes
+    along, with the newest of its metadata, decoded as declared now. The next buffer_transactions releases what is whole
+    and gives up the rest at once. Done twice it changes nothing more.
     messages: where they lie, as the listing says it. version: only what this version of dead_letters has, which was
     approved. Raises ConfigurationError for an id, a cause or a place that no open dead letter has.
     """
@@ -47,23 +49,36 @@ def redrive(
     there = [f"coalesce({among(messages=[each])}, false) as lies_{number}" for number, each in enumerate(messages)]
     columns = ", ".join(['transaction_id, kind, cause, landing, "row"', IS_OF, dead.MESSAGE, *there])
     letters = dead.open_letters(place, columns, version=version)
-    ids, poison = _chosen(letters, transactions, causes, messages, everything=everything)
+    ids, chosen, poison = _chosen(letters, transactions, causes, messages, everything=everything)
     ids = _without_superseded(place, ids, transactions)
     if formats.is_ordered(pipeline):
         ids, poison = _with_their_poison(place, ids, poison)
         events = _in_order(place, ids, poison)
     else:
-        events = dead.events_of(place, ids, poison, letters)
+        events = dead.events_of(place, ids, poison, chosen)
     if not events.num_rows:
         return {"transactions": 0, "events": 0}
     plan = landing_plan.planned(place.landed_files)
-    number = finish_last(_no_spark, pipeline, plan, place, run_id) + 1
-    again = Landing(number, datetime.now(UTC), ())
-    planned = {"landing": number, "run_id": run_id, "at": again.at, "topic": dead.REDRIVE}
-    landing_plan.write_plan(place, number, [planned])
-    landing_tables.land_again(partial(SourceDecoder, pipeline), events, again, place)
-    close(pipeline, again, place, run_id)
-    return {"transactions": len(ids), "events": events.num_rows, "landing": number}
+    first = finish_last(_no_spark, pipeline, plan, place, run_id) + 1
+    turns = _in_turns(landing_tables.decode_again(partial(SourceDecoder, pipeline), events, first, place))
+    for number, own in enumerate(turns, first):
+        again = Landing(number, datetime.now(UTC), ())
+        planned = {"landing": number, "run_id": run_id, "at": again.at, "topic": dead.REDRIVE}
+        landing_plan.write_plan(place, number, [planned])
+        landing_tables.land_again(own, again, place)
+        close(pipeline, again, place, run_id)
+    landings = {"landing": first, "last_landing": first + len(turns) - 1}
+    return {"transactions": len(ids), "events": events.num_rows, **landings}
+
+
+def _in_turns(events: pa.Table) -> list[pa.Table]:
+    """Return the events of one landing after the other: transactions that have one id are not landed together."""
+    metadata = events.filter(pc.equal(events.column("kind"), "metadata")).group_by(["transaction_id"])
+    ends = metadata.aggregate([("csn", "count_distinct")]).column("csn_count_distinct")
+    if (pc.max(ends).as_py() or 0) < 2:
+        return [events]
+    turn = pa.array(same_ids.turns(events.select(same_ids.COLUMNS).to_pylist()))
+    return [events.filter(pc.equal(turn, each)) for each in range(pc.max(turn).as_py() + 1)]
 
 
 def _with_their_poison(place: Place, ids: Sequence[str], poison: pa.Table) -> tuple[list[str], pa.Table]:
@@ -107,12 +122,12 @@ def _chosen(
     messages: Sequence[str],
     *,
     everything: bool,
-) -> tuple[list[str], pa.Table]:
-    """Return the ids of chosen transactions, and chosen poison."""
+) -> tuple[list[str], pa.Table, pa.Table]:
+    """Return the ids of chosen transactions, the letters that tell which of an id they are, and chosen poison."""
     if not letters.num_rows:
-        return [], letters
-    rows = pc.not_equal(letters.column("kind"), "poison")
-    ids = letters.filter(rows).column("transaction_id").unique().to_pylist()
+        return [], letters, letters
+    is_poison = pc.equal(letters.column("kind"), "poison")
+    ids = letters.filter(pc.invert(is_poison)).column("transaction_id").unique().to_pylist()
     known = letters.column("cause").unique().to_pylist()
     _refuse_unknown("transaction", transactions, ids)
     _refuse_unknown("cause", causes, known)
@@ -120,12 +135,14 @@ def _chosen(
     for each, column in zip(messages, lie, strict=True):
         if not pc.any(column).as_py():
             raise ConfigurationError(f"no open dead letter has the place {each!r}")
-    if not everything:
-        wanted = pc.is_in(letters.column("cause"), pa.array(causes, pa.string()))
-        letters = letters.filter(reduce(pc.or_, lie, wanted))
-        named = letters.filter(pc.not_equal(letters.column("kind"), "poison")).column("transaction_id")
-        ids = sorted({*transactions, *named.to_pylist()})
-    return ids, letters.filter(pc.equal(letters.column("kind"), "poison"))
+    if everything:
+        return ids, letters, letters.filter(is_poison)
+    wanted = reduce(pc.or_, lie, pc.is_in(letters.column("cause"), pa.array(causes, pa.string())))
+    poison = letters.filter(pc.and_(is_poison, wanted))
+    named = pc.and_(pc.invert(is_poison), wanted)
+    asked = pc.is_in(letters.column("transaction_id"), pa.array(transactions, pa.string()))
+    chosen = letters.filter(pc.or_(named, pc.and_(pc.invert(is_poison), asked)))
+    return sorted(chosen.column("transaction_id").unique().to_pylist()), chosen, poison
 
 
 def _refuse_unknown(what: str, asked: Sequence[str], known: Sequence[str]) -> None:

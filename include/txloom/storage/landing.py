@@ -21,7 +21,7 @@ MOST_LANDINGS = 1 << 24
 """So many landings have positions of 63 bits, of which each landing has `tasks.PLACE_BITS` for its files and lines."""
 NUMBERS_ROW = -2
 """`row` of what the buffer reads, which did not come from the source."""
-COORDINATES = ("partition", "offset", "file", "line")
+COORDINATES = ("topic", "partition", "offset", "file", "line")
 
 
 @dataclass(frozen=True)
@@ -43,15 +43,18 @@ def placed(events: pa.Table, task: Task, places: Sequence[int], landing: Landing
     return identified(_with_coordinates(events, task, places, landing))
 
 
-def placed_again(events: pa.Table, before: pa.Table, first: int, landing: Landing) -> pa.Table:
-    """Return events that were landed before, and are decoded once more, as rows of another landing.
-
-    before: where they came from, which stays. first: how many of that landing come before them.
-    """
-    places = range(first, first + before.num_rows)
-    found = _with_coordinates(events, Task(0, before.column("topic")[0].as_py(), "", 0), places, landing)
+def as_before(events: pa.Table, before: pa.Table) -> pa.Table:
+    """Return events that were landed before, and are decoded once more, with the places that they had."""
     for name in COORDINATES:
-        found = _with(found, name, before.column(name))
+        events = events.append_column(CHANGE_EVENTS.field(name), before.column(name))
+    return events
+
+
+def placed_again(events: pa.Table, landing: Landing) -> pa.Table:
+    """Return events that know their places, see `as_before`, as rows of another landing, in their order."""
+    found = _with_coordinates(events, Task(0, "", "", 0), range(events.num_rows), landing)
+    for name in COORDINATES:
+        found = _with(found, name, events.column(name))
     return identified(found)
 
 

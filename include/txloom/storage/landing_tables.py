@@ -12,7 +12,7 @@ from txloom.storage import books, evolution, file_positions, local, parts, spell
 from txloom.storage.decoding import Decoded, NewDecoder, Reader, decode
 from txloom.storage.file_positions import Position
 from txloom.storage.finished import finished_before
-from txloom.storage.landing import Landing, placed_again, with_numbers
+from txloom.storage.landing import Landing, as_before, placed_again, with_numbers
 from txloom.storage.ordered import Fronts, fronts, open_transaction
 from txloom.storage.own import CHANGE_EVENTS, DEAD_LETTERS, FILE_POSITIONS, INSTANT, LANDED_FILES
 from txloom.storage.place import Place
@@ -90,21 +90,25 @@ def append_parts(written: "Sequence[parts.Part]", landing: Landing, place: Place
     parts.append_parts(written, place.change_events, _write_id(place), landing.number)
 
 
-def land_again(new: NewDecoder, events: pa.Table, landing: Landing, place: Place) -> None:
-    """Decode events that were landed before once more, as they are declared now, and land them under a new landing.
+def decode_again(new: NewDecoder, events: pa.Table, number: int, place: Place) -> pa.Table:
+    """Decode events that were landed before once more, as they are declared now.
 
-    events: topic, file, line, value, headers, in the order in which they are to be taken. Their transactions are
-    decided again.
+    events: topic, partition, offset, file, line, value, headers, in the order in which they are to be taken. Returned
+    are decoded events with the places that they had. number: the landing that they are decoded for.
     """
-    decoder, chunks, first = new(spellings=spellings.known(place)), [CHANGE_EVENTS.empty_table()], 0
+    decoder, chunks = new(spellings=spellings.known(place)), []
     for topic in events.column("topic").unique().to_pylist():
         own = events.filter(pc.equal(events.column("topic"), topic))
         headers = [None if told is None else dict(told) for told in own.column("headers").to_pylist()]
         decoded = decoder.decode(topic, [value.encode() for value in own.column("value").to_pylist()], headers)
-        chunks.append(placed_again(decoded, own, first, landing))
-        first += own.num_rows
-    spellings.learn(place, landing.number, decoder.spellings)
-    append(with_numbers(pa.concat_tables(chunks), landing, reopen=True), landing, place)
+        chunks.append(as_before(decoded, own))
+    spellings.learn(place, number, decoder.spellings)
+    return pa.concat_tables(chunks)
+
+
+def land_again(decoded: pa.Table, landing: Landing, place: Place) -> None:
+    """Land what was decoded again under a landing of its own: its transactions are decided again."""
+    append(with_numbers(placed_again(decoded, landing), landing, reopen=True), landing, place)
 
 
 def write_poison(landing: Landing, place: Place) -> None:

@@ -69,26 +69,29 @@ def _literal(value: str | int) -> str:
     return local.quoted(value) if isinstance(value, str) else str(value)
 
 
-def fate(place: Place, landing: int) -> Fate:
-    """Return what came of the transactions, and the poison, that a redrive landed again."""
-    mine = f"landing = {int(landing)} and {_IN} and transaction_id is not null"
+def fate(place: Place, first: int, last: int) -> Fate:
+    """Return what came of the transactions, and the poison, that a redrive landed again; first, last: its landings."""
+    among = f"landing between {int(first)} and {int(last)}"
+    mine = f"{among} and {_IN} and transaction_id is not null"
     tables = {"e": DeltaTable(place.change_events), "t": DeltaTable(place.table(names.TRANSACTIONS))}
-    newest = (
-        "select transaction_id, max(case when status = 'released' then 1 else 0 end) as released,"
-        f" first_value(cause order by release desc, {dead.LAST}) as cause from t group by transaction_id"
+    csn = "max(case when kind = 'metadata' then csn end) as csn"
+    asked = f"select landing, transaction_id, {csn} from e where {mine} group by landing, transaction_id"
+    newest = f"order by t.release desc, {dead.LAST}"
+    became = (
+        f"select a.landing, a.transaction_id, first_value(t.status {newest}) as status,"
+        f" first_value(t.cause {newest}) as cause"
+        f" from ({asked}) a join t on a.transaction_id = t.transaction_id"
+        " and (a.csn is null or t.csn is null or a.csn = t.csn) group by a.landing, a.transaction_id"
     )
-    asked = f"select distinct transaction_id from e where {mine}"
     sql = (
-        "select case when f.transaction_id is null then 'waits' when f.released = 1 then 'released'"
+        "select case when f.transaction_id is null then 'waits' when f.status = 'released' then 'released'"
         " else coalesce(f.cause, 'dead') end as fate, a.transaction_id from"
-        f" ({asked}) a left join ({newest}) f on a.transaction_id = f.transaction_id"
+        f" ({asked}) a left join ({became}) f on a.transaction_id = f.transaction_id and a.landing = f.landing"
     )
     sums = local.ask(tables, f"select fate, count(*) as n from ({sql}) group by fate order by n desc, fate").to_pylist()
     some = local.ask(tables, f"{sql} order by a.transaction_id limit {TOLD}").to_pylist()
     counts = {row["fate"]: row["n"] for row in sums}
-    poison = books.query(
-        place.change_events, f"select count(*) as n from t where landing = {int(landing)} and kind = 'poison'"
-    )
+    poison = books.query(place.change_events, f"select count(*) as n from t where {among} and kind = 'poison'")
     return Fate(
         released=counts.pop("released", 0),
         waiting=counts.pop("waits", 0),

@@ -61,3 +61,13 @@ def split(events: Sequence[Event]) -> dict[tuple[str, int | None], list[Event]]:
     for event in events:
         found.setdefault(named(event, known), []).append(event)
     return found
+
+
+def turns(events: Sequence[Event]) -> list[int]:
+    """Return of each event which transaction of its id it is of, counted from 0; 0 where that cannot be told.
+
+    Only where every row of an id says where it lies are its transactions told apart.
+    """
+    silent = {each["transaction_id"] for each in events if each["kind"] == "row" and not at(each)}
+    known = {name: own for name, own in ends(events).items() if name not in silent}
+    return [bisect_left(known.get(each["transaction_id"], ()), at(each)) for each in events]
