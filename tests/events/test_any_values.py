@@ -5,6 +5,7 @@ import time
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -62,8 +63,10 @@ OTHERS = st.sampled_from(
         "\u0661f",
         *("{1,2}", "{}", "{NULL}", "[1]", "{1e-43}", "{2026-11-21 10:11:12.1234567}", "{1e400,1}", "{", "}", "{{1}}"),
         *("2026-11-21", "2026-11-21 00:00:00.000", "10:11:12", "10:11:12.1234567", "24:00:00", "24:00:01"),
+        *("10:11:12.50", "10:11:12.000", "10:11:12.1234560", "24:00:00.0"),
         "\u0661\u0662:00:00",
         *("123e4567-e89b-12d3-a456-426614174000", "123e4567e89b12d3a456426614174000"),
+        "123E4567-E89B-12D3-A456-426614174000",
         "{123e4567-e89b-12d3-a456-426614174000}",
         *("123e4567e89b12d3a45642661417400_", "2026-11-21T10", "2026-11-21 10:11", "infinity", "0044-03-15 BC"),
     ]
@@ -116,10 +119,17 @@ def test_a_value_is_the_same_by_column_and_by_message_and_takes_no_time(
         assert repr(alone) == repr(value)
 
 
+def spelled_time(text: str) -> str:
+    """Write a time of day as PostgreSQL prints it."""
+    clock, _, part = text.partition(".")
+    return f"{clock}.{part.strip()}".rstrip("0").rstrip(".") if part else clock
+
+
 def assert_exact(declared: str, text: str, value: Any) -> None:
     """A number that was read is the number that stands there, or for a double the nearest to it."""
     if isinstance(value, str):
-        assert value.startswith("problem: ") or value == text
+        spelled = {"uuid": lambda: str(UUID(text)), "time": lambda: spelled_time(text)}.get(declared, lambda: text)
+        assert value.startswith("problem: ") or value == spelled()
     elif isinstance(value, bool) or declared in ("binary", "date") or isinstance(value, list):
         assert text.isascii()
     elif isinstance(value, int | Decimal):

@@ -8,10 +8,11 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, time
 from pathlib import Path
 from random import Random
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -162,6 +163,29 @@ def test_10000_rows_of_which_a_fifth_is_replaced_and_two_fifths_are_updated(
     assert told["counts"] == {"tables": 1, **counts}
     assert json.loads(told["detail"]) == {"extract": "snapshot:2026-11-19", "tables": {"synthetic": counts}}
     assert all(row["balanced"] for row in made.query("ledger", "select balanced from t where step = 'balance'"))
+
+
+@pytest.mark.usefixtures("spread")
+def test_the_same_key_is_the_same_in_whatever_form_its_extract_is_written(spark: Any, tmp_path: Path) -> None:
+    """Parquet has times of six digits and uuids of 16 bytes, text has whatever its writer likes."""
+    made = Club(
+        spark,
+        tmp_path,
+        "tables:\n  - {name: plans, source: A.PLANS, key: [at, id], columns: {at: time, id: uuid, gate: time}}\n"
+        'targets: {mirrors: ["*"]}\n',
+    )
+    known = UUID("123e4567-e89b-12d3-a456-426614174000")
+    (made.day(1) / "plans").mkdir(parents=True)
+    typed = {
+        "at": pa.array([time(8, 15, 30)], pa.time64("us")),
+        "id": pa.array([known.bytes], pa.binary(16)),
+        "gate": pa.array([time(8, 15, 30, 500_000)], pa.time64("us")),
+    }
+    pq.write_table(pa.table(typed), made.day(1) / "plans" / "day.parquet")
+    assert made.cycle(1) == {"inserts": 1}
+    made.put(2, "plans", [{"at": "08:15:30", "id": str(known).upper(), "gate": "08:15:30.50"}])
+    assert made.cycle(2) == {"unchanged": 1}
+    assert made.shown("plans", "at", "id", "gate") == [("08:15:30", str(known), "08:15:30.5")]
 
 
 def test_the_history_of_two_snapshots_and_a_late_one_that_is_skipped(

@@ -88,21 +88,8 @@ class ChangeSets(ChangeEvents):
 
     def packed(self, topic: str, lines: Sequence[str], form: str) -> bytes:
         """Return rows as a file of CSV or Parquet; a column that a row has not is null there."""
-        rows = [json.loads(line, parse_int=str, parse_float=str) for line in lines]
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        columns = {name: [_plain_text(row.get(name)) for row in rows] for name in names}
-        if form == "csv":
-            return csv_of(columns, self._chance.choice(("\n", "\r\n"))).encode()
         (kinds,) = (table.columns for table in self._tables if table.source.split(".")[-1] == topic)
-        typed = {
-            name: pa.array(values, pa.string())
-            if self._chance.random() < 0.3
-            else arrow_of(kinds.get(name, "string"), values)
-            for name, values in columns.items()
-        }
-        file = io.BytesIO()
-        pq.write_table(pa.table(typed), file, row_group_size=self._chance.choice((1, 1000)))
-        return file.getvalue()
+        return packed(kinds, lines, form, self._chance)
 
     def history(self, changes: Sequence[Change]) -> int:
         """Return how many rows of history changes are: a key that changes is two."""
@@ -121,6 +108,22 @@ class ChangeSets(ChangeEvents):
 
     def _values(self, table: Table, image: Image) -> dict[str, Any]:
         return {column: json_value(table.columns[column], value) for column, value in image.items()}
+
+
+def packed(kinds: Mapping[str, str], lines: Sequence[str], form: str, chance: Random) -> bytes:
+    """Return JSON lines as a file of CSV or Parquet; kinds: of columns; some stay text in Parquet."""
+    rows = [json.loads(line, parse_int=str, parse_float=str) for line in lines]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = {name: [_plain_text(row.get(name)) for row in rows] for name in names}
+    if form == "csv":
+        return csv_of(columns, chance.choice(("\n", "\r\n"))).encode()
+    typed = {
+        name: pa.array(values, pa.string()) if chance.random() < 0.3 else arrow_of(kinds.get(name, "string"), values)
+        for name, values in columns.items()
+    }
+    file = io.BytesIO()
+    pq.write_table(pa.table(typed), file, row_group_size=chance.choice((1, 1000)))
+    return file.getvalue()
 
 
 def json_value(kind: str, value: str | None) -> str | None:

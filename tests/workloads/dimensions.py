@@ -11,7 +11,8 @@ GOLDENGATE = "goldengate"
 DEBEZIUM = ("debezium/postgresql", "debezium/mysql", "debezium/oracle", "debezium/sqlserver")
 WAL2JSON = ("wal2json", "wal2json/1")
 ALONE = ("change_events", "change_sets")
-SOURCES = (GOLDENGATE, *DEBEZIUM, *WAL2JSON, *ALONE)
+EXTRACTS = "snapshots"
+SOURCES = (GOLDENGATE, *DEBEZIUM, *WAL2JSON, *ALONE, EXTRACTS)
 FILES = ("parts", "numbered", "growing", "rotated")
 """How a producer writes files: one a landing, several a landing whose numbers have no zeros in front, one that grows,
 one that grows until the next one begins."""
@@ -111,6 +112,8 @@ def drawn(chance: Random, source: str | None = None) -> Dimensions:
         made = replace(made, form=chance.choice(FORMS))
     if made.form != "jsonl":
         made = replace(made, junk=False)
+    if source == EXTRACTS:
+        made = replace(made, keyless=False, far=False, files="parts", touched=False, cut=False, junk=False)
     return made if os.environ.get("TXLOOM_DIMENSIONS") == "all" else without_faults(made)
 
 

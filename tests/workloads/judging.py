@@ -9,6 +9,7 @@ from deltalake import DeltaTable
 from oracle import comparison
 from txloom.quality import findings as f
 from txloom.storage import dead, findings
+from workloads.extracts import Extractor
 from workloads.inbox import Producer
 from workloads.operations import operate
 from workloads.play import Play
@@ -16,7 +17,7 @@ from workloads.small_lake import SmallLake
 from workloads.truth import keyed, keys, wanted
 
 
-def run_through(lake: SmallLake, made: Play, producer: Producer) -> None:
+def run_through(lake: SmallLake, made: Play, producer: Producer | Extractor) -> None:
     """Run a workload through a lake, landing by landing, and look at what is shown after each."""
     for number, messages in enumerate(made.landings, 1):
         producer.deliver(messages, last=number == len(made.landings))
@@ -62,7 +63,7 @@ def assert_every_version_is_a_state(lake: SmallLake, made: Play) -> None:
             assert not found, f"{name} version {commit['version']} as of {csn}:\n{comparison.report(found)}"
 
 
-def assert_all_is_accounted_for(lake: SmallLake, made: Play, producer: Producer) -> None:
+def assert_all_is_accounted_for(lake: SmallLake, made: Play, producer: Producer | Extractor) -> None:
     """Everything was released once, nothing waits, nothing is dead but what was no message."""
     assert (lake.shown_through() or 0) >= _last_told(made), f"not through {_last_told(made)}"
     assert not lake.rows("pending_transactions"), lake.rows("pending_transactions")
@@ -71,21 +72,24 @@ def assert_all_is_accounted_for(lake: SmallLake, made: Play, producer: Producer)
         letters = dead.open_letters(lake.place, "value, transaction_id, cause, detail").to_pylist()
     letters = [row for row in letters if row["value"] not in producer.junk]
     assert not letters, f"dead: {letters[:3]}"
-    codes = {row["code"] for row in findings.open_findings(lake.place)}
+    told = findings.open_findings(lake.place)
+    lacked = getattr(made.writer, "lacked", set())
+    codes = {row["code"] for row in told if row["code"] != f.NOT_EXTRACTED}
+    assert {(row["table"], row["column"]) for row in told if row["code"] == f.NOT_EXTRACTED} <= lacked
     true_ones = {f.DROPPED, f.RENAMED, f.NULLS_OMITTED}
     true_ones |= {f.XID_AGAIN} if made.dimensions.is_ordered or made.dimensions.wraps else set()
     true_ones |= {f.CHANGED, f.UNKNOWN_ROW, f.KEY_TWICE} if made.dimensions.impatient else set()
     assert codes <= true_ones, f"findings: {codes}"
-    ends, told = [each.csn for each in made.sent], Counter[int]()
+    ends, shown = [each.csn for each in made.sent], Counter[int]()
     for name in made.made.tables:
         rows = [row for row in lake.rows(f"{name}_changes") if not str(row["_txloom_xid"]).startswith("_txloom_")]
         places = Counter((row["_txloom_csn"], row["_txloom_xid"], row["_txloom_pos"]) for row in rows)
         assert all(count == 1 for count in places.values()), f"{name}: {places.most_common(3)}"
-        told += Counter(_end(row["_txloom_csn"], ends, alone=made.dimensions.is_alone) for row in rows)
+        shown += Counter(_end(row["_txloom_csn"], ends, alone=made.dimensions.is_alone) for row in rows)
     expected = Counter({each.csn: size for each in made.sent if (size := made.writer.history(each.changes))})
     expected += Counter({ends[0] if ends else 0: made.repeated})
-    lacking = expected - told if "clean" not in made.dimensions.operations else None
-    assert not told - expected and not lacking, f"history: {told - expected} too many, {lacking} too few"
+    lacking = expected - shown if "clean" not in made.dimensions.operations else None
+    assert not shown - expected and not lacking, f"history: {shown - expected} too many, {lacking} too few"
 
 
 def _last_told(made: Play) -> int:

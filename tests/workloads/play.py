@@ -13,7 +13,8 @@ from workloads.alone import ChangeEvents, ChangeSets
 from workloads.database import Change, Database, Sent
 from workloads.debezium import Debezium
 from workloads.delivery import deliver, deliver_in_turn
-from workloads.dimensions import Dimensions, drawn
+from workloads.dimensions import EXTRACTS, Dimensions, drawn
+from workloads.extracts import Extractor, Extracts
 from workloads.goldengate import GoldenGate
 from workloads.inbox import Producer
 from workloads.shapes import Shape, SourceText, declaration, shape
@@ -26,6 +27,7 @@ WRITERS = {
     "wal2json/1": Wal2JsonOne,
     "change_events": ChangeEvents,
     "change_sets": ChangeSets,
+    EXTRACTS: Extracts,
 }
 
 
@@ -51,6 +53,9 @@ def play(seed: int, source: str | None = None, dimensions: Dimensions | None = N
     made = shape(chance, dims)
     writer = WRITERS.get(dims.source, Debezium)(made, chance)
     database = Database(made, chance, writer, csn=2**53 + 1 if dims.far else 100)
+    if isinstance(writer, Extracts):
+        days = writer.days(database, most)
+        return Play(seed, chance, dims, made, writer, days, [day.rows for day in days])
     before, first, repeated = _snapshots(database, dims, chance)
     sent = database.play(chance.randint(1, most))
     if dims.source in ("wal2json", "wal2json/1") or dims.is_alone:
@@ -93,7 +98,7 @@ def impatient(pipeline: Pipeline, complete_now: str = "redrive") -> Pipeline:
     return pipeline.model_copy(update={"completeness": rule})
 
 
-def declared(folder: Path, made: Play) -> tuple[Pipeline, Producer]:
+def declared(folder: Path, made: Play) -> tuple[Pipeline, Producer | Extractor]:
     """Declare a workload's pipeline, with an inbox of its own; return what writes its files, too."""
     inbox = folder / "inbox"
     inbox.mkdir()
@@ -102,4 +107,6 @@ def declared(folder: Path, made: Play) -> tuple[Pipeline, Producer]:
     packed, pipeline = getattr(writer, "packed", None), load(file)
     if made.dimensions.impatient:
         pipeline = impatient(pipeline)
+    if isinstance(writer, Extracts):
+        return pipeline, Extractor(inbox, made.made, made.chance)
     return pipeline, Producer(inbox, made.dimensions, made.chance, records="records" in writer.layout, packed=packed)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -22,17 +22,19 @@ from deltalake.exceptions import TableNotFoundError
 from landed import landed_between
 from txloom.config import names
 from txloom.config.models import Pipeline
+from txloom.errors import BeyondValidThrough
 from txloom.pipelines.batch import Batch
 from txloom.pipelines.buffer import SMALL_KINDS, check_balance, known_before
 from txloom.pipelines.bury import cause_of, describe, list_waiting, named
 from txloom.pipelines.completeness import rules_of
+from txloom.pipelines.diff_snapshot import diff_snapshot
 from txloom.pipelines.land import land_events
 from txloom.pipelines.late import CURABLE, _completed
 from txloom.pipelines.merge import merge_current
 from txloom.pipelines.publish import publish
 from txloom.pipelines.redrive import redrive
 from txloom.pipelines.release_batch import Released, release_small
-from txloom.storage import batch_plan, buffering, dead, evolution, histories, local
+from txloom.storage import batch_plan, buffering, dated, dead, evolution, histories, local
 from txloom.storage.own import DEAD_LETTERS, TRANSACTIONS
 from txloom.storage.place import Place
 from txloom.transactions import buffer, causes, same_ids
@@ -71,7 +73,14 @@ class SmallLake:
         return Place(self.warehouse, self.pipeline.name)
 
     def run(self) -> None:
-        """Run one cycle."""
+        """Run one cycle; of extracts one for each date that was not landed yet."""
+        self._cycle()
+        while days := self._days():
+            for _ in range(2):
+                self._cycle()
+            assert len(self._days()) < len(days), f"{days[0]} is not landed"
+
+    def _cycle(self) -> None:
         self.land()
         self.buffer()
         self.step(merge_current, self.session)
@@ -97,9 +106,21 @@ class SmallLake:
         return max(cuts, key=lambda cut: cut["cut_id"])["valid_through"] if cuts else None
 
     def land(self) -> None:
-        """Land what is new."""
+        """Land what is new; of extracts the next date, unless one that was landed before does not show yet."""
         self.runs += 1
-        self.step(land_events, self.session)
+        if self.pipeline.source.snapshots is None:
+            self.step(land_events, self.session)
+        for day in self._days()[:1]:
+            with suppress(BeyondValidThrough):
+                self.step(diff_snapshot, self.session, day=day)
+
+    def _days(self) -> list[date]:
+        """Return the dates that have extracts which were not landed yet."""
+        if self.pipeline.source.snapshots is None or self.pipeline.source.files is None:
+            return []
+        newest = dated.newest(self.place)
+        days = [date.fromisoformat(folder.name) for folder in Path(self.pipeline.source.files.path).iterdir()]
+        return sorted(day for day in days if newest is None or dated.csn(day) > newest.csn)
 
     def step(self, step: Any, spark: Any, **more: Any) -> dict[str, int]:
         """Run one step of the product."""

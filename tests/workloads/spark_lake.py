@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
+from txloom.pipelines import diff_snapshot
 from txloom.pipelines.buffer import buffer_transactions
 from txloom.storage import batch_plan, checkpoints, decoding, local, merging
 from workloads.small_lake import SmallLake
@@ -16,6 +17,7 @@ LIMITS = (
     (local, "LOCAL_ROWS", (-1, 5, local.LOCAL_ROWS)),
     (decoding, "LOCAL_BYTES", (-1, 2_000, decoding.LOCAL_BYTES)),
     (merging, "LOCAL_TABLE_BYTES", (-1, 5_000, merging.LOCAL_TABLE_BYTES)),
+    (diff_snapshot, "BUCKET_BYTES", (300, diff_snapshot.BUCKET_BYTES)),
 )
 """What decides whether this process works or Spark: always Spark, sometimes, as jobs do."""
 

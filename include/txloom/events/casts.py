@@ -44,13 +44,18 @@ def _refuse(_texts: pa.Array, kind: pa.DataType) -> pa.Array:
     raise pa.ArrowInvalid(f"no cast to {kind} for all values at once")
 
 
-def _matching(pattern: str) -> Callable[[pa.Array, pa.DataType], pa.Array]:
-    def cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-        if not pc.all(pc.match_substring_regex(texts, pattern)).as_py():
-            raise pa.ArrowInvalid(f"not all of {pattern}")
-        return texts.cast(kind)
+def _times(texts: pa.Array, _kind: pa.DataType) -> pa.Array:
+    return pc.replace_substring_regex(_matching(texts, TIME), r"\.0*$|(\.\d*[1-9])0+$", r"\1")
 
-    return cast
+
+def _uuids(texts: pa.Array, _kind: pa.DataType) -> pa.Array:
+    return pc.ascii_lower(_matching(texts, UUID))
+
+
+def _matching(texts: pa.Array, pattern: str) -> pa.Array:
+    if not pc.all(pc.match_substring_regex(texts, pattern)).as_py():
+        raise pa.ArrowInvalid(f"not all of {pattern}")
+    return texts
 
 
 def _as_it_came(texts: pa.Array, _kind: pa.DataType) -> pa.Array:
@@ -63,7 +68,7 @@ def _booleans(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _integers(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     if not pc.all(pc.ascii_is_decimal(texts)).as_py():
-        return _matching(INTEGER)(texts, kind)
+        return _matching(texts, INTEGER).cast(kind)
     return texts.cast(kind)
 
 
@@ -74,12 +79,12 @@ def _decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """
     whole = f"[0-9]{{1,{kind.precision - kind.scale}}}" if kind.precision > kind.scale else "0"
     point = rf"(\.[0-9]{{0,{kind.scale}}}0{{0,{MOST_DIGITS - kind.precision}}})?"
-    return _matching(rf"^-?{whole}{point}$")(texts, kind)
+    return _matching(texts, rf"^-?{whole}{point}$").cast(kind)
 
 
 def _doubles(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """Cast numbers; one that becomes infinite, or zero although it is not, is left to the reading of single values."""
-    found = _matching(DOUBLE)(texts, pa.float64()).cast(kind)
+    found = _matching(texts, DOUBLE).cast(pa.float64()).cast(kind)
     zeros = texts.filter(pc.fill_null(pc.equal(found, 0), False))
     if pc.any(pc.is_inf(found)).as_py() or not pc.all(pc.match_substring_regex(zeros, ZERO), min_count=0).as_py():
         raise pa.ArrowInvalid("a number beyond all doubles, or too small for one")
@@ -115,6 +120,6 @@ _CASTS: dict[str, Callable[[pa.Array, pa.DataType], pa.Array]] = {
     "date": _dates,
     "timestamp": _timestamps,
     "timestamptz": _instants,
-    "uuid": _matching(UUID),
-    "time": _matching(TIME),
+    "uuid": _uuids,
+    "time": _times,
 }

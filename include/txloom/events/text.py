@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta, timezone
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +14,7 @@ FIRST = pa.scalar(-62_135_596_800_000_000, pa.int64())
 LAST = pa.scalar(253_402_300_799_999_999, pa.int64())
 """The first and the last instant that Python knows, in microseconds since the epoch."""
 _MIDNIGHT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[ T:]00:00:00(?:\.0+)?)?")
-_TIME = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?|24:00:00")
+_TIME = re.compile(r"((?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]|24:00:00(?=$|\.0+$))(?:\.([0-9]+))?")
 _TIMESTAMP = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[ T:]([0-9]{2})(?::([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?)?"
     r"(Z|([+-])([0-9]{2})(?::?([0-9]{2})(?::?([0-9]{2}))?)?)?)?"
@@ -65,17 +66,23 @@ def _zone(sign: str, offset: Sequence[str]) -> timezone:
 
 
 def read_time(text: str) -> str:
-    """Check a time of day and return it as it came."""
-    if _TIME.fullmatch(text) is None:
+    """Read a time of day, which has one spelling: no zeros behind the last digit of a second.
+
+    >>> read_time("08:15:30.500000"), read_time("24:00:00")
+    ('08:15:30.5', '24:00:00')
+    """
+    found = _TIME.fullmatch(text)
+    part = found[2].rstrip("0") if found and found[2] else ""
+    if found is None or len(part) > 6:
         raise ValueError(text)
-    return text
+    return f"{found[1]}.{part}" if part else found[1]
 
 
 def read_uuid(text: str) -> str:
-    """Check a uuid and return it as it came."""
+    """Read a uuid, which has one spelling: small letters and dashes, as PostgreSQL prints it."""
     if _UUID.fullmatch(text) is None:
         raise ValueError(text)
-    return text
+    return str(UUID(text))
 
 
 def read_binary(text: str) -> bytes:
