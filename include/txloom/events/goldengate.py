@@ -38,6 +38,7 @@ FIRST_OF_AN_IMAGE = frozenset(b"{n")
 """How an image begins: an object, or null."""
 FIRST_OF_A_VALUE = frozenset(b'"-0123456789')
 """How a key's value begins in an image when it is neither null nor anything odd."""
+COLON = ord(":")
 
 
 class _Row(msgspec.Struct, gc=False):
@@ -68,12 +69,12 @@ class _Metadata(msgspec.Struct, gc=False):
 class _Target(msgspec.Struct):
     """What a message's `table` means: the declared name (None: unwatched) and how its key columns look in an image.
 
-    Names of columns are told apart without regard to case; styles: as declared, in upper and in lower case, and none
-    for a table without a key. unknown: its rows are poison.
+    keys: in small letters, as names of columns are told apart without regard to case; none for a table without a key.
+    unknown: its rows are poison.
     """
 
     name: str | None
-    styles: list[tuple[bytes, ...]]
+    keys: tuple[bytes, ...] = ()
     unknown: bool = False
 
     def takes(self, op: str, before: bytes, after: bytes) -> bool:
@@ -81,18 +82,9 @@ class _Target(msgspec.Struct):
         if not {before[0], after[0]} <= FIRST_OF_AN_IMAGE:
             return False
         image = before if op == "D" else after
-        if op == "T" or not self.styles:
+        if op == "T" or not self.keys:
             return op == "T" or (op in INSERTS and image != b"null")
-        return self.has_keys(image)
-
-    def has_keys(self, image: bytes) -> bool:
-        """Say whether an image surely has every key with a value; the style that fits is tried first from then on."""
-        for number, keys in enumerate(self.styles):
-            if _has_keys(image, keys):
-                if number:
-                    self.styles.insert(0, self.styles.pop(number))
-                return True
-        return False
+        return _has_keys(image, self.keys)
 
 
 class GoldenGateDecoder:
@@ -176,14 +168,12 @@ class GoldenGateDecoder:
 
     def _target(self, source_table: str) -> _Target:
         try:
-            table, target = self.names.find(source_table), _Target(None, [])
+            table, target = self.names.find(source_table), _Target(None)
         except Poison:
-            table, target = None, _Target(None, [], unknown=True)
+            table, target = None, _Target(None, unknown=True)
         if table is not None:
-            sources = [table.column(name).source for name in table.key]
-            styles = dict.fromkeys(tuple(map(style, sources)) for style in (str, str.upper, str.lower))
-            styles = styles if sources else {}
-            target = _Target(table.name, [tuple(f'"{name}":'.encode() for name in style) for style in styles])
+            keys = tuple(f'"{table.column(name).source}"'.encode().lower() for name in table.key)
+            target = _Target(table.name, keys)
         self._targets[source_table] = target
         return target
 
@@ -246,14 +236,18 @@ def _parsed(decode: Callable[[bytes], M], values: Sequence[bytes | None]) -> tup
 
 
 def _has_keys(image: bytes, keys: tuple[bytes, ...]) -> bool:
-    """Say whether an image has keys with values before any other object, inside which a key would be another's."""
-    last = 0
+    """Say whether an image surely has keys with values, each once, and before any other object with names of its own.
+
+    keys: quoted, in small letters. A name may be written with escapes, too: an image that has any is not sure.
+    """
+    last, lowered = 0, image.lower()
     for key in keys:
-        at = image.find(key)
-        if at < 0 or image[at + len(key)] not in FIRST_OF_A_VALUE:
+        at = lowered.find(key)
+        end = at + len(key)
+        if at < 0 or image[end] != COLON or image[end + 1] not in FIRST_OF_A_VALUE or lowered.find(key, end) >= 0:
             return False
         last = max(last, at)
-    return image.find(b"{", 1, last) < 0
+    return image.find(b"{", 1, last) < 0 and b"\\u00" not in image
 
 
 def _texts(values: list[Any]) -> pa.Array:

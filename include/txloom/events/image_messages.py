@@ -67,14 +67,14 @@ class ImageMessages:
             if (after or {}).get(name) is None and (before or {}).get(name) is None:
                 raise Unreadable(f"{source}: a key without a value")
         absent = [name for name in self._names if name not in after] if after is not None else []
-        told = dict.fromkeys(name for image in (message.before, message.after) for name in image or ())
+        told = {name for image in (message.before, message.after) for name in image or ()}
         return {
             "after": after,
             "unchanged": absent if absent and op == "U" else None,
             "before": before,
             "before_known": None if before is None else [name for name in self._names if name in before],
             "absent": absent if absent and op == "I" and self._clears else None,
-            "undeclared": [name for name in told if self._is_undeclared(name)] or None,
+            "undeclared": sorted(filter(self._is_undeclared, told)) or None,
         }
 
     def _is_undeclared(self, name: str) -> bool:

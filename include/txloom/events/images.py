@@ -156,7 +156,7 @@ class ImageReader:
             [name for field, name in strange.items() if any(getattr(image, field, UNSET) is not UNSET for image in own)]
             for own in images
         ]
-        return pa.array([names or None for names in found], NAMES)
+        return pa.array([sorted(names) or None for names in found], NAMES)
 
     def _image(self, images: Sequence[Any]) -> tuple[pa.StructArray, np.ndarray]:
         """Return images as one struct array, and which columns each has."""
