@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import date, time
 from pathlib import Path
 from random import Random
@@ -31,7 +32,7 @@ from txloom.pipelines.diff_snapshot import diff_snapshot
 from txloom.pipelines.load_snapshot import load_snapshot
 from txloom.pipelines.redrive import redrive
 from txloom.quality import findings as f
-from txloom.storage import decoding
+from txloom.storage import decoding, lease, local
 from txloom.storage.findings import open_findings
 from txloom.storage.place import Place
 
@@ -311,6 +312,25 @@ def test_an_extract_without_rows_empties_its_table_only_where_it_is_meant(club: 
     club.put(2, "trips", [], "_SUCCESS")
     assert club.cycle(2) == {"deletes": 2}
     assert club.shown("trips", "key") == []
+
+
+@pytest.mark.parametrize("rows", [local.LOCAL_ROWS, -1], ids=["merged in this process", "merged by Spark"])
+@pytest.mark.parametrize("leased", [False, True], ids=["", "with a lease"])
+@pytest.mark.usefixtures("spread")
+def test_a_table_of_which_nothing_changed_is_not_behind(
+    club: Club, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, *, leased: bool
+) -> None:
+    """A load of nothing into nothing is a change of the table that no row shows."""
+    monkeypatch.setattr(local, "LOCAL_ROWS", rows)
+    club.put(1, "trips", [])
+    club.cycle(1)
+    (tmp_path / "load" / "trips").mkdir(parents=True)
+    told = {"warehouse": club.warehouse, "run_id": "load", "path": str(tmp_path / "load")}
+    load_snapshot(lambda: club.spark, club.pipeline, **told, csn=20261101, ahead=True)
+    with lease.held(Place(club.warehouse, "club"), "run", "all") if leased else nullcontext():
+        club.run(STEPS[1:])
+    club.put(2, "trips", trips((1, "Linz")))
+    assert club.cycle(2) == {"inserts": 1}
 
 
 def test_nothing_is_compared_with_tables_that_are_behind(club: Club) -> None:

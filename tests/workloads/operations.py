@@ -56,6 +56,11 @@ def _rebuild(lake: SmallLake, made: Play) -> None:
     lake.at_once = made.chance.choice((1, 10, 60, 2_000_000))
 
 
+def _die(lake: SmallLake, made: Play) -> None:
+    """Let the next run die between two writes, and lose its checkpoint with it."""
+    lake.dies_after = made.chance.randint(1, 4)
+
+
 def _optimize(lake: SmallLake, made: Play) -> None:
     for path in _tables(lake):
         DeltaTable(path).optimize.compact()
@@ -107,6 +112,7 @@ def _clean(lake: SmallLake, made: Play) -> None:
 OPERATE = {
     "backfill": _backfill,
     "clean": _clean,
+    "die": _die,
     "dismiss": _dismiss,
     "load": _load,
     "optimize": _optimize,

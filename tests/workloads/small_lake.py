@@ -7,9 +7,10 @@ is Spark's there, is written once more here.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -18,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
+from pyspark.errors import StreamingQueryException
 
 from landed import landed_between
 from txloom.config import names
@@ -47,11 +49,36 @@ Event = dict[str, Any]
 Outcomes = Mapping[str, list[dict[str, Any]]]
 
 
+class Died(Exception):
+    """The buffer's process is gone."""
+
+
+@contextmanager
+def dying(writes: int) -> Iterator[None]:
+    """Let the buffer die after so many writes."""
+    left = count(writes, -1)
+
+    def once(write: Any) -> Any:
+        def written(*given: Any) -> Any:
+            done = write(*given)
+            if next(left) <= 1:
+                raise Died
+            return done
+
+        return written
+
+    with ExitStack() as patches:
+        for name in ("append", "append_local", "append_parts"):
+            patches.enter_context(patch.object(Batch, name, once(getattr(Batch, name))))
+        yield
+
+
 @dataclass
 class SmallLake:
     """One pipeline with an inbox and a warehouse of its own, and the state that its buffer's stream would keep.
 
     at_once: rows of change_events with which a batch is large enough. spark: a session, for lakes that have one.
+    dies_after: so many writes into its tables the buffer dies at next, and its checkpoint is lost with it.
     """
 
     folder: Path
@@ -63,6 +90,7 @@ class SmallLake:
     held: dict[int, buffer.Held] = field(default_factory=dict)
     at_once: int = batch_plan.ROWS_AT_ONCE
     spark: Any = None
+    dies_after: int = 0
 
     @property
     def warehouse(self) -> str:
@@ -133,6 +161,15 @@ class SmallLake:
 
     def buffer(self) -> None:
         """Take in what was landed, release what is whole, redrive what came to be."""
+        if self.dies_after:
+            with suppress(Died, StreamingQueryException), dying(self.dies_after):
+                self.take_in()
+            self.dies_after = 0
+            self.lose_checkpoint()
+        self.take_in()
+
+    def take_in(self) -> None:
+        """Do what the buffer's job does."""
         self._batch()
         complete = dead.complete_now(self.place)
         if complete and self.pipeline.completeness.complete_now == "redrive":
@@ -150,6 +187,7 @@ class SmallLake:
         """Take in what was landed since, in as many batches as are planned for it."""
         pipeline = evolution.effective(self.pipeline, self.place)
         histories.create(pipeline, self.place)
+        histories.take_back(pipeline, self.place, self.generation)
         known = known_before(self.place, self.generation)
         with patch.object(batch_plan, "ROWS_AT_ONCE", self.at_once):
             planned = batch_plan.ends(self.place, self.seen, known)

@@ -37,7 +37,7 @@ class SparkLake(SmallLake):
         """Return the session of steps that are too large for this process."""
         return self.spark
 
-    def buffer(self) -> None:
+    def take_in(self) -> None:
         """Run the buffer as its job does."""
         with patch.object(batch_plan, "ROWS_AT_ONCE", self.at_once):
             self.step(buffer_transactions, self.spark)

@@ -20,11 +20,13 @@ from txloom.transactions import memory
 from workloads.database import Change, Sent, State
 from workloads.debezium import Debezium
 from workloads.dimensions import Dimensions
+from workloads.extracts import Extractor
 from workloads.inbox import Producer
 from workloads.judging import assert_every_version_is_a_state, assert_newest
 from workloads.play import WRITERS, Play, declared
 from workloads.shapes import Shape
 from workloads.small_lake import SmallLake
+from workloads.spark_lake import SparkLake
 
 PLAIN = Table("t", "APP.T", ("id",), {"id": "long", "v": "string"})
 TWIN = Table("u", "APP.t", ("id",), {"id": "long", "v": "string"})
@@ -328,3 +330,38 @@ def test_what_txloom_counts_itself_does_not_say_where_an_end_without_rows_was_co
         assert_newest(lake, made)
     assert lake.shown_through() == 310
     assert_right(lake, made)
+
+
+def test_extracts_go_on_behind_a_load_of_nothing_into_nothing(tmp_path: Path) -> None:
+    lake, made, _ = lake_of(tmp_path, "snapshots", PLAIN)
+    inbox = Extractor(tmp_path / "inbox", made.made, Random(1))
+    inbox.deliver([("2026-11-01/t", "")])
+    lake.run()
+    (tmp_path / "load" / "t").mkdir(parents=True)
+    lake.step(load_snapshot, lake.session, path=str(tmp_path / "load"), csn=20261101, ahead=True)
+    lake.run()
+    inbox.deliver([("2026-11-02/t", '{"id": 1, "v": "a"}')])
+    lake.run()
+    assert [each["v"] for each in lake.rows("t")] == ["a"]
+
+
+@pytest.mark.parametrize("writes", [1, 2, 3])
+def test_what_a_batch_wrote_that_died_and_lost_its_checkpoint_is_not_there_twice(tmp_path: Path, writes: int) -> None:
+    _die_and_lose(*lake_of(tmp_path, "goldengate", PLAIN), writes)
+
+
+def test_the_jobs_write_it_once_too(tmp_path: Path, spark: Any) -> None:
+    lake, made, producer = lake_of(tmp_path, "goldengate", PLAIN)
+    _die_and_lose(SparkLake(tmp_path, lake.pipeline, spark=spark), made, producer, 1)
+
+
+def _die_and_lose(lake: SmallLake, made: Play, producer: Producer, writes: int) -> None:
+    first, second = (commit(made, 100 * n, ("I", None, row(n, "v"))) for n in (1, 2))
+    producer.deliver(messages(first), last=False)
+    lake.run()
+    producer.deliver(messages(second), last=True)
+    lake.dies_after = writes
+    lake.run()
+    assert sorted(each["_txloom_csn"] for each in lake.rows("t_changes")) == [100, 200]
+    assert_newest(lake, made)
+    assert lake.shown_through() == 200

@@ -82,6 +82,11 @@ def _taken_in(spark: SparkSession, pipeline: Pipeline, place: Place, run_id: str
     totals: dict[str, int] = {"generation": generation}
     checkpoint = checkpoints.checkpoint(place.warehouse, pipeline.name, generation)
     plan = batch_plan.plan_of(checkpoint)
+    if gone := histories.take_back(pipeline, place, generation):
+        print(
+            f"{gone} rows of history are taken back: the batch that appended them died before it was complete",
+            flush=True,
+        )
     known, before = known_before(place, generation), batch_plan.planned(plan)
     planned = batch_plan.extend(place, plan, known)
     if known > before:

@@ -122,7 +122,7 @@ def _land_large(
                 rows = landing.with_numbers(events, load.at)
                 yield [parts.write_part(rows, names.CHANGE_EVENTS, path)], _counted([events])
 
-    found = spark.sparkContext.parallelize(files, len(files)).mapPartitions(write).collect()
+    found = spark.sparkContext.parallelize(files, max(len(files), 1)).mapPartitions(write).collect()
     counts: dict[str, int] = {}
     for _, own in found:
         for table, count in own.items():

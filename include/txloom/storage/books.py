@@ -148,6 +148,16 @@ def latest(path: str) -> str:
     return f"{ENTERED} desc nulls last, at desc" if ENTERED in known else "at desc"
 
 
+def drop(path: str, old: str) -> int:
+    """Take rows away, in one commit; return how many. old: the condition that holds for them."""
+    found = query(path, f"select count(*) as n from t where {old}")
+    if not found or not found[0]["n"]:
+        return 0
+    table = FENCE.opened(path)
+    table.delete(old, commit_properties=CommitProperties(app_transactions=FENCE.transactions()))
+    return int(found[0]["n"])
+
+
 def ask(table: DeltaTable, sql: str) -> list[dict[str, Any]]:
     """Ask an opened Delta table, as it was when it was opened; like `query`."""
     rows: list[dict[str, Any]] = answer({"t": table}, sql).to_pylist(maps_as_pydicts="strict")

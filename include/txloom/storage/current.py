@@ -163,7 +163,7 @@ def tied(edges: Sequence[tuple[int, int]]) -> dict[int, int]:
 
 
 def merge(path: str, effects: DataFrame, key: Sequence[str], *, prune: str = "", metadata: str) -> None:
-    """Apply net effects to a current table in one commit; metadata: what the table then is about."""
+    """Apply net effects to a current table in one commit, also where they change no row; metadata: what it then is."""
     columns = [name for name in effects.columns if name not in VERDICT]
     values = {quote(name): F.col(f"s.{quote(name)}") for name in columns}
     condition = " AND ".join(f"t.{quote(name)} = s.{quote(name)}" for name in key)
@@ -178,6 +178,7 @@ def merge(path: str, effects: DataFrame, key: Sequence[str], *, prune: str = "",
         .whenNotMatchedInsert("NOT s._txloom_deleted", values=values)
         .execute()
     )
+    tables.note_unchanged(path, metadata)
     tables.refuse_unwritten(path, metadata)
 
 

@@ -143,21 +143,12 @@ def _at(row: dict[str, Any]) -> tuple[int, datetime]:
 def drop_reports(place: Place, before: datetime) -> int:
     """Take accounts of runs from before a moment away; return how many rows. What is not over yet stays."""
     moment = local.moment(before)
-    gone = _drop(place.table(names.INCIDENTS), f"is_over and closed_at < {moment}")
+    gone = books.drop(place.table(names.INCIDENTS), f"is_over and closed_at < {moment}")
     for table, (when, what) in NEWEST.items():
         newest = books.query(place.table(table), f"select max({when}) as at from t group by {what}")
         spared = ", ".join(local.moment(row["at"]) for row in newest)
-        gone += _drop(place.table(table), f"{when} < {moment} and {when} not in ({spared})") if spared else 0
+        gone += books.drop(place.table(table), f"{when} < {moment} and {when} not in ({spared})") if spared else 0
     return gone
-
-
-def _drop(path: str, old: str) -> int:
-    found = books.query(path, f"select count(*) as n from t where {old}")
-    if not found or not found[0]["n"]:
-        return 0
-    table = FENCE.opened(path)
-    table.delete(old, commit_properties=CommitProperties(app_transactions=FENCE.transactions()))
-    return int(found[0]["n"])
 
 
 def drop_checkpoints(place: Place, retain: timedelta) -> int:

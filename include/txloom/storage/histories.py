@@ -6,9 +6,9 @@ from deltalake import DeltaTable
 from txloom.config import names
 from txloom.config.models import Pipeline
 from txloom.errors import HistoryLost
-from txloom.storage import books, evolution, own, schemas
+from txloom.storage import books, checkpoints, evolution, own, schemas
 from txloom.storage.place import Place
-from txloom.storage.progress import mark
+from txloom.storage.progress import mark, snapshot
 
 PROPERTIES = {**books.DELETION_VECTORS, "delta.dataSkippingStatsColumns": "_txloom_csn,_txloom_release"}
 
@@ -25,6 +25,24 @@ def create(pipeline: Pipeline, place: Place) -> None:
         ensure(place.table(mirror.history), schemas.changes_schema(pipeline.table(mirror.table)))
     for aggregate in pipeline.targets.aggregates:
         ensure(place.table(aggregate.history), schemas.stream_schema(pipeline, aggregate))
+
+
+def take_back(pipeline: Pipeline, place: Place, generation: int) -> int:
+    """Take rows away that a batch of an earlier generation appended whose transactions were never entered.
+
+    It died in between, and its checkpoint was lost: a rebuild releases them once more. Returns how many; looks only
+    before a generation's first batch is complete.
+    """
+    first, seen = checkpoints.first_release(generation), snapshot(place)
+    if generation == checkpoints.FIRST or (seen is not None and seen.release >= first):
+        return 0
+    sql = f"select max(release) as entered from t where release < {first}"
+    (found,) = books.query(place.table(names.TRANSACTIONS), sql) or [{"entered": None}]
+    died = f"_txloom_release > {found['entered'] or 0} and _txloom_release < {first}"
+    tables = {each.history for each in pipeline.targets.mirrors} | {
+        each.history for each in pipeline.targets.aggregates
+    }
+    return sum(books.drop(place.table(name), died) for name in sorted(tables))
 
 
 def ensure(path: str, schema: pa.Schema) -> None:

@@ -39,9 +39,11 @@ def merge(
 ) -> None:
     """Apply net effects, with `_txloom_deleted`, to a current table in one commit; metadata: what it then is about.
 
-    within: the partitions outside of which nothing has to be looked at.
+    Effects that change no row are a commit too: the table then is as far as they are. within: the partitions outside of
+    which nothing has to be looked at.
     """
     table = FENCE.opened(path)
+    before = table.version()
     schema = local.plain_schema(pa.schema(table.schema().to_arrow()))
     rows = local.conform(effects, schema).append_column("_txloom_deleted", effects.column("_txloom_deleted"))
     values = {f'"{name}"': f's."{name}"' for name in schema.names}
@@ -59,3 +61,10 @@ def merge(
         .when_not_matched_insert(values, "not s._txloom_deleted")
         .execute()
     )
+    if table.version() == before:
+        note(table, properties)
+
+
+def note(table: DeltaTable, properties: CommitProperties) -> None:
+    """Commit what a table is about, and no row."""
+    table.create_write_transaction([], "append", table.schema(), commit_properties=properties)

@@ -8,13 +8,13 @@ import json
 from collections.abc import Iterator
 
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import DataFrame, SparkSession
 
 from txloom.config import names
 from txloom.errors import WriteConflict
-from txloom.storage import books, parts
+from txloom.storage import books, merging, parts
 from txloom.storage.fence import FENCE
 from txloom.storage.opened import opened
 from txloom.storage.progress import newest_metadata
@@ -73,6 +73,15 @@ def unfence(spark: SparkSession) -> None:
     """Take back what writes were told, by `fence` too: it would hold for any other write of the session."""
     for setting in (USER_METADATA, *FENCED):
         spark.conf.unset(setting)
+
+
+def note_unchanged(path: str, metadata: str) -> None:
+    """Let a table say what it is about though a write changed no row: Delta commits nothing then.
+
+    With a lease it does, for the lease's epoch; what it leaves out then is stale.
+    """
+    if not FENCE.is_held and newest_metadata(path) != json.loads(metadata):
+        merging.note(DeltaTable(path), CommitProperties(custom_metadata={"userMetadata": metadata}))
 
 
 def refuse_unwritten(path: str, metadata: str) -> None:
