@@ -186,6 +186,8 @@ class Wal2JsonDecoder:
         except msgspec.DecodeError as error:
             if not str(error).endswith(("truncated", f"(byte {at})")):
                 return None
+        except UNREADABLE:
+            return None
         else:
             return None
         try:

@@ -147,6 +147,17 @@ def test_goldengate_is_the_same_by_column_and_by_message(topic: str) -> None:
     check()
 
 
+DEEP = b'{"action":' + b"[" * 2_000
+
+
+@pytest.mark.parametrize("cut", [DEEP, DEEP + b"]" * 2_000 + b"}", b'{"action":"\xff', b'{"action":"I"}'])
+def test_a_begin_behind_whatever_was_cut_off_is_one_row(cut: bytes) -> None:
+    """A reader that is started again appends to its file: what it wrote last may be anything."""
+    whole = [message for topic, message in MESSAGES["wal2json"] if topic == ROWS]
+    begin = next(msgspec.json.encode(each) for each in whole if each.get("action") == "B")
+    read("wal2json", ROWS, [cut + begin, *map(msgspec.json.encode, whole)])
+
+
 @settings(max_examples=EXAMPLES)
 @given(st.lists(messages([wal2json_v1()]), max_size=3))
 def test_a_transaction_of_format_version_1_that_lies_comes_out_whole_or_as_dead_letters(values: list[bytes]) -> None:
