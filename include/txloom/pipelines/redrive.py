@@ -138,10 +138,9 @@ def _chosen(
     if everything:
         return ids, letters, letters.filter(is_poison)
     wanted = reduce(pc.or_, lie, pc.is_in(letters.column("cause"), pa.array(causes, pa.string())))
-    poison = letters.filter(pc.and_(is_poison, wanted))
-    named = pc.and_(pc.invert(is_poison), wanted)
     asked = pc.is_in(letters.column("transaction_id"), pa.array(transactions, pa.string()))
-    chosen = letters.filter(pc.or_(named, pc.and_(pc.invert(is_poison), asked)))
+    chosen = letters.filter(pc.and_(pc.invert(is_poison), pc.or_(wanted, asked)))
+    poison = letters.filter(pc.and_(is_poison, wanted))
     return sorted(chosen.column("transaction_id").unique().to_pylist()), chosen, poison
 
 

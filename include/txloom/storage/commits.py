@@ -37,6 +37,11 @@ def commit_once(path: str, once: tuple[str, int] | None, commit: Commit) -> bool
     raise WriteConflict(f"{path}: others write all the time: {met}; run the step again")
 
 
+def commit_no_row(table: DeltaTable, properties: CommitProperties) -> None:
+    """Commit what a table is about, and no row."""
+    table.create_write_transaction([], "append", table.schema(), commit_properties=properties)
+
+
 def written(table: DeltaTable, write_id: str) -> int:
     """Return the last number that was written into an opened table under a write id; -1 when there is none."""
     number = table.transaction_version(write_id)

@@ -33,16 +33,16 @@ def take_back(pipeline: Pipeline, place: Place, generation: int) -> int:
     It died in between, and its checkpoint was lost: a rebuild releases them once more. Returns how many; looks only
     before a generation's first batch is complete.
     """
+    if generation == checkpoints.FIRST:
+        return 0
     first, seen = checkpoints.first_release(generation), snapshot(place)
-    if generation == checkpoints.FIRST or (seen is not None and seen.release >= first):
+    complete = 0 if seen is None else seen.release
+    if complete >= first:
         return 0
     sql = f"select max(release) as entered from t where release < {first}"
-    (found,) = books.query(place.table(names.TRANSACTIONS), sql) or [{"entered": None}]
-    died = f"_txloom_release > {found['entered'] or 0} and _txloom_release < {first}"
-    tables = {each.history for each in pipeline.targets.mirrors} | {
-        each.history for each in pipeline.targets.aggregates
-    }
-    return sum(books.drop(place.table(name), died) for name in sorted(tables))
+    entered = next((row["entered"] for row in books.query(place.table(names.TRANSACTIONS), sql)), None)
+    died = f"_txloom_release > {max(entered or 0, complete)} and _txloom_release < {first}"
+    return sum(books.drop(place.table(history), died) for history, _ in _made(pipeline))
 
 
 def ensure(path: str, schema: pa.Schema) -> None:
@@ -52,9 +52,15 @@ def ensure(path: str, schema: pa.Schema) -> None:
 
 def lost(pipeline: Pipeline, place: Place) -> list[str]:
     """Return the histories that are not there although something was merged out of them."""
+    return [
+        history for history, current in _made(pipeline) if not _is_there(place, history) and _is_merged(place, current)
+    ]
+
+
+def _made(pipeline: Pipeline) -> list[tuple[str, str]]:
+    """Return each history, and the current table that is made of it."""
     made = [(each.history, each.current) for each in pipeline.targets.mirrors]
-    made += [(each.history, each.current) for each in pipeline.targets.aggregates]
-    return [history for history, current in made if not _is_there(place, history) and _is_merged(place, current)]
+    return made + [(each.history, each.current) for each in pipeline.targets.aggregates]
 
 
 def _is_there(place: Place, table: str) -> bool:

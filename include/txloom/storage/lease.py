@@ -28,6 +28,7 @@ from txloom.config import names
 from txloom.errors import LeaseTaken, told
 from txloom.storage import books, checkpoints
 from txloom.storage.batch_plan import plan_of
+from txloom.storage.commits import commit_no_row
 from txloom.storage.fence import FENCE, WRITES
 from txloom.storage.own import LEASES
 from txloom.storage.place import Place, filesystem_of
@@ -235,7 +236,7 @@ def _stamp(path: str, number: int) -> None:
         own = {STAMP: str(number)} | ({"userMetadata": json.dumps(about)} if about else {})
         properties = CommitProperties(custom_metadata=own, app_transactions=[Transaction(names.LEASES, number)])
         try:
-            table.create_write_transaction([], "append", table.schema(), commit_properties=properties)
+            commit_no_row(table, properties)
         except CommitFailedError:
             continue
         return

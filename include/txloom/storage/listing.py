@@ -78,18 +78,16 @@ def fate(place: Place, first: int, last: int) -> Fate:
     asked = f"select landing, transaction_id, {csn} from e where {mine} group by landing, transaction_id"
     newest = f"order by t.release desc, {dead.LAST}"
     became = (
-        f"select a.landing, a.transaction_id, first_value(t.status {newest}) as status,"
-        f" first_value(t.cause {newest}) as cause"
-        f" from ({asked}) a join t on a.transaction_id = t.transaction_id"
+        f"select a.transaction_id, first_value(t.status {newest}) as status, first_value(t.cause {newest}) as cause"
+        f" from ({asked}) a left join t on a.transaction_id = t.transaction_id"
         " and (a.csn is null or t.csn is null or a.csn = t.csn) group by a.landing, a.transaction_id"
     )
     sql = (
-        "select case when f.transaction_id is null then 'waits' when f.status = 'released' then 'released'"
-        " else coalesce(f.cause, 'dead') end as fate, a.transaction_id from"
-        f" ({asked}) a left join ({became}) f on a.transaction_id = f.transaction_id and a.landing = f.landing"
+        "select case when status is null then 'waits' when status = 'released' then 'released'"
+        f" else coalesce(cause, 'dead') end as fate, transaction_id from ({became})"
     )
     sums = local.ask(tables, f"select fate, count(*) as n from ({sql}) group by fate order by n desc, fate").to_pylist()
-    some = local.ask(tables, f"{sql} order by a.transaction_id limit {TOLD}").to_pylist()
+    some = local.ask(tables, f"{sql} order by transaction_id limit {TOLD}").to_pylist()
     counts = {row["fate"]: row["n"] for row in sums}
     poison = books.query(place.change_events, f"select count(*) as n from t where {among} and kind = 'poison'")
     return Fate(

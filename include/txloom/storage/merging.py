@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable
 
 from txloom.storage import local
+from txloom.storage.commits import commit_no_row
 from txloom.storage.fence import FENCE
 from txloom.storage.literals import literal
 from txloom.storage.opened import opened
@@ -62,9 +63,4 @@ def merge(
         .execute()
     )
     if table.version() == before:
-        note(table, properties)
-
-
-def note(table: DeltaTable, properties: CommitProperties) -> None:
-    """Commit what a table is about, and no row."""
-    table.create_write_transaction([], "append", table.schema(), commit_properties=properties)
+        commit_no_row(table, properties)

@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from txloom.config import names
 from txloom.errors import WriteConflict
-from txloom.storage import books, merging, parts
+from txloom.storage import books, parts
+from txloom.storage.commits import commit_no_row
 from txloom.storage.fence import FENCE
 from txloom.storage.opened import opened
 from txloom.storage.progress import newest_metadata
@@ -81,7 +82,7 @@ def note_unchanged(path: str, metadata: str) -> None:
     With a lease it does, for the lease's epoch; what it leaves out then is stale.
     """
     if not FENCE.is_held and newest_metadata(path) != json.loads(metadata):
-        merging.note(DeltaTable(path), CommitProperties(custom_metadata={"userMetadata": metadata}))
+        commit_no_row(DeltaTable(path), CommitProperties(custom_metadata={"userMetadata": metadata}))
 
 
 def refuse_unwritten(path: str, metadata: str) -> None:
