@@ -122,7 +122,9 @@ def packed(kinds: Mapping[str, str], lines: Sequence[str], form: str, chance: Ra
         for name, values in columns.items()
     }
     file = io.BytesIO()
-    pq.write_table(pa.table(typed), file, row_group_size=chance.choice((1, 1000)))
+    as_spark = chance.random() < 0.5
+    size = chance.choice((1, 1000))
+    pq.write_table(pa.table(typed), file, row_group_size=size, use_deprecated_int96_timestamps=as_spark)
     return file.getvalue()
 
 
@@ -160,6 +162,7 @@ TYPED: dict[str, tuple[pa.DataType, Any]] = {
     "date": (pa.date32(), date.fromisoformat),
     "time": (pa.time64("us"), time.fromisoformat),
     "timestamp": (pa.timestamp("us"), datetime.fromisoformat),
+    "timestamptz": (pa.timestamp("us", "UTC"), datetime.fromisoformat),
     "binary": (pa.binary(), bytes.fromhex),
 }
 """What declared kinds are in Parquet, and how their texts are read; what is not among them stays text."""

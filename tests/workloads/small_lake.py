@@ -31,7 +31,7 @@ from txloom.pipelines.bury import cause_of, describe, list_waiting, named
 from txloom.pipelines.completeness import rules_of
 from txloom.pipelines.diff_snapshot import diff_snapshot
 from txloom.pipelines.land import land_events
-from txloom.pipelines.late import CURABLE, _completed
+from txloom.pipelines.late import CURABLE, _completed, whole_together
 from txloom.pipelines.merge import merge_current
 from txloom.pipelines.publish import publish
 from txloom.pipelines.redrive import redrive
@@ -305,6 +305,7 @@ class _Letters:
         if any(cause in CURABLE for cause in known.values()):
             ids = {event["transaction_id"] for event in events if known.get(event["tx"]) in CURABLE}
             self._completed = _completed(self._batch, sorted(ids))
+        self._completed = pa.concat_tables([self._completed, whole_together(self._batch, now_dead)])
 
     def write(self, released: Released) -> None:
         """Write dead letters, then transactions."""

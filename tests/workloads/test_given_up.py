@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from txloom.storage import findings
+from txloom.storage import dead, findings
+from txloom.transactions import memory
 from workloads.judging import assert_newest
+from workloads.operations import OPERATE
 from workloads.play import impatient
 from workloads.spark_lake import SparkLake
 from workloads.test_named_lakes import PLAIN, commit, lake_of, messages, row
@@ -43,3 +45,48 @@ def test_landing_goes_on_behind_a_transaction_that_was_given_up_without_its_csn(
     assert lake.shown_through() == 300
     assert_newest(lake, made)
     assert not findings.open_findings(lake.place), "no transaction id came again"
+
+
+@pytest.mark.parametrize("by_spark", [True, False])
+def test_a_rebuild_counts_each_time_that_a_transaction_was_given_up(
+    tmp_path: Path, request: pytest.FixtureRequest, by_spark: bool
+) -> None:
+    """Given up, redriven and given up again, then released: a rebuild takes in all of it at once, and missed a row."""
+    lake, made, producer = lake_of(tmp_path, "goldengate", PLAIN)
+    if by_spark:
+        lake = SparkLake(tmp_path, lake.pipeline, spark=request.getfixturevalue("spark"))
+    lake.pipeline = impatient(lake.pipeline)
+    sent = commit(made, 100, ("I", None, row(100, "a")))
+    producer.deliver(sent.rows, last=False)
+    lake.run()
+    OPERATE["redrive"](lake, made)
+    assert [each["cause"] for each in lake.rows("transactions")] == ["metadata never came"] * 2
+    producer.deliver([sent.metadata], last=False)
+    lake.run()
+    before = [len(lake.rows(name)) for name in ("dead_letters", "transactions")]
+    lake.lose_checkpoint()
+    lake.run()
+    assert {each["balanced"] for each in lake.rows("ledger") if each["step"] == "balance"} == {True}
+    assert not by_spark or [len(lake.rows(name)) for name in ("dead_letters", "transactions")] == before
+    assert lake.shown_through() == 100
+    assert_newest(lake, made)
+
+
+@pytest.mark.parametrize("by_spark", [True, False])
+def test_what_was_given_up_in_two_parts_that_are_whole_together_is_redriven_at_once(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, by_spark: bool
+) -> None:
+    """Landed before the buffer ran, taken in one by one: when it came to the second part it had forgotten the first."""
+    monkeypatch.setattr(memory, "REMEMBERED", 1)
+    lake, made, producer = lake_of(tmp_path, "goldengate", PLAIN)
+    if by_spark:
+        lake = SparkLake(tmp_path, lake.pipeline, spark=request.getfixturevalue("spark"))
+    lake.pipeline, lake.at_once = impatient(lake.pipeline), 1
+    sent = [commit(made, 100 + n, *[("I", None, row(10 * n + i, "a")) for i in range(2)]) for n in range(40)]
+    for came in ([each.rows[0] for each in sent], [m for each in sent for m in (each.rows[1], each.metadata) if m]):
+        producer.deliver(came, last=False)
+        lake.land()
+    lake.run()
+    assert not dead.open_letters(lake.place, "kind").num_rows
+    assert lake.shown_through() == 139
+    assert_newest(lake, made)

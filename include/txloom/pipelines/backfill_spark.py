@@ -90,7 +90,7 @@ def _folded(spark: SparkSession, scope: Scope, flat: Flat, target: Target) -> Da
     edges = [] if flat.table.insert_only else current.key_edges(history, flat.key).collect()
     chains = current.tied([(row["old"], row["new"]) for row in edges])
     groups = max(current.PARTITIONS, _rows(scope, target.name) // ROWS)
-    empty = spark.createDataFrame(pa.schema(scope.rows(flat).schema).empty_table())
+    empty = tables.frame_of(spark, pa.schema(scope.rows(flat).schema).empty_table())
     found = current.folded(empty, current.with_clears(history), flat, chains, groups)
     return found.where("NOT _txloom_deleted").select(*map(quote, scope.rows(flat).schema.names))
 

@@ -15,7 +15,7 @@ from txloom.errors import LedgerUnbalanced
 from txloom.pipelines import doctor_batch as doctor
 from txloom.pipelines import doctor_runs, late
 from txloom.pipelines.batch import Batch
-from txloom.pipelines.bury import GIVEN, Buried, cause_of, give_up, inter, list_waiting, named
+from txloom.pipelines.bury import Buried, Given, cause_of, give_up, inter, list_waiting, named
 from txloom.pipelines.completeness import rules_of
 from txloom.pipelines.redrive import redrive
 from txloom.pipelines.release_batch import Released, release_large, release_small
@@ -141,7 +141,8 @@ def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
         buried = [given_up, _unreadable(batch, released), found.buried]
         batch.record(found.findings)
         _write_dead_letters(batch, buried)
-        _write_transactions(batch, released, buried, found.completed)
+        completed = pa.concat_tables([found.completed, late.whole_together(batch, own.keys())])
+        _write_transactions(batch, released, buried, completed)
         if not batch.is_known:
             known = named(batch, unfinished)
             doctor.after_batch(batch, kinds["dead"], operations, known)
@@ -180,9 +181,9 @@ def _unreadable(batch: Batch, released: Released) -> Buried:
     """Bury transactions that are whole but hold a value that does not fit its declared type."""
     if not released.unreadable:
         return Buried()
-    given = [(tx, UNREADABLE, problem, *released.sizes[tx]) for tx, problem in released.unreadable.items()]
+    given = [Given(tx, UNREADABLE, problem, *released.sizes[tx]) for tx, problem in released.unreadable.items()]
     rows = sum(released.sizes[tx][0] for tx in released.unreadable)
-    buried = inter(batch, batch.spark.createDataFrame(given, GIVEN), released.landings)
+    buried = inter(batch, given, released.landings)
     return Buried(buried.letters, buried.transactions, rows=rows, released=-rows)
 
 

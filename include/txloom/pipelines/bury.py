@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
@@ -22,7 +22,26 @@ from txloom.transactions import buffer, causes
 GIVEN = (
     "tx bigint, cause string, detail string, rows bigint, first_at bigint, first_landing bigint, last_landing bigint"
 )
-"""What `inter` needs to know of each transaction that it buries; its events lie between two landings."""
+"""What `Given` is in Spark."""
+BOUNDS = ("tx", "first_landing", "last_landing")
+"""What tells transactions that are given up from one another: one of a hash may be given up, come back, and again."""
+
+
+class Given(NamedTuple):
+    """What `inter` needs to know of each transaction that it buries; its events lie between two landings."""
+
+    tx: int
+    cause: str
+    detail: str
+    rows: int
+    first_at: int
+    first_landing: int
+    last_landing: int
+
+    @property
+    def bounds(self) -> tuple[int, int, int]:
+        """Return BOUNDS."""
+        return self.tx, self.first_landing, self.last_landing
 
 
 @dataclass(frozen=True)
@@ -46,8 +65,8 @@ def give_up(
     """
     if not dead:
         return Buried()
-    given_up = [
-        (
+    given = [
+        Given(
             row["tx"],
             cause_of(row, watched, operations),
             describe(row, watched),
@@ -55,18 +74,16 @@ def give_up(
         )
         for row in dead
     ]
-    given = batch.spark.createDataFrame(given_up, GIVEN)
     landings = {landing for row in dead for landing in row["landings"]}
     forgotten = _released_before(batch, given, landings)
+    again = [each for each in given if each.bounds in forgotten]
     late = Buried()
-    if forgotten:
-        again = F.col("tx").isin(forgotten)
-        own = _distinct(_own_events(batch, given.where(again).select(*BOUNDS), landings))
-        late = late_events(batch, own.where("kind = 'row'"))
-        given = given.where(~again)
-    buried = inter(batch, given, landings)
+    if again:
+        own = _distinct(_own_events(batch, _frame(batch, again).select(*BOUNDS), landings))
+        late = late_events(batch, own.where("kind = 'row'").drop(*BOUNDS[1:]))
+    buried = inter(batch, [each for each in given if each.bounds not in forgotten], landings)
     letters = [part for part in (late.letters, buried.letters) if part is not None]
-    moved = sum(row["rows"] for row in dead if row["tx"] in set(forgotten))
+    moved = sum(each.rows for each in again)
     return Buried(
         reduce(DataFrame.unionByName, letters) if letters else None,
         buried.transactions,
@@ -75,18 +92,24 @@ def give_up(
     )
 
 
-def _released_before(batch: Batch, given: DataFrame, landings: Collection[int]) -> list[int]:
-    """Return those given transactions that another batch released, but for those that only had their ids before."""
+def _frame(batch: Batch, given: Sequence[Given]) -> DataFrame:
+    return batch.spark.createDataFrame(list(given), GIVEN)
+
+
+def _released_before(batch: Batch, given: Sequence[Given], landings: Collection[int]) -> set[tuple[int, int, int]]:
+    """Return BOUNDS of given transactions that another batch released, but for those that only had their ids before."""
+    frame = _frame(batch, given).select(*BOUNDS)
     earlier = batch.earlier_transactions.select("tx", F.col("csn").alias("end"))
-    known = F.broadcast(given.select("tx")).join(earlier, "tx").groupBy("tx").agg(F.max("end").alias("end"))
+    known = F.broadcast(frame.select("tx").distinct()).join(earlier, "tx").groupBy("tx").agg(F.max("end").alias("end"))
     ends = {row["tx"]: row["end"] for row in known.collect()}
     if not ends:
-        return []
+        return set()
     place = F.regexp_extract("identity", PLACED, 1).try_cast("bigint")
     lies_at = F.when(F.col("kind") == "metadata", F.col("csn")).otherwise(F.when(F.col("csn").isNull(), place))
-    events = _own_events(batch, given.where(F.col("tx").isin(list(ends))).select(*BOUNDS), landings)
-    behind = {row["tx"]: row["at"] for row in events.groupBy("tx").agg(F.max(lies_at).alias("at")).collect()}
-    return [tx for tx, end in ends.items() if (behind.get(tx) or 0) <= end]
+    events = _own_events(batch, frame.where(F.col("tx").isin(list(ends))), landings)
+    behind = {tuple(row)[:3]: row["at"] for row in events.groupBy(*BOUNDS).agg(F.max(lies_at).alias("at")).collect()}
+    concerned = [each.bounds for each in given if each.tx in ends]
+    return {each for each in concerned if (behind.get(each) or 0) <= ends[each[0]]}
 
 
 def cause_of(row: Row, watched: Mapping[int, str], operations: Mapping[int, Mapping[str, Any]]) -> str:
@@ -98,15 +121,11 @@ def cause_of(row: Row, watched: Mapping[int, str], operations: Mapping[int, Mapp
     return causes.UNCOUNTED.get(uncounted(expected, received, operations.get(row["tx"], {})) or "", cause)
 
 
-BOUNDS = ("tx", "first_landing", "last_landing")
-
-
 def _own_events(batch: Batch, given: DataFrame, landings: Collection[int]) -> DataFrame:
-    """Return the events of given transactions, with what is given, and nothing that came before or after (BOUNDS)."""
+    """Return the events of given transactions, with what is given: those that came between its landings alone."""
     watched = (F.col("kind") == "metadata") | ((F.col("kind") == "row") & F.col("table").isNotNull())
     events = batch.change_events.where(F.col("landing").isin(sorted(landings)) & watched).drop("cause", "detail")
-    found = events.join(F.broadcast(given), "tx").where("landing between first_landing and last_landing")
-    return found.drop(*BOUNDS[1:])
+    return events.join(F.broadcast(given), "tx").where("landing between first_landing and last_landing")
 
 
 def describe(row: Row, watched: Mapping[int, str]) -> str:
@@ -129,14 +148,17 @@ def counts_by_table(packed: str | None, watched: Mapping[int, str]) -> dict[str,
     return {watched.get(int(table), table): count for table, count in json.loads(packed or "{}").items()}
 
 
-def inter(batch: Batch, given: DataFrame, landings: Collection[int]) -> Buried:
+def inter(batch: Batch, given: Sequence[Given], landings: Collection[int]) -> Buried:
     """Make dead letters out of all distinct events of given transactions (GIVEN), which lie in some landings.
 
-    Duplicates (same identity and content) are left out, as they were counted.
+    Duplicates (same identity and content) are left out, as they were counted. A transaction that is given up, redriven
+    and given up again is given twice where a rebuild takes in both at once.
     """
-    held = _distinct(_own_events(batch, given, landings))
+    if not given:
+        return Buried()
+    held = _distinct(_own_events(batch, _frame(batch, given), landings))
     now = datetime.now(UTC)
-    transactions = held.groupBy("tx").agg(
+    transactions = held.groupBy(*BOUNDS).agg(
         F.min("transaction_id").alias("transaction_id"),
         F.min("xid").alias("xid"),
         F.max("csn").alias("csn"),
@@ -148,12 +170,12 @@ def inter(batch: Batch, given: DataFrame, landings: Collection[int]) -> Buried:
         F.lit(now).alias("finished_at"),
         F.lit(batch.release).cast("bigint").alias("release"),
     )
-    return Buried(as_dead_letters(held, now, batch.release), transactions.drop("tx"))
+    return Buried(as_dead_letters(held, now, batch.release), transactions.drop(*BOUNDS))
 
 
 def _distinct(events: DataFrame) -> DataFrame:
-    """Leave out what came again (same identity and content), as the buffer did."""
-    same = ["tx", "kind", "table", "identity", "payload"]
+    """Leave out what came again (same identity and content) of a given transaction, as the buffer did."""
+    same = [*BOUNDS, "kind", "table", "identity", "payload"]
     content = F.coalesce("digest", F.max("digest").over(Window.partitionBy(*same)))
     first = Window.partitionBy(*same, "content").orderBy("landing", "row")
     numbered = events.withColumn("content", content).withColumn("again", F.row_number().over(first))

@@ -4,7 +4,7 @@ What comes for a dead transaction joins its dead letters. When that makes it who
 of `transactions` with that cause (design.md 2.8).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
@@ -51,6 +51,16 @@ def judge(batch: Batch, late: Sequence[Row], own: Mapping[int, str]) -> Late:
     found = contradictions(batch, [row for row in late if not row["rows"] and row["tx"] not in of_dead])
     late = [row for row in late if row["rows"] or row["tx"] in of_dead]
     return replace(_judged(batch, late, own, known), findings=found) if late else Late(findings=found)
+
+
+def whole_together(batch: Batch, own: Collection[int]) -> pa.Table:
+    """Return a row for `transactions` of each that was given up before, and is whole with what is given up again now.
+
+    own: hashes of what this very batch gives up. The buffer takes a part for a transaction of its own where it has
+    forgotten that the other part was given up, and that was not known yet when this part was landed.
+    """
+    known = dead_by_hash(batch.place) if own else {}
+    return _completed(batch, [known[tx][0] for tx in sorted(own) if tx in known and known[tx][1] in CURABLE])
 
 
 def _judged(batch: Batch, late: Sequence[Row], own: Mapping[int, str], known: Mapping[int, tuple[str, str]]) -> Late:

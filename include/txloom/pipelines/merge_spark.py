@@ -67,7 +67,8 @@ def _evidence(effects: DataFrame | None) -> list[str]:
 def write_held(merge: Merge, path: str, effects: pa.Table, key: tuple[str, ...], within: Within | None = None) -> None:
     """Merge effects that the driver holds into a large table; within: the partitions that they concern."""
     prune = current.naming(key[0], effects.column(key[0]).unique().to_pylist()) + current.only_within(within)
-    current.merge(path, merge.spark().createDataFrame(effects), key, prune=prune, metadata=merge.want.to_json())
+    frame = tables.frame_of(merge.spark(), effects)
+    current.merge(path, frame, key, prune=prune, metadata=merge.want.to_json())
 
 
 def prepare(

@@ -5,6 +5,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -79,9 +80,37 @@ def csv_rows(file: Path) -> Iterator[list[bytes]]:
 
 def parquet_rows(file: Path) -> Iterator[list[bytes]]:
     """Yield a Parquet file's rows as JSON objects: typed values become text of all their digits."""
-    with pq.ParquetFile(file) as found:
-        for batch in found.iter_batches(BATCH):
-            yield from _rows(file, batch)
+    with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as found, pq.ParquetFile(file) as again:
+        wide = _timestamps_of_96_bits(found)
+        nanoseconds = again.iter_batches(BATCH, columns=wide) if wide else repeat(None)
+        for batch, exact in zip(found.iter_batches(BATCH), nanoseconds, strict=False):
+            texts = {name: _all_digits(batch.column(name), exact.column(name)) for name in wide}
+            columns = [texts.get(name, column) for name, column in zip(batch.schema.names, batch.columns, strict=True)]
+            yield from _rows(file, pa.RecordBatch.from_arrays(columns, names=batch.schema.names))
+
+
+def _timestamps_of_96_bits(file: pq.ParquetFile) -> list[str]:
+    """Return the columns with timestamps, or lists of them, as Spark and Impala write them unless told otherwise."""
+    leaves = [file.schema.column(number) for number in range(len(file.schema))]
+    tops = {leaf.path.split(".")[0] for leaf in leaves if leaf.physical_type == "INT96"}
+    kinds = {field.name: getattr(field.type, "value_type", field.type) for field in file.schema_arrow}
+    return sorted(name for name in tops if pa.types.is_timestamp(kinds[name]))
+
+
+def _all_digits(micros: pa.Array, nanos: pa.Array) -> pa.Array:
+    """Return timestamps of 96 bits as text without a zone, which they do not tell: UTC.
+
+    They are read twice: as nanoseconds they wrap around outside of 1677 to 2262, as microseconds they lack digits.
+    """
+    if pa.types.is_list(micros.type):
+        elements = iter(_all_digits(micros.flatten(), nanos.flatten()).to_pylist())
+        sizes = pc.list_value_length(micros).to_pylist()
+        lists = [None if size is None else [next(elements) for _ in range(size)] for size in sizes]
+        return pa.array(lists, pa.list_(pa.string()))
+    whole = micros.cast(pa.timestamp("us"))
+    rest = pc.subtract(nanos.cast(pa.int64()), pc.multiply(whole.cast(pa.int64()), 1000))
+    digits = pc.if_else(pc.equal(rest, 0), "", pc.utf8_lpad(rest.cast(pa.string()), 3, "0"))
+    return pc.binary_join_element_wise(whole.cast(pa.string()), digits, "")
 
 
 _READERS = {".csv": csv_rows, ".jsonl": _lines, ".json": _lines, ".parquet": parquet_rows}

@@ -19,6 +19,8 @@ SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
+    # Spark's default is INT96, which delta-rs reads as nanoseconds: 9999-12-31 comes back as 1816-03-30.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
     "spark.sql.streaming.stateStore.providerClass": f"{STREAMING_STATE}.RocksDBStateStoreProvider",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",

@@ -90,20 +90,24 @@ def initial(place: Place, landing: int) -> int:
 def given_up(pipeline: Pipeline, place: Place, number: int) -> tuple[int, list[str]] | None:
     """Return what the landing that closed the snapshot with which the stream begins lets go.
 
-    That is of snapshots which were given up and which this one replaces: its csn, and the tables that they had rows of.
-    None where nothing was: no snapshot is open, or one at a single csn. Beside a stream each row that went is deleted
-    there, and a snapshot may be of some rows.
+    That is of snapshots which were given up and which this one replaces: its csn, and the tables that they had rows of,
+    also rows that were in flight until now. None where nothing was: no snapshot is open, or one at a single csn. Beside
+    a stream each row that went is deleted there, and a snapshot may be of some rows.
     """
     if not _tells_snapshots(pipeline):
         return None
     before = standing(place, number).snapshots
-    if before.highest is None or before.lowest == before.highest:
+    if before.highest is None or before.lowest is None:
         return None
     after = standing(place, number + 1)
     if after.snapshots.lowest is not None or after.initial != before.highest:
         return None
+    late = _shown(place, number).lowest
+    lowest = before.lowest if late is None else min(before.lowest, max(late, before.closed + 1))
+    if lowest == before.highest:
+        return None
     ended = f"select csn from t where kind = 'row' and detail = '{LAST_OF_SNAPSHOT}'"
-    own = f"{_OF_SNAPSHOT} and csn >= {before.lowest} and csn < {before.highest} and csn not in ({ended})"
+    own = f"{_OF_SNAPSHOT} and csn >= {lowest} and csn < {before.highest} and csn not in ({ended})"
     sql = f'select distinct "table" from t where {own} and "table" is not null order by "table"'
     return before.highest, [row["table"] for row in books.query(place.change_events, sql)]
 

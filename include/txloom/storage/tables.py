@@ -11,6 +11,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from txloom.config import names
 from txloom.errors import WriteConflict
@@ -47,6 +48,11 @@ def read(spark: SparkSession, path: str, at: int | None = None) -> DataFrame:
     if at is not None:
         reader = reader.option("versionAsOf", at)
     return reader.load(path)
+
+
+def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """Return Arrow's rows as a frame of the same types: by itself Spark gives a zone to a timestamp without one."""
+    return spark.createDataFrame(rows, from_arrow_schema(rows.schema))
 
 
 def settled(frame: DataFrame) -> DataFrame:

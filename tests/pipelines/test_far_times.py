@@ -1,0 +1,81 @@
+"""Times that no 64 bits of nanoseconds hold, such as the year 9999 for "without end", by Spark and in this process."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shop import Shop, insert, update
+from txloom.pipelines.backfill import backfill
+from txloom.storage import local, merging, session
+
+pytestmark = pytest.mark.usefixtures("no_stream")
+
+TABLES = """
+tables:
+  - {name: prices, source: APP.PRICES, key: [id], columns: {id: long, until: timestamptz, local: timestamp}}
+  - {name: lines, source: APP.LINES, key: [line], columns: {line: long, id: long, until: timestamptz, local: timestamp}}
+targets:
+  mirrors: ["*"]
+  aggregates: [{name: documents, root: prices, children: [{table: lines, as: lines, relation: many, parent_key: [id]}]}]
+"""
+FIRST, LAST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
+
+
+def texts(moment: datetime) -> dict[str, str]:
+    plain = moment.replace(tzinfo=None).isoformat(" ", "microseconds")
+    return {"until": f"{plain}+00:00", "local": plain}
+
+
+def values(moment: datetime) -> tuple[datetime, datetime]:
+    return moment, moment.replace(tzinfo=None)
+
+
+def test_what_spark_wrote_this_process_reads_and_merges_as_it_is(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Shop(spark, tmp_path, TABLES)
+    with monkeypatch.context() as large:
+        large.setattr(local, "LOCAL_ROWS", -1)
+        large.setattr(merging, "LOCAL_TABLE_BYTES", -1)
+        shop.commit(10, *[insert("prices", id=n, **texts(at)) for n, at in enumerate((FIRST, LAST))])
+        shop.commit(20, insert("lines", line=1, id=1, **texts(LAST)))
+        shop.run()
+        for task in ("rebuild", "compare"):
+            made = backfill(lambda: spark, shop.pipeline, warehouse=shop.warehouse, run_id="b1", task=task)
+        assert (made["changes"], made["surplus"]) == (0, 0)
+    shop.commit(30, update("prices", {"id": 0}, id=0, **texts(LAST)), insert("prices", id=2, **texts(FIRST)))
+    shop.run()
+    names = ("id", "until", "local")
+    assert shop.shown("prices", *names) == [(0, *values(LAST)), (1, *values(LAST)), (2, *values(FIRST))]
+    (document,) = shop.query("documents_current", "select * from t where id = 1")
+    (line,) = document["lines"]
+    assert (document["until"], line["until"], line["local"]) == (LAST, *values(LAST))
+
+
+def test_a_backfill_repairs_what_another_program_or_an_older_version_wrote(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As docs/operations.md says: current tables alone, because histories are written by this process' own writer."""
+    shop = Shop(spark, tmp_path, TABLES[: TABLES.index("  aggregates")])
+    name = "spark.sql.parquet.outputTimestampType"
+    spark.conf.set(name, "INT96")
+    try:
+        with monkeypatch.context() as large:
+            large.setattr(merging, "LOCAL_TABLE_BYTES", -1)
+            large.setattr(local, "LOCAL_ROWS", -1)
+            shop.commit(10, *[insert("prices", id=n, **texts(at)) for n, at in enumerate((FIRST, LAST))])
+            shop.run()
+    finally:
+        spark.conf.set(name, session.SETTINGS[name])
+    path = str(Path(shop.warehouse, "shop", "prices"))
+    wrong = local.select(path, "select until from t").column("until").to_pylist()
+    assert {each.year for each in wrong} == {1754, 1816}, "delta-rs reads 96 bits right now: ADR 4 can be shorter"
+    counts = {
+        task: backfill(lambda: spark, shop.pipeline, warehouse=shop.warehouse, run_id="b1", task=task)
+        for task in ("rebuild", "compare", "apply", "drop")
+    }
+    assert (counts["compare"]["changes"], counts["compare"]["surplus"]) == (2, 0)
+    assert shop.shown("prices", "id", "until", "local") == [(0, *values(FIRST)), (1, *values(LAST))]
+    assert local.select(path, "select min(until) as a, max(until) as b from t").to_pylist() == [{"a": FIRST, "b": LAST}]
