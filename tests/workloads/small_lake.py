@@ -31,7 +31,7 @@ from txloom.pipelines.bury import cause_of, describe, list_waiting, named
 from txloom.pipelines.completeness import rules_of
 from txloom.pipelines.diff_snapshot import diff_snapshot
 from txloom.pipelines.land import land_events
-from txloom.pipelines.late import CURABLE, _completed, whole_together
+from txloom.pipelines.late import CURABLE, completed_of
 from txloom.pipelines.merge import merge_current
 from txloom.pipelines.publish import publish
 from txloom.pipelines.redrive import redrive
@@ -294,7 +294,9 @@ class _Letters:
 
     def judge(self, late: Sequence[Mapping[str, Any]], now_dead: set[int]) -> None:
         """Judge what came for finished transactions: duplicates, or dead letters."""
-        known = {tx: cause for tx, (_, cause) in dead.dead_by_hash(self._batch.place).items()} if late else {}
+        dead_before = dead.dead_by_hash(self._batch.place) if late or now_dead else {}
+        again = {identity for tx, (identity, cause) in dead_before.items() if tx in now_dead and cause in CURABLE}
+        known = {tx: cause for tx, (_, cause) in dead_before.items()}
         known |= {tx: self._dead_cause(tx) for tx in now_dead}
         places = {(row["landing"], row["row"]) for row in late}
         events = [e for e in self._of([row["tx"] for row in late]) if (e["landing"], e["row"]) in places]
@@ -302,10 +304,8 @@ class _Letters:
         for event in events:
             if event["kind"] == "metadata" and event["tx"] in known and self._is_new(event, "expected"):
                 self._letters.append(event | {"cause": known[event["tx"]], "detail": "late"})
-        if any(cause in CURABLE for cause in known.values()):
-            ids = {event["transaction_id"] for event in events if known.get(event["tx"]) in CURABLE}
-            self._completed = _completed(self._batch, sorted(ids))
-        self._completed = pa.concat_tables([self._completed, whole_together(self._batch, now_dead)])
+        ids = again | {event["transaction_id"] for event in events if known.get(event["tx"]) in CURABLE}
+        self._completed = completed_of(self._batch, sorted(ids))
 
     def write(self, released: Released) -> None:
         """Write dead letters, then transactions."""

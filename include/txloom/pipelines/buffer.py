@@ -141,8 +141,7 @@ def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
         buried = [given_up, _unreadable(batch, released), found.buried]
         batch.record(found.findings)
         _write_dead_letters(batch, buried)
-        completed = pa.concat_tables([found.completed, late.whole_together(batch, own.keys())])
-        _write_transactions(batch, released, buried, completed)
+        _write_transactions(batch, released, buried, found.completed)
         if not batch.is_known:
             known = named(batch, unfinished)
             doctor.after_batch(batch, kinds["dead"], operations, known)

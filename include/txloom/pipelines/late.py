@@ -4,8 +4,8 @@ What comes for a dead transaction joins its dead letters. When that makes it who
 of `transactions` with that cause (design.md 2.8).
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
@@ -44,27 +44,27 @@ class Late:
 def judge(batch: Batch, late: Sequence[Row], own: Mapping[int, str]) -> Late:
     """Judge late events; late: their landing and row, the hash of their transaction, 1 in `rows` unless metadata.
 
-    own: causes of what this very batch gives up, by hash.
+    own: causes of what this very batch gives up, by hash. What was given up before, too, may be whole with it: the
+    buffer takes a part for a transaction of its own where it has forgotten that the other part was given up, and where
+    that was not known yet when this part was landed.
     """
-    known = dead_by_hash(batch.place) if late else {}
+    known = dead_by_hash(batch.place) if late or own else {}
     of_dead = known.keys() | own.keys()
     found = contradictions(batch, [row for row in late if not row["rows"] and row["tx"] not in of_dead])
     late = [row for row in late if row["rows"] or row["tx"] in of_dead]
-    return replace(_judged(batch, late, own, known), findings=found) if late else Late(findings=found)
+    buried, dead = _judged(batch, late, own, known) if late else (Buried(), {})
+    dead |= {tx: known[tx] for tx in own if tx in known}
+    completed = completed_of(batch, [identity for identity, cause in dead.values() if cause in CURABLE])
+    return Late(buried, completed, found)
 
 
-def whole_together(batch: Batch, own: Collection[int]) -> pa.Table:
-    """Return a row for `transactions` of each that was given up before, and is whole with what is given up again now.
+def _judged(
+    batch: Batch, late: Sequence[Row], own: Mapping[int, str], known: Mapping[int, tuple[str, str]]
+) -> tuple[Buried, dict[int, tuple[str, str]]]:
+    """Judge late rows, and metadata of dead transactions; return the dead ones too: id and cause, by hash.
 
-    own: hashes of what this very batch gives up. The buffer takes a part for a transaction of its own where it has
-    forgotten that the other part was given up, and that was not known yet when this part was landed.
+    known: all dead ones.
     """
-    known = dead_by_hash(batch.place) if own else {}
-    return _completed(batch, [known[tx][0] for tx in sorted(own) if tx in known and known[tx][1] in CURABLE])
-
-
-def _judged(batch: Batch, late: Sequence[Row], own: Mapping[int, str], known: Mapping[int, tuple[str, str]]) -> Late:
-    """Judge late rows, and metadata of dead transactions; known: id and cause of all dead ones, by hash."""
     places = batch.spark.createDataFrame([(row["landing"], row["row"]) for row in late], "landing bigint, row bigint")
     landings = sorted({row["landing"] for row in late})
     events = batch.change_events.where(F.col("landing").isin(landings) & F.col("kind").isin("row", "metadata"))
@@ -75,12 +75,11 @@ def _judged(batch: Batch, late: Sequence[Row], own: Mapping[int, str], known: Ma
     causes = {tx: cause for tx, (_, cause) in dead.items()}
     buried = late_events(batch, events.where("kind = 'row'"), causes)
     if not dead:
-        return Late(buried)
+        return buried, dead
     joined = _metadata(batch, events.where("kind = 'metadata'"), causes)
     letters = [part for part in (buried.letters, joined) if part is not None]
-    whole = _completed(batch, [identity for identity, cause in dead.values() if cause in CURABLE])
     both = reduce(DataFrame.unionByName, letters) if letters else None
-    return Late(Buried(both, None, buried.rows, buried.duplicates), whole)
+    return Buried(both, None, buried.rows, buried.duplicates), dead
 
 
 def _given_up_now(batch: Batch, own: Mapping[int, str], events: DataFrame) -> dict[int, tuple[str, str]]:
@@ -112,7 +111,7 @@ def _metadata(batch: Batch, late: DataFrame, dead: Mapping[int, str]) -> DataFra
     return None if news.isEmpty() else as_dead_letters(news, datetime.now(UTC), batch.release)
 
 
-def _completed(batch: Batch, dead: Sequence[str]) -> pa.Table:
+def completed_of(batch: Batch, dead: Sequence[str]) -> pa.Table:
     """Return a row for `transactions` of each dead one that is whole by all that was landed of it."""
     if not dead:
         return TRANSACTIONS.empty_table()
