@@ -6,11 +6,22 @@ import pytest
 
 from txloom.storage import dead, findings
 from txloom.transactions import memory
+from workloads.inbox import Producer
 from workloads.judging import assert_newest
 from workloads.operations import OPERATE
-from workloads.play import impatient
+from workloads.play import Play, impatient
+from workloads.small_lake import SmallLake
 from workloads.spark_lake import SparkLake
 from workloads.test_named_lakes import PLAIN, commit, lake_of, messages, row
+
+
+def impatient_lake(folder: Path, request: pytest.FixtureRequest, *, by_spark: bool) -> tuple[SmallLake, Play, Producer]:
+    """Return a lake of one table that gives up what is not whole with its landing; by_spark: by the jobs themselves."""
+    lake, made, producer = lake_of(folder, "goldengate", PLAIN)
+    if by_spark:
+        lake = SparkLake(folder, lake.pipeline, spark=request.getfixturevalue("spark"))
+    lake.pipeline = impatient(lake.pipeline)
+    return lake, made, producer
 
 
 @pytest.mark.parametrize("by_spark", [True, False])
@@ -18,10 +29,7 @@ def test_a_rebuild_counts_once_what_was_given_up_with_duplicates_and_released_la
     tmp_path: Path, request: pytest.FixtureRequest, by_spark: bool
 ) -> None:
     """The ledger did not balance: what a batch gives up that an earlier generation released was counted twice."""
-    lake, made, producer = lake_of(tmp_path, "goldengate", PLAIN)
-    if by_spark:
-        lake = SparkLake(tmp_path, lake.pipeline, spark=request.getfixturevalue("spark"))
-    lake.pipeline = impatient(lake.pipeline)
+    lake, made, producer = impatient_lake(tmp_path, request, by_spark=by_spark)
     sent = [commit(made, csn, ("I", None, row(csn, "a"))) for csn in (100, 200)]
     for came in ([*sent[0].rows, *sent[0].rows], [sent[0].metadata, *messages(sent[1])]):
         producer.deliver(came, last=False)
@@ -52,10 +60,7 @@ def test_a_rebuild_counts_each_time_that_a_transaction_was_given_up(
     tmp_path: Path, request: pytest.FixtureRequest, by_spark: bool
 ) -> None:
     """Given up, redriven and given up again, then released: a rebuild takes in all of it at once, and missed a row."""
-    lake, made, producer = lake_of(tmp_path, "goldengate", PLAIN)
-    if by_spark:
-        lake = SparkLake(tmp_path, lake.pipeline, spark=request.getfixturevalue("spark"))
-    lake.pipeline = impatient(lake.pipeline)
+    lake, made, producer = impatient_lake(tmp_path, request, by_spark=by_spark)
     sent = commit(made, 100, ("I", None, row(100, "a")))
     producer.deliver(sent.rows, last=False)
     lake.run()
@@ -78,10 +83,8 @@ def test_what_was_given_up_in_two_parts_that_are_whole_together_is_redriven_at_o
 ) -> None:
     """Landed before the buffer ran, taken in one by one: when it came to the second part it had forgotten the first."""
     monkeypatch.setattr(memory, "REMEMBERED", 1)
-    lake, made, producer = lake_of(tmp_path, "goldengate", PLAIN)
-    if by_spark:
-        lake = SparkLake(tmp_path, lake.pipeline, spark=request.getfixturevalue("spark"))
-    lake.pipeline, lake.at_once = impatient(lake.pipeline), 1
+    lake, made, producer = impatient_lake(tmp_path, request, by_spark=by_spark)
+    lake.at_once = 1
     sent = [commit(made, 100 + n, *[("I", None, row(10 * n + i, "a")) for i in range(2)]) for n in range(40)]
     for came in ([each.rows[0] for each in sent], [m for each in sent for m in (each.rows[1], each.metadata) if m]):
         producer.deliver(came, last=False)

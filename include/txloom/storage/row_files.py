@@ -80,13 +80,18 @@ def csv_rows(file: Path) -> Iterator[list[bytes]]:
 
 def parquet_rows(file: Path) -> Iterator[list[bytes]]:
     """Yield a Parquet file's rows as JSON objects: typed values become text of all their digits."""
-    with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as found, pq.ParquetFile(file) as again:
+    with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as found:
         wide = _timestamps_of_96_bits(found)
-        nanoseconds = again.iter_batches(BATCH, columns=wide) if wide else repeat(None)
+        nanoseconds = _nanoseconds(file, found.metadata, wide) if wide else repeat(None)
         for batch, exact in zip(found.iter_batches(BATCH), nanoseconds, strict=False):
             texts = {name: _all_digits(batch.column(name), exact.column(name)) for name in wide}
             columns = [texts.get(name, column) for name, column in zip(batch.schema.names, batch.columns, strict=True)]
             yield from _rows(file, pa.RecordBatch.from_arrays(columns, names=batch.schema.names))
+
+
+def _nanoseconds(file: Path, metadata: pq.FileMetaData, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    with pq.ParquetFile(file, metadata=metadata) as again:
+        yield from again.iter_batches(BATCH, columns=columns)
 
 
 def _timestamps_of_96_bits(file: pq.ParquetFile) -> list[str]:
