@@ -54,6 +54,22 @@ def test_what_spark_wrote_this_process_reads_and_merges_as_it_is(
     assert (document["until"], line["until"], line["local"]) == (LAST, *values(LAST))
 
 
+def test_an_instant_of_year_1_is_a_key_in_spark_too(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQL Server's least datetimeoffset; Python makes no local time of it, wherever it runs."""
+    keyed = TABLES[: TABLES.index("  aggregates")].replace("key: [id]", "key: [until, id]")
+    shop = Shop(spark, tmp_path, keyed)
+    monkeypatch.setattr(local, "LOCAL_ROWS", -1)
+    monkeypatch.setattr(merging, "LOCAL_TABLE_BYTES", -1)
+    shop.commit(10, *[insert("prices", id=n, **texts(at)) for n, at in enumerate((FIRST, LAST))])
+    shop.run()
+    for task in ("rebuild", "compare", "apply"):
+        made = backfill(lambda: spark, shop.pipeline, warehouse=shop.warehouse, run_id="b1", task=task)
+        assert (made.get("changes", 0), made.get("surplus", 0)) == (0, 0)
+    assert shop.shown("prices", "id", "until", "local") == [(0, *values(FIRST)), (1, *values(LAST))]
+
+
 def test_a_backfill_repairs_what_another_program_or_an_older_version_wrote(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

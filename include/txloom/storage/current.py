@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
+from typing import Any
 
 import pyarrow as pa
 from delta.tables import DeltaTable
@@ -199,8 +200,7 @@ def correct(path: str, rows: DataFrame, key: Sequence[str], metadata: str) -> No
 
 def pruning(effects: DataFrame, key: Sequence[str]) -> str:
     """Return `naming` for the keys that effects hold; "" when there are too many to name, or none."""
-    found = effects.select(quote(key[0])).distinct().limit(LITERAL_KEYS + 1).collect()
-    return naming(key[0], [row[0] for row in found])
+    return naming(key[0], _distinct(effects, key[0], LITERAL_KEYS + 1))
 
 
 def pruning_partitions(effects: DataFrame, flat: Flat) -> str:
@@ -208,8 +208,13 @@ def pruning_partitions(effects: DataFrame, flat: Flat) -> str:
     own = flat.partitions
     if own is None or own.declared.column not in flat.key:
         return ""
-    found = effects.select(quote(own.column)).distinct().limit(MOST_NAMED + 1).collect()
-    return only_within(within(own.column, [row[0] for row in found]))
+    return only_within(within(own.column, _distinct(effects, own.column, MOST_NAMED + 1)))
+
+
+def _distinct(effects: DataFrame, column: str, most: int) -> list[Any]:
+    """Return up to so many values of a column; by Arrow, since rows of PySpark hold no instant near year 1."""
+    values: list[Any] = effects.select(quote(column)).distinct().limit(most).toArrow().column(0).to_pylist()
+    return values
 
 
 def only_within(partitions: Within | None) -> str:
