@@ -25,7 +25,7 @@ from py_compile import PycInvalidationMode
 ROOT = Path(__file__).resolve().parents[1]
 MUTANTS = ROOT / "scripts" / "mutants.txt"
 LIBRARY = Path("include/txloom")
-PARTS = ("include", "tests", "jobs", "pyproject.toml")
+PARTS = ("docs", "include", "tests", "jobs", "pyproject.toml")
 """What the tests need."""
 SECONDS = 120
 """That one test may take: a wrong rule may never end."""
@@ -176,7 +176,8 @@ def caught(folder: Path, mutant: Mutant) -> bool:
 def run(folder: Path, tests: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run tests of the copy, up to the first that fails, in their order; bytecode of a mutant must not outlive it."""
     options = ["-x", "-q", "-n0", "--random-order-bucket=none", f"--timeout={SECONDS}"]
-    environment = {**os.environ, "PYTHONPATH": str(folder / "include"), "PYTHONDONTWRITEBYTECODE": "1"}
+    own = {"PYTHONPATH": str(folder / "include"), "TXLOOM_JARS": str(ROOT / "jars"), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, **own}
     command = [sys.executable, "-m", "pytest", *options, *tests]
     out, err = subprocess.PIPE, subprocess.STDOUT
     return subprocess.run(command, cwd=folder, env=environment, stdout=out, stderr=err, text=True, check=False)

@@ -299,9 +299,20 @@ def test_finished_transactions_are_forgotten_oldest_first() -> None:
     old = np.zeros(memory.REMEMBERED, ev.FINISHED)
     old["tx"] = np.arange(10, 10 + memory.REMEMBERED)
     old["at"] = np.arange(memory.REMEMBERED)
-    held, _ = buffer.decide(buffer.Held(held.events, old), numbers(1, [Metadata(1, ())], 10**9), buffer.Rules(PATIENCE))
+    first = np.concatenate([numbers(1, [Metadata(1, ())], 10**9), ev.decided(1, 0)])
+    held, _ = buffer.decide(buffer.Held(held.events, old), first, buffer.Rules(PATIENCE))
     assert len(held.finished) == memory.REMEMBERED
     assert 10 not in held.finished["tx"] and 1 in held.finished["tx"]
+
+
+def test_none_is_forgotten_before_every_landing_to_come_knows_it() -> None:
+    rules, held, remembered = buffer.Rules(PATIENCE, remembered=1), buffer.Held(), []
+    for landing, known in ((1, 0), (2, 0), (3, None), (4, 2), (5, 4)):
+        told = [ev.decided(landing, known)] if known is not None else []
+        arrived = np.concatenate([numbers(landing, [Metadata(landing, ())], landing), *told])
+        held, _ = buffer.decide(held, arrived, rules)
+        remembered.append(held.finished["tx"].tolist())
+    assert remembered == [[1], [1, 2], [1, 2, 3], [3, 4], [5]]
 
 
 def test_two_transactions_under_one_hash_are_refused() -> None:

@@ -47,7 +47,7 @@ class Core:
         self.finished: set[int] = set()
         self.entered: dict[int, int] = {}
         self.valid_through = 0
-        self.landings = 0
+        self.landings = self.decided = 0
         self.counts = dict.fromkeys(("rows", "released", "dead", "duplicates", "late"), 0)
         self.waiting: list[buffer.Standing] = []
         self.dead: list[buffer.Standing] = []
@@ -59,20 +59,30 @@ class Core:
         """Learn the partitions of a source whose transactions wait for all of them; each topic is one."""
         self.partitions = dict.fromkeys(topics, Partition(None, _micros(BEGUN)))
 
-    def run(self, *landings: Sequence[Message]) -> None:
-        """Take landings through the buffer and the merge together; every run begins with what was packed away."""
-        landed: dict[int, list[np.ndarray]] = {bucket: [] for bucket in range(BUCKETS)}
-        for messages in landings:
-            self.landings += 1
-            at = Landing(self.landings, BEGUN + self.landings * STEP, ())
-            numbers = self._land(messages, at)
-            clock = self._clock(messages, at)
-            for bucket, own in numbers.items():
-                landed[bucket] += [*own, clock]
+    def run(self, *landings: Sequence[Message], batches: Sequence[int] = ()) -> None:
+        """Land, take landings through the buffer, merge; every batch begins with what was packed away.
+
+        batches: how many of the landings the buffer takes in one after the other; then the rest together.
+        """
+        landed = [self._landed(messages) for messages in landings]
+        for size in [*batches, len(landed)]:
+            taken, landed = landed[:size], landed[size:]
+            if taken:
+                self._take_in(taken)
+        self._merge()
+
+    def _landed(self, messages: Sequence[Message]) -> dict[int, list[np.ndarray]]:
+        self.landings += 1
+        at = Landing(self.landings, BEGUN + self.landings * STEP, ())
+        numbers, clock = self._land(messages, at), self._clock(messages, at)
+        return {bucket: [*own, clock, ev.decided(at.number, self.decided)] for bucket, own in numbers.items()}
+
+    def _take_in(self, landed: Sequence[dict[int, list[np.ndarray]]]) -> None:
+        self.decided += len(landed)
         rules = rules_of(self.pipeline)
         released, repeated, self.waiting = [], [], []
         for bucket in range(BUCKETS):
-            arrived = ev.concatenate(landed[bucket])
+            arrived = ev.concatenate([part for each in landed for part in each[bucket]])
             held, decisions = buffer.decide(_restarted(self.held[bucket]), arrived, rules)
             self.held[bucket] = held
             released += decisions.released
@@ -88,7 +98,6 @@ class Core:
             self.counts["released"] += sum(int(part.rows.sum()) for part in decisions.released)
             self.counts["dead"] += sum(standing.rows for standing in decisions.dead)
         self._release(released, repeated)
-        self._merge()
 
     def balanced(self) -> bool:
         """Tell whether every row that came in is somewhere, and every released one in history once."""

@@ -3,6 +3,7 @@
 import json
 from bisect import bisect_left
 from collections import Counter
+from random import Random
 
 from deltalake import DeltaTable
 
@@ -19,6 +20,7 @@ from workloads.truth import keyed, keys, wanted
 
 def run_through(lake: SmallLake, made: Play, producer: Producer | Extractor) -> None:
     """Run a workload through a lake, landing by landing, and look at what is shown after each."""
+    lake.at_once = Random(made.seed).choice((1, 60, 2_000_000, 2_000_000))
     for number, messages in enumerate(made.landings, 1):
         producer.deliver(messages, last=number == len(made.landings))
         if number < len(made.landings) and made.chance.random() < 0.25:

@@ -149,13 +149,14 @@ def test_what_a_bucket_remembers_decides_nothing(
     again = [chance.choice(delivery) for _ in range(chance.randint(0, 6))]
     landings = [*delivery, *([] for _ in range(4)), *again, []]
     sizes = [chance.randint(1, 3) for _ in landings]
+    batches = [chance.choice(((), (1,), (1, 1))) for _ in landings]
     found = []
     for most in (remembered, 1_000_000):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(memory, "REMEMBERED", most)
             own, first, told = Core(pipeline), 0, []
-            for size in sizes:
-                own.run(*landings[first : first + size])
+            for size, of_run in zip(sizes, batches, strict=True):
+                own.run(*landings[first : first + size], batches=of_run)
                 told.append(outcome(own))
                 first += size
             assert own.balanced()

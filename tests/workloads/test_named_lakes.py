@@ -349,6 +349,29 @@ def test_extracts_go_on_behind_a_load_of_nothing_into_nothing(tmp_path: Path) ->
     assert [each["v"] for each in lake.rows("t")] == ["a"]
 
 
+@pytest.mark.parametrize("rebuilt", [False, True])
+def test_what_was_landed_before_the_buffer_finished_what_comes_again_in_it_is_a_duplicate(
+    tmp_path: Path, monkeypatch: Any, *, rebuilt: bool
+) -> None:
+    """The landing cannot say that it was finished: the buffer remembers it until that landing is taken in."""
+    monkeypatch.setattr(memory, "REMEMBERED", 1)
+    lake, made, producer = lake_of(tmp_path, "debezium/sqlserver", PLAIN)
+    sent = [commit(made, csn, *(("I", None, row(csn + n, "a")) for n in range(3))) for csn in range(100, 900, 20)]
+    cycle(lake, producer, messages(*sent[:10]))
+    for own in (messages(*sent[10:30]), [sent[12].rows[0], *messages(*sent[30:-1])]):
+        producer.deliver(own, last=False)
+        lake.land()
+    lake.at_once = 2_000_000 if rebuilt else 1
+    cycle(lake, producer, messages(sent[-1]))
+    if rebuilt:
+        lake.lose_checkpoint()
+        lake.at_once = 1
+        lake.run()
+    assert not lake.rows("pending_transactions")
+    assert lake.shown_through() == sent[-1].csn
+    assert_right(lake, made)
+
+
 @pytest.mark.parametrize("writes", [1, 2, 3])
 def test_what_a_batch_wrote_that_died_and_lost_its_checkpoint_is_not_there_twice(tmp_path: Path, writes: int) -> None:
     _die_and_lose(*lake_of(tmp_path, "goldengate", PLAIN), writes)

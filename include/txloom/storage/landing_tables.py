@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.config import names
-from txloom.storage import books, evolution, file_positions, local, parts, spellings
+from txloom.storage import books, evolution, file_positions, local, parts, progress, spellings
 from txloom.storage.decoding import Decoded, NewDecoder, Reader, decode
 from txloom.storage.file_positions import Position
 from txloom.storage.finished import finished_before
@@ -16,7 +17,7 @@ from txloom.storage.landing import Landing, as_before, placed_again, with_number
 from txloom.storage.ordered import Fronts, fronts, open_transaction
 from txloom.storage.own import CHANGE_EVENTS, DEAD_LETTERS, FILE_POSITIONS, INSTANT, LANDED_FILES
 from txloom.storage.place import Place
-from txloom.transactions.events import holes, to_bytes
+from txloom.transactions.events import decided, holes, to_bytes
 from txloom.transactions.frontier import Frontier
 
 if TYPE_CHECKING:
@@ -128,12 +129,16 @@ def write_poison(landing: Landing, place: Place) -> None:
 def write_clock(landing: Landing, place: Place, reached: Frontier | None) -> None:
     """Append the landing's clock row: a commit of its own, so that it follows all events of its landing.
 
+    It tells up to which landing what was finished stands in `transactions`, where landings that follow look it up.
     reached: how far the source's partitions are, where transactions wait for all of them.
     """
-    row = {"landing": landing.number, "row": CLOCK_ROW, "kind": "clock", "landed_at": landing.at}
+    row: dict[str, Any] = {"landing": landing.number, "row": CLOCK_ROW, "kind": "clock", "landed_at": landing.at}
     if reached is not None:
         row |= {"csn": reached.csn}
-        row |= {"numbers": to_bytes(holes(landing.number, reached.holes))} if reached.holes else {}
+    brought = [holes(landing.number, reached.holes)] if reached is not None and reached.holes else []
+    seen = progress.snapshot(place)
+    brought.append(decided(landing.number, seen.landing if seen is not None else 0))
+    row |= {"numbers": to_bytes(np.concatenate(brought))}
     write_id = names.write_id(place.pipeline, f"{names.CHANGE_EVENTS}.clock", 0)
     books.append(place.change_events, [row], CHANGE_EVENTS, once=(write_id, landing.number))
 

@@ -130,6 +130,7 @@ def decide(held: Held, arrived: np.ndarray, rules: Rules) -> tuple[Held, Decisio
     Waiting transactions are listed only when a clock came, as of the last one.
     """
     decisions = Decisions()
+    decided, arrived = memory.decided(arrived)
     arrived = arrived[np.argsort(arrived["landing"], kind="stable")]
     starts, _ = ev.groups(arrived["landing"])
     at_once = memory.none()
@@ -147,7 +148,7 @@ def decide(held: Held, arrived: np.ndarray, rules: Rules) -> tuple[Held, Decisio
         events = batch[(batch["kind"] != ev.CLOCK) & (batch["kind"] != ev.HOLE)]
         held = _take(Held(held.events, held.finished, holes), events, clock, rules, decisions)
     finished = memory.joined(held.finished, at_once)
-    held = Held(held.events, memory.newest(finished, rules.remembered), held.holes)
+    held = Held(held.events, memory.newest(finished, rules.remembered, decided), held.holes)
     if decisions.now is not None:
         decisions.waiting = _standings(_Ordered(held.events, rules, held.holes))
     return held, decisions
@@ -173,7 +174,8 @@ def _at_once(held: Held, arrived: np.ndarray, rules: Rules, decisions: Decisions
     clocks = arrived[arrived["kind"] == ev.CLOCK]
     when = clocks["at"][np.searchsorted(clocks["landing"], ordered.events["landing"][ordered.starts])]
     _release(ordered, ordered.whole, when, decisions)
-    return _remember(memory.none(), ordered, ordered.whole, when), arrived[~own]
+    landings = ordered.events["landing"][ordered.starts]
+    return _remember(memory.none(), ordered, ordered.whole, when, landings), arrived[~own]
 
 
 def _settled(events: np.ndarray, rules: Rules) -> tuple["_Ordered", Decisions]:
@@ -206,7 +208,8 @@ def _take(held: Held, batch: np.ndarray, clock: np.void | None, rules: Rules, de
     if ordered.given_up.any():
         decisions.dead.extend(_standings(ordered.only(ordered.given_up)))
     done = ordered.whole | ordered.given_up
-    finished = _remember(remembered, ordered, done, at)
+    landing = np.full(len(at), batch["landing"].max(initial=decisions.landing))
+    finished = _remember(remembered, ordered, done, at, landing)
     return Held(ordered.events[~done[ordered.number]], finished, _open(held.holes, clock))
 
 
@@ -408,13 +411,15 @@ def _release(ordered: _Ordered, whole: np.ndarray, when: np.ndarray, decisions: 
     )
 
 
-def _remember(finished: np.ndarray, ordered: _Ordered, done: np.ndarray, when: np.ndarray) -> np.ndarray:
+def _remember(
+    finished: np.ndarray, ordered: _Ordered, done: np.ndarray, when: np.ndarray, landing: np.ndarray
+) -> np.ndarray:
     if not done.any():
         return finished
     new = np.empty(int(done.sum()), ev.FINISHED)
     new["tx"] = ordered.events["tx"][ordered.starts][done]
     new["check"] = ordered.events["check"][ordered.starts][done]
-    new["at"], new["csn"] = when[done], ordered.csn[done]
+    new["at"], new["csn"], new["landing"] = when[done], ordered.csn[done], landing[done]
     return memory.joined(finished, new)
 
 

@@ -29,6 +29,9 @@ REOPEN = 5
 KNOWN = 7
 """A transaction of events of this landing was finished before it, which the buffer may have forgotten."""
 
+DECIDED = 8
+"""With a clock: landings that follow tell, with KNOWN, what was finished by the landings up to `count`."""
+
 HOLE = 6
 """Events between the ids `csn` and `count` could not be read, and whose they were is not known; with a clock."""
 NOWHERE = -1
@@ -50,8 +53,9 @@ a row that knows no csn a place in the log before it, where that is told;
 landing and row: where the event lies in change_events; at: arrival in microseconds since the epoch; run: hash of the
 producer's run, 0 where it is not known; former: hash of what the row's identity was in an older version, else 0."""
 
-FINISHED = np.dtype([("tx", "i8"), ("check", "i8"), ("at", "i8"), ("csn", "i8")])
-"""A remembered transaction: two hashes of its id, when it was finished, and its csn (not above 0: not known)."""
+FINISHED = np.dtype([("tx", "i8"), ("check", "i8"), ("at", "i8"), ("csn", "i8"), ("landing", "i8")])
+"""A remembered transaction: two hashes of its id, when it was finished, its csn (not above 0: not known), and the
+landing that finished it (0: not known)."""
 
 
 def no_events() -> np.ndarray:
@@ -72,6 +76,13 @@ def holes(landing: int, bounds: Sequence[tuple[int, int]]) -> np.ndarray:
     found = np.zeros(len(bounds), EVENT)
     found["kind"], found["landing"], found["row"] = HOLE, landing, -1
     found["csn"], found["count"] = [first for first, _ in bounds], [last for _, last in bounds]
+    return found
+
+
+def decided(landing: int, until: int) -> np.ndarray:
+    """Return what the clock of a landing brings: landings up to another one were decided when it was over."""
+    found = np.zeros(1, EVENT)
+    found["kind"], found["landing"], found["row"], found["count"] = DECIDED, landing, -1, until
     return found
 
 

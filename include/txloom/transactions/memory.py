@@ -5,8 +5,9 @@ import numpy as np
 from txloom.transactions import events as ev
 
 REMEMBERED = 50_000
-"""Finished transactions that a bucket remembers from call to call. Of those that it forgot a landing tells which of its
-transactions were finished before (events of the kind KNOWN), out of the table `transactions`."""
+"""Finished transactions that a bucket remembers from call to call, and those that a landing to come may not know of. Of
+those that it forgot a landing tells which of its transactions were finished before (events of the kind KNOWN), out of
+the table `transactions`."""
 
 
 PLACED = np.dtype([("tx", "i8"), ("csn", "i8")])
@@ -57,12 +58,21 @@ def joined(finished: np.ndarray, new: np.ndarray) -> np.ndarray:
     return both[np.argsort(both["tx"], kind="stable")]
 
 
-def newest(finished: np.ndarray, most: int) -> np.ndarray:
-    """Forget the oldest where there are more than are to be remembered.
+def newest(finished: np.ndarray, most: int, decided: int) -> np.ndarray:
+    """Forget the oldest where there are more than are to be remembered, but none that a landing may not know of.
 
-    Not before a call is over: what it decided itself no landing in it could know of.
+    decided: what landings up to this one finished, every landing that is to come knows. One that was landed before it
+    was decided on what lies in front of it does not, in whatever batch it is taken in, then or by a rebuild.
     """
     if len(finished) <= most:
         return finished
-    kept = finished[np.argsort(finished["at"], kind="stable")[-most:]]
-    return kept[np.argsort(kept["tx"], kind="stable")]
+    stays = finished["landing"] > decided
+    stays[np.argsort(finished["at"], kind="stable")[len(finished) - most :]] = True
+    kept: np.ndarray = finished[stays]
+    return kept
+
+
+def decided(arrived: np.ndarray) -> tuple[int, np.ndarray]:
+    """Return up to which landing what was finished is known to all that is to come (-1: none), and the other events."""
+    says = arrived["kind"] == ev.DECIDED
+    return int(arrived["count"][says].max(initial=-1)), arrived[~says]
