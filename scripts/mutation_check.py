@@ -176,8 +176,8 @@ def caught(folder: Path, mutant: Mutant) -> bool:
 def run(folder: Path, tests: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run tests of the copy, up to the first that fails, in their order; bytecode of a mutant must not outlive it."""
     options = ["-x", "-q", "-n0", "--random-order-bucket=none", f"--timeout={SECONDS}"]
-    own = {"PYTHONPATH": str(folder / "include"), "TXLOOM_JARS": str(ROOT / "jars"), "PYTHONDONTWRITEBYTECODE": "1"}
-    environment = {**os.environ, **own}
+    own = {"PYTHONPATH": str(folder / "include"), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {"TXLOOM_JARS": str(ROOT / "jars"), **os.environ, **own}
     command = [sys.executable, "-m", "pytest", *options, *tests]
     out, err = subprocess.PIPE, subprocess.STDOUT
     return subprocess.run(command, cwd=folder, env=environment, stdout=out, stderr=err, text=True, check=False)

@@ -32,6 +32,12 @@ def values(moment: datetime) -> tuple[datetime, datetime]:
     return moment, moment.replace(tzinfo=None)
 
 
+def backfilled(spark: Any, shop: Shop, *tasks: str) -> dict[str, dict[str, int]]:
+    """Run tasks of one backfill; return the counts of each."""
+    about = {"warehouse": shop.warehouse, "run_id": "b1"}
+    return {task: backfill(lambda: spark, shop.pipeline, task=task, **about) for task in tasks}
+
+
 def test_what_spark_wrote_this_process_reads_and_merges_as_it_is(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -42,9 +48,8 @@ def test_what_spark_wrote_this_process_reads_and_merges_as_it_is(
         shop.commit(10, *[insert("prices", id=n, **texts(at)) for n, at in enumerate((FIRST, LAST))])
         shop.commit(20, insert("lines", line=1, id=1, **texts(LAST)))
         shop.run()
-        for task in ("rebuild", "compare"):
-            made = backfill(lambda: spark, shop.pipeline, warehouse=shop.warehouse, run_id="b1", task=task)
-        assert (made["changes"], made["surplus"]) == (0, 0)
+        compared = backfilled(spark, shop, "rebuild", "compare")["compare"]
+        assert (compared["changes"], compared["surplus"]) == (0, 0)
     shop.commit(30, update("prices", {"id": 0}, id=0, **texts(LAST)), insert("prices", id=2, **texts(FIRST)))
     shop.run()
     names = ("id", "until", "local")
@@ -64,9 +69,8 @@ def test_an_instant_of_year_1_is_a_key_in_spark_too(
     monkeypatch.setattr(merging, "LOCAL_TABLE_BYTES", -1)
     shop.commit(10, *[insert("prices", id=n, **texts(at)) for n, at in enumerate((FIRST, LAST))])
     shop.run()
-    for task in ("rebuild", "compare", "apply"):
-        made = backfill(lambda: spark, shop.pipeline, warehouse=shop.warehouse, run_id="b1", task=task)
-        assert (made.get("changes", 0), made.get("surplus", 0)) == (0, 0)
+    counts = backfilled(spark, shop, "rebuild", "compare", "apply")
+    assert (counts["compare"]["changes"], counts["compare"]["surplus"]) == (0, 0)
     assert shop.shown("prices", "id", "until", "local") == [(0, *values(FIRST)), (1, *values(LAST))]
 
 
@@ -88,10 +92,7 @@ def test_a_backfill_repairs_what_another_program_or_an_older_version_wrote(
     path = str(Path(shop.warehouse, "shop", "prices"))
     wrong = local.select(path, "select until from t").column("until").to_pylist()
     assert {each.year for each in wrong} == {1754, 1816}, "delta-rs reads 96 bits right now: ADR 4 can be shorter"
-    counts = {
-        task: backfill(lambda: spark, shop.pipeline, warehouse=shop.warehouse, run_id="b1", task=task)
-        for task in ("rebuild", "compare", "apply", "drop")
-    }
+    counts = backfilled(spark, shop, "rebuild", "compare", "apply", "drop")
     assert (counts["compare"]["changes"], counts["compare"]["surplus"]) == (2, 0)
     assert shop.shown("prices", "id", "until", "local") == [(0, *values(FIRST)), (1, *values(LAST))]
     assert local.select(path, "select min(until) as a, max(until) as b from t").to_pylist() == [{"a": FIRST, "b": LAST}]

@@ -14,13 +14,13 @@ from workloads.extracts import Extractor
 from workloads.inbox import Producer
 from workloads.operations import operate
 from workloads.play import Play
-from workloads.small_lake import SmallLake
+from workloads.small_lake import AT_ONCE, SmallLake
 from workloads.truth import keyed, keys, wanted
 
 
 def run_through(lake: SmallLake, made: Play, producer: Producer | Extractor) -> None:
     """Run a workload through a lake, landing by landing, and look at what is shown after each."""
-    lake.at_once = Random(made.seed).choice((1, 60, 2_000_000, 2_000_000))
+    lake.at_once = Random(made.seed).choice(AT_ONCE)
     for number, messages in enumerate(made.landings, 1):
         producer.deliver(messages, last=number == len(made.landings))
         if number < len(made.landings) and made.chance.random() < 0.25:

@@ -13,7 +13,7 @@ from txloom.pipelines.load_snapshot import load_snapshot
 from txloom.pipelines.redrive import redrive
 from txloom.storage import dead
 from workloads.play import Play
-from workloads.small_lake import SmallLake
+from workloads.small_lake import AT_ONCE, SmallLake
 
 
 def operate(lake: SmallLake, made: Play) -> None:
@@ -53,7 +53,7 @@ def _load(lake: SmallLake, made: Play) -> None:
 def _rebuild(lake: SmallLake, made: Play) -> None:
     """Let the next run take in everything once more, in pieces of any size."""
     lake.lose_checkpoint()
-    lake.at_once = made.chance.choice((1, 10, 60, 2_000_000))
+    lake.at_once = made.chance.choice(AT_ONCE)
 
 
 def _die(lake: SmallLake, made: Play) -> None:

@@ -73,6 +73,10 @@ def dying(writes: int) -> Iterator[None]:
         yield
 
 
+AT_ONCE = (1, 10, 60, batch_plan.ROWS_AT_ONCE)
+"""Rows of change_events with which a batch is large enough, to draw from: a landing each, some, all."""
+
+
 @dataclass
 class SmallLake:
     """One pipeline with an inbox and a warehouse of its own, and the state that its buffer's stream would keep.

@@ -135,10 +135,10 @@ def write_clock(landing: Landing, place: Place, reached: Frontier | None) -> Non
     row: dict[str, Any] = {"landing": landing.number, "row": CLOCK_ROW, "kind": "clock", "landed_at": landing.at}
     if reached is not None:
         row |= {"csn": reached.csn}
-    brought = [holes(landing.number, reached.holes)] if reached is not None and reached.holes else []
+    unreadable = holes(landing.number, reached.holes if reached is not None else ())
     seen = progress.snapshot(place)
-    brought.append(decided(landing.number, seen.landing if seen is not None else 0))
-    row |= {"numbers": to_bytes(np.concatenate(brought))}
+    until = decided(landing.number, seen.landing if seen is not None else 0)
+    row |= {"numbers": to_bytes(np.concatenate([unreadable, until]))}
     write_id = names.write_id(place.pipeline, f"{names.CHANGE_EVENTS}.clock", 0)
     books.append(place.change_events, [row], CHANGE_EVENTS, once=(write_id, landing.number))
 

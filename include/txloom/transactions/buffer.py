@@ -130,7 +130,7 @@ def decide(held: Held, arrived: np.ndarray, rules: Rules) -> tuple[Held, Decisio
     Waiting transactions are listed only when a clock came, as of the last one.
     """
     decisions = Decisions()
-    decided, arrived = memory.decided(arrived)
+    decided, arrived = memory.without_decided(arrived)
     arrived = arrived[np.argsort(arrived["landing"], kind="stable")]
     starts, _ = ev.groups(arrived["landing"])
     at_once = memory.none()
@@ -172,9 +172,9 @@ def _at_once(held: Held, arrived: np.ndarray, rules: Rules, decisions: Decisions
     decisions.repeated_metadata += told.repeated_metadata
     _count(arrived[own], decisions)
     clocks = arrived[arrived["kind"] == ev.CLOCK]
-    when = clocks["at"][np.searchsorted(clocks["landing"], ordered.events["landing"][ordered.starts])]
-    _release(ordered, ordered.whole, when, decisions)
     landings = ordered.events["landing"][ordered.starts]
+    when = clocks["at"][np.searchsorted(clocks["landing"], landings)]
+    _release(ordered, ordered.whole, when, decisions)
     return _remember(memory.none(), ordered, ordered.whole, when, landings), arrived[~own]
 
 

@@ -72,7 +72,7 @@ def newest(finished: np.ndarray, most: int, decided: int) -> np.ndarray:
     return kept
 
 
-def decided(arrived: np.ndarray) -> tuple[int, np.ndarray]:
+def without_decided(arrived: np.ndarray) -> tuple[int, np.ndarray]:
     """Return up to which landing what was finished is known to all that is to come (-1: none), and the other events."""
     says = arrived["kind"] == ev.DECIDED
     return int(arrived["count"][says].max(initial=-1)), arrived[~says]
