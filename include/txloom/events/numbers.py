@@ -2,8 +2,8 @@
 
 A number is ASCII digits with at most a minus in front, a point in front of, among or behind them (Oracle writes `.5`)
 and an exponent behind that. What its type cannot hold exactly is refused: nothing is rounded to a whole number, to zero
-or to infinity. A double is the nearest one, as its type says. The work follows the length of the text, never the size
-of its exponent.
+or to infinity. A double is the nearest one, as its type says. The work follows the length of the text: an exponent has
+four digits at most.
 """
 
 import re
@@ -13,8 +13,6 @@ from struct import pack, unpack
 NUMBER = re.compile(r"(-?)(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))(?:[eE]([+-]?[0-9]{1,4}))?")
 UNNUMBERED = ("nan", "inf", "-inf", "infinity", "-infinity")
 """What doubles beside numbers are called, in any case."""
-MOST_SHIFTED = 76
-"""The highest exponent of a decimal or whole number, up or down: precision and scale of the widest decimal."""
 EXACT_DOUBLE = 2**53
 """Up to here a double is the whole number that its source had."""
 _ZERO = re.compile(r"-?[0.]+(?:[eE].*)?")
@@ -30,10 +28,7 @@ def read_scaled(text: str, digits: int, scale: int) -> int:
     if found is None:
         raise ValueError(text)
     sign, whole, part, bare, exponent = found.groups(default="")
-    shift = int(exponent or 0)
-    if abs(shift) > MOST_SHIFTED:
-        raise ValueError(text)
-    written, moved = whole + part + bare, scale + shift - len(part + bare)
+    written, moved = whole + part + bare, scale + int(exponent or 0) - len(part + bare)
     if moved < 0 and written[moved:].strip("0"):
         raise ValueError(text)
     counted = (written[:moved] if moved < 0 else written + "0" * moved).lstrip("0")
