@@ -298,8 +298,7 @@ class _Letters:
 
     def judge(self, late: Sequence[Mapping[str, Any]], now_dead: set[int]) -> None:
         """Judge what came for finished transactions: duplicates, or dead letters."""
-        dead_before = dead.dead_by_hash(self._batch.place) if late or now_dead else {}
-        again = {identity for tx, (identity, cause) in dead_before.items() if tx in now_dead and cause in CURABLE}
+        dead_before = dead.dead_by_hash(self._batch.place) if late else {}
         known = {tx: cause for tx, (_, cause) in dead_before.items()}
         known |= {tx: self._dead_cause(tx) for tx in now_dead}
         places = {(row["landing"], row["row"]) for row in late}
@@ -308,7 +307,7 @@ class _Letters:
         for event in events:
             if event["kind"] == "metadata" and event["tx"] in known and self._is_new(event, "expected"):
                 self._letters.append(event | {"cause": known[event["tx"]], "detail": "late"})
-        ids = again | {event["transaction_id"] for event in events if known.get(event["tx"]) in CURABLE}
+        ids = {event["transaction_id"] for event in events if known.get(event["tx"]) in CURABLE}
         self._completed = completed_of(self._batch, sorted(ids))
 
     def write(self, released: Released) -> None:

@@ -44,16 +44,13 @@ class Late:
 def judge(batch: Batch, late: Sequence[Row], own: Mapping[int, str]) -> Late:
     """Judge late events; late: their landing and row, the hash of their transaction, 1 in `rows` unless metadata.
 
-    own: causes of what this very batch gives up, by hash. What was given up before, too, may be whole with it: the
-    buffer takes a part for a transaction of its own where it has forgotten that the other part was given up, and where
-    that was not known yet when this part was landed.
+    own: causes of what this very batch gives up, by hash.
     """
-    known = dead_by_hash(batch.place) if late or own else {}
+    known = dead_by_hash(batch.place) if late else {}
     of_dead = known.keys() | own.keys()
     found = contradictions(batch, [row for row in late if not row["rows"] and row["tx"] not in of_dead])
     late = [row for row in late if row["rows"] or row["tx"] in of_dead]
     buried, dead = _judged(batch, late, own, known) if late else (Buried(), {})
-    dead |= {tx: known[tx] for tx in own if tx in known}
     completed = completed_of(batch, [identity for identity, cause in dead.values() if cause in CURABLE])
     return Late(buried, completed, found)
 
