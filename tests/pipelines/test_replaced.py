@@ -97,6 +97,20 @@ def test_a_table_that_was_written_anew_is_not_shown_as_the_one_of_an_older_cut(l
         shown(lake, 2)
 
 
+def test_a_table_that_was_written_anew_with_the_same_numbers_of_versions_is_published(tmp_path: Path) -> None:
+    lake = Released(tmp_path, "id: long", more=EMPTY)
+    cycle(lake, 1)
+    shutil.rmtree(table(lake))
+    assert merged_and_published(lake)["cut_id"] == 2
+    first, second = books.query(lake.place.table("cuts"), "select versions, table_ids from t order by cut_id")
+    assert first["versions"] == second["versions"] and first["table_ids"] != second["table_ids"]
+    cuts = books.query(lake.place.table("cuts"), "select * from t where cut_id = 1")
+    shutil.rmtree(lake.place.table("cuts"))
+    books.append(lake.place.table("cuts"), [cuts[0] | {"marks": None}], own.CUTS)
+    with pytest.raises(CutReplaced, match=r"readings was written anew since, its version \d+ is of another table"):
+        shown(lake, 1)
+
+
 def test_a_table_that_a_copy_replaced_goes_on_with_other_versions_of_the_same_numbers(lake: Released) -> None:
     shutil.copytree(table(lake), lake.folder / "copy")
     cycle(lake, 3)

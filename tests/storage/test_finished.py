@@ -47,6 +47,7 @@ def test_what_was_released_and_what_was_given_up_is_known_and_what_is_new_is_not
 @pytest.mark.usefixtures("forgetful")
 def test_an_id_that_comes_back_with_another_csn_is_a_new_transaction(place: Place) -> None:
     assert heard(place, ("x4", 900), ("x1", 10)) == hashes("x1")
+    assert heard(place, ("x4", 50), ("new", 40)) == [], "both are new: 40 was x4, and 50 was x5"
 
 
 @pytest.mark.usefixtures("forgetful")

@@ -134,7 +134,10 @@ def _give_up_and_redrive(wrapped: Wrapped) -> None:
     assert wrapped.letters() == ["row"]
     wrapped.cycle(wrapped.second.metadata)
     assert dead.complete_now(wrapped.lake.place) == ["701"]
+    before = wrapped.newest_landing()
     wrapped.redrive()
+    again = [e for e in wrapped.lake.rows("change_events") if e["landing"] > before and e["transaction_id"] == "701"]
+    assert sorted(event["kind"] for event in again) == ["metadata", "row"], "what was released long ago is not landed"
     wrapped.assert_all_shown()
 
 
