@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.buffered import Buffered
+from pipelines.buffered import Buffered, no_spark
 from pipelines.test_keyless import declared, end, row, send
+from txloom.config import load
+from txloom.pipelines.land import land_events
 from txloom.transactions import buffer
 
 
@@ -51,3 +53,24 @@ def test_both_may_be_delivered_again_once_the_second_was_released(shop: Buffered
     shop.run()
     assert notes(shop) == ["new", "old", "waits"]
     assert len(shop.rows("transactions")) == 3
+
+
+def test_one_batch_releases_both_though_each_changed_another_member_of_an_aggregate(tmp_path: Path) -> None:
+    """The history of the first knew no lines, that of the second no notes: the batch ended in an error."""
+    pipeline = declared(tmp_path)
+    file = tmp_path / "shop.yaml"
+    aggregate = "{name: doc, root: items, children: [{table: lines, as: lines, relation: many, parent_key: [item]}]}"
+    lines = "  - {name: lines, source: public.lines, key: [id], columns: {id: long, item: long}}\n"
+    text = file.read_text().replace("targets: {", lines + "targets: {").replace("]}", f"], aggregates: [{aggregate}]}}")
+    file.write_text(text)
+    shop = Buffered(load(file), tmp_path)
+    for number, lsn in ((1, 50), (2, 150)):
+        own = (
+            row("items", {"id": 1, "note": "a"}, lsn, 1) if number == 1 else row("lines", {"id": 1, "item": 1}, lsn, 1)
+        )
+        send(pipeline, number, own, end(lsn + 10, **{"items" if number == 1 else "lines": 1}))
+        land_events(no_spark, shop.pipeline, warehouse=shop.warehouse, run_id=f"landing-{number}")
+    shop.run()
+    (document,) = shop.rows("doc_current")
+    assert (document["id"], [line["id"] for line in document["lines"]]) == (1, [1])
+    assert sorted(found["_txloom_csn"] for found in shop.rows(shop.pipeline.targets.aggregates[0].history)) == [60, 160]

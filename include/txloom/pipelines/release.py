@@ -83,11 +83,12 @@ def _in_turn(chosen: pa.Table) -> Iterator[pa.Table]:
 
 
 def _joined(made: Sequence[Release]) -> Release:
+    """Put releases together; an aggregate's history has the members alone that a turn had rows of."""
     history: dict[str, list[pa.Table]] = {}
     for name, rows in (told for each in made for told in each.history.items()):
         history.setdefault(name, []).append(rows)
     return Release(
-        {name: pa.concat_tables(parts) for name, parts in history.items()},
+        {name: pa.concat_tables(parts, promote_options="default") for name, parts in history.items()},
         pa.concat_tables(each.transactions for each in made),
         {tx: problem for each in made for tx, problem in each.unreadable.items()},
         [name for each in made for name in each.undeclared],
