@@ -15,7 +15,7 @@ never an address. The other channels were told. The next run tries again; repair
 from airflow.sdk import DAG
 
 from txloom.config import names
-from txloom.config.models import Pipeline
+from txloom.config.models.pipeline import Pipeline
 from txloom.orchestration.alerts import alert_task
 from txloom.orchestration.pipelines import begins, declared
 

@@ -28,7 +28,7 @@ from airflow.providers.standard.operators.python import BranchPythonOperator, Py
 from airflow.sdk import DAG, Param
 
 from txloom.config import names
-from txloom.config.models import Pipeline
+from txloom.config.models.pipeline import Pipeline
 from txloom.orchestration import forms
 from txloom.orchestration.approvals import Approval, answered
 from txloom.orchestration.forms import ALWAYS, NEVER
@@ -74,7 +74,7 @@ def _members(pipeline: Pipeline) -> list[str]:
 
 def chosen(pipeline: str, params: dict[str, Any], run_id: str, ti: Any) -> str:
     """Return which task is next: to ask somebody, to go on without, or to end because nothing differs."""
-    from txloom.pipelines.backfill_report import report
+    from txloom.steps.backfill.report import report
 
     changes, body = report(warehouse(), pipeline, run_id)
     ti.xcom_push(key="body", value=body)

@@ -36,7 +36,7 @@ date that has no extract for good holds up the dates after it until its run is m
 from airflow.sdk import DAG, Param, TaskGroup
 
 from txloom.config import names
-from txloom.config.models import Pipeline
+from txloom.config.models.pipeline import Pipeline
 from txloom.orchestration.alerts import alert_task
 from txloom.orchestration.jobs import SparkJob, cuts_asset, spark_job
 from txloom.orchestration.pipelines import begins, begun_by, declared

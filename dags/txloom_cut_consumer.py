@@ -16,7 +16,7 @@ from typing import Any
 from airflow.sdk import DAG, task
 
 from txloom.config import names
-from txloom.config.models import Pipeline
+from txloom.config.models.pipeline import Pipeline
 from txloom.orchestration.jobs import cuts_asset
 from txloom.orchestration.pipelines import declared
 

@@ -31,7 +31,7 @@ from typing import Any
 from airflow.sdk import DAG, Param
 
 from txloom.config import names
-from txloom.config.models import Pipeline
+from txloom.config.models.pipeline import Pipeline
 from txloom.orchestration.forms import ALWAYS, NEVER
 from txloom.orchestration.jobs import cuts_asset, spark_job
 from txloom.orchestration.letters import DISMISS, REDRIVE, approval_task, approved_task, listing_task, outcome_task

@@ -24,7 +24,7 @@ from airflow.providers.standard.operators.python import PythonOperator
 from airflow.sdk import DAG, Param
 
 from txloom.config import names
-from txloom.config.models import Pipeline
+from txloom.config.models.pipeline import Pipeline
 from txloom.orchestration import forms
 from txloom.orchestration.jobs import cuts_asset, in_turn, spark_job
 from txloom.orchestration.pipelines import begins, declared, warehouse
@@ -70,8 +70,8 @@ def form(pipeline: Pipeline) -> dict[str, Param]:
 
 def marked(pipeline: str) -> list[str]:
     """List the tables that need a snapshot, with the reason; '*' stands for all."""
-    from txloom.storage import findings
-    from txloom.storage.place import Place
+    from txloom.storage.checks import findings
+    from txloom.storage.paths import Place
 
     found = findings.open_findings(Place(warehouse(), pipeline))
     for row in found:

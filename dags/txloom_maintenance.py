@@ -17,7 +17,7 @@ blocks fails on what readers see (exit code 20): its last line names the rows, a
 from airflow.sdk import DAG, chain
 
 from txloom.config import names
-from txloom.config.models import Pipeline
+from txloom.config.models.pipeline import Pipeline
 from txloom.orchestration.jobs import spark_job
 from txloom.orchestration.pipelines import begins, declared
 

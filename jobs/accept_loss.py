@@ -13,8 +13,8 @@ Exit codes: 0 done; 2 a topic has lost nothing, or a file could be read; 12 the 
 
 import sys
 
-from txloom.pipelines.accept_loss import accept_loss
-from txloom.pipelines.command import parser, run
+from txloom.steps.landing.accept_loss import accept_loss
+from txloom.steps.runner import parser, run
 
 if __name__ == "__main__":
     flags = parser("accept_loss", __doc__)

@@ -11,8 +11,8 @@ did not take a message, the next run tries again; 1 unforeseen. The last line of
 
 import sys
 
-from txloom.pipelines.alert import alert
-from txloom.pipelines.command import run
+from txloom.steps.alerts.alert import alert
+from txloom.steps.runner import run
 
 if __name__ == "__main__":
     sys.exit(run("alert", alert, doc=__doc__, session="none", writes=False))

@@ -22,8 +22,8 @@ from datetime import datetime
 from typing import Any
 
 from txloom.config.names import BACKFILL_TASKS
-from txloom.pipelines.backfill import backfill
-from txloom.pipelines.command import listed, optional, parser, run
+from txloom.steps.backfill.backfill import backfill
+from txloom.steps.runner import listed, optional, parser, run
 
 
 def _asked(given: Namespace) -> dict[str, Any]:

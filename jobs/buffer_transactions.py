@@ -12,8 +12,8 @@ The last line of the log holds the counts.
 
 import sys
 
-from txloom.pipelines.buffer import buffer_transactions
-from txloom.pipelines.command import run
+from txloom.steps.buffer.buffer_transactions import buffer_transactions
+from txloom.steps.runner import run
 
 if __name__ == "__main__":
     sys.exit(run("buffer_transactions", buffer_transactions, doc=__doc__))

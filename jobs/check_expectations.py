@@ -11,8 +11,8 @@ The last line of the log holds the counts.
 
 import sys
 
-from txloom.pipelines.check import check_expectations
-from txloom.pipelines.command import parser, run
+from txloom.steps.publish.check_expectations import check_expectations
+from txloom.steps.runner import parser, run
 
 if __name__ == "__main__":
     flags = parser("check_expectations", __doc__)

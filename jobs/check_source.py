@@ -11,8 +11,8 @@ The last line of the log holds the counts.
 
 import sys
 
-from txloom.pipelines.check_source import check_source
-from txloom.pipelines.command import run
+from txloom.steps.landing.check_source import check_source
+from txloom.steps.runner import run
 
 if __name__ == "__main__":
     sys.exit(run("check_source", check_source, doc=__doc__, session="none", writes=False))

@@ -15,8 +15,8 @@ extracts are not there, or not whole yet; 1 unforeseen.
 import sys
 from datetime import date
 
-from txloom.pipelines.command import parser, run
-from txloom.pipelines.diff_snapshot import diff_snapshot
+from txloom.steps.runner import parser, run
+from txloom.steps.snapshots.diff_snapshot import diff_snapshot
 
 if __name__ == "__main__":
     flags = parser("diff_snapshot", __doc__)

@@ -16,8 +16,8 @@ the log holds the counts.
 import getpass
 import sys
 
-from txloom.pipelines.command import letter_flags, letters, parser, run
-from txloom.pipelines.dismiss import dismiss
+from txloom.steps.dead_letters.dismiss import dismiss
+from txloom.steps.runner import letter_flags, letters, parser, run
 
 if __name__ == "__main__":
     flags = parser("dismiss", __doc__)

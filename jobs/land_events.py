@@ -12,8 +12,8 @@ The last line of the log holds the counts.
 
 import sys
 
-from txloom.pipelines.command import run
-from txloom.pipelines.land import land_events
+from txloom.steps.landing.land_events import land_events
+from txloom.steps.runner import run
 
 if __name__ == "__main__":
     sys.exit(run("land_events", land_events, doc=__doc__, session="lazy"))

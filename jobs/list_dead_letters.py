@@ -11,8 +11,8 @@ log holds the counts.
 
 import sys
 
-from txloom.pipelines.command import letter_flags, letters, parser, run
-from txloom.pipelines.list_dead_letters import list_dead_letters
+from txloom.steps.dead_letters.list_dead_letters import list_dead_letters
+from txloom.steps.runner import letter_flags, letters, parser, run
 
 if __name__ == "__main__":
     flags = parser("list_dead_letters", __doc__)

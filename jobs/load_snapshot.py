@@ -18,8 +18,8 @@ from argparse import BooleanOptionalAction, Namespace
 from datetime import datetime
 from typing import Any
 
-from txloom.pipelines.command import listed, optional, parser, run
-from txloom.pipelines.load_snapshot import load_snapshot
+from txloom.steps.runner import listed, optional, parser, run
+from txloom.steps.snapshots.load_snapshot import load_snapshot
 
 
 def _asked(given: Namespace) -> dict[str, Any]:

@@ -17,8 +17,8 @@ the log holds the counts.
 import sys
 
 from txloom.config.names import MAINTENANCE_TASKS
-from txloom.pipelines.command import parser, run
-from txloom.pipelines.maintain import maintain_tables
+from txloom.steps.maintenance.maintain_tables import maintain_tables
+from txloom.steps.runner import parser, run
 
 if __name__ == "__main__":
     flags = parser("maintain_tables", __doc__)

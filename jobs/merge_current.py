@@ -12,8 +12,8 @@ The last line of the log holds the counts.
 
 import sys
 
-from txloom.pipelines.command import run
-from txloom.pipelines.merge import merge_current
+from txloom.steps.merge.merge_current import merge_current
+from txloom.steps.runner import run
 
 if __name__ == "__main__":
     sys.exit(run("merge_current", merge_current, doc=__doc__, session="lazy"))

@@ -11,8 +11,8 @@ The last line of the log holds the counts.
 
 import sys
 
-from txloom.pipelines.command import run
-from txloom.pipelines.publish import publish
+from txloom.steps.publish.publish import publish
+from txloom.steps.runner import run
 
 if __name__ == "__main__":
     sys.exit(run("publish", publish, doc=__doc__, session="none"))

@@ -16,8 +16,8 @@ log holds the counts.
 
 import sys
 
-from txloom.pipelines.command import letter_flags, letters, parser, run
-from txloom.pipelines.redrive import redrive
+from txloom.steps.dead_letters.redrive import redrive
+from txloom.steps.runner import letter_flags, letters, parser, run
 
 if __name__ == "__main__":
     flags = parser("redrive", __doc__)

@@ -13,8 +13,8 @@ The last line of the log holds the counts.
 
 import sys
 
-from txloom.pipelines.command import run
-from txloom.pipelines.validate import validate
+from txloom.steps.publish.validate import validate
+from txloom.steps.runner import run
 
 if __name__ == "__main__":
     sys.exit(run("validate", validate, doc=__doc__, session="none"))

@@ -23,15 +23,15 @@ from sqlalchemy.orm import Session
 from starlette.exceptions import HTTPException as Refused
 
 from txloom.config import names
-from txloom.config.models import Pipeline
+from txloom.config.models.pipeline import Pipeline
 from txloom.config.stand_in import stand_in
 from txloom.errors import ConfigurationError
 from txloom.page import pages, rendering
-from txloom.page.declarations import declarations
+from txloom.page.declaration_cache import declarations
 from txloom.page.links import PREFIX, Links, with_query
 from txloom.page.turns import STATES, Turn
-from txloom.storage.status import status
-from txloom.storage.views.overview import COLORS
+from txloom.storage.views.pipeline.overview import COLORS
+from txloom.storage.views.status import status
 
 app = FastAPI(title="txloom", docs_url=None, redoc_url=None, openapi_url=None)
 READS = Depends(requires_access_dag(method="GET"))

@@ -13,7 +13,7 @@ rm -rf "$scratch" "$archive"
 mkdir -p "$scratch" "$root/.state/log"
 trap 'rm -rf "$scratch"' EXIT
 
-# The class path has to be the one that txloom.storage.session sets, in the same order.
+# The class path has to be the one that txloom.storage.spark.session sets, in the same order.
 cd "$scratch"
 PYSPARK_PYTHON="$python" TXLOOM_JARS="$root/jars" SPARK_LOCAL_IP=127.0.0.1 \
   "$(dirname "$python")/spark-submit" --master 'local[2]' --driver-memory 1g \

@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from oracle import capture, comparison, declarations, values  # noqa: E402
 from oracle.state import Source  # noqa: E402
 from txloom.config import names  # noqa: E402
-from txloom.storage import books, local  # noqa: E402
+from txloom.storage.delta import arrow_tables, small_tables  # noqa: E402
 
 STEPS = ((1, 2), (3, 4), (5, 6))
 """Which arrivals are delivered before each run: transactions straddle all of them."""
@@ -138,7 +138,7 @@ def report(warehouse: Path) -> int:
     lake = warehouse / "orders"
 
     def one(table: str, sql: str) -> dict[str, Any]:
-        return next(iter(books.query(str(lake / table), sql)), {})
+        return next(iter(small_tables.query(str(lake / table), sql)), {})
 
     released = one("transactions", "select count(*) as n from t where status = 'released'").get("n", 0)
     waiting = one("pending_transactions", "select count(*) as n from t").get("n", 0)
@@ -154,7 +154,7 @@ def report(warehouse: Path) -> int:
     print(f"[demo] valid-through {cut['valid_through']}, cut {cut['cut_id']}, published {published}")
     wrong = 0
     for name, expected in truth.items():
-        actual = comparison.keyed(local.select(str(lake / name), "select * from t").to_pylist(), keys[name])
+        actual = comparison.keyed(arrow_tables.select(str(lake / name), "select * from t").to_pylist(), keys[name])
         found = comparison.differences({name: expected}, {name: actual})
         wrong += len(found)
         print(

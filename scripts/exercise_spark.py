@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 
-from txloom.storage.session import open_session
+from txloom.storage.spark.session import open_session
 
 
 def write_and_merge(spark: SparkSession, table: str) -> None:

@@ -1,6 +1,6 @@
 """Writes the list of Great Expectations' expectations that declarations may name, out of the installed version.
 
-    python scripts/list_expectations.py > include/txloom/config/great_expectations.json
+    python scripts/list_expectations.py > include/txloom/config/validation/great_expectations.json
 
 Declarations are checked against it, because Great Expectations itself takes seconds to load. Only those are listed
 that judge a frame of pandas; tests/quality/test_rules.py fails when the list is not that of the installed version.

@@ -50,7 +50,7 @@ def main() -> int:
 
 def _lakes(folder: Path) -> tuple[Path, Path]:
     os.environ.setdefault("TXLOOM_DRIVER_MEMORY", "2g")
-    from txloom.storage.session import open_session
+    from txloom.storage.spark.session import open_session
 
     spark = open_session("txloom screenshots")
     try:

@@ -29,7 +29,7 @@ SHORT_QUERIES = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote 
 @pytest.fixture
 def partitioned(spark: Any) -> Iterator[None]:
     """Let Spark spread what a test does over as many partitions as jobs have."""
-    from txloom.storage.session import SETTINGS
+    from txloom.storage.spark.session import SETTINGS
 
     spark.conf.set("spark.sql.shuffle.partitions", SETTINGS["spark.sql.shuffle.partitions"])
     yield
@@ -55,7 +55,7 @@ def spark() -> Iterator[object]:
     """
     os.environ.setdefault("TXLOOM_DRIVER_MEMORY", "3g")
     from txloom.config import jvm
-    from txloom.storage.session import SETTINGS, open_session
+    from txloom.storage.spark.session import SETTINGS, open_session
 
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setitem(SETTINGS, "spark.sql.shuffle.partitions", SHUFFLE_PARTITIONS)
@@ -86,10 +86,10 @@ def _forgotten_frames(request: pytest.FixtureRequest) -> Iterator[None]:
 def no_stream() -> Iterator[None]:
     """Run the buffer in this process: for modules that test other steps; a stream of Spark's takes seconds a run."""
     import in_process
-    from txloom.pipelines import buffer
+    from txloom.steps.buffer import buffer_transactions
 
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(buffer, "_run", in_process.run)
+        monkeypatch.setattr(buffer_transactions, "_run", in_process.run)
         yield
 
 

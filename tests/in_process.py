@@ -15,15 +15,15 @@ import pandas as pd
 from pyspark.sql import Row
 
 from landed import landed_between
-from txloom.config.models import Pipeline
-from txloom.pipelines.batch import Batch
-from txloom.pipelines.buffer import LEVELS, check_balance, known_before, release_batch
-from txloom.pipelines.completeness import rules_of
-from txloom.storage import batch_plan, buffering, checkpoints
-from txloom.storage.place import Place
+from txloom.config.models.pipeline import Pipeline
+from txloom.steps.buffer.buffer_transactions import LEVELS, check_balance, known_before, release_batch
+from txloom.steps.buffer.completeness import rules_of
+from txloom.steps.buffer.micro_batch import Batch
+from txloom.storage.buffer import batch_plan, checkpoints, stream
+from txloom.storage.paths import Place
 from txloom.transactions import buffer
 from txloom.transactions import events as ev
-from txloom.transactions.numbers import BUCKETS
+from txloom.transactions.compact_events import BUCKETS
 
 
 class Outcomes:
@@ -54,12 +54,12 @@ class Outcomes:
         return getattr(self._frame(), name)
 
     def _frame(self) -> Any:
-        rows = [tuple(row[name] for name in buffering.OUTCOME_NAMES) for row in self.rows]
-        return self.spark.createDataFrame(rows, buffering.OUTCOMES)
+        rows = [tuple(row[name] for name in stream.OUTCOME_NAMES) for row in self.rows]
+        return self.spark.createDataFrame(rows, stream.OUTCOMES)
 
 
 def run(spark: Any, pipeline: Pipeline, place: Place, run_id: str) -> dict[str, int]:
-    """Take in what was landed since the last run, as `txloom.pipelines.buffer` does by a stream."""
+    """Take in what was landed since the last run, as `txloom.steps.buffer.buffer_transactions` does by a stream."""
     generation = checkpoints.current_generation(place.warehouse, pipeline.name)
     known = known_before(place, generation)
     folder = Path(checkpoints.checkpoint(place.warehouse, pipeline.name, generation).removeprefix("file://"))
@@ -71,7 +71,7 @@ def run(spark: Any, pipeline: Pipeline, place: Place, run_id: str) -> dict[str, 
         for bucket in range(BUCKETS):
             before = int(np.count_nonzero(held[bucket].events["kind"] == ev.ROW))
             held[bucket], decided = buffer.decide(held[bucket], arrived[bucket], rules_of(pipeline))
-            rows += [row for frame in buffering._rows(bucket, before, held[bucket], decided) for row in _plain(frame)]
+            rows += [row for frame in stream._rows(bucket, before, held[bucket], decided) for row in _plain(frame)]
         batch = Batch(spark, pipeline, place, generation, number, run_id, known)
         for name, count in release_batch(batch, Outcomes(spark, rows)).items():
             totals[name] = count if name in LEVELS else totals.get(name, 0) + count
@@ -92,10 +92,10 @@ def _kept(folder: Path) -> tuple[int, int, dict[int, buffer.Held]]:
     if not file.exists():
         return 0, 0, {bucket: buffer.Held() for bucket in range(BUCKETS)}
     taken, number, held = pickle.loads(file.read_bytes())
-    return taken, number, {bucket: buffering.unpack(each) for bucket, each in held.items()}
+    return taken, number, {bucket: stream.unpack(each) for bucket, each in held.items()}
 
 
 def _keep(folder: Path, taken: int, number: int, held: dict[int, buffer.Held]) -> None:
     file = folder / "offsets" / "state"
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(pickle.dumps((taken, number, {bucket: buffering.pack(each) for bucket, each in held.items()})))
+    file.write_bytes(pickle.dumps((taken, number, {bucket: stream.pack(each) for bucket, each in held.items()})))

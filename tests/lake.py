@@ -13,12 +13,13 @@ from deltalake import DeltaTable
 from oracle import capture, comparison, declarations, values
 from oracle.state import Source
 from txloom.config import load
-from txloom.config.models import Pipeline
-from txloom.pipelines.buffer import buffer_transactions
-from txloom.pipelines.land import land_events
-from txloom.pipelines.merge import merge_current
-from txloom.pipelines.publish import publish
-from txloom.storage import books, decoding, local, merging, tables
+from txloom.config.models.pipeline import Pipeline
+from txloom.steps.buffer.buffer_transactions import buffer_transactions
+from txloom.steps.landing.land_events import land_events
+from txloom.steps.merge.merge_current import merge_current
+from txloom.steps.publish.publish import publish
+from txloom.storage.delta import arrow_tables, small_merge, small_tables, spark_tables
+from txloom.storage.landing import decoding
 
 ORDERS = Path(__file__).resolve().parents[1] / "include" / "pipelines" / "orders.yaml"
 STEPS = (land_events, buffer_transactions, merge_current, publish)
@@ -69,11 +70,11 @@ class Lake:
 
     def rows(self, table: str, version: int | None = None) -> list[dict[str, Any]]:
         """Return a table's rows; values as Python has them, instants in UTC."""
-        frame = tables.read(self.spark, self.path(table), version).toArrow()
+        frame = spark_tables.read(self.spark, self.path(table), version).toArrow()
         return plain(frame)
 
     def query(self, table: str, sql: str) -> list[dict[str, Any]]:
-        return books.query(self.path(table), sql)
+        return small_tables.query(self.path(table), sql)
 
     def marks(self, table: str) -> Iterator[tuple[int, int]]:
         """Yield (version, valid-through) of every version of a current table."""
@@ -105,9 +106,9 @@ def new_lake(spark: Any, folder: Path, monkeypatch: Any) -> Lake:
 
 def leave_to_spark(monkeypatch: Any) -> None:
     """Let Spark land, work out and write what this process would, few as it is."""
-    monkeypatch.setattr(local, "LOCAL_ROWS", -1)
+    monkeypatch.setattr(arrow_tables, "LOCAL_ROWS", -1)
     monkeypatch.setattr(decoding, "LOCAL_BYTES", -1)
-    monkeypatch.setattr(merging, "LOCAL_TABLE_BYTES", -1)
+    monkeypatch.setattr(small_merge, "LOCAL_TABLE_BYTES", -1)
 
 
 def arrivals() -> list[Path]:

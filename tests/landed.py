@@ -3,16 +3,17 @@
 import numpy as np
 import pyarrow as pa
 
-from txloom.storage import batch_plan, buffering, landing_stream
-from txloom.storage.place import Place
+from txloom.storage.buffer import batch_plan, stream
+from txloom.storage.landing import stream as landing_stream
+from txloom.storage.paths import Place
 from txloom.transactions import events as ev
-from txloom.transactions.numbers import BUCKETS
+from txloom.transactions.compact_events import BUCKETS
 
 
 def landed_between(place: Place, after: int, until: int) -> dict[int, np.ndarray]:
     """Return the events of each bucket in the landings after one up to another."""
     arrived = pa.concat_tables(landing_stream.arrivals(place.change_events, after, until)).to_pandas()
-    packed = {bucket: list(buffering.unpacked(arrived.loc[arrived["bucket"] == bucket])) for bucket in range(BUCKETS)}
+    packed = {bucket: list(stream.unpacked(arrived.loc[arrived["bucket"] == bucket])) for bucket in range(BUCKETS)}
     return {bucket: ev.concatenate(own) for bucket, own in packed.items()}
 
 

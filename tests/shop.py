@@ -7,8 +7,8 @@ from typing import Any
 
 from lake import Lake
 from txloom.config import load
-from txloom.storage.findings import open_findings
-from txloom.storage.place import Place
+from txloom.storage.checks.findings import open_findings
+from txloom.storage.paths import Place
 
 Change = tuple[str, str, dict[str, Any] | None, dict[str, Any] | None]
 HEAD = """

@@ -6,8 +6,8 @@ from typing import Any
 from services.broker import Broker
 from shop import Shop
 from txloom.config import load
-from txloom.pipelines.accept_loss import accept_loss
-from txloom.pipelines.land import land_events
+from txloom.steps.landing.accept_loss import accept_loss
+from txloom.steps.landing.land_events import land_events
 
 TABLES = """
 tables:

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from txloom.config import connections_of, discover, load, pipelines_dir
-from txloom.config.models import Pipeline
+from txloom.config.json_schema import schema_text
+from txloom.config.models.pipeline import Pipeline
 from txloom.config.problems import counted
-from txloom.config.schema import schema_text
 from txloom.errors import ConfigurationError
 from txloom.generate import command as generation
 from txloom.terminal import flags
@@ -69,7 +69,7 @@ def _planned(path: Path, verdict: Pipeline | ConfigurationError) -> Verdict:
         each.kind == "invariant" or getattr(each, "where", None) for each in verdict.expectations
     ):
         return path, verdict
-    from txloom.pipelines.check import unplanned
+    from txloom.steps.publish.check_expectations import unplanned
 
     problems = unplanned(verdict, path)
     return path, ConfigurationError("\n".join(problems)) if problems else verdict

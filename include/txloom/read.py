@@ -20,17 +20,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.config import find
-from txloom.config.models import Aggregate, Pipeline, Table
-from txloom.current.compose import compose, key_of
-from txloom.current.document_versions import document_intervals
-from txloom.current.fold import fold
+from txloom.config.models.pipeline import Aggregate, Pipeline, Table
+from txloom.current.documents.compose import compose, key_of
+from txloom.current.documents.versions import document_intervals
+from txloom.current.folding.fold import fold
 from txloom.current.versions import intervals as intervals_of
 from txloom.current.versions import versions as versions_of
 from txloom.errors import ConfigurationError
-from txloom.storage import evolution, local, past, readers, schemas
-from txloom.storage.flats import Flat, flats, member_of
-from txloom.storage.place import Place
-from txloom.storage.progress import Mark
+from txloom.storage.delta import arrow_tables, schema_evolution
+from txloom.storage.paths import Place
+from txloom.storage.publishing import reader_holds
+from txloom.storage.publishing.watermark import Mark
+from txloom.storage.targets import history_reader, schemas
+from txloom.storage.targets.row_tables import Flat, flats, member_of
 
 
 def as_of(
@@ -49,7 +51,7 @@ def as_of(
     ConfigurationError for a table that the pipeline does not have.
     """
     declared, place = _opened(pipeline, warehouse)
-    upto = past.mark_at(place, csn, time)
+    upto = history_reader.mark_at(place, csn, time)
     aggregate = _aggregate(declared, table)
     if aggregate is None:
         return _folded(place, _flat(declared, table), upto)
@@ -81,7 +83,7 @@ def intervals(
     cleaned history, what ended before that is not listed, and what began before it may show a later beginning.
     """
     declared, place = _opened(pipeline, warehouse)
-    upto = past.known(place)
+    upto = history_reader.known(place)
     aggregate = _aggregate(declared, table)
     if aggregate is None:
         flat = _flat(declared, table)
@@ -108,10 +110,10 @@ def versions(pipeline: str | Pipeline, *, cut_id: int | None = None, warehouse: 
     a table was written anew since, so that its version of that number is another.
     """
     _, place = _opened(pipeline, warehouse)
-    found = readers.published(place, cut_id)
+    found = reader_holds.published(place, cut_id)
     if found is None:
         return {}
-    readers.refuse_replaced(place, found)
+    reader_holds.refuse_replaced(place, found)
     return dict(found.versions)
 
 
@@ -123,7 +125,7 @@ def held(
     cut_id: int | None = None,
     hours: float = 24,
     warehouse: str | None = None,
-) -> Iterator[readers.Cut]:
+) -> Iterator[reader_holds.Cut]:
     """Hold a published cut, the newest unless one is named: vacuum keeps its files for as long, and names the reader.
 
     reader: whom to ask, such as a DAG's id. hours: after so long a hold ends by itself, so that a reader that died
@@ -131,23 +133,27 @@ def held(
     what it needs; CutReplaced where one of its tables was written anew since.
     """
     declared, place = _opened(pipeline, warehouse)
-    cut = readers.published(place, cut_id)
+    cut = reader_holds.published(place, cut_id)
     if cut is None:
         raise ConfigurationError(
             f"pipeline {declared.name} has published no cut{'' if cut_id is None else f' {cut_id}'}"
         )
-    readers.hold(place, reader, cut, datetime.now(UTC) + timedelta(hours=hours))
+    reader_holds.hold(place, reader, cut, datetime.now(UTC) + timedelta(hours=hours))
     try:
-        readers.refuse_replaced(place, cut)
+        reader_holds.refuse_replaced(place, cut)
         retain = declared.maintenance.vacuum.retain
-        old = [name for name, version in cut.versions.items() if readers.outlived(place.table(name), {version}, retain)]
-        if old and cut_id is not None and cut != readers.published(place):
+        old = [
+            name
+            for name, version in cut.versions.items()
+            if reader_holds.outlived(place.table(name), {version}, retain)
+        ]
+        if old and cut_id is not None and cut != reader_holds.published(place):
             raise ConfigurationError(
                 f"cut {cut_id} is older than vacuum keeps ({', '.join(sorted(old))}): hold a newer one"
             )
         yield cut
     finally:
-        readers.release(place, reader, cut)
+        reader_holds.release(place, reader, cut)
 
 
 def at_version(
@@ -155,7 +161,7 @@ def at_version(
     table: str,
     version: int,
     *,
-    cut: readers.Cut | None = None,
+    cut: reader_holds.Cut | None = None,
     warehouse: str | None = None,
 ) -> pa.Table:
     """Return a table's rows at a Delta version, such as one of `versions`.
@@ -165,8 +171,8 @@ def at_version(
     """
     _, place = _opened(pipeline, warehouse)
     if cut is not None:
-        readers.refuse_replaced(place, cut, [table])
-    return local.select(place.table(table), "select * from t", version)
+        reader_holds.refuse_replaced(place, cut, [table])
+    return arrow_tables.select(place.table(table), "select * from t", version)
 
 
 def _opened(pipeline: str | Pipeline, warehouse: str | None) -> tuple[Pipeline, Place]:
@@ -175,7 +181,7 @@ def _opened(pipeline: str | Pipeline, warehouse: str | None) -> tuple[Pipeline, 
     if not where:
         raise ConfigurationError("no warehouse: pass warehouse or set TXLOOM_WAREHOUSE")
     place = Place(where, declared.name)
-    return evolution.effective(declared, place), place
+    return schema_evolution.effective(declared, place), place
 
 
 def _aggregate(pipeline: Pipeline, table: str) -> Aggregate | None:
@@ -199,16 +205,18 @@ def _members(aggregate: Aggregate) -> list[str]:
 
 
 def _folded(place: Place, flat: Flat, upto: Mark) -> pa.Table:
-    past.refuse_cleaned(place, flat, upto)
+    history_reader.refuse_cleaned(place, flat, upto)
     empty = schemas.current_schema(flat.table).empty_table()
-    found = fold(empty, past.changes(place, flat, upto), key=flat.key, columns=flat.table.column_names)
+    found = fold(empty, history_reader.changes(place, flat, upto), key=flat.key, columns=flat.table.column_names)
     rows = found.filter(pc.invert(found.column("_txloom_deleted"))).select(empty.schema.names)
     return rows.sort_by([(name, "ascending") for name in flat.key])
 
 
 def _versions(place: Place, flat: Flat, upto: Mark) -> pa.Table:
     schema = schemas.current_schema(flat.table)
-    return versions_of(past.changes(place, flat, upto), key=flat.key, columns=flat.table.column_names, schema=schema)
+    return versions_of(
+        history_reader.changes(place, flat, upto), key=flat.key, columns=flat.table.column_names, schema=schema
+    )
 
 
 def _refuse_unknown(columns: Collection[str], table: Table) -> None:

@@ -19,15 +19,18 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from txloom.config import load, names
-from txloom.config.models import Pipeline
-from txloom.storage import books, histories, landing_tables, opened, own, schemas
-from txloom.storage.place import Place
-from txloom.storage.views import cuts, letters, problems, runs
-from txloom.storage.views.key import key_story
-from txloom.storage.views.overview import health, overview
-from txloom.storage.views.series import series
-from txloom.storage.views.transaction import transaction
-from txloom.storage.views.waiting import waiting
+from txloom.config.models.pipeline import Pipeline
+from txloom.storage import system_tables
+from txloom.storage.delta import read_session, small_tables
+from txloom.storage.landing import tables
+from txloom.storage.paths import Place
+from txloom.storage.targets import history_tables, schemas
+from txloom.storage.views.pipeline import cuts, dead_letters, problems, runs
+from txloom.storage.views.pipeline.lag_series import series
+from txloom.storage.views.pipeline.overview import health, overview
+from txloom.storage.views.pipeline.waiting import waiting
+from txloom.storage.views.stories.row import key_story
+from txloom.storage.views.stories.transaction import transaction
 from txloom.transactions.hashes import hash64
 
 DECLARED = """
@@ -58,8 +61,8 @@ def declared(folder: Path, name: str) -> Pipeline:
 
 def make(pipeline: Pipeline, place: Place, rows: int) -> None:
     """Write the tables of a pipeline that has landed so many events."""
-    landing_tables.create_tables(place)
-    histories.create(pipeline, place)
+    tables.create_tables(place)
+    history_tables.create(pipeline, place)
     chance = random.Random(1)
     for number in range(rows // LANDING):
         write_deltalake(place.change_events, events(number + 1, chance), mode="append")
@@ -71,21 +74,23 @@ def make(pipeline: Pipeline, place: Place, rows: int) -> None:
         write_deltalake(
             place.table("whole_stream"), documents(pipeline, start, min(100_000, rows - start)), mode="append"
         )
-    pending = pa.Table.from_pylist([stuck(rows + n) for n in range(STUCK)], own.PENDING_TRANSACTIONS)
+    pending = pa.Table.from_pylist([stuck(rows + n) for n in range(STUCK)], system_tables.PENDING_TRANSACTIONS)
     about = {"release": rows // LANDING, "landing": rows // LANDING}
-    books.replace(
+    small_tables.replace(
         place.table(names.PENDING_TRANSACTIONS),
         pending.to_pylist(maps_as_pydicts="strict"),
-        own.PENDING_TRANSACTIONS,
+        system_tables.PENDING_TRANSACTIONS,
         about,
     )
     write_deltalake(
-        place.dead_letters, pa.Table.from_pylist([letter(n) for n in range(DEAD)], own.DEAD_LETTERS), mode="append"
+        place.dead_letters,
+        pa.Table.from_pylist([letter(n) for n in range(DEAD)], system_tables.DEAD_LETTERS),
+        mode="append",
     )
     ledger = [line for n in range(RUNS) for line in entries(n)]
-    write_deltalake(place.table(names.LEDGER), pa.Table.from_pylist(ledger, own.LEDGER))
+    write_deltalake(place.table(names.LEDGER), pa.Table.from_pylist(ledger, system_tables.LEDGER))
     published = [cut(n, rows) for n in range(RUNS)]
-    write_deltalake(place.table(names.CUTS), pa.Table.from_pylist(published, own.CUTS))
+    write_deltalake(place.table(names.CUTS), pa.Table.from_pylist(published, system_tables.CUTS))
 
 
 def identity(number: int) -> str:
@@ -115,7 +120,7 @@ def events(number: int, chance: random.Random) -> pa.Table:
         }
         about |= {"value": f'{{"id": {line}, "filler": "{chance.getrandbits(256):x}"}}'}
         rows.append(about)
-    table = pa.Table.from_pylist(rows, own.CHANGE_EVENTS)
+    table = pa.Table.from_pylist(rows, system_tables.CHANGE_EVENTS)
     return table.sort_by("tx")
 
 
@@ -129,7 +134,7 @@ def transactions(start: int, count: int) -> pa.Table:
          "rows": 9, "first_landed_at": at(n / 100), "finished_at": at(n / 100), "release": 1 + n // LANDING}
         for n in range(start, start + count)
     ]  # fmt: skip
-    return pa.Table.from_pylist(rows, own.TRANSACTIONS)
+    return pa.Table.from_pylist(rows, system_tables.TRANSACTIONS)
 
 
 def changes(pipeline: Pipeline, start: int, count: int) -> pa.Table:
@@ -192,7 +197,7 @@ def asked(pipeline: Pipeline, warehouse: str, rows: int) -> dict[str, Callable[[
     """Return what a page asks, by name."""
     one = {
         "health": health, "expectations": problems.expectations, "waiting": waiting, "runs": runs.runs,
-        "letter causes": letters.letter_causes, "letters": letters.letters, "cuts": cuts.cuts,
+        "letter causes": dead_letters.letter_causes, "letters": dead_letters.letters, "cuts": cuts.cuts,
         "series of a day": series,
     }  # fmt: skip
     found: dict[str, Callable[[], Any]] = {
@@ -200,7 +205,7 @@ def asked(pipeline: Pipeline, warehouse: str, rows: int) -> dict[str, Callable[[
     }
     found |= {
         "waiting, page 40, one cause": lambda: waiting(pipeline, warehouse, number=40, cause="table short"),
-        "letters, page 900": lambda: letters.letters(pipeline, warehouse, number=900),
+        "letters, page 900": lambda: dead_letters.letters(pipeline, warehouse, number=900),
         "series of 30 days": lambda: series(pipeline, warehouse, span=timedelta(days=30)),
         "transaction by xid": lambda: transaction(pipeline, warehouse, xid=f"x{rows // 20}"),
         "transaction by csn": lambda: transaction(pipeline, warehouse, csn=rows // 25),
@@ -223,8 +228,8 @@ def milliseconds(ask: Callable[[], Any]) -> tuple[float, float]:
 
 def forget() -> None:
     """Let the next answer be as cold as a new process's."""
-    opened._TABLES.clear()
-    opened._ANSWERS.clear()
+    read_session._TABLES.clear()
+    read_session._ANSWERS.clear()
 
 
 def main() -> None:
@@ -243,16 +248,16 @@ def main() -> None:
         place = Place(warehouse, each.name)
         if not DeltaTable.is_deltatable(place.table(names.CUTS)):
             for line in [line for n in range(3) for line in entries(RUNS - n)]:
-                books.append(place.table(names.LEDGER), [line], own.LEDGER)
-            landing_tables.create_tables(place)
-            histories.create(each, place)
-            books.replace(
+                small_tables.append(place.table(names.LEDGER), [line], system_tables.LEDGER)
+            tables.create_tables(place)
+            history_tables.create(each, place)
+            small_tables.replace(
                 place.table(names.PENDING_TRANSACTIONS),
                 [stuck(1)],
-                own.PENDING_TRANSACTIONS,
+                system_tables.PENDING_TRANSACTIONS,
                 {"release": 1, "landing": RUNS},
             )
-            books.append(place.table(names.CUTS), [cut(RUNS, 1)], own.CUTS)
+            small_tables.append(place.table(names.CUTS), [cut(RUNS, 1)], system_tables.CUTS)
     print(f"{'milliseconds':32} {'cold':>8} {'cpu':>8} {'warm':>8}")
     everything = asked(large, warehouse, given.rows)
     everything[f"overview of {len(small)} pipelines"] = lambda: overview(small, warehouse)

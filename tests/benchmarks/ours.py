@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 from txloom.config import load, names
-from txloom.pipelines.buffer import buffer_transactions
-from txloom.pipelines.land import land_events
-from txloom.storage import tables
-from txloom.storage.session import open_session
+from txloom.steps.buffer.buffer_transactions import buffer_transactions
+from txloom.steps.landing.land_events import land_events
+from txloom.storage.delta import spark_tables
+from txloom.storage.spark.session import open_session
 
 DECLARATION = Path(__file__).with_name("bench.yaml")
 
@@ -29,8 +29,8 @@ def main(warehouse: str) -> None:
     landed = time.perf_counter()
     buffer_transactions(spark, pipeline, warehouse=warehouse, run_id="bench")
     buffered = time.perf_counter()
-    transactions = tables.read(spark, names.table_path(warehouse, pipeline.name, names.TRANSACTIONS))
-    stream = tables.read(spark, names.table_path(warehouse, pipeline.name, "order_stream"))
+    transactions = spark_tables.read(spark, names.table_path(warehouse, pipeline.name, names.TRANSACTIONS))
+    stream = spark_tables.read(spark, names.table_path(warehouse, pipeline.name, "order_stream"))
     documents = stream.selectExpr(
         "count(*)", "sum(size(line_items))", "sum(aggregate(line_items.item_qty, 0d, (total, qty) -> total + qty))"
     ).collect()[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from txloom.config import connections_of, load
-from txloom.config.alerts import Alerts
+from txloom.config.models.alerts import Alerts
 
 Refused = Callable[..., str]
 Declared = Callable[..., Path]

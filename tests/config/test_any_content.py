@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from txloom.config import load
-from txloom.config.models import Pipeline
+from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
 
 Declared = Callable[..., Path]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from txloom.cli import main
-from txloom.config.schema import schema_text
+from txloom.config.json_schema import schema_text
 
 Declared = Callable[..., Path]
 Captured = pytest.CaptureFixture[str]

@@ -9,8 +9,8 @@ import pytest
 
 from txloom.cli import main
 from txloom.config import connections_of, discover, find, load
-from txloom.config.environment import expand
-from txloom.config.models import Pipeline
+from txloom.config.models.pipeline import Pipeline
+from txloom.config.yaml.environment import expand
 from txloom.errors import ConfigurationError
 
 Declared = Callable[..., Path]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from txloom.config import load
-from txloom.config.environment import expand
+from txloom.config.yaml.environment import expand
 from txloom.errors import ConfigurationError
 
 SECRET = "hunter2"

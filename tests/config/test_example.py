@@ -10,9 +10,9 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from txloom.config import discover, load
-from txloom.config.model import Model
-from txloom.config.models import Pipeline
-from txloom.config.schema import schema_text
+from txloom.config.json_schema import schema_text
+from txloom.config.models.base import Model
+from txloom.config.models.pipeline import Pipeline
 
 PROJECT = Path(__file__).resolve().parents[2]
 PIPELINES = PROJECT / "include" / "pipelines"

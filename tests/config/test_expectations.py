@@ -10,7 +10,7 @@ import pytest
 
 from txloom.cli import main
 from txloom.config import load
-from txloom.config.expectations import DriftExpectation, FindingCode, GreatExpectation, InvariantExpectation
+from txloom.config.models.expectations import DriftExpectation, FindingCode, GreatExpectation, InvariantExpectation
 from txloom.quality.findings import HINTS
 
 Refused = Callable[..., str]

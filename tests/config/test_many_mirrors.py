@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from txloom.config import load
-from txloom.config.models import Mirror, Pipeline
-from txloom.config.partitions import Partition
+from txloom.config.models.partitions import Partition
+from txloom.config.models.pipeline import Mirror, Pipeline
 from txloom.errors import ConfigurationError
 
 PLANT = """\

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from txloom.config import discover, find, load, pipelines_dir
-from txloom.config.models import Child, Mirror, Pipeline
+from txloom.config.models.pipeline import Child, Mirror, Pipeline
 from txloom.errors import ConfigurationError
 
 Declared = Callable[..., Path]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from txloom.config import load
-from txloom.config.models import Pipeline
-from txloom.config.schema import schema_text
+from txloom.config.json_schema import schema_text
+from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
 
 PLANT = """\

@@ -7,8 +7,8 @@ from croniter import croniter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txloom.config.cron import DAYS, MONTHS, PRESETS, parse_cron
-from txloom.config.durations import parse_duration, show_duration
+from txloom.config.models.cron import DAYS, MONTHS, PRESETS, parse_cron
+from txloom.config.models.durations import parse_duration, show_duration
 from txloom.config.problems import Unfit
 
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from txloom.config.models.column_types import SPARK_TYPES, ColumnType, parse
 from txloom.config.problems import Unfit
-from txloom.config.types import SPARK_TYPES, ColumnType, parse
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from txloom.config.document import read
+from txloom.config.yaml.document import read
 
 Refused = Callable[..., str]
 

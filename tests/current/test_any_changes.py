@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from current.naive import COLUMNS, Change, Stamp, applied, as_effects, as_table, interpret
 from current.texts import row_schema
-from txloom.current.components import components
-from txloom.current.fold import fold
+from txloom.current.folding.components import components
+from txloom.current.folding.fold import fold
 
 NO_ROWS = row_schema(COLUMNS).empty_table()
 KEYS = st.integers(0, 4)

@@ -1,7 +1,7 @@
 """Inserts without a column: it is null in every row from then on, and nothing of it comes back."""
 
 from current.texts import changes_of, folded, shown
-from txloom.current.clears import Gone, columns_of, of_all_rows
+from txloom.current.folding.column_nulling import Gone, columns_of, of_all_rows
 
 
 def test_an_insert_without_a_column_clears_it_in_rows_that_no_change_names() -> None:

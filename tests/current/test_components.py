@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txloom.current.components import components
+from txloom.current.folding.components import components
 
 EDGES = st.lists(st.tuples(st.integers(0, 15), st.integers(0, 15)), max_size=20)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from public.snapshots import difference as by_value
 from public.snapshots import keyed
-from txloom.current.difference import difference, with_hashes
+from txloom.current.row_diff import difference, with_hashes
 from txloom.current.row_hashes import row_hashes, written
 
 COLUMNS = pa.schema(

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from current.texts import table, value
-from txloom.current.compose import Member, RowValues, by_parent, compose, key_of, nested
+from txloom.current.documents.compose import Member, RowValues, by_parent, compose, key_of, nested
 
 LINES = Member("lines", "many", ("line",), ("id",), ("line", "item"))
 DETAILS = Member("details", "one", ("name",), ("id",), ("name", "note"))

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from current.texts import changes_of, rows_of
-from txloom.current.evidence import DIFFERS, EXISTS, UNKNOWN
-from txloom.current.fold import fold
+from txloom.current.folding.contradictions import DIFFERS, EXISTS, UNKNOWN
+from txloom.current.folding.fold import fold
 
 COLUMNS = ("id", "name", "note")
 ROWS = """

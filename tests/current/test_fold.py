@@ -3,7 +3,7 @@
 import pytest
 
 from current.texts import change_schema, changes_of, folded, row_schema, rows_of, shown
-from txloom.current.fold import fold
+from txloom.current.folding.fold import fold
 
 NOTHING = "id name at"
 

@@ -10,8 +10,8 @@ import pytest
 
 from current.test_public_cases import AUTO_CDC
 from current.texts import change_schema, changes_of, row_schema
-from txloom.current.compose import Member
-from txloom.current.document_versions import document_intervals
+from txloom.current.documents.compose import Member
+from txloom.current.documents.versions import document_intervals
 from txloom.current.versions import intervals, versions
 
 COLUMNS = ("id", "name", "city")

@@ -10,7 +10,7 @@ from current.texts import change_schema
 from oracle import capture, declarations
 from oracle.capture import Event, Image, Key
 from oracle.state import Source
-from txloom.current.fold import fold
+from txloom.current.folding.fold import fold
 
 STEPS = 12
 OWN = [("_txloom_csn", pa.int64()), ("_txloom_pos", pa.int64()), ("_txloom_xid", pa.string())]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from current.naive import COLUMNS, Change, applied, as_effects, as_table, interpret
 from current.test_any_changes import NO_ROWS, changes_at, histories
 from current.texts import row_schema
-from txloom.current.fold import fold
+from txloom.current.folding.fold import fold
 from txloom.current.superseded import superseded
 from txloom.current.versions import intervals, versions
 

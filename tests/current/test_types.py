@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from current.texts import change_schema
-from txloom.current import images
-from txloom.current.fold import fold
+from txloom.current.folding import value_sources
+from txloom.current.folding.fold import fold
 
 OWN = [("_txloom_csn", pa.int64()), ("_txloom_pos", pa.int64()), ("_txloom_xid", pa.string())]
 LINES = pa.list_(pa.struct([("sku", pa.string()), ("price", pa.decimal128(9, 2))]))
@@ -89,7 +89,7 @@ def test_changes_are_brought_to_the_types_of_the_rows() -> None:
 
 
 def test_text_may_be_longer_in_total_than_one_array_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "PLAIN_BYTES", 40)
+    monkeypatch.setattr(value_sources, "PLAIN_BYTES", 40)
     texts = {key: {**image(1), "text": "x" * key, "binary": None if key % 3 else b"y" * key} for key in range(1, 25)}
     changes = [change("I", 2, key, texts[key]) for key in texts]
     assert folded([row(key, 1) for key in texts], changes, chunks=3) == texts

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from txloom.current.fold import fold
+from txloom.current.folding.fold import fold
 
 WHOLE_NUMBERS = {"id", "line"}
 Rows = list[dict[str, str]]

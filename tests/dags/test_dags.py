@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from txloom.config import discover, load
-from txloom.config.models import Pipeline
+from txloom.config.models.pipeline import Pipeline
 
 PROJECT = Path(__file__).resolve().parents[2]
 DAGS = sorted((PROJECT / "dags").glob("*.py"))
@@ -22,7 +22,7 @@ import airflow.providers.apache.spark.operators.spark_submit
 begun = time.process_time()
 runpy.run_path(sys.argv[1])
 seconds = time.process_time() - begun
-rooms = ("txloom.pipelines", "txloom.storage")
+rooms = ("txloom.steps", "txloom.storage")
 clients = ("pyspark", "great_expectations", "delta", "deltalake", "pyarrow", "confluent_kafka")
 heavy = [name for name in (*clients, *rooms) if name in sys.modules]
 assert not heavy, heavy

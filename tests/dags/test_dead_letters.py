@@ -10,7 +10,7 @@ import pytest
 
 from services.airflow import Airflow
 from services.channels import Hooks, hooks
-from txloom.storage import books
+from txloom.storage.delta import small_tables
 
 pytestmark = [pytest.mark.random_order(disabled=True), pytest.mark.timeout(1800)]
 """The tests are steps of one story: Airflow takes half a minute to start, and a run as many JVMs as it has steps."""
@@ -42,7 +42,7 @@ class Shop:
         (self.folder / "pipelines" / "shop.yaml").write_text(text)
 
     def query(self, table: str, sql: str) -> list[dict[str, Any]]:
-        return books.query(f"{self.folder}/lake/shop/{table}", sql)
+        return small_tables.query(f"{self.folder}/lake/shop/{table}", sql)
 
     def amounts(self) -> list[int]:
         return [row["amount"] for row in self.query("rows", "select amount from t order by id")]

@@ -11,7 +11,7 @@ import pytest
 
 from services.airflow import Airflow
 from services.process import wait_until
-from txloom.storage import books
+from txloom.storage.delta import small_tables
 
 pytestmark = pytest.mark.random_order(disabled=True)
 """The tests are steps of one story: Airflow takes half a minute to start."""
@@ -50,7 +50,7 @@ class Shop:
         self.sent += count
 
     def query(self, table: str, sql: str) -> list[dict[str, Any]]:
-        return books.query(f"{self.airflow.warehouse}/{self.name}/{table}", sql)
+        return small_tables.query(f"{self.airflow.warehouse}/{self.name}/{table}", sql)
 
     def assert_exact(self) -> None:
         """Every row that was sent is current once and in history once, and the ledger balances."""

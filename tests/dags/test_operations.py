@@ -10,9 +10,10 @@ import pytest
 
 from services.airflow import Airflow
 from services.process import wait_until
-from txloom.storage import books, own
-from txloom.storage.lease import held
-from txloom.storage.place import Place
+from txloom.storage import system_tables
+from txloom.storage.delta import small_tables
+from txloom.storage.paths import Place
+from txloom.storage.runs.lease import held
 
 pytestmark = [pytest.mark.random_order(disabled=True), pytest.mark.timeout(1800)]
 """The tests are steps of one story: a run takes as many JVMs as it has steps."""
@@ -79,10 +80,10 @@ class Shop:
         return self.airflow.log("shop_cdc", run_id, task)
 
     def keys(self, table: str, key: str) -> list[int]:
-        return [row[key] for row in books.query(self.place.table(table), f"select {key} from t order by {key}")]
+        return [row[key] for row in small_tables.query(self.place.table(table), f"select {key} from t order by {key}")]
 
     def cuts(self) -> int:
-        return len(books.query(self.place.table("cuts"), "select 1 from t"))
+        return len(small_tables.query(self.place.table("cuts"), "select 1 from t"))
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +169,7 @@ def test_2_a_declaration_that_is_wrong_is_an_import_error_with_file_and_line(sho
 
 def test_30_a_ledger_that_does_not_balance_stops_the_cycle_at_once(shop: Shop) -> None:
     row = {"run_id": "slip", "step": "land_events", "generation": 0, "batch": 0, "at": datetime.now(UTC)}
-    books.append(shop.place.table("ledger"), [{**row, "counts": [("landed", 1)]}], own.LEDGER)
+    small_tables.append(shop.place.table("ledger"), [{**row, "counts": [("landed", 1)]}], system_tables.LEDGER)
     shop.send("orders", id=4)
     states = shop.run("failed")
     assert (states["buffer_transactions"], states["merge_current"]) == ("failed", "upstream_failed")

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from txloom.config.models import Column, Table
-from txloom.config.types import SPARK_TYPES, parse
-from txloom.events.image_messages import ImageMessages
-from txloom.events.images import ImageReader
+from txloom.config.models.column_types import SPARK_TYPES, parse
+from txloom.config.models.pipeline import Column, Table
+from txloom.events.images.reader import ImageReader
+from txloom.events.images.single_message import ImageMessages
 
 DECIMALS = ("decimal(1,0)", "decimal(5,2)", "decimal(20,4)", "decimal(38,0)", "decimal(38,10)", "decimal(38,38)")
 ARRAYS = ("array<decimal(20,4)>", "array<timestamp>", "array<double>")

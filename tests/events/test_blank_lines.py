@@ -7,12 +7,12 @@ import pytest
 
 from events.test_goldengate import AFTER, GOOD
 from txloom.config import find
-from txloom.config.models import Pipeline
-from txloom.config.source import Kafka
-from txloom.events import causes
+from txloom.config.models.pipeline import Pipeline
+from txloom.config.models.source import Kafka
+from txloom.events import rejections
 from txloom.events.formats import SourceDecoder
-from txloom.storage.files import records
-from txloom.storage.snapshots import SnapshotFile, images
+from txloom.storage.snapshots.files import SnapshotFile, images
+from txloom.storage.sources.files import records
 
 ROW = json.dumps({**GOOD, "after": AFTER}).encode()
 BLANKS = [b"", b"  ", b"\r", b"\t\r"]
@@ -40,7 +40,7 @@ def test_an_empty_record_of_a_topic_is_told() -> None:
     kafka = {"kafka": Kafka(brokers="localhost:9092", topics=("rows",)), "files": None}
     pipeline = pipeline.model_copy(update={"source": pipeline.source.model_copy(update=kafka)})
     found = SourceDecoder(pipeline).decode("rows", [b"", b" "])
-    assert found.column("cause").to_pylist() == [causes.EMPTY] * 2
+    assert found.column("cause").to_pylist() == [rejections.EMPTY] * 2
 
 
 def test_a_blank_line_between_records_is_none() -> None:

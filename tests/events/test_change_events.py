@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txloom.config.models import Column, Table
-from txloom.config.types import parse
-from txloom.current.fold import fold
-from txloom.events import causes
+from txloom.config.models.column_types import parse
+from txloom.config.models.pipeline import Column, Table
+from txloom.current.folding.fold import fold
+from txloom.events import rejections
 from txloom.events.change_events import OTHER_KEY, ChangeEventDecoder, ChangeEventImages
 from txloom.events.envelope import ENVELOPE
-from txloom.events.images import ImageReader
+from txloom.events.images.reader import ImageReader
 from txloom.history.changes import changes
-from txloom.storage.schemas import current_schema
+from txloom.storage.targets.schemas import current_schema
 
 Row = dict[str, Any]
 
@@ -183,7 +183,7 @@ def test_a_timestamp_is_a_number_or_an_instant(told: Any, csn: int) -> None:
 )
 def test_a_timestamp_that_orders_nothing_is_poison(told: Any, detail: str) -> None:
     (found,) = decode(event("insert", told, {"id": "1"}))
-    assert (found["kind"], found["cause"], found["detail"]) == ("poison", causes.NO_CSN, detail)
+    assert (found["kind"], found["cause"], found["detail"]) == ("poison", rejections.NO_CSN, detail)
 
 
 ID = {"id": "1"}
@@ -193,29 +193,37 @@ KEYLESS = "operation {} on visits, whose key is declared none"
 @pytest.mark.parametrize(
     ("message", "cause", "detail"),
     [
-        (event("upsert", "1", ID), causes.OPERATION, "changeType is 'upsert'"),
-        (event("insert", "1", ID, changeType=None), causes.OPERATION, "changeType is None"),
-        (event("insert", "1"), causes.NO_IMAGE, "operation I without columns"),
-        (event("update", "1", None, ID), causes.NO_IMAGE, "operation U without columns"),
-        (event("update", "1"), causes.NO_KEY, "id is missing"),
-        (event("delete", "1"), causes.NO_KEY, "id is missing"),
-        (event("delete", "1", {"name": "A"}), causes.NO_KEY, "id is missing"),
-        (event("delete", "1", None, {"name": "A"}), causes.NO_KEY, "id is missing"),
-        (event("delete", "1", None, {"id": None}), causes.NO_KEY, "id is null"),
-        (event("update", "1", {"id": None}, ID), causes.NO_KEY, "id is null"),
-        (event("update", "1", ID, {"id": None}), causes.NO_KEY, "id is null"),
-        (event("insert", "1", {"name": "A"}), causes.NO_KEY, "id is missing"),
+        (event("upsert", "1", ID), rejections.OPERATION, "changeType is 'upsert'"),
+        (event("insert", "1", ID, changeType=None), rejections.OPERATION, "changeType is None"),
+        (event("insert", "1"), rejections.NO_IMAGE, "operation I without columns"),
+        (event("update", "1", None, ID), rejections.NO_IMAGE, "operation U without columns"),
+        (event("update", "1"), rejections.NO_KEY, "id is missing"),
+        (event("delete", "1"), rejections.NO_KEY, "id is missing"),
+        (event("delete", "1", {"name": "A"}), rejections.NO_KEY, "id is missing"),
+        (event("delete", "1", None, {"name": "A"}), rejections.NO_KEY, "id is missing"),
+        (event("delete", "1", None, {"id": None}), rejections.NO_KEY, "id is null"),
+        (event("update", "1", {"id": None}, ID), rejections.NO_KEY, "id is null"),
+        (event("update", "1", ID, {"id": None}), rejections.NO_KEY, "id is null"),
+        (event("insert", "1", {"name": "A"}), rejections.NO_KEY, "id is missing"),
         (
             event("update", "1", {"id": "7", "name": "B"}, {"name": "A"}),
             OTHER_KEY,
             "oldKeyNames is name, without id of people's key",
         ),
-        (event("insert", "1", ID, columnValues=[1, 2]), causes.BROKEN, "columnNames has 1 elements, columnValues 2"),
-        (event("delete", "1", None, ID, oldKeyValues=[]), causes.BROKEN, "oldKeyNames has 1 elements, oldKeyValues 0"),
-        (event("insert", "1", {"id": "1", "ID": "2"}), causes.BROKEN, "columnNames has ID twice"),
-        (event("delete", "1", None, ID | {"Id": 1}), causes.BROKEN, "oldKeyNames has Id twice"),
-        (event("update", "1", ID, table="visits"), causes.INSERT_ONLY, KEYLESS.format("U")),
-        (event("delete", "1", None, ID, table="visits"), causes.INSERT_ONLY, KEYLESS.format("D")),
+        (
+            event("insert", "1", ID, columnValues=[1, 2]),
+            rejections.BROKEN,
+            "columnNames has 1 elements, columnValues 2",
+        ),
+        (
+            event("delete", "1", None, ID, oldKeyValues=[]),
+            rejections.BROKEN,
+            "oldKeyNames has 1 elements, oldKeyValues 0",
+        ),
+        (event("insert", "1", {"id": "1", "ID": "2"}), rejections.BROKEN, "columnNames has ID twice"),
+        (event("delete", "1", None, ID | {"Id": 1}), rejections.BROKEN, "oldKeyNames has Id twice"),
+        (event("update", "1", ID, table="visits"), rejections.INSERT_ONLY, KEYLESS.format("U")),
+        (event("delete", "1", None, ID, table="visits"), rejections.INSERT_ONLY, KEYLESS.format("D")),
     ],
 )
 def test_an_event_that_cannot_be_applied_is_poison_with_its_cause(message: Row, cause: str, detail: str) -> None:
@@ -227,14 +235,14 @@ def test_an_event_that_cannot_be_applied_is_poison_with_its_cause(message: Row, 
 @pytest.mark.parametrize(
     ("value", "cause"),
     [
-        (b"", causes.EMPTY),
-        (b'{"changeType": "ins', causes.BROKEN),
-        (b'{"changeType": "insert", "columnNames": 5}', causes.BROKEN),
-        (b'{"changeType": "insert", "columnNames": [null]}', causes.BROKEN),
-        (b'{"a": "\xff"}', causes.ENCODING),
-        (b"{}\x00", causes.NUL),
-        (b"[{}]", causes.NOT_AN_OBJECT),
-        (b'{"changeType": "insert"}{"changeType": "insert"}', causes.SEVERAL),
+        (b"", rejections.EMPTY),
+        (b'{"changeType": "ins', rejections.BROKEN),
+        (b'{"changeType": "insert", "columnNames": 5}', rejections.BROKEN),
+        (b'{"changeType": "insert", "columnNames": [null]}', rejections.BROKEN),
+        (b'{"a": "\xff"}', rejections.ENCODING),
+        (b"{}\x00", rejections.NUL),
+        (b"[{}]", rejections.NOT_AN_OBJECT),
+        (b'{"changeType": "insert"}{"changeType": "insert"}', rejections.SEVERAL),
     ],
 )
 def test_what_is_no_event_is_poison_and_keeps_what_came(value: bytes, cause: str) -> None:
@@ -273,7 +281,7 @@ def test_a_short_name_of_two_tables_is_refused_and_a_full_one_is_not() -> None:
         *(event("insert", "1", ID, table=n) for n in ("people", "B.people", "others")), tables=tables
     )
     assert (short["cause"], short["detail"]) == (
-        causes.UNKNOWN_TABLE,
+        rejections.UNKNOWN_TABLE,
         "people may be a.people or b.people: name it in full",
     )
     assert (whole["table"], own["table"]) == ("others", "others")
@@ -286,7 +294,7 @@ def test_an_unwatched_table_is_counted_or_poison_as_declared() -> None:
     assert decode(log, ignored=["public.AUDIT_LOG"])[0]["kind"] == "row"
     (refused,) = decode(log, ignored=[])
     assert (refused["cause"], refused["detail"]) == (
-        causes.UNKNOWN_TABLE,
+        rejections.UNKNOWN_TABLE,
         "audit_log is neither watched nor ignored",
     )
 

@@ -15,15 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.test_change_events import declared, resolved
-from txloom.config.models import Table
-from txloom.config.source import ChangeSets
+from txloom.config.models.pipeline import Table
+from txloom.config.models.source import ChangeSets
 from txloom.errors import ConfigurationError, SourceUnavailable
-from txloom.events import causes
+from txloom.events import rejections
 from txloom.events.change_sets import ChangeSetDecoder, ChangeSetImages
 from txloom.events.envelope import ENVELOPE
-from txloom.events.images import ImageReader
-from txloom.storage import row_files
-from txloom.storage.row_files import BATCH, rows_as_json
+from txloom.events.images.reader import ImageReader
+from txloom.storage.sources import row_files
+from txloom.storage.sources.row_files import BATCH, rows_as_json
 
 Row = dict[str, Any]
 T = declared("public.t", ("id",), id="long", value="long")
@@ -117,24 +117,24 @@ def test_a_folder_is_named_like_its_table_in_any_case(topic: str) -> None:
 def test_another_folder_is_unwatched_or_unknown() -> None:
     assert [row["table"] for row in decode(change(), {"FLAG": "d", "CDC_TIMESTAMP": 1}, topic="other")] == [None, None]
     (found,) = decode(change(), topic="other", ignored=["public.log2"])
-    assert (found["cause"], found["detail"]) == (causes.UNKNOWN_TABLE, "other is neither watched nor ignored")
+    assert (found["cause"], found["detail"]) == (rejections.UNKNOWN_TABLE, "other is neither watched nor ignored")
     assert decode(change(), topic="other", ignored=["public.OTHER"])[0]["kind"] == "row"
 
 
 @pytest.mark.parametrize(
     ("row", "cause", "detail"),
     [
-        (change("X"), causes.OPERATION, "FLAG is 'X'"),
-        (change("T"), causes.OPERATION, "FLAG is 'T'"),
-        (change(None), causes.OPERATION, "FLAG is None"),
-        (change("gone"), causes.OPERATION, "FLAG is missing"),
-        (change(at="gone"), causes.NO_CSN, "CDC_TIMESTAMP is missing"),
-        (change(at=None), causes.NO_CSN, "CDC_TIMESTAMP is null"),
-        (change(at="noon"), causes.NO_CSN, 'CDC_TIMESTAMP is "noon"'),
-        (change(key=None), causes.NO_KEY, "id is null"),
-        (change("D", key="gone"), causes.NO_KEY, "id is missing"),
-        (change(id=2), causes.BROKEN, "the row has id twice"),
-        (change(flag="I", Flag="D"), causes.BROKEN, "the row has Flag twice"),
+        (change("X"), rejections.OPERATION, "FLAG is 'X'"),
+        (change("T"), rejections.OPERATION, "FLAG is 'T'"),
+        (change(None), rejections.OPERATION, "FLAG is None"),
+        (change("gone"), rejections.OPERATION, "FLAG is missing"),
+        (change(at="gone"), rejections.NO_CSN, "CDC_TIMESTAMP is missing"),
+        (change(at=None), rejections.NO_CSN, "CDC_TIMESTAMP is null"),
+        (change(at="noon"), rejections.NO_CSN, 'CDC_TIMESTAMP is "noon"'),
+        (change(key=None), rejections.NO_KEY, "id is null"),
+        (change("D", key="gone"), rejections.NO_KEY, "id is missing"),
+        (change(id=2), rejections.BROKEN, "the row has id twice"),
+        (change(flag="I", Flag="D"), rejections.BROKEN, "the row has Flag twice"),
     ],
 )
 def test_a_row_that_cannot_be_applied_is_poison_with_its_cause(row: Row, cause: str, detail: str) -> None:
@@ -154,16 +154,21 @@ def test_a_table_without_a_key_takes_inserts_only(flag: str) -> None:
     inserted, refused = decode(row, {**row, "FLAG": flag}, topic="log")
     assert (inserted["kind"], inserted["expected"]) == ("row", {"log": 1})
     assert (refused["cause"], refused["detail"]) == (
-        causes.INSERT_ONLY,
+        rejections.INSERT_ONLY,
         f"operation {flag} on log, whose key is declared none",
     )
     (bare,) = decode({"FLAG": "I", "CDC_TIMESTAMP": 5}, topic="log")
-    assert bare["cause"] == causes.NO_IMAGE
+    assert bare["cause"] == rejections.NO_IMAGE
 
 
 @pytest.mark.parametrize(
     ("value", "cause"),
-    [(b"", causes.EMPTY), (b'{"FLAG": ', causes.BROKEN), (b"[]", causes.NOT_AN_OBJECT), (b"{}{}", causes.SEVERAL)],
+    [
+        (b"", rejections.EMPTY),
+        (b'{"FLAG": ', rejections.BROKEN),
+        (b"[]", rejections.NOT_AN_OBJECT),
+        (b"{}{}", rejections.SEVERAL),
+    ],
 )
 def test_what_is_no_row_is_poison_and_keeps_what_came(value: bytes, cause: str) -> None:
     (found,) = decode(value)

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from txloom.config import find
-from txloom.config.models import Column, Table
-from txloom.config.types import parse
-from txloom.events.goldengate import GoldenGateDecoder
-from txloom.events.goldengate_messages import MessageReader
-from txloom.events.image_messages import ImageMessages
-from txloom.events.images import ImageReader
+from txloom.config.models.column_types import parse
+from txloom.config.models.pipeline import Column, Table
+from txloom.events.goldengate.decoder import GoldenGateDecoder
+from txloom.events.goldengate.messages import MessageReader
+from txloom.events.images.reader import ImageReader
+from txloom.events.images.single_message import ImageMessages
 
 TYPES = (
     "long", "int", "decimal(9,2)", "decimal(38,10)", "double", "float", "boolean", "date", "timestamp", "timestamptz",

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from events.test_goldengate import AFTER, GOOD, METADATA, PIPELINE, ROWS
-from txloom.events import causes
-from txloom.events.goldengate import GoldenGateDecoder
+from txloom.events import rejections
+from txloom.events.goldengate.decoder import GoldenGateDecoder
 
 SPELLINGS = pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")], ids=["compact", "spaced"])
 Separators = tuple[str, str]
@@ -31,7 +31,7 @@ def test_a_position_is_a_number_whatever_stands_before_it(separators: Separators
 @pytest.mark.parametrize("op", ["I", "U", "D"])
 def test_a_null_key_is_refused(separators: Separators, op: str) -> None:
     found = row(separators, op_type=op, before={"CODE": None}, after={"CODE": None})
-    assert (found["kind"], found["cause"], found["detail"]) == ("poison", causes.NO_KEY, "code is null")
+    assert (found["kind"], found["cause"], found["detail"]) == ("poison", rejections.NO_KEY, "code is null")
 
 
 @SPELLINGS

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from txloom.config import find
-from txloom.events import causes
-from txloom.events.debezium import DebeziumDecoder
-from txloom.events.goldengate import GoldenGateDecoder
-from txloom.events.goldengate_messages import MessageReader
+from txloom.events import rejections
+from txloom.events.debezium.decoder import DebeziumDecoder
+from txloom.events.goldengate.decoder import GoldenGateDecoder
+from txloom.events.goldengate.messages import MessageReader
 
 TABLES = find("orders").tables
 Decode = Callable[[dict[str, Any]], dict[str, Any]]
@@ -46,15 +46,15 @@ def decode(form: str, message: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("message", "cause", "detail"),
     [
-        ({"event_count": 3}, causes.COUNTS, ALONE),
-        ({"event_count": 3, "data_collections": None}, causes.COUNTS, ALONE),
-        ({}, causes.NO_METADATA, NOTHING),
-        (said(-1), causes.COUNTS, "event_count is -1"),
-        (said(HUGE, public__orders=1), causes.COUNTS, f"event_count is {HUGE}"),
-        (said(2, public__orders=-2), causes.COUNTS, "public.orders has -2 events"),
-        (said(2, public__orders=HUGE), causes.COUNTS, f"public.orders has {HUGE} events"),
-        (said(2, public__orders=None), causes.COUNTS, "public.orders has None events"),
-        (said(2, public__orders=2, other=1), causes.COUNTS, "data_collections have 3 events, and event_count is 2"),
+        ({"event_count": 3}, rejections.COUNTS, ALONE),
+        ({"event_count": 3, "data_collections": None}, rejections.COUNTS, ALONE),
+        ({}, rejections.NO_METADATA, NOTHING),
+        (said(-1), rejections.COUNTS, "event_count is -1"),
+        (said(HUGE, public__orders=1), rejections.COUNTS, f"event_count is {HUGE}"),
+        (said(2, public__orders=-2), rejections.COUNTS, "public.orders has -2 events"),
+        (said(2, public__orders=HUGE), rejections.COUNTS, f"public.orders has {HUGE} events"),
+        (said(2, public__orders=None), rejections.COUNTS, "public.orders has None events"),
+        (said(2, public__orders=2, other=1), rejections.COUNTS, "data_collections have 3 events, and event_count is 2"),
     ],
 )
 def test_counts_that_contradict_themselves_are_poison(
@@ -66,7 +66,7 @@ def test_counts_that_contradict_themselves_are_poison(
 
 def test_a_table_that_goldengate_counts_twice_is_poison() -> None:
     found = decode("goldengate", said(9, public__orders=2, PUBLIC__ORDERS=1))
-    assert (found["kind"], found["cause"], found["detail"]) == ("poison", causes.COUNTS, TWICE)
+    assert (found["kind"], found["cause"], found["detail"]) == ("poison", rejections.COUNTS, TWICE)
 
 
 def test_debezium_counts_a_table_of_another_case_as_another_table() -> None:
@@ -76,8 +76,8 @@ def test_debezium_counts_a_table_of_another_case_as_another_table() -> None:
 
 def test_a_row_in_the_transaction_topic_counts_nothing() -> None:
     row = {"table": "PUBLIC.ORDERS", "op_type": "I", "pos": "1", "after": {"ORDER_ID": 1}}
-    assert decode("goldengate", row)["cause"] == causes.NO_METADATA
-    assert decode("debezium", {"status": None, "op": "c", "after": {}})["cause"] == causes.NO_METADATA
+    assert decode("goldengate", row)["cause"] == rejections.NO_METADATA
+    assert decode("debezium", {"status": None, "op": "c", "after": {}})["cause"] == rejections.NO_METADATA
 
 
 @pytest.mark.parametrize("form", ["goldengate", "debezium"])
@@ -93,7 +93,7 @@ def test_goldengate_counts_operations_that_no_collection_is_named_for() -> None:
 
 
 def test_debezium_counts_nothing_but_its_collections() -> None:
-    assert decode("debezium", {"event_count": 3, "data_collections": []})["cause"] == causes.COUNTS
+    assert decode("debezium", {"event_count": 3, "data_collections": []})["cause"] == rejections.COUNTS
 
 
 @pytest.mark.parametrize("form", ["goldengate", "debezium"])

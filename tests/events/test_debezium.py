@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from txloom.config import find
-from txloom.config.models import Column, Table
-from txloom.config.types import parse
-from txloom.events import causes
-from txloom.events.debezium import DebeziumDecoder
-from txloom.events.debezium_messages import HEADER, HINTS, NEW_KEY, OLD_KEY, SHAPE, UNTOLD
+from txloom.config.models.column_types import parse
+from txloom.config.models.pipeline import Column, Table
+from txloom.events import rejections
+from txloom.events.debezium.decoder import DebeziumDecoder
+from txloom.events.debezium.messages import HEADER, HINTS, NEW_KEY, OLD_KEY, SHAPE, UNTOLD
 from txloom.events.envelope import FIRST_OF_TABLE, LAST_OF_SNAPSHOT, LAST_OF_TABLE, OF_SNAPSHOT
 
 PIPELINE = find("orders")
@@ -106,7 +106,7 @@ def test_of_a_table_without_a_key_the_row_and_its_number_are_the_identity() -> N
     assert equal["digest"] == same["digest"]
     assert poison(row(**{**note, "op": "d", "before": {"note": "a"}})) == (
         "poison",
-        causes.INSERT_ONLY,
+        rejections.INSERT_ONLY,
         "operation D on notes, whose key is declared none",
     )
 
@@ -208,30 +208,34 @@ def test_the_value_may_be_missing_where_the_old_key_is_known_or_nobody_watches_i
 @pytest.mark.parametrize(
     ("changed", "cause", "detail"),
     [
-        ({"transaction": None}, causes.NO_TRANSACTION, "no transaction id: set provide.transaction.metadata=true"),
-        ({"transaction": {"total_order": 1}}, causes.NO_TRANSACTION, "no transaction id: set provide."),
+        ({"transaction": None}, rejections.NO_TRANSACTION, "no transaction id: set provide.transaction.metadata=true"),
+        ({"transaction": {"total_order": 1}}, rejections.NO_TRANSACTION, "no transaction id: set provide."),
         ({"transaction": {"id": "571", "total_order": 1}}, SHAPE, "transaction id '571'"),
-        ({"transaction": {"id": "776:1"}}, causes.NO_POSITION, "total_order is None"),
+        ({"transaction": {"id": "776:1"}}, rejections.NO_POSITION, "total_order is None"),
         (
             {"transaction": {"id": f"1:{2**63}", "total_order": 1}},
-            causes.NO_CSN,
+            rejections.NO_CSN,
             "'1:9223372036854775808' has no commit",
         ),
-        ({"source": {"lsn": None}}, causes.NO_POSITION, "`source` of connector postgresql does not say where it lies"),
-        ({"source": {"lsn": None}, "op": "r", "transaction": None}, causes.NO_POSITION, "`source` of connector"),
+        (
+            {"source": {"lsn": None}},
+            rejections.NO_POSITION,
+            "`source` of connector postgresql does not say where it lies",
+        ),
+        ({"source": {"lsn": None}, "op": "r", "transaction": None}, rejections.NO_POSITION, "`source` of connector"),
         ({"source": {"connector": "db2"}}, SHAPE, "connector 'db2' with transaction id '776'"),
         ({"source": {"connector": "mysql"}}, SHAPE, "connector 'mysql' with transaction id '776'"),
-        ({"source": {"table": None}}, causes.NO_TABLE, "the message's `source` names no table"),
-        ({"source": {"table": "audit_log"}, "op": "x"}, causes.OPERATION, "op is 'x'"),
-        ({"op": None}, causes.OPERATION, "the message has no `op`: it is flattened, or not Debezium's"),
-        ({"after": None}, causes.NO_IMAGE, "operation I without `after`"),
-        ({"op": "d"}, causes.NO_IMAGE, "operation D without `before`"),
-        ({"after": {"code": None}}, causes.NO_KEY, "code is null"),
-        ({"after": {"discount": "1"}}, causes.NO_KEY, "code is missing"),
-        ({"after": {"code": LEFT_OUT}, "op": "u"}, causes.NO_KEY, "code is not told"),
-        ({"before": [1], "op": "u"}, causes.BROKEN, "`before` is no object"),
-        ({"after": "x"}, causes.BROKEN, "`after` is no object"),
-        ({"after": 7, "op": "t"}, causes.BROKEN, "`after` is no object"),
+        ({"source": {"table": None}}, rejections.NO_TABLE, "the message's `source` names no table"),
+        ({"source": {"table": "audit_log"}, "op": "x"}, rejections.OPERATION, "op is 'x'"),
+        ({"op": None}, rejections.OPERATION, "the message has no `op`: it is flattened, or not Debezium's"),
+        ({"after": None}, rejections.NO_IMAGE, "operation I without `after`"),
+        ({"op": "d"}, rejections.NO_IMAGE, "operation D without `before`"),
+        ({"after": {"code": None}}, rejections.NO_KEY, "code is null"),
+        ({"after": {"discount": "1"}}, rejections.NO_KEY, "code is missing"),
+        ({"after": {"code": LEFT_OUT}, "op": "u"}, rejections.NO_KEY, "code is not told"),
+        ({"before": [1], "op": "u"}, rejections.BROKEN, "`before` is no object"),
+        ({"after": "x"}, rejections.BROKEN, "`after` is no object"),
+        ({"after": 7, "op": "t"}, rejections.BROKEN, "`after` is no object"),
     ],
 )
 def test_a_row_that_cannot_be_placed_is_poison_with_its_cause(changed: dict[str, Any], cause: str, detail: str) -> None:
@@ -243,15 +247,15 @@ def test_a_row_that_cannot_be_placed_is_poison_with_its_cause(changed: dict[str,
 @pytest.mark.parametrize(
     ("value", "cause"),
     [
-        (b"", causes.EMPTY),
-        (b'{"op":"c","after":{"co', causes.BROKEN),
-        (b'{"op": "\xff"}', causes.ENCODING),
-        (b'{"op":"c"}\x00', causes.NUL),
-        (b"[1, 2]", causes.NOT_AN_OBJECT),
-        (b'{"op":"c"}{"op":"c"}', causes.SEVERAL),
-        (b'{"op":"c","source":7}', causes.BROKEN),
-        (b'{"schema":null,"payload":7}', causes.BROKEN),
-        (b'{"op":"c","transaction":{"id":' + b"9" * 5000 + b"}}", causes.BROKEN),
+        (b"", rejections.EMPTY),
+        (b'{"op":"c","after":{"co', rejections.BROKEN),
+        (b'{"op": "\xff"}', rejections.ENCODING),
+        (b'{"op":"c"}\x00', rejections.NUL),
+        (b"[1, 2]", rejections.NOT_AN_OBJECT),
+        (b'{"op":"c"}{"op":"c"}', rejections.SEVERAL),
+        (b'{"op":"c","source":7}', rejections.BROKEN),
+        (b'{"schema":null,"payload":7}', rejections.BROKEN),
+        (b'{"op":"c","transaction":{"id":' + b"9" * 5000 + b"}}", rejections.BROKEN),
     ],
 )
 def test_what_is_no_message_is_poison_and_keeps_what_came(value: bytes, cause: str) -> None:
@@ -289,7 +293,7 @@ def test_messages_of_other_kinds_are_markers(topic: str, value: dict[str, Any]) 
 
 
 def test_a_flattened_row_is_no_marker() -> None:
-    assert decode(ROWS, {"code": "P1", "discount": "1"})[0]["cause"] == causes.OPERATION
+    assert decode(ROWS, {"code": "P1", "discount": "1"})[0]["cause"] == rejections.OPERATION
 
 
 def end(**changed: Any) -> dict[str, Any]:
@@ -321,12 +325,12 @@ def test_an_end_that_counts_less_after_a_restart_is_passed_on_as_it_is() -> None
 @pytest.mark.parametrize(
     ("changed", "cause", "detail"),
     [
-        ({"status": "ABORT"}, causes.NO_METADATA, "status is 'ABORT'"),
-        ({"status": None}, causes.NO_METADATA, "status is None"),
-        ({"id": None}, causes.NO_TRANSACTION, "no transaction id: set provide.transaction.metadata=true"),
+        ({"status": "ABORT"}, rejections.NO_METADATA, "status is 'ABORT'"),
+        ({"status": None}, rejections.NO_METADATA, "status is None"),
+        ({"id": None}, rejections.NO_TRANSACTION, "no transaction id: set provide.transaction.metadata=true"),
         ({"id": "1462833718356672513"}, SHAPE, "transaction id '1462833718356672513'"),
-        ({"counts": [("public.orders", -1)]}, causes.COUNTS, "public.orders has -1 events"),
-        ({"counts": [("public.orders", None)]}, causes.COUNTS, "public.orders has None events"),
+        ({"counts": [("public.orders", -1)]}, rejections.COUNTS, "public.orders has -1 events"),
+        ({"counts": [("public.orders", None)]}, rejections.COUNTS, "public.orders has None events"),
     ],
 )
 def test_an_end_that_cannot_be_read_is_poison(changed: dict[str, Any], cause: str, detail: str) -> None:
@@ -342,7 +346,7 @@ def test_an_unknown_table_is_poison_where_the_ignored_ones_are_named() -> None:
     told = [message(source={"table": table}) for table in ("promo_codes", "audit_log", "surprise")]
     found = decode(ROWS, *told, ignored=["PUBLIC.AUDIT_LOG"])
     assert [each["kind"] for each in found] == ["row", "row", "poison"]
-    assert poison(found[2])[1:] == (causes.UNKNOWN_TABLE, "public.surprise is neither watched nor ignored")
+    assert poison(found[2])[1:] == (rejections.UNKNOWN_TABLE, "public.surprise is neither watched nor ignored")
 
 
 def test_names_of_columns_and_tables_are_read_in_any_case() -> None:
@@ -371,4 +375,4 @@ def test_no_message_is_too_odd_to_come_out_as_one_row(odd: dict[str, Any]) -> No
 
 def test_every_cause_of_its_own_has_a_hint() -> None:
     assert {SHAPE, UNTOLD, HEADER} == set(HINTS)
-    assert not set(HINTS) & set(causes.HINTS)
+    assert not set(HINTS) & set(rejections.HINTS)

@@ -17,10 +17,10 @@ import pytest
 from oracle import capture, declarations
 from oracle.values import typed_state
 from txloom.config import find
-from txloom.config.models import Table
-from txloom.events.debezium import DebeziumDecoder
-from txloom.events.debezium_images import DebeziumImages
-from txloom.events.images import ImageReader
+from txloom.config.models.pipeline import Table
+from txloom.events.debezium.decoder import DebeziumDecoder
+from txloom.events.debezium.images import DebeziumImages
+from txloom.events.images.reader import ImageReader
 
 CAPTURE = Path(__file__).resolve().parents[1] / "data" / "orders" / "debezium"
 PIPELINE = find("orders")

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from txloom.config.models import Column, Table
-from txloom.config.types import parse
-from txloom.events import causes
-from txloom.events.debezium import DebeziumDecoder
-from txloom.events.debezium_messages import SHAPE
-from txloom.events.debezium_positions import packed_lsn
+from txloom.config.models.column_types import parse
+from txloom.config.models.pipeline import Column, Table
+from txloom.events import rejections
+from txloom.events.debezium.decoder import DebeziumDecoder
+from txloom.events.debezium.messages import SHAPE
+from txloom.events.debezium.positions import packed_lsn
 
 GTID = "36090175-6f51-11e6-9a0f-080027ab29a2:37"
 MYSQL = {"connector": "mysql", "db": "shop", "table": "customers", "file": "mysql-bin.000003", "pos": 1310, "row": 0}
@@ -130,7 +130,7 @@ def test_mysql_commits_a_truncate_by_itself_and_counts_it_nowhere() -> None:
     found = row(MYSQL, None, op="t", after=None)
     assert found["transaction_id"].startswith("t:mysql-bin.000003:1310:0:shop.customers:")
     assert (found["csn"], found["op"], found["expected"]) == (3 * 2**40 + 1310, "T", [("customers", 1)])
-    assert row(SQLSERVER, None, op="t", after=None)["cause"] == causes.NO_TRANSACTION
+    assert row(SQLSERVER, None, op="t", after=None)["cause"] == rejections.NO_TRANSACTION
 
 
 @pytest.mark.parametrize(
@@ -190,11 +190,31 @@ def test_packed_lsns_keep_their_order() -> None:
 @pytest.mark.parametrize(
     ("source", "transaction", "cause", "detail"),
     [
-        (SQLSERVER, "00800000:00000d98:00a2", causes.NO_CSN, "'00800000:00000d98:00a2' has no commit position of at"),
-        (MYSQL, "file=mysql-bin.000003,pos=1099511627776", causes.NO_CSN, "'file=mysql-bin.000003,pos=1099511627776'"),
-        (MYSQL, "file=binlog,pos=4", causes.NO_CSN, "'file=binlog,pos=4' has no commit position of at most 63 bits"),
-        ({**MYSQL, "pos": None}, GTID, causes.NO_POSITION, "`source` of connector mysql does not say where it lies"),
-        ({**ORACLE, "commit_scn": None}, "5.6.641", causes.NO_CSN, "`source.commit_scn` is None: no commit"),
+        (
+            SQLSERVER,
+            "00800000:00000d98:00a2",
+            rejections.NO_CSN,
+            "'00800000:00000d98:00a2' has no commit position of at",
+        ),
+        (
+            MYSQL,
+            "file=mysql-bin.000003,pos=1099511627776",
+            rejections.NO_CSN,
+            "'file=mysql-bin.000003,pos=1099511627776'",
+        ),
+        (
+            MYSQL,
+            "file=binlog,pos=4",
+            rejections.NO_CSN,
+            "'file=binlog,pos=4' has no commit position of at most 63 bits",
+        ),
+        (
+            {**MYSQL, "pos": None},
+            GTID,
+            rejections.NO_POSITION,
+            "`source` of connector mysql does not say where it lies",
+        ),
+        ({**ORACLE, "commit_scn": None}, "5.6.641", rejections.NO_CSN, "`source.commit_scn` is None: no commit"),
         (ORACLE, GTID, SHAPE, f"connector 'oracle' with transaction id '{GTID}'"),
         (
             {"connector": "mongodb", "db": "a", "table": "b"},

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from txloom.config.models import Column, Table
-from txloom.config.types import parse
-from txloom.events.debezium_images import DebeziumImages
-from txloom.events.debezium_messages import NEW_KEY, OLD_KEY, UNAVAILABLE, is_unavailable
-from txloom.events.images import ImageReader
+from txloom.config.models.column_types import parse
+from txloom.config.models.pipeline import Column, Table
+from txloom.events.debezium.images import DebeziumImages
+from txloom.events.debezium.messages import NEW_KEY, OLD_KEY, UNAVAILABLE, is_unavailable
+from txloom.events.images.reader import ImageReader
 
 COLUMNS = {"code": "string", "day": "date", "total": "decimal(38,10)", "body": "string", "codes": "array<int>"}
 TABLE = Table(

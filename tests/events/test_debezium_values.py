@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txloom.config.models import Column, Table
-from txloom.config.types import parse
-from txloom.events.debezium_images import DebeziumImages
-from txloom.events.images import ImageReader
+from txloom.config.models.column_types import parse
+from txloom.config.models.pipeline import Column, Table
+from txloom.events.debezium.images import DebeziumImages
+from txloom.events.images.reader import ImageReader
 
 TIME, CONNECT, DATA = "io.debezium.time.", "org.apache.kafka.connect.data.", "io.debezium.data."
 DIGITS = Decimal("1234567890123456789012345678.0123456789")

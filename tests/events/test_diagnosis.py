@@ -7,11 +7,11 @@ import json
 import pytest
 
 from txloom.config import find
-from txloom.events import causes
+from txloom.events import rejections
 from txloom.events.change_events import ChangeEventDecoder
-from txloom.events.debezium import DebeziumDecoder
-from txloom.events.goldengate import GoldenGateDecoder
-from txloom.events.wal2json import Wal2JsonDecoder
+from txloom.events.debezium.decoder import DebeziumDecoder
+from txloom.events.goldengate.decoder import GoldenGateDecoder
+from txloom.events.wal2json.decoder import Wal2JsonDecoder
 
 TABLES = find("orders").tables
 DECODERS = {
@@ -28,26 +28,26 @@ TEXT = GOOD.encode()
 @pytest.mark.parametrize(
     ("value", "cause", "detail"),
     [
-        (codecs.BOM_UTF8 + TEXT, causes.BOM, "the message begins with the byte order mark of UTF-8"),
-        (GOOD.encode("utf-16"), causes.ENCODING, "the message begins with the byte order mark of UTF-16"),
-        (GOOD.encode("utf-32"), causes.ENCODING, "the message begins with the byte order mark of UTF-32"),
-        (GOOD.encode("utf-16-be"), causes.ENCODING, "every other byte is zero, as in UTF-16"),
-        (GOOD.encode("utf-16-le"), causes.ENCODING, "every other byte is zero, as in UTF-16"),
-        (b'{"a": "\xff"}', causes.ENCODING, "the byte 0xff at offset 7 is no UTF-8"),
-        (b'{"a": "\xed\xa0\x80"}', causes.ENCODING, "the byte 0xed at offset 7 is no UTF-8"),
-        (b'{"a": "\xc3', causes.BROKEN, "the message was cut off inside a character, at offset 7"),
-        (gzip.compress(TEXT, mtime=0), causes.BINARY, "the message begins as gzip does"),
+        (codecs.BOM_UTF8 + TEXT, rejections.BOM, "the message begins with the byte order mark of UTF-8"),
+        (GOOD.encode("utf-16"), rejections.ENCODING, "the message begins with the byte order mark of UTF-16"),
+        (GOOD.encode("utf-32"), rejections.ENCODING, "the message begins with the byte order mark of UTF-32"),
+        (GOOD.encode("utf-16-be"), rejections.ENCODING, "every other byte is zero, as in UTF-16"),
+        (GOOD.encode("utf-16-le"), rejections.ENCODING, "every other byte is zero, as in UTF-16"),
+        (b'{"a": "\xff"}', rejections.ENCODING, "the byte 0xff at offset 7 is no UTF-8"),
+        (b'{"a": "\xed\xa0\x80"}', rejections.ENCODING, "the byte 0xed at offset 7 is no UTF-8"),
+        (b'{"a": "\xc3', rejections.BROKEN, "the message was cut off inside a character, at offset 7"),
+        (gzip.compress(TEXT, mtime=0), rejections.BINARY, "the message begins as gzip does"),
         (
             b"\x00\x00\x00\x00\x2a\x02\x04",
-            causes.BINARY,
+            rejections.BINARY,
             "the message begins as a schema registry's do (Avro, Protobuf), with the schema 42",
         ),
-        (b"\x00\x00\x00\x00\x00\x00\x00", causes.NUL, "a NUL byte stands at offset 0"),
-        (b'{"a": "\\ud83d\\ude00 \\ud800"}', causes.SURROGATE, "\\ud800 at offset 20 is one half of a character"),
-        (b'{"a": ' * 100_000, causes.DEEP, "arrays or objects lie within each other some hundred times"),
-        (b"[" * 1_000 + b"]" * 1_000, causes.DEEP, "arrays or objects lie within each other some hundred times"),
-        (b" \t", causes.EMPTY, "the message has no content"),
-        (b"[]", causes.NOT_AN_OBJECT, "the message is a JSON list"),
+        (b"\x00\x00\x00\x00\x00\x00\x00", rejections.NUL, "a NUL byte stands at offset 0"),
+        (b'{"a": "\\ud83d\\ude00 \\ud800"}', rejections.SURROGATE, "\\ud800 at offset 20 is one half of a character"),
+        (b'{"a": ' * 100_000, rejections.DEEP, "arrays or objects lie within each other some hundred times"),
+        (b"[" * 1_000 + b"]" * 1_000, rejections.DEEP, "arrays or objects lie within each other some hundred times"),
+        (b" \t", rejections.EMPTY, "the message has no content"),
+        (b"[]", rejections.NOT_AN_OBJECT, "the message is a JSON list"),
     ],
     ids=lambda value: value[:12] if isinstance(value, bytes) else None,
 )

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from txloom.config import find
-from txloom.events import causes
-from txloom.events.goldengate import GoldenGateDecoder
+from txloom.events import rejections
+from txloom.events.goldengate.decoder import GoldenGateDecoder
 
 PIPELINE = find("orders")
 ROWS, METADATA = "dev.appuser.promo_codes.json", PIPELINE.source.transaction_topic
@@ -63,17 +63,17 @@ def test_an_unwatched_table_is_a_row_without_a_declared_name() -> None:
 @pytest.mark.parametrize(
     ("changed", "cause", "detail"),
     [
-        ({"xid": None}, causes.NO_TRANSACTION, "the message has no `xid`"),
-        ({"csn": None}, causes.NO_CSN, "csn is None"),
-        ({"csn": "12a"}, causes.NO_CSN, "csn is '12a'"),
-        ({"csn": 2**63}, causes.NO_CSN, "csn is 9223372036854775808"),
-        ({"pos": "gone"}, causes.NO_POSITION, "pos is None"),
-        ({"table": None}, causes.NO_TABLE, "the message has no `table`"),
-        ({"op_type": "X"}, causes.OPERATION, "op_type is 'X'"),
-        ({"after": None}, causes.NO_IMAGE, "operation I without `after`"),
-        ({"op_type": "D"}, causes.NO_IMAGE, "operation D without `before`"),
-        ({"after": {**AFTER, "CODE": None}}, causes.NO_KEY, "code is null"),
-        ({"after": {"DISCOUNT": "1"}}, causes.NO_KEY, "code is missing"),
+        ({"xid": None}, rejections.NO_TRANSACTION, "the message has no `xid`"),
+        ({"csn": None}, rejections.NO_CSN, "csn is None"),
+        ({"csn": "12a"}, rejections.NO_CSN, "csn is '12a'"),
+        ({"csn": 2**63}, rejections.NO_CSN, "csn is 9223372036854775808"),
+        ({"pos": "gone"}, rejections.NO_POSITION, "pos is None"),
+        ({"table": None}, rejections.NO_TABLE, "the message has no `table`"),
+        ({"op_type": "X"}, rejections.OPERATION, "op_type is 'X'"),
+        ({"after": None}, rejections.NO_IMAGE, "operation I without `after`"),
+        ({"op_type": "D"}, rejections.NO_IMAGE, "operation D without `before`"),
+        ({"after": {**AFTER, "CODE": None}}, rejections.NO_KEY, "code is null"),
+        ({"after": {"DISCOUNT": "1"}}, rejections.NO_KEY, "code is missing"),
     ],
 )
 def test_a_row_that_cannot_be_placed_is_poison_with_its_cause(changed: dict[str, Any], cause: str, detail: str) -> None:
@@ -84,14 +84,14 @@ def test_a_row_that_cannot_be_placed_is_poison_with_its_cause(changed: dict[str,
 @pytest.mark.parametrize(
     ("value", "cause"),
     [
-        (b"", causes.EMPTY),
-        (b"  ", causes.EMPTY),
-        (b'{"table": "PUBLIC.PRO', causes.BROKEN),
-        (b'{"a": "\xff"}', causes.ENCODING),
-        (b'{"a": 1}\x00', causes.NUL),
-        (b"[1, 2]", causes.NOT_AN_OBJECT),
-        (b'{"id":2}{"id":3}', causes.SEVERAL),
-        (b'{"xid": [1]}', causes.BROKEN),
+        (b"", rejections.EMPTY),
+        (b"  ", rejections.EMPTY),
+        (b'{"table": "PUBLIC.PRO', rejections.BROKEN),
+        (b'{"a": "\xff"}', rejections.ENCODING),
+        (b'{"a": 1}\x00', rejections.NUL),
+        (b"[1, 2]", rejections.NOT_AN_OBJECT),
+        (b'{"id":2}{"id":3}', rejections.SEVERAL),
+        (b'{"xid": [1]}', rejections.BROKEN),
     ],
 )
 def test_what_is_no_message_is_poison_and_keeps_what_came(value: bytes, cause: str) -> None:
@@ -137,5 +137,5 @@ def test_any_bytes_come_out_as_one_row_each(values: list[bytes | None]) -> None:
 
 
 def test_every_cause_has_a_hint() -> None:
-    declared = {value for name, value in vars(causes).items() if name.isupper() and isinstance(value, str)}
-    assert declared == set(causes.HINTS)
+    declared = {value for name, value in vars(rejections).items() if name.isupper() and isinstance(value, str)}
+    assert declared == set(rejections.HINTS)

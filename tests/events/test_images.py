@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from oracle import capture, declarations
 from oracle.values import typed_row
 from txloom.config import find
-from txloom.config.models import Column, Table
-from txloom.config.types import parse
-from txloom.events.images import ImageReader
+from txloom.config.models.column_types import parse
+from txloom.config.models.pipeline import Column, Table
+from txloom.events.images.reader import ImageReader
 
 
 def table(declared: str, **more: Any) -> Table:

@@ -7,10 +7,10 @@ import pytest
 
 from events.test_goldengate import AFTER, GOOD, METADATA
 from txloom.config import find
-from txloom.config.models import Pipeline
-from txloom.events import causes
+from txloom.config.models.pipeline import Pipeline
+from txloom.events import rejections
 from txloom.events.formats import SourceDecoder
-from txloom.events.poison import KEPT, cut
+from txloom.events.malformed import KEPT, cut
 
 LIMIT = 200
 ROW = json.dumps({**GOOD, "after": AFTER}, separators=(",", ":")).encode()
@@ -33,7 +33,7 @@ def decode(name: str, topic: str, *values: bytes | None, limit: int = LIMIT) -> 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_message_above_the_limit_is_a_dead_letter_of_its_first_bytes(name: str) -> None:
     (found,) = decode(name, "rows", LARGE)
-    assert (found["kind"], found["cause"]) == ("poison", causes.TOO_LARGE)
+    assert (found["kind"], found["cause"]) == ("poison", rejections.TOO_LARGE)
     assert found["detail"] == f"the message has {len(LARGE)} bytes; its first {KEPT} are kept"
     assert found["value"] == LARGE[:KEPT].decode("utf-8", "backslashreplace")
 
@@ -42,7 +42,11 @@ def test_a_message_above_the_limit_is_a_dead_letter_of_its_first_bytes(name: str
 def test_its_neighbours_are_what_they_were(topic: str) -> None:
     alone = decode("orders", topic, ROW)
     *others, large, again = decode("orders", topic, ROW, None, LARGE, ROW)
-    assert [others[0]["kind"], large["cause"], again["kind"]] == [alone[0]["kind"], causes.TOO_LARGE, alone[0]["kind"]]
+    assert [others[0]["kind"], large["cause"], again["kind"]] == [
+        alone[0]["kind"],
+        rejections.TOO_LARGE,
+        alone[0]["kind"],
+    ]
     assert others[1]["kind"] == "tombstone"
 
 
@@ -53,7 +57,7 @@ def test_the_limit_itself_is_allowed() -> None:
 
 def test_what_a_reader_has_cut_is_poison_even_where_its_beginning_is_an_event() -> None:
     (found,) = decode("orders", "rows", cut(ROW, 10**9))
-    assert (found["cause"], found["value"]) == (causes.TOO_LARGE, ROW.decode())
+    assert (found["cause"], found["value"]) == (rejections.TOO_LARGE, ROW.decode())
     assert found["detail"] == f"the message has 1000000000 bytes; its first {len(ROW)} are kept"
 
 
@@ -61,7 +65,7 @@ def test_a_wal2json_message_above_the_limit_may_have_been_a_row_of_its_transacti
     begin, end = (b'{"action":"%s","xid":7,"lsn":"0/10"}' % action for action in (b"B", b"C"))
     large, logical = (b'{"action":"%s","xid":7,"columns":"%s"}' % (action, b"x" * LIMIT) for action in (b"I", b"M"))
     first, row, commit = decode("orders_wal2json", "wal", begin, large, end)
-    assert (first["kind"], row["cause"], row["pos"]) == ("marker", causes.TOO_LARGE, 1)
+    assert (first["kind"], row["cause"], row["pos"]) == ("marker", rejections.TOO_LARGE, 1)
     assert commit["cause"] == "transaction with unreadable messages"
     assert [found["kind"] for found in decode("orders_wal2json", "wal", begin, logical, end)][1:] == [
         "poison",

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from events.fuzz.sources import DEBEZIUM, METADATA, PIPELINES, ROWS, SOURCES, TABLE, TABLES, wal2json_v1
-from txloom.events import causes, formats
-from txloom.events.debezium_messages import HEADER, NEW_KEY, OLD_KEY
+from txloom.events import formats, rejections
+from txloom.events.debezium.messages import HEADER, NEW_KEY, OLD_KEY
 from txloom.events.formats import SourceDecoder
-from txloom.events.goldengate import GoldenGateDecoder
-from txloom.events.goldengate_messages import MessageReader
-from txloom.events.images import ImageReader
-from txloom.events.poison import LONGEST
-from txloom.events.wal2json_v1 import expanded
+from txloom.events.goldengate.decoder import GoldenGateDecoder
+from txloom.events.goldengate.messages import MessageReader
+from txloom.events.images.reader import ImageReader
+from txloom.events.malformed import LONGEST
+from txloom.events.wal2json.version_1 import expanded
 
 ROW = {"table": "SHOP.WIDE", "op_type": "I", "pos": "1", "csn": "2", "xid": "3", "after": {"ID": 1}}
 
@@ -34,7 +34,7 @@ def both(value: bytes) -> dict[str, Any]:
 @pytest.mark.parametrize("image", [5, "a", [], [{"ID": 1}], True], ids=repr)
 def test_an_image_that_is_no_object_is_poison_whether_or_not_it_is_needed(op: str, name: str, image: Any) -> None:
     found = both(text({**ROW, "before": {"ID": 1}, "op_type": op, name: image}))
-    assert (found["cause"], found["detail"]) == (causes.BROKEN, f"`{name}` is no object")
+    assert (found["cause"], found["detail"]) == (rejections.BROKEN, f"`{name}` is no object")
 
 
 def test_a_key_inside_another_object_is_none() -> None:
@@ -102,12 +102,12 @@ def test_a_stored_message_that_no_release_can_read_is_a_problem_of_its_row(value
 @pytest.mark.parametrize(
     ("name", "value", "cause"),
     [
-        ("change", 5, causes.BROKEN),
-        ("change", [{"kind": "merge"}], causes.OPERATION),
-        ("change", [{"kind": "insert", "columnnames": ["a"], "columnvalues": []}], causes.BROKEN),
-        ("change", [{"kind": "delete", "oldkeys": 5}], causes.BROKEN),
-        ("nextlsn", None, causes.NO_CSN),
-        ("xid", None, causes.NO_TRANSACTION),
+        ("change", 5, rejections.BROKEN),
+        ("change", [{"kind": "merge"}], rejections.OPERATION),
+        ("change", [{"kind": "insert", "columnnames": ["a"], "columnvalues": []}], rejections.BROKEN),
+        ("change", [{"kind": "delete", "oldkeys": 5}], rejections.BROKEN),
+        ("nextlsn", None, rejections.NO_CSN),
+        ("xid", None, rejections.NO_TRANSACTION),
     ],
 )
 def test_a_transaction_of_format_version_1_that_nobody_can_read_is_one_dead_letter(

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txloom.config.models import Column, Table
-from txloom.config.types import parse
-from txloom.events import causes
+from txloom.config.models.column_types import parse
+from txloom.config.models.pipeline import Column, Table
+from txloom.events import rejections
 from txloom.events.change_events import ChangeEventDecoder
-from txloom.events.debezium import DebeziumDecoder
-from txloom.events.goldengate import GoldenGateDecoder
-from txloom.events.poison import Poison
+from txloom.events.debezium.decoder import DebeziumDecoder
+from txloom.events.goldengate.decoder import GoldenGateDecoder
+from txloom.events.malformed import Poison
 from txloom.events.source_names import OTHER_CASE, SourceNames
-from txloom.events.wal2json import Wal2JsonDecoder
+from txloom.events.wal2json.decoder import Wal2JsonDecoder
 
 COLUMNS = (Column(name="id", type=parse("long")),)
 
@@ -90,7 +90,7 @@ def test_what_was_seen_before_counts(form: str) -> None:
 @pytest.mark.parametrize("form", ["goldengate", "debezium", "wal2json"])
 def test_a_table_of_another_case_may_be_ignored_by_its_own_spelling(form: str) -> None:
     assert decoded(form, ["public.s"], "Ss", ["public.S"]) == [(None,), ("t0",)]
-    assert decoded(form, ["public.s"], "x", ["public.S"])[0][0] == causes.UNKNOWN_TABLE
+    assert decoded(form, ["public.s"], "x", ["public.S"])[0][0] == rejections.UNKNOWN_TABLE
 
 
 @pytest.mark.parametrize("form", ["debezium", "wal2json"])

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from txloom.config import find
-from txloom.config.models import Column, Table
-from txloom.config.types import parse
+from txloom.config.models.column_types import parse
+from txloom.config.models.pipeline import Column, Table
 from txloom.events.envelope import ENVELOPE
-from txloom.events.wal2json import Open, Wal2JsonDecoder, lsn_number
+from txloom.events.wal2json.decoder import Open, Wal2JsonDecoder, lsn_number
 
 PIPELINE = find("orders")
 TOPIC = "orders"

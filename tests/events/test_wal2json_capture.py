@@ -13,10 +13,10 @@ from oracle import capture
 from oracle.comparison import differences, report
 from oracle.values import typed_state
 from txloom.config import find
-from txloom.config.models import Table
-from txloom.events.images import ImageReader
-from txloom.events.wal2json import Wal2JsonDecoder
-from txloom.events.wal2json_images import Wal2JsonImages
+from txloom.config.models.pipeline import Table
+from txloom.events.images.reader import ImageReader
+from txloom.events.wal2json.decoder import Wal2JsonDecoder
+from txloom.events.wal2json.images import Wal2JsonImages
 
 CAPTURE = Path(__file__).resolve().parents[1] / "data" / "wal2json" / "from_empty.jsonl.gz"
 PIPELINE = find("orders")

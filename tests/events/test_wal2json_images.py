@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from events.test_wal2json import PIPELINE, inside, row
 from oracle.comparison import same
-from txloom.config.models import Column, Table
-from txloom.config.types import parse
-from txloom.events.images import ImageReader
-from txloom.events.wal2json_images import Wal2JsonImages
+from txloom.config.models.column_types import parse
+from txloom.config.models.pipeline import Column, Table
+from txloom.events.images.reader import ImageReader
+from txloom.events.wal2json.images import Wal2JsonImages
 
 PROMO = next(table for table in PIPELINE.tables if table.name == "promo_codes")
 

@@ -3,8 +3,10 @@
 import pytest
 
 from events.test_wal2json import AUDIT, PIPELINE, PROMO, TOPIC, B, C, decode, inside, kinds, line, row
-from txloom.events import causes, wal2json, wal2json_v1
-from txloom.events.wal2json import Wal2JsonDecoder
+from txloom.events import rejections
+from txloom.events.wal2json import decoder as wal2json_decoder
+from txloom.events.wal2json import version_1
+from txloom.events.wal2json.decoder import Wal2JsonDecoder
 
 
 @pytest.mark.parametrize("message", [PROMO, AUDIT, C], ids=["row", "unwatched", "commit"])
@@ -12,7 +14,7 @@ def test_a_stream_that_begins_in_mid_transaction_has_poison_first(message: bytes
     decoder = Wal2JsonDecoder(PIPELINE.tables)
     decoder.resume(TOPIC, None)
     (found,) = decode(message, decoder=decoder)
-    assert (found["kind"], found["cause"]) == ("poison", wal2json.OUTSIDE)
+    assert (found["kind"], found["cause"]) == ("poison", wal2json_decoder.OUTSIDE)
     assert (found["detail"], found["csn"]) == ("no BEGIN of xid 7 before it", None)
 
 
@@ -23,7 +25,7 @@ def test_what_follows_a_commit_is_outside() -> None:
 @pytest.mark.parametrize("message", [row("I", "orders", {"order_id": 1}, xid=8), line("C", 8)], ids=["row", "commit"])
 def test_a_message_of_another_transaction_than_the_open_one_is_poison(message: bytes) -> None:
     _, first, stray, second, committed = decode(B, PROMO, message, PROMO, C)
-    assert (stray["kind"], stray["cause"]) == ("poison", wal2json.ANOTHER)
+    assert (stray["kind"], stray["cause"]) == ("poison", wal2json_decoder.ANOTHER)
     assert stray["detail"] == "xid 8, while xid 7 has no COMMIT yet"
     assert (first["pos"], second["pos"], committed["expected"]) == (1, 2, {"promo_codes": 2})
 
@@ -31,20 +33,20 @@ def test_a_message_of_another_transaction_than_the_open_one_is_poison(message: b
 @pytest.mark.parametrize(
     ("message", "cause", "detail"),
     [
-        (line("B", None), causes.NO_TRANSACTION, "the message has no `xid`; the slot needs include-xids"),
-        (line("B", lsn=None), causes.NO_CSN, "lsn is None; the slot needs include-lsn"),
-        (line("B", lsn="0x10"), causes.NO_CSN, "lsn is '0x10'; the slot needs include-lsn"),
-        (line("B", lsn="80000000/0"), causes.NO_CSN, "lsn is '80000000/0'; the slot needs include-lsn"),
-        (line("X", 3), causes.OPERATION, "action is 'X'"),
-        (b"{}", causes.OPERATION, "action is None"),
-        (b'{"xid":1,"change":[]}', wal2json.VERSION_1, "the message has `change`, not `action`"),
-        (b"", causes.EMPTY, "the message has no content"),
-        (b'{"action":"B","xid":', causes.BROKEN, "Input data was truncated"),
-        (b'{"action":"M","content":"\xff"}', causes.ENCODING, None),
-        (b'{"action":"M"}\x00', causes.NUL, "a NUL byte stands at offset 14"),
-        (b"[]", causes.NOT_AN_OBJECT, "the message is a JSON list"),
-        (C + B, causes.SEVERAL, None),
-        (line("B", lsn=5), causes.BROKEN, "Expected `str | null`, got `int` - at `$.lsn`"),
+        (line("B", None), rejections.NO_TRANSACTION, "the message has no `xid`; the slot needs include-xids"),
+        (line("B", lsn=None), rejections.NO_CSN, "lsn is None; the slot needs include-lsn"),
+        (line("B", lsn="0x10"), rejections.NO_CSN, "lsn is '0x10'; the slot needs include-lsn"),
+        (line("B", lsn="80000000/0"), rejections.NO_CSN, "lsn is '80000000/0'; the slot needs include-lsn"),
+        (line("X", 3), rejections.OPERATION, "action is 'X'"),
+        (b"{}", rejections.OPERATION, "action is None"),
+        (b'{"xid":1,"change":[]}', wal2json_decoder.VERSION_1, "the message has `change`, not `action`"),
+        (b"", rejections.EMPTY, "the message has no content"),
+        (b'{"action":"B","xid":', rejections.BROKEN, "Input data was truncated"),
+        (b'{"action":"M","content":"\xff"}', rejections.ENCODING, None),
+        (b'{"action":"M"}\x00', rejections.NUL, "a NUL byte stands at offset 14"),
+        (b"[]", rejections.NOT_AN_OBJECT, "the message is a JSON list"),
+        (C + B, rejections.SEVERAL, None),
+        (line("B", lsn=5), rejections.BROKEN, "Expected `str | null`, got `int` - at `$.lsn`"),
     ],
 )
 def test_what_cannot_be_taken_is_poison_with_its_cause_and_keeps_what_came(
@@ -59,21 +61,25 @@ def test_what_cannot_be_taken_is_poison_with_its_cause_and_keeps_what_came(
 @pytest.mark.parametrize(
     ("message", "cause", "detail"),
     [
-        (row("I", "promo_codes"), causes.NO_IMAGE, "operation I without `columns`"),
-        (row("D", "promo_codes"), causes.NO_IMAGE, "operation D without `identity`"),
-        (row("U", "promo_codes", {"code": "P"}), causes.NO_IMAGE, "operation U without `identity`"),
-        (row("U", "promo_codes", None, {"code": "P"}), causes.NO_IMAGE, "operation U without `columns`"),
-        (row("I", "promo_codes", {"discount": 1}), causes.NO_KEY, "code is missing in `columns`"),
-        (row("I", "promo_codes", {"code": None}), causes.NO_KEY, "code is null in `columns`"),
+        (row("I", "promo_codes"), rejections.NO_IMAGE, "operation I without `columns`"),
+        (row("D", "promo_codes"), rejections.NO_IMAGE, "operation D without `identity`"),
+        (row("U", "promo_codes", {"code": "P"}), rejections.NO_IMAGE, "operation U without `identity`"),
+        (row("U", "promo_codes", None, {"code": "P"}), rejections.NO_IMAGE, "operation U without `columns`"),
+        (row("I", "promo_codes", {"discount": 1}), rejections.NO_KEY, "code is missing in `columns`"),
+        (row("I", "promo_codes", {"code": None}), rejections.NO_KEY, "code is null in `columns`"),
         (
             row("I", "promo_codes", columns=[{"name": "code", "type": "text"}, {"name": "discount", "value": 1}]),
-            causes.NO_KEY,
+            rejections.NO_KEY,
             "code is null in `columns`",
         ),
-        (row("D", "promo_uses", None, {"code": "P"}), causes.NO_KEY, "order_id is missing in `identity`"),
-        (row("U", "promo_codes", {"code": "P"}, {"discount": 1}), causes.NO_KEY, "code is missing in `identity`"),
-        (row("U", "promo_codes", {"code": None}, {"code": "P"}), causes.NO_KEY, "code is null in `columns`"),
-        (row("I", "promo_codes", columns={"code": "P"}), causes.BROKEN, "`columns`: Expected `array`, got `object`"),
+        (row("D", "promo_uses", None, {"code": "P"}), rejections.NO_KEY, "order_id is missing in `identity`"),
+        (row("U", "promo_codes", {"code": "P"}, {"discount": 1}), rejections.NO_KEY, "code is missing in `identity`"),
+        (row("U", "promo_codes", {"code": None}, {"code": "P"}), rejections.NO_KEY, "code is null in `columns`"),
+        (
+            row("I", "promo_codes", columns={"code": "P"}),
+            rejections.BROKEN,
+            "`columns`: Expected `array`, got `object`",
+        ),
     ],
 )
 def test_a_row_that_its_table_cannot_take_is_poison_that_its_transaction_lacks(
@@ -117,7 +123,7 @@ def test_a_transaction_with_a_message_that_may_have_been_a_row_is_not_whole(mess
         "marker",
     ]
     assert (lost["pos"], lost["csn"], lost["transaction_id"], second["identity"]) == (2, 16, None, "3")
-    assert (committed["kind"], committed["cause"]) == ("poison", wal2json.DAMAGED)
+    assert (committed["kind"], committed["cause"]) == ("poison", wal2json_decoder.DAMAGED)
     assert (committed["detail"], committed["csn"]) == ("1 of its messages cannot be read", 16)
 
 
@@ -167,12 +173,18 @@ def test_rows_of_unknown_tables_are_poison_where_asked_for_and_keep_their_ordina
     other = row("I", "new.table", {"id": 1})
     _, ignored, unknown, watched, committed = decode(B, AUDIT, other, PROMO, C, decoder=decoder)
     assert (ignored["kind"], ignored["table"]) == ("row", None)
-    assert (unknown["kind"], unknown["cause"]) == ("poison", causes.UNKNOWN_TABLE)
+    assert (unknown["kind"], unknown["cause"]) == ("poison", rejections.UNKNOWN_TABLE)
     assert unknown["detail"] == "public.new.table is neither watched nor ignored"
     assert (watched["pos"], committed["expected"], committed["event_count"]) == (3, {"promo_codes": 1}, 3)
 
 
 def test_every_own_cause_has_a_hint() -> None:
-    own = {wal2json.OUTSIDE, wal2json.ANOTHER, wal2json.DAMAGED, wal2json.BACKWARDS, wal2json_v1.VERSION_1}
-    assert set(wal2json.HINTS) == own
-    assert not set(wal2json.HINTS) & set(causes.HINTS)
+    own = {
+        wal2json_decoder.OUTSIDE,
+        wal2json_decoder.ANOTHER,
+        wal2json_decoder.DAMAGED,
+        wal2json_decoder.BACKWARDS,
+        version_1.VERSION_1,
+    }
+    assert set(wal2json_decoder.HINTS) == own
+    assert not set(wal2json_decoder.HINTS) & set(rejections.HINTS)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from events.test_wal2json import PIPELINE, TOPIC, line, row
 from events.test_wal2json_capture import lines
-from txloom.events.wal2json import Open, Wal2JsonDecoder
+from txloom.events.wal2json.decoder import Open, Wal2JsonDecoder
 
 SOME = ["xid", "csn", "pos", "identity", "payload", "table", "op", "transaction_id"]
 XIDS = st.sampled_from([7, 7, 7, 8, None])

@@ -8,11 +8,12 @@ import pytest
 
 from events.test_wal2json import AT, PIPELINE, TOPIC, decode, row
 from events.test_wal2json_capture import transactions
-from txloom.events import causes, wal2json_v1
-from txloom.events.poison import Refused
-from txloom.events.wal2json import Wal2JsonDecoder
-from txloom.events.wal2json_images import Wal2JsonImages
-from txloom.events.wal2json_v1 import expanded
+from txloom.events import rejections
+from txloom.events.malformed import Refused
+from txloom.events.wal2json import version_1
+from txloom.events.wal2json.decoder import Wal2JsonDecoder
+from txloom.events.wal2json.images import Wal2JsonImages
+from txloom.events.wal2json.version_1 import expanded
 
 KINDS = {"I": "insert", "U": "update", "D": "delete"}
 INSERT = (
@@ -106,18 +107,18 @@ def test_anything_else_is_returned_as_it_is(value: bytes) -> None:
     [
         (
             transaction(INSERT, stamps='"xid":7,'),
-            causes.NO_CSN,
+            rejections.NO_CSN,
             "the message has no `nextlsn`: the slot needs include-lsn",
         ),
         (
             transaction(INSERT, stamps='"nextlsn":"0/10",'),
-            causes.NO_TRANSACTION,
+            rejections.NO_TRANSACTION,
             "the message has no `xid`: the slot needs include-xids",
         ),
-        (transaction('{"kind":"truncate"}'), causes.OPERATION, "kind of a change is 'truncate'"),
-        (transaction(INSERT.replace('"P1",', "")), causes.BROKEN, "a change has 2 names and 1 values"),
-        (transaction(INSERT.replace("columnvalues", "values")), causes.BROKEN, "a change has 2 names and 0 values"),
-        (transaction("5"), causes.BROKEN, "Expected `object`, got `int` - at `$.change[0]`"),
+        (transaction('{"kind":"truncate"}'), rejections.OPERATION, "kind of a change is 'truncate'"),
+        (transaction(INSERT.replace('"P1",', "")), rejections.BROKEN, "a change has 2 names and 1 values"),
+        (transaction(INSERT.replace("columnvalues", "values")), rejections.BROKEN, "a change has 2 names and 0 values"),
+        (transaction("5"), rejections.BROKEN, "Expected `object`, got `int` - at `$.change[0]`"),
     ],
 )
 def test_a_transaction_that_cannot_be_placed_is_refused_whole(value: bytes, cause: str, detail: str) -> None:
@@ -176,4 +177,4 @@ def _images(envelopes: list[dict[str, Any]], name: str) -> list[bytes]:
 
 def test_the_cause_of_what_was_not_expanded_names_the_version() -> None:
     (found,) = decode(transaction(INSERT))
-    assert found["cause"] == wal2json_v1.VERSION_1 == "format-version 1"
+    assert found["cause"] == version_1.VERSION_1 == "format-version 1"

@@ -10,13 +10,13 @@ import pytest
 from generate.replay import goldengate, lines, topics, wal2json
 from generate.running import generate, generated, json_lines
 from txloom.config import find
-from txloom.events.goldengate import GoldenGateDecoder
+from txloom.events.goldengate.decoder import GoldenGateDecoder
 from txloom.generate.faults import NAMES, Delivery, Faults
-from txloom.generate.formats import FORMATS, completed, new_writer
-from txloom.generate.messages import METADATA, ROW, Message, Writer
-from txloom.generate.orders import Position, Workload
-from txloom.generate.settings import SIZES, Shares, sizes_of
-from txloom.generate.source import Source
+from txloom.generate.formats.known import FORMATS, completed, new_writer
+from txloom.generate.formats.messages import METADATA, ROW, Message, Writer
+from txloom.generate.workload.orders import Position, Workload
+from txloom.generate.workload.settings import SIZES, Shares, sizes_of
+from txloom.generate.workload.source import Source
 
 PIPELINE = find("orders")
 COUNT = 300

@@ -11,8 +11,8 @@ import pytest
 from generate.replay import lines, topics
 from generate.running import generated, json_lines
 from txloom.config import find
-from txloom.events.goldengate import GoldenGateDecoder
-from txloom.events.images import ImageReader
+from txloom.events.goldengate.decoder import GoldenGateDecoder
+from txloom.events.images.reader import ImageReader
 
 PIPELINE = find("orders")
 METADATA = "dev.transaction_metadata_json"

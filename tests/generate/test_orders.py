@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from txloom.config import find
-from txloom.events.values import reader
-from txloom.generate.changes import Change, Transaction
-from txloom.generate.orders import Position, Workload
-from txloom.generate.settings import SIZES, Shares, sizes_of
-from txloom.generate.source import Source
-from txloom.generate.tables import AUDIT, TABLES, WATCHED, Row
+from txloom.events.values.scalars import reader
+from txloom.generate.workload.changes import Change, Transaction
+from txloom.generate.workload.orders import Position, Workload
+from txloom.generate.workload.settings import SIZES, Shares, sizes_of
+from txloom.generate.workload.source import Source
+from txloom.generate.workload.tables import AUDIT, TABLES, WATCHED, Row
 
 PIPELINE = find("orders")
 

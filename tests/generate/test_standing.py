@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from txloom.generate import standing
-from txloom.generate.orders import Position, Workload
-from txloom.generate.settings import SIZES, Shares, sizes_of
-from txloom.generate.source import Source
-from txloom.generate.standing import Standing
-from txloom.generate.tables import WATCHED
+from txloom.generate import resume_point
+from txloom.generate.resume_point import Standing
+from txloom.generate.workload.orders import Position, Workload
+from txloom.generate.workload.settings import SIZES, Shares, sizes_of
+from txloom.generate.workload.source import Source
+from txloom.generate.workload.tables import WATCHED
 
 
 def played(count: int) -> Workload:
@@ -37,8 +37,8 @@ def told(source: Source) -> dict[str, Any]:
 def test_a_source_is_read_back_as_it_was(tmp_path: Path) -> None:
     workload = played(700)
     begun = Standing({"seed": 9}, workload.position, 3, {"t/0": 7}, workload.source.made, {"faults.jsonl": 5})
-    standing.save(tmp_path, begun, workload.source)
-    found = standing.load(tmp_path)
+    resume_point.save(tmp_path, begun, workload.source)
+    found = resume_point.load(tmp_path)
     assert found is not None
     assert found[0] == begun
     assert told(found[1]) == told(workload.source)
@@ -47,4 +47,4 @@ def test_a_source_is_read_back_as_it_was(tmp_path: Path) -> None:
 
 
 def test_where_no_run_was_there_is_nothing_to_read(tmp_path: Path) -> None:
-    assert standing.load(tmp_path) is None
+    assert resume_point.load(tmp_path) is None

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from events.test_images import table
-from txloom.events.images import ImageReader
+from txloom.events.images.reader import ImageReader
 from txloom.history.changes import images
 
 TABLE = table("string")

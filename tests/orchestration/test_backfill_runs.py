@@ -10,8 +10,8 @@ from deltalake import DeltaTable
 
 from services.airflow import Airflow
 from services.process import wait_until
-from txloom.storage import books
-from txloom.storage.local import select
+from txloom.storage.delta import small_tables
+from txloom.storage.delta.arrow_tables import select
 
 pytestmark = [pytest.mark.random_order(disabled=True), pytest.mark.timeout(3_000)]
 """The tests are steps of one story."""
@@ -105,10 +105,10 @@ def test_a_backfill_that_is_approved_puts_it_right_and_publishes_it(airflow: Air
     assert (ended, states.pop("said")) == ("success", "applied: 1 rows in 1 commits")
     assert set(states.values()) == {"success"}
     assert readings(airflow) == [(1, 11), (2, 20)]
-    (cut,) = books.query(path(airflow, "cuts"), "select versions from t order by cut_id desc limit 1")
+    (cut,) = small_tables.query(path(airflow, "cuts"), "select versions from t order by cut_id desc limit 1")
     assert dict(cut["versions"]) == {"readings": DeltaTable(path(airflow, "readings")).version()}
     assert not list((airflow.warehouse / "plant").glob("_*_*readings*"))
-    (kept,) = books.query(
+    (kept,) = small_tables.query(
         path(airflow, "backfills"), "select samples from t where \"table\" = 'readings' order by at desc limit 1"
     )
     assert [sample["after"] for sample in json.loads(kept["samples"])] == [{"value": 11}]
@@ -127,12 +127,14 @@ def test_a_backfill_of_three_intervals_over_a_live_run_overlaps_never_and_is_exa
     taken = occupied(airflow, [("plant_cdc", run) for run in runs])
     assert all(before[1] <= after[0] for before, after in pairwise(taken)), taken
     assert readings(airflow) == [(1, 11), (4, 40)]
-    released = books.query(path(airflow, "transactions"), "select count(*) as n, count(distinct csn) as csns from t")
+    released = small_tables.query(
+        path(airflow, "transactions"), "select count(*) as n, count(distinct csn) as csns from t"
+    )
     assert released == [{"n": 7, "csns": 7}]
 
 
 def test_a_table_is_loaded_anew_from_an_export(airflow: Airflow) -> None:
-    (newest,) = books.query(path(airflow, "transactions"), "select max(csn) as csn from t")
+    (newest,) = small_tables.query(path(airflow, "transactions"), "select max(csn) as csn from t")
     export = airflow.warehouse.parent / "export" / "readings"
     export.mkdir(parents=True)
     rows = [{"id": key, "value": value} for key, value in ((1, 11), (4, 44), (7, 70))]
@@ -142,6 +144,8 @@ def test_a_table_is_loaded_anew_from_an_export(airflow: Airflow) -> None:
     assert airflow.wait("plant_load", run, ENDS) == "success"
     assert {task["state"] for task in airflow.tasks("plant_load", run).values()} == {"success"}
     assert readings(airflow) == [(1, 11), (4, 44), (7, 70)]
-    (cut,) = books.query(path(airflow, "cuts"), "select versions, valid_through from t order by cut_id desc limit 1")
+    (cut,) = small_tables.query(
+        path(airflow, "cuts"), "select versions, valid_through from t order by cut_id desc limit 1"
+    )
     assert dict(cut["versions"]) == {"readings": DeltaTable(path(airflow, "readings")).version()}
     assert cut["valid_through"] == newest["csn"] + 1

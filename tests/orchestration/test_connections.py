@@ -7,8 +7,8 @@ from airflow.sdk import Connection
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from txloom.config import connections
 from txloom.config.problems import Unfit
+from txloom.config.yaml import connections
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=12)
 HOST = st.text(string.ascii_lowercase + string.digits + ".-/_", min_size=1, max_size=12)

@@ -44,7 +44,7 @@ def test_everything_else_is_submitted_to_spark(job: str, master: str, tmp_path: 
 
 OPENS = """
 import time
-from txloom.storage.session import open_session
+from txloom.storage.spark.session import open_session
 print(open_session("killed", "merge_current").sparkContext._gateway.proc.pid, flush=True)
 time.sleep(600)
 """

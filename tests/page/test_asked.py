@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from txloom.config import load
-from txloom.config.places import PROJECT
+from txloom.config.project import PROJECT
 from txloom.errors import ConfigurationError
-from txloom.page.asked import csn_of, longer_than, sane, wanted
+from txloom.page.requests import csn_of, longer_than, sane, wanted
 
 ORDERS = load(PROJECT / "include" / "pipelines" / "orders.yaml")
 REFUSED: tuple[tuple[Any, str, str], ...] = (

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from txloom.page.chart import chart
-from txloom.storage.views.series import Series
+from txloom.storage.views.pipeline.lag_series import Series
 
 UNTIL = datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from txloom.page.declarations import declarations
+from txloom.page.declaration_cache import declarations
 
 ONE = """
 name: {name}

@@ -5,13 +5,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from txloom.config import load
-from txloom.config.places import PROJECT
+from txloom.config.project import PROJECT
 from txloom.config.stand_in import stand_in
 from txloom.page import pages
 from txloom.page.links import Links
 from txloom.page.turns import Turn
-from txloom.storage import books, lease, own
-from txloom.storage.place import Place
+from txloom.storage import system_tables
+from txloom.storage.delta import small_tables
+from txloom.storage.paths import Place
+from txloom.storage.runs import lease
 
 SHIPPED = load(PROJECT / "include" / "pipelines" / "orders.yaml")
 HOSTILE = '"><script>alert(1)</script>\u202e'
@@ -33,9 +35,11 @@ def test_a_refused_declaration_is_shown_with_its_file_and_no_link(tmp_path: Path
 def test_a_refused_declaration_hides_nothing_that_its_tables_tell(tmp_path: Path) -> None:
     place, at = Place(str(tmp_path), "orders"), datetime.now(UTC) - timedelta(hours=1)
     cut = {"cut_id": 7, "run_id": "r", "valid_through": 40, "release": 1, "published_at": at, "committed_at": at}
-    books.append(place.table("cuts"), [cut | {"versions": {"orders": 3}, "gaps": [], "amends": []}], own.CUTS)
+    small_tables.append(
+        place.table("cuts"), [cut | {"versions": {"orders": 3}, "gaps": [], "amends": []}], system_tables.CUTS
+    )
     step = {"run_id": "r", "step": "land_events", "at": at, "counts": {"landed": 5}}
-    books.append(place.table("ledger"), [step], own.LEDGER)
+    small_tables.append(place.table("ledger"), [step], system_tables.LEDGER)
     why = "orders.yaml:3: found no format, expected one"
     row = pages.overview([], str(tmp_path), Links(), refused={"orders": why})
     assert 'href="/txloom/dags/orders_cdc"' in row and why in row and "csn 40" in row
@@ -69,7 +73,7 @@ def test_a_task_that_begins_or_waits_for_its_turn_is_named(tmp_path: Path) -> No
 def test_a_holder_of_the_lease_that_shows_no_sign_of_life_is_said_to_be_gone_or_to_hang(tmp_path: Path) -> None:
     at = datetime.now(UTC) - timedelta(minutes=3)
     holder = {"epoch": 1, "run_id": "r", "step": "publish", "host": "h", "pid": 7, "began": "", "acquired_at": at}
-    books.append(Place(str(tmp_path), "orders").table("leases"), [holder], own.LEASES)
+    small_tables.append(Place(str(tmp_path), "orders").table("leases"), [holder], system_tables.LEASES)
     assert "No sign of life" in pages.now(pages.View.of(SHIPPED, str(tmp_path), Links()), span="1d")
     with lease.held(Place(str(tmp_path), "shop"), "r", "publish"):
         living = SHIPPED.model_copy(update={"name": "shop"})
@@ -81,13 +85,15 @@ def test_texts_of_the_source_are_escaped_wherever_they_stand(tmp_path: Path) -> 
     place, at = Place(str(tmp_path), "orders"), datetime.now(UTC) - timedelta(hours=1)
     names = {"transaction_id": HOSTILE, "xid": HOSTILE, "cause": HOSTILE}
     waits = {**names, "expected": {HOSTILE: 2}, "received": {HOSTILE: 1}, "csn": 7, "first_landed_at": at}
-    books.append(
-        place.table("pending_transactions"), [{**waits, "age_seconds": 5, "as_of": at}], own.PENDING_TRANSACTIONS
+    small_tables.append(
+        place.table("pending_transactions"),
+        [{**waits, "age_seconds": 5, "as_of": at}],
+        system_tables.PENDING_TRANSACTIONS,
     )
     letter = {**names, "detail": HOSTILE, "file": HOSTILE, "line": 1, "kind": "row", "table": HOSTILE, "op": HOSTILE}
-    books.append(place.dead_letters, [{**letter, "dead_at": at, "landed_at": at}], own.DEAD_LETTERS)
+    small_tables.append(place.dead_letters, [{**letter, "dead_at": at, "landed_at": at}], system_tables.DEAD_LETTERS)
     step = {"run_id": HOSTILE, "step": HOSTILE, "at": at, "counts": {HOSTILE: 3}, "detail": HOSTILE, "balanced": False}
-    books.append(place.table("ledger"), [step], own.LEDGER)
+    small_tables.append(place.table("ledger"), [step], system_tables.LEDGER)
     cut = {
         "cut_id": 1,
         "run_id": HOSTILE,
@@ -97,10 +103,10 @@ def test_texts_of_the_source_are_escaped_wherever_they_stand(tmp_path: Path) -> 
         "versions": {HOSTILE: 1},
     }
     cut |= {"gaps": [{"xid": HOSTILE, "csn": 3, "cause": HOSTILE}], "amends": [{"cut_id": 1, "xid": HOSTILE, "csn": 2}]}
-    books.append(place.table("cuts"), [cut], own.CUTS)
+    small_tables.append(place.table("cuts"), [cut], system_tables.CUTS)
     found = {"code": HOSTILE, "severity": "error", "table": HOSTILE, "column": HOSTILE, "evidence": HOSTILE}
     found |= {"xid": HOSTILE, "hint": HOSTILE, "status": "open", "since_csn": 1, "needs_snapshot": True, "at": at}
-    books.append(place.table("findings"), [found], own.FINDINGS)
+    small_tables.append(place.table("findings"), [found], system_tables.FINDINGS)
     view = pages.View.of(SHIPPED, str(tmp_path), Links())
     shown = (
         pages.now(view, span="1d"),

@@ -10,7 +10,7 @@ import pytest
 from services.browsing import Visitor
 from services.showcase import HIDDEN, HUGE, LETTERS, ORPHANS, QUOTES, SCRIPT, STUCK
 from txloom.config import load
-from txloom.config.places import PROJECT
+from txloom.config.project import PROJECT
 from txloom.quality.incidents import ADVICE, GONE
 from txloom.transactions import buffer
 

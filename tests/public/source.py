@@ -16,7 +16,7 @@ from oracle import comparison
 from oracle.capture import Image, Message
 from oracle.declarations import Aggregate, Table
 from txloom.config import load
-from txloom.config.models import Pipeline
+from txloom.config.models.pipeline import Pipeline
 from workloads.core import Core, Rows
 from workloads.database import Sent, State
 from workloads.delivery import deliver

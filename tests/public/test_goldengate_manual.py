@@ -13,9 +13,9 @@ import pytest
 
 from oracle.capture import Message
 from txloom.config import load
-from txloom.events import causes
-from txloom.events.goldengate import GoldenGateDecoder
-from txloom.events.images import ImageReader
+from txloom.events import rejections
+from txloom.events.goldengate.decoder import GoldenGateDecoder
+from txloom.events.images.reader import ImageReader
 from workloads.core import Core
 
 SOURCE = "Oracle GoldenGate for Big Data, Using the JSON Formatter: operation-modelled sample messages"
@@ -51,7 +51,7 @@ def metadata(csn: int) -> Message:
 @pytest.mark.parametrize("op", MESSAGES)
 def test_a_message_that_names_no_transaction_is_poison_with_that_cause(op: str) -> None:
     found = decoded(MESSAGES[op])
-    assert (found["kind"], found["cause"]) == ("poison", causes.NO_TRANSACTION)
+    assert (found["kind"], found["cause"]) == ("poison", rejections.NO_TRANSACTION)
     assert found["value"] == MESSAGES[op]
 
 

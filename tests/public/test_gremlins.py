@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from oracle.capture import Message
 from public.source import Source, in_order, pipeline_of, source_of, states, table
-from txloom.config.models import Pipeline
+from txloom.config.models.pipeline import Pipeline
 from workloads.core import Core
 from workloads.database import Sent
 

@@ -13,7 +13,7 @@ import pytest
 from current.texts import change_schema, row_schema
 from public.snapshots import keyed, load
 from public.source import Key, Row, Source, assert_shown, in_order, pipeline_of, source_of, table
-from txloom.current.fold import fold
+from txloom.current.folding.fold import fold
 from workloads.core import Core
 
 SOURCE = "Change Data Capture at Scale using Spark (avensolutions/cdc-at-scale-using-spark)"

@@ -11,7 +11,7 @@ import pytest
 
 from oracle.capture import Message
 from public.source import Source, in_order, pipeline_of, source_of, table
-from txloom.config.models import Pipeline
+from txloom.config.models.pipeline import Pipeline
 from workloads.core import Core
 
 SOURCE = "Handling upstream data changes via Change Data Capture (waiyan1612, dev.to): its Change Event Resolver"

@@ -13,10 +13,12 @@ from deltalake import DeltaTable, write_deltalake
 from oracle.declarations import Aggregate, Child
 from public.source import Source, assert_shown, in_order, pipeline_of, source_of, table
 from txloom.config import find, jvm, names
-from txloom.config.models import Pipeline
-from txloom.storage import books, flats, own
-from txloom.storage.place import Place
-from txloom.storage.session import SETTINGS, launch_settings
+from txloom.config.models.pipeline import Pipeline
+from txloom.storage import system_tables
+from txloom.storage.delta import small_tables
+from txloom.storage.paths import Place
+from txloom.storage.spark.session import SETTINGS, launch_settings
+from txloom.storage.targets import row_tables
 from workloads.core import Core
 
 SOURCE = (
@@ -99,20 +101,20 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Pipeline, Pla
     pipeline = find("orders")
     place = Place(str(tmp_path / "lake"), pipeline.name)
     create(pipeline, place)
-    books.ensure(place.table(names.LEDGER), own.LEDGER)
+    small_tables.ensure(place.table(names.LEDGER), system_tables.LEDGER)
     return pipeline, place
 
 
 def create(pipeline: Pipeline, place: Place) -> None:
-    for flat in flats.flats(pipeline):
-        flats.create(flat, place)
+    for flat in row_tables.flats(pipeline):
+        row_tables.create(flat, place)
     for aggregate in pipeline.targets.aggregates:
-        flats.create_documents(pipeline, aggregate, place)
+        row_tables.create_documents(pipeline, aggregate, place)
 
 
 def tables_of(pipeline: Pipeline) -> list[str]:
     aggregates = [aggregate.current for aggregate in pipeline.targets.aggregates]
-    return [*(flat.current for flat in flats.flats(pipeline)), *aggregates, names.LEDGER]
+    return [*(flat.current for flat in row_tables.flats(pipeline)), *aggregates, names.LEDGER]
 
 
 def test_3_every_table_opens_by_its_path_alone(lake: tuple[Pipeline, Place], tmp_path: Path) -> None:
@@ -127,12 +129,12 @@ def test_3_every_table_opens_by_its_path_alone(lake: tuple[Pipeline, Place], tmp
 def test_3_a_table_that_is_there_is_not_created_again(lake: tuple[Pipeline, Place]) -> None:
     pipeline, place = lake
     path = place.table("promo_codes")
-    write_deltalake(path, pa.Table.from_pylist([{"code": "P1"}], books.schema_of(path)), mode="append")
+    write_deltalake(path, pa.Table.from_pylist([{"code": "P1"}], small_tables.schema_of(path)), mode="append")
     create(pipeline, place)
     assert {name: DeltaTable(place.table(name)).version() for name in tables_of(pipeline)} == {
         name: int(name == "promo_codes") for name in tables_of(pipeline)
     }
-    assert [row["code"] for row in books.query(path, "select code from t")] == ["P1"]
+    assert [row["code"] for row in small_tables.query(path, "select code from t")] == ["P1"]
 
 
 @pytest.mark.parametrize("step", [None, "land_events", "merge_current"])

@@ -9,7 +9,7 @@ from oracle import values
 from oracle.capture import Message
 from public import tpcb
 from public.source import Row, Source, assert_shown, pipeline_of, shuffled, states
-from txloom.config.models import Pipeline
+from txloom.config.models.pipeline import Pipeline
 from workloads.core import Core
 from workloads.delivery import deliver
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import Table
 
-from txloom.config.expectations import (
+from txloom.config.models.expectations import (
     DeadLetterExpectation,
     DriftExpectation,
     Expectation,
@@ -26,8 +26,8 @@ from txloom.errors import TxloomError
 from txloom.quality.checkpoint import Case, count
 from txloom.quality.conditions import AtMost, Few, InSet, NoRows, NotBelow, OfRows
 from txloom.quality.verdicts import Evidence, Verdict, judge
-from txloom.storage.evidence import asking, evidence
-from txloom.storage.local import moment
+from txloom.storage.checks.check_input import asking, evidence
+from txloom.storage.delta.arrow_tables import moment
 
 pytestmark = pytest.mark.filterwarnings("default")
 """Great Expectations imports modules that Python deprecates."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txloom.config.alerts import Alerts
+from txloom.config.models.alerts import Alerts
 from txloom.quality import incidents as rules
 from txloom.quality.incidents import BROKEN, OLD, QUIET, Facts, Rows, Undone, incidents
 

@@ -13,7 +13,7 @@ os.environ["GX_ANALYTICS_ENABLED"] = "False"
 warnings.simplefilter("ignore")
 from datetime import timedelta
 from great_expectations.expectations.expectation import Expectation
-from txloom.config.expectations import StuckExpectation
+from txloom.config.models.expectations import StuckExpectation
 from txloom.quality.conditions import AtMost
 from txloom.quality.rules import OWN, rule
 stuck = StuckExpectation(
@@ -56,4 +56,4 @@ def test_each_kind_is_a_class_of_great_expectations_that_carries_id_sentence_and
 def test_the_list_of_expectations_is_that_of_the_installed_version() -> None:
     script = PROJECT / "scripts" / "list_expectations.py"
     done = subprocess.run([sys.executable, "-W", "ignore", script], capture_output=True, text=True, check=True)
-    assert done.stdout == (PROJECT / "include/txloom/config/great_expectations.json").read_text()
+    assert done.stdout == (PROJECT / "include/txloom/config/validation/great_expectations.json").read_text()

@@ -14,10 +14,11 @@ from typing import Any
 from lake import Lake, arrivals
 from shop import Shop, insert, update
 from txloom.config import load
-from txloom.config.places import PROJECT
-from txloom.pipelines.validate import validate
-from txloom.storage import books, own
-from txloom.storage.place import Place
+from txloom.config.project import PROJECT
+from txloom.steps.publish.validate import validate
+from txloom.storage import system_tables
+from txloom.storage.delta import small_tables
+from txloom.storage.paths import Place
 from txloom.transactions import buffer
 
 WRITTEN = ("failing", "empty", "huge", "private")
@@ -89,7 +90,7 @@ def ago(**span: float) -> datetime:
 
 def write(place: Place, table: str, rows: Sequence[dict[str, Any]]) -> None:
     """Append rows to a table."""
-    books.append(place.table(table), rows, getattr(own, table.upper()))
+    small_tables.append(place.table(table), rows, getattr(system_tables, table.upper()))
 
 
 def waiting(count: int) -> list[dict[str, Any]]:

@@ -92,11 +92,11 @@ def test_the_jars_asked_for_are_the_jars_expected() -> None:
 
 
 def test_the_jars_here_are_the_expected_ones() -> None:
-    from txloom.config import places
+    from txloom.config import project
 
     for line in (IVY / "jars.sha256").read_text().splitlines():
         digest, name = line.split()
-        assert hashlib.sha256((places.jars() / name).read_bytes()).hexdigest() == digest, name
+        assert hashlib.sha256((project.jars() / name).read_bytes()).hexdigest() == digest, name
 
 
 def test_the_image_is_of_the_pinned_airflow() -> None:

@@ -17,7 +17,7 @@ JARS = "[set-up 2/3] 2 jars for Delta Lake into jars (10 MB)\n"
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     """A machine with the jars in place and a uv that writes down what it is asked for."""
-    from txloom.config.places import jars
+    from txloom.config.project import jars
 
     made = whole_machine(tmp_path)
     shutil.copytree(jars(), tmp_path / "jars")

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from txloom.storage import books, evolution, local
-from txloom.storage.literals import among
-from txloom.storage.progress import newest_metadata
+from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
+from txloom.storage.delta.sql import among
+from txloom.storage.publishing.watermark import newest_metadata
 
 SCHEMA = pa.schema([("id", pa.int64()), ("price", pa.decimal128(38, 10))])
 BOUNDED = "delta.dataSkippingStatsColumns"
@@ -18,12 +18,12 @@ BOUNDED = "delta.dataSkippingStatsColumns"
 @pytest.mark.parametrize("kept", ["id,price", "`id`,`price`"])
 def test_a_table_forgets_bounds_that_are_not_exact_and_stays_what_it_was_about(tmp_path: Path, kept: str) -> None:
     path = str(tmp_path / "t")
-    books.ensure(path, SCHEMA, {BOUNDED: kept}, metadata={"valid_through": 7})
-    evolution.ensure(path, SCHEMA)
+    small_tables.ensure(path, SCHEMA, {BOUNDED: kept}, metadata={"valid_through": 7})
+    schema_evolution.ensure(path, SCHEMA)
     assert DeltaTable(path).metadata().configuration[BOUNDED] == kept.split(",", maxsplit=1)[0]
     assert newest_metadata(path) == {"valid_through": 7}
     version = DeltaTable(path).version()
-    evolution.ensure(path, SCHEMA)
+    schema_evolution.ensure(path, SCHEMA)
     assert DeltaTable(path).version() == version
 
 
@@ -33,4 +33,4 @@ def test_a_wide_decimal_is_found_in_a_file_whose_bounds_are_not_exact(tmp_path: 
     (add,) = pa.table(DeltaTable(tmp_path).get_add_actions(flatten=True)).to_pylist()
     assert add["min.price"] != price, "delta-rs writes bounds of decimals as doubles"
     sql = f"select id from t where {among('price', [price], kind)}"
-    assert local.ask({"t": DeltaTable(tmp_path)}, sql).to_pylist() == [{"id": 1}]
+    assert arrow_tables.ask({"t": DeltaTable(tmp_path)}, sql).to_pylist() == [{"id": 1}]

@@ -9,8 +9,9 @@ import pytest
 from deltalake import DeltaTable
 
 from txloom.errors import CheckpointDamaged
-from txloom.storage import batch_plan, books
-from txloom.storage.checkpoint_files import check, is_damage
+from txloom.storage.buffer import batch_plan
+from txloom.storage.buffer.checkpoint_files import check, is_damage
+from txloom.storage.delta import small_tables
 
 TABLE = "1267b960"
 ABOUT = json.dumps({"batchWatermarkMs": 0, "conf": {"spark.sql.shuffle.partitions": "2"}})
@@ -24,9 +25,9 @@ def offset(plan: str) -> str:
 
 def planned(folder: Path, table: str) -> str:
     """Make a plan of landings of a table; return its id."""
-    books.ensure(str(folder / "plan"), batch_plan.PLAN)
+    small_tables.ensure(str(folder / "plan"), batch_plan.PLAN)
     row = {"after": 0, "until": 6, "tasks": 1, "change_events": table}
-    books.append(str(folder / "plan"), [row], batch_plan.PLAN)
+    small_tables.append(str(folder / "plan"), [row], batch_plan.PLAN)
     return str(DeltaTable(str(folder / "plan")).metadata().id)
 
 

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines.released import Released
+from steps.released import Released
 from txloom.errors import WriteConflict
-from txloom.storage import conflicts, current, local, merging
+from txloom.storage.delta import arrow_tables, retry, small_merge
+from txloom.storage.targets import spark_fold
 
 TOLD = "another writer came first, the write is made again: "
 EFFECTS = [{"id": 1, "value": 10, "_txloom_deleted": False}, {"id": 9, "value": 90, "_txloom_deleted": False}]
@@ -27,7 +28,7 @@ def path(tmp_path: Path) -> str:
 
 
 def rows(path: str) -> list[tuple[int, int]]:
-    return [(row["id"], row["value"]) for row in local.select(path, "select * from t order by id").to_pylist()]
+    return [(row["id"], row["value"]) for row in arrow_tables.select(path, "select * from t order by id").to_pylist()]
 
 
 def operations(path: str) -> list[str]:
@@ -36,7 +37,7 @@ def operations(path: str) -> list[str]:
 
 def optimized_meanwhile(monkeypatch: pytest.MonkeyPatch, path: str, times: int) -> None:
     """Optimize a table after a merge has read it and before it commits."""
-    conform, left = local.conform, iter(range(times))
+    conform, left = arrow_tables.conform, iter(range(times))
 
     def conformed(*given: Any) -> pa.Table:
         for _ in left:
@@ -45,14 +46,14 @@ def optimized_meanwhile(monkeypatch: pytest.MonkeyPatch, path: str, times: int) 
             break
         return conform(*given)
 
-    monkeypatch.setattr(local, "conform", conformed)
+    monkeypatch.setattr(arrow_tables, "conform", conformed)
 
 
 def test_a_small_merge_that_meets_an_optimize_is_made_again(
     path: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     optimized_meanwhile(monkeypatch, path, times=1)
-    conflicts.repeated(partial(merging.merge, path, pa.Table.from_pylist(EFFECTS), ["id"], {}))
+    retry.repeated(partial(small_merge.merge, path, pa.Table.from_pylist(EFFECTS), ["id"], {}))
     assert rows(path) == [(1, 10), (2, 2), (3, 3), (9, 90), (100, 0)]
     assert operations(path)[:3] == ["MERGE", "OPTIMIZE", "WRITE"]
     assert capsys.readouterr().out.count(TOLD) == 1
@@ -60,9 +61,9 @@ def test_a_small_merge_that_meets_an_optimize_is_made_again(
 
 def test_a_writer_that_never_ends_is_a_conflict_that_names_it(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     optimized_meanwhile(monkeypatch, path, times=99)
-    merge = partial(merging.merge, path, pa.Table.from_pylist(EFFECTS), ["id"], {})
+    merge = partial(small_merge.merge, path, pa.Table.from_pylist(EFFECTS), ["id"], {})
     with pytest.raises(WriteConflict, match=r"^others write all the time: .*; end what optimizes or changes this"):
-        conflicts.repeated(merge)
+        retry.repeated(merge)
     assert (1, 1) in rows(path)
 
 
@@ -73,7 +74,7 @@ def test_what_is_no_conflict_is_not_repeated() -> None:
         raise next(calls)
 
     with pytest.raises(ValueError, match=r"^no$"):
-        conflicts.repeated(write)
+        retry.repeated(write)
 
 
 def test_a_merge_by_spark_that_meets_an_optimize_is_made_again(
@@ -89,7 +90,7 @@ def test_a_merge_by_spark_that_meets_an_optimize_is_made_again(
 
     effects = spark.createDataFrame(EFFECTS, "id long, value long, _txloom_deleted boolean")
     effects = effects.mapInArrow(optimizing, effects.schema)
-    conflicts.repeated(partial(current.merge, path, effects, ["id"], metadata="{}"))
+    retry.repeated(partial(spark_fold.merge, path, effects, ["id"], metadata="{}"))
     assert rows(path) == [(1, 10), (2, 2), (3, 3), (9, 90)]
     assert operations(path)[:2] == ["MERGE", "OPTIMIZE"]
     assert capsys.readouterr().out.count(TOLD) == 1
@@ -102,7 +103,7 @@ def test_merge_current_survives_whoever_rewrites_its_tables(
     lake.release(1, [("I", {}, {"id": 1, "value": 1})])
     lake.merge(nothing)
     lake.release(2, [("U", {"id": 1}, {"id": 1, "value": 2}), ("I", {}, {"id": 2, "value": 2})])
-    merge, conform, path = merging.merge, local.conform, lake.place.table("readings")
+    merge, conform, path = small_merge.merge, arrow_tables.conform, lake.place.table("readings")
     armed: list[bool] = []
 
     def merged(*given: Any) -> None:
@@ -114,8 +115,8 @@ def test_merge_current_survives_whoever_rewrites_its_tables(
             DeltaTable(path).update(updates={"value": "value"})
         return conform(*given)
 
-    monkeypatch.setattr(merging, "merge", merged)
-    monkeypatch.setattr(local, "conform", conformed)
+    monkeypatch.setattr(small_merge, "merge", merged)
+    monkeypatch.setattr(arrow_tables, "conform", conformed)
     assert lake.merge(nothing)["changes"] == 2
     assert rows(path) == [(1, 2), (2, 2)]
     assert len(armed) == 2

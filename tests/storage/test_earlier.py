@@ -8,10 +8,10 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from txloom.config import names
-from txloom.storage.checkpoints import first_release
-from txloom.storage.earlier import without_written_deaths
-from txloom.storage.own import TRANSACTIONS
-from txloom.storage.place import Place
+from txloom.storage.buffer.checkpoints import first_release
+from txloom.storage.buffer.earlier_epochs import without_written_deaths
+from txloom.storage.paths import Place
+from txloom.storage.system_tables import TRANSACTIONS
 
 
 def finished(*rows: tuple[str, str | None, int, int]) -> pa.Table:

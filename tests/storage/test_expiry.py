@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from txloom.config import names
-from txloom.storage import books, expiry, own
-from txloom.storage.place import Place
+from txloom.storage import system_tables
+from txloom.storage.delta import small_tables
+from txloom.storage.maintenance import expiry
+from txloom.storage.paths import Place
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 STEPS = ("land_events", "buffer_transactions", "merge_current", "balance", "publish", "accept_loss")
@@ -24,12 +26,12 @@ def entry(step: str, days_ago: int, **more: Any) -> dict[str, Any]:
 
 def ledger(folder: Path, *rows: dict[str, Any]) -> Place:
     place = Place(str(folder), "shop")
-    books.append(place.table(names.LEDGER), rows, own.LEDGER)
+    small_tables.append(place.table(names.LEDGER), rows, system_tables.LEDGER)
     return place
 
 
 def told(place: Place) -> list[tuple[str, int, str, int]]:
-    rows = books.query(place.table(names.LEDGER), "select * from t order by at, step")
+    rows = small_tables.query(place.table(names.LEDGER), "select * from t order by at, step")
     return [(row["step"], (NOW - row["at"]).days, row["run_id"], dict(row["counts"])["landed"]) for row in rows]
 
 
@@ -78,20 +80,20 @@ def test_what_is_added_up_stays_the_same_however_often_the_ledger_is_shortened(
     generation = "select max(generation) as g from t where step = 'buffer_transactions'"
 
     def known() -> list[Any]:
-        sums = [books.balance(place.warehouse, "shop", step) for step in expiry.SUMMED]
-        return [*sums, books.query(path, newest), books.query(path, generation)]
+        sums = [small_tables.balance(place.warehouse, "shop", step) for step in expiry.SUMMED]
+        return [*sums, small_tables.query(path, newest), small_tables.query(path, generation)]
 
     before = known()
     for age in ages:
-        size = len(books.query(path, "select 1 from t"))
+        size = len(small_tables.query(path, "select 1 from t"))
         gone = expiry.shorten_ledger(place, NOW - timedelta(days=age))
-        assert len(books.query(path, "select 1 from t")) == size - gone
+        assert len(small_tables.query(path, "select 1 from t")) == size - gone
     assert known() == before
 
 
 def test_a_row_that_another_run_appends_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = ledger(tmp_path, *(entry("publish", age) for age in (30, 20)))
-    ask = books.ask
+    ask = small_tables.ask
 
     def slow(table: DeltaTable, sql: str) -> list[dict[str, Any]]:
         found = ask(table, sql)
@@ -99,7 +101,7 @@ def test_a_row_that_another_run_appends_meanwhile_stays(tmp_path: Path, monkeypa
         ledger(tmp_path, entry("publish", 1))
         return found
 
-    monkeypatch.setattr(books, "ask", slow)
+    monkeypatch.setattr(small_tables, "ask", slow)
     assert expiry.shorten_ledger(place, NOW) == 1
     assert [row[:2] for row in told(place)] == [("publish", 20), ("publish", 1)]
 
@@ -111,17 +113,19 @@ def test_reports_go_but_the_newest_of_each_and_what_is_open(tmp_path: Path) -> N
         {"run_id": f"r{age}", "expectation": "orphans", "success": age != 20, "checked_at": NOW - timedelta(days=age)}
         for age in ages
     ]
-    books.append(place.table(names.EXPECTATION_RESULTS), checks[:3], own.EXPECTATION_RESULTS)
+    small_tables.append(place.table(names.EXPECTATION_RESULTS), checks[:3], system_tables.EXPECTATION_RESULTS)
     sizes = [{"run_id": f"r{age}", "table": "a", "measured_at": NOW - timedelta(days=age)} for age in ages]
-    books.append(place.table(names.TABLE_STATISTICS), sizes, own.TABLE_STATISTICS)
+    small_tables.append(place.table(names.TABLE_STATISTICS), sizes, system_tables.TABLE_STATISTICS)
     closed = [{"kind": "dead_letters", "closed_at": NOW - timedelta(days=a), "is_over": a != 30} for a in ages]
-    books.append(place.table(names.INCIDENTS), [*closed, {"kind": "stuck", "is_over": False}], own.INCIDENTS)
+    small_tables.append(
+        place.table(names.INCIDENTS), [*closed, {"kind": "stuck", "is_over": False}], system_tables.INCIDENTS
+    )
     assert expiry.drop_reports(place, NOW - timedelta(days=10)) == 1 + 3 + 2
-    left = books.query(place.table(names.EXPECTATION_RESULTS), "select run_id from t order by run_id")
+    left = small_tables.query(place.table(names.EXPECTATION_RESULTS), "select run_id from t order by run_id")
     assert [row["run_id"] for row in left] == ["r20", "r30"], "the newest that failed and the newest that passed"
-    left = books.query(place.table(names.TABLE_STATISTICS), "select run_id from t")
+    left = small_tables.query(place.table(names.TABLE_STATISTICS), "select run_id from t")
     assert [row["run_id"] for row in left] == ["r1"]
-    left = books.query(place.table(names.INCIDENTS), "select kind, is_over from t order by kind, is_over")
+    left = small_tables.query(place.table(names.INCIDENTS), "select kind, is_over from t order by kind, is_over")
     assert [(row["kind"], row["is_over"]) for row in left] == [
         ("dead_letters", False),
         ("dead_letters", True),

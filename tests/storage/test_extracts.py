@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from txloom.config import load
-from txloom.config.models import Pipeline
+from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError, SourceUnavailable, TxloomError
-from txloom.storage.extracts import day_of
-from txloom.storage.files import Inbox
+from txloom.storage.snapshots.extracts import day_of
+from txloom.storage.sources.files import Inbox
 
 DAY = date(2026, 11, 20)
 DECLARED = """

@@ -8,9 +8,11 @@ import pytest
 from deltalake import DeltaTable
 
 from txloom.errors import LeaseTaken, WriteConflict
-from txloom.storage import current, lease, tables
-from txloom.storage.fence import FENCE, WRITES
-from txloom.storage.progress import Mark, newest_metadata
+from txloom.storage.delta import spark_tables
+from txloom.storage.delta.fencing import FENCE, WRITES
+from txloom.storage.publishing.watermark import Mark, newest_metadata
+from txloom.storage.runs import lease
+from txloom.storage.targets import spark_fold
 
 SCHEMA = "id long, note string, _txloom_csn long, _txloom_pos long, _txloom_xid string"
 
@@ -22,19 +24,19 @@ def path(spark: Any, tmp_path: Path) -> Iterator[str]:
     spark.createDataFrame([(1, "first", 1, 1, "x")], SCHEMA).write.format("delta").save(folder)
     yield folder
     FENCE.end()
-    tables.unfence(spark)
+    spark_tables.unfence(spark)
 
 
 def merge(spark: Any, path: str, note: str, csn: int) -> None:
     effects = spark.createDataFrame([(1, note, csn, 1, "x", False, None, None)], f"{SCHEMA}, {VERDICT}")
-    current.merge(path, effects, ["id"], metadata=Mark(csn, 1).to_json())
+    spark_fold.merge(path, effects, ["id"], metadata=Mark(csn, 1).to_json())
 
 
-VERDICT = ", ".join(f"{name} {kind}" for name, kind in current.VERDICT.items())
+VERDICT = ", ".join(f"{name} {kind}" for name, kind in spark_fold.VERDICT.items())
 
 
 def note(spark: Any, path: str) -> str:
-    (row,) = tables.read(spark, path).collect()
+    (row,) = spark_tables.read(spark, path).collect()
     return str(row["note"])
 
 
@@ -69,12 +71,12 @@ def test_a_merge_that_had_begun_before_is_left_out_by_delta_and_said_to_be(
 
 def test_an_append_of_a_lease_that_was_taken_over_is_refused(spark: Any, path: str) -> None:
     FENCE.begin(2)
-    rows = tables.read(spark, path)
-    assert tables.append_once(rows, path, "batches", 5) and not tables.append_once(rows, path, "batches", 5)
+    rows = spark_tables.read(spark, path)
+    assert spark_tables.append_once(rows, path, "batches", 5) and not spark_tables.append_once(rows, path, "batches", 5)
     FENCE.begin(1)
     with pytest.raises(LeaseTaken, match=r"a later run took the lease over \(epoch 2, this run has 1; "):
-        tables.append_once(rows, path, "batches", 6)
-    assert tables.read(spark, path).count() == 2
+        spark_tables.append_once(rows, path, "batches", 6)
+    assert spark_tables.read(spark, path).count() == 2
 
 
 def test_an_append_whose_files_were_written_when_another_run_took_over_is_refused(
@@ -91,5 +93,5 @@ def test_an_append_whose_files_were_written_when_another_run_took_over_is_refuse
     FENCE.begin(1)
     monkeypatch.setattr(DeltaTable, "create_write_transaction", stamped)
     with pytest.raises(LeaseTaken):
-        tables.append_once(tables.read(spark, path), path, "batches", 5)
-    assert tables.read(spark, path).count() == 1
+        spark_tables.append_once(spark_tables.read(spark, path), path, "batches", 5)
+    assert spark_tables.read(spark, path).count() == 1

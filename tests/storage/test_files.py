@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from txloom.errors import SourceUnavailable
-from txloom.events.poison import Refused
-from txloom.storage.file_lines import Lines
-from txloom.storage.files import is_whole, list_files
+from txloom.events.malformed import Refused
+from txloom.storage.sources.file_lines import Lines
+from txloom.storage.sources.files import is_whole, list_files
 
 SETTLE = timedelta(seconds=60)
 

@@ -6,9 +6,9 @@ import pytest
 
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
-from txloom.storage import findings
-from txloom.storage.hints import hints_for
-from txloom.storage.place import Place
+from txloom.storage.checks import findings
+from txloom.storage.dead_letters.hints import hints_for
+from txloom.storage.paths import Place
 from txloom.transactions import buffer
 
 

@@ -5,9 +5,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from txloom.storage import books, own
-from txloom.storage.finished import finished_before
-from txloom.storage.place import Place
+from txloom.storage import system_tables
+from txloom.storage.buffer.finished_transactions import finished_before
+from txloom.storage.delta import small_tables
+from txloom.storage.paths import Place
 from txloom.transactions import memory
 from txloom.transactions.hashes import hash64
 
@@ -19,7 +20,7 @@ def place(tmp_path: Path) -> Place:
     rows = [
         {"transaction_id": f"x{n}", "csn": 10 * n, "status": "dead" if n == 4 else "released"} for n in range(1, 10)
     ]
-    books.append(made.table("transactions"), rows, own.TRANSACTIONS)
+    small_tables.append(made.table("transactions"), rows, system_tables.TRANSACTIONS)
     return made
 
 
@@ -27,7 +28,7 @@ def heard(place: Place, *events: tuple[str, int | None]) -> list[int]:
     rows = [
         {"kind": "row", "table": "t", "transaction_id": name, "tx": hash64(name), "csn": csn} for name, csn in events
     ]
-    return sorted(finished_before(place, pa.Table.from_pylist(rows, own.CHANGE_EVENTS))["tx"].tolist())
+    return sorted(finished_before(place, pa.Table.from_pylist(rows, system_tables.CHANGE_EVENTS))["tx"].tolist())
 
 
 def hashes(*names: str) -> list[int]:
@@ -61,7 +62,7 @@ def test_rows_with_a_gtid_lie_before_the_csn_of_their_transaction_and_are_known_
     made = Place(str(tmp_path), "mysql")
     ids = [f"3e11fa47-71ca-11e1-9e33-c80aa9429562:{n}" for n in range(1, 10)]
     rows = [{"transaction_id": name, "csn": 10 * n, "status": "released"} for n, name in enumerate(ids, 1)]
-    books.append(made.table("transactions"), rows, own.TRANSACTIONS)
+    small_tables.append(made.table("transactions"), rows, system_tables.TRANSACTIONS)
     assert heard(made, (ids[3], 37), (ids[3], 38), (ids[8], 90)) == hashes(ids[3], ids[8])
     assert heard(made, ("3e11fa47-71ca-11e1-9e33-c80aa9429562:77", 37), ("x4", 37), ("0-1-4", 12)) == []
     assert heard(made, (ids[5], 55), ("x4", 40)) == hashes(ids[5])
@@ -80,7 +81,7 @@ def test_a_pipeline_that_finished_nothing_knows_nothing(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("forgetful")
 def test_what_was_finished_is_told_with_the_csn_of_that_time(place: Place) -> None:
     rows = [{"kind": "row", "table": "t", "transaction_id": "x7", "tx": hash64("x7"), "csn": None}]
-    found = finished_before(place, pa.Table.from_pylist(rows, own.CHANGE_EVENTS))
+    found = finished_before(place, pa.Table.from_pylist(rows, system_tables.CHANGE_EVENTS))
     assert found.tolist() == [(hash64("x7"), 70)], "another one of that id is told apart by it"
 
 
@@ -89,21 +90,23 @@ def test_what_was_given_up_before_its_csn_was_told_is_known_by_its_id_until_it_i
     dead = [{"transaction_id": name, "status": "dead", "release": 1} for name in ("open", "closed")]
     again = {"transaction_id": "closed", "csn": 120, "status": "released", "release": 2}
     for row in (*dead, again):
-        books.append(place.table("transactions"), [row], own.TRANSACTIONS)
+        small_tables.append(place.table("transactions"), [row], system_tables.TRANSACTIONS)
     letters = [{"transaction_id": row["transaction_id"], "kind": "row"} for row in dead]
-    books.append(place.dead_letters, letters, own.DEAD_LETTERS)
+    small_tables.append(place.dead_letters, letters, system_tables.DEAD_LETTERS)
     assert heard(place, ("open", 110), ("closed", 900), ("new", 130)) == hashes("open")
 
 
 @pytest.mark.usefixtures("forgetful")
 def test_a_row_is_of_the_first_transaction_of_its_id_that_ends_behind_it(place: Place) -> None:
     again = {"transaction_id": "x7", "csn": 700, "status": "released"}
-    books.append(place.table("transactions"), [again], own.TRANSACTIONS)
+    small_tables.append(place.table("transactions"), [again], system_tables.TRANSACTIONS)
 
     def known(*lies_at: int) -> list[tuple[int, int]]:
         about = {"kind": "row", "table": "t", "transaction_id": "x7", "tx": hash64("x7")}
         rows = [about | {"identity": f"{at}:t:c:1"} for at in lies_at]
-        found: list[tuple[int, int]] = finished_before(place, pa.Table.from_pylist(rows, own.CHANGE_EVENTS)).tolist()
+        found: list[tuple[int, int]] = finished_before(
+            place, pa.Table.from_pylist(rows, system_tables.CHANGE_EVENTS)
+        ).tolist()
         return found
 
     assert known(701) == []

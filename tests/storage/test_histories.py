@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.released import Released
+from steps.released import Released
 from txloom.errors import HistoryLost
-from txloom.storage import histories
+from txloom.storage.targets import history_tables
 
 
 def no_spark() -> Any:
@@ -27,7 +27,7 @@ def test_a_history_that_is_gone_is_not_made_anew_while_readers_see_what_was_made
     plant.merge(no_spark)
     shutil.rmtree(plant.place.table("readings_changes"))
     with pytest.raises(HistoryLost) as lost:
-        histories.create(plant.pipeline, plant.place)
+        history_tables.create(plant.pipeline, plant.place)
     assert str(lost.value) == (
         "pipeline plant: readings_changes: the history is gone, though its current table is there: "
         "bring its folder back, or rebuild it with a backfill over everything (no range)"
@@ -37,6 +37,6 @@ def test_a_history_that_is_gone_is_not_made_anew_while_readers_see_what_was_made
 
 def test_a_table_of_which_nothing_was_merged_gets_its_history(plant: Released) -> None:
     shutil.rmtree(plant.place.table("readings_changes"))
-    histories.create(plant.pipeline, plant.place)
-    assert histories.lost(plant.pipeline, plant.place) == []
+    history_tables.create(plant.pipeline, plant.place)
+    assert history_tables.lost(plant.pipeline, plant.place) == []
     assert DeltaTable(plant.place.table("readings_changes")).version() == 0

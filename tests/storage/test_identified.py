@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from txloom.config import load
-from txloom.events.debezium import DebeziumDecoder
-from txloom.storage.landing import Landing, placed
-from txloom.storage.tasks import Range, Task
+from txloom.events.debezium.decoder import DebeziumDecoder
+from txloom.storage.landing.change_events import Landing, placed
+from txloom.storage.sources.splits import Range, Task
 from txloom.transactions import buffer
-from txloom.transactions.numbers import numbers_of
+from txloom.transactions.compact_events import numbers_of
 
 DECLARED = """
 name: shop

@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txloom.storage import batch_plan, books, landing_stream
-from txloom.storage.batch_plan import End
-from txloom.storage.buffering import NO_CLOCK
-from txloom.storage.own import CHANGE_EVENTS
-from txloom.storage.place import Place
+from txloom.storage.buffer import batch_plan
+from txloom.storage.buffer.batch_plan import End
+from txloom.storage.buffer.stream import NO_CLOCK
+from txloom.storage.delta import small_tables
+from txloom.storage.landing import stream
+from txloom.storage.paths import Place
+from txloom.storage.system_tables import CHANGE_EVENTS
 from txloom.transactions import events as ev
-from txloom.transactions.numbers import BUCKETS
+from txloom.transactions.compact_events import BUCKETS
 
 LANDED = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 30)), max_size=40)
 
@@ -76,31 +78,31 @@ def test_the_tasks_of_a_batch_read_each_bucket_once(tasks: int) -> None:
 
     piece = {"after": 2, "until": 5, "tasks": tasks}
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(landing_stream, "arrivals", arrivals)
+        monkeypatch.setattr(stream, "arrivals", arrivals)
         rows = pa.RecordBatch.from_pylist([piece | {"task": task} for task in range(tasks)])
-        assert list(landing_stream._reader("p")([rows])) == []
+        assert list(stream._reader("p")([rows])) == []
     assert sorted(seen) == list(range(BUCKETS))
 
 
 def test_what_is_planned_is_never_planned_anew(tmp_path: Path) -> None:
     place, plan = Place(str(tmp_path), "shop"), str(tmp_path / "plan")
-    books.ensure(place.change_events, EVENTS)
+    small_tables.ensure(place.change_events, EVENTS)
     land(place, 1, 2, 4)
     assert batch_plan.planned(plan) == 0
     assert batch_plan.extend(place, plan, known=2) == [End(2), End(4)]
     assert batch_plan.extend(place, plan) == []
     land(place, 5)
     assert batch_plan.extend(place, plan) == [End(5)]
-    rows = books.query(plan, "select after, until, change_events as id from t order by until")
+    rows = small_tables.query(plan, "select after, until, change_events as id from t order by until")
     assert [(row["after"], row["until"]) for row in rows] == [(0, 2), (2, 4), (4, 5)]
     assert {row["id"] for row in rows} == {batch_plan.change_events_id(place)}
 
 
 def test_a_landing_that_is_not_over_is_not_planned(tmp_path: Path) -> None:
     place = Place(str(tmp_path), "shop")
-    books.ensure(place.change_events, EVENTS)
+    small_tables.ensure(place.change_events, EVENTS)
     land(place, 1)
-    books.append(place.change_events, [{"landing": 2, "kind": "row"}], EVENTS)
+    small_tables.append(place.change_events, [{"landing": 2, "kind": "row"}], EVENTS)
     assert batch_plan.ends(place, 0) == [End(1)]
 
 
@@ -112,8 +114,8 @@ def test_a_clock_comes_to_every_bucket_with_the_holes_that_it_brings(tmp_path: P
         own | {"kind": "clock", "csn": 40, "numbers": holes},
         own | {"kind": "numbers", "bucket": 1, "numbers": b"x"},
     ]
-    books.append(place.change_events, rows, CHANGE_EVENTS)
-    found = pa.concat_tables(landing_stream.arrivals(place.change_events, 2, 3, (1, 5))).to_pylist()
+    small_tables.append(place.change_events, rows, CHANGE_EVENTS)
+    found = pa.concat_tables(stream.arrivals(place.change_events, 2, 3, (1, 5))).to_pylist()
     clocks = [{"bucket": bucket, "landing": 3, "at": 5_000_000, "reached": 40, "numbers": holes} for bucket in (1, 5)]
     numbers = {"bucket": 1, "landing": 3, "at": 5_000_000, "reached": NO_CLOCK, "numbers": b"x"}
     assert sorted(found, key=repr) == sorted([*clocks, numbers], key=repr)
@@ -124,4 +126,4 @@ EVENTS = pa.schema([("landing", pa.int64()), ("kind", pa.string())])
 
 def land(place: Place, *landings: int) -> None:
     rows = [{"landing": landing, "kind": kind} for landing in landings for kind in ("row", "numbers", "clock")]
-    books.append(place.change_events, rows, EVENTS)
+    small_tables.append(place.change_events, rows, EVENTS)

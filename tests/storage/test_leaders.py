@@ -9,10 +9,10 @@ from confluent_kafka.admin import OffsetSpec
 
 from services.broker import Broker, Member
 from services.process import wait_until
-from txloom.config.source import Kafka
+from txloom.config.models.source import Kafka
 from txloom.errors import SourceUnavailable
-from txloom.storage import kafka
-from txloom.storage.tasks import Range
+from txloom.storage.sources import kafka
+from txloom.storage.sources.splits import Range
 
 RECORDS = 3
 

@@ -17,21 +17,23 @@ from deltalake import DeltaTable
 
 from services.process import wait_until
 from txloom.errors import LeaseTaken
-from txloom.storage import books, lease
-from txloom.storage.fence import FENCE, WRITES
-from txloom.storage.place import Place
+from txloom.storage.delta import small_tables
+from txloom.storage.delta.fencing import FENCE, WRITES
+from txloom.storage.paths import Place
+from txloom.storage.runs import lease
 
 SCHEMA = pa.schema([("n", pa.int64())])
 HOLDER = """
 import sys, time
-from txloom.storage import books, lease
-from txloom.storage.place import Place
+from txloom.storage.delta import small_tables
+from txloom.storage.runs import lease
+from txloom.storage.paths import Place
 import pyarrow as pa
 place = Place(sys.argv[1], "shop")
 with lease.held(place, "other", "merge_current"):
     print("holds", flush=True)
     sys.stdin.readline()
-    books.replace(place.table("rows"), [{"n": 66}], pa.schema([("n", pa.int64())]), {"by": "the other"})
+    small_tables.replace(place.table("rows"), [{"n": 66}], pa.schema([("n", pa.int64())]), {"by": "the other"})
     print("wrote", flush=True)
 """
 
@@ -39,8 +41,9 @@ PAUSED = """
 import sys
 import pyarrow as pa
 from deltalake import DeltaTable
-from txloom.storage import books, lease, local, parts
-from txloom.storage.place import Place
+from txloom.storage.delta import arrow_tables, data_files, small_tables
+from txloom.storage.paths import Place
+from txloom.storage.runs import lease
 
 place, how = Place(sys.argv[1], "shop"), sys.argv[2]
 path, schema, rows = place.table("rows"), pa.schema([("n", pa.int64())]), [{"n": 66}]
@@ -54,14 +57,14 @@ def pausing(table, write_id):
     return found
 
 with lease.held(place, "other", "buffer_transactions"):
-    written = parts.write_part(pa.table({"n": [66]}), "rows", path)
+    written = data_files.write_part(pa.table({"n": [66]}), "rows", path)
     DeltaTable.transaction_version = pausing
     if how == "books":
-        books.append(path, rows, schema, once=("stream", 5))
+        small_tables.append(path, rows, schema, once=("stream", 5))
     elif how == "local":
-        local.append_once(pa.Table.from_pylist(rows, schema), path, "stream", 5)
+        arrow_tables.append_once(pa.Table.from_pylist(rows, schema), path, "stream", 5)
     else:
-        parts.append_parts([written], path, "stream", 5)
+        data_files.append_parts([written], path, "stream", 5)
 """
 
 
@@ -70,7 +73,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.setattr(lease, "BEAT", 0.1)
     monkeypatch.setattr(lease, "SILENCE", 1.0)
     made = Place(str(tmp_path), "shop")
-    books.replace(made.table("rows"), [{"n": 1}], SCHEMA, {"valid_through": 7})
+    small_tables.replace(made.table("rows"), [{"n": 1}], SCHEMA, {"valid_through": 7})
     return made
 
 
@@ -102,7 +105,7 @@ def other(place: Place) -> Iterator[Other]:
 
 
 def rows(place: Place) -> list[int]:
-    return [row["n"] for row in books.query(place.table("rows"), "select n from t")]
+    return [row["n"] for row in small_tables.query(place.table("rows"), "select n from t")]
 
 
 def test_a_lease_that_was_given_back_goes_to_the_next_run_with_the_next_epoch(place: Place) -> None:
@@ -156,7 +159,7 @@ def test_the_lease_of_a_killed_process_of_this_machine_is_taken_over_at_once(pla
         assert time.monotonic() - begun < lease.SILENCE
         assert own.epoch == 2
         assert DeltaTable(place.table("rows")).transaction_version("leases") == 2 * WRITES
-        books.replace(place.table("rows"), [{"n": 2}], SCHEMA, {"valid_through": 8})
+        small_tables.replace(place.table("rows"), [{"n": 2}], SCHEMA, {"valid_through": 8})
     assert rows(place) == [2]
 
 
@@ -183,7 +186,7 @@ def test_a_process_of_another_machine_with_this_ones_name_is_not_taken_for_dead(
 
 
 def test_a_stamp_changes_neither_rows_nor_what_a_table_is_about(place: Place, other: Other) -> None:
-    from txloom.storage.progress import newest_metadata
+    from txloom.storage.publishing.watermark import newest_metadata
 
     other.process.kill()
     other.process.wait()
@@ -195,7 +198,7 @@ def test_a_paused_process_that_wakes_after_its_successor_writes_nothing(place: P
     """faults.md 33: it was stopped before its write, is silent, and goes on when another run is through."""
     other.process.send_signal(signal.SIGSTOP)
     with lease.held(place, "mine", "publish"):
-        books.replace(place.table("rows"), [{"n": 2}], SCHEMA, {"valid_through": 8})
+        small_tables.replace(place.table("rows"), [{"n": 2}], SCHEMA, {"valid_through": 8})
     assert other.process.stdin is not None
     other.process.stdin.write("write\n")
     other.process.stdin.flush()
@@ -261,7 +264,7 @@ def test_an_append_that_was_paused_between_its_question_and_its_write_adds_nothi
     try:
         with lease.held(place, "mine", "buffer_transactions"):
             for number in (5, 6):
-                books.append(path, [{"n": number}], SCHEMA, once=("stream", number))
+                small_tables.append(path, [{"n": number}], SCHEMA, once=("stream", number))
     finally:
         paused.send_signal(signal.SIGCONT)
         err = paused.communicate("go on\n" * 3, timeout=60)[1]
@@ -271,13 +274,13 @@ def test_an_append_that_was_paused_between_its_question_and_its_write_adds_nothi
 
 def test_a_stamp_is_about_the_version_that_it_follows(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a run commits while its successor reads the table's mark is not covered by an older mark."""
-    from txloom.storage.progress import newest_metadata
+    from txloom.storage.publishing.watermark import newest_metadata
 
     def late(path: str) -> dict[str, int]:
         found = newest_metadata(path)
         if found["valid_through"] == 7:
             FENCE.begin(1)
-            books.replace(path, [{"n": 2}], SCHEMA, {"valid_through": 8})
+            small_tables.replace(path, [{"n": 2}], SCHEMA, {"valid_through": 8})
             FENCE.end()
         return found
 

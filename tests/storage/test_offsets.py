@@ -9,11 +9,13 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from txloom.config.source import Kafka
+from txloom.config.models.source import Kafka
 from txloom.errors import SourceLost
-from txloom.storage import books, kafka, landing_plan, landing_tables, offsets
-from txloom.storage.place import Place
-from txloom.storage.tasks import Range
+from txloom.storage.delta import small_tables
+from txloom.storage.landing import kafka_offsets, plan, tables
+from txloom.storage.paths import Place
+from txloom.storage.sources import kafka
+from txloom.storage.sources.splits import Range
 
 BROKERS = Kafka(brokers="localhost:9092", topics=("rows",), messages_per_run=7)
 
@@ -51,7 +53,7 @@ class Run:
     def age(self, partition: int, count: int) -> None:
         partition %= len(self.log.records)
         held = self.log.records[partition]
-        if ("rows", partition) in offsets.reached(self.place):
+        if ("rows", partition) in kafka_offsets.reached(self.place):
             self.gone |= set(held[:count])
         else:
             self.given_up |= set(held[:count])
@@ -69,7 +71,7 @@ class Run:
         Of what lay behind the last plan nobody ever knew.
         """
         partition %= len(self.log.records)
-        held, known = self.log.records[partition], offsets.reached(self.place).get(("rows", partition))
+        held, known = self.log.records[partition], kafka_offsets.reached(self.place).get(("rows", partition))
         kept = max(len(held) - count, 0)
         planned = known is not None and known.topic_id == self.log.topic_id
         seen = known.until - self.log.firsts[partition] if known is not None and planned else 0
@@ -79,12 +81,12 @@ class Run:
         self.accept()
 
     def losses(self) -> list[kafka.Loss]:
-        return kafka.losses(self.log.extents(), offsets.reached(self.place))
+        return kafka.losses(self.log.extents(), kafka_offsets.reached(self.place))
 
     def land(self, *, dies: bool) -> None:
         """Finish what was planned, then plan anew, as land_events does; dies: before the new plan is read."""
         try:
-            if parts := offsets.unread(self.place):
+            if parts := kafka_offsets.unread(self.place):
                 kafka.refuse_losses("shop", self.losses())
                 self.read(parts)
             kafka.refuse_losses("shop", self.losses())
@@ -93,9 +95,9 @@ class Run:
         self.end()
         self.landings += 1
         about = {"landing": self.landings, "run_id": "r", "at": datetime.now(UTC)}
-        taken = kafka.ranges(self.log.extents(), offsets.reached(self.place), BROKERS)
-        parts = offsets.write_plan(self.place, about, taken)
-        landing_plan.write_plan(self.place, self.landings, [about])
+        taken = kafka.ranges(self.log.extents(), kafka_offsets.reached(self.place), BROKERS)
+        parts = kafka_offsets.write_plan(self.place, about, taken)
+        plan.write_plan(self.place, self.landings, [about])
         if not dies:
             self.read(parts)
             self.end()
@@ -108,13 +110,13 @@ class Run:
             self.landed += held[part.first - first : part.until - first]
 
     def end(self) -> None:
-        entry = books.Entry("r", "land_events", datetime.now(UTC), {}, batch=self.landings)
-        books.write_ledger(self.place.warehouse, "shop", entry) if self.landings else None
+        entry = small_tables.Entry("r", "land_events", datetime.now(UTC), {}, batch=self.landings)
+        small_tables.write_ledger(self.place.warehouse, "shop", entry) if self.landings else None
 
     def accept(self) -> None:
         if lost := self.losses():
             self.given_up |= self.gone
-            offsets.give_up(self.place, lost, "accepted", datetime.now(UTC), "CHG-7")
+            kafka_offsets.give_up(self.place, lost, "accepted", datetime.now(UTC), "CHG-7")
         assert self.losses() == []
 
 
@@ -146,7 +148,7 @@ ROUNDS = st.lists(
 def test_every_record_is_landed_once_or_given_up(rounds: list[Any], partitions: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Place(str(Path(folder)), "shop")
-        landing_tables.create_tables(place)
+        tables.create_tables(place)
         run = Run(place, Log("id-0", [0] * partitions, [[] for _ in range(partitions)]))
         run.land(dies=False)
         for produced, dies, lost, accepted in rounds:
@@ -158,7 +160,7 @@ def test_every_record_is_landed_once_or_given_up(rounds: list[Any], partitions: 
             if accepted:
                 run.accept()
         run.accept()
-        while offsets.unread(place) or waits(run):
+        while kafka_offsets.unread(place) or waits(run):
             before = len(run.landed)
             run.land(dies=False)
             assert len(run.landed) > before, "every run goes on"
@@ -169,5 +171,5 @@ def test_every_record_is_landed_once_or_given_up(rounds: list[Any], partitions: 
 
 def waits(run: Run) -> bool:
     """Tell whether records are there that no landing took."""
-    taken = kafka.ranges(run.log.extents(), offsets.reached(run.place), BROKERS)
+    taken = kafka.ranges(run.log.extents(), kafka_offsets.reached(run.place), BROKERS)
     return any(part.first < part.until for part in taken)

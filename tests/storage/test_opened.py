@@ -8,9 +8,9 @@ import pytest
 from deltalake import write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
-from txloom.storage import books
-from txloom.storage.opened import exists, looking, opened
-from txloom.storage.tail import FEW, newest_since
+from txloom.storage.delta import small_tables
+from txloom.storage.delta.read_session import exists, looking, opened
+from txloom.storage.delta.recent_files import FEW, newest_since
 
 COUNT = "select count(*) as n from t"
 
@@ -20,7 +20,7 @@ def put(path: Path, *numbers: int, mode: str = "append") -> None:
 
 
 def count(path: Path) -> int:
-    return int(books.query(str(path), COUNT)[0]["n"])
+    return int(small_tables.query(str(path), COUNT)[0]["n"])
 
 
 def test_all_answers_of_a_look_are_of_one_version_and_the_next_look_sees_what_came(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_table_that_was_made_anew_with_as_many_commits_is_another_one(tmp_path
     put(table, 2)
     shutil.rmtree(table)
     with looking():
-        assert (books.query(str(table), COUNT), exists(str(table))) == ([], False)
+        assert (small_tables.query(str(table), COUNT), exists(str(table))) == ([], False)
 
 
 def test_outside_of_a_look_every_answer_is_new(tmp_path: Path) -> None:
@@ -64,8 +64,8 @@ def test_an_older_version_can_be_asked_in_a_look(tmp_path: Path) -> None:
     put(table, 1)
     put(table, 2)
     with looking():
-        assert books.ask(opened(str(table), 0), COUNT) == [{"n": 1}]
-        assert books.ask(opened(str(table)), COUNT) == [{"n": 2}]
+        assert small_tables.ask(opened(str(table), 0), COUNT) == [{"n": 1}]
+        assert small_tables.ask(opened(str(table)), COUNT) == [{"n": 2}]
 
 
 def test_no_table_is_said_to_be_none(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_the_end_of_a_table_holds_all_that_is_younger_than_a_moment(tmp_path: Pa
         since = newest_since(opened(path))
         assert (since is None) == (number < FEW)
     assert since is not None
-    young = books.query(path, f"select count(*) as n from t where at >= timestamp '{since.isoformat()}'")
+    young = small_tables.query(path, f"select count(*) as n from t where at >= timestamp '{since.isoformat()}'")
     assert FEW <= young[0]["n"] <= FEW + 1
 
 

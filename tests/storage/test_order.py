@@ -7,10 +7,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from txloom.pipelines import idle
-from txloom.storage import books, expiry, landing_plan, landing_tables, own, shadows
-from txloom.storage.place import Place
-from txloom.storage.progress import Mark, merged
+from txloom.steps.landing import pending_work
+from txloom.storage import system_tables
+from txloom.storage.delta import small_tables
+from txloom.storage.landing import plan, tables
+from txloom.storage.maintenance import expiry
+from txloom.storage.paths import Place
+from txloom.storage.publishing.watermark import Mark, merged
+from txloom.storage.targets import shadow_tables
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 AHEAD = NOW + timedelta(hours=3)
@@ -22,8 +26,8 @@ def place(tmp_path: Path) -> Place:
 
 
 def merge(place: Place, reached: int, at: datetime, detail: str | None = None) -> None:
-    told = books.Entry("r", "merge_current", at, {"release": reached}, valid_through=reached, detail=detail)
-    books.write_ledger(place.warehouse, "shop", told)
+    told = small_tables.Entry("r", "merge_current", at, {"release": reached}, valid_through=reached, detail=detail)
+    small_tables.write_ledger(place.warehouse, "shop", told)
 
 
 def test_the_newest_merge_is_the_last_one_though_a_worker_before_had_a_clock_ahead(place: Place) -> None:
@@ -33,18 +37,18 @@ def test_the_newest_merge_is_the_last_one_though_a_worker_before_had_a_clock_ahe
 
 
 def test_a_cycle_knows_that_the_last_merge_is_published(place: Place) -> None:
-    landing_tables.create_tables(place)
-    landing_plan.write_plan(place, 1, [{"landing": 1, "run_id": "r", "at": NOW}])
-    books.write_ledger(place.warehouse, "shop", books.Entry("r", "land_events", NOW, {}, batch=1))
+    tables.create_tables(place)
+    plan.write_plan(place, 1, [{"landing": 1, "run_id": "r", "at": NOW}])
+    small_tables.write_ledger(place.warehouse, "shop", small_tables.Entry("r", "land_events", NOW, {}, batch=1))
     about = {"release": 8, "landing": 1}
-    books.replace(place.table("pending_transactions"), [], own.PENDING_TRANSACTIONS, about)
+    small_tables.replace(place.table("pending_transactions"), [], system_tables.PENDING_TRANSACTIONS, about)
     merge(place, 7, AHEAD)
-    assert idle._unfinished(place) == ["what was released is not merged"]
+    assert pending_work._unfinished(place) == ["what was released is not merged"]
     merge(place, 8, NOW)
-    books.append(place.table("cuts"), [{"cut_id": 1, "valid_through": 8, "release": 8}], own.CUTS)
-    assert idle._unfinished(place) == []
+    small_tables.append(place.table("cuts"), [{"cut_id": 1, "valid_through": 8, "release": 8}], system_tables.CUTS)
+    assert pending_work._unfinished(place) == []
     merge(place, 8, NOW - timedelta(hours=1), "orders: disk full")
-    assert idle._unfinished(place) == ["what was released is not merged"]
+    assert pending_work._unfinished(place) == ["what was released is not merged"]
 
 
 def test_the_newest_backfill_and_the_newest_comparison_of_a_table_are_the_last_ones(place: Place) -> None:
@@ -57,14 +61,14 @@ def test_the_newest_backfill_and_the_newest_comparison_of_a_table_are_the_last_o
         ("b", "t", NOW, 2),
     ):
         row = {**about, "run_id": run, "table": table, "at": at, "digest": digest}
-        books.append(path, [row], own.BACKFILLS)
-    newest = shadows.newest_run(place)
+        small_tables.append(path, [row], system_tables.BACKFILLS)
+    newest = shadow_tables.newest_run(place)
     assert newest is not None and newest["run_id"] == "b"
-    assert [row["digest"] for row in shadows.compared(place, "b")] == [2]
+    assert [row["digest"] for row in shadow_tables.compared(place, "b")] == [2]
 
 
 def test_a_ledger_of_a_version_before_goes_on_and_what_comes_now_is_newer(place: Place) -> None:
-    before = own.LEDGER.remove(own.LEDGER.names.index("entered"))
+    before = system_tables.LEDGER.remove(system_tables.LEDGER.names.index("entered"))
     old = [
         {"run_id": "r", "step": "merge_current", "generation": 0, "batch": 0, "valid_through": n, "at": at}
         | {"counts": {"release": n}}
@@ -74,7 +78,7 @@ def test_a_ledger_of_a_version_before_goes_on_and_what_comes_now_is_newer(place:
     assert merged(place, []) == Mark(6, 6), "its rows know their clocks only"
     merge(place, 7, NOW)
     assert merged(place, []) == Mark(7, 7)
-    numbers = books.query(place.table("ledger"), "select entered from t order by valid_through")
+    numbers = small_tables.query(place.table("ledger"), "select entered from t order by valid_through")
     assert numbers == [{"entered": None}, {"entered": None}, {"entered": 1}]
 
 

@@ -7,11 +7,12 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from pipelines.released import Released
+from steps.released import Released
 from txloom import read
 from txloom.errors import ConfigurationError
-from txloom.storage import books, readers
-from txloom.storage.own import CUTS
+from txloom.storage.delta import small_tables
+from txloom.storage.publishing import reader_holds
+from txloom.storage.system_tables import CUTS
 
 NOW = datetime(2026, 11, 20, 3, 0, tzinfo=UTC)
 
@@ -23,12 +24,12 @@ def lake(tmp_path: Path) -> Released:
     for n in (1, 2):
         write_deltalake(made.place.table("readings"), pa.table({"id": [n]}), mode="append")
         row = {"cut_id": n, "valid_through": 10 * n, "versions": [("readings", n - 1)], "gaps": [], "amends": []}
-        books.append(made.place.table("cuts"), [row], CUTS)
+        small_tables.append(made.place.table("cuts"), [row], CUTS)
     return made
 
 
 def needs(lake: Released, at: datetime | None = None) -> list[tuple[str, dict[str, int]]]:
-    found = readers.needs(lake.place, at or datetime.now(UTC))
+    found = reader_holds.needs(lake.place, at or datetime.now(UTC))
     return [(need.who, dict(need.versions)) for need in found]
 
 
@@ -49,18 +50,18 @@ def test_a_reader_holds_a_cut_until_it_is_through(lake: Released) -> None:
 
 
 def test_a_hold_ends_by_itself(lake: Released) -> None:
-    cut = readers.published(lake.place, 1)
+    cut = reader_holds.published(lake.place, 1)
     assert cut is not None
-    readers.hold(lake.place, "export", cut, NOW)
+    reader_holds.hold(lake.place, "export", cut, NOW)
     assert len(needs(lake, NOW - timedelta(minutes=1))) == 2
     assert len(needs(lake, NOW)) == 1
 
 
 def test_who_holds_a_cut_again_is_named_since_the_first_time(lake: Released) -> None:
-    cut = readers.published(lake.place, 1)
+    cut = reader_holds.published(lake.place, 1)
     assert cut is not None
     for hours in (1, 3):
-        readers.hold(lake.place, "export", cut, NOW + timedelta(hours=hours))
+        reader_holds.hold(lake.place, "export", cut, NOW + timedelta(hours=hours))
     assert [who.split(" until ")[1] for who, _ in needs(lake, NOW)[1:]] == ["2026-11-20 06:00 UTC at most"]
 
 
@@ -80,7 +81,7 @@ def test_a_hold_that_would_hold_nothing_is_refused(lake: Released, reader: str, 
 
 
 def test_a_cut_that_vacuum_may_take_apart_is_not_held(lake: Released, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "outlived", lambda path, versions, retain: versions & {0})
+    monkeypatch.setattr(reader_holds, "outlived", lambda path, versions, retain: versions & {0})
     with (
         pytest.raises(ConfigurationError, match=r"^cut 1 is older than vacuum keeps \(readings\): hold a newer one$"),
         read.held(lake.pipeline, reader="export", cut_id=1, warehouse=str(lake.folder)),
@@ -93,6 +94,6 @@ def test_a_cut_that_vacuum_may_take_apart_is_not_held(lake: Released, monkeypatc
 
 def test_versions_that_were_replaced_long_enough_ago_are_outlived_and_the_newest_never(lake: Released) -> None:
     path = lake.place.table("readings")
-    assert readers.outlived(path, {0, 1}, timedelta(0)) == {0}
-    assert readers.outlived(path, {0, 1}, timedelta(hours=1)) == set()
-    assert readers.outlived("/nowhere", set(), timedelta(0)) == set(), "nobody needs a version: none is looked for"
+    assert reader_holds.outlived(path, {0, 1}, timedelta(0)) == {0}
+    assert reader_holds.outlived(path, {0, 1}, timedelta(hours=1)) == set()
+    assert reader_holds.outlived("/nowhere", set(), timedelta(0)) == set(), "nobody needs a version: none is looked for"

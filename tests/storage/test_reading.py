@@ -8,10 +8,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message
 
 from services.broker import Broker
-from txloom.config.source import Kafka
+from txloom.config.models.source import Kafka
 from txloom.errors import ConfigurationError, SourceLost, SourceUnavailable
-from txloom.storage import kafka
-from txloom.storage.tasks import Messages, Range
+from txloom.storage.sources import kafka
+from txloom.storage.sources.splits import Messages, Range
 
 RECORDS, SILENCE = 2000, 4.0
 SMALL = {"fetch.message.max.bytes": "20000", "queued.min.messages": "1", "queued.max.messages.kbytes": "20"}

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from txloom.events import causes
-from txloom.events.poison import Refused
-from txloom.storage.files import records
+from txloom.events import rejections
+from txloom.events.malformed import Refused
+from txloom.storage.sources.files import records
 
 MESSAGE = {"op": "c"}
 
@@ -35,7 +35,7 @@ def test_a_record_without_headers_has_none(headers: Any) -> None:
 def test_headers_that_nobody_can_read_make_the_record_a_dead_letter(headers: Any) -> None:
     (value,), (found,) = records([record(headers)])
     assert isinstance(value, Refused)
-    assert (bytes(value), value.cause, found) == (record(headers), causes.HEADERS, None)
+    assert (bytes(value), value.cause, found) == (record(headers), rejections.HEADERS, None)
 
 
 @pytest.mark.parametrize("levels", [1_000, 100_000])

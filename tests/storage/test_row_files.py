@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from txloom.storage.row_files import rows_as_json
+from txloom.storage.sources.row_files import rows_as_json
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LOWEST, HIGHEST = -62_135_596_800_000_000, 253_402_300_799_999_999

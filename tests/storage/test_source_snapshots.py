@@ -10,14 +10,16 @@ import pytest
 
 from services.broker import Broker
 from txloom.config import load, names
-from txloom.config.source import Kafka
-from txloom.pipelines import idle
-from txloom.pipelines.land import close, finish_last, land_events
-from txloom.storage import books, landing, landing_plan, landing_tables, source_snapshots
-from txloom.storage.opened import exists
-from txloom.storage.own import CHANGE_EVENTS
-from txloom.storage.place import Place
-from txloom.storage.views.overview import SNAPSHOT, WAITS, health
+from txloom.config.models.source import Kafka
+from txloom.steps.landing import pending_work
+from txloom.steps.landing.land_events import close, finish_last, land_events
+from txloom.storage.delta import small_tables
+from txloom.storage.delta.read_session import exists
+from txloom.storage.landing import change_events, connector_snapshots, tables
+from txloom.storage.landing import plan as landing_plan
+from txloom.storage.paths import Place
+from txloom.storage.system_tables import CHANGE_EVENTS
+from txloom.storage.views.pipeline.overview import SNAPSHOT, WAITS, health
 
 DECLARED = """
 name: shop
@@ -77,10 +79,10 @@ class Landed:
     def land_own(self, csn: int) -> int | None:
         """Land what a load brings, which reads no source."""
         number = landing_plan.newest(self.place) + 1
-        own = landing.Landing(number, datetime.now(UTC), ())
+        own = change_events.Landing(number, datetime.now(UTC), ())
         landing_plan.write_plan(self.place, number, [{"landing": number, "at": own.at, "topic": names.LOAD}])
         event = {"landing": number, "row": 1, "kind": "metadata", "topic": names.LOAD_METADATA, "csn": csn}
-        landing_tables.append(pa.Table.from_pylist([event], CHANGE_EVENTS), own, self.place)
+        tables.append(pa.Table.from_pylist([event], CHANGE_EVENTS), own, self.place)
         close(self.pipeline, own, self.place, f"load-{number}")
         return self.bound()
 
@@ -91,13 +93,13 @@ class Landed:
         return self.bound()
 
     def bound(self) -> int | None:
-        (clock,) = books.query(self.place.change_events, OPEN)
+        (clock,) = small_tables.query(self.place.change_events, OPEN)
         bound: int | None = clock["csn"]
         return bound
 
     @property
     def initial(self) -> int | None:
-        return source_snapshots.standing(self.place).initial
+        return connector_snapshots.standing(self.place).initial
 
 
 @pytest.fixture
@@ -111,7 +113,7 @@ def test_the_clock_stays_below_a_snapshot_until_one_landing_after_its_last_row(s
     assert shop.initial is None
     assert shop.land(row(4, 40, "last", table="nobody_watches")) == 39
     assert shop.land() is None
-    assert (shop.initial, source_snapshots.initial(shop.place, 3), source_snapshots.initial(shop.place, 4)) == (
+    assert (shop.initial, connector_snapshots.initial(shop.place, 3), connector_snapshots.initial(shop.place, 4)) == (
         40,
         -1,
         40,
@@ -163,30 +165,30 @@ def test_a_landing_that_died_decides_the_same_when_it_is_repeated(
     sent = [[row(1, 40, "first")], [row(2, 40, "true")], [row(3, 40, "last")], []]
     for messages, bound in zip(sent, bounds, strict=True):
         with monkeypatch.context() as patched:
-            patched.setattr(landing_tables, dies_at, dies)
+            patched.setattr(tables, dies_at, dies)
             with pytest.raises(KeyboardInterrupt):
                 shop.land(*messages)
         assert shop.finish() == bound
-    written = books.query(shop.place.table("source_snapshots"), "select landing, rows from t order by landing")
+    written = small_tables.query(shop.place.table("source_snapshots"), "select landing, rows from t order by landing")
     assert [(each["landing"], each["rows"]) for each in written] == [(1, 1), (2, 2), (3, 3), (4, 0)]
 
 
 def test_on_call_reads_why_valid_through_stands_still_and_a_cycle_is_not_skipped(shop: Landed) -> None:
     shop.land(row(1, 40, "first"))
-    since = source_snapshots.standing(shop.place).since
+    since = connector_snapshots.standing(shop.place).since
     shop.land(row(2, 40, "true"), row(3, 40, "true"))
     what = "The source sends a snapshot; 3 rows have landed. Valid-through stays at most 39."
     assert told(shop) == [(SNAPSHOT, "warn", what, WAITS, since, 3)]
-    assert ENDS not in idle.reasons(shop.pipeline, shop.warehouse, 0)
+    assert ENDS not in pending_work.reasons(shop.pipeline, shop.warehouse, 0)
     shop.land(row(4, 40, "last"))
     assert [each[2] for each in told(shop)] == [
         "The source sends a snapshot; 4 rows have landed. Valid-through stays at most 39. "
         "It has ended; the next landing shows it."
     ]
-    assert ENDS in idle.reasons(shop.pipeline, shop.warehouse, 0)
+    assert ENDS in pending_work.reasons(shop.pipeline, shop.warehouse, 0)
     shop.land()
     assert told(shop) == []
-    assert ENDS not in idle.reasons(shop.pipeline, shop.warehouse, 0)
+    assert ENDS not in pending_work.reasons(shop.pipeline, shop.warehouse, 0)
 
 
 def test_landings_that_take_a_share_of_each_partition_do_not_end_a_snapshot(shop: Landed, broker: Broker) -> None:
@@ -203,7 +205,7 @@ def test_landings_that_take_a_share_of_each_partition_do_not_end_a_snapshot(shop
     while not bounds or bounds[-1] is not None:
         bounds.append(shop.land())
         count = "select count(*) as n from t where kind = 'row'"
-        landed.append(books.query(shop.place.change_events, count)[0]["n"])
+        landed.append(small_tables.query(shop.place.change_events, count)[0]["n"])
     assert (landed, bounds) == ([5, 10, 15, 20], [39, 39, 39, None])
 
 

@@ -4,14 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pipelines.buffered import no_spark
+from steps.buffered import no_spark
 from txloom.config import load
-from txloom.config.models import Pipeline
+from txloom.config.models.pipeline import Pipeline
 from txloom.events.source_names import OTHER_CASE
-from txloom.pipelines.land import land_events
-from txloom.pipelines.redrive import redrive
-from txloom.storage import books
-from txloom.storage.place import Place
+from txloom.steps.dead_letters.redrive import redrive
+from txloom.steps.landing.land_events import land_events
+from txloom.storage.delta import small_tables
+from txloom.storage.paths import Place
 
 DECLARED = """
 name: shop
@@ -39,10 +39,14 @@ def test_rows_of_a_second_spelling_are_dead_letters_in_every_later_landing(tmp_p
         send(pipeline, number, name)
         land_events(no_spark, pipeline, **about)
     sql = "select landing, cause, source_table from t where kind in ('row', 'poison') order by landing"
-    found = [(row["landing"], row["cause"], row["source_table"]) for row in books.query(place.change_events, sql)]
+    found = [
+        (row["landing"], row["cause"], row["source_table"]) for row in small_tables.query(place.change_events, sql)
+    ]
     assert found == [(1, None, "PUBLIC.notes"), (2, OTHER_CASE, None), (3, None, "PUBLIC.notes")]
-    names = books.query(place.table("source_names"), "select name, spelling, landing from t")
+    names = small_tables.query(place.table("source_names"), "select name, spelling, landing from t")
     assert names == [{"name": "notes PUBLIC.NOTES", "spelling": "PUBLIC.notes", "landing": 1}]
     redrive(None, pipeline, everything=True, **about)
-    (again,) = books.query(place.change_events, "select cause, detail from t where landing = 4 and kind = 'poison'")
+    (again,) = small_tables.query(
+        place.change_events, "select cause, detail from t where landing = 4 and kind = 'poison'"
+    )
     assert again == {"cause": OTHER_CASE, "detail": "public.notes: notes has the rows of PUBLIC.notes"}

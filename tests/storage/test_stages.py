@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from txloom.storage import stages
+from txloom.storage.spark import progress_log
 
 
 def test_the_running_stage_is_told_until_the_step_ends(spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    with stages.told("merge_current", every=0.3):
+    with progress_log.told("merge_current", every=0.3):
         spark.sparkContext.parallelize(range(4), 4).foreach(lambda _: time.sleep(1))
     lines = capsys.readouterr().out.splitlines()
     told = r"merge_current has worked for \d+ s: (.+; )?[0-3] of 4 tasks are done, [0-4] run \(.*\)"
@@ -22,15 +22,15 @@ def test_the_running_stage_is_told_until_the_step_ends(spark: Any, capsys: pytes
 
 
 def test_a_step_that_is_between_jobs_says_so(spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    with stages.told("publish", every=0.2):
+    with progress_log.told("publish", every=0.2):
         time.sleep(0.5)
     assert "publish has worked for 0 s: no Spark job is running at this moment" in capsys.readouterr().out
 
 
 def test_a_step_without_spark_tells_without_loading_it() -> None:
     program = (
-        "import sys, time; from txloom.storage import stages\n"
-        "with stages.told('publish', every=0.1): time.sleep(1)\n"
+        "import sys, time; from txloom.storage.spark import progress_log\n"
+        "with progress_log.told('publish', every=0.1): time.sleep(1)\n"
         "print('pyspark' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -40,6 +40,6 @@ def test_a_step_without_spark_tells_without_loading_it() -> None:
 
 
 def test_a_step_that_is_fast_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with stages.told("publish", every=5):
+    with progress_log.told("publish", every=5):
         pass
     assert capsys.readouterr().out == ""

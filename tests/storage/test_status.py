@@ -5,12 +5,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from txloom.quality.findings import CSN_BACK, Finding
-from txloom.storage import books, own
-from txloom.storage.books import Entry, write_ledger
-from txloom.storage.findings import record
-from txloom.storage.lease import held
-from txloom.storage.place import Place
-from txloom.storage.status import status
+from txloom.storage import system_tables
+from txloom.storage.checks.findings import record
+from txloom.storage.delta import small_tables
+from txloom.storage.delta.small_tables import Entry, write_ledger
+from txloom.storage.paths import Place
+from txloom.storage.runs.lease import held
+from txloom.storage.views.status import status
 
 NOON, ONE = datetime(2026, 1, 1, 12, tzinfo=UTC), datetime(2026, 1, 1, 13, tzinfo=UTC)
 
@@ -34,12 +35,14 @@ def test_the_newest_of_everything_is_told(tmp_path: Path) -> None:
     for at, run in ((NOON, "r1"), (ONE, "r2")):
         write_ledger(str(tmp_path), "orders", Entry(run, "publish", at, {"cut_id": 1}))
     letters = [{"cause": "excess", "dead_at": NOON}, {"cause": "excess", "dead_at": ONE}, {"cause": "table short"}]
-    books.append(place.dead_letters, letters, own.DEAD_LETTERS)
-    books.append(place.table("pending_transactions"), [{"age_seconds": 5, "as_of": ONE}], own.PENDING_TRANSACTIONS)
+    small_tables.append(place.dead_letters, letters, system_tables.DEAD_LETTERS)
+    small_tables.append(
+        place.table("pending_transactions"), [{"age_seconds": 5, "as_of": ONE}], system_tables.PENDING_TRANSACTIONS
+    )
     restored = Finding(CSN_BACK, None, None, 7, "x7", "x7 has csn 7, though csn 9 was before")
     record(place, [restored, restored], "r2")
     cuts = [{"cut_id": n, "valid_through": n * 10, "versions": [("orders", n)]} for n in (1, 2)]
-    books.append(place.table("cuts"), cuts, own.CUTS)
+    small_tables.append(place.table("cuts"), cuts, system_tables.CUTS)
     told = status(str(tmp_path), "orders")
     assert (told["cut"]["cut_id"], told["cut"]["versions"]) == (2, {"orders": 2})
     assert told["waiting"] == {"transactions": 1, "longest_seconds": 5, "as_of": ONE}

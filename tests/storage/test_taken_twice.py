@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from storage.test_source_snapshots import Landed, row
-from txloom.storage.findings import open_findings
+from txloom.storage.checks.findings import open_findings
 
 FIRST, LAST_OF_TABLE, LAST = "first", "last_in_data_collection", "last"
 LARGE = (row(1, 40, FIRST), row(2, 40, True), row(3, 40, LAST_OF_TABLE))

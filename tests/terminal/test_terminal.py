@@ -11,8 +11,8 @@ import pytest
 
 from storage.views.booked import NOON, Shop, at
 from txloom.cli import main
-from txloom.storage import histories, schemas
-from txloom.storage.books import append
+from txloom.storage.delta.small_tables import append
+from txloom.storage.targets import history_tables, schemas
 
 Captured = pytest.CaptureFixture[str]
 HOSTILE = "[red]<script>alert(1)</script>\x1b[31m\u202e\x07[/red]\n$(rm -rf /)"
@@ -42,7 +42,7 @@ def written(shop: Shop, note: str) -> None:
         {"id": 7, "note": "first", "_txloom_op": "I", "_txloom_pos": 1, **own},
         {"id": 7, "note": note, "_txloom_op": "U", "_txloom_pos": 2, **own},
     ]
-    histories.create(shop.pipeline, shop.place)
+    history_tables.create(shop.pipeline, shop.place)
     append(shop.place.table("items_changes"), rows, schemas.changes_schema(shop.pipeline.table("items")))
     shop.land({"row": 1, "value": note})
     done = {"transaction_id": "x1:1", "xid": "x1", "csn": 1, "status": "released", "release": 1, "rows": 2}

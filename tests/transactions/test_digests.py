@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from txloom.config import find
-from txloom.events.goldengate import GoldenGateDecoder
-from txloom.storage.own import CHANGE_EVENTS
+from txloom.events.goldengate.decoder import GoldenGateDecoder
+from txloom.storage.system_tables import CHANGE_EVENTS
 from txloom.transactions import buffer
 from txloom.transactions import events as ev
+from txloom.transactions.compact_events import numbers_of
 from txloom.transactions.hashes import hash64
-from txloom.transactions.numbers import numbers_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ONE, OTHER = "218504449", "890439518"

@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from txloom.storage.own import CHANGE_EVENTS
+from txloom.storage.system_tables import CHANGE_EVENTS
 from txloom.transactions import buffer
 from txloom.transactions import events as ev
-from txloom.transactions.numbers import numbers_of
+from txloom.transactions.compact_events import numbers_of
 
 PATIENT = buffer.Rules(10**15)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

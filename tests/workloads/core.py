@@ -10,24 +10,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from oracle.capture import Message
-from txloom.config.models import Aggregate, Pipeline, Table
-from txloom.current.compose import compose
-from txloom.current.document_versions import document_intervals
-from txloom.current.fold import fold
+from txloom.config.models.pipeline import Aggregate, Pipeline, Table
+from txloom.current.documents.compose import compose
+from txloom.current.documents.versions import document_intervals
+from txloom.current.folding.fold import fold
 from txloom.current.versions import intervals, versions
 from txloom.events.formats import SourceDecoder
-from txloom.pipelines.completeness import rules_of
-from txloom.pipelines.release import CHOSEN, PLACES, made_of, own_events
-from txloom.storage import landing
-from txloom.storage.buffering import pack, unpack
-from txloom.storage.flats import member_of
-from txloom.storage.landing import Landing
-from txloom.storage.schemas import changes_schema, current_schema, document_fields
-from txloom.storage.tasks import Task
+from txloom.steps.buffer.completeness import rules_of
+from txloom.steps.buffer.release import CHOSEN, PLACES, made_of, own_events
+from txloom.storage.buffer.stream import pack, unpack
+from txloom.storage.landing import change_events
+from txloom.storage.landing.change_events import Landing
+from txloom.storage.sources.splits import Task
+from txloom.storage.targets.row_tables import member_of
+from txloom.storage.targets.schemas import changes_schema, current_schema, document_fields
 from txloom.transactions import buffer, memory
 from txloom.transactions import events as ev
-from txloom.transactions.frontier import Frontier, Partition, advanced, frontier
-from txloom.transactions.numbers import BUCKETS, packed
+from txloom.transactions.compact_events import BUCKETS, packed
+from txloom.transactions.low_watermark import Frontier, Partition, advanced, frontier
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
 STEP = timedelta(minutes=15)
@@ -127,7 +127,7 @@ class Core:
             topics.setdefault(topic, []).append(message.encode())
         for file, (topic, values) in enumerate(topics.items(), 1):
             places = range(1, len(values) + 1)
-            found = landing.placed(decoder.decode(topic, values), Task(file, topic, topic, 0), places, at)
+            found = change_events.placed(decoder.decode(topic, values), Task(file, topic, topic, 0), places, at)
             self.events.append(found)
             own = found.column("tx").drop_null().unique().to_pylist()
             known = np.array([(tx, self.entered[tx]) for tx in own if tx in self.entered], memory.PLACED)

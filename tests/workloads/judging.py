@@ -9,7 +9,8 @@ from deltalake import DeltaTable
 
 from oracle import comparison
 from txloom.quality import findings as f
-from txloom.storage import dead, findings
+from txloom.storage.checks import findings
+from txloom.storage.dead_letters import open_letters
 from workloads.extracts import Extractor
 from workloads.inbox import Producer
 from workloads.operations import operate
@@ -71,7 +72,7 @@ def assert_all_is_accounted_for(lake: SmallLake, made: Play, producer: Producer 
     assert not lake.rows("pending_transactions"), lake.rows("pending_transactions")
     letters = lake.rows("dead_letters")
     if made.dimensions.impatient:
-        letters = dead.open_letters(lake.place, "value, transaction_id, cause, detail").to_pylist()
+        letters = open_letters.open_letters(lake.place, "value, transaction_id, cause, detail").to_pylist()
     letters = [row for row in letters if row["value"] not in producer.junk]
     assert not letters, f"dead: {letters[:3]}"
     told = findings.open_findings(lake.place)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from txloom.pipelines.backfill import backfill
-from txloom.pipelines.clean import clean_history
-from txloom.pipelines.dismiss import dismiss
-from txloom.pipelines.load_snapshot import load_snapshot
-from txloom.pipelines.redrive import redrive
-from txloom.storage import dead
+from txloom.steps.backfill.backfill import backfill
+from txloom.steps.dead_letters.dismiss import dismiss
+from txloom.steps.dead_letters.redrive import redrive
+from txloom.steps.maintenance.clean_history import clean_history
+from txloom.steps.snapshots.load_snapshot import load_snapshot
+from txloom.storage.dead_letters import open_letters
 from workloads.play import Play
 from workloads.small_lake import AT_ONCE, SmallLake
 
@@ -94,9 +94,9 @@ def _redrive(lake: SmallLake, made: Play) -> None:
 
 def _dismiss(lake: SmallLake, made: Play) -> None:
     lake.runs += 1
-    if dead.open_letters(lake.place, "kind").num_rows:
+    if open_letters.open_letters(lake.place, "kind").num_rows:
         lake.step(dismiss, None, person="Ada", reason="no messages", everything=True)
-        assert not dead.open_letters(lake.place, "kind").num_rows
+        assert not open_letters.open_letters(lake.place, "kind").num_rows
 
 
 def _clean(lake: SmallLake, made: Play) -> None:

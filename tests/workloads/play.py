@@ -8,7 +8,7 @@ from typing import Any
 
 from oracle.capture import Message
 from txloom.config import load
-from txloom.config.models import Pipeline
+from txloom.config.models.pipeline import Pipeline
 from workloads.alone import ChangeEvents, ChangeSets
 from workloads.database import Change, Database, Sent
 from workloads.debezium import Debezium

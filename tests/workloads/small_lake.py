@@ -23,23 +23,27 @@ from pyspark.errors import StreamingQueryException
 
 from landed import landed_between
 from txloom.config import names
-from txloom.config.models import Pipeline
+from txloom.config.models.pipeline import Pipeline
 from txloom.errors import BeyondValidThrough
-from txloom.pipelines.batch import Batch
-from txloom.pipelines.buffer import SMALL_KINDS, check_balance, known_before
-from txloom.pipelines.bury import cause_of, describe, list_waiting, named
-from txloom.pipelines.completeness import rules_of
-from txloom.pipelines.diff_snapshot import diff_snapshot
-from txloom.pipelines.land import land_events
-from txloom.pipelines.late import CURABLE, completed_of
-from txloom.pipelines.merge import merge_current
-from txloom.pipelines.publish import publish
-from txloom.pipelines.redrive import redrive
-from txloom.pipelines.release_batch import Released, release_small
-from txloom.storage import batch_plan, buffering, dated, dead, evolution, histories, local
-from txloom.storage.own import DEAD_LETTERS, TRANSACTIONS
-from txloom.storage.place import Place
-from txloom.transactions import buffer, causes, same_ids
+from txloom.steps.buffer.buffer_transactions import SMALL_KINDS, check_balance, known_before
+from txloom.steps.buffer.completeness import rules_of
+from txloom.steps.buffer.give_up import cause_of, describe, list_waiting, named
+from txloom.steps.buffer.late_events import CURABLE, completed_of
+from txloom.steps.buffer.micro_batch import Batch
+from txloom.steps.buffer.release_batch import Released, release_small
+from txloom.steps.dead_letters.redrive import redrive
+from txloom.steps.landing.land_events import land_events
+from txloom.steps.merge.merge_current import merge_current
+from txloom.steps.publish.publish import publish
+from txloom.steps.snapshots.diff_snapshot import diff_snapshot
+from txloom.storage.buffer import batch_plan, stream
+from txloom.storage.dead_letters import open_letters
+from txloom.storage.delta import arrow_tables, schema_evolution
+from txloom.storage.paths import Place
+from txloom.storage.snapshots import dated_transactions
+from txloom.storage.system_tables import DEAD_LETTERS, TRANSACTIONS
+from txloom.storage.targets import history_tables
+from txloom.transactions import buffer, causes, reused_ids
 from txloom.transactions import events as ev
 from txloom.transactions.causes import UNREADABLE
 
@@ -150,9 +154,9 @@ class SmallLake:
         """Return the dates that have extracts which were not landed yet."""
         if self.pipeline.source.snapshots is None or self.pipeline.source.files is None:
             return []
-        newest = dated.newest(self.place)
+        newest = dated_transactions.newest(self.place)
         days = [date.fromisoformat(folder.name) for folder in Path(self.pipeline.source.files.path).iterdir()]
-        return sorted(day for day in days if newest is None or dated.csn(day) > newest.csn)
+        return sorted(day for day in days if newest is None or dated_transactions.csn(day) > newest.csn)
 
     def step(self, step: Any, spark: Any, **more: Any) -> dict[str, int]:
         """Run one step of the product."""
@@ -175,23 +179,25 @@ class SmallLake:
     def take_in(self) -> None:
         """Do what the buffer's job does."""
         self._batch()
-        complete = dead.complete_now(self.place)
+        complete = open_letters.complete_now(self.place)
         if complete and self.pipeline.completeness.complete_now == "redrive":
             self.step(redrive, None, transactions=complete)
             self._batch()
 
     def rows(self, table: str, version: int | None = None) -> list[dict[str, Any]]:
         """Return a table's rows; instants in UTC."""
-        rows: list[dict[str, Any]] = local.select(self.place.table(table), "select * from t", version).to_pylist()
+        rows: list[dict[str, Any]] = arrow_tables.select(
+            self.place.table(table), "select * from t", version
+        ).to_pylist()
         return rows
 
     # The buffer.
 
     def _batch(self) -> None:
         """Take in what was landed since, in as many batches as are planned for it."""
-        pipeline = evolution.effective(self.pipeline, self.place)
-        histories.create(pipeline, self.place)
-        histories.take_back(pipeline, self.place, self.generation)
+        pipeline = schema_evolution.effective(self.pipeline, self.place)
+        history_tables.create(pipeline, self.place)
+        history_tables.take_back(pipeline, self.place, self.generation)
         known = known_before(self.place, self.generation)
         with patch.object(batch_plan, "ROWS_AT_ONCE", self.at_once):
             planned = batch_plan.ends(self.place, self.seen, known)
@@ -227,7 +233,7 @@ class SmallLake:
         found: dict[str, list[dict[str, Any]]] = {what: [] for what in (*SMALL_KINDS, "released")}
         rules = rules_of(self.pipeline)
         for bucket, arrived in landed.items():
-            before = buffering.unpack(buffering.pack(self.held.get(bucket, buffer.Held())))
+            before = stream.unpack(stream.pack(self.held.get(bucket, buffer.Held())))
             waiting = int(np.count_nonzero(before.events["kind"] == ev.ROW))
             self.held[bucket], decisions = buffer.decide(before, arrived, rules)
             for what, columns in _outcomes(waiting, self.held[bucket], decisions):
@@ -240,13 +246,13 @@ def _outcomes(
 ) -> Iterator[tuple[str, dict[str, list[Any]]]]:
     """Yield what a bucket decided, as columns by kind of outcome."""
     for released in decisions.released:
-        yield "released", {name: getattr(released, name).tolist() for name in buffering.RELEASED}
+        yield "released", {name: getattr(released, name).tolist() for name in stream.RELEASED}
     yield "place", {"landing": [landing for landing, _ in decisions.places]}
     for what, parts in (("repeated", decisions.repeated), ("late", [*decisions.late, *decisions.late_metadata])):
         events = ev.concatenate(parts)
         yield what, {name: events[name].tolist() for name in ("tx", "landing", "row")}
     for what, standings in (("dead", decisions.dead), ("waiting", decisions.waiting)):
-        yield what, buffering._standing_columns(standings)
+        yield what, stream._standing_columns(standings)
     counts = {
         "rows": decisions.rows,
         "metadata": decisions.metadata,
@@ -275,12 +281,12 @@ class _Letters:
     def give_up(self, standings: Sequence[Mapping[str, Any]]) -> None:
         """Make dead letters of transactions that waited too long; what was released long ago is judged as late."""
         events = self._of([row["tx"] for row in standings])
-        before = dead.released(self._batch.place, list({event["transaction_id"] for event in events}))
+        before = open_letters.released(self._batch.place, list({event["transaction_id"] for event in events}))
         ends = dict(sorted(before))
         watched = self._batch.table_names()
         for row in standings:
             own = [e for e in events if e["tx"] == row["tx"] and e["landing"] in row["landings"]]
-            if own and (end := ends.get(own[0]["transaction_id"])) is not None and not same_ids.is_behind(own, end):
+            if own and (end := ends.get(own[0]["transaction_id"])) is not None and not reused_ids.is_behind(own, end):
                 self._counts["dead"] -= row["rows"]
                 self._late([event for event in _distinct(own) if event["kind"] == "row"], {})
                 continue
@@ -298,7 +304,7 @@ class _Letters:
 
     def judge(self, late: Sequence[Mapping[str, Any]], now_dead: set[int]) -> None:
         """Judge what came for finished transactions: duplicates, or dead letters."""
-        dead_before = dead.dead_by_hash(self._batch.place) if late else {}
+        dead_before = open_letters.dead_by_hash(self._batch.place) if late else {}
         known = {tx: cause for tx, (_, cause) in dead_before.items()}
         known |= {tx: self._dead_cause(tx) for tx in now_dead}
         places = {(row["landing"], row["row"]) for row in late}
@@ -336,8 +342,8 @@ class _Letters:
 
     def _ask(self, transactions: Sequence[int]) -> list[Event]:
         watched = "(kind = 'metadata' or kind = 'row' and \"table\" is not null)"
-        sql = f"select * from t where {watched} and tx in ({local.numbers(transactions)})"
-        rows = local.select(self._batch.place.change_events, f'{sql} order by landing, "row"').to_pylist()
+        sql = f"select * from t where {watched} and tx in ({arrow_tables.numbers(transactions)})"
+        rows = arrow_tables.select(self._batch.place.change_events, f'{sql} order by landing, "row"').to_pylist()
         return list(rows)
 
     def _inter(self, events: Sequence[Event], first_at: int, rows: int, cause: str, detail: str) -> None:

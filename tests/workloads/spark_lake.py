@@ -8,15 +8,17 @@ from unittest.mock import patch
 
 import pytest
 
-from txloom.pipelines import diff_snapshot
-from txloom.pipelines.buffer import buffer_transactions
-from txloom.storage import batch_plan, checkpoints, decoding, local, merging
+from txloom.steps.buffer.buffer_transactions import buffer_transactions
+from txloom.steps.snapshots import diff_snapshot
+from txloom.storage.buffer import batch_plan, checkpoints
+from txloom.storage.delta import arrow_tables, small_merge
+from txloom.storage.landing import decoding
 from workloads.small_lake import SmallLake
 
 LIMITS = (
-    (local, "LOCAL_ROWS", (-1, 5, local.LOCAL_ROWS)),
+    (arrow_tables, "LOCAL_ROWS", (-1, 5, arrow_tables.LOCAL_ROWS)),
     (decoding, "LOCAL_BYTES", (-1, 2_000, decoding.LOCAL_BYTES)),
-    (merging, "LOCAL_TABLE_BYTES", (-1, 5_000, merging.LOCAL_TABLE_BYTES)),
+    (small_merge, "LOCAL_TABLE_BYTES", (-1, 5_000, small_merge.LOCAL_TABLE_BYTES)),
     (diff_snapshot, "BUCKET_BYTES", (300, diff_snapshot.BUCKET_BYTES)),
 )
 """What decides whether this process works or Spark: always Spark, sometimes, as jobs do."""

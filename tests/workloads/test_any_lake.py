@@ -17,7 +17,7 @@ from oracle import comparison
 from oracle.capture import Message
 from txloom import read
 from txloom.config import load
-from txloom.pipelines.land import land_events
+from txloom.steps.landing.land_events import land_events
 from txloom.transactions import memory
 from workloads import judging
 from workloads.database import Database, Sent

@@ -11,9 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from oracle import comparison
-from txloom.config.models import Column, Table
-from txloom.config.types import ColumnType, parse
-from txloom.events.images import ImageReader
+from txloom.config.models.column_types import ColumnType, parse
+from txloom.config.models.pipeline import Column, Table
+from txloom.events.images.reader import ImageReader
 from workloads.json_text import Bare, written
 
 EXAMPLES = int(os.environ.get("TXLOOM_EXAMPLES", "150"))

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from txloom.storage import dead, findings
+from txloom.storage.checks import findings
+from txloom.storage.dead_letters import open_letters
 from txloom.transactions import memory
 from workloads.inbox import Producer
 from workloads.judging import assert_newest
@@ -90,6 +91,6 @@ def test_what_was_given_up_in_two_parts_that_are_whole_together_is_redriven_at_o
         producer.deliver(came, last=False)
         lake.land()
     lake.run()
-    assert not dead.open_letters(lake.place, "kind").num_rows
+    assert not open_letters.open_letters(lake.place, "kind").num_rows
     assert lake.shown_through() == 139
     assert_newest(lake, made)

@@ -12,10 +12,11 @@ import pytest
 from oracle.capture import Image, Message
 from oracle.declarations import Table
 from txloom import read
-from txloom.pipelines.backfill import backfill
-from txloom.pipelines.load_snapshot import load_snapshot
 from txloom.quality import findings as f
-from txloom.storage import dead, findings
+from txloom.steps.backfill.backfill import backfill
+from txloom.steps.snapshots.load_snapshot import load_snapshot
+from txloom.storage.checks import findings
+from txloom.storage.dead_letters import open_letters
 from txloom.transactions import memory
 from workloads.database import Change, Sent, State
 from workloads.debezium import Debezium
@@ -266,8 +267,8 @@ def test_what_was_given_up_and_came_whole_at_last_is_no_gap(tmp_path: Path, sour
     sent = commit(made, 1000, *[("I", None, row(number, "a")) for number in range(3)])
     assert sent.metadata is not None
     cycle(lake, producer, messages(before), [*sent.rows[:first], sent.metadata], sent.rows[first:], ())
-    assert dead.given_up(lake.place) == []
-    assert not dead.open_letters(lake.place, "*").num_rows
+    assert open_letters.given_up(lake.place) == []
+    assert not open_letters.open_letters(lake.place, "*").num_rows
     assert lake.shown_through() == 1000
     assert_newest(lake, made)
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from txloom.config.places import PROJECT
+from txloom.config.project import PROJECT
 
 PLANS_MUCH = frozenset({"merge_current", "maintain_tables"})
 """Steps whose JVM, where they need one, works long enough for both compilers; in the others Arrow does the work."""

@@ -2,7 +2,7 @@
 
 from pydantic import ValidationError
 
-from txloom.config.models import Pipeline
+from txloom.config.models.pipeline import Pipeline
 
 NOTHING = {
     "source": {"format": "change_events", "files": {"path": "."}},

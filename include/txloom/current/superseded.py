@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from txloom.current import numbers as n
-from txloom.current.images import Images
+from txloom.current.folding import encoded as n
+from txloom.current.folding.value_sources import Images
 
 TOLD = ("op", "csn", "pos", "release", "unchanged", "before", "before_known", "absent")
 """The columns of a history, beside the key, that decide."""

@@ -5,12 +5,12 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import pyarrow as pa
 
-from txloom.current import numbers as n
-from txloom.current.chains import effects_of, walk
-from txloom.current.clears import filled
-from txloom.current.effects import table
-from txloom.current.fold import told_before
-from txloom.current.images import Images
+from txloom.current.folding import encoded as n
+from txloom.current.folding.chains import effects_of, walk
+from txloom.current.folding.column_nulling import filled
+from txloom.current.folding.effects import table
+from txloom.current.folding.fold import told_before
+from txloom.current.folding.value_sources import Images
 
 AT = "_txloom_at"
 OWN = (AT, "_txloom_csn", "_txloom_pos", "_txloom_xid", "_txloom_deleted", "_txloom_missing", "_txloom_committed_at")

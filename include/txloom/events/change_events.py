@@ -20,15 +20,15 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from txloom.config.models import Table
-from txloom.config.types import ColumnType
-from txloom.events import causes
+from txloom.config.models.column_types import ColumnType
+from txloom.config.models.pipeline import Table
+from txloom.events import rejections
 from txloom.events.diagnosis import diagnosed
 from txloom.events.envelope import ENVELOPE
-from txloom.events.goldengate_messages import INSERTS, NULL
-from txloom.events.poison import LARGEST, Poison, Refused, poison
+from txloom.events.goldengate.messages import INSERTS, NULL
+from txloom.events.malformed import LARGEST, Poison, Refused, poison
 from txloom.events.source_names import spelled
-from txloom.events.values import reader
+from txloom.events.values.scalars import reader
 
 OTHER_KEY = "old key of other columns"
 HINTS = {
@@ -101,9 +101,9 @@ class WatchedTables:
             return self._known(whole, name)
         if len(short) > 1:
             sources = " or ".join(sorted(table.source for table in short))
-            raise Poison(causes.UNKNOWN_TABLE, f"{name} may be {sources}: name it in full")
+            raise Poison(rejections.UNKNOWN_TABLE, f"{name} may be {sources}: name it in full")
         if not short and self._ignored is not None and name.upper() not in self._ignored:
-            raise Poison(causes.UNKNOWN_TABLE, f"{name} is neither watched nor ignored")
+            raise Poison(rejections.UNKNOWN_TABLE, f"{name} is neither watched nor ignored")
         return self._known(short[0], name) if short else None
 
     def _known(self, table: Table, name: str) -> Table:
@@ -137,7 +137,7 @@ class ChangeEventDecoder:
         message = self._message(value)
         op = OPERATIONS.get((message.change_type or "").lower())
         if op is None:
-            raise Poison(causes.OPERATION, f"changeType is {message.change_type!r}")
+            raise Poison(rejections.OPERATION, f"changeType is {message.change_type!r}")
         name = message.table or topic
         table = self._tables.find(name)
         if table is not None:
@@ -150,7 +150,7 @@ class ChangeEventDecoder:
 
 
 class ChangeEventImages:
-    """Writes the change events of one table as `txloom.events.images` reads them; compiled, so it does not travel."""
+    """Writes the change events of one table as `events.images.reader` reads them; compiled, so it does not travel."""
 
     def __init__(self, table: Table) -> None:
         """Learn a declared table's columns."""
@@ -222,7 +222,7 @@ def moment(name: str, told: msgspec.Raw) -> tuple[int, datetime | None]:
         except (ValueError, OverflowError):
             pass
     if not 0 <= number <= LARGEST:
-        raise Poison(causes.NO_CSN, f"{name} is {bytes(told).decode()[:MOST_SHOWN]}")
+        raise Poison(rejections.NO_CSN, f"{name} is {bytes(told).decode()[:MOST_SHOWN]}")
     return number, instant
 
 
@@ -231,14 +231,14 @@ def check(table: Table, op: str, before: Image | None, after: Image | None) -> N
     if op == "T":
         return
     if table.insert_only and op not in INSERTS:
-        raise Poison(causes.INSERT_ONLY, f"operation {op} on {table.name}, whose key is declared none")
+        raise Poison(rejections.INSERT_ONLY, f"operation {op} on {table.name}, whose key is declared none")
     if op != "D" and not after and (before or op != "U"):
-        raise Poison(causes.NO_IMAGE, f"operation {op} without columns")
+        raise Poison(rejections.NO_IMAGE, f"operation {op} without columns")
     for name in table.key:
         source = table.column(name).source.upper()
         told = [raw for image in (before, after) for own, raw in (image or {}).items() if own.upper() == source]
         if not told or any(bytes(raw) == b"null" for raw in told):
-            raise Poison(causes.NO_KEY, f"{name} is {'null' if told else 'missing'}")
+            raise Poison(rejections.NO_KEY, f"{name} is {'null' if told else 'missing'}")
 
 
 def _check_old_key(table: Table, op: str, told: Collection[str]) -> None:
@@ -257,7 +257,7 @@ def refuse_twins(what: str, names: Collection[str]) -> None:
     seen = set[str]()
     for name in names:
         if name.upper() in seen:
-            raise Poison(causes.BROKEN, f"{what} has {name[:MOST_SHOWN]} twice")
+            raise Poison(rejections.BROKEN, f"{what} has {name[:MOST_SHOWN]} twice")
         seen.add(name.upper())
 
 
@@ -290,7 +290,7 @@ def _row(read: Callable[[bytes], dict[str, Any]], value: bytes | None) -> dict[s
 def _paired(what: str, names: list[str] | None, values_what: str, values: list[msgspec.Raw] | None) -> Image:
     names, values = names or [], values or []
     if len(names) != len(values):
-        raise Poison(causes.BROKEN, f"{what} has {len(names)} elements, {values_what} {len(values)}")
+        raise Poison(rejections.BROKEN, f"{what} has {len(names)} elements, {values_what} {len(values)}")
     refuse_twins(what, names)
     return dict(zip(names, values, strict=True))
 

@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from txloom.config.models import Table
-from txloom.config.source import ChangeSets
-from txloom.events import causes
+from txloom.config.models.pipeline import Table
+from txloom.config.models.source import ChangeSets
+from txloom.events import rejections
 from txloom.events.change_events import (
     MOST_SHOWN,
     Headers,
@@ -37,8 +37,8 @@ from txloom.events.change_events import (
     sources_of_key,
     written,
 )
-from txloom.events.image_messages import text_of
-from txloom.events.poison import LARGEST, Poison
+from txloom.events.images.single_message import text_of
+from txloom.events.malformed import LARGEST, Poison
 
 FLAGS = frozenset("IUD")
 HEARTBEAT = "H"
@@ -84,7 +84,7 @@ class ChangeSetDecoder:
             table, op = self._change(topic, row)
             at = _named(row, self._fields.timestamp)
             if at is None:
-                raise Poison(causes.NO_CSN, f"{self._fields.timestamp} is missing")
+                raise Poison(rejections.NO_CSN, f"{self._fields.timestamp} is missing")
             csn, committed_at = moment(self._fields.timestamp, at)
             told = alone(topic if table is None else table.name, table, csn, self._content(topic, row))
             return {**change(topic, table, op), **told, "committed_at": committed_at}
@@ -117,7 +117,7 @@ class ChangeSetDecoder:
         if op not in FLAGS:
             told = _named(row, self._fields.flag)
             shown = "missing" if told is None else repr(text_of(told))
-            raise Poison(causes.OPERATION, f"{self._fields.flag} is {shown}")
+            raise Poison(rejections.OPERATION, f"{self._fields.flag} is {shown}")
         if table is not None:
             refuse_twins("the row", row)
             check(table, op, *self._own[table.name].images(row, op))
@@ -141,7 +141,7 @@ class ChangeSetDecoder:
 
 
 class ChangeSetImages:
-    """Writes rows of one table as `txloom.events.images` reads them; compiled, so it does not travel."""
+    """Writes rows of one table as `txloom.events.images.reader` reads them; compiled, so it does not travel."""
 
     def __init__(self, table: Table, fields: ChangeSets = USUAL) -> None:
         """Learn a declared table's columns, and what fields are called."""
@@ -172,5 +172,5 @@ def _number(row: Image, name: str) -> int:
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST)) else -1
     if not 0 <= number <= LARGEST:
         shown = "missing" if told is None else bytes(told).decode()[:MOST_SHOWN]
-        raise Poison(causes.NO_CSN, f"{name} is {shown}")
+        raise Poison(rejections.NO_CSN, f"{name} is {shown}")
     return number

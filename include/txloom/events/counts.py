@@ -5,8 +5,8 @@ Counts decide when a transaction is whole, so counts that contradict themselves 
 
 from collections.abc import Callable, Sequence
 
-from txloom.events import causes
-from txloom.events.poison import LARGEST, Poison, shown, unsigned
+from txloom.events import rejections
+from txloom.events.malformed import LARGEST, Poison, shown, unsigned
 
 Number = str | int | None
 Collection = tuple[str, Number]
@@ -23,9 +23,9 @@ def expected_counts(
     """
     events = None if total is None else _count(total, "event_count is")
     if collections is None and events is None:
-        raise Poison(causes.NO_METADATA, "the message has neither `event_count` nor `data_collections`")
+        raise Poison(rejections.NO_METADATA, "the message has neither `event_count` nor `data_collections`")
     if collections is None and events:
-        raise Poison(causes.COUNTS, f"event_count is {events}, and there are no data_collections")
+        raise Poison(rejections.COUNTS, f"event_count is {events}, and there are no data_collections")
     expected: dict[str, int] = {}
     together = 0
     for name, number in collections or ():
@@ -33,16 +33,16 @@ def expected_counts(
         together += count
         table = watched(name)
         if table in expected:
-            raise Poison(causes.COUNTS, f"{shown(name)} is counted twice: {expected[table]} and {count} events")
+            raise Poison(rejections.COUNTS, f"{shown(name)} is counted twice: {expected[table]} and {count} events")
         if table is not None:
             expected[table] = count
     if together > (LARGEST if events is None else events):
-        raise Poison(causes.COUNTS, f"data_collections have {together} events, and event_count is {events}")
+        raise Poison(rejections.COUNTS, f"data_collections have {together} events, and event_count is {events}")
     return expected
 
 
 def _count(number: Number, before: str, behind: str = "") -> int:
     count = unsigned(number)
     if count is None:
-        raise Poison(causes.COUNTS, f"{before} {shown(number)}{behind}")
+        raise Poison(rejections.COUNTS, f"{before} {shown(number)}{behind}")
     return count

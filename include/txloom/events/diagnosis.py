@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from txloom.events import causes
+from txloom.events import rejections
 
 Diagnosis = tuple[str, str]
 """Cause and detail."""
@@ -23,38 +23,41 @@ _ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 def diagnosed(value: bytes, error: Exception) -> Diagnosis:
     """Name what is wrong with a message; error: what the reading of it raised."""
     if not value.strip():
-        return causes.EMPTY, "the message has no content"
+        return rejections.EMPTY, "the message has no content"
     return _binary(value) or _encoding(value) or _text(value, error)
 
 
 def _binary(value: bytes) -> Diagnosis | None:
     """Tell what stands in front of a message that is no JSON text at all."""
     if value.startswith(codecs.BOM_UTF8):
-        return causes.BOM, "the message begins with the byte order mark of UTF-8"
+        return rejections.BOM, "the message begins with the byte order mark of UTF-8"
     for mark, name in MARKS.items():
         if value.startswith(mark):
-            return causes.ENCODING, f"the message begins with the byte order mark of {name}"
+            return rejections.ENCODING, f"the message begins with the byte order mark of {name}"
     for mark, name in PACKED.items():
         if value.startswith(mark):
-            return causes.BINARY, f"the message begins as {name} does"
+            return rejections.BINARY, f"the message begins as {name} does"
     schema = int.from_bytes(value[1:5], "big")
     if value[:2] == b"\x00\x00" and schema:
-        return causes.BINARY, f"the message begins as a schema registry's do (Avro, Protobuf), with the schema {schema}"
+        return (
+            rejections.BINARY,
+            f"the message begins as a schema registry's do (Avro, Protobuf), with the schema {schema}",
+        )
     return None
 
 
 def _encoding(value: bytes) -> Diagnosis | None:
     """Tell which bytes of a message are no UTF-8, or no text."""
     if (value[0:4:2] == b"\x00\x00") != (value[1:4:2] == b"\x00\x00"):
-        return causes.ENCODING, "every other byte is zero, as in UTF-16"
+        return rejections.ENCODING, "every other byte is zero, as in UTF-16"
     if b"\x00" in value:
-        return causes.NUL, f"a NUL byte stands at offset {value.index(0)}"
+        return rejections.NUL, f"a NUL byte stands at offset {value.index(0)}"
     try:
         value.decode()
     except UnicodeDecodeError as error:
         if error.reason == "unexpected end of data":
-            return causes.BROKEN, f"the message was cut off inside a character, at offset {error.start}"
-        return causes.ENCODING, f"the byte 0x{value[error.start]:02x} at offset {error.start} is no UTF-8"
+            return rejections.BROKEN, f"the message was cut off inside a character, at offset {error.start}"
+        return rejections.ENCODING, f"the byte 0x{value[error.start]:02x} at offset {error.start} is no UTF-8"
     return None
 
 
@@ -64,16 +67,19 @@ def _text(value: bytes, error: Exception) -> Diagnosis:
     try:
         parsed = msgspec.json.decode(value)
     except RecursionError:
-        return causes.DEEP, "arrays or objects lie within each other some hundred times"
+        return rejections.DEEP, "arrays or objects lie within each other some hundred times"
     except msgspec.MsgspecError:
         half = next(_halves(value), None)
         if half is not None:
-            return causes.SURROGATE, f"{value[half : half + 6].decode()} at offset {half} is one half of a character"
+            return (
+                rejections.SURROGATE,
+                f"{value[half : half + 6].decode()} at offset {half} is one half of a character",
+            )
         several = text.startswith(b"{") and text.endswith(b"}") and b"}" in text[:-1] and "trailing" in str(error)
-        return (causes.SEVERAL if several else causes.BROKEN), str(error)
+        return (rejections.SEVERAL if several else rejections.BROKEN), str(error)
     if not isinstance(parsed, dict):
-        return causes.NOT_AN_OBJECT, f"the message is a JSON {type(parsed).__name__}"
-    return (causes.DEEP if isinstance(error, RecursionError) else causes.BROKEN), str(error)
+        return rejections.NOT_AN_OBJECT, f"the message is a JSON {type(parsed).__name__}"
+    return (rejections.DEEP if isinstance(error, RecursionError) else rejections.BROKEN), str(error)
 
 
 def _halves(value: bytes) -> Iterator[int]:

@@ -12,13 +12,13 @@ import msgspec
 import pyarrow as pa
 
 from txloom.config import names
-from txloom.config.models import Pipeline, Table
-from txloom.events import causes
-from txloom.events.goldengate import GoldenGateDecoder
-from txloom.events.poison import Poison, Refused, shortened, within_limit, without_blank_lines
+from txloom.config.models.pipeline import Pipeline, Table
+from txloom.events import rejections
+from txloom.events.goldengate.decoder import GoldenGateDecoder
+from txloom.events.malformed import Poison, Refused, shortened, within_limit, without_blank_lines
 
 if TYPE_CHECKING:
-    from txloom.events.wal2json import Open
+    from txloom.events.wal2json.decoder import Open
 
 KEY_CHANGE = "K"
 """Operation of a row event that only announces a key change, which the next one tells."""
@@ -36,7 +36,7 @@ class Decoder(Protocol):
 
 
 class Images(Protocol):
-    """What a format offers at a release: messages of one table, written as `txloom.events.images` reads them."""
+    """What a format offers at a release: messages of one table, written as `txloom.events.images.reader` reads them."""
 
     def canonical(self, values: Sequence[str], ops: Sequence[str], headers: Headers) -> list[bytes]:
         """Return the messages as GoldenGate would write them."""
@@ -100,8 +100,8 @@ def is_placed(pipeline: Pipeline) -> bool:
 
 
 MADE = {
-    "debezium": ("debezium.DebeziumDecoder", "debezium_images.DebeziumImages"),
-    "wal2json": ("wal2json.Wal2JsonDecoder", "wal2json_images.Wal2JsonImages"),
+    "debezium": ("debezium.decoder.DebeziumDecoder", "debezium.images.DebeziumImages"),
+    "wal2json": ("wal2json.decoder.Wal2JsonDecoder", "wal2json.images.Wal2JsonImages"),
     "change_events": ("change_events.ChangeEventDecoder", "change_events.ChangeEventImages"),
     "change_sets": ("change_sets.ChangeSetDecoder", "change_sets.ChangeSetImages"),
 }
@@ -136,7 +136,7 @@ def _alone(source: Images, value: str, op: str, headers: Mapping[str, str] | Non
         return source.canonical([value], [op], [headers])
     except UNWRITABLE as error:
         detail = shortened(f"the message cannot be read: {': '.join(map(str, error.args))}")
-        return [Refused(b"", causes.BROKEN, detail)]
+        return [Refused(b"", rejections.BROKEN, detail)]
 
 
 def _decoder(pipeline: Pipeline, spellings: Mapping[str, str] | None) -> Any:
@@ -152,5 +152,5 @@ def _decoder(pipeline: Pipeline, spellings: Mapping[str, str] | None) -> Any:
 
 
 def _made(name: str) -> Any:
-    module, kind = name.split(".")
+    module, _, kind = name.rpartition(".")
     return getattr(import_module(f"{__package__}.{module}"), kind)

@@ -7,9 +7,9 @@ table's: rows of a second one are refused, whichever came first. What was seen i
 
 from collections.abc import Mapping, Sequence
 
-from txloom.config.models import Table
-from txloom.events import causes
-from txloom.events.poison import Poison
+from txloom.config.models.pipeline import Table
+from txloom.events import rejections
+from txloom.events.malformed import Poison
 
 OTHER_CASE = "table of another case"
 HINTS = {
@@ -58,7 +58,7 @@ class SourceNames:
                 table = self._only(alike, name)
                 return spelled(self.spellings, table.name, table, name)
         if self._ignored is not None and self._ignored_alike.isdisjoint(map(folded, names)):
-            raise Poison(causes.UNKNOWN_TABLE, f"{names[-1]} is neither watched nor ignored")
+            raise Poison(rejections.UNKNOWN_TABLE, f"{names[-1]} is neither watched nor ignored")
         return None
 
     def counted(self, *names: str) -> Table | None:

@@ -13,12 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from txloom.errors import ConfigurationError
-from txloom.generate.changes import micros_of
 from txloom.generate.faults import NAMES, Faults
-from txloom.generate.formats import FORMATS
+from txloom.generate.formats.known import FORMATS
 from txloom.generate.run import BY_DEFAULT, Request, generate
-from txloom.generate.settings import SIZES, read_shares, shares_of, sizes_of
-from txloom.generate.tables import TABLES
+from txloom.generate.workload.changes import micros_of
+from txloom.generate.workload.settings import SIZES, read_shares, shares_of, sizes_of
+from txloom.generate.workload.tables import TABLES
 
 TRANSACTIONS = 1000
 RATE = 20.0

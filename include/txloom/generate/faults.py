@@ -11,10 +11,10 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from txloom.errors import ConfigurationError
-from txloom.generate.changes import Transaction
-from txloom.generate.messages import MARKER, METADATA, ROW, Message, Writer
-from txloom.generate.orders import SEEDS
-from txloom.generate.values import Draw
+from txloom.generate.formats.messages import MARKER, METADATA, ROW, Message, Writer
+from txloom.generate.workload.changes import Transaction
+from txloom.generate.workload.orders import SEEDS
+from txloom.generate.workload.values import Draw
 
 APART = 1 << 64
 """Far from any workload's seeds: with or without faults, the source does the same."""

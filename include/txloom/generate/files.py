@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from txloom.generate.messages import Message, Writer, encode
+from txloom.generate.formats.messages import Message, Writer, encode
 
 BUFFER = 1 << 20
 """Bytes of a file that are held back before they are written."""

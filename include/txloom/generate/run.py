@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from txloom.errors import ConfigurationError
-from txloom.generate import standing, truth
-from txloom.generate.changes import Transaction
+from txloom.generate import resume_point, truth
 from txloom.generate.faults import Delivery, Faults, refuse_unfit
 from txloom.generate.files import Files, Records, value_line
-from txloom.generate.formats import CSV, RECORDS, completed, new_writer
-from txloom.generate.messages import Writer
-from txloom.generate.orders import Position, Workload
-from txloom.generate.settings import Shares, Sizes
-from txloom.generate.source import Source
-from txloom.generate.standing import Standing
-from txloom.generate.tables import TABLES
+from txloom.generate.formats.known import CSV, RECORDS, completed, new_writer
+from txloom.generate.formats.messages import Writer
+from txloom.generate.resume_point import Standing
 from txloom.generate.truth import Lines
+from txloom.generate.workload.changes import Transaction
+from txloom.generate.workload.orders import Position, Workload
+from txloom.generate.workload.settings import Shares, Sizes
+from txloom.generate.workload.source import Source
+from txloom.generate.workload.tables import TABLES
 
 BY_DEFAULT: Mapping[str, Any] = {
     "seed": 1,
@@ -65,7 +65,7 @@ def generate(request: Request) -> Counter[str]:
     at.position, at.made = workload.position, source.made
     watched = truth.tables_of(at.shape["tables"])
     truth.write_final(own, source, watched)
-    standing.save(own, at, source)
+    resume_point.save(own, at, source)
     for csn in request.as_of:
         truth.write_as_of(own, csn, watched)
     return counts
@@ -73,7 +73,7 @@ def generate(request: Request) -> Counter[str]:
 
 def _begun(request: Request, own: Path) -> tuple[Standing, Source]:
     """Return where the last run stopped, or where a first one begins."""
-    found = standing.load(own)
+    found = resume_point.load(own)
     if found is None:
         if request.shape["format"] is None:
             raise ConfigurationError("--format: found nothing, expected the format of the messages.")

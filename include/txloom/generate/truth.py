@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 from txloom.errors import ConfigurationError
-from txloom.generate.changes import Transaction
-from txloom.generate.messages import encode
-from txloom.generate.source import Source
-from txloom.generate.tables import WATCHED, Row, SourceTable, Text
+from txloom.generate.formats.messages import encode
+from txloom.generate.workload.changes import Transaction
+from txloom.generate.workload.source import Source
+from txloom.generate.workload.tables import WATCHED, Row, SourceTable, Text
 
 FOLDER = "_source"
 VERSIONS, FAULTS = "versions.jsonl", "faults.jsonl"

@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from txloom.config.models import Table
+from txloom.config.models.pipeline import Table
 
 
 def images(events: pa.Table, table: Table) -> dict[str, pa.Array]:

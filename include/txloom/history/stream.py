@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from txloom.config.models import Aggregate, Table
+from txloom.config.models.pipeline import Aggregate, Table
 from txloom.history.changes import images, release_of, struct
 
 OWN = ("xid", "csn", "committed_at")

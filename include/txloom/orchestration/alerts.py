@@ -5,7 +5,7 @@ from typing import Any
 
 from airflow.sdk import BaseOperator, Context
 
-from txloom.config.models import Pipeline
+from txloom.config.models.pipeline import Pipeline
 from txloom.errors import TxloomError, told
 from txloom.orchestration.failures import failure
 from txloom.orchestration.metrics import measured
@@ -25,7 +25,7 @@ class Alert(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, int]:
         """Judge, and tell people; a channel that is down makes the task fail, and the next one tries again."""
-        from txloom.pipelines.alert import alert
+        from txloom.steps.alerts.alert import alert
 
         try:
             pipeline, lake, environment = reached(self.pipeline)

@@ -7,7 +7,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
 from txloom.config import connections_of, locate
-from txloom.config.connections import variable
+from txloom.config.yaml.connections import variable
 
 
 def environment(pipeline: str) -> dict[str, str]:

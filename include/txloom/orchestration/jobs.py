@@ -13,8 +13,8 @@ from airflow.sdk import Asset, Context
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from txloom.config import jvm, names
-from txloom.config.models import Pipeline
-from txloom.config.places import PROJECT, jars
+from txloom.config.models.pipeline import Pipeline
+from txloom.config.project import PROJECT, jars
 from txloom.orchestration import connections
 from txloom.orchestration.failures import failure
 from txloom.orchestration.metrics import measured

@@ -7,7 +7,7 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from txloom.config import find
-from txloom.config.models import Pipeline
+from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError, TxloomError, told
 from txloom.orchestration.approvals import Approval, answered
 from txloom.orchestration.failures import failure
@@ -30,8 +30,8 @@ class Listing(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Return what was chosen: counts, the version of the table, and a page in Markdown."""
-        from txloom.pipelines import list_dead_letters as letters
         from txloom.quality.letters import markdown, text
+        from txloom.steps.dead_letters import list_dead_letters as letters
 
         asked, reason = choice(context), dismissed_for(context)
         try:
@@ -113,8 +113,8 @@ class Outcome(BaseOperator):
         return counts
 
     def _came(self, first: int, last: int) -> tuple[str, dict[str, Any]]:
-        from txloom.pipelines import list_dead_letters as letters
         from txloom.quality.letters import fate_in_markdown
+        from txloom.steps.dead_letters import list_dead_letters as letters
 
         pipeline, lake = _there(self.pipeline)
         came = letters.fate(pipeline, warehouse=lake, landing=first, last_landing=last)

@@ -8,8 +8,8 @@ from airflow.sdk import BaseNotifier, Context, conf
 from airflow.sdk.log import mask_secret
 
 from txloom.config import find
-from txloom.config.alerts import WebhookChannel
-from txloom.config.models import Pipeline
+from txloom.config.models.alerts import WebhookChannel
+from txloom.config.models.pipeline import Pipeline
 from txloom.orchestration import connections
 from txloom.orchestration.pipelines import warehouse
 
@@ -39,7 +39,7 @@ class TaskNotice(BaseNotifier):
 
     def notify(self, context: Context) -> None:
         """Tell it; what goes wrong here is written into the task's log and never fails the task."""
-        from txloom.pipelines.alert import is_failed, task_failed, task_succeeded
+        from txloom.steps.alerts.alert import is_failed, task_failed, task_succeeded
 
         instance = context["ti"]
         task = f"{instance.dag_id}.{instance.task_id}"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, time
 from airflow.sdk import Asset
 
 from txloom.config import discover
-from txloom.config.models import Pipeline
+from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError, TxloomError
 
 

@@ -9,8 +9,8 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.bases.skipmixin import SkipMixin
 
 from txloom.config import find
-from txloom.config.cron import CONTINUOUS
-from txloom.config.models import Pipeline
+from txloom.config.models.cron import CONTINUOUS
+from txloom.config.models.pipeline import Pipeline
 from txloom.errors import TxloomError, told
 from txloom.orchestration import connections
 from txloom.orchestration.failures import failure
@@ -58,8 +58,8 @@ class SourceCheck(BaseOperator, SkipMixin):
         return found
 
     def _looked(self, run_id: str) -> tuple[dict[str, int], list[str]]:
-        from txloom.pipelines.check_source import check_source
-        from txloom.pipelines.idle import reasons
+        from txloom.steps.landing.check_source import check_source
+        from txloom.steps.landing.pending_work import reasons
 
         try:
             lake = warehouse()

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from txloom.page import words
-from txloom.storage.views.page import Row
-from txloom.storage.views.series import COUNTED, Series
+from txloom.page import formatting
+from txloom.storage.views.paging import Row
+from txloom.storage.views.pipeline.lag_series import COUNTED, Series
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 140, 64, 24, 8, 22
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400, 172_800)
@@ -62,8 +62,8 @@ def chart(series: Series) -> Chart:
     return Chart(
         _lines(points, step * 3),
         tuple(_bar(number, row, len(points), tall) for number, row in enumerate(points) if flows[number]),
-        tuple(Tick(_y(step * n, step * 3), words.span(step * n)) for n in range(4)),
-        tuple(Tick(_y(tall * n / 2, tall), words.count(int(tall * n / 2))) for n in range(3)),
+        tuple(Tick(_y(step * n, step * 3), formatting.span(step * n)) for n in range(4)),
+        tuple(Tick(_y(tall * n / 2, tall), formatting.count(int(tall * n / 2))) for n in range(3)),
         _times(series),
         _said(series, lags),
         tuple(row for number, row in enumerate(points) if number == len(points) - 1 or _flows(row))[::-1],
@@ -118,7 +118,9 @@ def _lines(points: list[Row], most: int) -> tuple[str, ...]:
 def _bar(number: int, row: Row, buckets: int, tall: int) -> Bar:
     wide = (WIDTH - LEFT - RIGHT) / buckets
     low, middle, top = _y(0, tall), _y(row["released"], tall), _y(row["released"] + row["dead"], tall)
-    title = f"until {_clock(row['at'])}: {words.count(row['released'])} released, {words.count(row['dead'])} dead"
+    title = (
+        f"until {_clock(row['at'])}: {formatting.count(row['released'])} released, {formatting.count(row['dead'])} dead"
+    )
     return Bar(
         round(_x(number / buckets) + wide * 0.1, 1),
         round(wide * 0.8, 1),
@@ -142,7 +144,8 @@ def _clock(at: datetime) -> str:
 
 def _said(series: Series, lags: list[int]) -> str:
     sums = {name: sum(row[name] for row in series.points) for name in COUNTED}
-    flow = ", ".join(f"{words.count(number)} {name}" for name, number in sums.items())
+    flow = ", ".join(f"{formatting.count(number)} {name}" for name, number in sums.items())
     if not lags:
         return f"No cut was published by then. Events: {flow}."
-    return f"Readers are {words.span(lags[-1])} behind the source, at most {words.span(max(lags))}. Events: {flow}."
+    behind = f"{formatting.span(lags[-1])} behind the source, at most {formatting.span(max(lags))}"
+    return f"Readers are {behind}. Events: {flow}."

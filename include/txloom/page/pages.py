@@ -6,25 +6,26 @@ from datetime import UTC, datetime
 from typing import Any
 
 from txloom.config import names
-from txloom.config.durations import parse_duration, show_duration
-from txloom.config.models import Pipeline
-from txloom.page import asked
+from txloom.config.models.durations import parse_duration, show_duration
+from txloom.config.models.pipeline import Pipeline
+from txloom.page import requests
 from txloom.page.chart import chart
 from txloom.page.links import KEY, Links
 from txloom.page.rendering import render
 from txloom.page.turns import Turn, running
 from txloom.page.turns import waiting as waits
 from txloom.quality import incidents as kinds
-from txloom.storage import results
-from txloom.storage.opened import looking
-from txloom.storage.place import Place
-from txloom.storage.views import cuts as published
-from txloom.storage.views import letters as dead
-from txloom.storage.views import overview as pipelines_overview
-from txloom.storage.views import problems, runs, series, transaction
-from txloom.storage.views import waiting as stuck
-from txloom.storage.views.key import key_story
-from txloom.storage.views.overview import Health, Reason
+from txloom.storage.checks import results
+from txloom.storage.delta.read_session import looking
+from txloom.storage.paths import Place
+from txloom.storage.views.pipeline import cuts as published
+from txloom.storage.views.pipeline import dead_letters as dead
+from txloom.storage.views.pipeline import lag_series, problems, runs
+from txloom.storage.views.pipeline import overview as pipelines_overview
+from txloom.storage.views.pipeline import waiting as stuck
+from txloom.storage.views.pipeline.overview import Health, Reason
+from txloom.storage.views.stories import transaction
+from txloom.storage.views.stories.row import key_story
 
 FEW, SIZE = 10, 100
 """Rows of a panel of a pipeline's first page, and of a page of its own."""
@@ -130,7 +131,7 @@ def now(view: View, *, span: str, turns: Sequence[Turn] = ()) -> str:
         "since": since,
         "readable": readable,
         "span": span,
-        "spans": asked.SPANS,
+        "spans": requests.SPANS,
         "running": running(turns),
         "waits": waits(turns),
     }
@@ -144,7 +145,7 @@ def _patience(pipeline: Pipeline) -> str | None:
 
 
 def _panels(view: View, span: str) -> dict[str, Any]:
-    told = series.series(*view.whose, span=parse_duration(span), now=view.now)
+    told = lag_series.series(*view.whose, span=parse_duration(span), now=view.now)
     return {
         "expectations": problems.expectations(*view.whose),
         "waiting": stuck.waiting(*view.whose, size=FEW),
@@ -155,7 +156,7 @@ def _panels(view: View, span: str) -> dict[str, Any]:
         "cuts": published.cuts(*view.whose, size=1),
         "series": told,
         "chart": chart(told),
-        "tables": asked.tables_with_keys(view.pipeline),
+        "tables": requests.tables_with_keys(view.pipeline),
     }
 
 
@@ -173,15 +174,15 @@ def data_docs(view: View, run: str, page: str) -> str | None:
 
 def waiting(view: View, *, page: int, cause: str | None, longer: str | None) -> str:
     """Return transactions that wait for their missing parts."""
-    asking = {"cause": asked.sane("cause", cause), "longer": asked.sane("longer", longer)}
-    since = asked.longer_than(longer)
+    asking = {"cause": requests.sane("cause", cause), "longer": requests.sane("longer", longer)}
+    since = requests.longer_than(longer)
     found = stuck.waiting(*view.whose, number=page, size=SIZE, cause=asking["cause"], longer=since)
     return view.render("waiting", waiting=found, page=found.page, asking=asking)
 
 
 def letters(view: View, *, page: int, cause: str | None, transaction: str | None) -> str:
     """Return open dead letters by cause, and one by one."""
-    own, whose = asked.sane("cause", cause), asked.sane("transaction", transaction)
+    own, whose = requests.sane("cause", cause), requests.sane("transaction", transaction)
     with looking():
         causes = dead.letter_causes(*view.whose)
         found = dead.letters(*view.whose, number=page, size=SIZE, cause=own, transaction=whose)
@@ -217,13 +218,13 @@ def cuts(view: View, *, page: int) -> str:
 def transaction_story(view: View, *, page: int, any_: str | None, **named: str | None) -> str:
     """Return the story of a transaction: any_: an xid, a csn or an id; named: xid, csn or transaction."""
     own: dict[str, Any] = {
-        "xid": asked.sane("xid", named.get("xid")),
-        "csn": asked.csn_of(named.get("csn")),
-        "transaction_id": asked.sane("transaction", named.get("transaction")),
+        "xid": requests.sane("xid", named.get("xid")),
+        "csn": requests.csn_of(named.get("csn")),
+        "transaction_id": requests.sane("transaction", named.get("transaction")),
     }
     own = {name: each for name, each in own.items() if each is not None}
-    text = asked.sane("id", any_)
-    tries = [own] if own else asked.transaction_names(text) if text else []
+    text = requests.sane("id", any_)
+    tries = [own] if own else requests.transaction_names(text) if text else []
     told, used = None, own
     with looking():
         for used in tries:
@@ -240,7 +241,7 @@ def _addressed(used: Mapping[str, Any]) -> dict[str, Any]:
 
 def key(view: View, *, page: int, table: str | None, value: str | None, query: Mapping[str, str]) -> str:
     """Return every change of a row, or of a document, with before and after."""
-    want = asked.wanted(view.pipeline, table, value, query)
+    want = requests.wanted(view.pipeline, table, value, query)
     story = None
     if want.key is not None and want.table is not None:
         story = key_story(*view.whose, want.table, want.key, number=page, size=SIZE // 2)

@@ -9,7 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from txloom.page import words
+from txloom.page import formatting
 from txloom.page.links import Links
 
 HERE = Path(__file__).parent
@@ -56,7 +56,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters |= {
-        name: getattr(words, name) for name in ("visible", "value", "count", "many", "span", "moment", "ago")
+        name: getattr(formatting, name) for name in ("visible", "value", "count", "many", "span", "moment", "ago")
     }
     return found
 

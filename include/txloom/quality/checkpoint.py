@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from txloom.config.expectations import Expectation
+from txloom.config.models.expectations import Expectation
 from txloom.errors import ConfigurationError, TxloomError
 from txloom.quality.conditions import Condition
 from txloom.quality.masking import MOST, is_secret, without

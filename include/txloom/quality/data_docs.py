@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from txloom.config.expectations import Expectation
+from txloom.config.models.expectations import Expectation
 from txloom.quality.checkpoint import Outcome, columns
 from txloom.quality.masking import LONGEST, is_secret, without
 from txloom.quality.reports import COLORS, versions

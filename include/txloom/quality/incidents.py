@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from txloom.config import names
-from txloom.config.alerts import Alerts
-from txloom.config.durations import show_duration
+from txloom.config.models.alerts import Alerts
+from txloom.config.models.durations import show_duration
 
 BROKEN = "pipeline broken"
 OLD = "valid-through old"

@@ -8,7 +8,7 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any
 
-from txloom.config.models import Pipeline
+from txloom.config.models.pipeline import Pipeline
 
 MASK = "***"
 LONGEST = 200

@@ -10,7 +10,7 @@ from datetime import datetime
 from html import escape
 from typing import Any
 
-from txloom.config.expectations import Expectation
+from txloom.config.models.expectations import Expectation
 from txloom.quality.incidents import moment
 from txloom.quality.letters import escaped, plain
 

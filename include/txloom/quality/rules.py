@@ -11,7 +11,7 @@ from great_expectations import expectations as gx
 from great_expectations.expectations.expectation import ColumnAggregateExpectation
 from pydantic.v1 import validator
 
-from txloom.config.expectations import Expectation, GreatExpectation
+from txloom.config.models.expectations import Expectation, GreatExpectation
 from txloom.quality.conditions import Condition, InSet
 
 SEVERITIES = {"block": "critical", "warn": "warning", "info": "info"}

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from txloom.config.expectations import Expectation, GreatExpectation
+from txloom.config.models.expectations import Expectation, GreatExpectation
 from txloom.errors import TxloomError
 from txloom.quality import checkpoint
 from txloom.quality.checkpoint import Case, Outcome

@@ -11,15 +11,15 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 
 from txloom.config import discover, find
-from txloom.config.models import Pipeline
+from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
-from txloom.storage.opened import looking
-from txloom.storage.views import cuts, letters, problems, runs
-from txloom.storage.views.key import Story, key_story
-from txloom.storage.views.overview import health, overview
-from txloom.storage.views.page import plain
-from txloom.storage.views.transaction import Told, transaction
-from txloom.storage.views.waiting import waiting
+from txloom.storage.delta.read_session import looking
+from txloom.storage.views.paging import plain
+from txloom.storage.views.pipeline import cuts, dead_letters, problems, runs
+from txloom.storage.views.pipeline.overview import health, overview
+from txloom.storage.views.pipeline.waiting import waiting
+from txloom.storage.views.stories.row import Story, key_story
+from txloom.storage.views.stories.transaction import Told, transaction
 from txloom.terminal import explain, status
 
 NOTHING = 5
@@ -71,7 +71,7 @@ def panels(pipeline: Pipeline, warehouse: str, size: int) -> dict[str, Any]:
             "health": health(pipeline, warehouse),
             "expectations": problems.expectations(pipeline, warehouse, size=size),
             "waiting": waiting(pipeline, warehouse, size=size),
-            "letters": letters.letter_causes(pipeline, warehouse),
+            "letters": dead_letters.letter_causes(pipeline, warehouse),
             "findings": problems.open_findings(pipeline, warehouse, size=size),
             "cuts": cuts.cuts(pipeline, warehouse, size=min(size, 5)),
             "runs": runs.runs(pipeline, warehouse, size=min(size, 5)),

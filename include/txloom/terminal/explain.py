@@ -6,10 +6,10 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from txloom.storage.views import key as keys
-from txloom.storage.views import transaction as transactions
-from txloom.storage.views.page import Page
-from txloom.storage.views.waiting import UNDECIDED
+from txloom.storage.views.paging import Page
+from txloom.storage.views.pipeline.waiting import UNDECIDED
+from txloom.storage.views.stories import row as keys
+from txloom.storage.views.stories import transaction as transactions
 from txloom.terminal.status import grid, parts
 from txloom.terminal.texts import NOTHING, age, moment, one_value, shown, told, values
 

@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from txloom.config.problems import counted
-from txloom.storage.views.overview import Health, Overview, Reason
-from txloom.storage.views.page import Page
-from txloom.storage.views.waiting import Waiting
+from txloom.storage.views.paging import Page
+from txloom.storage.views.pipeline.overview import Health, Overview, Reason
+from txloom.storage.views.pipeline.waiting import Waiting
 from txloom.terminal.texts import COLORS, age, ago, moment, shown, told, values
 
 SAMPLE = 5

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from txloom.storage.views.page import plain
+from txloom.storage.views.paging import plain
 
 NOTHING = "-"
 COLORS = {"red": "bold red", "amber": "bold yellow", "green": "bold green", "grey": "bright_black"}

@@ -7,7 +7,7 @@ A transaction is released when its metadata was seen and every watched table has
 as the metadata promises: `==`, never `>=` (2.1). It is given up once it waited longer than patience.
 
 Where the rule is `progress` nothing counts events: then a transaction is released when its id lies at or below the
-frontier that a landing's clock tells (`txloom.transactions.frontier`), and waits for it as long as it takes. It is
+frontier that a landing's clock tells (`txloom.transactions.low_watermark`), and waits for it as long as it takes. It is
 given up at once when it may lack an event that nobody could read.
 """
 

@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from txloom.config.models import Column, Pipeline, Table
-from txloom.config.reading import find
-from txloom.config.source import ChangeSets, Source
-from txloom.config.types import parse
+from txloom.config.load import find
+from txloom.config.models.column_types import parse
+from txloom.config.models.pipeline import Column, Pipeline, Table
+from txloom.config.models.source import ChangeSets, Source
 
 TYPES = {
     "id": "long", "number": "int", "money": "decimal(9,2)", "large": "decimal(38,10)", "ratio": "double",

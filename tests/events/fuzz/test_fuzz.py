@@ -20,16 +20,16 @@ from events.fuzz.sources import MESSAGES, METADATA, PIPELINES, ROWS, TABLE, TABL
 from events.fuzz.spoiled import messages
 from txloom.events import formats
 from txloom.events.formats import SourceDecoder
-from txloom.events.goldengate import GoldenGateDecoder
-from txloom.events.goldengate_messages import MessageReader
-from txloom.events.image_messages import ImageMessages
-from txloom.events.images import ImageReader
-from txloom.events.poison import Refused
-from txloom.events.wal2json_v1 import expanded
-from txloom.storage.files import records
-from txloom.storage.hints import HINTS
-from txloom.storage.landing import Landing, placed, with_numbers
-from txloom.storage.tasks import Task
+from txloom.events.goldengate.decoder import GoldenGateDecoder
+from txloom.events.goldengate.messages import MessageReader
+from txloom.events.images.reader import ImageReader
+from txloom.events.images.single_message import ImageMessages
+from txloom.events.malformed import Refused
+from txloom.events.wal2json.version_1 import expanded
+from txloom.storage.dead_letters.hints import HINTS
+from txloom.storage.landing.change_events import Landing, placed, with_numbers
+from txloom.storage.sources.files import records
+from txloom.storage.sources.splits import Task
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 EXAMPLES = int(os.environ.get("TXLOOM_FUZZ", "50"))

@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from txloom.config import load
-from txloom.storage import books, landing_tables, own, schemas
-from txloom.storage.place import Place
+from txloom.storage import system_tables
+from txloom.storage.delta import small_tables
+from txloom.storage.landing import tables
+from txloom.storage.paths import Place
+from txloom.storage.targets import schemas
 from txloom.transactions.hashes import hash64
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -26,18 +29,18 @@ expectations:
 """
 ALERTS = "alerts: {valid_through_age: 30m, source_quiet: 2h, stuck_after: 10m, dead_letters: 0}\n"
 SCHEMAS = {
-    "transactions": own.TRANSACTIONS,
-    "pending_transactions": own.PENDING_TRANSACTIONS,
-    "dead_letters": own.DEAD_LETTERS,
-    "ledger": own.LEDGER,
-    "cuts": own.CUTS,
-    "landed_files": own.LANDED_FILES,
-    "expectation_results": own.EXPECTATION_RESULTS,
-    "backfills": own.BACKFILLS,
-    "readers": own.READERS,
-    "source_partitions": own.SOURCE_PARTITIONS,
-    "source_snapshots": own.SOURCE_SNAPSHOTS,
-    "change_events": own.CHANGE_EVENTS,
+    "transactions": system_tables.TRANSACTIONS,
+    "pending_transactions": system_tables.PENDING_TRANSACTIONS,
+    "dead_letters": system_tables.DEAD_LETTERS,
+    "ledger": system_tables.LEDGER,
+    "cuts": system_tables.CUTS,
+    "landed_files": system_tables.LANDED_FILES,
+    "expectation_results": system_tables.EXPECTATION_RESULTS,
+    "backfills": system_tables.BACKFILLS,
+    "readers": system_tables.READERS,
+    "source_partitions": system_tables.SOURCE_PARTITIONS,
+    "source_snapshots": system_tables.SOURCE_SNAPSHOTS,
+    "change_events": system_tables.CHANGE_EVENTS,
 }
 
 
@@ -58,19 +61,22 @@ class Shop:
     def write(self, table: str, *rows: Mapping[str, Any]) -> None:
         """Append rows to one of the tables that every pipeline has; what a cut names is there."""
         for name in [name for row in rows for name in dict(row.get("versions") or ()) if table == "cuts"]:
-            books.ensure(self.place.table(name), schemas.current_schema(self.pipeline.table(name)))
-        books.append(self.place.table(table), [dict(row) for row in rows], SCHEMAS[table])
+            small_tables.ensure(self.place.table(name), schemas.current_schema(self.pipeline.table(name)))
+        small_tables.append(self.place.table(table), [dict(row) for row in rows], SCHEMAS[table])
 
     def wait(self, *rows: Mapping[str, Any], release: int = 1, landing: int = 1) -> None:
         """Replace what waits, as the buffer does."""
         about = {"release": release, "landing": landing}
-        books.replace(
-            self.place.table("pending_transactions"), [dict(row) for row in rows], own.PENDING_TRANSACTIONS, about
+        small_tables.replace(
+            self.place.table("pending_transactions"),
+            [dict(row) for row in rows],
+            system_tables.PENDING_TRANSACTIONS,
+            about,
         )
 
     def land(self, *rows: Mapping[str, Any]) -> None:
         """Append events: what is not said of them is what a row of `items` has."""
-        landing_tables.create_tables(self.place)
+        tables.create_tables(self.place)
         self.write("change_events", *(event(**row) for row in rows))
 
     def step(self, step: str, minutes: float, run: str = "r1", **more: Any) -> None:

@@ -11,12 +11,14 @@ from txloom.errors import ConfigurationError
 from txloom.quality.episodes import Episode
 from txloom.quality.findings import CSN_BACK, Finding
 from txloom.quality.incidents import Incident
-from txloom.storage import books, findings, own
-from txloom.storage import incidents as told
-from txloom.storage.views import cuts, letters, problems, runs
-from txloom.storage.views import waiting as module
-from txloom.storage.views.page import Page
-from txloom.storage.views.waiting import waiting
+from txloom.storage import system_tables
+from txloom.storage.checks import findings
+from txloom.storage.delta import small_tables
+from txloom.storage.health import incidents as told
+from txloom.storage.views.paging import Page
+from txloom.storage.views.pipeline import cuts, dead_letters, problems, runs
+from txloom.storage.views.pipeline import waiting as module
+from txloom.storage.views.pipeline.waiting import waiting
 
 EMPTY = Page([], 0, 1, 100, None)
 HOSTILE = "<script>alert(1)</script>'; drop table t; -- \u202e\x1b[31m"
@@ -37,13 +39,13 @@ def stuck(number: int, **more: Any) -> dict[str, Any]:
 
 
 def test_a_pipeline_that_never_ran_has_empty_lists_and_no_age(shop: Shop) -> None:
-    asked = (cuts.cuts, cuts.holds, runs.runs, runs.backfills, runs.partitions, letters.letters)
+    asked = (cuts.cuts, cuts.holds, runs.runs, runs.backfills, runs.partitions, dead_letters.letters)
     asked += (problems.open_findings, problems.incidents)
     for ask in asked:
         assert ask(shop.pipeline, shop.warehouse) == EMPTY, ask.__name__
     found = waiting(shop.pipeline, shop.warehouse)
     assert (found.page, found.causes, found.total) == (EMPTY, {}, 0)
-    listing = letters.letter_causes(shop.pipeline, shop.warehouse)
+    listing = dead_letters.letter_causes(shop.pipeline, shop.warehouse)
     assert (listing.listing.groups, listing.complete, listing.dag_id) == ((), [], "shop_dead_letters")
     page = problems.expectations(shop.pipeline, shop.warehouse)
     assert [(row["expectation"], row["success"], row["failed"]) for row in page.rows] == [
@@ -108,7 +110,7 @@ def test_a_hostile_cause_is_a_text_to_ask_for(shop: Shop) -> None:
 
 @pytest.mark.parametrize(("number", "size"), [(0, 100), (-1, 1), (1, 0), (1, 1_001)])
 def test_a_page_that_cannot_be_is_refused(shop: Shop, number: int, size: int) -> None:
-    for ask in (cuts.cuts, runs.runs, letters.letters, waiting, problems.expectations):
+    for ask in (cuts.cuts, runs.runs, dead_letters.letters, waiting, problems.expectations):
         with pytest.raises(ConfigurationError) as refused:
             ask(shop.pipeline, shop.warehouse, number=number, size=size)
         assert str(refused.value) == f"page {number} of {size} rows: pages count from 1 and have 1 to 1000 rows"
@@ -131,14 +133,14 @@ def test_dead_letters_come_newest_first_by_cause_and_transaction_and_never_with_
     shop.write("dead_letters", *(letter(number, ("excess", "conflicting")[number % 2]) for number in range(300)))
     done = {"transaction_id": "x7:7", "csn": 7, "status": "released", "release": 2}
     shop.write("transactions", {"transaction_id": "x8:8", "csn": 8, "status": "dead", "cause": "complete now"}, done)
-    page = letters.letters(shop.pipeline, shop.warehouse)
+    page = dead_letters.letters(shop.pipeline, shop.warehouse)
     assert (page.total, page.pages, [row["row"] for row in page.rows[:2]]) == (298, 3, [299, 298])
     assert not any("value" in row or "headers" in row for row in page.rows)
-    second = letters.letters(shop.pipeline, shop.warehouse, cause="excess", number=2, size=50)
+    second = dead_letters.letters(shop.pipeline, shop.warehouse, cause="excess", number=2, size=50)
     assert (second.total, second.rows[0]["row"]) == (149, 198)
-    of_one = letters.letters(shop.pipeline, shop.warehouse, transaction="x9:9")
+    of_one = dead_letters.letters(shop.pipeline, shop.warehouse, transaction="x9:9")
     assert [row["row"] for row in of_one.rows] == [19, 18]
-    found = letters.letter_causes(shop.pipeline, shop.warehouse)
+    found = dead_letters.letter_causes(shop.pipeline, shop.warehouse)
     assert [(each.cause, each.events, each.transactions) for each in found.listing.groups] == [
         ("conflicting", 149, 149),
         ("excess", 149, 149),
@@ -218,11 +220,15 @@ def test_an_expectation_that_never_passed_fails_since_its_first_check(shop: Shop
 
 
 def test_what_a_result_says_of_the_past_counts_before_older_rows_which_may_be_forgotten(shop: Shop) -> None:
-    schema = own.EXPECTATION_RESULTS
-    for name, kind in (("first_seen", own.INSTANT), ("last_good", own.INSTANT), ("streak", pa.int64())):
+    schema = system_tables.EXPECTATION_RESULTS
+    for name, kind in (
+        ("first_seen", system_tables.INSTANT),
+        ("last_good", system_tables.INSTANT),
+        ("streak", pa.int64()),
+    ):
         schema = schema if name in schema.names else schema.append(pa.field(name, kind))
     newest = result("orphans", 9, False, first_seen=at(-50), last_good=at(-60), streak=7)
-    books.append(shop.place.table("expectation_results"), [result("orphans", 8, False), newest], schema)
+    small_tables.append(shop.place.table("expectation_results"), [result("orphans", 8, False), newest], schema)
     first = problems.expectations(shop.pipeline, shop.warehouse).rows[0]
     assert (first["since"], first["last_good"], first["streak"]) == (at(-50), at(-60), 7)
 

@@ -10,10 +10,11 @@ from storage.views.booked import ALERTS, NOON, Shop, at
 from txloom.quality.episodes import Episode
 from txloom.quality.findings import CSN_BACK, Finding
 from txloom.quality.incidents import TASK, Incident
-from txloom.storage import findings, incidents
-from txloom.storage.lease import held
-from txloom.storage.views.overview import Health, health, overview
-from txloom.storage.views.series import series
+from txloom.storage.checks import findings
+from txloom.storage.health import incidents
+from txloom.storage.runs.lease import held
+from txloom.storage.views.pipeline.lag_series import series
+from txloom.storage.views.pipeline.overview import Health, health, overview
 
 NOW = at(20)
 

@@ -6,9 +6,9 @@ import pytest
 
 from storage.views.booked import NOON, Shop, at
 from txloom.errors import ConfigurationError
-from txloom.storage import histories, schemas
-from txloom.storage.books import append
-from txloom.storage.views.transaction import Story, transaction
+from txloom.storage.delta.small_tables import append
+from txloom.storage.targets import history_tables, schemas
+from txloom.storage.views.stories.transaction import Story, transaction
 
 METADATA = {"kind": "metadata", "table": None, "source_table": None, "op": None, "topic": "metadata"}
 
@@ -43,7 +43,7 @@ def test_a_released_transaction_tells_its_way_from_messages_to_the_first_cut(sho
     for number, (csn, release) in enumerate([(0, 1), (5, 0), (5, 1), (6, 2)]):
         moments = {"published_at": at(number + 10), "run_id": f"r{number}"}
         shop.write("cuts", cut | moments | {"cut_id": number, "valid_through": csn, "release": release})
-    histories.create(shop.pipeline, shop.place)
+    history_tables.create(shop.pipeline, shop.place)
     row = {"id": 7, "_txloom_op": "I", "_txloom_xid": "x1", "_txloom_csn": 1, "_txloom_pos": 4, "_txloom_release": 1}
     others = [row | {"_txloom_xid": "x9"}, row | {"_txloom_csn": 9}]
     append(shop.place.table("items_changes"), [row, *others], schemas.changes_schema(shop.pipeline.table("items")))

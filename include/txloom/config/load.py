@@ -1,0 +1,162 @@
+"""Declarations from files: one by path or name, or all of a folder."""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from txloom.config import names
+from txloom.config.models.pipeline import Mirror, Pipeline
+from txloom.config.problems import Problem, did_you_mean
+from txloom.config.project import PROJECT
+from txloom.config.validation.cross_checks import check
+from txloom.config.validation.draft import mirrored
+from txloom.config.validation.model_errors import refusals
+from txloom.config.yaml.document import Item, read
+from txloom.config.yaml.environment import connections_in, values_in
+from txloom.config.yaml.table_ranges import expanded
+from txloom.errors import ConfigurationError
+
+LARGEST = 4 * 1024 * 1024
+"""Bytes that a declaration may have."""
+
+
+def pipelines_dir() -> Path:
+    """Return the folder of the declarations: TXLOOM_PIPELINES, or include/pipelines of the project."""
+    return Path(os.environ.get("TXLOOM_PIPELINES") or PROJECT / "include" / "pipelines")
+
+
+def load(path: str | Path, environment: Mapping[str, str] | None = None, *, connected: bool = True) -> Pipeline:
+    """Return the pipeline that a file declares, or refuse it with all its mistakes at once.
+
+    environment: os.environ unless told. connected: whether connections are looked up; else a text that names one stays
+    as it is written, for whoever needs the declaration and not its source.
+    """
+    text = _text(Path(path))
+    root, problems = read(text, str(path), os.environ if environment is None else environment, connected=connected)
+    pipeline = None
+    if root is None and not problems:
+        hint = "include/pipelines/orders.yaml is an example."
+        problems = [Problem(str(path), 1, "", "an empty file", "a pipeline", hint)]
+    if root is not None:
+        root, unfit = expanded(root, str(path))
+        problems += unfit
+        pipeline, refused = _validated(root, str(path))
+        told = {problem.path for problem in problems}
+        problems += [problem for problem in refused if problem.path not in told]
+        problems += check(root, str(path), {problem.path for problem in problems})
+    if problems or pipeline is None:
+        raise ConfigurationError("\n".join(str(problem) for problem in _sorted(problems)))
+    found = _with_mirrors(pipeline)
+    written = [item.written for item in root.walk() if item.written is not None] if root is not None else []
+    known = os.environ if environment is None else environment
+    found._referenced = frozenset(value for text in written for value in values_in(text, known, connected=connected))
+    return found
+
+
+def connections_of(path: str | Path) -> list[str]:
+    """Return the ids of the Airflow connections that a file's texts name."""
+    root, _ = read(_text(Path(path)), str(path), os.environ, connected=False)
+    items = root.walk() if root is not None else ()
+    return sorted({name for item in items if item.written is not None for name in connections_in(item.written)})
+
+
+def where(path: str | Path, name: str, key: str) -> tuple[int, str]:
+    """Return line and path of a key of the expectation that a file declares under an id."""
+    root, _ = read(_text(Path(path)), str(path), os.environ, connected=False)
+    for each in root.members("expectations") if root is not None else ():
+        if each.text("id") == name and (found := each.get(key)) is not None:
+            return found.line, found.path
+    return 1, "expectations"
+
+
+def find(
+    name_or_file: str | Path,
+    pipelines: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    *,
+    connected: bool = True,
+) -> Pipeline:
+    """Return the pipeline of a file, or of a name that a file in the folder of declarations has; see `load`."""
+    return load(locate(name_or_file, pipelines), environment, connected=connected)
+
+
+def locate(name_or_file: str | Path, pipelines: Path | None = None) -> Path:
+    """Return the file of a pipeline that is named as `find` has it."""
+    folder = pipelines or pipelines_dir()
+    name = str(name_or_file)
+    if Path(name).suffix or len(Path(name).parts) > 1:
+        return Path(name)
+    if (file := folder / f"{name}.yaml").is_file():
+        return file
+    loaded = discover(folder)
+    for path, found in loaded:
+        if isinstance(found, Pipeline) and found.name == name:
+            return path
+    names = [path.stem for path, _ in loaded]
+    hint = did_you_mean(name, names) or f"It has {', '.join(names) or 'none'}."
+    raise ConfigurationError(f"{folder}: found no pipeline {name!r}, expected a file {name}.yaml. {hint}")
+
+
+def discover(folder: str | Path | None = None) -> list[tuple[Path, Pipeline | ConfigurationError]]:
+    """Return every declaration of a folder in sorted order: the pipeline, or why it was refused.
+
+    No connection is looked up: DAG files are parsed where nobody has the secrets.
+    """
+    found: list[tuple[Path, Pipeline | ConfigurationError]] = []
+    owners: dict[str, Path] = {}
+    for path in _declarations(Path(folder) if folder is not None else pipelines_dir()):
+        try:
+            pipeline = load(path, connected=False)
+            if (other := owners.setdefault(pipeline.name, path)) != path:
+                problem = Problem(str(path), 1, "name", f"the name of {other.name}", "a name that no other file has")
+                raise ConfigurationError(str(problem))
+            found.append((path, pipeline))
+        except ConfigurationError as error:
+            found.append((path, error))
+    return found
+
+
+def _declarations(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("*.yaml") if path.is_file() and not path.name.startswith("."))
+
+
+def _text(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        trouble = "no such file" if isinstance(error, FileNotFoundError) else error.strerror
+        raise ConfigurationError(f"{path}: found {trouble}, expected a declaration of a pipeline.") from None
+    if len(content) > LARGEST:
+        raise ConfigurationError(f"{path}: found {len(content)} bytes, expected a declaration of at most {LARGEST}.")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+    raise ConfigurationError(str(Problem(str(path), line, "", "bytes that are not UTF-8", "text in UTF-8")))
+
+
+def _validated(root: Item, file: str) -> tuple[Pipeline | None, list[Problem]]:
+    """Validate with the models; pydantic's own error holds values, so it does not leave this function."""
+    try:
+        return Pipeline.model_validate(root.plain, by_alias=True, by_name=False), []
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_input=False)
+    return None, refusals(details, root, file)
+
+
+def _with_mirrors(pipeline: Pipeline) -> Pipeline:
+    """Put a mirror for each table, with the same options, in the place of a pattern of names."""
+    mirrors = pipeline.targets.mirrors
+    declared = [mirror.table for mirror in mirrors]
+    found: list[Mirror] = []
+    for mirror, tables in zip(mirrors, mirrored(declared, [table.name for table in pipeline.tables]), strict=True):
+        named = [{"table": table, "current": table, "history": names.changes_table(table)} for table in tables]
+        found += [mirror] if tables == [mirror.table] else [mirror.model_copy(update=own) for own in named]
+    targets = pipeline.targets.model_copy(update={"mirrors": tuple(found)})
+    return pipeline.model_copy(update={"targets": targets})
+
+
+def _sorted(problems: Iterable[Problem]) -> list[Problem]:
+    return sorted(set(problems), key=lambda problem: (problem.line, problem.path, str(problem)))

@@ -1,0 +1,1 @@
+"""What a declaration may say, as models."""

@@ -1,0 +1,138 @@
+"""The kinds of value that a declaration holds, each with the rule that refuses others."""
+
+import re
+from collections.abc import Callable
+from datetime import date, timedelta
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+
+from txloom.config.models.cron import parse_cron, parse_schedule
+from txloom.config.models.durations import PATTERN, parse_duration, show_duration
+from txloom.config.names import OWN_PREFIX
+from txloom.config.problems import Unfit
+
+NAME = r"[A-Za-z][A-Za-z0-9_]{0,99}"
+COLUMN = r"[A-Za-z_][A-Za-z0-9_]{0,99}"
+PATTERN_OF_NAMES = r"[A-Za-z*?][A-Za-z0-9_*?]{0,99}"
+LOWER = r"[a-z][a-z0-9_]{0,63}"
+SOURCE_TABLE = r"[\w$#]+(\.[\w$#]+){1,2}"
+NAME_OR_RANGE = r"[A-Za-z][A-Za-z0-9_]*(\{[0-9]+\.\.[0-9]+\}[A-Za-z0-9_]*)?"
+SOURCE_OF_NAMES = r"([\w$#]|\{name\})+(\.([\w$#]|\{name\})+){1,2}"
+TOPIC = r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}"
+ADDRESS = r"[^@\s<>,;]+@[^@\s<>,;]+"
+CONNECTION = r"[A-Za-z_][A-Za-z0-9_-]*"
+URL = r"https?://[!-~]+|\$\{conn:[!-~]+"
+"""A reference to a connection stays as it is written where nobody has the secrets."""
+PRINTABLE = r"[^\x00-\x1f\x7f]*\S[^\x00-\x1f\x7f]*"
+LONGEST = timedelta(days=3650)
+NO_KEY = "none"
+"""What stands for the key of a table that has none."""
+
+
+def _matching(pattern: str, expected: str) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        if not isinstance(value, str):
+            scalar = isinstance(value, int | float)
+            raise Unfit(expected, "Put it in quotes." if scalar and re.fullmatch(pattern, str(value)) else "")
+        if re.fullmatch(pattern, value) is None:
+            own = value.startswith("_") and pattern in (NAME, LOWER)
+            raise Unfit(expected, "A leading underscore marks what is txloom's own." if own else "")
+        return value
+
+    return check
+
+
+def _text(pattern: str, expected: str) -> tuple[Any, ...]:
+    return BeforeValidator(_matching(pattern, expected)), WithJsonSchema(_schema(pattern))
+
+
+def _schema(pattern: str) -> dict[str, Any]:
+    return {"type": "string", "pattern": rf"^{pattern}$|\$\{{"}
+
+
+def _not_ours(name: str) -> str:
+    if name.lower().startswith(OWN_PREFIX):
+        raise Unfit(f"a name that does not begin with {OWN_PREFIX}", "That prefix marks txloom's own columns.")
+    return name
+
+
+def _date(value: Any) -> date:
+    if isinstance(value, date):
+        return value
+    try:
+        if isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", value):
+            return date.fromisoformat(value)
+    except ValueError:
+        pass
+    raise Unfit("a date such as 2025-01-31")
+
+
+def _count(value: Any) -> int:
+    text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    if not re.fullmatch(r"[0-9]{1,15}", text) or int(text) == 0:
+        raise Unfit("a whole number above 0")
+    return int(text)
+
+
+def _whole(value: Any) -> int:
+    text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    if not re.fullmatch(r"[0-9]{1,15}", text):
+        raise Unfit("a whole number")
+    return int(text)
+
+
+def _url(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(URL, value):
+        raise Unfit("a URL that begins with http:// or https://, or ${NAME} that holds one")
+    return value
+
+
+def _within(low: timedelta, high: timedelta) -> AfterValidator:
+    def check(value: timedelta) -> timedelta:
+        if not low <= value <= high:
+            raise Unfit(f"a duration from {show_duration(low)} to {show_duration(high)}")
+        return value
+
+    return AfterValidator(check)
+
+
+_LETTERS = "letters, digits and underscores, beginning with a letter"
+_DURATION = (
+    BeforeValidator(parse_duration),
+    WithJsonSchema({"type": "string", "pattern": rf"{PATTERN}|\$\{{", "examples": ["30s", "15m", "2h", "7d"]}),
+)
+_NAMES = {"anyOf": [_schema(NAME_OR_RANGE), {"type": "array", "items": _schema(NAME_OR_RANGE), "minItems": 1}]}
+_COUNT = {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": r"\$\{"}]}
+_WHOLE = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"\$\{"}]}
+
+Text = Annotated[str, *_text(PRINTABLE, "text")]
+Remark = Annotated[str, *_text(r"[\s\S]*", "text")]
+Statement = Annotated[str, *_text(r"[^\x00]*\S[^\x00]*", "SQL")]
+LowerName = Annotated[str, *_text(LOWER, f"a name of lower-case {_LETTERS}")]
+TableName = Annotated[str, *_text(NAME, f"a name of {_LETTERS}")]
+TablePattern = Annotated[str, *_text(PATTERN_OF_NAMES, "the name of a watched table, or a pattern such as '*'")]
+ColumnName = Annotated[str, *_text(COLUMN, "a name of letters, digits and underscores"), AfterValidator(_not_ours)]
+FieldName = Annotated[str, *_text(NAME, f"a name of {_LETTERS}")]
+SourceTable = Annotated[str, *_text(SOURCE_TABLE, "a source table as its schema and name, such as PUBLIC.ORDERS")]
+EntryName = Annotated[TableName, WithJsonSchema(_NAMES)]
+EntrySource = Annotated[SourceTable, WithJsonSchema(_schema(SOURCE_OF_NAMES))]
+SourceColumn = Annotated[str, *_text(PRINTABLE, "the name of a source column")]
+Topic = Annotated[str, *_text(TOPIC, "a topic: letters, digits, '.', '_' and '-'")]
+Folder = Annotated[str, *_text(PRINTABLE, "a folder")]
+Schedule = Annotated[
+    str,
+    BeforeValidator(parse_schedule),
+    WithJsonSchema({"type": "string", "examples": ["*/15 * * * *", "@continuous"]}),
+]
+Asset = Annotated[str, *_text(PRINTABLE, "the URI of an asset")]
+Cron = Annotated[str, BeforeValidator(parse_cron), WithJsonSchema({"type": "string", "examples": ["*/15 * * * *"]})]
+Day = Annotated[date, BeforeValidator(_date), WithJsonSchema({"type": "string", "format": "date"})]
+Address = Annotated[str, *_text(ADDRESS, "an e-mail address")]
+ConnectionId = Annotated[str, *_text(CONNECTION, "the id of an Airflow connection")]
+Url = Annotated[str, BeforeValidator(_url), WithJsonSchema({"type": "string", "pattern": r"^https?://|\$\{"})]
+Whole = Annotated[int, BeforeValidator(_whole), WithJsonSchema(_WHOLE)]
+Count = Annotated[int, BeforeValidator(_count), WithJsonSchema(_COUNT)]
+Wait = Annotated[timedelta, *_DURATION, _within(timedelta(0), timedelta(days=1))]
+Duration = Annotated[timedelta, *_DURATION, _within(timedelta(seconds=1), LONGEST)]
+Retention = Annotated[timedelta, *_DURATION, _within(timedelta(hours=1), LONGEST)]

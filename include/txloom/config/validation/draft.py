@@ -1,0 +1,254 @@
+"""A declaration as cross-checks see it: whatever is sound by itself, though other parts may already be refused."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+
+from txloom.config.models.column_types import KEYLESS, ColumnType, parse
+from txloom.config.models.fields import NO_KEY
+from txloom.config.problems import Problem, Unfit, counted, did_you_mean, named, nearest
+from txloom.config.yaml.document import Item, inner
+
+
+@dataclass(frozen=True)
+class Draft:
+    """The items of a file, and the paths at which a problem has been told already."""
+
+    root: Item
+    file: str
+    told: frozenset[str]
+
+    def word(self, item: Item, name: str) -> Item | None:
+        """Return a member that is sound text."""
+        found = item.get(name)
+        return found if found is not None and self._is_sound(found) else None
+
+    def words(self, item: Item, name: str) -> list[Item]:
+        """Return the members of a list that are sound text."""
+        return [found for found in item.members(name) if self._is_sound(found)]
+
+    def within(self, *names: str) -> list[Item]:
+        """Return the items of a list some mappings deep."""
+        item: Item | None = self.root
+        for name in names[:-1]:
+            item = item.get(name) if item is not None else None
+        return item.members(names[-1]) if item is not None else []
+
+    def problem(self, item: Item, expected: str, hint: str = "", found: str | None = None) -> Problem:
+        """Return a problem at an item."""
+        return Problem(self.file, item.line, item.path, found or item.shown, expected, hint)
+
+    def is_told(self, item: Item) -> bool:
+        """Tell whether something below an item is refused already, such as a key that another one stands for."""
+        return any(path.startswith(f"{item.path}.") for path in self.told)
+
+    def missing(self, item: Item, key: str, expected: str) -> Problem:
+        """Return the problem of a key that a mapping must have."""
+        return Problem(self.file, item.line, inner(item.path, key), "nothing", expected)
+
+    def _is_sound(self, item: Item) -> bool:
+        return isinstance(item.value, str) and item.path not in self.told
+
+    @cached_property
+    def tables(self) -> list["TableDraft"]:
+        """Return the watched tables."""
+        return [TableDraft(self, item) for item in self.within("tables") if isinstance(item.value, dict)]
+
+    @cached_property
+    def shapes(self) -> list["TableDraft"]:
+        """Return a watched table of each entry; others of one entry differ from it by name and source alone."""
+        return shapes(self.tables)
+
+    @cached_property
+    def table_names(self) -> list[str]:
+        """Return the names of the watched tables."""
+        return [name for table in self.tables if (name := table.item.text("name"))]
+
+    def table(self, name: Item) -> "TableDraft | None":
+        """Return the watched table that an item names."""
+        return next((table for table in self.tables if table.item.text("name") == name.value), None)
+
+    @cached_property
+    def mirrors(self) -> list["MirrorDraft"]:
+        """Return the mirrors whose table, or pattern of tables, is sound."""
+        declared = [(mirror, self.word(mirror, "table") or mirror) for mirror in self.within("targets", "mirrors")]
+        sound = [pair for pair in declared if isinstance(pair[1].value, str) and pair[1].path not in self.told]
+        tables: dict[str, TableDraft] = {}
+        for table in self.tables:
+            tables.setdefault(table.item.text("name") or "", table)
+        own = mirrored([name.value for _, name in sound], self.table_names)
+        return [
+            MirrorDraft(mirror, name, [tables[each] for each in stands_for if each in tables])
+            for (mirror, name), stands_for in zip(sound, own, strict=True)
+        ]
+
+    @cached_property
+    def written_tables(self) -> set[str]:
+        """Return the watched tables that a target writes."""
+        mirrors = self.within("targets", "mirrors")
+        declared = [
+            name for item in mirrors if (name := item.value if isinstance(item.value, str) else item.text("table"))
+        ]
+        found = {table for own in mirrored(declared, self.table_names) for table in own}
+        for aggregate in self.within("targets", "aggregates"):
+            found |= {name for item in aggregate.members("children") if (name := item.text("table"))}
+            found |= {name for name in [aggregate.text("root")] if name}
+        return found
+
+    def unknown_table(self, name: Item) -> Iterator[Problem]:
+        """Yield a problem where an item names no watched table, unless it names one whose own name is refused."""
+        sound = [table.label for table in self.tables if self.word(table.item, "name")]
+        refused = [
+            name for table in self.tables if table.label not in sound for name in (table.label, table.short_source)
+        ]
+        if self.table(name) is None and not nearest(name.value, refused):
+            yield self.problem(name, "a watched table", meant(name, sound))
+
+
+@dataclass(frozen=True)
+class TableDraft:
+    """A watched table as far as it is sound."""
+
+    draft: Draft
+    item: Item
+
+    @property
+    def label(self) -> str:
+        """Return the table's name as it stands in the file; without one, where it stands."""
+        return written(self.item.get("name")) or self.item.path
+
+    @property
+    def short_source(self) -> str:
+        """Return the table's name in the source, without its schema."""
+        return written(self.item.get("source")).rsplit(".", 1)[-1]
+
+    @property
+    def key(self) -> list[Item]:
+        """Return the key columns, each once."""
+        return list({column.value: column for column in reversed(self.draft.words(self.item, "key"))}.values())[::-1]
+
+    @property
+    def has_no_key(self) -> bool:
+        """Tell whether the table declares that it has no key."""
+        return self.item.text("key") == NO_KEY
+
+    @property
+    def key_is_refused(self) -> bool:
+        """Tell whether the key, or a part of it, is not sound, so that nothing can be said of what refers to it."""
+        declared = self.item.members("key")
+        return not declared or len(self.draft.words(self.item, "key")) != len(declared)
+
+    @cached_property
+    def columns(self) -> dict[str, Item]:
+        """Return the declared columns."""
+        declared = self.item.get("columns")
+        return declared.value if declared is not None and isinstance(declared.value, dict) else {}
+
+    def type_of(self, column: str) -> ColumnType | None:
+        """Return the type of a column, where both are sound."""
+        declared = self.columns.get(column)
+        if declared is None:
+            return None
+        try:
+            return parse(declared.text("type") if isinstance(declared.value, dict) else declared.value)
+        except Unfit:
+            return None
+
+    def shown_type(self, column: str) -> str:
+        """Return the type of a column as it stands in the file."""
+        declared = self.columns[column]
+        return written(declared.get("type") or declared)
+
+    def columns_of(self, named: list[Item]) -> Iterator[Problem]:
+        """Yield a problem for each item that is no declared column, or the same column again."""
+        seen: set[str] = set()
+        for column in named:
+            if column.value in seen:
+                yield self.draft.problem(column, "each column once", found=f"{column.shown} again")
+            elif self.columns and column.value not in self.columns:
+                yield self.draft.problem(column, f"a declared column of {self.label}", meant(column, self.columns))
+            seen.add(column.value)
+
+    def keyless(self, name: Item) -> Iterator[Problem]:
+        """Yield a problem where an item names this table for something that needs a key."""
+        if self.has_no_key:
+            hint = "A table whose key is `none` takes inserts only; it can be mirrored."
+            yield self.draft.problem(name, "a table with a key", hint)
+
+    def parent_key(self, child: "TableDraft", holder: Item) -> Iterator[Problem]:
+        """Yield a problem for each column of a child that cannot hold this table's key."""
+        columns = self.draft.words(holder, "parent_key")
+        yield from child.columns_of(columns)
+        declared = holder.get("parent_key")
+        incomplete = len(columns) != len(holder.members("parent_key")) or self.key_is_refused
+        if declared is None or not columns or incomplete:
+            return
+        if len(columns) != len(self.key):
+            key = ", ".join(written(item) for item in self.key)
+            expected = f"{counted(len(self.key), 'column')} for the key of {self.label} ({key})"
+            yield self.draft.problem(declared, expected, found=counted(len(columns), "column"))
+            return
+        for column, key_column in zip(columns, self.key, strict=True):
+            own, its = child.type_of(column.value), self.type_of(key_column.value)
+            if own and its and own != its and its.kind not in KEYLESS:
+                expected = f"type {self.shown_type(key_column.value)}, as {written(key_column)} of {self.label} has"
+                found = f"{column.shown} of type {child.shown_type(column.value)}"
+                yield self.draft.problem(column, expected, found=found)
+
+
+@dataclass(frozen=True)
+class MirrorDraft:
+    """A mirror as far as it is sound: what names its tables, and the watched ones that it stands for."""
+
+    item: Item
+    name: Item
+    tables: list[TableDraft]
+
+    @property
+    def is_pattern(self) -> bool:
+        """Tell whether it stands for whatever a pattern matches."""
+        return is_pattern(self.name.value)
+
+    def matches(self, table: str) -> bool:
+        """Tell whether its pattern matches a table, also one that is named by itself."""
+        return fnmatchcase(table, self.name.value)
+
+
+def shapes(tables: Iterable[TableDraft]) -> list[TableDraft]:
+    """Return the first of the tables that each entry declares."""
+    found: dict[str, TableDraft] = {}
+    for table in tables:
+        found.setdefault(table.item.path, table)
+    return list(found.values())
+
+
+def written(item: Item | None) -> str:
+    """Return an item's text as it stands in the file."""
+    return "" if item is None else named(str(item.value if item.written is None else item.written))
+
+
+def meant(item: Item, names: Iterable[str]) -> str:
+    """Return a question that names what is near to an item's text; what the environment holds is not hinted at."""
+    return did_you_mean(item.value, names) if item.written is None else ""
+
+
+def is_pattern(name: str) -> bool:
+    """Tell whether a mirror's table is a pattern of names."""
+    return "*" in name or "?" in name
+
+
+def mirrored(declared: list[str], tables: list[str]) -> list[list[str]]:
+    """Return the tables that each declared mirror stands for; what is named by itself, a pattern leaves alone.
+
+    >>> mirrored(["*", "b"], ["a", "b", "c"])
+    [['a', 'c'], ['b']]
+    """
+    taken = {name for name in declared if not is_pattern(name)}
+    found = []
+    for name in declared:
+        free = [table for table in tables if table not in taken and fnmatchcase(table, name)]
+        own = free if is_pattern(name) else [name]
+        taken.update(own)
+        found.append(own)
+    return found

@@ -1,0 +1,203 @@
+"""What must hold between expectations and the tables that they look at."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from txloom.config import names
+from txloom.config.models.durations import parse_duration
+from txloom.config.problems import Problem, Unfit, did_you_mean, listed
+from txloom.config.validation.draft import Draft, TableDraft, meant, written
+from txloom.config.yaml.document import Item, inner
+
+RULES = Path(__file__).with_name("great_expectations.json")
+"""The arguments of Great Expectations' expectations that judge a table; scripts/list_expectations.py wrote it."""
+COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list")
+FREE = ("ExpectColumnToExist", "ExpectTableColumnsToMatchOrderedList", "ExpectTableColumnsToMatchSet")
+"""What these name need not be there."""
+TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+SHOWN = 10
+"""Tables that a hint names."""
+QUERY = re.compile(r"\s*(?:--[^\n]*\n\s*)*(select|with)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Current:
+    """A current table: its name, and its columns; None where the source may add some."""
+
+    name: str
+    columns: frozenset[str] | None
+
+
+def check_expectations(draft: Draft) -> Iterator[Problem]:
+    """Expectations differ by id, look at tables that are written, and can fail."""
+    owners: dict[str, Item] = {}
+    for expectation in draft.within("expectations"):
+        if (name := draft.word(expectation, "id")) and (other := owners.setdefault(name.value, name)) is not name:
+            hint = f"{other.path} in line {other.line} has it."
+            yield draft.problem(name, "an id that no other expectation has", hint)
+        kind = draft.word(expectation, "kind")
+        match kind.value if kind else None:
+            case "orphans":
+                yield from _orphans(draft, expectation)
+            case "stuck_transactions":
+                yield from outlives_patience(draft, expectation, "older_than", "expectation could never fail")
+            case "version_regressions":
+                yield from _versions(draft, expectation)
+            case "snapshot_age":
+                yield from _snapshots(draft, kind)
+            case "great_expectation":
+                yield from _great(draft, expectation)
+            case "invariant":
+                yield from _invariant(draft, expectation)
+
+
+def _orphans(draft: Draft, expectation: Item) -> Iterator[Problem]:
+    sides = [side for key in ("child", "parent") if (side := draft.word(expectation, key))]
+    for side in sides:
+        yield from draft.unknown_table(side)
+        if own := draft.table(side):
+            yield from own.keyless(side)
+        if draft.table(side) and side.value not in draft.written_tables:
+            yield draft.problem(side, "a table that a target writes", "Add it to targets.mirrors.")
+    if len(sides) == 2 and (child := draft.table(sides[0])) and (parent := draft.table(sides[1])):
+        yield from parent.parent_key(child, expectation)
+
+
+def _versions(draft: Draft, expectation: Item) -> Iterator[Problem]:
+    """A row's version is followed along the history of its mirror."""
+    name = draft.word(expectation, "table")
+    if name is None:
+        return
+    yield from draft.unknown_table(name)
+    if (table := draft.table(name)) is None:
+        return
+    yield from table.keyless(name)
+    if table.item.get("version") is None:
+        hint = "Say with `version` which of its columns counts the changes of a row."
+        yield draft.problem(name, "a table that declares its version", hint)
+    if not any(table.item.text("name") == own.item.text("name") for each in draft.mirrors for own in each.tables):
+        yield draft.problem(name, "a mirrored table", "Its history is followed. Add it to targets.mirrors.")
+
+
+def _snapshots(draft: Draft, kind: Item | None) -> Iterator[Problem]:
+    source = draft.root.get("source")
+    form = draft.word(source, "format") if source else None
+    if form is not None and kind is not None and form.value != "snapshots":
+        hint = "Elsewhere valid_through_age says how old the tables are."
+        yield draft.problem(kind, "source.format: snapshots", hint, f"{kind.shown} for the format {form.value}")
+
+
+def _great(draft: Draft, expectation: Item) -> Iterator[Problem]:
+    """The class is known, takes its arguments, and its columns are those of the table."""
+    table = _current(draft, expectation)
+    if isinstance(table, Problem):
+        yield table
+    name = draft.word(expectation, "expectation")
+    if name is None:
+        return
+    if name.value not in known():
+        hint = meant(name, known()) or "A query of your own is an expectation of kind invariant."
+        expected = "an expectation of Great Expectations that judges a table"
+        yield draft.problem(name, expected, hint)
+        return
+    takes, given = known()[name.value], expectation.get("arguments")
+    arguments = given.value if given is not None and isinstance(given.value, dict) else {}
+    for key, about in takes.items():
+        if about["required"] and key not in arguments:
+            path = inner(inner(expectation.path, "arguments"), key)
+            line = (given or expectation).line
+            yield Problem(draft.file, line, path, "nothing", f"what {name.value} needs")
+    for key, item in arguments.items():
+        if key not in takes:
+            hint = did_you_mean(key, takes)
+            yield draft.problem(item, listed(takes), hint, "an unknown argument")
+        elif not _fits(item.plain, takes[key]["types"]):
+            yield draft.problem(item, f"{listed(takes[key]['types'])}, as {name.value} takes")
+        elif key in COLUMN_ARGUMENTS and name.value not in FREE and isinstance(table, Current):
+            yield from _columns(draft, item, table)
+
+
+def _current(draft: Draft, expectation: Item) -> Current | Problem | None:
+    name, tables = draft.word(expectation, "table"), {each.name: each for each in _currents(draft)}
+    if name is None or name.value in tables:
+        return tables.get(name.value) if name is not None else None
+    return draft.problem(name, "a current table, of a mirror or of documents", meant(name, tables))
+
+
+def _columns(draft: Draft, item: Item, table: Current) -> Iterator[Problem]:
+    for column in item.value if isinstance(item.value, list) else [item]:
+        own = str(column.value).startswith(names.OWN_PREFIX)
+        if table.columns is not None and column.value not in table.columns and not own:
+            yield draft.problem(column, f"a column of {table.name}", meant(column, table.columns))
+
+
+def _fits(value: Any, types: list[str]) -> bool:
+    kind = TYPES.get(type(value))
+    return "any" in types or kind in types or (kind == "integer" and "number" in types)
+
+
+def _invariant(draft: Draft, expectation: Item) -> Iterator[Problem]:
+    """A query begins like one, and names a current table; that all of it can be planned, `txloom check` says."""
+    sql = draft.word(expectation, "sql")
+    if sql is None:
+        return
+    tables = [each.name for each in _currents(draft)]
+    if QUERY.match(sql.value) is None:
+        yield draft.problem(sql, "a query that begins with select or with")
+    elif tables and not any(mentions(sql.value, name) for name in tables):
+        hint = f"There are {listed(tables[:SHOWN], 'and')}{' and more' if len(tables) > SHOWN else ''}."
+        yield draft.problem(sql, "a query over current tables", hint)
+
+
+def mentions(sql: str, name: str) -> bool:
+    """Tell whether a name stands in SQL as a word.
+
+    >>> mentions("select * from orders", "orders"), mentions("select * from orders_current", "orders")
+    (True, False)
+    """
+    return re.search(rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])", sql, re.IGNORECASE) is not None
+
+
+def _currents(draft: Draft) -> Iterator[Current]:
+    """Yield the current tables that readers see."""
+    for mirror in draft.mirrors:
+        for table in mirror.tables:
+            own = None if mirror.is_pattern else draft.word(mirror.item, "current")
+            yield Current(own.value if own else str(table.item.text("name")), _declared(table))
+    for aggregate in draft.within("targets", "aggregates"):
+        name, own = draft.word(aggregate, "name"), draft.word(aggregate, "current")
+        root = draft.word(aggregate, "root")
+        rooted = draft.table(root) if root else None
+        declared = _declared(rooted) if rooted else None
+        fields = [draft.word(child, "as") or draft.word(child, "table") for child in aggregate.members("children")]
+        columns = None if declared is None else declared | {field.value for field in fields if field}
+        if own or name:
+            yield Current(own.value if own else names.document_table(written(name)), columns)
+
+
+def _declared(table: TableDraft) -> frozenset[str] | None:
+    return None if table.item.text("undeclared_columns") == "evolve" else frozenset(table.columns)
+
+
+@cache
+def known() -> dict[str, dict[str, Any]]:
+    """Return the expectations of Great Expectations that may be named; only read where one is."""
+    found: dict[str, dict[str, Any]] = json.loads(RULES.read_text())
+    return found
+
+
+def outlives_patience(draft: Draft, owner: Item, key: str, never: str) -> Iterator[Problem]:
+    """Yield a problem where a limit of waiting is none, because patience ends before."""
+    completeness, limit = draft.root.get("completeness"), draft.word(owner, key)
+    patience = draft.word(completeness, "patience") if completeness else None
+    try:
+        if limit and patience and parse_duration(limit.value) >= parse_duration(patience.value):
+            hint = f"A transaction that waits longer has become dead letters: this {never}."
+            yield draft.problem(limit, f"less than completeness.patience ({written(patience)})", hint)
+    except Unfit:
+        return

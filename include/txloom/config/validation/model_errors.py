@@ -1,0 +1,139 @@
+"""What the models refuse, told as problems: at the item's line and path, with what the model expected there."""
+
+import json
+from typing import Any, get_args
+
+from pydantic_core import ErrorDetails
+
+from txloom.config.models.base import Model
+from txloom.config.models.pipeline import Pipeline
+from txloom.config.problems import LONGEST_TEXT, Problem, Unfit, did_you_mean, listed, nearest, show
+from txloom.config.yaml.document import Item, inner
+
+Location = tuple[str | int, ...]
+
+
+def refusals(errors: list[ErrorDetails], root: Item, file: str) -> list[Problem]:
+    """Return a problem for every mistake; a missing key that an unknown one stands for is the same mistake."""
+    missing: dict[str, Problem] = {}
+    others: list[Problem] = []
+    for error in errors:
+        *before, last = error["loc"] or ("",)
+        item = _item(root, tuple(before))
+        if error["type"] == "missing":
+            path = inner(item.path, str(last))
+            missing[path] = Problem(file, item.line, path, "nothing", _expected(tuple(before), str(last)))
+        elif error["type"] in ("union_tag_not_found", "union_tag_invalid"):
+            others.append(_kind(error, _item(root, error["loc"]), file))
+        elif error["type"] not in ("extra_forbidden", "default_factory_not_called"):
+            item = _item(root, error["loc"])
+            found = _column_name(root, error["loc"]) or item.shown
+            others.append(Problem(file, item.line, item.path, found, *_wanted(error, item)))
+    for error in errors:
+        if error["type"] == "extra_forbidden":
+            *before, last = error["loc"]
+            others.append(_unknown(_item(root, tuple(before)), str(last), tuple(before), file, missing))
+    return [*missing.values(), *others]
+
+
+def _item(root: Item, location: Location) -> Item:
+    """Walk as far as a location leads in the file; the tags of unions, for example, lead nowhere."""
+    item = root
+    for part in location:
+        item = item.child(part) or item
+    return item
+
+
+def _models(location: Location) -> list[type[Model]]:
+    """Return the models that may stand at a location."""
+    found: list[type[Model]] = [Pipeline]
+    for part in location:
+        if isinstance(part, int):
+            continue
+        tagged = [model for model in found if part in get_args(_annotation(model, "kind"))]
+        found = tagged or [inside for model in found for inside in _inside(_annotation(model, part))]
+    return found
+
+
+def _annotation(model: type[Model], key: str) -> Any:
+    return next((field.annotation for name, field in model.model_fields.items() if key in (name, field.alias)), None)
+
+
+def _inside(annotation: Any) -> list[type[Model]]:
+    if isinstance(annotation, type) and issubclass(annotation, Model):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in _inside(argument)]
+
+
+def _keys(location: Location) -> list[str]:
+    return [field.alias or name for model in _models(location) for name, field in model.model_fields.items()]
+
+
+def _expected(location: Location, key: str) -> str:
+    """Return what a missing key should have held: its members, or else its description."""
+    for model in _models(location):
+        for name, field in model.model_fields.items():
+            if key in (name, field.alias) and field.description:
+                single = isinstance(field.annotation, type) and issubclass(field.annotation, Model)
+                described = field.description[0].lower() + field.description[1:]
+                return f"a mapping with {listed(_keys((*location, key)), 'and')}" if single else described
+    return "a value"
+
+
+def _unknown(item: Item, key: str, location: Location, file: str, missing: dict[str, Problem]) -> Problem:
+    found = item.get(key) or item
+    keys = [name for name in _keys(location) if name != "name" or not _is_column(location)]
+    free = [name for name in keys if item.get(name) is None]
+    near = nearest(key, free)
+    missing.pop(inner(item.path, near or ""), None)
+    hint = did_you_mean(key, free) or did_you_mean(key, keys)
+    return Problem(file, found.line, inner(item.path, key), "an unknown key", listed(keys), hint)
+
+
+def _is_column(location: Location) -> bool:
+    return len(location) >= 2 and location[-2] == "columns"
+
+
+def _column_name(root: Item, location: Location) -> str | None:
+    """Return a column's name, which is a key in the file and a value in the model."""
+    *columns, at, last = location if len(location) > 2 else (0, 0, 0)
+    if last != "name" or not _is_column((*columns, at)) or not isinstance(at, int):
+        return None
+    return show(list(_item(root, tuple(columns)).value)[at])
+
+
+def _kind(error: ErrorDetails, item: Item, file: str) -> Problem:
+    tags = [str(get_args(_annotation(model, "kind"))[0]) for model in _models(error["loc"])]
+    found = item.get("kind")
+    if found is None:
+        return Problem(file, item.line, inner(item.path, "kind"), "nothing", listed(tags))
+    return Problem(file, found.line, found.path, found.shown, listed(tags), _nearest(found, tags))
+
+
+def _nearest(item: Item, names: list[str]) -> str:
+    return did_you_mean(item.value, names) if isinstance(item.value, str) and item.written is None else ""
+
+
+def _wanted(error: ErrorDetails, item: Item) -> tuple[str, str]:
+    """Return what was expected where a value does not fit, and a hint; a hint to a secret would tell of it."""
+    context = error.get("ctx", {})
+    unfit = context.get("error")
+    if isinstance(unfit, Unfit):
+        return unfit.expected, unfit.hint if item.written is None else ""
+    match error["type"]:
+        case "model_type" | "model_attributes_type":
+            return f"a mapping with {listed(_keys(error['loc']), 'and')}", ""
+        case "tuple_type":
+            return "a list", _as_list(item)
+        case "literal_error":
+            names = [part.strip(" '") for part in str(context["expected"]).replace(" or ", ",").split(",")]
+            return listed(names), _nearest(item, names)
+        case "too_short":
+            return "at least one entry", ""
+    return error["msg"], ""
+
+
+def _as_list(item: Item) -> str:
+    if not isinstance(item.value, str) or not item.value or item.written is not None or len(item.value) > LONGEST_TEXT:
+        return ""
+    return f"Write [{item.value}]." if item.value.isidentifier() else f"Write [{json.dumps(item.value)}]."

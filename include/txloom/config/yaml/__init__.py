@@ -1,0 +1,1 @@
+"""Reading YAML: documents with lines, environment variables, connections, ranges of tables."""

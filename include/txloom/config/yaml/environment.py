@@ -1,0 +1,78 @@
+"""Values from the environment: ${NAME}, ${NAME:-default} and ${conn:ID.FIELD} inside a declaration's texts.
+
+A value may be a secret: it enters the model and never a message, which names the variable instead.
+"""
+
+import re
+from collections.abc import Mapping
+
+from txloom.config.problems import Unfit
+from txloom.config.yaml import connections
+
+_FIELD = rf"(?:{'|'.join(connections.FIELDS)}|{re.escape(connections.EXTRA)}[^{{}}]+)"
+_CONNECTION = rf"conn:(?P<connection>[A-Za-z_][A-Za-z0-9_-]*)\.(?P<field>{_FIELD})"
+_VARIABLE = r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^{}]*))?"
+_REFERENCE = re.compile(rf"\$\$\{{|\$\{{(?:{_CONNECTION}|{_VARIABLE})\}}|\$\{{[^}}]*\}}?")
+EXPECTED = "${NAME} or ${NAME:-default}"
+PLACES = ("source.kafka.brokers", "source.kafka.options", "source.files.path", "alerts.notify")
+"""Where a connection may stand: no name of anything, no DAG and no table can hang on a secret."""
+
+
+def expand(text: str, environment: Mapping[str, str], *, connected: bool = True) -> str:
+    """Return a text with its references replaced; an empty variable counts as unset where there is a default.
+
+    connected: whether connections are looked up; else a reference to one stays as it is written.
+
+    >>> expand("${INBOX:-inbox}/of/${TEAM} costs $${5}", {"TEAM": "sales"})
+    'inbox/of/sales costs ${5}'
+    >>> expand("${conn:kafka.host}:9092", {"AIRFLOW_CONN_KAFKA": "kafka://broker-1"})
+    'broker-1:9092'
+    """
+
+    def value(reference: re.Match[str]) -> str:
+        if reference[0] == "$${":
+            return "${"
+        if (connection := reference["connection"]) is not None:
+            return connections.field(connection, reference["field"], environment) if connected else reference[0]
+        if reference["name"] is not None:
+            return _variable(reference["name"], reference["default"], environment)
+        if reference[0].startswith("${conn:"):
+            raise Unfit("${conn:ID.FIELD}", f"FIELD is {', '.join(connections.FIELDS)} or {connections.EXTRA}NAME.")
+        raise Unfit(EXPECTED, "A text that holds ${ itself is written with $${.")
+
+    return _REFERENCE.sub(value, text)
+
+
+def _variable(name: str, default: str | None, environment: Mapping[str, str]) -> str:
+    if default is None and name not in environment:
+        raise Unfit(f"the environment to set {name}", f"Set it, or give a default: ${{{name}:-default}}.")
+    return environment.get(name) or default or ""
+
+
+def values_in(text: str, environment: Mapping[str, str], *, connected: bool = True) -> set[str]:
+    """Return what the environment and connections hold of a text's references; defaults stand in the file anyway.
+
+    >>> values_in("${INBOX:-inbox}/of/${TEAM}", {"TEAM": "sales"})
+    {'sales'}
+    """
+    found = set()
+    for reference in _REFERENCE.finditer(text):
+        if reference["connection"] is not None and connected:
+            found.add(connections.field(reference["connection"], reference["field"], environment))
+        elif reference["name"] is not None:
+            found.add(environment.get(reference["name"], ""))
+    return found - {""}
+
+
+def connections_in(text: str) -> list[str]:
+    """Return the connections that a text names.
+
+    >>> connections_in("${conn:kafka.host}:${conn:kafka.port} $${conn:none.host}")
+    ['kafka', 'kafka']
+    """
+    return [found["connection"] for found in _REFERENCE.finditer(text) if found["connection"] is not None]
+
+
+def may_name_connections(path: str) -> bool:
+    """Tell whether a connection may stand at a place of a declaration."""
+    return any(path == place or path.startswith((f"{place}.", f"{place}[")) for place in PLACES)

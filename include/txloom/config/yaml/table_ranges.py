@@ -1,0 +1,97 @@
+"""Entries of `tables` that declare several tables of one shape: each becomes a plain entry for every name.
+
+`name: [north, south]` or a range in a name, `readings_{01..65}`; `{name}` in `source` stands for the name.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from txloom.config.models.fields import NAME
+from txloom.config.problems import Problem
+from txloom.config.yaml.document import Item
+
+PLACEHOLDER = "{name}"
+MOST_TABLES = 2_000
+"""Tables that the ranges of a file may stand for: far above what one application merges, far below a slip's million."""
+_RANGE = re.compile(r"(.*)\{([0-9]{1,9})\.\.([0-9]{1,9})\}(.*)", re.DOTALL)
+
+
+def expanded(root: Item, file: str) -> tuple[Item, list[Problem]]:
+    """Return a declaration whose entries of `tables` each declare one table, and what is wrong with the names.
+
+    Entries that came out of one keep its path and line, and share its items.
+    """
+    declared = root.get("tables")
+    if declared is None or not isinstance(declared.value, list):
+        return root, []
+    expansion = _Expansion(file)
+    entries = [entry for item in declared.value for entry in expansion.entries(item)]
+    tables = replace(declared, value=entries)
+    return replace(root, value={**root.value, "tables": tables}), expansion.problems
+
+
+class _Expansion:
+    """Turns entries into plain ones, and collects what it refuses."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.problems: list[Problem] = []
+        self.left = MOST_TABLES
+
+    def entries(self, entry: Item) -> list[Item]:
+        name, source = entry.get("name"), entry.get("source")
+        if name is None:
+            return [entry]
+        several = isinstance(name.value, list) or _range_of(name) is not None
+        names = list(self._names(name)) or [name]
+        if source is not None and isinstance(source.value, str):
+            if several and PLACEHOLDER not in source.value:
+                expected = f"a source with {PLACEHOLDER}, which stands for the name of each table"
+                self._refuse(source, source.shown, expected)
+        else:
+            source = None
+        return [_named(entry, own, source) for own in names]
+
+    def _names(self, name: Item) -> Iterator[Item]:
+        if not isinstance(name.value, list):
+            yield from self._of_range(name)
+            return
+        if not name.value:
+            self._refuse(name, name.shown, "a name, or a list of at least one")
+        for own in name.value:
+            yield from self._of_range(own)
+
+    def _of_range(self, name: Item) -> Iterator[Item]:
+        found = _range_of(name)
+        if found is None:
+            yield name
+            return
+        before, first, last, after = found.groups()
+        numbers = range(int(first), int(last) + 1)
+        if not numbers:
+            self._refuse(name, name.shown, "a range that counts upwards, such as {01..65}")
+        elif len(numbers) > self.left:
+            self._refuse(name, name.shown, f"ranges of at most {MOST_TABLES} tables in a file")
+        else:
+            self.left -= len(numbers)
+            digits = max(len(first), len(last)) if first.startswith("0") and len(first) > 1 else 0
+            for number in numbers:
+                yield replace(name, value=f"{before}{number:0{digits}}{after}")
+
+    def _refuse(self, item: Item, found: str, expected: str) -> None:
+        self.problems.append(Problem(self.file, item.line, item.path, found, expected))
+
+
+def _range_of(name: Item) -> re.Match[str] | None:
+    return _RANGE.fullmatch(name.value) if isinstance(name.value, str) else None
+
+
+def _named(entry: Item, name: Item, source: Item | None) -> Item:
+    """Return an entry of one name; for a name that is none, its place stands in the source, which is not to blame."""
+    members = {**entry.value, "name": name}
+    if source is not None:
+        sound = isinstance(name.value, str) and re.fullmatch(NAME, name.value)
+        stands = name.value if sound else re.sub(r"\W", "_", name.path)
+        members["source"] = replace(source, value=source.value.replace(PLACEHOLDER, stands))
+    return replace(entry, value=members)

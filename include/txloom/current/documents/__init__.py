@@ -1,0 +1,1 @@
+"""Documents: a root with its children, and their versions."""

@@ -1,0 +1,106 @@
+"""Every state that a document ever had, and when: the intervals of an aggregate (SCD2)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from txloom.current.documents.compose import Key, Member, RowValues, key_of, nested
+from txloom.current.versions import INTERVAL
+
+Version = dict[str, Any]
+CSN, TIME, DELETED = "_txloom_csn", "_txloom_committed_at", "_txloom_deleted"
+
+
+@dataclass
+class _Rows:
+    """One member's rows as of a csn, found by their own key and by their document's."""
+
+    key: Sequence[str]
+    parent: Sequence[str]
+    rows: dict[Key, RowValues] = field(default_factory=dict)
+    below: dict[Key, set[Key]] = field(default_factory=dict)
+
+    def apply(self, version: Version) -> list[Key]:
+        """Take a version in; return the documents that it touches."""
+        own = key_of(version, self.key)
+        touched = []
+        if (old := self.rows.pop(own, None)) is not None:
+            touched.append(key_of(old, self.parent))
+            self.below[touched[0]].discard(own)
+        if not version[DELETED]:
+            self.rows[own] = version
+            touched.append(key_of(version, self.parent))
+            self.below.setdefault(touched[-1], set()).add(own)
+        return touched
+
+    def of(self, document: Key) -> list[RowValues]:
+        """Return a document's rows, ordered by their own key."""
+        return [self.rows[own] for own in sorted(self.below.get(document, ()))]
+
+
+def document_intervals(
+    root: pa.Table,
+    key: Sequence[str],
+    columns: Sequence[str],
+    children: Sequence[tuple[Member, pa.Table]],
+    schema: pa.Schema,
+) -> pa.Table:
+    """Return when each document was what it was.
+
+    root, children: `current.versions.versions` of the members. schema: of a document's declared columns and fields. A
+    document exists while its root row does; a row holds from the csn `_txloom_valid_from` up to, but not at,
+    `_txloom_valid_to` (null: still).
+    """
+    members = {member.field: member for member, _ in children}
+    told: dict[str, list[Version]] = {"": root.to_pylist()}
+    told |= {member.field: versions.to_pylist() for member, versions in children}
+    states = {"": _Rows(key, key)} | {name: _Rows(member.key, member.parent_key) for name, member in members.items()}
+    open_since: dict[Key, dict[str, Any]] = {}
+    found: list[dict[str, Any]] = []
+    for csn, at, group in _by_transaction(told):
+        touched = dict.fromkeys(document for name, version in group for document in states[name].apply(version))
+        for document in touched:
+            _settle(document, _document(document, states, members, columns), (csn, at), open_since, found)
+    found += open_since.values()
+    time = root.schema.field(TIME).type
+    own = zip(INTERVAL, (pa.int64(), pa.int64(), time, time, pa.bool_()), strict=True)
+    return pa.Table.from_pylist(found, pa.schema([*schema, *own]))
+
+
+def _by_transaction(told: Mapping[str, Sequence[Version]]) -> list[tuple[int, Any, list[tuple[str, Version]]]]:
+    """Group the versions of all members by transaction, in commit order."""
+    groups: dict[int, list[tuple[str, Version]]] = {}
+    for name, versions in told.items():
+        for version in versions:
+            groups.setdefault(version[CSN], []).append((name, version))
+    return [(csn, groups[csn][0][1][TIME], groups[csn]) for csn in sorted(groups)]
+
+
+def _document(
+    document: Key, states: Mapping[str, _Rows], members: Mapping[str, Member], columns: Sequence[str]
+) -> RowValues | None:
+    row = states[""].rows.get(document)
+    if row is None:
+        return None
+    own = {name: row[name] for name in columns}
+    return own | {name: nested(member, states[name].of(document)) for name, member in members.items()}
+
+
+def _settle(
+    document: Key,
+    now: RowValues | None,
+    at: tuple[int, Any],
+    open_since: dict[Key, dict[str, Any]],
+    found: list[dict[str, Any]],
+) -> None:
+    """Close a document's interval where it changed, and begin the next one."""
+    before = open_since.get(document)
+    if before is not None:
+        if now is not None and all(repr(before[name]) == repr(value) for name, value in now.items()):
+            return
+        found.append(before | dict(zip(INTERVAL[1::2], at, strict=True)) | {INTERVAL[4]: False})
+        del open_since[document]
+    if now is not None:
+        open_since[document] = now | dict(zip(INTERVAL, (at[0], None, at[1], None, True), strict=True))

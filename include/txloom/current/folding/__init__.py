@@ -1,0 +1,1 @@
+"""Changes folded into rows."""

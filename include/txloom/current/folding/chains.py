@@ -1,0 +1,220 @@
+"""Keys that change: rows wander from key to key, one event after the other.
+
+Where two rows meet at one key, as a deferrable unique constraint allows inside a transaction, both stay: the row that
+came first leaves first. That is right whenever keys are unique again after every statement, since a statement changes
+each row once: whatever leaves a key was there before the statement began. With the transaction's end (its csn) only the
+row that came last keeps the key.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from txloom.current.folding.column_nulling import Filled
+from txloom.current.folding.effects import Effects
+from txloom.current.folding.encoded import CLEAR, CLEARED, DELETE, INSERT, NOWHERE, ROW, TRUNCATE, Flags, Ints, Numbers
+from txloom.current.folding.latest import Known
+
+Row = tuple[int, Mapping[int, int]]
+"""The source of a row, and the columns that come from other sources."""
+COMPLETE: Mapping[int, int] = {}
+
+
+@dataclass
+class Places:
+    """Which row stands at which key; waiting rows came earlier and have yet to leave."""
+
+    standing: dict[int, Row] = field(default_factory=dict)
+    waiting: dict[int, list[Row]] = field(default_factory=dict)
+    lost: set[int] = field(default_factory=set)
+    """Columns that no row holds a value of: they were lost, and none came since."""
+
+    def take(self, key: int) -> Row | None:
+        """Remove the row that came first."""
+        if key not in self.waiting:
+            return self.standing.pop(key, None)
+        first = self.waiting[key].pop(0)
+        if not self.waiting[key]:
+            del self.waiting[key]
+        return first
+
+    def see(self, key: int) -> Row | None:
+        """Return the row that came first."""
+        return self.waiting[key][0] if key in self.waiting else self.standing.get(key)
+
+    def arrive(self, key: int, row: Row) -> None:
+        """Add a row beside those that stand there."""
+        if key in self.standing:
+            self.waiting.setdefault(key, []).append(self.standing[key])
+        self.standing[key] = row
+
+    def change(self, key: int, row: Row) -> None:
+        """Replace the row that came first."""
+        if key in self.waiting:
+            self.waiting[key][0] = row
+        else:
+            self.standing[key] = row
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self.standing.clear()
+        self.waiting.clear()
+
+    def lose(self, column: int, filled: Flags) -> list[int]:
+        """Make a column null wherever its source holds a value; return the keys."""
+        if column in self.lost:
+            return []
+
+        def holds(row: Row) -> bool:
+            return _holds(row, column, filled)
+
+        self.lost.add(column)
+        touched = []
+        for key, row in self.standing.items():
+            if holds(row):
+                self.standing[key] = row[0], {**row[1], column: CLEARED}
+                touched.append(key)
+        for key, rows in self.waiting.items():
+            touched += [key] * any(map(holds, rows))
+            rows[:] = [(row[0], {**row[1], column: CLEARED}) if holds(row) else row for row in rows]
+        return touched
+
+    def put(self, key: int, row: Row) -> None:
+        """Replace whatever stands there."""
+        self.waiting.pop(key, None)
+        self.standing[key] = row
+
+    def regain(self, row: Row, values: Filled) -> None:
+        """Note which lost columns a row that comes holds."""
+        if self.lost:
+            self.lost -= {column for column in self.lost if _holds(row, column, values[column])}
+
+
+def _holds(row: Row, column: int, filled: Flags) -> bool:
+    source = row[1].get(column, row[0])
+    return source >= 0 and bool(filled[source])
+
+
+def follow(numbers: Numbers, chained: Flags, known: Known, values: Filled) -> Effects:
+    """Return the effects on the chained keys."""
+    last: dict[int, int] = {}
+    places = Places()
+    for standing, touched in walk(numbers, chained, known, values):
+        places = standing
+        for key, event in touched.items():
+            if event is None:
+                last.pop(key, None)
+            else:
+                last[key] = event
+    return effects_of([(key, event, places.standing.get(key)) for key, event in last.items()])
+
+
+def walk(
+    numbers: Numbers, chained: Flags, known: Known, values: Filled
+) -> Iterator[tuple[Places, dict[int, int | None]]]:
+    """Yield, after each transaction, where the rows stand and the last event of each key that it touched.
+
+    The places are the same object every time. A key whose current row tells all that was told so far has no event.
+    """
+    here = np.where(numbers.key == NOWHERE, True, chained[numbers.key])
+    here[numbers.cleared.event] = True
+    events = np.flatnonzero(here)
+    events = events[np.argsort(numbers.rank[events])]
+    clearing = _clearing(numbers)
+    leaves = _Leaves(numbers, events, known)
+    places, touched, csn = Places(), dict[int, int | None](), NOWHERE
+    for event, op, key, old, at in _once(numbers, events):
+        if at != csn:
+            if touched:
+                yield places, touched
+            csn, touched = at, {}
+            places.waiting.clear()
+        if op == ROW:
+            places.put(key, (event, COMPLETE))
+            places.regain((event, COMPLETE), values)
+            touched[key] = None
+            continue
+        if op == TRUNCATE:
+            touched.update(dict.fromkeys(places.standing, event))
+            places.clear()
+            continue
+        for column in clearing.get(event, ()):
+            touched.update(dict.fromkeys(places.lose(column, values[column]), event))
+        if op == CLEAR or not chained[key]:
+            continue
+        touched[key] = event
+        if op == DELETE:
+            places.take(key)
+            continue
+        if op == INSERT:
+            row = leaves.filled(event, None)
+            places.put(key, row)
+        elif old == NOWHERE:
+            row = leaves.filled(event, places.see(key))
+            places.change(key, row)
+        else:
+            touched[old] = event
+            row = leaves.filled(event, places.take(old))
+            places.arrive(key, row)
+        places.regain(row, values)
+    if touched:
+        yield places, touched
+
+
+def _clearing(numbers: Numbers) -> dict[int, list[int]]:
+    """Return by event the columns that it takes values away from."""
+    found: dict[int, list[int]] = {}
+    for event, column in zip(numbers.cleared.event.tolist(), numbers.cleared.column.tolist(), strict=True):
+        found.setdefault(event, []).append(column)
+    return found
+
+
+def _once(numbers: Numbers, events: Ints) -> Iterator[tuple[int, int, int, int, int]]:
+    """Yield (event, operation, key, old key, csn) of ordered events, duplicates of an event once."""
+    columns = (numbers.op, numbers.key, numbers.old, numbers.csn, numbers.pos)
+    stamp, told = (NOWHERE, NOWHERE), set[tuple[int, int, int]]()
+    listed = (column[events].tolist() for column in columns)
+    for event, op, key, old, csn, pos in zip(events.tolist(), *listed, strict=True):
+        if (csn, pos) != stamp:
+            stamp = (csn, pos)
+            told.clear()
+        if (op, key, old) not in told:
+            told.add((op, key, old))
+            yield event, op, key, old, csn
+
+
+class _Leaves:
+    """Fills the columns that an event leaves unchanged."""
+
+    def __init__(self, numbers: Numbers, events: Ints, known: Known) -> None:
+        chosen = np.zeros(len(numbers.key), np.bool_)
+        chosen[events] = True
+        sparse = numbers.unchanged.only(chosen)
+        who, start = np.unique(sparse.event, return_index=True)
+        end = np.searchsorted(sparse.event, who, "right")
+        self._spans = dict(zip(who.tolist(), zip(start.tolist(), end.tolist(), strict=True), strict=True))
+        self._columns = sparse.column.tolist()
+        changes = len(numbers.key) - numbers.rows
+        self._before = np.where(known(sparse.event, sparse.column), sparse.event + changes, NOWHERE).tolist()
+
+    def filled(self, event: int, row: Row | None) -> Row:
+        """Return the row as the event leaves it; columns come from the row before, else from the image of it."""
+        if event not in self._spans:
+            return event, COMPLETE
+        start, end = self._spans[event]
+        columns = self._columns[start:end]
+        if row is not None:
+            source, others = row
+            return event, {column: others.get(column, source) for column in columns}
+        return event, dict(zip(columns, self._before[start:end], strict=True))
+
+
+def effects_of(found: Sequence[tuple[int, int, Row | None]]) -> Effects:
+    """Return effects out of (key, its last event, its row)."""
+    rows = [row or (NOWHERE, COMPLETE) for _, _, row in found]
+    others = [(column, place, source) for place, (_, row) in enumerate(rows) for column, source in row.items()]
+    column, place, instead = np.array(others, np.int64).reshape(-1, 3).T
+    keys, last = (np.array([each[number] for each in found], np.int64) for number in (0, 1))
+    sources = np.array([source for source, _ in rows], np.int64)
+    return Effects(keys, last, sources, column, place, instead)

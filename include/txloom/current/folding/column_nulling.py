@@ -1,0 +1,169 @@
+"""Columns that the source dropped: whatever was told of them before is null from then on, in every row.
+
+An insert that lacks a declared column shows that the column is gone; one that comes back therefore never shows what it
+held before (design.md 2.12). It touches the rows that hold a value of the column, no others.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.current.folding.effects import Effects
+from txloom.current.folding.encoded import CLEARED, ROW, Flags, Ints, Numbers
+from txloom.current.folding.value_sources import Images
+
+Filled = Mapping[int, Flags]
+"""For each column that some clear names: which sources hold a value of it."""
+
+
+def filled(numbers: Numbers, images: Images) -> Filled:
+    """Look up where there are values that clears can take away."""
+    return {int(column): images.filled(images.plain[column]) for column in np.unique(numbers.cleared.column)}
+
+
+def clear(effects: Effects, numbers: Numbers, values: Filled, chained: Flags) -> Effects:
+    """Return the effects on keys that never change as clears leave them; rows that nothing else touches are added."""
+    if not values:
+        return effects
+    own = _untouched(effects, numbers, chained)
+    key, last, source = (
+        np.concatenate([mine, found])
+        for mine, found in ((effects.key, numbers.key[own]), (effects.last, own), (effects.source, own))
+    )
+    columns, places, instead = [effects.column], [effects.place], [effects.instead]
+    for column, values_here in values.items():
+        told = source.copy()
+        here = effects.column == column
+        told[effects.place[here]] = effects.instead[here]
+        clears = _clears(numbers, column)
+        following = np.searchsorted(numbers.rank[clears], numbers.rank[_teller(told, numbers)], "right")
+        dead = np.flatnonzero((source >= 0) & (told >= 0) & (following < len(clears)) & values_here[told])
+        by = clears[following[dead]]
+        last[dead] = np.where(numbers.rank[by] > numbers.rank[last[dead]], by, last[dead])
+        columns.append(np.full(len(dead), column))
+        places.append(dead)
+        instead.append(np.full(len(dead), CLEARED))
+    found = Effects(key, last, source, *(np.concatenate(parts) for parts in (columns, places, instead)))
+    return _only(found, numbers.op[last] != ROW)
+
+
+def _clears(numbers: Numbers, column: int) -> Ints:
+    """Return the clears of a column in commit order."""
+    events = numbers.cleared.event[numbers.cleared.column == column]
+    ordered: Ints = events[np.argsort(numbers.rank[events])]
+    return ordered
+
+
+def _teller(source: Ints, numbers: Numbers) -> Ints:
+    """Return the events that told values: images before a change are told by that change."""
+    events, changes = len(numbers.key), len(numbers.key) - numbers.rows
+    return np.where(source >= events, source - changes, np.maximum(source, 0))
+
+
+def _untouched(effects: Effects, numbers: Numbers, chained: Flags) -> Ints:
+    """Return the rows that no change touches so far."""
+    touched = chained.copy()
+    touched[effects.key] = True
+    rows = np.flatnonzero(numbers.op == ROW)
+    return rows[~touched[numbers.key[rows]]]
+
+
+def _only(effects: Effects, keep: Flags) -> Effects:
+    """Return some of the effects."""
+    place = np.cumsum(keep) - 1
+    inside = keep[effects.place]
+    key, last, source = (each[keep] for each in (effects.key, effects.last, effects.source))
+    return Effects(key, last, source, effects.column[inside], place[effects.place[inside]], effects.instead[inside])
+
+
+@dataclass(frozen=True)
+class Gone:
+    """A column that is not at the source any more: since which change."""
+
+    csn: int
+    pos: int
+    xid: str | None
+
+
+GoneColumns = Mapping[str, Mapping[str, Gone]]
+"""By table, the columns that its source dropped."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What changes tell of a table's columns: which are gone after them, and which they take values away from."""
+
+    gone: dict[str, Gone]
+    clearing: list[str]
+    flapping: dict[str, Gone] = field(default_factory=dict)
+    """Columns that went and came back more than once."""
+
+
+def columns_of(changes: pa.Table, gone: Mapping[str, Gone]) -> Columns:
+    """Follow the columns that changes lack, in commit order; gone: those that were gone before.
+
+    changes: CLEAR_COLUMNS, and of the columns that are lacking or gone either their values, or whether they have one: a
+    column is back once a change tells a value of it.
+    """
+    lacking = pc.list_flatten(changes.column("_txloom_absent")).unique().to_pylist()
+    after, clearing, flapping = dict(gone), list[str](), dict[str, Gone]()
+    for name in sorted({*lacking, *gone}):
+        told = pc.is_valid(changes.column(name))
+        lacks = _lacks(changes, name)
+        rows = changes.select(["_txloom_csn", "_txloom_pos", "_txloom_xid"]).append_column("lacks", lacks)
+        ordered = rows.filter(pc.or_(told, lacks)).sort_by(
+            [("_txloom_csn", "ascending"), ("_txloom_pos", "ascending"), ("lacks", "ascending")]
+        )
+        lacking_now = ordered.column("lacks").to_numpy()
+        flips = np.flatnonzero(lacking_now != np.append(name in gone, lacking_now[:-1])[: len(lacking_now)])
+        went = flips[lacking_now[flips]]
+        if len(went):
+            clearing.append(name)
+        if len(flips) and not lacking_now[-1]:
+            after.pop(name, None)
+        for place in went[-1:].tolist():
+            row = ordered.slice(place, 1).to_pylist()[0]
+            last = Gone(row["_txloom_csn"], row["_txloom_pos"], row["_txloom_xid"])
+            if lacking_now[-1]:
+                after[name] = last
+            if len(went) > 1 or name in gone:
+                flapping[name] = last
+    return Columns(after, clearing, flapping)
+
+
+def _lacks(changes: pa.Table, name: str) -> pa.Array:
+    lists = changes.column("_txloom_absent").combine_chunks()
+    found = np.zeros(len(lists), np.bool_)
+    found[pc.list_parent_indices(lists).filter(pc.equal(pc.list_flatten(lists), name)).to_numpy()] = True
+    return pa.array(found)
+
+
+def of_all_rows(changes: pa.Table) -> pa.Table:
+    """Return the changes that touch all rows of a table: truncates, and clears for inserts that lack columns.
+
+    Of the inserts of one transaction that lack the same, the first and the last stand for all: what is told between
+    them is cleared by the last. Whoever folds some keys only folds these with them.
+    """
+    truncates = changes.filter(pc.equal(changes.column("_txloom_op"), "T"))
+    lacking = changes.filter(pc.is_valid(changes.column("_txloom_absent")))
+    lacking = lacking.sort_by([("_txloom_csn", "ascending"), ("_txloom_pos", "ascending")])
+    rows = lacking.select(CLEAR_COLUMNS).to_pylist()
+    first = {_lacked(row): row for row in reversed(rows)}
+    last = {_lacked(row): row for row in rows}
+    clears = [*first.values(), *(row for lacked, row in last.items() if row is not first[lacked])]
+    return pa.concat_tables([truncates, _clear_rows(clears, changes.schema)])
+
+
+def _lacked(row: Mapping[str, Any]) -> tuple[int, tuple[str, ...]]:
+    return row["_txloom_csn"], tuple(row["_txloom_absent"])
+
+
+CLEAR_COLUMNS = ("_txloom_csn", "_txloom_pos", "_txloom_xid", "_txloom_absent")
+
+
+def _clear_rows(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_pylist([{**row, "_txloom_op": "C"} for row in rows], schema)

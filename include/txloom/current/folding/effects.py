@@ -1,0 +1,61 @@
+"""What folding found, still as numbers: per touched key the source of its row, or that it is gone."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from txloom.current.folding.encoded import NOWHERE, Ints, Numbers
+from txloom.current.folding.value_sources import Images
+
+
+@dataclass(frozen=True)
+class Effects:
+    """One element per touched key: its last event and the source of its row (negative: the row is gone).
+
+    column, place, instead: a plain column of the row at a place comes from another source (negative: from none).
+    """
+
+    key: Ints
+    last: Ints
+    source: Ints
+    column: Ints
+    place: Ints
+    instead: Ints
+
+
+def join(left: Effects, right: Effects) -> Effects:
+    """Put effects on different keys together."""
+    moved = Effects(right.key, right.last, right.source, right.column, right.place + len(left.key), right.instead)
+    return Effects(*(np.concatenate([vars(left)[name], vars(moved)[name]]) for name in vars(left)))
+
+
+def table(effects: Effects, numbers: Numbers, images: Images, xids: pa.ChunkedArray) -> dict[str, pa.Array]:
+    """Fetch the values that effects point to."""
+    found = {name: images.take(name, numbers.sample[effects.key]) for name in images.key}
+    for number, name in enumerate(images.plain):
+        here = effects.column == number
+        sources = effects.source
+        if here.any():
+            sources = sources.copy()
+            sources[effects.place[here]] = effects.instead[here]
+        found[name] = images.take(name, sources)
+    for name, stamp in (("_txloom_csn", numbers.csn), ("_txloom_pos", numbers.pos)):
+        if name not in images.key:
+            found[name] = pa.array(stamp[effects.last])
+    if "_txloom_xid" not in images.key:
+        found["_txloom_xid"] = xids.take(pa.array(effects.last))
+    found["_txloom_deleted"] = pa.array(effects.source < 0)
+    found["_txloom_missing"] = _missing(effects, images)
+    return found
+
+
+def _missing(effects: Effects, images: Images) -> pa.Array:
+    """List, per row, the columns that no event told; null when there are none."""
+    lost = effects.instead == NOWHERE
+    place, column = effects.place[lost], effects.column[lost]
+    order = np.lexsort((column, place))
+    counts = np.bincount(place, minlength=len(effects.key))
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    names = pa.array(images.plain, pa.string()).take(pa.array(column[order]))
+    return pa.ListArray.from_arrays(pa.array(offsets), names, mask=pa.array(counts == 0))

@@ -1,0 +1,158 @@
+"""Rows and changes as numbers: which key, which order, which columns; the folding itself looks at nothing else.
+
+Events are the current rows, then the changes, numbered in that order. A current row counts as an event too: at its own
+(csn, pos) the row is what it is, whatever was told before.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.current.folding.value_sources import Images
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+ROW, INSERT, UPDATE, DELETE, TRUNCATE, CLEAR = range(6)
+OPERATIONS = {"I": INSERT, "r": INSERT, "U": UPDATE, "D": DELETE, "T": TRUNCATE, "C": CLEAR}
+"""C: the columns that `_txloom_absent` names are null in every row from there on, as after an insert without them."""
+NOWHERE = -1
+CLEARED = -2
+"""A source that is null because its column was dropped, not because nobody told it."""
+
+
+@dataclass(frozen=True)
+class Unchanged:
+    """Columns that changes leave as they are: pairs of (event, column number), events rising."""
+
+    event: Ints
+    column: Ints
+
+    def only(self, chosen: Flags) -> "Unchanged":
+        """Return the pairs of some events; chosen has one element per event."""
+        return self.where(chosen[self.event])
+
+    def where(self, keep: Flags) -> "Unchanged":
+        """Return some pairs; keep has one element per pair."""
+        return Unchanged(self.event[keep], self.column[keep])
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """One element per event: operation, key number, old key number of a key change, place in commit order.
+
+    key is NOWHERE for truncates and clears, old is NOWHERE unless the key changed. order: the events in commit order;
+    rank: the place of each event in it. sample: a source of the values of each key. cleared: the columns that
+    inserts lack and clears name. taken: which events are rows of a snapshot, which says of none that it is new.
+    """
+
+    rows: int
+    op: Ints
+    key: Ints
+    old: Ints
+    csn: Ints
+    pos: Ints
+    order: Ints
+    rank: Ints
+    sample: Ints
+    unchanged: Unchanged
+    cleared: Unchanged
+    taken: Flags
+
+    @property
+    def keys(self) -> int:
+        """Return how many different keys there are."""
+        return len(self.sample)
+
+
+def read(images: Images, rows: pa.Table, changes: pa.Table) -> Numbers:
+    """Number everything that folding needs; refuses unknown operations and changes without a key."""
+    count = rows.num_rows
+    op = np.concatenate([np.full(count, ROW, np.int64), _operations(changes)])
+    moved = _moved(images, op[count:])
+    key, sample = _keys(images, moved)
+    key, old_keys = key[: len(op)], key[len(op) :]
+    old = np.full(len(op), NOWHERE, np.int64)
+    old[count + moved] = old_keys
+    key[(op == TRUNCATE) | (op == CLEAR)] = NOWHERE
+    csn, pos = (np.concatenate([_whole(t, name) for t in (rows, changes)]) for name in ("_txloom_csn", "_txloom_pos"))
+    order = np.lexsort((op == ROW, pos, csn))
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    unchanged = _named(images, changes, "_txloom_unchanged")
+    unchanged = unchanged.where(np.isin(op[unchanged.event], (INSERT, UPDATE)))
+    cleared = _named(images, changes, "_txloom_absent")
+    cleared = cleared.where(np.isin(op[cleared.event], (INSERT, CLEAR)))
+    taken = pc.fill_null(pc.equal(changes.column("_txloom_op"), "r"), False).to_numpy()
+    taken = np.concatenate([np.zeros(count, np.bool_), taken])
+    return Numbers(count, op, key, old, csn, pos, order, rank, sample, unchanged, cleared, taken)
+
+
+def _whole(table: pa.Table, name: str) -> Ints:
+    column = table.column(name)
+    if column.null_count:
+        raise ValueError(f"{name} is null in {column.null_count} rows or changes: without it they have no order")
+    numbers: Ints = column.to_numpy().astype(np.int64, copy=False)
+    return numbers
+
+
+def _operations(changes: pa.Table) -> Ints:
+    found = pc.index_in(changes.column("_txloom_op"), value_set=pa.array(list(OPERATIONS)))
+    if found.null_count:
+        strange = pc.unique(changes.column("_txloom_op").filter(pc.is_null(found))).to_pylist()
+        raise ValueError(f"unknown operations {strange}, expected one of {list(OPERATIONS)}")
+    numbers: Ints = np.array(list(OPERATIONS.values()), np.int64)[found.to_numpy()]
+    return numbers
+
+
+def _moved(images: Images, op: Ints) -> Ints:
+    """Return the updates whose key before is another than after, as numbers of changes."""
+    differs = np.zeros(len(op), np.bool_)
+    for name in images.key:
+        same = pc.fill_null(pc.equal(images.before(name), images.after(name)), True)
+        differs |= ~same.to_numpy()
+    moved: Ints = np.flatnonzero(differs & (op == UPDATE))
+    return moved
+
+
+def known(changes: pa.Table, chosen: Ints, column: str) -> Flags:
+    """Say for each chosen change whether it tells the column's value before it."""
+    lists = changes.column("_txloom_before_known").take(pa.array(chosen)).combine_chunks()
+    told = np.zeros(len(chosen), np.bool_)
+    here = pc.equal(pc.list_flatten(lists), column)
+    told[pc.list_parent_indices(lists).filter(here).to_numpy()] = True
+    return told
+
+
+def _keys(images: Images, moved: Ints) -> tuple[Ints, Ints]:
+    """Number the keys of rows, changes and old keys of moved changes; also give a source of each key's values."""
+    if any(pc.any(images.lacks(name)).as_py() for name in images.key):
+        raise ValueError(f"changes without a key ({', '.join(images.key)}) cannot be folded")
+    events = images.rows + images.changes
+    sources = np.concatenate([np.arange(events), events + moved])
+    numbers = np.zeros(len(sources), np.int64)
+    for name in images.key:
+        parts = [*images.told(name).chunks, *images.before(name).take(pa.array(moved)).chunks]
+        values = pa.chunked_array(parts, images.type_of(name))
+        encoded = values.combine_chunks().dictionary_encode(null_encoding="encode")
+        numbers = _dense(numbers * len(encoded.dictionary) + encoded.indices.to_numpy())
+    sample = np.zeros(int(numbers.max(initial=-1)) + 1, np.int64)
+    sample[numbers] = sources
+    return numbers, sample
+
+
+def _dense(numbers: Ints) -> Ints:
+    dense: Ints = pa.array(numbers).dictionary_encode().indices.to_numpy().astype(np.int64)
+    return dense
+
+
+def _named(images: Images, changes: pa.Table, by: str) -> Unchanged:
+    """Return the plain columns that a column of lists names."""
+    lists = changes.column(by).combine_chunks()
+    column = pc.fill_null(pc.index_in(pc.list_flatten(lists), value_set=pa.array(images.plain, pa.string())), NOWHERE)
+    event = images.rows + pc.list_parent_indices(lists).to_numpy().astype(np.int64)
+    number = column.to_numpy().astype(np.int64)
+    return Unchanged(event, number).where(number != NOWHERE)

@@ -1,0 +1,78 @@
+"""Keys that never change: the last event of a key decides, in one pass over arrays."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from txloom.current.folding.effects import Effects
+from txloom.current.folding.encoded import DELETE, INSERT, NOWHERE, ROW, TRUNCATE, Flags, Ints, Numbers
+
+Known = Callable[[Ints, Ints], Flags]
+"""(events, column numbers) -> whether the event tells the column's value before it."""
+
+
+def latest(numbers: Numbers, chained: Flags, known: Known) -> Effects:
+    """Return the effects on all keys but the chained ones."""
+    event = np.flatnonzero((numbers.key != NOWHERE) & ~chained[numbers.key])
+    best = np.full(numbers.keys + 1, NOWHERE, np.int64)
+    np.maximum.at(best, numbers.key[event], numbers.rank[event])
+    key = np.flatnonzero(best != NOWHERE)
+    last = numbers.order[best[key]]
+    source = np.where(numbers.op[last] == DELETE, NOWHERE, last)
+    truncates = np.sort(numbers.rank[numbers.op == TRUNCATE])
+    following = np.searchsorted(truncates, numbers.rank[last])
+    cut = (source != NOWHERE) & (following < len(truncates))
+    last[cut] = numbers.order[truncates[following[cut]]]
+    source[cut] = NOWHERE
+    touched = numbers.op[last] != ROW
+    key, last, source = key[touched], last[touched], source[touched]
+    return Effects(key, last, source, *_instead(numbers, key, known))
+
+
+def _instead(numbers: Numbers, key: Ints, known: Known) -> tuple[Ints, Ints, Ints]:
+    """Find where columns come from that the last events leave unchanged, as (column, place, source)."""
+    sparse = numbers.unchanged
+    wanted = np.zeros(numbers.keys + 1, np.bool_)
+    wanted[numbers.key[sparse.event]] = True
+    place_of = np.full(numbers.keys + 1, NOWHERE, np.int64)
+    place_of[key[wanted[key]]] = np.flatnonzero(wanted[key])
+    event = _alive(numbers, place_of)
+    found = [np.empty((3, 0), np.int64)]
+    for column in np.unique(sparse.column):
+        leaves = np.zeros(len(numbers.key), np.bool_)
+        leaves[sparse.event[sparse.column == column]] = True
+        final, teller = _tellers(numbers, event, leaves[event])
+        untold = leaves[teller]
+        source = teller.copy()
+        source[untold] = _before(numbers, teller[untold], int(column), known)
+        found.append(np.stack([np.full(len(final), column), place_of[numbers.key[final]], source]))
+    columns, places, sources = np.concatenate(found, axis=1)
+    return columns, places, sources
+
+
+def _tellers(numbers: Numbers, event: Ints, leaves: Flags) -> tuple[Ints, Ints]:
+    """Return the last events of keys that leave a column unchanged, and for each the event that last told it.
+
+    event is ordered by key and time. Where the row began with an update that leaves the column, that one is returned.
+    """
+    owner, op = numbers.key[event], numbers.op[event]
+    other = owner[1:] != owner[:-1]
+    begins = np.append(True, other | (op[:-1] == DELETE) | (op[1:] == INSERT))[: len(event)]
+    teller = np.maximum.accumulate(np.where(begins | ~leaves, np.arange(len(event)), 0))
+    final = np.flatnonzero(np.append(other, True)[: len(event)] & leaves)
+    return event[final], event[teller[final]]
+
+
+def _alive(numbers: Numbers, place_of: Ints) -> Ints:
+    """Return the events since the last truncate of the keys that have a place, ordered by key and time."""
+    since = numbers.rank[numbers.op == TRUNCATE].max(initial=NOWHERE)
+    event = np.flatnonzero((numbers.key != NOWHERE) & (place_of[numbers.key] != NOWHERE) & (numbers.rank > since))
+    order: Ints = event[np.lexsort((numbers.rank[event], numbers.key[event]))]
+    return order
+
+
+def _before(numbers: Numbers, events: Ints, column: int, known: Known) -> Ints:
+    """Return the sources of a column's values before some changes; NOWHERE if they do not tell it."""
+    told = known(events, np.full(len(events), column, np.int64))
+    changes = len(numbers.key) - numbers.rows
+    return np.where(told, events + changes, NOWHERE)

@@ -1,0 +1,1 @@
+"""Debezium's messages: PostgreSQL, MySQL, SQL Server, Oracle."""

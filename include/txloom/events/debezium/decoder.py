@@ -1,0 +1,293 @@
+"""Debezium JSON with transaction metadata: rows of every topic but one, BEGIN and END in that one -> one envelope.
+
+What the format makes hard, from its own code and from real captures:
+
+- A row is known by where it lies in the source's log, its table, operation and key. `total_order` orders the rows of a
+  transaction, but a restart can shift it, and an LSN alone names all rows of one COPY.
+- A row of a table without a key is known by what it says and by its `total_order`, which tells equal rows of one
+  statement apart. A restart that shifts it makes such a transaction exceed its counts, and so a dead letter.
+- A row of a snapshot of a table without a key has nothing of its own: landing knows it by the place it was sent at.
+- A key change is a delete and an insert, counted as two. Headers tell that they belong together: then the delete is K,
+  which counts and changes nothing, and the insert is an update whose image before is the old key, so that large values
+  which did not change are found under it. Without headers both stay what they are.
+- A row of a snapshot has no transaction: it is one of its own, whole at once, and carries its count in `expected`. So
+  is MySQL's TRUNCATE. Its `detail` says that it is one, and which is the last: until then nothing of it is shown.
+- END's counts are taken as they are. A restart in mid-transaction can make them too low, or deliver everything twice;
+  `producer_run` tells which of the connector's runs a row came from.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from txloom.config import identity
+from txloom.config.models.pipeline import Table
+from txloom.events import rejections
+from txloom.events.counts import expected_counts
+from txloom.events.debezium.messages import (
+    INCREMENTAL,
+    KEY_CHANGE,
+    MARKS,
+    NEW_KEY,
+    OLD,
+    OLD_KEY,
+    UNAVAILABLE,
+    UNTOLD,
+    WITH_DATABASE,
+    KeyReader,
+    Message,
+    Number,
+    Source,
+    has_unavailable,
+    is_unavailable,
+    key_header,
+    read_border,
+    read_row,
+)
+from txloom.events.debezium.positions import BINLOG, Transaction, connector_of, read_transaction
+from txloom.events.envelope import ENVELOPE, OF_SNAPSHOT
+from txloom.events.goldengate.messages import INSERTS
+from txloom.events.malformed import Poison, read_message, unsigned
+from txloom.events.source_names import SourceNames
+
+HEARTBEAT = "__debezium-heartbeat"
+RUN = "__debezium.context.runId"
+OPERATIONS = {"c": "I", "u": "U", "d": "D", "r": "r", "t": "T"}
+MESSAGE = "m"
+"""A logical message of PostgreSQL, written into the log by an application."""
+_OTHERS = ({"source", "ddl"}, {"source", "tableChanges"}, {"aggregate_type", "type"})
+"""Fields by which messages are known that are no change of a row: schema changes, and the connector's notifications."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Headers = Mapping[str, str]
+
+
+class DebeziumDecoder:
+    """Decodes messages of one source; compiled for its declared tables, so it does not travel between processes."""
+
+    def __init__(
+        self,
+        tables: Sequence[Table],
+        transaction_topic: str,
+        ignored: Sequence[str] | None = None,
+        spellings: Mapping[str, str] | None = None,
+    ) -> None:
+        """Compile the decoders of a source's messages.
+
+        ignored: source tables that are left alone; if given, rows of any other that is not watched are poison.
+        spellings: how sources of tables were spelled so far.
+        """
+        self._topic = transaction_topic
+        self.names = SourceNames(tables, ignored, spellings)
+        self._keys = {table.name: KeyReader(table) for table in tables}
+
+    def decode(
+        self, topic: str, values: Sequence[bytes | None], headers: Sequence[Headers | None] | None = None
+    ) -> pa.Table:
+        """Decode messages of one topic, in order; one that is no event comes out as poison with its cause."""
+        told = headers if headers is not None else repeat(None, len(values))
+        read = self._reader(topic)
+        rows = [read_message(partial(read, own or {}), value) for value, own in zip(values, told, strict=True)]
+        columns = {name: [row.get(name) for row in rows] for name in ENVELOPE.names if name != "ordinal"}
+        return pa.table({"ordinal": range(len(rows)), **columns}, ENVELOPE)
+
+    def _reader(self, topic: str) -> Callable[[Headers, bytes], dict[str, Any]]:
+        if topic.startswith(HEARTBEAT):
+            return _marker
+        return self._read_border if topic == self._topic else self._read_row
+
+    def _read_border(self, _headers: Headers, value: bytes) -> dict[str, Any]:
+        border = read_border(value)
+        if border.status == "BEGIN":
+            return {"kind": "marker"}
+        if border.status != "END":
+            raise Poison(rejections.NO_METADATA, f"status is {border.status!r}")
+        transaction = read_transaction(border.id)
+        parts = [(count.data_collection, count.event_count) for count in border.data_collections or ()]
+        expected = expected_counts(parts or None, border.event_count, partial(self._counted, transaction))
+        return {
+            "kind": "metadata",
+            "transaction_id": transaction.id,
+            "xid": transaction.id,
+            "csn": transaction.csn,
+            "committed_at": _instant(border.ts_ms, 1000),
+            "expected": list(expected.items()),
+            "event_count": unsigned(border.event_count),
+        }
+
+    def _read_row(self, headers: Headers, value: bytes) -> dict[str, Any]:
+        message, _ = read_row(value)
+        if message is None:
+            return {"kind": "tombstone"}
+        if message.op == MESSAGE or (message.op is None and _is_other(value)):
+            return {"kind": "marker"}
+        source, op = _checked(message)
+        table = self.names.find(*source.names)
+        key = ""
+        if table is not None:
+            op = self._half(op, headers, table)
+            if op == "U":
+                key_header(headers, OLD_KEY)
+            key = self._checked_key(op, message, table)
+        return self._envelope(message, source, op, table, key, headers)
+
+    def _envelope(
+        self, message: Message, source: Source, op: str, table: Table | None, key: str, headers: Headers
+    ) -> dict[str, Any]:
+        before, after = bytes(message.before), bytes(message.after)
+        kept = [(name, headers[name]) for name in (NEW_KEY, OLD_KEY) if headers.get(name) is not None]
+        said = after + "".join(text for _, text in kept).encode()
+        payload, digest = identity.payload(op, before, said), identity.digest(op, before, said)
+        transaction = _transaction(message, op, source)
+        connector, name = connector_of(source, transaction), source.names[-1]
+        place, pos = f"{connector.at(source)}:{name}", _position(message)
+        row = key or (identity.by_content(payload, digest) if op in INSERTS else f"{payload:x}")
+        alone = op in INSERTS and not key
+        return {
+            "kind": "row",
+            **_within(transaction, f"{message.op}:{place}:{row}", table),
+            "csn": connector.csn(source, transaction),
+            "pos": pos,
+            "source_table": name,
+            "table": table.name if table is not None else None,
+            "op": op,
+            "detail": _of_snapshot(op, source),
+            "identity": _identity(f"{place}:{message.op}:{row}", transaction, pos if alone else None),
+            "payload": payload,
+            "digest": digest,
+            "committed_at": _committed_at(source),
+            "producer_run": headers.get(RUN),
+            "headers": kept or None,
+        }
+
+    def _counted(self, transaction: Transaction, data_collection: str) -> str | None:
+        """Return the watched table that an END counts under a name."""
+        table = self.names.counted(*_names(data_collection, transaction))
+        return None if table is None else table.name
+
+    def _half(self, op: str, headers: Headers, table: Table) -> str:
+        """Return the operation of a row that may be half of a key change."""
+        changed = {"D": (KEY_CHANGE, NEW_KEY), "I": ("U", OLD_KEY)}.get(op)
+        if changed is None or not table.key:
+            return op
+        found = key_header(headers, changed[1])
+        return changed[0] if found is not None and self._keys[table.name].is_told(found[0]) else op
+
+    def _checked_key(self, op: str, message: Message, table: Table) -> str:
+        """Return a watched row's key as text; refuse one without the image that its operation needs, or without key."""
+        for name, own in (("before", message.before), ("after", message.after)):
+            if bytes(own)[:1] not in (b"{", b"n"):
+                raise Poison(rejections.BROKEN, f"`{name}` is no object")
+        if op == "T":
+            return ""
+        if table.insert_only and op not in INSERTS:
+            raise Poison(rejections.INSERT_ONLY, f"operation {op} on {table.name}, whose key is declared none")
+        image = bytes(message.before if op in OLD else message.after)
+        if image == b"null":
+            raise Poison(rejections.NO_IMAGE, f"operation {op} without `{'before' if op in OLD else 'after'}`")
+        key = self._keys[table.name].read(image)
+        left_out = has_unavailable(image)
+        for name, told in key.items():
+            if told is None or told == b"null" or (left_out and is_unavailable(told)):
+                shown = "missing" if told is None else "null" if told == b"null" else "not told"
+                raise Poison(rejections.NO_KEY, f"{name} is {shown}")
+        if left_out and op in INSERTS:
+            _refuse_left_out(image, table)
+        return f"[{','.join(told.decode() for told in key.values() if told)}]" if key else ""
+
+
+def _checked(message: Message) -> tuple[Source, str]:
+    """Return where a row event comes from and what it does."""
+    if message.op is None:
+        raise Poison(rejections.OPERATION, "the message has no `op`: it is flattened, or not Debezium's")
+    if message.source is None or not message.source.table:
+        raise Poison(rejections.NO_TABLE, "the message's `source` names no table")
+    op = OPERATIONS.get(message.op)
+    if op is None:
+        raise Poison(rejections.OPERATION, f"op is {message.op!r}")
+    return message.source, op
+
+
+def _transaction(message: Message, op: str, source: Source) -> Transaction | None:
+    """Return what a row's transaction is; None for a row that is one by itself."""
+    if message.transaction is not None:
+        return read_transaction(message.transaction.id)
+    if op == "r" or (op == "T" and source.connector in BINLOG):
+        return None
+    return read_transaction(None)
+
+
+def _of_snapshot(op: str, source: Source) -> str | None:
+    """Return what a row is to the snapshot that it comes of; None where that is taken beside the stream, or none."""
+    told = bytes(source.snapshot)
+    if op != "r" or told == INCREMENTAL:
+        return None
+    return MARKS.get(told, OF_SNAPSHOT)
+
+
+def _refuse_left_out(image: bytes, table: Table) -> None:
+    """Refuse an insert that leaves out a declared column's value: it is not null, but nobody says what it is."""
+    declared = {column.source.upper(): column.name for column in table.columns}
+    for name, raw in msgspec.json.decode(image, type=dict[str, msgspec.Raw]).items():
+        if name.upper() in declared and is_unavailable(bytes(raw)):
+            raise Poison(UNTOLD, f"{declared[name.upper()]} is {UNAVAILABLE}")
+
+
+def _within(transaction: Transaction | None, alone: str, table: Table | None) -> dict[str, Any]:
+    """Return what a row says of its transaction; one without is a transaction of its own, whole at once."""
+    if transaction is not None:
+        return {"transaction_id": transaction.id, "xid": transaction.id}
+    return {"transaction_id": alone, "xid": alone, "expected": None if table is None else [(table.name, 1)]}
+
+
+def _identity(known: str, transaction: Transaction | None, number: int | None) -> str | None:
+    """Return what a row is known by; number: of one that has no key. None: by the place that it was sent at alone."""
+    if number is None:
+        return known
+    return None if transaction is None else identity.numbered(known, number)
+
+
+def _position(message: Message) -> int:
+    if message.transaction is None:
+        return 0
+    found = unsigned(message.transaction.total_order)
+    if found is None:
+        raise Poison(rejections.NO_POSITION, f"total_order is {message.transaction.total_order!r}")
+    return found
+
+
+def _names(data_collection: str, transaction: Transaction) -> tuple[str, ...]:
+    """Return the names under which END may count a table; Oracle and SQL Server put the database in front."""
+    if data_collection.count(".") == 2 and transaction.connectors[0] in WITH_DATABASE:
+        return data_collection, data_collection.split(".", 1)[1]
+    return (data_collection,)
+
+
+def _is_other(value: bytes) -> bool:
+    """Tell whether a message is one that Debezium writes beside rows."""
+    message = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
+    if message.keys() == {"schema", "payload"}:
+        message = msgspec.json.decode(message["payload"], type=dict[str, msgspec.Raw])
+    return message.keys() == {"ts_ms"} or any(fields <= message.keys() for fields in _OTHERS)
+
+
+def _marker(_headers: Headers, _value: bytes) -> dict[str, Any]:
+    return {"kind": "marker"}
+
+
+def _committed_at(source: Source) -> datetime | None:
+    """Return when a row was committed; Oracle tells beside it when it was changed."""
+    return _instant(source.commit_ts_ms, 1000) or _instant(source.ts_us, 10**6) or _instant(source.ts_ms, 1000)
+
+
+def _instant(told: Number, per_second: int) -> datetime | None:
+    """Return an instant of the source; a garbled one is null, no poison."""
+    try:
+        return None if told is None else _EPOCH + timedelta(microseconds=int(told) * (10**6 // per_second))
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,219 @@
+"""What a Debezium message is made of: its parts with or without the schema around it, keys, and values left out."""
+
+import re
+from collections.abc import Mapping, Sequence
+from hashlib import md5
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from txloom.config.models.pipeline import Table
+from txloom.events.envelope import FIRST_OF_TABLE, LAST_OF_SNAPSHOT, LAST_OF_TABLE
+from txloom.events.goldengate.messages import NULL
+from txloom.events.malformed import Poison
+
+SHAPE = "unknown kind of transaction id"
+UNTOLD = "insert without a value"
+HEADER = "unreadable key header"
+HINTS = {
+    SHAPE: "Transaction ids are known as the connectors for PostgreSQL, MySQL, MariaDB, Oracle and SQL Server write "
+    "them: look at the connector and its version.",
+    UNTOLD: "The value did not change in the source, so that it was not written to its log, and the row that has it "
+    "cannot be named. A key change needs the header __debezium.oldkey: keep the headers where topics are copied. "
+    "Oracle tells large objects with lob.enabled=true only.",
+    HEADER: "Headers of key changes are read as JSON: set header.converter to the JSON converter.",
+}
+"""What an operator can do about causes of this format's own."""
+
+NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
+"""Headers of the two halves of a key change: the delete names the new key, the insert the old one."""
+KEY_CHANGE = "K"
+"""The operation of the first half, which counts and changes nothing."""
+OLD = ("D", KEY_CHANGE)
+"""Operations whose row is in the image before."""
+UNAVAILABLE = "__debezium_unavailable_value"
+"""What Debezium writes for a large value that did not change, and that the source therefore did not tell."""
+INCREMENTAL = b'"incremental"'
+"""What `source.snapshot` says of rows that are read beside the stream."""
+MARKS = {
+    b'"first"': FIRST_OF_TABLE,
+    b'"first_in_data_collection"': FIRST_OF_TABLE,
+    b'"last_in_data_collection"': LAST_OF_TABLE,
+    b'"last"': LAST_OF_SNAPSHOT,
+}
+"""What it says of rows at the ends of a table and of a snapshot; a table's only row is its last."""
+WITH_DATABASE = ("oracle", "sqlserver")
+"""Connectors that put the database in front of schema and table where they count."""
+_BASE64 = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
+_HEX = UNAVAILABLE.encode().hex()
+_UUID = str(UUID(bytes=md5(UNAVAILABLE.encode(), usedforsecurity=False).digest(), version=3))
+_CODES = ",".join(str(code) for code in UNAVAILABLE.encode())
+_SCALARS = frozenset(f'"{text}"'.encode() for text in (UNAVAILABLE, _BASE64, _HEX, f"\\x{_HEX}"))
+_NESTED = frozenset(
+    text.encode()
+    for text in (
+        *(f'["{element}"]' for element in (UNAVAILABLE, _BASE64, _HEX, _UUID)),
+        f"[{_CODES}]",
+        f'{{"{UNAVAILABLE}":"{UNAVAILABLE}"}}',
+    )
+)
+_HSTORE = msgspec.json.encode(f'{{"{UNAVAILABLE}":"{UNAVAILABLE}"}}')
+_TRACE = re.compile(rf"{UNAVAILABLE}|{_BASE64[:-2]}|{_HEX}|{_UUID}|95,\s*95,\s*100,".encode())
+
+Number = str | int | None
+"""Numbers come as text too."""
+
+
+class Source(msgspec.Struct, gc=False):
+    """Where a row comes from, in the words of all connectors."""
+
+    connector: str = ""
+    db: str | None = None
+    schema: str | None = None
+    table: str | None = None
+    ts_ms: Number = None
+    ts_us: Number = None
+    lsn: Number = None
+    file: str | None = None
+    pos: Number = None
+    row: Number = None
+    scn: Number = None
+    commit_scn: Number = None
+    commit_ts_ms: Number = None
+    lcr_position: str | None = None
+    rs_id: str | None = None
+    ssn: Number = None
+    row_id: str | None = None
+    commit_lsn: str | None = None
+    change_lsn: str | None = None
+    event_serial_no: Number = None
+    snapshot: Raw = NULL
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the table's names, the most exact one first; the last one has its schema, or MySQL's database."""
+        own = self.schema or self.db
+        short = f"{own}.{self.table}" if own else f"{self.table}"
+        return (f"{self.db}.{short}", short) if self.db and self.connector in WITH_DATABASE else (short,)
+
+
+class Block(msgspec.Struct, gc=False):
+    """What a row says of its transaction."""
+
+    id: Number = None
+    total_order: Number = None
+
+
+class Message(msgspec.Struct, gc=False):
+    """A row event, or what stands in its place."""
+
+    op: str | None = None
+    before: Raw = NULL
+    after: Raw = NULL
+    source: Source | None = None
+    transaction: Block | None = None
+    schema: Raw | UnsetType = UNSET
+    payload: Raw | UnsetType = UNSET
+
+
+class Count(msgspec.Struct):
+    """How many events a transaction has of one table."""
+
+    data_collection: str
+    event_count: Number
+
+
+class Border(msgspec.Struct):
+    """The BEGIN or END of a transaction."""
+
+    status: str | None = None
+    id: Number = None
+    ts_ms: Number = None
+    event_count: Number = None
+    data_collections: list[Count] | None = None
+    schema: Raw | UnsetType = UNSET
+    payload: Raw | UnsetType = UNSET
+
+
+_row = msgspec.json.Decoder(Message | None).decode
+_border = msgspec.json.Decoder(Border | None).decode
+
+
+def read_row(value: bytes | str) -> tuple[Message | None, Raw]:
+    """Read a message of a row topic, and the schema around it if there is one; None stands for a tombstone."""
+    message = _row(value)
+    if message is None or message.op is not None or isinstance(message.payload, UnsetType):
+        return message, NULL
+    if isinstance(message.schema, UnsetType):
+        return message, NULL
+    return _row(message.payload), message.schema
+
+
+def read_border(value: bytes) -> Border:
+    """Read a message of the transaction topic, wrapped in its schema or not."""
+    message = _border(value)
+    if message is not None and message.status is None and not isinstance(message.payload, UnsetType):
+        message = _border(message.payload)
+    return message or Border()
+
+
+def key_header(headers: Mapping[str, str] | None, name: str) -> tuple[dict[str, Raw], Raw] | None:
+    """Return the key that a header holds, and the schema around it; None where there is no such header."""
+    told = headers.get(name) if headers else None
+    if told is None:
+        return None
+    try:
+        key = msgspec.json.decode(told, type=dict[str, Raw])
+        if key.keys() == {"schema", "payload"} and bytes(key["payload"])[:1] == b"{":
+            return msgspec.json.decode(key["payload"], type=dict[str, Raw]), key["schema"]
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise Poison(HEADER, f"{name} is no JSON object: {told[:80]!r}") from error
+    return key, NULL
+
+
+def is_unavailable(raw: bytes) -> bool:
+    """Tell whether a column's value stands for one that did not change.
+
+    >>> [is_unavailable(text) for text in (b'"__debezium_unavailable_value"', b'"__debezium_unavailable"', b'["a"]')]
+    [True, False, False]
+    """
+    if raw[:1] not in (b"[", b"{"):
+        return raw in _SCALARS or raw == _HSTORE
+    return len(raw) < 400 and has_unavailable(raw) and msgspec.json.format(raw, indent=-1) in _NESTED
+
+
+def has_unavailable(image: bytes) -> bool:
+    """Tell whether an image may have a value that stands for one that did not change."""
+    return _TRACE.search(image) is not None
+
+
+class KeyReader:
+    """Reads the key of one table's images; names of columns are told apart without regard to case."""
+
+    def __init__(self, table: Table) -> None:
+        """Compile the reader for the names as they are declared; other spellings are learned."""
+        self._names = table.key
+        self._sources = [table.column(name).source for name in table.key]
+        self._compile(self._sources)
+
+    def read(self, image: bytes | Raw) -> dict[str, bytes | None]:
+        """Return the key's values as JSON by their declared names; None for one that is missing."""
+        found = msgspec.structs.astuple(self._decode(image))
+        if UNSET in found:
+            names = {name.upper(): name for name in msgspec.json.decode(image, type=dict[str, Raw])}
+            self._compile([names.get(source.upper(), source) for source in self._sources])
+            found = msgspec.structs.astuple(self._decode(image))
+        values = (None if value is UNSET else bytes(value) for value in found)
+        return dict(zip(self._names, values, strict=True))
+
+    def is_told(self, key: Mapping[str, Any]) -> bool:
+        """Tell whether a key out of a header has all columns of the declared one."""
+        names = {name.upper() for name in key}
+        return all(source.upper() in names for source in self._sources)
+
+    def _compile(self, spelled: Sequence[str]) -> None:
+        fields = [(f"k{number}", Raw | UnsetType, UNSET) for number in range(len(spelled))]
+        rename = {f"k{number}": name for number, name in enumerate(spelled)}
+        self._decode = msgspec.json.Decoder(msgspec.defstruct("Key", fields, rename=rename, gc=False)).decode

@@ -1,0 +1,188 @@
+"""Where transactions and rows lie in a source's log, as Debezium's connectors tell it.
+
+What a transaction's id looks like tells which database it comes from, and whether its END knows the commit position:
+
+    PostgreSQL  768:31361536                      transaction 768; on END the LSN behind its commit, on rows their own
+    MySQL       file=mysql-bin.000003,pos=1234    where the transaction begins in the binlog, which has commit order
+    MySQL       36090175-...-080027ab29a2:37      a GTID, MariaDB's is 0-1-37: the position is in the rows only
+    Oracle      5.6.641, 0500060081020000         the SCN of the commit is in the rows only
+    SQL Server  00000025:00000d98:00a2            the LSN of the commit
+
+A row of a snapshot has no transaction, nor has MySQL's TRUNCATE, which commits by itself and is counted nowhere.
+Rows of one transaction with a GTID lie at positions of their own; the largest of them is in commit order too, on one
+server, and is the csn at which history shows them all: binlogs of two servers cannot be compared.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from txloom.config.identity import GTID
+from txloom.events import rejections
+from txloom.events.debezium.messages import SHAPE, Number, Source
+from txloom.events.malformed import LARGEST, Poison, shown, unsigned
+
+BINLOG = ("mysql", "mariadb")
+_LSN = re.compile(r"([0-9]{1,20}):([0-9]{1,40})")
+_FILE = re.compile(r"file=(.*),pos=([0-9]{1,40})")
+_FILE_NUMBER = re.compile(r".*\.([0-9]{1,18})")
+_XID = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+|[0-9a-fA-F]{16}|0x[0-9a-fA-F]+(?:\.[0-9a-fA-F]+){2}")
+_COMMIT_LSN = re.compile(r"([0-9a-fA-F]{8}):([0-9a-fA-F]{8}):([0-9a-fA-F]{4})")
+
+
+class Transaction(NamedTuple):
+    """What the id of a transaction tells. csn: the commit position that its END knows; connectors: who writes so."""
+
+    id: str
+    csn: int | None
+    connectors: tuple[str, ...]
+
+
+class Connector(NamedTuple):
+    """How one connector tells positions.
+
+    where: text that tells the changes in a log apart, but for those of one statement; commit: the commit position that
+    a row knows, where its transaction's id does not (None: only the END knows it); alone: the position of a change
+    without a transaction; fields: what the two are made of; full_deletes: the image before a delete is the whole row.
+    """
+
+    where: Callable[[Source], str | None]
+    commit: Callable[[Source], int | None] | None
+    alone: Callable[[Source], int | None]
+    fields: tuple[Sequence[str], Sequence[str]]
+    full_deletes: bool
+
+    def csn(self, source: Source, transaction: Transaction | None) -> int | None:
+        """Return the commit position that a row knows."""
+        of_row, alone = self.fields
+        if transaction is None:
+            return _known(self.alone(source), source, alone)
+        if self.commit is None or transaction.csn is not None:
+            return None if self.commit is None else transaction.csn
+        return _known(self.commit(source), source, of_row)
+
+    def at(self, source: Source) -> str:
+        """Return the place of a change in the log; it stays what it is when the change is delivered again."""
+        found = self.where(source)
+        if found is None:
+            raise Poison(rejections.NO_POSITION, f"`source` of connector {source.connector} does not say where it lies")
+        return found
+
+
+def read_transaction(told: Number) -> Transaction:
+    """Read the id of a transaction; of PostgreSQL's only the first part is the same in all its messages."""
+    if told is None or told == "":
+        raise Poison(rejections.NO_TRANSACTION, "no transaction id: set provide.transaction.metadata=true")
+    text = str(told)
+    if found := _LSN.fullmatch(text):
+        return Transaction(found[1], _commit(unsigned(found[2]), text), ("postgresql",))
+    if found := _FILE.fullmatch(text):
+        return Transaction(text, _commit(binlog_position(found[1], found[2]), text), BINLOG)
+    if GTID.fullmatch(text):
+        return Transaction(text, None, BINLOG)
+    if _XID.fullmatch(text):
+        return Transaction(text, None, ("oracle",))
+    if _COMMIT_LSN.fullmatch(text):
+        return Transaction(text, _commit(packed_lsn(text), text), ("sqlserver",))
+    raise Poison(SHAPE, f"transaction id {text[:80]!r}")
+
+
+def binlog_position(file: str | None, pos: Number) -> int | None:
+    """Return a place in a binlog as a number; None where it does not fit.
+
+    >>> binlog_position("mysql-bin.000003", 1234) == 3 * 2**40 + 1234
+    True
+    """
+    found, within = _FILE_NUMBER.fullmatch(file or ""), unsigned(pos)
+    if found is None or within is None or within >> 40:
+        return None
+    return unsigned(int(found[1]) << 40 | within)
+
+
+def packed_lsn(told: str | None) -> int | None:
+    """Return SQL Server's LSN of three numbers as one: 23 bits for the log file, 24 for the block, 16 for the slot.
+
+    >>> packed_lsn("00000025:00000d98:00a2") == 0x25 << 40 | 0xD98 << 16 | 0xA2
+    True
+    """
+    found = _COMMIT_LSN.fullmatch(told or "")
+    if found is None:
+        return None
+    file, block, slot = (int(part, 16) for part in found.groups())
+    return None if file >> 23 or block >> 24 else file << 40 | block << 16 | slot
+
+
+def connector_of(source: Source, transaction: Transaction | None) -> Connector:
+    """Return how a row's connector tells positions; its transaction's id must look as that connector writes it."""
+    known = CONNECTORS.get(source.connector)
+    if known is None or (transaction is not None and source.connector not in transaction.connectors):
+        shown = "" if transaction is None else f" with transaction id {transaction.id!r}"
+        raise Poison(SHAPE, f"connector {source.connector!r}{shown}")
+    return known
+
+
+def _commit(position: int | None, told: str) -> int:
+    if position is None:
+        raise Poison(rejections.NO_CSN, f"{told[:80]!r} has no commit position of at most {LARGEST.bit_length()} bits")
+    return position
+
+
+def _known(position: int | None, source: Source, fields: Sequence[str]) -> int:
+    """Return a commit position; refuses a row that has none, and names the fields that should tell it."""
+    if position is None:
+        told = ", ".join(f"`source.{name}` is {shown(getattr(source, name))}" for name in fields)
+        raise Poison(rejections.NO_CSN, f"{told}: no commit position of at most {LARGEST.bit_length()} bits")
+    return position
+
+
+def _joined(*parts: Number) -> str | None:
+    return ":".join(str(part) for part in parts if part is not None) or None
+
+
+def _at_lsn(source: Source) -> str | None:
+    return _joined(source.lsn)
+
+
+def _at_binlog(source: Source) -> str | None:
+    return None if source.file is None or source.pos is None else _joined(source.file, source.pos, source.row)
+
+
+def _at_scn(source: Source) -> str | None:
+    return _joined(source.scn, source.lcr_position, source.rs_id, source.ssn, source.row_id)
+
+
+def _at_change(source: Source) -> str | None:
+    return _joined(source.change_lsn or source.commit_lsn, source.event_serial_no)
+
+
+def _lsn(source: Source) -> int | None:
+    return unsigned(source.lsn)
+
+
+def _in_binlog(source: Source) -> int | None:
+    return binlog_position(source.file, source.pos)
+
+
+def _commit_scn(source: Source) -> int | None:
+    return unsigned(source.commit_scn)
+
+
+def _scn(source: Source) -> int | None:
+    return unsigned(source.scn)
+
+
+def _commit_lsn(source: Source) -> int | None:
+    return packed_lsn(source.commit_lsn)
+
+
+_BINLOG = ("file", "pos")
+_MYSQL = Connector(_at_binlog, _in_binlog, _in_binlog, (_BINLOG, _BINLOG), full_deletes=True)
+CONNECTORS = {
+    "postgresql": Connector(_at_lsn, None, _lsn, ((), ("lsn",)), full_deletes=False),
+    "mysql": _MYSQL,
+    "mariadb": _MYSQL,
+    "oracle": Connector(_at_scn, _commit_scn, _scn, (("commit_scn",), ("scn",)), full_deletes=True),
+    "sqlserver": Connector(_at_change, _commit_lsn, _commit_lsn, (("commit_lsn",),) * 2, full_deletes=True),
+}
+"""PostgreSQL's image before a delete is whole under REPLICA IDENTITY FULL only, which no message tells: otherwise its
+values outside the key are made up."""

@@ -1,0 +1,1 @@
+"""GoldenGate's JSON messages."""

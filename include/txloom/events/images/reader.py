@@ -1,0 +1,235 @@
+"""Images of rows, before and after, typed as declared; what cannot be read as its type is a problem, never a null.
+
+Messages whose images look as the last ones did become columns at once; any other is read by itself. Both ways give the
+same rows.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import UNSET, UnsetType
+
+from txloom.config.models.pipeline import Table
+from txloom.events.goldengate.messages import INSERTS, operation
+from txloom.events.images.single_message import UNREADABLE, ImageMessages, text_of
+from txloom.events.values.columns import read_column
+from txloom.events.values.scalars import arrow_type
+
+NAMES = pa.list_(pa.string())
+TEXTS = ("string", "json")
+ESCAPED = re.compile(r'["\\\x00-\x1f]')
+"""What stands in JSON in another way than it is; compiled decoders know no such names."""
+LEARNED = 500
+"""Columns of a source's rows that are known by name; with more, messages are read one at a time."""
+_JSON = {"long": str | int, "int": str | int, "boolean": str | bool | int}
+"""What a declared type may come as, beside null; anything else is left to the reading of single messages."""
+FRACTIONS = ("decimal", "double", "float")
+"""Kinds whose numbers are taken as the text that they are: a decoder that parses them loses digits."""
+
+
+class ImageReader:
+    """Reads the images of one table's row messages; compiled, so it does not travel between processes."""
+
+    def __init__(self, table: Table) -> None:
+        """Compile the readers of a declared table's columns."""
+        self._table = table
+        self._messages = ImageMessages(table)
+        self.schema = image_schema(table)
+        self._columns = {column.source.upper(): column.name for column in table.columns}
+        self._sources: dict[str, str | None] = {}
+        self._decoders: list[Callable[[bytes | str], Any]] = []
+
+    def read(self, values: Sequence[bytes | str]) -> pa.Table:
+        """Return one row per message; its columns are those of `image_schema`."""
+        sure, parsed = self._parsed(values)
+        while True:
+            try:
+                table = self._assembled(parsed)
+                break
+            except _Bad as bad:
+                keep = np.setdiff1d(np.arange(len(sure)), sorted(bad.rows))
+                sure, parsed = [sure[i] for i in keep], [parsed[i] for i in keep]
+        if len(sure) == len(values):
+            return table
+        rest = np.setdiff1d(np.arange(len(values)), np.asarray(sure, np.int64))
+        others = pa.Table.from_pylist([self._messages.read(values[i]) for i in rest], self.schema)
+        order = np.argsort(np.concatenate([np.asarray(sure, np.int64), rest]), kind="stable")
+        return pa.concat_tables([table, others]).take(pa.array(order)).combine_chunks()
+
+    def _parsed(self, values: Sequence[bytes | str]) -> tuple[list[int], list[Any]]:
+        """Parse the messages whose columns are known by name, learning names that are new."""
+        sure, parsed = [], []
+        for place, value in enumerate(values):
+            for number, decode in enumerate(self._decoders):
+                try:
+                    parsed.append(decode(value))
+                except UNREADABLE:
+                    continue
+                sure.append(place)
+                if number:
+                    self._decoders.insert(0, self._decoders.pop(number))
+                break
+            else:
+                found = self._learn(value)
+                if found is not None:
+                    sure.append(place)
+                    parsed.append(found)
+        return sure, parsed
+
+    def _learn(self, value: bytes | str) -> Any | None:
+        """Take up a message's column names; return it parsed, None when it must be read by itself."""
+        try:
+            names = [name for name in self._messages.names(value) if name not in self._sources]
+        except UNREADABLE:
+            return None
+        if not names or len(self._sources) + len(names) > LEARNED:
+            return None
+        known = {source.upper() for source in self._sources}
+        for name in names:
+            odd = name.upper() in known or name.upper().endswith("_ISMISSING") or ESCAPED.search(name) is not None
+            if odd or (name.upper() not in self._columns and self._table.undeclared_columns == "quarantine"):
+                return None
+            known.add(name.upper())
+        self._sources |= {name: self._columns.get(name.upper()) for name in names}
+        kinds = ((str, str), (msgspec.Raw, str), (msgspec.Raw, msgspec.Raw))
+        self._decoders = [self._decoder(numbers, texts) for numbers, texts in kinds]
+        for decode in self._decoders:
+            try:
+                return decode(value)
+            except UNREADABLE:
+                continue
+        return None
+
+    def _decoder(self, fractions: type, texts: type) -> Callable[[bytes | str], Any]:
+        """Compile a decoder of exactly the known names; fractions come as text or as numbers, texts as any JSON."""
+        fields = []
+        for number, name in enumerate(self._sources.values()):
+            json: Any = msgspec.Raw
+            if name is not None:
+                kind = self._table.column(name).type.kind
+                json = fractions if kind in FRACTIONS else texts if kind in TEXTS else _JSON.get(kind, str)
+                json = json if json is msgspec.Raw else json | None
+            fields.append((f"c{number}", json | UnsetType, UNSET))
+        rename = {f"c{number}": source for number, source in enumerate(self._sources)}
+        image = msgspec.defstruct("Image", fields, rename=rename, forbid_unknown_fields=True, gc=False)
+        images = [(name, image | None, None) for name in ("before", "after")]
+        message = msgspec.defstruct("Message", [("op_type", str, ""), *images], gc=False)
+        return msgspec.json.Decoder(message).decode
+
+    def _assembled(self, parsed: Sequence[Any]) -> pa.Table:
+        ops = [operation(message.op_type) for message in parsed]
+        before, known = self._image([None if op in INSERTS else m.before for op, m in zip(ops, parsed, strict=True)])
+        after, told = self._image([None if op == "D" else m.after for op, m in zip(ops, parsed, strict=True)])
+        op = pa.array(ops, pa.string())
+        self._refuse_without_key(op, before, after)
+        names = self._table.column_names
+        absent = ~told & ~_nulls(after)[:, None]
+        update, insert = (pc.is_in(op, pa.array(own)).to_numpy(zero_copy_only=False) for own in (["U"], ["I"]))
+        unchanged, lacking = (
+            absent & update[:, None],
+            absent & insert[:, None] & (self._table.dropped_columns == "clear"),
+        )
+        columns = [
+            after,
+            _lists(unchanged, names, unchanged.any(axis=1)),
+            before,
+            _lists(known, names, ~_nulls(before)),
+            pa.nulls(len(parsed), pa.string()),
+            _lists(lacking, names, lacking.any(axis=1)),
+            self._undeclared(parsed),
+        ]
+        return pa.Table.from_arrays(columns, schema=self.schema)
+
+    def _undeclared(self, parsed: Sequence[Any]) -> pa.Array:
+        """Return for each message the columns that it has and nobody declared, null for none."""
+        strange = {f"c{i}": name for i, (name, own) in enumerate(self._sources.items()) if own is None}
+        if not strange:
+            return pa.nulls(len(parsed), NAMES)
+        images = [[image for image in (message.before, message.after) if image is not None] for message in parsed]
+        found = [
+            [name for field, name in strange.items() if any(getattr(image, field, UNSET) is not UNSET for image in own)]
+            for own in images
+        ]
+        return pa.array([sorted(names) or None for names in found], NAMES)
+
+    def _image(self, images: Sequence[Any]) -> tuple[pa.StructArray, np.ndarray]:
+        """Return images as one struct array, and which columns each has."""
+        there = np.array([image is not None for image in images], bool)
+        rows = np.flatnonzero(there)
+        tuples = [msgspec.structs.astuple(image) for image in images if image is not None]
+        fields = list(zip_longest(*tuples, fillvalue=UNSET))
+        fields += [(UNSET,) * len(rows)] * (len(self._sources) - len(fields))
+        known = np.zeros((len(images), len(self._table.columns)), bool)
+        found, bad = [], set[int]()
+        for number, column in enumerate(self._table.columns):
+            values: Sequence[Any] = [None] * len(rows)
+            place = next((i for i, name in enumerate(self._sources.values()) if name == column.name), None)
+            if place is not None and len(rows):
+                values = fields[place]
+                known[rows, number] = True
+                if UNSET in values:
+                    known[rows, number] = [value is not UNSET for value in values]
+                    values = [None if value is UNSET else value for value in values]
+                if any(isinstance(value, msgspec.Raw) for value in values):
+                    values = [text_of(value) if isinstance(value, msgspec.Raw) else value for value in values]
+            try:
+                found.append(read_column(column.type, values))
+            except pa.ArrowInvalid:
+                read, unreadable = self._messages.read_values(column, values)
+                bad |= {int(rows[i]) for i in unreadable}
+                found.append(read)
+        if bad:
+            raise _Bad(bad)
+        struct = pa.StructArray.from_arrays(found, fields=list(self.schema.field("after").type))
+        if len(rows) == len(images):
+            return struct, known
+        take = np.cumsum(there) - 1
+        return struct.take(pa.array(take, mask=~there)), known
+
+    def _refuse_without_key(self, op: pa.Array, before: pa.StructArray, after: pa.StructArray) -> None:
+        row = pc.not_equal(op, "T")
+        for name in self._table.key:
+            old, new = pc.struct_field(before, name), pc.struct_field(after, name)
+            missing = pc.and_(row, pc.is_null(pc.coalesce(new, old)))
+            if pc.any(missing).as_py():
+                raise _Bad(set(np.flatnonzero(missing.to_numpy(zero_copy_only=False)).tolist()))
+
+
+class _Bad(Exception):
+    """Messages that must be read by themselves, by their numbers among those parsed."""
+
+    def __init__(self, rows: set[int]) -> None:
+        super().__init__(rows)
+        self.rows = rows
+
+
+def image_schema(table: Table) -> pa.Schema:
+    """Return the schema of what an image reader returns.
+
+    unchanged: columns that an update leaves out; before_known: those that the image before has; problem: why the row
+    cannot be read; absent: declared columns that an insert does not have; undeclared: columns that nobody declared, as
+    the source writes them.
+    """
+    image = pa.struct([(column.name, arrow_type(column.type)) for column in table.columns])
+    lists = [(name, NAMES) for name in ("absent", "undeclared")]
+    own = [("after", image), ("unchanged", NAMES), ("before", image), ("before_known", NAMES), ("problem", pa.string())]
+    return pa.schema([*own, *lists])
+
+
+def _nulls(array: pa.Array) -> np.ndarray:
+    nulls: np.ndarray = array.is_null().to_numpy(zero_copy_only=False)
+    return nulls
+
+
+def _lists(chosen: np.ndarray, names: Sequence[str], valid: np.ndarray) -> pa.ListArray:
+    """Return for each row the names chosen in it, null where it is not valid."""
+    chosen = chosen & valid[:, None]
+    offsets = np.concatenate([[0], np.cumsum(chosen.sum(axis=1))]).astype(np.int32)
+    found = pa.array(names, pa.string()).take(pa.array(np.nonzero(chosen)[1]))
+    return pa.ListArray.from_arrays(pa.array(offsets), found, mask=pa.array(~valid))

@@ -1,0 +1,125 @@
+"""Whole columns of values, as sources write them, -> declared types, by Arrow's own casts.
+
+A cast either gives what `txloom.events.values.scalars` gives for every value, or refuses the column: then its values
+are read one at a time.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.config.models.column_types import MOST_DIGITS, ColumnType
+from txloom.events.values.scalars import arrow_type
+from txloom.events.values.text import INSTANT, read_instants, read_timestamps
+
+UUID = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+TIME = r"^([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?$"
+INTEGER = r"^-?\d+$"
+DOUBLE = r"^-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,4})?$"
+ZERO = r"^-?[0.]+([eE]|$)"
+
+
+def read_column(declared: ColumnType, values: Sequence[Any]) -> pa.Array:
+    """Read values (text, JSON scalars, None) as a declared type; raises ArrowInvalid when one is not plainly of it."""
+    kind = arrow_type(declared)
+    try:
+        texts = pa.array(values, pa.string())
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        texts = _texts(declared, values)
+    if texts.null_count == len(texts):
+        return pa.nulls(len(texts), kind)
+    return _CASTS.get(declared.kind if declared.element is None else "array", _refuse)(texts, kind)
+
+
+def _texts(declared: ColumnType, values: Sequence[Any]) -> pa.Array:
+    """Return JSON scalars as text: whole numbers and booleans; any other number comes as the text that it is."""
+    if declared.kind == "boolean":
+        return pa.array([None if v is None else str(v).lower() for v in values], pa.string())
+    return pa.array([None if v is None else str(v) for v in values], pa.string())
+
+
+def _refuse(_texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    raise pa.ArrowInvalid(f"no cast to {kind} for all values at once")
+
+
+def _times(texts: pa.Array, _kind: pa.DataType) -> pa.Array:
+    return pc.replace_substring_regex(_matching(texts, TIME), r"\.0*$|(\.\d*[1-9])0+$", r"\1")
+
+
+def _uuids(texts: pa.Array, _kind: pa.DataType) -> pa.Array:
+    return pc.ascii_lower(_matching(texts, UUID))
+
+
+def _matching(texts: pa.Array, pattern: str) -> pa.Array:
+    if not pc.all(pc.match_substring_regex(texts, pattern)).as_py():
+        raise pa.ArrowInvalid(f"not all of {pattern}")
+    return texts
+
+
+def _as_it_came(texts: pa.Array, _kind: pa.DataType) -> pa.Array:
+    return texts
+
+
+def _booleans(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    return texts.cast(kind)
+
+
+def _integers(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    if not pc.all(pc.ascii_is_decimal(texts)).as_py():
+        return _matching(texts, INTEGER).cast(kind)
+    return texts.cast(kind)
+
+
+def _decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Cast plain numbers that surely fit.
+
+    Arrow makes zero of those that are too small, any number of those that overflow, and dies of a huge exponent.
+    """
+    whole = f"[0-9]{{1,{kind.precision - kind.scale}}}" if kind.precision > kind.scale else "0"
+    point = rf"(\.[0-9]{{0,{kind.scale}}}0{{0,{MOST_DIGITS - kind.precision}}})?"
+    return _matching(texts, rf"^-?{whole}{point}$").cast(kind)
+
+
+def _doubles(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Cast numbers; one that becomes infinite, or zero although it is not, is left to the reading of single values."""
+    found = _matching(texts, DOUBLE).cast(pa.float64()).cast(kind)
+    zeros = texts.filter(pc.fill_null(pc.equal(found, 0), False))
+    if pc.any(pc.is_inf(found)).as_py() or not pc.all(pc.match_substring_regex(zeros, ZERO), min_count=0).as_py():
+        raise pa.ArrowInvalid("a number beyond all doubles, or too small for one")
+    return found
+
+
+def _dates(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    found = texts.cast(kind)
+    read_timestamps(texts)
+    return found
+
+
+def _timestamps(texts: pa.Array, _kind: pa.DataType) -> pa.Array:
+    return read_timestamps(texts)
+
+
+def _instants(texts: pa.Array, _kind: pa.DataType) -> pa.Array:
+    try:
+        return read_instants(texts)
+    except pa.ArrowInvalid:
+        return read_timestamps(texts, INSTANT)
+
+
+_CASTS: dict[str, Callable[[pa.Array, pa.DataType], pa.Array]] = {
+    "string": _as_it_came,
+    "json": _as_it_came,
+    "long": _integers,
+    "int": _integers,
+    "decimal": _decimals,
+    "double": _doubles,
+    "float": _doubles,
+    "boolean": _booleans,
+    "date": _dates,
+    "timestamp": _timestamps,
+    "timestamptz": _instants,
+    "uuid": _uuids,
+    "time": _times,
+}

@@ -1,0 +1,113 @@
+"""wal2json, format-version 1, as readable input: one object for each transaction -> lines of format-version 2.
+
+It is never recommended. TRUNCATE is lost at the source: its transaction comes with an empty list of changes. A
+transaction above 1 GB stops the slot for good, and write-in-chunks cuts a transaction into messages that are no JSON.
+The commit position is `nextlsn`, the end of the COMMIT's record, while format-version 2 names its beginning: a source
+that changes its format-version needs a new topic.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from txloom.events import rejections
+from txloom.events.diagnosis import diagnosed
+from txloom.events.goldengate.messages import NULL
+from txloom.events.malformed import Poison, Refused, shown
+
+VERSION_1 = "format-version 1"
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+ACTIONS = {"insert": b"I", "update": b"U", "delete": b"D", "message": b"M"}
+
+Raw = msgspec.Raw
+Raws = Sequence[Raw]
+
+
+class _Keys(msgspec.Struct, gc=False):
+    keynames: list[Raw]
+    keyvalues: list[Raw]
+    keytypes: list[Raw] | None = None
+
+
+class _Change(msgspec.Struct, gc=False):
+    kind: str
+    schema: Raw = NULL
+    table: Raw = NULL
+    columnnames: list[Raw] | None = None
+    columnvalues: list[Raw] | None = None
+    columntypes: list[Raw] | None = None
+    oldkeys: _Keys | None = None
+
+
+class _Transaction(msgspec.Struct, gc=False):
+    change: list[_Change]
+    xid: Raw = NULL
+    nextlsn: Raw = NULL
+    timestamp: Raw = NULL
+
+
+class _Any(msgspec.Struct, gc=False):
+    action: Raw = NULL
+    change: Raw = NULL
+
+
+_any = msgspec.json.Decoder(_Any).decode
+_transaction = msgspec.json.Decoder(_Transaction).decode
+
+
+def expanded(value: bytes) -> list[bytes]:
+    """Return a transaction of format-version 1 as BEGIN, rows and COMMIT; anything else as it is.
+
+    One that cannot be placed, or whose changes are not in order, is refused whole.
+    """
+    try:
+        found = _any(value)
+    except UNREADABLE:
+        return [value]
+    if isinstance(value, Refused) or found.change == NULL or found.action != NULL:
+        return [value]
+    try:
+        return _lines(value)
+    except Poison as poison:
+        return [Refused(value, *poison.args)]
+    except UNREADABLE as error:
+        return [Refused(value, *diagnosed(value, error))]
+
+
+def _lines(value: bytes) -> list[bytes]:
+    told = _transaction(value)
+    if told.xid == NULL and told.nextlsn == NULL and [change.kind for change in told.change] == ["message"]:
+        return [b'{"action":"M"}']
+    if told.nextlsn == NULL:
+        raise Poison(rejections.NO_CSN, "the message has no `nextlsn`: the slot needs include-lsn")
+    if told.xid == NULL:
+        raise Poison(rejections.NO_TRANSACTION, "the message has no `xid`: the slot needs include-xids")
+    xid, lsn, at = map(bytes, (told.xid, told.nextlsn, told.timestamp))
+    begin, end = (b'{"action":"%s","xid":%s,"timestamp":%s,"lsn":%s}' % (each, xid, at, lsn) for each in (b"B", b"C"))
+    return [begin, *(_row(change, xid, at) for change in told.change), end]
+
+
+def _row(change: _Change, xid: bytes, at: bytes) -> bytes:
+    action = ACTIONS.get(change.kind)
+    if action is None:
+        raise Poison(rejections.OPERATION, f"kind of a change is {shown(change.kind)!r}")
+    line = b'{"action":"%s","xid":%s,"timestamp":%s' % (action, xid, at)
+    if action == b"M":
+        return line + b"}"
+    line += b',"schema":%s,"table":%s' % (bytes(change.schema), bytes(change.table))
+    if change.columnnames is not None:
+        line += b',"columns":' + _cells(change.columnnames, change.columntypes, change.columnvalues or ())
+    if change.oldkeys is not None:
+        old = change.oldkeys
+        line += b',"identity":' + _cells(old.keynames, old.keytypes, old.keyvalues)
+    return line + b"}"
+
+
+def _cells(names: Raws, types: Raws | None, values: Raws) -> bytes:
+    """Return names, types and values as cells; a value is spliced in as it stands, so that every digit stays."""
+    if len(names) != len(values) or (types is not None and len(types) != len(names)):
+        raise Poison(rejections.BROKEN, f"a change has {len(names)} names and {len(values)} values")
+    kinds = [b""] * len(names) if types is None else [b'"type":%s,' % bytes(kind) for kind in types]
+    told = zip(names, kinds, values, strict=True)
+    cells = [b'{"name":%s,%s"value":%s}' % (bytes(name), kind, bytes(value)) for name, kind, value in told]
+    return b"[%s]" % b",".join(cells)

@@ -1,0 +1,1 @@
+"""Writers of generated transactions, one for each source format."""

@@ -1,0 +1,68 @@
+"""Change events: one JSON object a change, in a topic for each table, ordered by their timestamp alone.
+
+Columns and old key are lists of names and of values, as text. An update leaves out the large values that it did not
+change. A TRUNCATE, which the format does not have, comes as deletes.
+"""
+
+from collections.abc import Iterator
+
+from txloom.generate.formats.messages import ROW, Message, Writer, encode
+from txloom.generate.workload.changes import Change, Cut, Transaction, moment
+from txloom.generate.workload.tables import TABLES, Row, SourceTable
+
+TYPES = {"I": ("insert", "INSERT"), "U": ("update", "Update"), "D": ("delete", "DELETE")}
+"""Producers differ in how they write the type of a change."""
+
+Told = dict[str, str | tuple[str, ...] | list[str] | Row | None]
+
+
+class ChangeEventWriter(Writer):
+    """Writes each change by itself."""
+
+    def __init__(self, topic: str, schema: str) -> None:
+        """Name the topics; `topic` has {schema} and {table} in it."""
+        self._topics = {table: topic.format(schema=schema, table=table.name) for table in TABLES.values()}
+        self._names = {table: f"{schema}.{table.name}" for table in TABLES.values()}
+
+    def csn_of(self, cut: Cut) -> int:
+        """Return the microsecond that is a state's last one: changes have no other csn than their time."""
+        return cut.until
+
+    def messages(self, transaction: Transaction) -> Iterator[Message]:
+        """Yield a message for each row that the transaction changed, each with a time of its own."""
+        at, spelling = transaction.committed, transaction.number % 2
+        for change in single_rows(transaction.changes):
+            content: Told = {"table": self._names[change.table], "changeType": TYPES[change.op][spelling]}
+            content |= {"timestamp": moment(at), **_columns(change), **_old_key(change)}
+            yield Message(self._topics[change.table], encode(content), ROW, transaction.csn)
+            at += 1
+
+
+def single_rows(changes: list[Change]) -> Iterator[Change]:
+    """Yield changes of single rows: for a TRUNCATE, a delete of each row that it took away."""
+    for change in changes:
+        if change.op != "T":
+            yield change
+        for row in change.removed:
+            yield Change(change.table, "D", row, None)
+
+
+def _columns(change: Change) -> Told:
+    table, before, after = change.table, change.before, change.after
+    if after is None:
+        return {"columnNames": None, "columnTypes": None, "columnValues": None}
+    left_out = table.left_out(before, after) if before is not None else ()
+    places = [place for place in range(len(after)) if place not in left_out]
+    return {
+        "columnNames": [table.columns[place] for place in places],
+        "columnTypes": [table.types[place] for place in places],
+        "columnValues": tuple([after[place] for place in places]),
+    }
+
+
+def _old_key(change: Change) -> Told:
+    table: SourceTable = change.table
+    if change.before is None:
+        return {"oldKeyNames": None, "oldKeyTypes": None, "oldKeyValues": None}
+    types = [table.types[place] for place in table.key_places]
+    return {"oldKeyNames": table.key, "oldKeyTypes": types, "oldKeyValues": table.key_of(change.before)}

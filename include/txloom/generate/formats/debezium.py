@@ -1,0 +1,151 @@
+"""Debezium JSON, as its PostgreSQL connector writes it with transaction metadata and decimals as text.
+
+A transaction's id is its number and the position of the message at hand, so that BEGIN, rows and END differ in it. A
+key change is a delete, a tombstone and an insert; a delete's image is made up outside the key unless the source's log
+has the whole old row; a large value that was left alone is a placeholder. Times are integers since the epoch.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from txloom.generate.formats.debezium_values import UNAVAILABLE, json_values
+from txloom.generate.formats.messages import MARKER, METADATA, ROW, Headers, Message, Writer, encode, json_object
+from txloom.generate.workload.changes import Change, Transaction
+from txloom.generate.workload.tables import TABLES, Row, SourceTable
+
+OPERATIONS = {"I": "c", "U": "u", "D": "d", "T": "t"}
+LAG = 31_000
+"""Microseconds between a commit and its being read."""
+VERSION = "3.6.1.Final"
+Part = tuple[str, bytes | None, bytes, bytes, Headers]
+"""One of a change's messages: operation (nothing for a tombstone), key, images before and after, headers."""
+
+
+class _Layout:
+    """What all rows of a table have in common."""
+
+    def __init__(self, table: SourceTable, name: str, schema: str, topic: str) -> None:
+        self.table, self.name, self.topic = table, name, topic
+        self.source = b'"schema":%b,"table":%b' % (encode(schema), encode(table.name))
+        self._values = json_values(table)
+        invented = [table.invented.get(column) for column in table.columns]
+        self._invented = [write(text) for write, text in zip(self._values, invented, strict=True)]
+
+    def image(self, row: Row, left_out: tuple[int, ...] = ()) -> bytes:
+        """Write a row, with a placeholder for what is left out."""
+        values = [write(text) for write, text in zip(self._values, row, strict=True)]
+        for place in left_out:
+            values[place] = UNAVAILABLE
+        return json_object(self.table.columns, values)
+
+    def old_image(self, row: Row) -> bytes:
+        """Write a deleted row: all that the log has of it, and what is made up for the rest."""
+        if self.table.whole_before:
+            return self.image(row)
+        values = list(self._invented)
+        for place in self.table.key_places:
+            values[place] = self._values[place](row[place])
+        return json_object(self.table.columns, values)
+
+    def key(self, row: Row) -> bytes:
+        """Write a row's key."""
+        values = [self._values[place](row[place]) for place in self.table.key_places]
+        return json_object(self.table.key, values)
+
+    def parts(self, change: Change) -> Iterator[Part]:
+        """Yield what a change's messages say."""
+        before, after = change.before, change.after
+        if before is None and after is None:
+            yield "t", None, b"null", b"null", ()
+        elif before is None and after is not None:
+            yield "c", self.key(after), b"null", self.image(after), ()
+        elif before is not None and after is None:
+            key = self.key(before)
+            yield "d", key, self.old_image(before), b"null", ()
+            yield "", key, b"null", b"null", ()
+        elif before is not None and after is not None:
+            yield from self._updated(before, after)
+
+    def _updated(self, before: Row, after: Row) -> Iterator[Part]:
+        old, new = self.key(before), self.key(after)
+        left_out = () if self.table.whole_before else self.table.left_out(before, after)
+        image = self.image(after, left_out)
+        if old == new:
+            yield "u", new, self.image(before) if self.table.whole_before else b"null", image, ()
+            return
+        yield "d", old, self.old_image(before), b"null", (("__debezium.newkey", new.decode()),)
+        yield "", old, b"null", b"null", ()
+        yield "c", new, b"null", image, (("__debezium.oldkey", old.decode()),)
+
+
+class DebeziumWriter(Writer):
+    """Writes transactions as Debezium does."""
+
+    def __init__(self, topic: str, schema: str, metadata_topic: str, seed: int) -> None:
+        """Name the topics; `topic` has {schema} and {table} in it. seed: the connector's run takes its id from it."""
+        self.metadata_topic: str = metadata_topic
+        self._server = metadata_topic.partition(".")[0]
+        self._layouts = {
+            table: _Layout(table, f"{schema}.{table.name}", schema, topic.format(schema=schema, table=table.name))
+            for table in TABLES.values()
+        }
+        self._context: Headers = (
+            ("__debezium.context.connectorLogicalName", self._server),
+            ("__debezium.context.taskId", "0"),
+            ("__debezium.context.connectorName", "postgresql"),
+            ("__debezium.context.runId", f"01a1fc0f-5b22-7c42-924b-{seed % 2**48:012x}"),
+        )
+
+    def messages(self, transaction: Transaction) -> Iterator[Message]:
+        """Yield a transaction's BEGIN, its rows with tombstones behind deletes, and its END."""
+        lsns = transaction.lsns()
+        counts: Counter[str] = Counter()
+        yield self._mark(transaction, "BEGIN", lsns[0] if lsns else transaction.csn, None)
+        for change, lsn in zip(transaction.changes, lsns, strict=True):
+            layout = self._layouts[change.table]
+            for op, key, before, after, headers in layout.parts(change):
+                value = None
+                if op:
+                    counts[layout.name] += 1
+                    order = b'"total_order":%d,"data_collection_order":%d' % (counts.total(), counts[layout.name])
+                    source = self._source(transaction, lsn, layout)
+                    value = _row(transaction, lsn, source, order, before, after, op)
+                kind = ROW if op else MARKER
+                yield Message(layout.topic, value, kind, transaction.csn, key, (*headers, *self._context))
+        yield self._mark(transaction, "END", transaction.csn, counts)
+
+    def _mark(self, transaction: Transaction, status: str, lsn: int, counts: Counter[str] | None) -> Message:
+        own = f"{transaction.xid}:{lsn}"
+        parts = None
+        if counts is not None:
+            parts = [{"data_collection": name, "event_count": count} for name, count in sorted(counts.items())]
+        content = {
+            "status": status,
+            "id": own,
+            "event_count": None if counts is None else counts.total(),
+            "data_collections": parts,
+            "ts_ms": transaction.committed // 1000,
+        }
+        kind = MARKER if counts is None else METADATA
+        return Message(self.metadata_topic, encode(content), kind, transaction.csn, encode({"id": own}))
+
+    def _source(self, transaction: Transaction, lsn: int, layout: _Layout) -> bytes:
+        at, server = transaction.committed, self._server.encode()
+        return (
+            b'{"version":"%b","connector":"postgresql","name":"%b","ts_ms":%d,"snapshot":"false","db":"shop",'
+            b'"sequence":"[\\"%d\\",\\"%d\\"]","ts_us":%d,"ts_ns":%d,%b,"txId":%d,"lsn":%d,"xmin":null,'
+            b'"origin":null,"origin_lsn":null}'
+        ) % (
+            *(VERSION.encode(), server, at // 1000, transaction.lsn, lsn, at, at * 1000),
+            *(layout.source, transaction.xid, lsn),
+        )
+
+
+def _row(
+    transaction: Transaction, lsn: int, source: bytes, order: bytes, before: bytes, after: bytes, op: str
+) -> bytes:
+    at = transaction.committed + LAG
+    return (
+        b'{"before":%b,"after":%b,"source":%b,"transaction":{"id":"%d:%d",%b},"op":"%b",'
+        b'"ts_ms":%d,"ts_us":%d,"ts_ns":%d}'
+    ) % (before, after, source, transaction.xid, lsn, order, op.encode(), at // 1000, at, at * 1000)

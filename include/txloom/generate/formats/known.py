@@ -1,0 +1,68 @@
+"""The formats that there are, and what each is told if nobody says otherwise."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from txloom.errors import ConfigurationError
+from txloom.generate.formats.change_events import ChangeEventWriter
+from txloom.generate.formats.change_sets import ChangeSetWriter
+from txloom.generate.formats.debezium import DebeziumWriter
+from txloom.generate.formats.goldengate import GoldenGateWriter
+from txloom.generate.formats.messages import Writer
+from txloom.generate.formats.wal2json import Wal2JsonWriter
+
+VALUES, RECORDS, CSV = "values", "records", "csv"
+
+
+@dataclass(frozen=True)
+class Format:
+    """What a format's files look like; the first layout is what they are if nobody says otherwise."""
+
+    layouts: tuple[str, ...]
+    topic: str
+    transaction_topic: str | None = None
+
+
+FORMATS = {
+    "goldengate": Format((VALUES, RECORDS), "dev.{schema}.{table}.json", "dev.transaction_metadata_json"),
+    "debezium": Format((RECORDS, VALUES), "dev.{schema}.{table}", "dev.transaction"),
+    "wal2json": Format((VALUES, RECORDS), "wal2json"),
+    "change_events": Format((VALUES, RECORDS), "{schema}.{table}"),
+    "change_sets": Format((CSV, VALUES), "{schema}.{table}"),
+}
+
+
+def completed(shape: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is told of a format, with what is not told as it is by default."""
+    name = shape["format"]
+    own = FORMATS[name]
+    told = {key: value for key, value in shape.items() if value is not None}
+    found = {"layout": own.layouts[0], "topic": own.topic, "transaction_topic": own.transaction_topic} | told
+    if found["layout"] not in own.layouts:
+        raise ConfigurationError(f"--layout: found {found['layout']}, but {name} has {' and '.join(own.layouts)}.")
+    if own.transaction_topic is None and found["transaction_topic"] is not None:
+        raise ConfigurationError(f"--transaction-topic: found {found['transaction_topic']!r}, but {name} has none.")
+    try:
+        topics = {found["topic"].format(schema="schema", table=table) for table in ("one", "other")}
+    except (KeyError, IndexError, ValueError):
+        topics = set()
+    parts = 1 if name == "wal2json" else 2
+    if len(topics) != parts or any(not topic or set(topic) & set("/\\\0") or topic[0] in "._" for topic in topics):
+        expected = "one topic for all tables" if parts == 1 else "a name with {table} in it, and perhaps {schema}"
+        raise ConfigurationError(f"--topic: found {found['topic']!r}, expected {expected}.")
+    return found
+
+
+def new_writer(shape: Mapping[str, Any]) -> Writer:
+    """Return the writer of a format that was told completely."""
+    name, topic, schema, metadata_topic = (shape[key] for key in ("format", "topic", "schema", "transaction_topic"))
+    if name == "goldengate":
+        return GoldenGateWriter(topic, schema, metadata_topic)
+    if name == "debezium":
+        return DebeziumWriter(topic, schema, metadata_topic, shape["seed"])
+    if name == "wal2json":
+        return Wal2JsonWriter(topic, schema)
+    if name == "change_events":
+        return ChangeEventWriter(topic, schema)
+    return ChangeSetWriter(topic, schema, "csv" if shape["layout"] == CSV else "values")

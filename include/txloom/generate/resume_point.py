@@ -1,0 +1,91 @@
+"""Where an earlier run stopped: what the next one needs to go on, in one file that is replaced as a whole."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from txloom.errors import ConfigurationError
+from txloom.generate.formats.messages import encode
+from txloom.generate.workload.orders import Position
+from txloom.generate.workload.source import Order, Source
+from txloom.generate.workload.tables import AttachmentRow, CodeRow, DetailsRow, LineRow, OrderRow, Row, Text, UseRow
+
+NAME = "state.jsonl"
+VERSION = 1
+Texts = list[Text]
+
+
+class Standing(msgspec.Struct):
+    """What a run leaves behind, beside the rows.
+
+    shape: the flags that every run into one folder shares. files: the number of the next slice. offsets: the last one
+    of each topic and partition. made: how many rows of each kind there have been. sizes: bytes of files that grow.
+    """
+
+    shape: dict[str, Any]
+    position: Position
+    files: int = 0
+    offsets: dict[str, int] = {}
+    made: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    version: int = VERSION
+
+
+class _Order(msgspec.Struct):
+    order: Texts
+    details: Texts | None
+    lines: list[Texts]
+    attachments: list[Texts]
+    uses: list[Texts]
+
+
+class _Code(msgspec.Struct):
+    code: Texts
+
+
+def save(folder: Path, standing: Standing, source: Source) -> None:
+    """Write down where a run stops; a run that is killed leaves what the one before it wrote."""
+    path = folder / f".{NAME}.part"
+    with path.open("wb") as stream:
+        stream.write(encode(standing) + b"\n")
+        stream.writelines(encode({"code": code}) + b"\n" for code in source.codes)
+        for order in source.orders:
+            rows: dict[str, Row | list[Any] | None] = {"order": order.row, "details": order.details}
+            rows |= {"lines": order.lines, "attachments": order.attachments, "uses": order.uses}
+            stream.write(encode(rows) + b"\n")
+    path.rename(folder / NAME)
+
+
+def load(folder: Path) -> tuple[Standing, Source] | None:
+    """Read where the last run stopped; None if there was none."""
+    path = folder / NAME
+    if not path.is_file():
+        return None
+    source = Source()
+    read_code, read_order = msgspec.json.Decoder(_Code).decode, msgspec.json.Decoder(_Order).decode
+    try:
+        with path.open("rb") as stream:
+            standing = msgspec.json.decode(stream.readline(), type=Standing)
+            if standing.version != VERSION:
+                raise ConfigurationError(f"{path}: found version {standing.version}, expected {VERSION}.")
+            for line in stream:
+                if line.startswith(b'{"code"'):
+                    source.codes.append(CodeRow(*read_code(line).code))  # type: ignore[arg-type]
+                else:
+                    _add(source, read_order(line))
+    except (msgspec.MsgspecError, TypeError) as error:
+        raise ConfigurationError(f"{path}: found something else than an earlier run's state: {error}.") from error
+    source.made = dict(standing.made)
+    return standing, source
+
+
+def _add(source: Source, told: _Order) -> None:
+    order = Order(OrderRow(*told.order))  # type: ignore[arg-type]
+    source.add(order)
+    order.details = None if told.details is None else DetailsRow(*told.details)  # type: ignore[arg-type]
+    order.lines = [LineRow(*row) for row in told.lines]  # type: ignore[arg-type]
+    for row in told.attachments:
+        source.attach(order, AttachmentRow(*row))  # type: ignore[arg-type]
+    for row in told.uses:
+        source.use(order, UseRow(*row))  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""An order-entry workload: tables, values, transactions."""

@@ -1,0 +1,91 @@
+"""What a workload is told: how large transactions are, and how often they do what is rare."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from txloom.config.problems import did_you_mean
+from txloom.errors import ConfigurationError
+from txloom.generate.workload.values import Draw
+
+SIZES = "1-3:30,4-8:50,9-20:18,50-200:2"
+_SIZE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?(?::(\d{1,9}))?")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many rows a transaction changes: ranges, and how often each is taken in relation to the others."""
+
+    ranges: tuple[tuple[int, int], ...]
+    weights: tuple[int, ...]
+
+    def draw(self, draw: Draw) -> int:
+        """Return a transaction's number of rows."""
+        lot = draw.below(sum(self.weights))
+        place = 0
+        while lot >= self.weights[place]:
+            lot -= self.weights[place]
+            place += 1
+        low, high = self.ranges[place]
+        return low + draw.below(high - low + 1)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """How often what is rare happens: of statements; empty: of transactions."""
+
+    deletes: float = 0.08
+    key_changes: float = 0.02
+    truncates: float = 0.0005
+    empty: float = 0.01
+
+
+def sizes_of(text: str) -> Sizes:
+    """Read sizes such as `8`, `1-12` or `1-3:30,4-8:50,200:1`.
+
+    >>> sizes_of("1-3:30,8")
+    Sizes(ranges=((1, 3), (8, 8)), weights=(30, 1))
+    """
+    ranges, weights = [], []
+    for part in text.split(","):
+        found = _SIZE.fullmatch(part.strip())
+        low, high, weight = (
+            (int(group or fallback) for group, fallback in zip(found.groups(), (0, -1, 1), strict=True))
+            if found
+            else (0, 0, 0)
+        )
+        high = low if high < 0 else high
+        if not (1 <= low <= high and weight):
+            expected = "rows or a range of them, with how often: 8, 1-12 or 1-3:30,4-8:50,200:1"
+            raise ConfigurationError(f"--rows-per-transaction: found {part.strip()!r}, expected {expected}.")
+        ranges.append((low, high))
+        weights.append(weight)
+    return Sizes(tuple(ranges), tuple(weights))
+
+
+def shares_of(given: Sequence[str]) -> Shares:
+    """Read shares such as `deletes=0.3`; what is not told stays as it is."""
+    names = [each.name for each in fields(Shares)]
+    found = Shares(**read_shares("--share-of", given, names))
+    if found.deletes + found.key_changes + found.truncates > 1:
+        raise ConfigurationError("--share-of: found shares of statements above 1 together, expected at most 1.")
+    return found
+
+
+def read_shares(flag: str, given: Sequence[str], names: Sequence[str]) -> Mapping[str, float]:
+    """Read NAME=SHARE pairs; a name may be written with dashes, and several pairs with commas between them."""
+    found: dict[str, float] = {}
+    for pair in (pair for each in given for pair in each.split(",") if pair):
+        name, _, told = pair.partition("=")
+        name = name.strip().replace("-", "_")
+        if name not in names:
+            hint = did_you_mean(name, names)
+            raise ConfigurationError(f"{flag}: found {name!r}, expected one of {', '.join(names)}. {hint}".rstrip())
+        try:
+            share = float(told)
+        except ValueError:
+            share = -1.0
+        if not 0 <= share <= 1:
+            raise ConfigurationError(f"{flag}: found {pair!r}, expected {name}=SHARE with a share from 0 to 1.")
+        found[name] = share
+    return found

@@ -1,0 +1,153 @@
+"""The source's tables as they stand: orders with what hangs below them, and promotion codes."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from txloom.generate.workload.changes import Change
+from txloom.generate.workload.tables import (
+    ATTACHMENTS,
+    CODES,
+    DETAILS,
+    LINES,
+    ORDERS,
+    USES,
+    AttachmentRow,
+    CodeRow,
+    DetailsRow,
+    LineRow,
+    OrderRow,
+    Row,
+    SourceTable,
+    UseRow,
+)
+from txloom.generate.workload.values import Draw
+
+TOUCHED_AGAIN = 0.2
+"""How often a statement takes the order that the last one took, so that a transaction changes a row several times."""
+
+
+class Order:
+    """An order and its rows in other tables; `place` is where it stands among the source's orders."""
+
+    __slots__ = ("attachments", "details", "lines", "place", "row", "uses")
+
+    def __init__(self, row: OrderRow) -> None:
+        """Begin with an order that has nothing below it."""
+        self.row = row
+        self.details: DetailsRow | None = None
+        self.lines: list[LineRow] = []
+        self.attachments: list[AttachmentRow] = []
+        self.uses: list[UseRow] = []
+        self.place = -1
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows the order has in all tables."""
+        return 1 + (self.details is not None) + len(self.lines) + len(self.attachments) + len(self.uses)
+
+
+@dataclass
+class Source:
+    """All rows of the source, and how many of each kind it ever made, which is where new keys come from."""
+
+    orders: list[Order] = field(default_factory=list)
+    codes: list[CodeRow] = field(default_factory=list)
+    made: dict[str, int] = field(default_factory=dict)
+    used: dict[str, int] = field(default_factory=dict)
+    attached: set[Order] = field(default_factory=set)
+    discounted: set[Order] = field(default_factory=set)
+
+    def next_number(self, kind: str) -> int:
+        """Return how many of a kind there have been, with the one that is made now."""
+        number = self.made[kind] = self.made.get(kind, 0) + 1
+        return number
+
+    def add(self, order: Order) -> None:
+        """Take an order in."""
+        order.place = len(self.orders)
+        self.orders.append(order)
+
+    def remove(self, order: Order) -> None:
+        """Let an order go; the last one takes its place."""
+        last = self.orders.pop()
+        if last is not order:
+            self.orders[order.place] = last
+            last.place = order.place
+        for use in order.uses:
+            self.used[use.code] -= 1
+        self.attached.discard(order)
+        self.discounted.discard(order)
+
+    def attach(self, order: Order, row: AttachmentRow) -> None:
+        """Hang an attachment below an order."""
+        order.attachments.append(row)
+        self.attached.add(order)
+
+    def use(self, order: Order, row: UseRow) -> None:
+        """Let an order use a promotion."""
+        order.uses.append(row)
+        self.used[row.code] = self.used.get(row.code, 0) + 1
+        self.discounted.add(order)
+
+    def rows_of(self, table: SourceTable) -> Iterator[Row]:
+        """Yield a table's rows, in no order that means anything."""
+        if table is CODES:
+            yield from self.codes
+            return
+        for order in self.orders:
+            if table is ORDERS:
+                yield order.row
+            elif table is DETAILS:
+                yield from (order.details,) if order.details is not None else ()
+            elif table is LINES:
+                yield from order.lines
+            elif table is ATTACHMENTS:
+                yield from order.attachments
+            elif table is USES:
+                yield from order.uses
+
+
+@dataclass
+class Work:
+    """A transaction that is open: it may change `size` rows. now: when it commits, as PostgreSQL writes it."""
+
+    source: Source
+    draw: Draw
+    size: int
+    now: str
+    changes: list[Change] = field(default_factory=list)
+    touched: Order | None = None
+
+    @property
+    def room(self) -> int:
+        """Return how many more rows the transaction may change."""
+        return self.size - len(self.changes)
+
+    def inserted(self, table: SourceTable, row: Row, *, together: bool = False) -> None:
+        """Tell that a row was inserted."""
+        self.changes.append(Change(table, "I", None, row, together))
+
+    def updated(self, table: SourceTable, old: Row, new: Row) -> None:
+        """Tell that a row was updated."""
+        self.changes.append(Change(table, "U", old, new))
+
+    def deleted(self, table: SourceTable, row: Row) -> None:
+        """Tell that a row was deleted."""
+        self.changes.append(Change(table, "D", row, None))
+
+    def truncated(self, table: SourceTable, rows: Sequence[Row], *, together: bool = False) -> None:
+        """Tell that a table was emptied of rows."""
+        self.changes.append(Change(table, "T", None, None, together, sorted(rows, key=str)))
+
+    def order(self) -> Order | None:
+        """Return an order, most often a recent one; None while there are none."""
+        orders = self.source.orders
+        if not orders:
+            return None
+        known = self.touched
+        if known is None or not 0 <= known.place < len(orders) or orders[known.place] is not known:
+            known = None
+        if known is None or not self.draw.happens(TOUCHED_AGAIN):
+            known = orders[len(orders) - 1 - int(len(orders) * self.draw.unit() ** 3)]
+        self.touched = known
+        return known

@@ -1,0 +1,45 @@
+"""The declared pipelines, read again only when one of their files has changed: a page asks for them each time."""
+
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from txloom.config import discover, names
+from txloom.config.load import pipelines_dir
+from txloom.config.models.pipeline import Pipeline
+from txloom.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class Declarations:
+    """Pipelines by the id of their cdc DAG, and why other declarations are refused, by the name of their file."""
+
+    pipelines: Mapping[str, Pipeline]
+    refused: Mapping[str, str]
+
+
+_LOCK = threading.Lock()
+_KNOWN: dict[Path, tuple[object, Declarations]] = {}
+
+
+def declarations() -> Declarations:
+    """Return what is declared now."""
+    folder = pipelines_dir()
+    mark = tuple((path.name, told.st_mtime_ns, told.st_size) for path, told in _files(folder))
+    with _LOCK:
+        if folder not in _KNOWN or _KNOWN[folder][0] != mark:
+            _KNOWN[folder] = mark, _read(folder)
+        return _KNOWN[folder][1]
+
+
+def _files(folder: Path) -> list[tuple[Path, os.stat_result]]:
+    return [(path, path.stat()) for path in sorted(folder.glob("*.yaml"))]
+
+
+def _read(folder: Path) -> Declarations:
+    found = discover(folder)
+    right = {names.cdc_dag_id(each.name): each for _, each in found if isinstance(each, Pipeline)}
+    wrong = {path.stem: str(each) for path, each in found if isinstance(each, ConfigurationError)}
+    return Declarations(dict(sorted(right.items())), wrong)

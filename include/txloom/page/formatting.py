@@ -1,0 +1,119 @@
+"""Values as the page shows them: text that is only text, moments in UTC with their age, numbers with commas."""
+
+import json
+import unicodedata
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from txloom.storage.views.paging import plain
+
+LONGEST = 1_000
+"""Characters of a value that are shown at once; what is longer says how long it is."""
+UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+UNSEEN = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
+"""Unicode's categories of signs that nobody sees: control signs, right-to-left marks, joiners, private ones."""
+
+
+def visible(text: object, longest: int = LONGEST) -> Markup:
+    r"""Return a text of the source as HTML that shows each of its signs and nothing else.
+
+    >>> visible("<b>\u202eno")
+    Markup('&lt;b&gt;<span class="sign">U+202E</span>no')
+    """
+    whole = str(text)
+    first = whole[:longest]
+    plainly = first.replace("\n", "").isprintable()
+    parts = [escape(first)] if plainly else [_sign(s) if _is_unseen(s) else escape(s) for s in first]
+    more = f'<span class="more"> … {len(whole):,} characters</span>' if len(whole) > longest else ""
+    return Markup("").join(parts) + Markup(more)
+
+
+def _is_unseen(sign: str) -> bool:
+    return sign != "\n" and unicodedata.category(sign) in UNSEEN
+
+
+def _sign(sign: str) -> Markup:
+    return Markup('<span class="sign">U+{:04X}</span>').format(ord(sign))
+
+
+def value(told: Any) -> Markup:
+    """Return a value of a row: null, numbers, moments and nested ones as people read them.
+
+    >>> value(None), value(Decimal("1.50")), value(["a"])
+    (Markup('<span class="null">null</span>'), Markup('1.50'), Markup('[&#34;a&#34;]'))
+    """
+    if told is None:
+        return Markup('<span class="null">null</span>')
+    if isinstance(told, bool):
+        return Markup("true" if told else "false")
+    if isinstance(told, datetime):
+        return escape(_instant(told))
+    if isinstance(told, bytes):
+        return visible(f"0x{told.hex()}")
+    if isinstance(told, int | float | Decimal | date | time):
+        return escape(str(told))
+    if isinstance(told, list | tuple | dict):
+        return visible(json.dumps(plain(told), ensure_ascii=False))
+    return visible(told) if told != "" else Markup('<span class="null">empty text</span>')
+
+
+def _instant(at: datetime) -> str:
+    shown = at if at.tzinfo is None else at.astimezone(UTC)
+    return shown.isoformat(" ") if at.tzinfo is None else f"{shown:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def count(number: int | None) -> str:
+    """Return a number with commas; a dash where it is not known.
+
+    >>> count(10000), count(None)
+    ('10,000', '-')
+    """
+    return "-" if number is None else f"{number:,}"
+
+
+def many(number: int, one: str, more: str = "") -> str:
+    """Return a number with its noun.
+
+    >>> many(1, "transaction"), many(2000, "transaction"), many(2, "entry", "entries")
+    ('1 transaction', '2,000 transactions', '2 entries')
+    """
+    return f"{number:,} {one if number == 1 else more or one + 's'}"
+
+
+def span(seconds: float | None) -> str:
+    """Return a stretch of time in its two largest units; from ten minutes on seconds say nothing.
+
+    >>> span(59), span(127), span(725), span(3_725), span(90_000), span(None)
+    ('59 s', '2 min 7 s', '12 min', '1 h 2 min', '1 d 1 h', '-')
+    """
+    if seconds is None:
+        return "-"
+    left = max(0, int(seconds))
+    left -= left % 60 if left >= 600 else 0
+    found: list[str] = []
+    for size, unit in UNITS:
+        if left >= size and len(found) < 2:
+            found.append(f"{left // size} {unit}")
+            left %= size
+        elif found:
+            break
+    return " ".join(found) or "0 s"
+
+
+def moment(at: datetime | None) -> Markup:
+    """Return a moment in UTC."""
+    if at is None:
+        return Markup('<span class="null">never</span>')
+    return Markup('<time datetime="{}">{}</time>').format(at.astimezone(UTC).isoformat(), _instant(at))
+
+
+def ago(at: datetime | None, now: datetime) -> Markup:
+    """Return how long ago a moment was, with the moment itself behind it; the page's script lets it grow."""
+    if at is None:
+        return Markup('<span class="null">never</span>')
+    told = f"{span((now - at).total_seconds())} ago"
+    mark = '<time class="ago" datetime="{}" title="{}">{}</time>'
+    return Markup(mark).format(at.astimezone(UTC).isoformat(), _instant(at), told)

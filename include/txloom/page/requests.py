@@ -1,0 +1,98 @@
+"""What a request asks for: which transaction, which row; texts that cannot be an id are refused by name."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from txloom.config.models.durations import parse_duration
+from txloom.config.models.pipeline import Pipeline
+from txloom.config.problems import Unfit
+from txloom.errors import ConfigurationError
+from txloom.page.links import KEY
+from txloom.storage.views.stories.row_lookup import asked
+
+LARGEST_CSN = 2**63 - 1
+LONGEST = 300
+"""Characters that an id, a cause or a key may have."""
+SPANS = {"6h": "6 hours", "1d": "a day", "7d": "7 days", "30d": "30 days"}
+"""Stretches of time that a chart may show."""
+
+
+def sane(name: str, text: str | None) -> str | None:
+    """Return a text that may name something in a table; None for an empty one.
+
+    Signs that nobody sees and overlong texts are refused: no address that a page makes has them.
+    """
+    if text is None or not (found := text.strip()):
+        return None
+    if len(found) > LONGEST:
+        raise ConfigurationError(f"{name} has {len(found)} characters; at most {LONGEST} are looked up")
+    unseen = next((sign for sign in found if not sign.isprintable()), None)
+    if unseen is not None:
+        raise ConfigurationError(f"{name} has a sign that nobody sees (U+{ord(unseen):04X}); look it up by its csn")
+    return found
+
+
+def transaction_names(id_: str) -> list[dict[str, str | int]]:
+    """Return what an id may name, in the order to look: xid, then csn where it is a number, then transaction id.
+
+    >>> transaction_names("7")
+    [{'xid': '7'}, {'csn': 7}, {'transaction_id': '7'}]
+    """
+    number = int(id_) if id_.isascii() and id_.isdigit() and len(id_) < 20 else None
+    csn: list[dict[str, str | int]] = [{"csn": number}] if number is not None and number <= LARGEST_CSN else []
+    return [{"xid": id_}, *csn, {"transaction_id": id_}]
+
+
+def csn_of(text: str | None) -> int | None:
+    """Return a csn that is asked for."""
+    if (found := sane("csn", text)) is None:
+        return None
+    if not (found.isascii() and found.isdigit() and int(found) <= LARGEST_CSN):
+        raise ConfigurationError(f"csn is a number; found {found!r}")
+    return int(found)
+
+
+def longer_than(text: str | None) -> timedelta | None:
+    """Return a duration that is asked for."""
+    if (found := sane("longer", text)) is None:
+        return None
+    try:
+        return parse_duration(found)
+    except (Unfit, OverflowError):
+        raise ConfigurationError(f"longer is a duration such as 10m or 2h; found {found!r}") from None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which row is asked for; columns: of the key of the table that is; key: None while it is not told whole."""
+
+    tables: tuple[str, ...]
+    table: str | None = None
+    columns: tuple[str, ...] = ()
+    key: Mapping[str, str] | None = None
+    told: Mapping[str, str] | None = None
+
+
+def wanted(pipeline: Pipeline, table: str | None, value: str | None, query: Mapping[str, str]) -> Wanted:
+    """Return which row is asked for; value: of a key with one column."""
+    tables = tables_with_keys(pipeline)
+    if (name := sane("table", table)) is None:
+        return Wanted(tables)
+    columns = asked(pipeline, name).key
+    told = {each.removeprefix(KEY): text for each, text in query.items() if each.startswith(KEY)}
+    if not told and value is not None and value.strip() and len(columns) == 1:
+        told = {columns[0]: value.strip()}
+    for column, text in told.items():
+        if len(text) > LONGEST:
+            raise ConfigurationError(f"{column} has {len(text)} characters; at most {LONGEST} are looked up")
+        if "\x00" in text:
+            raise ConfigurationError(f"{column} has a sign that no key can have (U+0000)")
+    whole = set(told) == set(columns) and all(told.values())
+    return Wanted(tables, name, columns, told if whole else None, told)
+
+
+def tables_with_keys(pipeline: Pipeline) -> tuple[str, ...]:
+    """Return what has rows with a story: documents first, then watched tables."""
+    documents = [each.current for each in pipeline.targets.aggregates]
+    return (*documents, *(table.name for table in pipeline.tables if not table.insert_only))

@@ -1,0 +1,155 @@
+"""alert: work out what is wrong with a pipeline, keep it in `incidents`, and tell people once when it begins and ends.
+
+It neither needs the pipeline's lease nor takes its turn: a merge may hold both for an hour, which may be what is wrong.
+Messages go out at least once: a process that dies between sending and noting it makes the next one send again.
+"""
+
+import os
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from txloom.config.models.alerts import Alerts
+from txloom.config.models.pipeline import Pipeline
+from txloom.errors import BETWEEN_EXPECTATIONS, ConfigurationError, MessageUnsent
+from txloom.quality import incidents as rules
+from txloom.quality.episodes import Due, Episode, claimed, due, judged, noted
+from txloom.quality.incidents import ADVICE, TASK, Incident
+from txloom.quality.messages import message
+from txloom.steps.alerts.notifiers import Notifier, notifiers
+from txloom.storage.health import incidents
+from txloom.storage.health.facts import facts, failing_expectations
+from txloom.storage.paths import Place
+
+BASE_URL = "AIRFLOW__API__BASE_URL"
+"""Where people reach Airflow; links in messages begin with it."""
+LONGEST = 1_000
+"""Characters of a task's sentence that are kept."""
+
+
+def alert(
+    _spark: object,
+    pipeline: Pipeline,
+    *,
+    warehouse: str,
+    run_id: str,  # noqa: ARG001 (every step takes it)
+    environment: Mapping[str, str] | None = None,
+    looked: bool = False,
+) -> dict[str, int]:
+    """Judge the tables as they are now and send what is due; looked: the source was just found in order.
+
+    Of what is counted, `valid_through_age` is in seconds, and of the newest commit that readers see.
+
+    Raises MessageUnsent when a channel did not take a message; the others were told, and the next run tries again.
+    """
+    place, now = Place(warehouse, pipeline.name), datetime.now(UTC)
+    if pipeline.alerts is None:
+        return {"open": 0, "sent": 0}
+    known = facts(pipeline, place, now)
+    found = rules.incidents(known, pipeline.alerts, pipeline.name)
+    told = _settle(place, pipeline.alerts, lambda _: found, rules.JUDGED, environment, now if looked else None)
+    age = {} if known.valid_at is None else {"valid_through_age": int((now - known.valid_at).total_seconds())}
+    return {**told, "waiting": known.waiting.total, "dead_letters": known.letters.total, **age}
+
+
+def task_failed(
+    pipeline: Pipeline,
+    *,
+    warehouse: str,
+    task: str,
+    sentence: str,
+    page: str,
+    environment: Mapping[str, str] | None = None,
+) -> dict[str, int]:
+    """Open the incident of a failed task, `DAG.TASK`, with its own sentence; it stays open until the task succeeds.
+
+    A task that says no more than that expectations failed opens none: each of them is an incident of its own.
+    """
+    if pipeline.alerts is None:
+        return {"open": 0, "sent": 0}
+    place = Place(warehouse, pipeline.name)
+    short = sentence if len(sentence) <= LONGEST else f"{sentence[: LONGEST - 3]}..."
+    failed = Incident(TASK, task, datetime.now(UTC), "error", " ".join(short.split()), ADVICE[TASK], page=page)
+    news = [] if _names_expectations_only(pipeline, place, sentence) else [failed]
+    return _settle(place, pipeline.alerts, lambda known: [*_others(known, task), *news], (TASK,), environment)
+
+
+def _names_expectations_only(pipeline: Pipeline, place: Place, sentence: str) -> bool:
+    """Say whether a task's sentence is that of expectations which block, each of which is found to fail anyway."""
+    failing = [each["sentence"] for each in failing_expectations(pipeline, place) if each["severity"] == "block"]
+    return all(any(each in part for each in failing) for part in sentence.split(BETWEEN_EXPECTATIONS))
+
+
+def task_succeeded(
+    pipeline: Pipeline, *, warehouse: str, task: str, environment: Mapping[str, str] | None = None
+) -> dict[str, int]:
+    """Close the incident of a task that failed before."""
+    if pipeline.alerts is None or not is_failed(pipeline.name, warehouse=warehouse, task=task):
+        return {"open": 0, "sent": 0}
+    place = Place(warehouse, pipeline.name)
+    return _settle(place, pipeline.alerts, lambda known: _others(known, task), (TASK,), environment)
+
+
+def is_failed(pipeline: str, *, warehouse: str, task: str) -> bool:
+    """Tell whether the incident of a failed task is open."""
+    known = incidents.episodes(Place(warehouse, pipeline))
+    return any(_is_open(each) and each.incident.key == (TASK, task) for each in known)
+
+
+def _others(known: Sequence[Episode], task: str) -> list[Incident]:
+    """Return the open incidents of other tasks, which stay as they are."""
+    told = [each.incident for each in known if _is_open(each) and each.incident.kind == TASK]
+    return [each for each in told if each.subject != task]
+
+
+def _is_open(episode: Episode) -> bool:
+    return episode.closed_at is None
+
+
+def _settle(
+    place: Place,
+    alerts: Alerts,
+    find: Callable[[Sequence[Episode]], Sequence[Incident]],
+    kinds: Sequence[str],
+    environment: Mapping[str, str] | None,
+    looked: datetime | None = None,
+) -> dict[str, int]:
+    """Write down what is wrong and claim what is due, send it, and note what was sent."""
+    channels = notifiers(alerts, os.environ if environment is None else environment)
+    there, me = [each.name for each in channels], uuid.uuid4().hex
+    now = datetime.now(UTC)
+
+    def decide(known: list[Episode]) -> list[Episode]:
+        return claimed(judged(known, find(known), kinds=kinds, now=now), there, by=me, now=now)
+
+    known = incidents.change(place, decide, looked=looked)
+    mine = [message_ for each in known if each.claimed_by == me for message_ in due(each, there)]
+    sent, failures = _send(place.pipeline, mine, channels, base_url(environment))
+    after = known
+    if mine:
+        after = incidents.change(place, lambda known: noted(known, sent, there, by=me))
+    if failures:
+        raise MessageUnsent("; ".join(dict.fromkeys(failures)))
+    return {"open": sum(map(_is_open, after)), "sent": len(sent)}
+
+
+def base_url(environment: Mapping[str, str] | None) -> str:
+    """Return where people reach Airflow, as far as the environment tells."""
+    return (os.environ if environment is None else environment).get(BASE_URL, "")
+
+
+def _send(pipeline: str, mine: Sequence[Due], channels: Sequence[Notifier], url: str) -> tuple[list[Due], list[str]]:
+    """Send messages in order; a channel that refuses one is left alone, so that no closing overtakes its opening."""
+    sent: list[Due] = []
+    failures: dict[str, str] = {}
+    by_name = {each.name: each for each in channels}
+    for each in mine:
+        if each.channel in failures:
+            continue
+        try:
+            by_name[each.channel].send(message(pipeline, each, url))
+        except (MessageUnsent, ConfigurationError) as error:
+            failures[each.channel] = str(error)
+        else:
+            sent.append(each)
+    return sent, list(failures.values())

@@ -1,0 +1,1 @@
+"""backfill: rebuild a range of history beside the tables, compare, apply."""

@@ -1,0 +1,74 @@
+"""backfill, apply: what differs goes into the live tables: first into history, where nothing is ever taken away.
+
+Every write is a merge by key of rows that were written down when tables were compared: repeated after a crash it ends
+in the same rows.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.config import names
+from txloom.steps.backfill.scope import Scope, Target
+from txloom.storage.delta import arrow_tables, small_merge, small_tables
+from txloom.storage.publishing.watermark import newest_metadata
+from txloom.storage.targets import history_tables, shadow_tables
+from txloom.storage.targets.shadow_tables import KIND, SURPLUS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def apply_differences(
+    spark: "Callable[[], SparkSession]", scope: Scope, counts: Mapping[str, Mapping[str, int]]
+) -> int:
+    """Bring what differs into the live tables; counts: of each table. Return how many commits it took."""
+    commits = 0
+    for target in scope.histories:
+        if sum(counts[target.name][name] for name in ("missing", "different")):
+            _correct(spark, scope, target)
+            commits += 1
+    for target in scope.currents:
+        if sum(counts[target.name].values()):
+            _merge(spark, scope, target)
+            commits += 1
+    return commits
+
+
+def _is_small(scope: Scope, target: Target) -> bool:
+    rows = small_tables.query(scope.place.table(names.difference_table(target.name)), "select count(*) as n from t")[0][
+        "n"
+    ]
+    return bool(rows <= arrow_tables.LOCAL_ROWS and small_merge.is_small(scope.place.table(target.name)))
+
+
+def _correct(spark: "Callable[[], SparkSession]", scope: Scope, target: Target) -> None:
+    """Add rows that a history lacks, and bring the others to what their events say."""
+    path = scope.place.table(target.name)
+    history_tables.ensure(path, target.schema)
+    about = {**newest_metadata(path), "backfill": scope.run_id}
+    if _is_small(scope, target):
+        rows = shadow_tables.differences(scope.place, target.name, f"{KIND} <> '{SURPLUS}'")
+        shadow_tables.correct(path, rows.select(target.schema.names), target.key, target.schema.names, about)
+        return
+    from txloom.steps.backfill import spark as backfill_spark
+
+    backfill_spark.correct(spark(), scope, target, json.dumps(about))
+
+
+def _merge(spark: "Callable[[], SparkSession]", scope: Scope, target: Target) -> None:
+    """Bring a current table to its rebuilt rows; it stays as far as it was."""
+    path = scope.place.table(target.name)
+    about: dict[str, Any] = {**newest_metadata(path), "backfill": scope.run_id}
+    if _is_small(scope, target):
+        rows = shadow_tables.differences(scope.place, target.name, "true")
+        gone = pc.equal(rows.column(KIND), SURPLUS)
+        effects: pa.Table = rows.select(target.schema.names).append_column("_txloom_deleted", gone)
+        small_merge.merge(path, effects, target.key, about)
+        return
+    from txloom.steps.backfill import spark as backfill_spark
+
+    backfill_spark.merge(spark(), scope, target, json.dumps(about))

@@ -1,0 +1,172 @@
+"""backfill: rebuild tables of a range from change_events beside the live ones, compare, and repair what differs.
+
+Four tasks of one run: rebuild, compare, apply, drop. Only apply writes to live tables. The live checkpoint is never
+touched, and history never loses a row.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from txloom.config import names
+from txloom.config.models.pipeline import Pipeline
+from txloom.errors import ComparisonOutdated, ConfigurationError
+from txloom.steps.backfill.apply import apply_differences
+from txloom.steps.backfill.compare import CHANGES, compare_shadows
+from txloom.steps.backfill.rebuild import rebuild_shadows
+from txloom.steps.backfill.scope import HIGHEST, Scope, csns_of, resumed, scope_of
+from txloom.storage.delta import schema_evolution, small_tables
+from txloom.storage.paths import Place
+from txloom.storage.targets import history_tables, shadow_tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Found = Mapping[str, Mapping[str, Any]]
+
+
+def backfill(
+    spark: "Callable[[], SparkSession]",
+    pipeline: Pipeline,
+    *,
+    warehouse: str,
+    run_id: str,
+    task: str,
+    csns: tuple[int | None, int | None] = (None, None),
+    times: tuple[datetime | None, datetime | None] = (None, None),
+    tables: Sequence[str] = (),
+) -> dict[str, int]:
+    """Run one task of a backfill; range (csns or times) and tables are what rebuild is about, the others go on with it.
+
+    Raises ConfigurationError for a range or table that is not there, or a task that is not this run's turn;
+    ComparisonOutdated where apply finds that something else differs now than was compared.
+    """
+    if task not in names.BACKFILL_TASKS:
+        raise ConfigurationError(f"no task is called {task!r}; there are: {', '.join(names.BACKFILL_TASKS)}")
+    place = Place(warehouse, pipeline.name)
+    declared = schema_evolution.effective(pipeline, place)
+    opened = cache(spark)
+    if task == "rebuild":
+        if any(times) and csns != (None, None):
+            raise ConfigurationError("a range is one of csns or one of commit times: leave one of them empty")
+        bounds = csns_of(place, *times) if any(times) else csns
+        counts = _rebuild(opened, scope_of(declared, place, run_id, tables, bounds))
+    elif task == "compare":
+        counts = _compare(opened, *resumed(declared, place, run_id, "rebuilt", "compared"))
+    elif task == "apply":
+        counts = _apply(opened, *resumed(declared, place, run_id, "compared", "applied"))
+    else:
+        counts = _drop(declared, place, run_id)
+    entry = small_tables.Entry(run_id, f"backfill.{task}", datetime.now(UTC), counts)
+    small_tables.write_ledger(warehouse, pipeline.name, entry)
+    return counts
+
+
+def _rebuild(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[str, int]:
+    for target in [*scope.histories, *scope.currents]:
+        if lagging := schema_evolution.lagging(scope.place.table(target.name), target.schema):
+            raise ConfigurationError(
+                f"{target.name} has not taken up its declaration yet ({lagging[0]}): run a cycle, which brings "
+                "tables to it, then this"
+            )
+    if (gone := history_tables.lost(scope.pipeline, scope.place)) and (scope.first, scope.last) != (0, HIGHEST):
+        raise ConfigurationError(
+            f"the history {gone[0]} is gone: a part of it would be taken for all of it; rebuild it without a range"
+        )
+    scope.note("rebuilding", state=_state(scope))
+    counts = rebuild_shadows(spark, scope)
+    scope.note("rebuilt", state=_state(scope), counts=counts)
+    return counts
+
+
+def _state(scope: Scope) -> str:
+    return json.dumps({"tables": scope.tables, "release": scope.release, "live": scope.state()})
+
+
+def _moved(scope: Scope, newest: Mapping[str, Any]) -> bool:
+    """Say whether live tables moved on since a note; maintenance, and cycles that bring them nothing, move nothing."""
+    return bool(json.loads(newest["state"])["live"] != scope.state())
+
+
+def _compare(spark: "Callable[[], SparkSession]", scope: Scope, newest: Mapping[str, Any]) -> dict[str, int]:
+    if _moved(scope, newest):
+        scope = _as_of_now(scope)
+        _rebuild(spark, scope)
+    found = compare_shadows(spark, scope)
+    _note_compared(scope, found)
+    return _summed(found)
+
+
+def _note_compared(scope: Scope, found: Found) -> None:
+    for table, told in found.items():
+        samples = json.dumps(told["samples"], ensure_ascii=False)
+        scope.note("compared", table=table, counts=told["counts"], digest=told["digest"], samples=samples)
+    scope.note("compared", counts=_summed(found), state=_state(scope))
+
+
+def _as_of_now(scope: Scope) -> Scope:
+    """Return the same backfill over everything that was released by now."""
+    return scope_of(scope.pipeline, scope.place, scope.run_id, (), (scope.first, scope.last))
+
+
+def _summed(found: Found) -> dict[str, int]:
+    """Return the sums of all tables' counts; changes: rows that an apply would change."""
+    sums = dict.fromkeys((*CHANGES, "surplus"), 0)
+    for told in found.values():
+        for name, count in told["counts"].items():
+            sums[name] += count
+    return {"changes": sum(sums[name] for name in CHANGES), **sums}
+
+
+def _apply(spark: "Callable[[], SparkSession]", scope: Scope, newest: Mapping[str, Any]) -> dict[str, int]:
+    """Apply what was compared; where live tables moved on since, only if the very same still differs."""
+    if newest["status"] == "applied":
+        return {"changes": 0, "commits": 0}
+    found: Found = {row["table"]: {"counts": dict(row["counts"]), "digest": row["digest"]} for row in _compared(scope)}
+    changes = _summed(found)["changes"]
+    if changes and _moved(scope, newest):
+        scope = _compared_again(spark, scope, newest, found)
+    commits = apply_differences(spark, scope, {name: told["counts"] for name, told in found.items()}) if changes else 0
+    scope.note("applied", counts=_summed(found), state=newest["state"])
+    return {"changes": changes, "commits": commits}
+
+
+def _compared(scope: Scope) -> list[dict[str, Any]]:
+    wanted = {target.name for target in [*scope.histories, *scope.currents]}
+    return [row for row in shadow_tables.compared(scope.place, scope.run_id) if row["table"] in wanted]
+
+
+def _compared_again(
+    spark: "Callable[[], SparkSession]", scope: Scope, newest: Mapping[str, Any], approved: Found
+) -> Scope:
+    """Rebuild and compare once more, against the live tables as they are; refuse anything that nobody has seen.
+
+    Nothing is noted before that is decided: a run that dies meanwhile decides it again.
+    """
+    now = _as_of_now(scope)
+    rebuild_shadows(spark, now)
+    found = compare_shadows(spark, now)
+    other = sorted(name for name, told in approved.items() if told["digest"] != found[name]["digest"])
+    if other:
+        scope.note("outdated", state=newest["state"], detail=f"what differs in {', '.join(other)} is another now")
+        raise ComparisonOutdated(
+            f"backfill {scope.run_id}: since it was compared, live tables moved on, and what differs in "
+            f"{', '.join(other)} is not what was compared: nothing was applied; rebuild and compare again"
+        )
+    _note_compared(now, found)
+    return now
+
+
+def _drop(pipeline: Pipeline, place: Place, run_id: str) -> dict[str, int]:
+    """Remove the shadows, unless they are those of a later run."""
+    newest = shadow_tables.newest_run(place)
+    if newest is None or newest["run_id"] != run_id:
+        return {"dropped": 0}
+    scope = scope_of(pipeline, place, run_id, (), (newest["from_csn"], newest["to_csn"]))
+    own = [names.TRANSACTIONS, *(target.name for target in [*scope.histories, *scope.currents])]
+    dropped = shadow_tables.drop(place, own)
+    if newest["status"] != "dropped":
+        scope.note("dropped", state=newest["state"], detail=f"was {newest['status']}")
+    return {"dropped": dropped}

@@ -1,0 +1,137 @@
+"""backfill, rebuild: histories of a range out of change_events, and current tables out of history, into shadow tables.
+
+A current table is rebuilt from the history as a backfill would leave it: the live rows, with the rebuilt ones in the
+place of those that they are. Up to LOCAL_ROWS rows that happens in this process, above in Spark's tasks.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.config import names
+from txloom.config.models.pipeline import Aggregate
+from txloom.current.documents.compose import compose, key_of
+from txloom.current.folding.fold import fold
+from txloom.current.row_hashes import row_hashes
+from txloom.steps.backfill.released_events import FATES, REBUILT, landings, rebuild, transactions
+from txloom.steps.backfill.scope import Scope, Target
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.publishing.watermark import Mark
+from txloom.storage.targets import history_reader, shadow_tables
+from txloom.storage.targets.row_tables import Flat, flats, member_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TRANSACTIONS = names.TRANSACTIONS
+"""Its shadow tells what became of each transaction."""
+
+
+def rebuild_shadows(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[str, int]:
+    """Write the shadows of all tables of a backfill; return how many transactions it met, by what became of them."""
+    chosen = transactions(scope)
+    rows = pc.sum(chosen.column("rows")).as_py() or 0
+    if rows <= arrow_tables.LOCAL_ROWS and _held(scope) <= arrow_tables.LOCAL_ROWS:
+        _histories(scope, chosen)
+        _currents(scope)
+    else:
+        from txloom.steps.backfill import spark as backfill_spark
+
+        backfill_spark.histories(spark(), scope, chosen, rows)
+        backfill_spark.currents(spark(), scope)
+    sql = "select fate, count(*) as n from t group by fate"
+    fates = {
+        row["fate"]: row["n"] for row in small_tables.query(scope.place.table(names.shadow_table(TRANSACTIONS)), sql)
+    }
+    return {"transactions": chosen.num_rows, "events": rows, REBUILT: 0} | fates
+
+
+def is_small(scope: Scope) -> bool:
+    """Say whether the tables of a backfill fit this process."""
+    return _held(scope) <= arrow_tables.LOCAL_ROWS
+
+
+def _held(scope: Scope) -> int:
+    """Count the rows of all live tables of a backfill."""
+    found = 0
+    for target in [*scope.histories, *scope.currents]:
+        rows = small_tables.query(scope.place.table(target.name), "select count(*) as n from t")
+        found += rows[0]["n"] if rows else 0
+    return found
+
+
+def _histories(scope: Scope, chosen: pa.Table) -> None:
+    between = landings(scope, chosen) if chosen.num_rows else (0, 0)
+    found = rebuild(scope, chosen, between)
+    for target in scope.histories:
+        rows = found.history.get(target.name)
+        write_shadow(scope, target, target.schema.empty_table() if rows is None else told(target, rows))
+    shadow_tables.write(scope.place.table(names.shadow_table(TRANSACTIONS)), arrow_tables.conform(found.fates, FATES))
+
+
+def told(target: Target, rows: pa.Table) -> pa.Table:
+    """Leave out rows of a history where it was cleaned."""
+    return rows.filter(pc.greater(rows.column("_txloom_csn"), target.above)) if target.above else rows
+
+
+def write_shadow(scope: Scope, target: Target, rows: pa.Table) -> None:
+    """Write the shadow of a table."""
+    shadow_tables.write(scope.place.table(names.shadow_table(target.name)), arrow_tables.conform(rows, target.schema))
+
+
+def shadow(scope: Scope, target: Target, where: str = "true") -> pa.Table:
+    """Return the rebuilt rows of a table."""
+    return shadow_tables.live(scope.place.table(names.shadow_table(target.name)), target.schema, where)
+
+
+def _currents(scope: Scope) -> None:
+    """Fold each history, and compose documents of what comes out."""
+    held: dict[str, pa.Table] = {}
+    targets = {target.name: target for target in scope.histories}
+    for flat in flats(scope.pipeline):
+        rows = _history(scope, targets[flat.history], scope.newest_mark, held)
+        write_shadow(scope, scope.rows(flat), _folded(flat, scope.rows(flat), rows))
+    for aggregate in scope.pipeline.targets.aggregates:
+        write_shadow(scope, scope.documents(aggregate), _composed(scope, aggregate))
+
+
+def _history(scope: Scope, target: Target, mark: Mark, held: dict[str, pa.Table]) -> pa.Table:
+    """Return a history up to a mark as the backfill would leave it."""
+    if target.name not in held:
+        live = shadow_tables.live(scope.place.table(target.name), target.schema, "true")
+        own = shadow(scope, target)
+        replaced = pc.is_in(row_hashes(live, target.key), row_hashes(own, target.key))
+        held[target.name] = pa.concat_tables([live.filter(pc.invert(replaced)), own])
+    rows = held[target.name]
+    shown = pc.and_(
+        pc.less_equal(rows.column("_txloom_csn"), mark.valid_through),
+        pc.less_equal(rows.column("_txloom_release"), mark.release),
+    )
+    return rows.filter(shown)
+
+
+def _folded(flat: Flat, target: Target, rows: pa.Table) -> pa.Table:
+    changes = history_reader.changes_of(rows, flat)
+    found = fold(target.schema.empty_table(), changes, key=flat.key, columns=flat.table.column_names)
+    return flat.filled(found.filter(pc.invert(found.column("_txloom_deleted"))))
+
+
+def _composed(scope: Scope, aggregate: Aggregate) -> pa.Table:
+    pipeline = scope.pipeline
+    rows = {flat.table.name: shadow(scope, scope.rows(flat)).to_pylist() for flat in _members(scope, aggregate)}
+    root = pipeline.table(aggregate.root)
+    roots: Mapping[tuple[Any, ...], dict[str, Any]] = {key_of(row, root.key): row for row in rows[root.name]}
+    children = {
+        child.table: (member_of(pipeline.table(child.table), child), rows[child.table]) for child in aggregate.children
+    }
+    found = compose(roots, roots, children, root.key, root.column_names)
+    for row in found:
+        del row["_txloom_deleted"]
+    return pa.Table.from_pylist(found, scope.documents(aggregate).schema)
+
+
+def _members(scope: Scope, aggregate: Aggregate) -> Iterator[Flat]:
+    names_ = {aggregate.root, *(child.table for child in aggregate.children)}
+    return (flat for flat in flats(scope.pipeline) if flat.table.name in names_)

@@ -1,0 +1,175 @@
+"""The events that made released transactions whole, found again in change_events, and the history rows they make now.
+
+What a release took is not written down event by event. It follows from `transactions`: events that were landed between
+the transaction's first landing and its release, each identity once. They are as many as it says, or the transaction is
+left as it is: its events are no longer there, or nobody can tell them from later ones.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.config import names
+from txloom.steps.backfill.scope import Scope
+from txloom.steps.buffer.release import ANY_TX, CHOSEN, EVENT, PLACES, made_of, own_events
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.transactions.hashes import hashed
+
+TOLD = ("transaction_id", "xid", "csn", "rows", "release")
+REBUILT, GONE, UNREADABLE = "rebuilt", "gone", "unreadable"
+FATES = pa.schema([("xid", pa.string()), ("csn", pa.int64()), ("rows", pa.int64()), ("fate", pa.string())])
+"""What became of each transaction of a backfill. gone: its events are not there any more, or cannot be told from those
+of another one with its id. unreadable: they do not fit what is declared now. The history rows of both stay as they
+are."""
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """History rows by table, and the fate of each transaction."""
+
+    history: dict[str, pa.Table]
+    fates: pa.Table
+
+
+def transactions(scope: Scope) -> pa.Table:
+    """Return the released transactions of a backfill: columns of CHOSEN and TOLD, ordered by tx."""
+    where = f"status = 'released' and release <= {scope.release} and csn between {scope.first} and {scope.last}"
+    columns = ", ".join([*TOLD, "first_landed_at", "finished_at"])
+    found = arrow_tables.select(scope.place.table(names.TRANSACTIONS), f"select {columns} from t where {where}")
+    if not found.num_rows:
+        texts = [(name, pa.string()) for name in TOLD[:2]]
+        return pa.schema([*texts, *CHOSEN, ("release", pa.int64())]).empty_table()
+    found = found.append_column("tx", hashed(found.column("transaction_id")))
+    for name, instant in (("first_at", "first_landed_at"), ("finished_at", "finished_at")):
+        micros = found.column(instant).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+        found = found.drop_columns([instant]).append_column(name, micros)
+    nothing = pa.repeat(pa.scalar(0, pa.int64()), found.num_rows)
+    found = found.append_column("first_landing", nothing).append_column("last_landing", nothing)
+    return found.sort_by("tx")
+
+
+def landings(scope: Scope, chosen: pa.Table) -> tuple[int, int]:
+    """Return the first and last landing that may hold events of some transactions."""
+    first, last = pc.min(chosen.column("first_at")).as_py(), pc.max(chosen.column("finished_at")).as_py()
+    moments = pa.array([first, last]).cast(pa.timestamp("us", "UTC")).to_pylist()
+    since, until = (arrow_tables.moment(moment) for moment in moments)
+    where = f"kind = 'clock' and landed_at between {since} and {until}"
+    found = small_tables.query(
+        scope.place.change_events, f"select min(landing) as a, max(landing) as b from t where {where}"
+    )
+    return (found[0]["a"] or 0, found[0]["b"] or 0) if found else (0, 0)
+
+
+def rebuild(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tuple[int, int] = ANY_TX) -> Rebuilt:
+    """Make the history rows of transactions anew; between: the landings to look at; bounds: those of their tx."""
+    if not chosen.num_rows:
+        return Rebuilt({}, FATES.empty_table())
+    once = _known_by_id(chosen)
+    if not pc.all(once).as_py():
+        found = rebuild(scope, chosen.filter(once), between, bounds)
+        return Rebuilt(found.history, pa.concat_tables([found.fates, _left(chosen.filter(pc.invert(once)))]))
+    events = _landed(scope, chosen, between, bounds)
+    found = _complete(events, chosen)
+    tx = pa.array(np.unique(found.column("tx").to_numpy()), pa.int64())
+    there = pc.or_(pc.is_in(chosen.column("tx"), tx), pc.equal(chosen.column("rows"), 0))
+    whole = chosen.filter(there)
+    made = made_of(scope.pipeline, _of_tables(found, whole, scope.tables), whole.select(CHOSEN.names), 0)
+    bad = pa.array(sorted(made.unreadable), pa.int64())
+    unreadable = pc.is_in(chosen.column("tx"), bad)
+    fate = pc.if_else(unreadable, UNREADABLE, pc.if_else(there, REBUILT, GONE))
+    fates = pa.table([*(chosen.column(name) for name in FATES.names[:3]), fate], schema=FATES)
+    return Rebuilt(made.history, fates)
+
+
+def _known_by_id(chosen: pa.Table) -> pa.Array:
+    """Say which transactions have an id that no other one has: events of one id cannot be told apart afterwards."""
+    _, place, counts = np.unique(chosen.column("tx").to_numpy(), return_inverse=True, return_counts=True)
+    return pa.array(counts[place.reshape(-1)] == 1)
+
+
+def _left(chosen: pa.Table) -> pa.Table:
+    """Return the fates of transactions that stay as they are."""
+    size = chosen.num_rows
+    return pa.table([*(chosen.column(name) for name in FATES.names[:3]), pa.repeat(pa.scalar(GONE), size)], FATES)
+
+
+def _landed(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tuple[int, int]) -> pa.Table:
+    """Return all events of transactions, with what tells duplicates; rows may lie below their transaction's csn."""
+    last = pc.max(chosen.column("csn")).as_py()
+    where = (
+        f"tx between {bounds[0]} and {bounds[1]} and landing between {between[0]} and {between[1]}"
+        f" and (csn is null or csn <= {last})"
+        " and (kind = 'metadata' or (kind = 'row' and \"table\" is not null and value is not null))"
+    )
+    headers = ", headers" if scope.pipeline.source.format == "debezium" else ""
+    sql = f"select {EVENT}{headers}, identity, payload, digest, landed_at from t where {where}"
+    return arrow_tables.matching(scope.place.change_events, sql, "tx", chosen.column("tx").to_pylist()).combine_chunks()
+
+
+def _complete(events: pa.Table, chosen: pa.Table) -> pa.Table:
+    """Return the events that made transactions whole, of those of which they are all there."""
+    at = np.searchsorted(chosen.column("tx").to_numpy(), events.column("tx").to_numpy())
+    landed = events.column("landed_at").cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
+    first, finished = (chosen.column(name).to_numpy()[at] for name in ("first_at", "finished_at"))
+    in_time = (first <= landed) & (landed <= finished)
+    own = in_time & _first_of_each(events, in_time)
+    lacking = ~_counted(events, own, at, chosen)
+    if lacking.any():
+        # A clock that was put back makes a landing look earlier than the one before it.
+        again = _first_of_each(events, lacking[at])
+        own = np.where(lacking[at], again, own)
+    whole = _counted(events, own, at, chosen)
+    return events.filter(pa.array(own & whole[at]))
+
+
+def _first_of_each(events: pa.Table, among: np.ndarray) -> np.ndarray:
+    """Find, of rows with one identity and content, the first that was landed; and all metadata."""
+    rows = among & pc.equal(events.column("kind"), "row").to_numpy(zero_copy_only=False)
+    place = np.flatnonzero(rows)
+    keys = ["tx", "table", "identity", "payload", "digest"]
+    chosen = events.select([*keys, "landing", "row"]).take(pa.array(place))
+    chosen = chosen.append_column("place", pa.array(place)).sort_by([("landing", "ascending"), ("row", "ascending")])
+    kept = _told_apart(chosen, keys).column("place")
+    found = among & ~rows
+    found[kept.to_numpy()] = True
+    return np.asarray(found)
+
+
+def _told_apart(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Return the first row of each content; one without a digest is every row that it cannot be told from."""
+    first = rows.group_by(keys, use_threads=False).aggregate([("place", "first")])
+    first = first.rename_columns([*keys, "place"])
+    undigested = pc.is_null(first.column("digest"))
+    if not pc.any(undigested).as_py():
+        return first
+    old = first.filter(undigested)
+    known = first.filter(pc.invert(undigested)).join(old.select(keys[:-1]), keys[:-1], join_type="left anti")
+    return pa.concat_tables([old, known.select(first.column_names)])
+
+
+def _counted(events: pa.Table, own: np.ndarray, at: np.ndarray, chosen: pa.Table) -> np.ndarray:
+    """Say which transactions have as many rows as they were released with."""
+    rows = own & pc.equal(events.column("kind"), "row").to_numpy(zero_copy_only=False)
+    counts = np.bincount(at[rows], minlength=chosen.num_rows)
+    equal: np.ndarray = counts == chosen.column("rows").to_numpy()
+    return equal
+
+
+def _of_tables(events: pa.Table, chosen: pa.Table, tables: Sequence[str]) -> pa.Table:
+    """Return the events of some tables, with their commit position and release."""
+    metadata = pc.equal(events.column("kind"), "metadata")
+    wanted = pc.is_in(events.column("table"), pa.array(tables, pa.string()))
+    events = events.filter(pc.or_(metadata, wanted)).drop_columns(["identity", "payload", "digest", "landed_at"])
+    chosen = chosen.sort_by("tx")
+    ends = {"first_landing": 0, "last_landing": 2**62}
+    for name, value in ends.items():
+        column = pa.repeat(pa.scalar(value, pa.int64()), chosen.num_rows)
+        chosen = chosen.set_column(chosen.schema.get_field_index(name), name, column)
+    own = own_events(events, chosen, PLACES.empty_table()).combine_chunks()
+    if not own.num_rows:
+        return own.append_column("release", pa.nulls(0, pa.int64()))
+    at = np.searchsorted(chosen.column("tx").to_numpy(), own.column("tx").to_numpy())
+    return own.append_column("release", chosen.column("release").take(pa.array(at)))

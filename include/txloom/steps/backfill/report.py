@@ -1,0 +1,64 @@
+"""What a backfill would change, for the person who is asked: numbers and sample rows as Markdown. Needs no Spark."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from txloom.steps.backfill.compare import CHANGES
+from txloom.storage.paths import Place
+from txloom.storage.targets import shadow_tables
+
+COUNTS = (*CHANGES, "surplus")
+NOTES = """
+missing, different: rows of history. inserts, updates, deletes: rows of current tables. surplus: rows of history that no
+event tells of; they stay, a backfill takes nothing out of history."""
+
+
+def report(warehouse: str, pipeline: str, run_id: str) -> tuple[int, str]:
+    """Return how many rows a compared backfill would change, and what they are."""
+    rows = shadow_tables.compared(Place(warehouse, pipeline), run_id)
+    told = [row for row in rows if any(dict(row["counts"]).values())]
+    changes = sum(dict(row["counts"]).get(name, 0) for row in rows for name in CHANGES)
+    if not told:
+        return 0, "Nothing differs."
+    first, last = rows[0]["from_csn"], rows[0]["to_csn"]
+    head = f"**{changes} rows would change** in {pipeline}, rebuilt from csn {first} to {_last(last)}.\n"
+    parts = [head, _table(["table", *COUNTS], [_counts(row) for row in told]), NOTES]
+    parts += [_samples(row["table"], json.loads(row["samples"])) for row in told]
+    return changes, "\n".join(parts)
+
+
+def _last(csn: int) -> str:
+    return "the newest" if csn == 2**63 - 1 else str(csn)
+
+
+def _counts(row: Mapping[str, Any]) -> list[str]:
+    counts = dict(row["counts"])
+    return [row["table"], *(str(counts.get(name, "")) for name in COUNTS)]
+
+
+def _samples(table: str, samples: Sequence[Mapping[str, Any]]) -> str:
+    lines = [[each["kind"], *(_text(each[side]) for side in ("key", "before", "after"))] for each in samples]
+    return f"\n#### {_text(table)}\n\n" + _table(["kind", "key", "before", "after"], lines)
+
+
+def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *lines])
+
+
+def _text(value: Any) -> str:
+    """Write a value so that Markdown and HTML show it as it is.
+
+    >>> _text({"a": "<b>|`"})
+    '`a` &lt;b&gt;&#124;&#96;'
+    """
+    if isinstance(value, dict):
+        return ", ".join(f"`{_plain(name)}` {_text(own)}" for name, own in value.items())
+    text = value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+    return _plain(text)
+
+
+def _plain(text: str) -> str:
+    escaped = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\n": " ", "\r": " "}
+    escaped |= {sign: f"&#{ord(sign)};" for sign in "|`*_[]()\\!#~"}
+    return "".join(escaped.get(sign, sign) for sign in text)

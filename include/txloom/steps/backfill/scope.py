@@ -1,0 +1,163 @@
+"""What a backfill is about: which tables, which transactions, and how far the live tables were."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from txloom.config import names
+from txloom.config.models.pipeline import Aggregate, Pipeline
+from txloom.errors import ConfigurationError
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.paths import Place
+from txloom.storage.publishing.watermark import Mark, mark, snapshot
+from txloom.storage.targets import history_reader, schemas, shadow_tables
+from txloom.storage.targets.row_tables import Flat, flats
+
+HIGHEST = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Target:
+    """One table that is rebuilt: what tells its rows apart, and the schema that is declared for it."""
+
+    name: str
+    key: tuple[str, ...]
+    schema: pa.Schema
+    is_history: bool
+    above: int = 0
+    """The csn up to which a history was cleaned: it does not tell every change there, and need not."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A backfill: the targets of the chosen tables alone, its transactions' csn from first to last, up to a release."""
+
+    pipeline: Pipeline
+    place: Place
+    run_id: str
+    first: int
+    last: int
+    release: int
+
+    @property
+    def tables(self) -> list[str]:
+        """Return the chosen source tables."""
+        return [flat.table.name for flat in flats(self.pipeline)]
+
+    @property
+    def histories(self) -> list[Target]:
+        """Return the histories that hold changes of the chosen tables."""
+        found = []
+        for mirror in self.pipeline.targets.mirrors:
+            schema = schemas.changes_schema(self.pipeline.table(mirror.table))
+            cleaned = max(small_tables.last_written(self.place.table(mirror.history), history_reader.CLEANED), 0)
+            found.append(Target(mirror.history, names.POSITION, schema, is_history=True, above=cleaned))
+        for aggregate in self.pipeline.targets.aggregates:
+            key = ("_txloom_csn", "_txloom_xid", *self.pipeline.table(aggregate.root).key)
+            schema = schemas.stream_schema(self.pipeline, aggregate)
+            found.append(Target(aggregate.history, key, schema, is_history=True))
+        return found
+
+    @property
+    def currents(self) -> list[Target]:
+        """Return the current tables of the chosen tables, documents first: as a merge writes them."""
+        found = [self.documents(aggregate) for aggregate in self.pipeline.targets.aggregates]
+        return found + [self.rows(flat) for flat in flats(self.pipeline)]
+
+    def documents(self, aggregate: Aggregate) -> Target:
+        """Return the current table of an aggregate."""
+        schema = schemas.document_schema(self.pipeline, aggregate)
+        return Target(aggregate.current, self.pipeline.table(aggregate.root).key, schema, is_history=False)
+
+    def rows(self, flat: Flat) -> Target:
+        """Return the flat current table of a source table."""
+        return Target(flat.current, flat.key, flat.schema, is_history=False)
+
+    def range_of(self, history: Target) -> str:
+        """Return the condition of a history's rows that the backfill is about."""
+        first = max(self.first, history.above + 1 if history.above else 0)
+        return f"_txloom_csn between {first} and {self.last} and _txloom_release <= {self.release}"
+
+    def mark(self, target: Target) -> Mark:
+        """Return how far a live current table is."""
+        return mark(self.place.table(target.name))
+
+    @property
+    def newest_mark(self) -> Mark:
+        """Return how far the live current tables are; one without changes stays at an older mark, which is as far."""
+        return max(self.mark(target) for target in self.currents)
+
+    def state(self) -> dict[str, Any]:
+        """Return how far the live tables are: what a release or merge moves on, and nothing else does."""
+        newest = partial(shadow_tables.newest_release, self.place)
+        found: dict[str, Any] = {each.name: [newest(each.name), each.above] for each in self.histories}
+        return found | {each.name: list(vars(self.mark(each)).values()) for each in self.currents}
+
+    def note(self, status: str, **more: Any) -> None:
+        """Write down what became of the backfill, or with `table` of one table in it."""
+        about = {"run_id": self.run_id, "from_csn": self.first, "to_csn": self.last, "status": status}
+        shadow_tables.note(self.place, about | more)
+
+
+def scope_of(
+    pipeline: Pipeline, place: Place, run_id: str, tables: Sequence[str], bounds: tuple[int | None, int | None]
+) -> Scope:
+    """Return what a backfill is about; bounds: the first and last csn, None: as far as there is something."""
+    seen = snapshot(place)
+    if seen is None:
+        raise ConfigurationError(f"pipeline {pipeline.name} has not released anything yet: there is nothing to rebuild")
+    first, last = bounds[0] or 0, HIGHEST if bounds[1] is None else bounds[1]
+    if first > last:
+        raise ConfigurationError(f"from csn {first} to csn {last}: expected the lower one first")
+    return Scope(only(pipeline, tables), place, run_id, first, last, seen.release)
+
+
+def resumed(pipeline: Pipeline, place: Place, run_id: str, *statuses: str) -> tuple[Scope, dict[str, Any]]:
+    """Return the backfill of a run and its newest note; refuses what is not at one of some statuses."""
+    newest = shadow_tables.newest_run(place)
+    if newest is None or newest["run_id"] != run_id:
+        other = "no backfill" if newest is None else f"the backfill {newest['run_id']}"
+        raise ConfigurationError(f"backfill {run_id}: the shadow tables are of {other}; rebuild first")
+    if newest["status"] not in statuses:
+        raise ConfigurationError(
+            f"backfill {run_id} is {newest['status']}; expected {' or '.join(statuses)}: begin with rebuild"
+        )
+    told = json.loads(newest["state"])
+    chosen = only(pipeline, told["tables"])
+    return Scope(chosen, place, run_id, newest["from_csn"], newest["to_csn"], told["release"]), newest
+
+
+def only(pipeline: Pipeline, tables: Sequence[str]) -> Pipeline:
+    """Return a pipeline with the targets of some tables; a document brings all tables that it is made of. []: all."""
+    declared = {flat.table.name for flat in flats(pipeline)}
+    unknown = sorted(set(tables) - declared)
+    if unknown:
+        raise ConfigurationError(
+            f"pipeline {pipeline.name} keeps no table {unknown[0]!r}; it has {', '.join(sorted(declared))}"
+        )
+    chosen, declared_ones = set(tables) or declared, pipeline.targets.aggregates
+    groups = [{each.root, *(child.table for child in each.children)} for each in declared_ones]
+    while any(own & chosen and not own <= chosen for own in groups):
+        chosen |= {name for own in groups if own & chosen for name in own}
+    aggregates = tuple(each for each, own in zip(declared_ones, groups, strict=True) if own <= chosen)
+    mirrors = tuple(mirror for mirror in pipeline.targets.mirrors if mirror.table in chosen)
+    targets = pipeline.targets.model_copy(update={"aggregates": aggregates, "mirrors": mirrors})
+    return pipeline.model_copy(update={"targets": targets})
+
+
+def csns_of(place: Place, since: datetime | None, until: datetime | None) -> tuple[int | None, int | None]:
+    """Return the first and last csn of what was released of the transactions committed in a period."""
+    conditions = ["status = 'released'"]
+    for sign, moment in ((">=", since), ("<=", until)):
+        if moment is not None:
+            conditions.append(f"committed_at {sign} {arrow_tables.moment(moment)}")
+    sql = f"select min(csn) as first, max(csn) as last from t where {' and '.join(conditions)}"
+    found = small_tables.query(place.table(names.TRANSACTIONS), sql)
+    if not found or found[0]["first"] is None:
+        raise ConfigurationError(f"no released transaction was committed between {since} and {until}")
+    return (None if since is None else found[0]["first"]), (None if until is None else found[0]["last"])

@@ -1,0 +1,1 @@
+"""buffer_transactions: release whole transactions, give up those that waited too long."""

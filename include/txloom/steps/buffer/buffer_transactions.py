@@ -1,0 +1,237 @@
+"""buffer_transactions: hold events until their transaction is whole, then append it to history as a whole."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from txloom.config import names
+from txloom.config.models.pipeline import Pipeline
+from txloom.errors import LedgerUnbalanced
+from txloom.steps.buffer import late_events, producer_runs
+from txloom.steps.buffer import producer_checks as doctor
+from txloom.steps.buffer.completeness import rules_of
+from txloom.steps.buffer.give_up import Buried, Given, cause_of, give_up, inter, list_waiting, named
+from txloom.steps.buffer.micro_batch import Batch
+from txloom.steps.buffer.release_batch import Released, release_large, release_small
+from txloom.steps.dead_letters.redrive import redrive
+from txloom.storage.buffer import batch_plan, checkpoint_files, checkpoints, earlier_epochs, stream
+from txloom.storage.dead_letters import open_letters
+from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
+from txloom.storage.landing import stream as landing_stream
+from txloom.storage.paths import Place
+from txloom.storage.publishing import watermark
+from txloom.storage.spark.session import warm_workers
+from txloom.storage.system_tables import TRANSACTIONS
+from txloom.storage.targets import history_tables
+from txloom.transactions.causes import UNREADABLE
+
+LEVELS = ("buffered", "generation")
+"""Counts that are a level after the batch; all others add up over batches."""
+
+
+def buffer_transactions(spark: SparkSession, pipeline: Pipeline, *, warehouse: str, run_id: str) -> dict[str, int]:
+    """Feed everything landed since the last run through the buffer and release what is whole.
+
+    Dead transactions that late events made whole are redriven at once where the pipeline declares so.
+    Raises LedgerUnbalanced when events landed and events accounted for differ.
+    """
+    warm_workers(spark)
+    place = Place(warehouse, pipeline.name)
+    pipeline = schema_evolution.effective(pipeline, place)
+    history_tables.create(pipeline, place)
+    totals = _run(spark, pipeline, place, run_id)
+    complete = open_letters.complete_now(place)
+    if complete and pipeline.completeness.complete_now == "redrive":
+        redrive(None, pipeline, warehouse=warehouse, run_id=run_id, transactions=complete)
+        for name, count in _run(spark, pipeline, place, run_id).items():
+            totals[name] = count if name in LEVELS else totals.get(name, 0) + count
+        totals["redriven"] = len(complete)
+    return totals
+
+
+def _run(spark: SparkSession, pipeline: Pipeline, place: Place, run_id: str) -> dict[str, int]:
+    """Take in what was landed since the last run; a state that Spark finds to be damaged is replaced at once."""
+    generation = checkpoints.running(place, batch_plan.change_events_id(place))
+    try:
+        totals = _taken_in(spark, pipeline, place, run_id, generation)
+    except StreamingQueryException as error:
+        if not checkpoint_files.is_damage(error):
+            raise
+        why = f"Spark cannot read its state: {checkpoint_files.reason(error)}"
+        generation = checkpoints.replaced(place, generation, why)
+        totals = _taken_in(spark, pipeline, place, run_id, generation)
+    check_balance(place, generation, run_id)
+    return totals
+
+
+def _taken_in(spark: SparkSession, pipeline: Pipeline, place: Place, run_id: str, generation: int) -> dict[str, int]:
+    """Let a generation take in what it has not, a micro-batch for each row of its plan."""
+    totals: dict[str, int] = {"generation": generation}
+    checkpoint = checkpoints.checkpoint(place.warehouse, pipeline.name, generation)
+    plan = batch_plan.plan_of(checkpoint)
+    if gone := history_tables.take_back(pipeline, place, generation):
+        print(
+            f"{gone} rows of history are taken back: the batch that appended them died before it was complete",
+            flush=True,
+        )
+    known, before = known_before(place, generation), batch_plan.planned(plan)
+    planned = batch_plan.extend(place, plan, known)
+    if known > before:
+        print(f"the buffer is rebuilt up to landing {known}, in {len(planned)} batches", flush=True)
+    arrived = landing_stream.stream(spark, place, plan, max((each.tasks for each in planned), default=1))
+
+    def release(frame: DataFrame, number: int) -> None:
+        batch = Batch(spark, pipeline, place, generation, number, run_id, known)
+        for name, count in release_batch(batch, frame).items():
+            totals[name] = count if name in LEVELS else totals.get(name, 0) + count
+
+    query = (
+        stream.outcomes(arrived, rules_of(pipeline))
+        .writeStream.foreachBatch(release)
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return totals
+
+
+def known_before(place: Place, generation: int) -> int:
+    """Return the last landing that an earlier generation decided on, and wrote everything of; 0 for none."""
+    seen = watermark.snapshot(place)
+    return seen.landing if seen is not None and seen.release < checkpoints.first_release(generation) else 0
+
+
+def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
+    """Write what one micro-batch decided; a repeated batch writes nothing twice.
+
+    One without any row (of a commit that changes no rows, such as a lease's stamp) decides nothing. The order matters:
+    history and dead letters first, then `transactions`, because a transaction counts as finished only once it stands
+    there; what waits last, because up to that landing a rebuild writes nothing again.
+    """
+    frame = frame.persist()
+    try:
+        small = frame.where("what != 'released'").collect()
+        kinds = {what: [row for row in small if row["what"] == what] for what in SMALL_KINDS}
+        if not kinds["counts"]:
+            return {}
+        counts = _counts(kinds["counts"])
+        clock = max(kinds["counts"], key=lambda row: row["landing"])
+        batch = batch.up_to(clock["landing"])
+        watched = batch.table_names()
+        released = _release(batch, frame, counts["released"] + counts["transactions"], kinds)
+        unfinished = [*kinds["dead"], *kinds["waiting"]]
+        operations = doctor.operations_of(batch, kinds["dead"])
+        own = {row["tx"]: cause_of(row, watched, operations) for row in kinds["dead"]}
+        found = late_events.judge(batch, kinds["late"], {**own, **dict.fromkeys(released.unreadable, UNREADABLE)})
+        given_up = give_up(batch, kinds["dead"], watched, operations)
+        buried = [given_up, _unreadable(batch, released), found.buried]
+        batch.record(found.findings)
+        _write_dead_letters(batch, buried)
+        _write_transactions(batch, released, buried, found.completed)
+        if not batch.is_known:
+            known = named(batch, unfinished)
+            doctor.after_batch(batch, kinds["dead"], operations, known)
+            if counts["several_runs"] or any(row["runs"] for row in kinds["dead"]):
+                producer_runs.after_batch(batch, frame.where("what = 'released'"), kinds["dead"], own)
+            if counts["clocks"]:
+                list_waiting(batch, kinds["waiting"], known, watched, clock)
+    finally:
+        frame.unpersist()
+    counts = _settled(counts, buried)
+    batch.enter(counts)
+    return counts
+
+
+def _release(batch: Batch, frame: DataFrame, rows: int, kinds: Mapping[str, Sequence[Row]]) -> Released:
+    landings = {place["landing"] for place in kinds["place"]}
+    if not landings:
+        return Released()
+    if rows <= arrow_tables.LOCAL_ROWS:
+        return release_small(batch, frame.where("what = 'released'").collect(), kinds["repeated"], landings)
+    return release_large(batch, frame.where("what in ('released', 'repeated')"), rows, landings)
+
+
+SMALL_KINDS = ("place", "repeated", "dead", "waiting", "late", "counts")
+
+
+def _counts(rows: Sequence[Row]) -> dict[str, int]:
+    totals: dict[str, int] = {}
+    for row in rows:
+        for name, count in json.loads(row["received"]).items():
+            totals[name] = totals.get(name, 0) + count
+    return totals
+
+
+def _unreadable(batch: Batch, released: Released) -> Buried:
+    """Bury transactions that are whole but hold a value that does not fit its declared type."""
+    if not released.unreadable:
+        return Buried()
+    given = [Given(tx, UNREADABLE, problem, *released.sizes[tx]) for tx, problem in released.unreadable.items()]
+    rows = sum(released.sizes[tx][0] for tx in released.unreadable)
+    buried = inter(batch, given, released.landings)
+    return Buried(buried.letters, buried.transactions, rows=rows, released=-rows)
+
+
+def _write_dead_letters(batch: Batch, buried: Sequence[Buried]) -> None:
+    letters = [part.letters for part in buried if part.letters is not None]
+    if letters:
+        new = reduce(DataFrame.unionByName, letters)
+        batch.append(
+            earlier_epochs.without_written_letters(batch.spark, batch.place, new, batch.generation), names.DEAD_LETTERS
+        )
+
+
+def _write_transactions(batch: Batch, released: Released, buried: Sequence[Buried], completed: pa.Table) -> None:
+    """Enter all transactions that this batch finished, or completed though they are dead, in one commit."""
+    frames = [part.transactions for part in buried if part.transactions is not None]
+    dead = [arrow_tables.conform(frame.toArrow(), TRANSACTIONS) for frame in frames]
+    own = earlier_epochs.without_written_deaths(batch.place, pa.concat_tables([*dead, completed]), batch.generation)
+    finished = pa.concat_tables([released.transactions, own])
+    if released.parts:
+        rest = [batch.write_part(finished, names.TRANSACTIONS)] if finished.num_rows else []
+        batch.append_parts([*released.parts, *rest], names.TRANSACTIONS)
+    elif finished.num_rows:
+        batch.append_local(finished, names.TRANSACTIONS)
+
+
+def _settled(counts: dict[str, int], buried: Sequence[Buried]) -> dict[str, int]:
+    """Correct the buffer's counts by what became of late and unreadable events, and drop what was only intermediate."""
+    settled = {name: count for name, count in counts.items() if name not in ("late", "clocks", "several_runs")}
+    settled["dead"] += sum(part.rows for part in buried)
+    settled["duplicates"] += sum(part.duplicates for part in buried)
+    settled["released"] += sum(part.released for part in buried)
+    settled["buffered_change"] = settled["buffered"] - settled.pop("buffered_before")
+    return settled
+
+
+def check_balance(place: Place, generation: int, run_id: str) -> None:
+    """Enter the pipeline's balance in the ledger: landed = released + buffered + dead + duplicate + unwatched.
+
+    Both sides are sums over all landings and over all batches of this generation, which starts with the first landing.
+    """
+    landed = small_tables.balance(place.warehouse, place.pipeline, "land_events")
+    buffered = small_tables.balance(place.warehouse, place.pipeline, checkpoints.STEP)
+    sides = {
+        "landed": landed.get("landed", 0),
+        "released": buffered.get("released", 0),
+        "buffered": buffered.get("buffered_change", 0),
+        "dead": buffered.get("dead", 0) + landed.get("poison", 0),
+        "duplicates": buffered.get("duplicates", 0),
+        "unwatched": landed.get("unwatched", 0),
+        "metadata": buffered.get("metadata", 0),
+        "tombstones": landed.get("tombstones", 0),
+        "markers": landed.get("markers", 0),
+    }
+    difference = sides["landed"] - sum(count for name, count in sides.items() if name != "landed")
+    detail = None if not difference else f"{difference} events are not accounted for"
+    now = datetime.now(UTC)
+    entry = small_tables.Entry(run_id, "balance", now, sides, 0, generation, balanced=not difference, detail=detail)
+    small_tables.write_ledger(place.warehouse, place.pipeline, entry)
+    if difference:
+        raise LedgerUnbalanced(f"pipeline {place.pipeline}: {detail}: {sides}")

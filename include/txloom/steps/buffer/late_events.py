@@ -1,0 +1,155 @@
+"""Events that come after their transaction was finished: duplicates, dead letters, or what a dead one still lacked.
+
+What comes for a dead transaction joins its dead letters. When that makes it whole, it is marked "complete now": a row
+of `transactions` with that cause (design.md 2.8).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from txloom.config.identity import is_one
+from txloom.quality.findings import Finding
+from txloom.steps.buffer.completeness import rules_of
+from txloom.steps.buffer.give_up import Buried, causes_frame, late_events
+from txloom.steps.buffer.late_metadata import contradictions
+from txloom.steps.buffer.micro_batch import Batch
+from txloom.storage.dead_letters.open_letters import dead_by_hash, released
+from txloom.storage.dead_letters.spark_rows import as_dead_letters
+from txloom.storage.delta import arrow_tables
+from txloom.storage.system_tables import TRANSACTIONS
+from txloom.transactions import metadata, reused_ids
+from txloom.transactions.buffer import EXCESS, NO_METADATA, SHORT
+from txloom.transactions.causes import COMPLETE, UNCOUNTED
+
+CURABLE = frozenset((NO_METADATA, SHORT, EXCESS, *UNCOUNTED.values()))
+"""Causes that more events can do away with; a value that cannot be read, or a suspect that is held, needs somebody."""
+
+
+@dataclass(frozen=True)
+class Late:
+    """What became of late events, rows for `transactions` of dead ones that they completed, what they contradict."""
+
+    buried: Buried = field(default_factory=Buried)
+    completed: pa.Table = field(default_factory=TRANSACTIONS.empty_table)
+    findings: Sequence[Finding] = ()
+
+
+def judge(batch: Batch, late: Sequence[Row], own: Mapping[int, str]) -> Late:
+    """Judge late events; late: their landing and row, the hash of their transaction, 1 in `rows` unless metadata.
+
+    own: causes of what this very batch gives up, by hash.
+    """
+    known = dead_by_hash(batch.place) if late else {}
+    of_dead = known.keys() | own.keys()
+    found = contradictions(batch, [row for row in late if not row["rows"] and row["tx"] not in of_dead])
+    late = [row for row in late if row["rows"] or row["tx"] in of_dead]
+    buried, dead = _judged(batch, late, own, known) if late else (Buried(), {})
+    completed = completed_of(batch, [identity for identity, cause in dead.values() if cause in CURABLE])
+    return Late(buried, completed, found)
+
+
+def _judged(
+    batch: Batch, late: Sequence[Row], own: Mapping[int, str], known: Mapping[int, tuple[str, str]]
+) -> tuple[Buried, dict[int, tuple[str, str]]]:
+    """Judge late rows, and metadata of dead transactions; return the dead ones too: id and cause, by hash.
+
+    known: all dead ones.
+    """
+    places = batch.spark.createDataFrame([(row["landing"], row["row"]) for row in late], "landing bigint, row bigint")
+    landings = sorted({row["landing"] for row in late})
+    events = batch.change_events.where(F.col("landing").isin(landings) & F.col("kind").isin("row", "metadata"))
+    events = events.join(F.broadcast(places), ["landing", "row"], "left_semi")
+    concerned = {row["tx"] for row in late}
+    dead = _given_up_now(batch, {tx: cause for tx, cause in own.items() if tx in concerned}, events)
+    dead |= {tx: found for tx, found in known.items() if tx in concerned}
+    causes = {tx: cause for tx, (_, cause) in dead.items()}
+    buried = late_events(batch, events.where("kind = 'row'"), causes)
+    if not dead:
+        return buried, dead
+    joined = _metadata(batch, events.where("kind = 'metadata'"), causes)
+    letters = [part for part in (buried.letters, joined) if part is not None]
+    both = reduce(DataFrame.unionByName, letters) if letters else None
+    return Buried(both, None, buried.rows, buried.duplicates), dead
+
+
+def _given_up_now(batch: Batch, own: Mapping[int, str], events: DataFrame) -> dict[int, tuple[str, str]]:
+    """Return id and cause, by hash, of what this batch gives up, but for what another batch released long ago."""
+    if not own:
+        return {}
+    concerned = events.where(F.col("tx").isin(list(own)))
+    ids = {row["tx"]: row["transaction_id"] for row in concerned.select("tx", "transaction_id").distinct().collect()}
+    ends = dict(sorted(released(batch.place, list(ids.values()))))
+    again = concerned.where(F.col("transaction_id").isin(list(ends))).select(*reused_ids.COLUMNS) if ends else None
+    rows = [row.asDict() for row in again.collect()] if again is not None else []
+    later = {row["transaction_id"] for row in rows if reused_ids.is_behind([row], ends[row["transaction_id"]])}
+    return {tx: (name, own[tx]) for tx, name in ids.items() if name not in ends or name in later}
+
+
+def _metadata(batch: Batch, late: DataFrame, dead: Mapping[int, str]) -> DataFrame | None:
+    """Return the dead letters of metadata that a dead transaction did not have yet."""
+    told, place = F.to_json("expected").alias("told"), F.struct("landing", "row").alias("place")
+    own = batch.change_events.where((F.col("kind") == "metadata") & F.col("tx").isin(list(dead)))
+    seen = own.select("tx", told, place)
+    news = late.where(F.col("tx").isin(list(dead))).withColumn("told", told).withColumn("own", place)
+    again = (
+        (F.col("n.tx") == F.col("s.tx")) & (F.col("n.told") == F.col("s.told")) & (F.col("s.place") < F.col("n.own"))
+    )
+    news = news.alias("n").join(F.broadcast(seen).alias("s"), again, "left_anti")
+    news = news.join(F.broadcast(causes_frame(batch, dead)), "tx").drop("cause", "detail").persist()
+    news = news.withColumnRenamed("joins", "cause")
+    news = news.withColumn("detail", F.lit("came after the transaction was given up"))
+    return None if news.isEmpty() else as_dead_letters(news, datetime.now(UTC), batch.release)
+
+
+def completed_of(batch: Batch, dead: Sequence[str]) -> pa.Table:
+    """Return a row for `transactions` of each dead one that is whole by all that was landed of it."""
+    if not dead:
+        return TRANSACTIONS.empty_table()
+    ids = arrow_tables.texts(dead)
+    columns = f"{', '.join(reused_ids.COLUMNS)}, xid, committed_at, landed_at, payload, digest, expected, landing"
+    columns += ', "table", "row", producer_run'
+    chosen = "kind = 'metadata' or (kind = 'row' and \"table\" is not null)"
+    sql = f"select {columns} from t where transaction_id in ({ids}) and ({chosen})"
+    events = reused_ids.split(arrow_tables.select(batch.place.change_events, sql).to_pylist())
+    before = released(batch.place, dead)
+    rows = [_whole(own, batch) for name, own in events.items() if name not in before]
+    return pa.Table.from_pylist([row for row in rows if row is not None], TRANSACTIONS)
+
+
+def _whole(events: Sequence[Mapping[str, Any]], batch: Batch) -> dict[str, Any] | None:
+    told = [event for event in events if event["kind"] == "metadata"]
+    rows: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for event in events:
+        if event["kind"] == "row":
+            rows.setdefault((event["table"], event["identity"]), []).append(event)
+    newest = metadata.newest(told)
+    if newest is None or any(not is_one(each) for each in rows.values()):
+        return None
+    rules = rules_of(batch.pipeline)
+    if not rules.corrected and len({metadata.counts_of(each) for each in told}) > 1:
+        return None
+    runs = {event["producer_run"] for event in events} - {None}
+    if len(runs) > 1 and rules.hold:
+        return None
+    received: dict[str, int] = {}
+    for table, _ in rows:
+        received[table] = received.get(table, 0) + 1
+    if received != {table: count for table, count in dict(newest["expected"] or ()).items() if count}:
+        return None
+    first = {name: newest[name] for name in ("transaction_id", "xid", "committed_at")}
+    return first | {
+        "csn": max((event["csn"] for event in events if event["csn"] is not None), default=None),
+        "status": "dead",
+        "cause": COMPLETE,
+        "rows": len(rows),
+        "first_landed_at": min(event["landed_at"] for event in events),
+        "finished_at": datetime.now(UTC),
+        "release": batch.release,
+    }

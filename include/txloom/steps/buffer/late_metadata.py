@@ -1,0 +1,56 @@
+"""Metadata that counts otherwise after its transaction was released: what was released stays, and is named."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql import Row
+
+from txloom.quality import findings as f
+from txloom.quality.findings import Finding
+from txloom.steps.buffer.micro_batch import Batch
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.transactions import metadata
+
+
+def contradictions(batch: Batch, late: Sequence[Row]) -> list[Finding]:
+    """Return a finding for each table of which late metadata tells a number that no metadata told before.
+
+    late: landing and row of metadata whose transactions were released. What is only delivered again says nothing new.
+    """
+    if not late:
+        return []
+    places = {(row["landing"], row["row"]) for row in late}
+    counting = "kind = 'metadata' and csn is not null"
+    landings = arrow_tables.numbers([landing for landing, _ in places])
+    bounds = f"select min(csn) as lowest, max(csn) as highest from t where {counting} and landing in ({landings})"
+    csns = small_tables.query(batch.place.change_events, bounds)[0]
+    if csns["lowest"] is None:
+        return []
+    columns = 'tx, xid, csn, landing, "row", expected'
+    sql = f"select {columns} from t where {counting} and csn between {csns['lowest']} and {csns['highest']}"
+    by_transaction: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    rows = arrow_tables.matching(batch.place.change_events, sql, "tx", [row["tx"] for row in late])
+    for row in rows.sort_by([("landing", "ascending"), ("row", "ascending")]).to_pylist():
+        by_transaction.setdefault((row["tx"], row["csn"]), []).append(row)
+    return [each for messages in by_transaction.values() for each in _contradicted(messages, places)]
+
+
+def _contradicted(rows: Sequence[dict[str, Any]], late: set[tuple[int, int]]) -> Iterator[Finding]:
+    """Yield what late metadata of one transaction, among all of it in order, tells otherwise."""
+    before: dict[str, int] | None = None
+    known = set[frozenset[tuple[str, int]]]()
+    for row in rows:
+        counts = metadata.counts_of(row)
+        if (row["landing"], row["row"]) in late and counts not in known and before is not None:
+            yield from _differing(row, before, dict(counts))
+        elif counts not in known:
+            before = dict(counts)
+        known.add(counts)
+
+
+def _differing(row: dict[str, Any], before: dict[str, int], counts: dict[str, int]) -> Iterator[Finding]:
+    for table in sorted(before.keys() | counts.keys()):
+        was, now = before.get(table, 0), counts.get(table, 0)
+        if was != now:
+            evidence = f"{row['xid']} was released with {was} rows of {table}; metadata that came later counts {now}"
+            yield Finding(f.COUNTS_CHANGED, table, None, row["csn"], row["xid"], evidence)

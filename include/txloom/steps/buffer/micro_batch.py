@@ -1,0 +1,106 @@
+"""One micro-batch of the buffer: where its results go and under which number."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from txloom.config import names
+from txloom.config.models.pipeline import Pipeline
+from txloom.quality.findings import Finding
+from txloom.steps.schema_drift import added
+from txloom.storage.buffer import checkpoints, stream
+from txloom.storage.checks import findings
+from txloom.storage.delta import arrow_tables, data_files, schema_evolution, small_tables, spark_tables
+from txloom.storage.paths import Place
+from txloom.storage.targets import history_tables
+from txloom.transactions.hashes import hash64
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One micro-batch; repeated after a crash it has the same number, and what it wrote before is not written again.
+
+    known: up to which landing earlier generations of the buffer decided, and wrote, everything. is_known: this batch
+    lies before it, and is but to rebuild the buffer's state.
+    """
+
+    spark: SparkSession
+    pipeline: Pipeline
+    place: Place
+    generation: int
+    number: int
+    run_id: str
+    known: int = 0
+    is_known: bool = False
+
+    def up_to(self, landing: int) -> "Batch":
+        """Return the batch, told which landing is its last."""
+        return replace(self, is_known=0 < landing <= self.known)
+
+    @property
+    def release(self) -> int:
+        """Return the number under which this batch's transactions are released."""
+        return checkpoints.first_release(self.generation) + self.number
+
+    @property
+    def change_events(self) -> DataFrame:
+        """Return change_events."""
+        return spark_tables.read(self.spark, self.place.change_events)
+
+    @property
+    def earlier_transactions(self) -> DataFrame:
+        """Return the transactions that other batches released, with `tx`."""
+        finished = spark_tables.read(self.spark, self.place.table(names.TRANSACTIONS))
+        return finished.where((F.col("release") != self.release) & (F.col("status") == "released")).withColumn(
+            "tx", stream.transaction_hash()
+        )
+
+    def append(self, frame: DataFrame, table: str) -> bool:
+        """Append to a table once for this batch."""
+        write_id = names.write_id(self.pipeline.name, table, self.generation)
+        return spark_tables.append_once(frame, self.place.table(table), write_id, self.number)
+
+    def append_local(self, rows: pa.Table, table: str) -> bool:
+        """Append a small Arrow table once for this batch."""
+        write_id = names.write_id(self.pipeline.name, table, self.generation)
+        return arrow_tables.append_once(rows, self.place.table(table), write_id, self.number)
+
+    def write_part(self, rows: pa.Table, table: str) -> data_files.Part:
+        """Write rows as a file that `append_parts` commits."""
+        return data_files.write_part(rows, table, self.place.table(table))
+
+    def append_parts(self, written: Sequence[data_files.Part], table: str) -> bool:
+        """Commit files that tasks wrote, once for this batch."""
+        write_id = names.write_id(self.pipeline.name, table, self.generation)
+        return data_files.append_parts(written, self.place.table(table), write_id, self.number)
+
+    def adopt(self, pipeline: Pipeline, new: Sequence[tuple[schema_evolution.Undeclared, str]]) -> Pipeline:
+        """Let tables take up columns that their source added; return the pipeline with them."""
+        self.record([added(pipeline, *each) for each in new])
+        schema_evolution.adopt(self.place, new)
+        pipeline = schema_evolution.with_columns(pipeline, [(each.table, column, each.source) for each, column in new])
+        history_tables.create(pipeline, self.place)
+        return pipeline
+
+    def note_undeclared(self, pipeline: Pipeline, found: Sequence[schema_evolution.Undeclared]) -> None:
+        """Write down columns that nobody declared and no table takes up."""
+        self.record([added(pipeline, each) for each in found])
+
+    def record(self, found: Iterable[Finding], source_format: str | None = None) -> None:
+        """Write down findings, unless an earlier generation did: they may have been closed since."""
+        if not self.is_known:
+            findings.record(self.place, found, self.run_id, source_format)
+
+    def enter(self, counts: dict[str, int]) -> None:
+        """Enter the batch's counts in the ledger, once."""
+        at = datetime.now(UTC)
+        entry = small_tables.Entry(self.run_id, checkpoints.STEP, at, counts, self.number + 1, self.generation)
+        small_tables.write_ledger(self.place.warehouse, self.place.pipeline, entry)
+
+    def table_names(self) -> dict[int, str]:
+        """Return the watched tables by the buffer's hash of their names."""
+        return {hash64(table.name): table.name for table in self.pipeline.tables}

@@ -1,0 +1,125 @@
+"""Transactions that several runs of their producer sent, after a batch: each is named with what is known of its rows.
+
+What was released and may lack rows, and whatever was given up, needs a snapshot of its tables; what was released and
+lacks nothing is a note.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, Row
+
+from txloom.quality import findings as f
+from txloom.quality.findings import Finding
+from txloom.steps.buffer.give_up import describe
+from txloom.steps.buffer.micro_batch import Batch
+from txloom.storage.checks import findings
+from txloom.storage.dead_letters.open_letters import released as released_before
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.transactions.producer_runs import CONNECTED, ONE
+
+POSITION = "case when starts_with(identity, '0') then null else try_cast(split_part(identity, ':', 1) as bigint) end"
+"""Where a row lies in the source's log, as far as a number says so: an LSN of PostgreSQL, an SCN, GoldenGate's pos."""
+AT_ONCE = 1_000
+"""Transactions that are asked for together."""
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A transaction of several runs; cause: why it was given up, None where it was released."""
+
+    tx: int
+    csn: int
+    runs: int
+    first_landing: int
+    last_landing: int
+    cause: str | None = None
+
+
+@dataclass
+class Sent:
+    """What was landed of one transaction: by table, what each run sent, and how many rows more than one did."""
+
+    transaction_id: str = ""
+    xid: str | None = None
+    csn: int | None = None
+    runs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    shared: dict[str, int] = field(default_factory=dict)
+
+
+def after_batch(batch: Batch, released: DataFrame, dead: Sequence[Row], causes: Mapping[int, str]) -> None:
+    """Write down each transaction of several runs that a batch decided on; causes: of dead ones, by hash."""
+    decided = [*_of_released(released), *_of_dead(batch, dead, causes)]
+    named = list[Finding]()
+    for start in range(0, len(decided), AT_ONCE):
+        some = decided[start : start + AT_ONCE]
+        sent = _sent(batch, some)
+        gone = [sent[each.tx].transaction_id for each in some if each.cause]
+        before = {name for name, _ in released_before(batch.place, gone)}
+        named += [
+            finding
+            for each in some
+            if sent[each.tx].transaction_id not in before
+            for finding in _named(each, sent[each.tx])
+        ]
+    findings.note(batch.place, [each for each in named if each.code == f.RUNS_OVERLAP], batch.run_id)
+    needed = [each for each in named if each.code == f.TWO_RUNS]
+    findings.record(batch.place, needed, batch.run_id, batch.pipeline.source.format)
+
+
+def _of_released(released: DataFrame) -> list[Decided]:
+    columns = ("tx", "csn", "runs", "first_landing", "last_landing")
+    return [Decided(*row) for row in released.where(f"runs <> {ONE}").select(*columns).collect()]
+
+
+def _of_dead(batch: Batch, dead: Sequence[Row], causes: Mapping[int, str]) -> Iterator[Decided]:
+    watched = batch.table_names()
+    for row in dead:
+        if row["runs"] != ONE:
+            cause = ", ".join(part for part in (causes[row["tx"]], describe(row, watched)) if part)
+            yield Decided(row["tx"], row["csn"], row["runs"], min(row["landings"]), max(row["landings"]), cause)
+
+
+def _sent(batch: Batch, decided: Sequence[Decided]) -> dict[int, Sent]:
+    """Ask change_events what each run sent of transactions, by hash."""
+    first, last = min(row.first_landing for row in decided), max(row.last_landing for row in decided)
+    among = f"tx in ({arrow_tables.numbers([row.tx for row in decided])}) and landing between {first} and {last}"
+    rows = f"{among} and kind = 'row' and \"table\" is not null"
+    path = batch.place.change_events
+    sent = {row.tx: Sent() for row in decided}
+    columns = f"count(distinct identity) as rows, min({POSITION}) as first, max({POSITION}) as last"
+    columns += ", max(xid) as xid, max(csn) as csn, max(transaction_id) as id, min(landing) as landing"
+    by_run = f'select tx, "table", producer_run, {columns}'
+    for row in small_tables.query(path, f"{by_run} from t where {rows} group by 1, 2, 3 order by 1, 2, landing, first"):
+        one = sent[row["tx"]]
+        one.transaction_id, one.xid, one.csn = row["id"], row["xid"], row["csn"] if row["csn"] is not None else one.csn
+        one.runs.setdefault(row["table"], []).append(row)
+    twice = f'select tx, "table", identity from t where {rows} group by 1, 2, 3 having count(distinct producer_run) > 1'
+    for row in small_tables.query(path, f'select tx, "table", count(*) as n from ({twice}) group by 1, 2'):
+        sent[row["tx"]].shared[row["table"]] = row["n"]
+    return sent
+
+
+def _named(decided: Decided, sent: Sent) -> Iterator[Finding]:
+    """Yield a finding for each table of a transaction."""
+    csn, cause = decided.csn if decided.csn >= 0 else sent.csn, decided.cause
+    for table, runs in sent.runs.items():
+        positions = [each["last"] for each in runs if each["last"] is not None]
+        since = csn if csn is not None else max(positions, default=None)
+        code = f.TWO_RUNS if cause is not None or decided.runs != CONNECTED else f.RUNS_OVERLAP
+        yield Finding(code, table, None, since, sent.xid, _evidence(sent, table, cause))
+
+
+def _evidence(sent: Sent, table: str, cause: str | None) -> str:
+    runs = sent.runs[table]
+    parts = [_run(number, each) for number, each in enumerate(runs, 1)]
+    whose = "one of the transaction's runs" if len(runs) == 1 else f"{len(runs)} runs"
+    shared = f", {sent.shared.get(table, 0)} rows came from both" if len(runs) > 1 else ""
+    given_up = f"; given up: {cause}" if cause is not None else ""
+    return f"rows of {sent.xid} in {table} come from {whose}: {', '.join(parts)}{shared}{given_up}"
+
+
+def _run(number: int, run: Mapping[str, Any]) -> str:
+    where = "" if run["first"] is None else f" at {run['first']} to {run['last']}"
+    return f"run {number} sent {run['rows']}{where}"

@@ -1,0 +1,248 @@
+"""Release whole transactions: read their payloads, give them types, and make the rows of every history table.
+
+`txloom.steps.buffer.release_batch` says where this runs: in the driver's process, or in tasks of Spark, each with a
+share.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.config import names
+from txloom.config.models.pipeline import Pipeline, Table
+from txloom.events import formats
+from txloom.events.images.reader import ImageReader
+from txloom.history.changes import changes
+from txloom.history.stream import stream
+from txloom.quality.findings import Finding
+from txloom.steps.schema_drift import undeclared, without_before
+from txloom.storage.buffer.stream import RELEASED
+from txloom.storage.delta import arrow_tables
+from txloom.storage.delta.schema_evolution import Undeclared
+from txloom.storage.paths import Place
+from txloom.storage.system_tables import INSTANT, TRANSACTIONS
+from txloom.transactions import events as ev
+from txloom.transactions.hashes import hashed
+
+EVENT = 'transaction_id, tx, xid, csn, pos, op, committed_at, landing, "row", kind, "table", value, topic'
+CHOSEN = pa.schema([(name, pa.int64()) for name in RELEASED])
+PLACES = pa.schema([("landing", pa.int64()), ("row", pa.int64())])
+ANY_TX = (-(2**63), 2**63 - 1)
+
+
+@dataclass(frozen=True)
+class Share:
+    """Whole transactions of a batch to release together.
+
+    chosen: what outcomes of kind `released` say. tx: the bounds of their hashes. landings: where their events lie.
+    repeated: (landing, row) of duplicates among those, to be left out.
+    """
+
+    chosen: pa.Table
+    landings: Sequence[int]
+    repeated: pa.Table
+    tx: tuple[int, int] = ANY_TX
+
+
+@dataclass(frozen=True)
+class Release:
+    """What a release makes.
+
+    history: rows by history table. transactions: rows for `transactions`. unreadable: of transactions that are whole
+    but hold a value that does not fit its declared type: tx -> problem; they are in neither and are to be buried.
+    undeclared: columns that nobody declared. findings: what else images show of their producer.
+    """
+
+    history: dict[str, pa.Table] = field(default_factory=dict)
+    transactions: pa.Table = field(default_factory=TRANSACTIONS.empty_table)
+    unreadable: dict[int, str] = field(default_factory=dict)
+    undeclared: Sequence[Undeclared] = ()
+    findings: Sequence[Finding] = ()
+
+
+def release(pipeline: Pipeline, place: Place, number: int, share: Share) -> Release:
+    """Make the history rows of whole transactions, under a release number."""
+    chosen = _new(place, number, share.chosen)
+    if not chosen.num_rows:
+        return Release()
+    events = _events(pipeline, place, share)
+    made = [made_of(pipeline, own_events(events, each, share.repeated), each, number) for each in _in_turn(chosen)]
+    return made[0] if len(made) == 1 else _joined(made)
+
+
+def _in_turn(chosen: pa.Table) -> Iterator[pa.Table]:
+    """Yield chosen transactions such that each hash is there once: one id may have been two's."""
+    tx = chosen.column("tx").to_numpy()
+    order = np.lexsort((chosen.column("first_landing").to_numpy(), tx))
+    starts, number = ev.groups(tx[order])
+    turn = np.arange(len(order)) - starts[number]
+    for each in range(int(turn.max()) + 1):
+        yield chosen.take(pa.array(order[turn == each]))
+
+
+def _joined(made: Sequence[Release]) -> Release:
+    """Put releases together; an aggregate's history has the members alone that a turn had rows of."""
+    history: dict[str, list[pa.Table]] = {}
+    for name, rows in (told for each in made for told in each.history.items()):
+        history.setdefault(name, []).append(rows)
+    return Release(
+        {name: pa.concat_tables(parts, promote_options="default") for name, parts in history.items()},
+        pa.concat_tables(each.transactions for each in made),
+        {tx: problem for each in made for tx, problem in each.unreadable.items()},
+        [name for each in made for name in each.undeclared],
+        [found for each in made for found in each.findings],
+    )
+
+
+def made_of(pipeline: Pipeline, events: pa.Table, chosen: pa.Table, number: int) -> Release:
+    """Make the history rows of chosen transactions out of their events: rows of change_events without duplicates."""
+    typed = _typed(pipeline, events)
+    unreadable = _problems(typed)
+    if unreadable:
+        bad = pa.array(sorted(unreadable), pa.int64())
+        typed = {name: without(found, "tx", bad) for name, found in typed.items()}
+        typed = {name: found for name, found in typed.items() if found.num_rows}
+        chosen = without(chosen, "tx", bad)
+    history = _history(pipeline, typed, number)
+    found = without_before(typed) if pipeline.source.format == "goldengate" else ()
+    return Release(history, _transactions(events, chosen, number), unreadable, undeclared(typed), found)
+
+
+def without(rows: pa.Table, column: str, values: pa.Array) -> pa.Table:
+    """Leave out rows by the values of a column."""
+    return rows.filter(pc.invert(pc.is_in(rows.column(column), values)))
+
+
+def _new(place: Place, number: int, chosen: pa.Table) -> pa.Table:
+    """Leave out those that another batch released: the history is the last judge (design.md 2.2).
+
+    A transaction is known by its id and csn: PostgreSQL's ids come back after a wrap-around or a restore.
+    """
+    if not chosen.num_rows:
+        return chosen
+    bounds = pc.min_max(chosen.column("csn")).as_py()
+    among = f"csn between {bounds['min']} and {bounds['max']}"
+    sql = f"select transaction_id, csn from t where {among} and release <> {number} and status = 'released'"
+    found = arrow_tables.select(place.table(names.TRANSACTIONS), sql)
+    if not found.num_rows:
+        return chosen
+    found = found.append_column("tx", hashed(found.column("transaction_id")))
+    return chosen.filter(pa.array(~np.isin(_pairs(chosen, "tx", "csn"), _pairs(found, "tx", "csn"))))
+
+
+def _events(pipeline: Pipeline, place: Place, share: Share) -> pa.Table:
+    where = (
+        f"landing in ({arrow_tables.numbers(share.landings)}) and tx between {share.tx[0]} and {share.tx[1]}"
+        " and (kind = 'metadata' or (kind = 'row' and \"table\" is not null))"
+    )
+    headers = ", headers" if pipeline.source.format == "debezium" else ""
+    return arrow_tables.select(place.change_events, f"select {EVENT}{headers} from t where {where}")
+
+
+def own_events(events: pa.Table, chosen: pa.Table, repeated: pa.Table) -> pa.Table:
+    """Return exactly the events that make chosen transactions whole: repeated ones, and others, lie beside them.
+
+    All show at their transaction's one csn: some rows do not know it, and those of a MySQL transaction with a GTID only
+    know where they lie themselves, which would show half of it as of a csn in between.
+    """
+    chosen = chosen.sort_by("tx")
+    tx, first, last = (chosen.column(name).to_numpy() for name in ("tx", "first_landing", "last_landing"))
+    own, landing = events.column("tx").to_numpy(), events.column("landing").to_numpy()
+    at = np.minimum(np.searchsorted(tx, own), len(tx) - 1)
+    inside = (tx[at] == own) & (first[at] <= landing) & (landing <= last[at])
+    if repeated.num_rows:
+        inside &= ~np.isin(_pairs(events, "landing", "row"), _pairs(repeated, "landing", "row"))
+    events, csn = events.filter(pa.array(inside)), chosen.column("csn").take(pa.array(at[inside]))
+    return events.set_column(events.schema.get_field_index("csn"), "csn", csn)
+
+
+def _pairs(rows: pa.Table, *names: str) -> np.ndarray:
+    """Return some columns of numbers as one value for each row."""
+    together = np.empty(rows.num_rows, [(name, "i8") for name in names])
+    for name in names:
+        together[name] = rows.column(name).to_numpy()
+    return together
+
+
+def _typed(pipeline: Pipeline, events: pa.Table) -> dict[str, pa.Table]:
+    """Read the images of every table's row events."""
+    rows = events.filter(
+        pc.and_(pc.equal(events.column("kind"), "row"), pc.not_equal(events.column("op"), formats.KEY_CHANGE))
+    )
+    found = {}
+    for table in pipeline.tables:
+        own = rows.filter(pc.equal(rows.column("table"), table.name)).combine_chunks()
+        if own.num_rows:
+            found[table.name] = _with_images(own, formats.images(pipeline, table), table)
+    return found
+
+
+def _with_images(events: pa.Table, source: formats.Images | None, table: Table) -> pa.Table:
+    images = ImageReader(table).read(_messages(events, source))
+    events = events.drop_columns([name for name in ("value", "headers") if name in events.column_names])
+    for name in images.column_names:
+        events = events.append_column(name, images.column(name))
+    return events
+
+
+def _messages(events: pa.Table, source: formats.Images | None) -> Sequence[bytes | str]:
+    """Return messages as the image reader takes them; those of snapshots that were loaded are written so."""
+    messages: list[bytes | str] = events.column("value").to_pylist()
+    if source is None:
+        return messages
+    own = np.flatnonzero(pc.not_equal(events.column("topic"), names.LOAD).to_numpy())
+    told = events.take(pa.array(own))
+    lists = told.column("headers").to_pylist() if "headers" in told.column_names else [None] * told.num_rows
+    headers = [None if each is None else dict(each) for each in lists]
+    found = formats.canonical(source, told.column("value").to_pylist(), told.column("op").to_pylist(), headers)
+    for place, message in zip(own.tolist(), found, strict=True):
+        messages[place] = message
+    return messages
+
+
+def _problems(typed: Mapping[str, pa.Table]) -> dict[int, str]:
+    problems: dict[int, str] = {}
+    for found in typed.values():
+        bad = found.filter(pc.is_valid(found.column("problem")))
+        problems |= dict(zip(bad.column("tx").to_pylist(), bad.column("problem").to_pylist(), strict=True))
+    return problems
+
+
+def _history(pipeline: Pipeline, typed: Mapping[str, pa.Table], number: int) -> dict[str, pa.Table]:
+    declared = {table.name: table for table in pipeline.tables}
+    history = {
+        mirror.history: changes(typed[mirror.table], declared[mirror.table], number)
+        for mirror in pipeline.targets.mirrors
+        if mirror.table in typed
+    }
+    for aggregate in pipeline.targets.aggregates:
+        members = {aggregate.root, *(child.table for child in aggregate.children)}
+        present = {name: found for name, found in typed.items() if name in members}
+        if present:
+            history[aggregate.history] = stream(present, aggregate, declared, number)
+    return history
+
+
+def _transactions(events: pa.Table, chosen: pa.Table, number: int) -> pa.Table:
+    """Return the rows of `transactions`; their metadata names them, or a row that is whole by itself."""
+    metadata = pc.equal(events.column("kind"), "metadata")
+    events = pa.concat_tables([events.filter(metadata), events.filter(pc.invert(metadata))])
+    tx, first = np.unique(events.column("tx").to_numpy(), return_index=True)
+    named = events.take(pa.array(first))
+    chosen = chosen.filter(pc.is_in(chosen.column("tx"), pa.array(tx))).sort_by("tx")
+    named = named.filter(pc.is_in(named.column("tx"), chosen.column("tx").combine_chunks()))
+    size = chosen.num_rows
+    own = {
+        "status": pa.repeat(pa.scalar("released"), size),
+        "cause": pa.nulls(size, pa.string()),
+        "first_landed_at": chosen.column("first_at").cast(INSTANT),
+        "finished_at": chosen.column("finished_at").cast(INSTANT),
+        "release": pa.repeat(pa.scalar(number, pa.int64()), size),
+        "csn": chosen.column("csn"),
+        "rows": chosen.column("rows"),
+    }
+    columns = [own[name] if name in own else named.column(name) for name in TRANSACTIONS.names]
+    return pa.Table.from_arrays(columns, schema=TRANSACTIONS)

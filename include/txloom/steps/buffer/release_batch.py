@@ -1,0 +1,154 @@
+"""Release a batch's whole transactions: a small one in this process, a large one share by share in Spark's tasks."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, Row
+
+from txloom.config import names
+from txloom.config.models.pipeline import Pipeline
+from txloom.quality.findings import Finding
+from txloom.steps.buffer.micro_batch import Batch
+from txloom.steps.buffer.release import CHOSEN, PLACES, Release, Share, release
+from txloom.steps.parallel import together
+from txloom.storage.delta import schema_evolution
+from txloom.storage.delta.data_files import Part, write_part
+from txloom.storage.delta.schema_evolution import Undeclared
+from txloom.storage.paths import Place
+from txloom.storage.system_tables import TRANSACTIONS
+
+SHARE = 150_000
+"""Rows that one task releases, about: what it holds in memory at a time."""
+SIZES = ("rows", "first_at", "first_landing", "last_landing")
+FEWEST_BITS = 3
+"""A large batch has at least 2 to the power of so many shares."""
+
+
+@dataclass
+class Released:
+    """What a release leaves behind.
+
+    transactions: rows or written files for `transactions`. unreadable: transactions that are to be buried instead,
+    tx -> problem. sizes: of those, what SIZES names. landings: where the batch's events lie.
+    """
+
+    transactions: pa.Table = field(default_factory=TRANSACTIONS.empty_table)
+    parts: list[Part] = field(default_factory=list)
+    unreadable: dict[int, str] = field(default_factory=dict)
+    sizes: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    landings: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a task made of a share; see `txloom.steps.buffer.release.Release`."""
+
+    parts: list[Part]
+    unreadable: dict[int, str]
+    undeclared: Sequence[Undeclared]
+    findings: Sequence[Finding]
+
+
+T = TypeVar("T")
+
+
+def release_small(batch: Batch, whole: Sequence[Row], repeated: Sequence[Row], landings: set[int]) -> Released:
+    """Append the whole transactions of a batch to history in this process; whole, repeated: outcomes of those kinds."""
+    chosen = {name: [row[name] for row in whole] for name in CHOSEN.names}
+    places = {name: [row[name] for row in repeated] for name in PLACES.names}
+    share = Share(pa.table(chosen, CHOSEN), sorted(landings), pa.table(places, PLACES))
+
+    def run(pipeline: Pipeline) -> tuple[Release, Sequence[Undeclared]]:
+        found = release(pipeline, batch.place, batch.release, share)
+        return found, found.undeclared
+
+    found = _with_new_columns(batch, run)
+    batch.record(found.findings)
+    together([partial(batch.append_local, rows, table) for table, rows in found.history.items()])
+    sizes = {row["tx"]: tuple(row[name] for name in SIZES) for row in whole if row["tx"] in found.unreadable}
+    return Released(found.transactions, [], found.unreadable, sizes, landings)
+
+
+def _with_new_columns(batch: Batch, run: Callable[[Pipeline], tuple[T, Sequence[Undeclared]]]) -> T:
+    """Run a release, once more when tables take up columns that it met."""
+    pipeline = batch.pipeline
+    while True:
+        found, undeclared = run(pipeline)
+        new = schema_evolution.adopted(pipeline, undeclared)
+        if not new:
+            batch.note_undeclared(pipeline, undeclared)
+            return found
+        pipeline = batch.adopt(pipeline, new)
+
+
+def release_large(batch: Batch, outcomes: DataFrame, rows: int, landings: set[int]) -> Released:
+    """Append the whole transactions of a batch to history through Spark's tasks.
+
+    outcomes: those of kind `released` and `repeated`. rows: how many events they have together. The driver holds some
+    60 bytes per transaction and duplicate; payloads stay in the tasks.
+    """
+    decided = outcomes.select("what", *CHOSEN.names, *PLACES.names).toArrow()
+    bits = max(FEWEST_BITS, (rows // SHARE).bit_length())
+    shares = list(_shares(decided, sorted(landings), bits))
+
+    def run(pipeline: Pipeline) -> tuple[list[Written], Sequence[Undeclared]]:
+        found = _spread(batch, pipeline, shares)
+        return found, [each for made in found for each in made.undeclared]
+
+    found = _with_new_columns(batch, run)
+    batch.record(each for made in found for each in made.findings)
+    written: dict[str, list[Part]] = {}
+    for part in [part for made in found for part in made.parts]:
+        written.setdefault(part.table, []).append(part)
+    unreadable = {tx: problem for made in found for tx, problem in made.unreadable.items()}
+    transactions = written.pop(names.TRANSACTIONS, [])
+    together([partial(batch.append_parts, own, table) for table, own in written.items()])
+    sizes = _sizes(decided, unreadable)
+    return Released(TRANSACTIONS.empty_table(), transactions, unreadable, sizes, landings)
+
+
+def _spread(batch: Batch, pipeline: Pipeline, shares: Sequence[Share]) -> list[Written]:
+    """Release shares in Spark's tasks; they write files that nothing names yet."""
+    place, number = batch.place, batch.release
+
+    def run(some: Iterable[Share]) -> Iterable[Written]:
+        for share in some:
+            found = release(pipeline, place, number, share)
+            yield Written(list(_write(found, place)), found.unreadable, found.undeclared, found.findings)
+
+    written: list[Written] = batch.spark.sparkContext.parallelize(shares, len(shares)).mapPartitions(run).collect()
+    return written
+
+
+def _shares(decided: pa.Table, landings: list[int], bits: int) -> Iterator[Share]:
+    """Split what was decided by the first bits of the transactions' hashes, so that a transaction is in one share."""
+    width = 1 << (64 - bits)
+    whole = decided.filter(pc.equal(decided.column("what"), "released")).select(CHOSEN.names).cast(CHOSEN)
+    again = decided.filter(pc.equal(decided.column("what"), "repeated"))
+    for lowest in range(-(1 << 63), 1 << 63, width):
+        bounds = (lowest, lowest + width - 1)
+        chosen, repeated = _within(whole, bounds), _within(again, bounds)
+        if chosen.num_rows:
+            yield Share(chosen, landings, repeated.select(PLACES.names).cast(PLACES), bounds)
+
+
+def _within(rows: pa.Table, bounds: tuple[int, int]) -> pa.Table:
+    tx = rows.column("tx")
+    return rows.filter(pc.and_(pc.greater_equal(tx, bounds[0]), pc.less_equal(tx, bounds[1])))
+
+
+def _sizes(decided: pa.Table, chosen: Iterable[int]) -> dict[int, tuple[int, ...]]:
+    """Return what SIZES names of chosen transactions."""
+    own = decided.filter(pc.is_in(decided.column("tx"), pa.array(list(chosen), pa.int64()))).to_pylist()
+    return {row["tx"]: tuple(row[name] for name in SIZES) for row in own if row["what"] == "released"}
+
+
+def _write(found: Release, place: Place) -> Iterator[Part]:
+    """Write the rows of a release as files of their tables."""
+    for table, rows in {**found.history, names.TRANSACTIONS: found.transactions}.items():
+        if rows.num_rows:
+            yield write_part(rows, table, place.table(table))

@@ -1,0 +1,1 @@
+"""Dead letters: list, redrive, dismiss."""

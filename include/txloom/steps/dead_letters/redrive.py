@@ -1,0 +1,155 @@
+"""redrive: land what became dead letters once more, so that the same buffer decides on it again."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial, reduce
+from typing import NoReturn
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.config.models.pipeline import Pipeline
+from txloom.errors import ConfigurationError
+from txloom.events import formats
+from txloom.events.formats import SourceDecoder
+from txloom.steps.dead_letters.list_dead_letters import refuse_no_choice
+from txloom.steps.landing.land_events import close, finish_last
+from txloom.storage.dead_letters import deliveries, open_letters
+from txloom.storage.dead_letters.listing import among
+from txloom.storage.landing import plan as landing_plan
+from txloom.storage.landing import tables
+from txloom.storage.landing.change_events import Landing
+from txloom.storage.paths import Place
+from txloom.storage.snapshots import dated_transactions
+from txloom.transactions import reused_ids
+
+IS_OF = "case when kind = 'poison' and xid is not null then concat(xid, ':', csn) end as is_of"
+"""The transaction that a message which cannot be read may be of."""
+
+
+def redrive(
+    _spark: object,
+    pipeline: Pipeline,
+    *,
+    warehouse: str,
+    run_id: str,
+    transactions: Sequence[str] = (),
+    causes: Sequence[str] = (),
+    messages: Sequence[str] = (),
+    everything: bool = False,
+    version: int | None = None,
+) -> dict[str, int]:
+    """Land dead transactions (by id, cause, place, or all) and poison (by cause, place, or all) again.
+
+    It is one landing, and transactions of one id one after the other. All that was ever landed of a transaction goes
+    along, with the newest of its metadata, decoded as declared now. The next buffer_transactions releases what is whole
+    and gives up the rest at once. Done twice it changes nothing more.
+    messages: where they lie, as the listing says it. version: only what this version of dead_letters has, which was
+    approved. Raises ConfigurationError for an id, a cause or a place that no open dead letter has.
+    """
+    refuse_no_choice(transactions, causes, messages, everything)
+    place = Place(warehouse, pipeline.name)
+    there = [f"coalesce({among(messages=[each])}, false) as lies_{number}" for number, each in enumerate(messages)]
+    columns = ", ".join(['transaction_id, kind, cause, landing, "row"', IS_OF, open_letters.MESSAGE, *there])
+    letters = open_letters.open_letters(place, columns, version=version)
+    ids, chosen, poison = _chosen(letters, transactions, causes, messages, everything=everything)
+    ids = _without_superseded(place, ids, transactions)
+    if formats.is_ordered(pipeline):
+        ids, poison = _with_their_poison(place, ids, poison)
+        events = _in_order(place, ids, poison)
+    else:
+        events = open_letters.events_of(place, ids, poison, chosen)
+    if not events.num_rows:
+        return {"transactions": 0, "events": 0}
+    plan = landing_plan.planned(place.landed_files)
+    first = finish_last(_no_spark, pipeline, plan, place, run_id) + 1
+    turns = _in_turns(tables.decode_again(partial(SourceDecoder, pipeline), events, first, place))
+    for number, own in enumerate(turns, first):
+        again = Landing(number, datetime.now(UTC), ())
+        planned = {"landing": number, "run_id": run_id, "at": again.at, "topic": open_letters.REDRIVE}
+        landing_plan.write_plan(place, number, [planned])
+        tables.land_again(own, again, place)
+        close(pipeline, again, place, run_id)
+    landings = {"landing": first, "last_landing": first + len(turns) - 1}
+    return {"transactions": len(ids), "events": events.num_rows, **landings}
+
+
+def _in_turns(events: pa.Table) -> list[pa.Table]:
+    """Return the events of one landing after the other: transactions that have one id are not landed together."""
+    metadata = events.filter(pc.equal(events.column("kind"), "metadata")).group_by(["transaction_id"])
+    ends = metadata.aggregate([("csn", "count_distinct")]).column("csn_count_distinct")
+    if (pc.max(ends).as_py() or 0) < 2:
+        return [events]
+    turn = pa.array(reused_ids.turns(events.select(reused_ids.COLUMNS).to_pylist()))
+    return [events.filter(pc.equal(turn, each)) for each in range(pc.max(turn).as_py() + 1)]
+
+
+def _with_their_poison(place: Place, ids: Sequence[str], poison: pa.Table) -> tuple[list[str], pa.Table]:
+    """Redrive the dead transactions that poison is of, as a whole, and no poison of one that still waits."""
+    if not poison.num_rows:
+        return list(ids), poison
+    of = {*poison.column("is_of").to_pylist()} - {None}
+    gone = {row["transaction_id"] for row in open_letters.given_up(place)} & of
+    apart = of - {name for name, _ in open_letters.released(place, sorted(of))} | {*ids}
+    alone = pc.invert(pc.fill_null(pc.is_in(poison.column("is_of"), pa.array(sorted(apart), pa.string())), False))
+    return sorted({*ids} | gone), poison.filter(alone)
+
+
+def _in_order(place: Place, ids: Sequence[str], poison: pa.Table) -> pa.Table:
+    """Return what is landed again of an ordered source: what is of no transaction first, so that it joins none."""
+    parts = [poison, deliveries.of_transactions(place, ids)]
+    wanted = [name.strip('" ') for name in open_letters.MESSAGE.split(",")]
+    chosen = [part.select(wanted) for part in parts if part.num_rows]
+    return pa.concat_tables(chosen) if chosen else pa.table({})
+
+
+def _without_superseded(place: Place, ids: Sequence[str], asked: Sequence[str]) -> list[str]:
+    """Leave out what was compared on dates before the newest: the dates after it were compared without it."""
+    old = dated_transactions.superseded(place, ids)
+    for each in old:
+        told = f"{each}: a newer date was compared without it, so that it cannot be redriven"
+        if each in asked:
+            raise ConfigurationError(told)
+        print(f"note: {told}", flush=True)
+    return [each for each in ids if each not in old]
+
+
+def _no_spark() -> NoReturn:
+    raise ConfigurationError("a large landing was planned and not finished: run land_events first, then redrive")
+
+
+def _chosen(
+    letters: pa.Table,
+    transactions: Sequence[str],
+    causes: Sequence[str],
+    messages: Sequence[str],
+    *,
+    everything: bool,
+) -> tuple[list[str], pa.Table, pa.Table]:
+    """Return the ids of chosen transactions, the letters that tell which of an id they are, and chosen poison."""
+    if not letters.num_rows:
+        return [], letters, letters
+    is_poison = pc.equal(letters.column("kind"), "poison")
+    ids = letters.filter(pc.invert(is_poison)).column("transaction_id").unique().to_pylist()
+    known = letters.column("cause").unique().to_pylist()
+    _refuse_unknown("transaction", transactions, ids)
+    _refuse_unknown("cause", causes, known)
+    lie = [letters.column(f"lies_{number}") for number in range(len(messages))]
+    for each, column in zip(messages, lie, strict=True):
+        if not pc.any(column).as_py():
+            raise ConfigurationError(f"no open dead letter has the place {each!r}")
+    if everything:
+        return ids, letters, letters.filter(is_poison)
+    wanted = reduce(pc.or_, lie, pc.is_in(letters.column("cause"), pa.array(causes, pa.string())))
+    asked = pc.is_in(letters.column("transaction_id"), pa.array(transactions, pa.string()))
+    chosen = letters.filter(pc.and_(pc.invert(is_poison), pc.or_(wanted, asked)))
+    poison = letters.filter(pc.and_(is_poison, wanted))
+    return sorted(chosen.column("transaction_id").unique().to_pylist()), chosen, poison
+
+
+def _refuse_unknown(what: str, asked: Sequence[str], known: Sequence[str]) -> None:
+    there = set(known)
+    for each in asked:
+        if each not in there:
+            some = ", ".join(sorted(known)[:10]) or "none"
+            raise ConfigurationError(f"no open dead letter has the {what} {each!r}; there are: {some}")

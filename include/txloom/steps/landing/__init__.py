@@ -1,0 +1,1 @@
+"""land_events, and what is looked at before it."""

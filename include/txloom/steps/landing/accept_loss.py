@@ -1,0 +1,117 @@
+"""accept_loss: go on behind lost records of Kafka or lost files, because an operator says so; it is written down."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from txloom.config import names
+from txloom.config.models.pipeline import Pipeline
+from txloom.errors import ConfigurationError
+from txloom.quality import findings as f
+from txloom.quality.findings import Finding
+from txloom.steps.landing.unreadable_files import close_readable
+from txloom.storage.checks import findings
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.landing import kafka_offsets, loaded_snapshots, plan, tables
+from txloom.storage.paths import Place
+from txloom.storage.sources import file_positions
+from txloom.storage.sources.kafka import Loss
+
+STEP = "accept_loss"
+
+
+def accept_loss(
+    _spark: object,
+    pipeline: Pipeline,
+    *,
+    warehouse: str,
+    run_id: str,
+    topics: Sequence[str] = (),
+    files: Sequence[str] = (),
+    reason: str,
+) -> dict[str, int]:
+    """Accept what is lost now of some topics, or of some files that cannot be read: landing goes on behind it.
+
+    The ledger, a finding and every cut tell of it until a snapshot of all tables was loaded. Done twice it changes
+    nothing more. Raises ConfigurationError for a topic that is not the pipeline's or has lost nothing, and for a file
+    that could be read.
+    """
+    if bool(topics) == bool(files):
+        raise ConfigurationError("name either topics (--topic) or files (--file) whose loss is accepted")
+    if (pipeline.source.kafka is None) == bool(topics):
+        raise ConfigurationError(_other_source(pipeline))
+    place = Place(warehouse, pipeline.name)
+    tables.create_tables(place)
+    if files:
+        return _accept_files(place, run_id, files, reason)
+    lost = kafka_offsets.losses(pipeline, place)
+    _refuse_unknown(topics, lost, {row["topic"] for row in kafka_offsets.given_up_now(place)})
+    accepted = [loss for loss in lost if loss.extent.topic in topics]
+    counts = {"partitions": len({(loss.extent.topic, loss.extent.partition) for loss in accepted})}
+    if accepted:
+        detail = "; ".join(f"{loss} (accepted: {reason})" for loss in accepted)
+        at = _written_down(place, run_id, counts, detail, kafka_offsets.given_up(place))
+        kafka_offsets.give_up(place, accepted, run_id, at, reason)
+    return counts
+
+
+def _other_source(pipeline: Pipeline) -> str:
+    if pipeline.source.kafka is None:
+        return f"pipeline {pipeline.name} reads files: there are no topics"
+    return f"pipeline {pipeline.name} reads Kafka: there are no files"
+
+
+def _accept_files(place: Place, run_id: str, files: Sequence[str], reason: str) -> dict[str, int]:
+    """Set files aside until they change: nobody tries to read them any more."""
+    known = {position.file: position for position in file_positions.newest(place).values()}
+    unreadable = {name: each for name, each in known.items() if each.problem is not None and each.lost is None}
+    for file in files:
+        if file not in unreadable and (file not in known or known[file].lost is None):
+            names_of = ", ".join(sorted(unreadable)) or "none"
+            raise ConfigurationError(f"file {file!r} is not one that cannot be read; those are: {names_of}")
+    accepted = [unreadable[file] for file in dict.fromkeys(files) if file in unreadable]
+    counts = {"files": len(accepted)}
+    if accepted:
+        detail = "; ".join(f"{each.file}: {each.problem} (accepted: {reason})" for each in accepted)
+        at = _written_down(place, run_id, counts, detail, file_positions.set_aside(place))
+        file_positions.write(
+            place, plan.newest(place), [file_positions.accepted(each, reason) for each in accepted], at
+        )
+        left = [each for name, each in unreadable.items() if name not in files]
+        close_readable(place, left, run_id, f"set aside: {reason}")
+    return counts
+
+
+def _written_down(
+    place: Place, run_id: str, counts: dict[str, int], detail: str, before: Sequence[dict[str, Any]]
+) -> datetime:
+    """Record a loss among the findings and in the ledger; return when it was entered there."""
+    behind = (loaded_snapshots.newest(place) or 0) + 1
+    findings.record(place, [Finding(f.LOST, None, None, behind, None, detail)], run_id)
+    return _entered(place, run_id, counts, detail, {row["at"] for row in before})
+
+
+def _refuse_unknown(topics: Sequence[str], lost: Sequence[Loss], before: set[str]) -> None:
+    """Refuse a topic that has lost nothing; before: those whose loss was accepted a moment ago."""
+    losing = {loss.extent.topic for loss in lost}
+    for topic in topics:
+        if topic not in losing | before:
+            known = ", ".join(sorted(losing)) or "none"
+            raise ConfigurationError(f"topic {topic!r} has lost nothing; topics with losses: {known}")
+
+
+def _entered(place: Place, run_id: str, counts: dict[str, int], detail: str, done: set[datetime]) -> datetime:
+    """Enter a loss in the ledger and return when that was: once, though a run died before it was given up.
+
+    done: when those were entered that were given up.
+    """
+    sql = f"select at from t where step = '{STEP}' and detail = {arrow_tables.quoted(detail)} order by at desc limit 1"
+    before = small_tables.query(place.table(names.LEDGER), sql)
+    if before and before[0]["at"] not in done:
+        at: datetime = before[0]["at"]
+        return at
+    now = datetime.now(UTC)
+    small_tables.write_ledger(
+        place.warehouse, place.pipeline, small_tables.Entry(run_id, STEP, now, counts, detail=detail)
+    )
+    return now

@@ -1,0 +1,49 @@
+"""check_source: whether the source can be landed now; it writes nothing and needs no Spark."""
+
+from collections import Counter
+
+from txloom.config.models.pipeline import Pipeline
+from txloom.storage.landing import kafka_offsets
+from txloom.storage.landing import plan as landing_plan
+from txloom.storage.paths import Place
+from txloom.storage.sources import file_plan, file_positions, files, kafka
+from txloom.storage.sources.files import Inbox
+
+
+def check_source(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) -> dict[str, int]:  # noqa: ARG001
+    """Look at everything that land_events needs of its source, and count what waits there.
+
+    Raises SourceUnavailable where a folder, a broker or a topic is not there or does not answer, SourceLost where
+    records are gone that were not landed, of a landing that died as well as of the next one. Files that cannot be read
+    are named and hold up nothing.
+    """
+    place = Place(warehouse, pipeline.name)
+    return _topics(pipeline, place) if pipeline.source.kafka is not None else _folders(pipeline, place)
+
+
+def _topics(pipeline: Pipeline, place: Place) -> dict[str, int]:
+    found, known = kafka_offsets.standing(pipeline, place)
+    kafka.refuse_losses(pipeline.name, kafka.losses(found, known))
+    before = {topic for topic, _ in known}
+    added = [each for each in found if each.topic in before and (each.topic, each.partition) not in known]
+    for each in added:
+        print(f"info: {each.topic}[{each.partition}] is new: landing begins at its first record", flush=True)
+    waiting = Counter(dict.fromkeys(kafka.topics_of(pipeline), 0))
+    for each in found:
+        at = known.get((each.topic, each.partition))
+        waiting[each.topic] += each.until - (each.first if at is None else at.needed)
+    counts = {"topics": len(waiting), "partitions": len(found), "partitions_added": len(added)}
+    return counts | {"waiting": waiting.total()} | {f"waiting.{topic}": waiting[topic] for topic in sorted(waiting)}
+
+
+def _folders(pipeline: Pipeline, place: Place) -> dict[str, int]:
+    kafka_offsets.refuse_unread(place)
+    root = Inbox.of(pipeline).root
+    found = files.list_files(root)
+    plan = landing_plan.planned(place.landed_files)
+    before = {(row["file"], row["size"], row["modified"]) for row in plan}
+    known = file_positions.newest(place)
+    for position in file_positions.unreadable(known):
+        print(f"warn: {position.file} cannot be read: {position.problem}", flush=True)
+    new = [file for file in found if file_plan.is_new(root, file, known.get((file.topic, file.file)), before)]
+    return {"topics": len({file.topic for file in found}), "waiting": len(new), "bytes": sum(file.size for file in new)}

@@ -1,0 +1,25 @@
+"""Rows of snapshots that a connector gave up: the one that it then took from the beginning replaces them (ADR 24)."""
+
+from txloom.config import names
+from txloom.config.models.pipeline import Pipeline
+from txloom.steps.snapshots.internal_transaction import BEHIND, OwnTransaction
+from txloom.storage.delta import arrow_tables, schema_evolution
+from txloom.storage.landing import change_events, connector_snapshots
+from txloom.storage.landing.change_events import Landing
+from txloom.storage.paths import Place
+
+
+def clear_given_up(pipeline: Pipeline, place: Place, planned: Landing) -> None:
+    """Empty, in front of the snapshot that a landing closed, the tables of which one that was given up had rows.
+
+    What went between the two is in no message. Nothing of either was shown yet, and the stream has nothing below.
+    """
+    found = connector_snapshots.given_up(pipeline, place, planned.number)
+    if found is None or not found[1]:
+        return
+    csn, tables = found
+    xid = f"{names.OWN_PREFIX}snapshot:{planned.number}"
+    own = OwnTransaction(schema_evolution.effective(pipeline, place), planned, xid, csn - 1, None)
+    events = change_events.with_numbers(own.truncates(tables, BEHIND, {}), planned)
+    write_id = names.write_id(place.pipeline, f"{names.CHANGE_EVENTS}.given_up", 0)
+    arrow_tables.append_once(events, place.change_events, write_id, planned.number)

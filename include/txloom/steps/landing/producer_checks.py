@@ -1,0 +1,101 @@
+"""The producer's doctor, after a landing: what messages show of how the source is captured. No Spark is needed.
+
+Findings are rows with evidence (table `findings`); none stops a run.
+"""
+
+from datetime import timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.config import names
+from txloom.config.models.pipeline import Pipeline
+from txloom.quality import findings as f
+from txloom.quality.findings import Finding
+from txloom.storage.checks import findings
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.landing import connector_snapshots
+from txloom.storage.paths import Place
+
+SKEW = timedelta(minutes=1)
+"""How far clocks may be apart."""
+MOST = 1_000
+"""Transaction ids of a landing that are looked up: ids that wrap around come again one after the other."""
+
+
+def after_landing(pipeline: Pipeline, place: Place, landing: int, run_id: str) -> None:
+    """Write down what a landing shows of its source."""
+    found = _metadata(place, landing)
+    if pipeline.source.format == "goldengate":
+        found += _short_names(pipeline, place, landing)
+    findings.record(place, found, run_id)
+
+
+def after_snapshot(pipeline: Pipeline, place: Place, landing: int, run_id: str) -> None:
+    """Write down tables of which the snapshot that a landing closed may have rows twice."""
+    found = [
+        Finding(f.TAKEN_TWICE, table, None, csn, None, f"a snapshot of it was begun {times} times at csn {csn}")
+        for table, csn, times in connector_snapshots.taken_twice(pipeline, place, landing)
+    ]
+    findings.record(place, found, run_id)
+
+
+def _short_names(pipeline: Pipeline, place: Place, landing: int) -> list[Finding]:
+    """Find unwatched tables whose short name a watched one has: metadata counts both under it."""
+    sql = (
+        "select source_table, min(csn) as csn, min(xid) as xid from t"
+        f" where landing = {landing} and kind = 'row' and \"table\" is null group by source_table"
+    )
+    watched = {_short(table.source): table for table in pipeline.tables}
+    found = []
+    for row in small_tables.query(place.change_events, sql):
+        table = watched.get(_short(row["source_table"]))
+        if table is not None:
+            evidence = f"{row['source_table']} sends rows beside {table.source}"
+            found.append(Finding(f.SHORT_NAMES, table.name, None, row["csn"], row["xid"], evidence))
+    return found
+
+
+def _short(source: str) -> str:
+    return source.rsplit(".", 1)[-1].casefold()
+
+
+def _metadata(place: Place, landing: int) -> list[Finding]:
+    """Find csns that jumped back though time went on, and transaction ids that came again."""
+    told = f"kind = 'metadata' and not starts_with(xid, '{names.OWN_PREFIX}')"
+    sql = f"select xid, csn, committed_at from t where landing = {landing} and {told} and csn is not null order by csn"
+    new = arrow_tables.select(place.change_events, sql)
+    if not new.num_rows:
+        return []
+    return [*_jumped(place, new), *_again(place, new)]
+
+
+def _jumped(place: Place, new: pa.Table) -> list[Finding]:
+    finished = place.table(names.TRANSACTIONS)
+    told = "csn is not null and committed_at is not null"
+    sql = f"select csn, committed_at from t where {told} order by csn desc limit 1"
+    newest = small_tables.query(finished, sql)
+    if not newest:
+        return []
+    csn, at = newest[0]["csn"], newest[0]["committed_at"]
+    if pc.max(new.column("csn")).as_py() > csn:
+        return []
+    below = pc.and_(pc.less(new.column("csn"), csn), pc.greater(new.column("committed_at"), pa.scalar(at + SKEW)))
+    back = new.filter(pc.fill_null(below, False)).to_pylist()
+    told = "{xid} has csn {csn} and was committed at {committed_at}"
+    return [
+        Finding(f.CSN_BACK, None, None, row["csn"], row["xid"], f"{told.format(**row)}, though csn {csn} was at {at}")
+        for row in back[:1]
+    ]
+
+
+def _again(place: Place, new: pa.Table) -> list[Finding]:
+    some = arrow_tables.texts(new.column("xid").slice(0, MOST).to_pylist())
+    sql = f"select xid, csn from t where csn is not null and xid in ({some})"
+    same = small_tables.query(place.table(names.TRANSACTIONS), sql)
+    earlier = {row["xid"]: row["csn"] for row in same}
+    return [
+        Finding(f.XID_AGAIN, None, None, row["csn"], row["xid"], f"{row['xid']} was csn {earlier[row['xid']]} before")
+        for row in new.to_pylist()
+        if row["xid"] in earlier and earlier[row["xid"]] != row["csn"]
+    ][:1]

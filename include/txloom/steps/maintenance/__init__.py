@@ -1,0 +1,1 @@
+"""Maintenance: OPTIMIZE and VACUUM, retention of history, expiry."""

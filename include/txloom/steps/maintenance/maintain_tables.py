@@ -1,0 +1,137 @@
+"""maintain_tables: the tasks of upkeep, each by itself and never beside a merge; their order is in `config.names`."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from txloom.config import names
+from txloom.config.models.pipeline import Pipeline
+from txloom.errors import ConfigurationError
+from txloom.steps.maintenance.clean_history import clean_history
+from txloom.steps.maintenance.expire import expire
+from txloom.storage import system_tables
+from txloom.storage.delta import arrow_tables, small_tables, spark_tables
+from txloom.storage.maintenance import optimize
+from txloom.storage.paths import Place
+from txloom.storage.publishing import reader_holds
+from txloom.storage.targets.row_tables import flats
+
+
+def maintain_tables(
+    spark: SparkSession, pipeline: Pipeline, *, warehouse: str, run_id: str, task: str
+) -> dict[str, int]:
+    """Run one maintenance task over every table of a pipeline and enter its numbers in the ledger."""
+    if task not in names.MAINTENANCE_TASKS:
+        raise ConfigurationError(
+            f"no maintenance task is called {task!r}; there are: {', '.join(names.MAINTENANCE_TASKS)}"
+        )
+    place = Place(warehouse, pipeline.name)
+    counts = WORK[task](spark, pipeline, place, run_id)
+    entry = small_tables.Entry(run_id, f"maintain_tables.{task}", datetime.now(UTC), counts)
+    small_tables.write_ledger(warehouse, pipeline.name, entry)
+    return counts
+
+
+def tables_of(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
+    """Return every table of a pipeline with the columns that order its files."""
+    found: dict[str, tuple[str, ...]] = dict.fromkeys(names.PIPELINE_TABLES, ())
+    for flat in flats(pipeline):
+        found[flat.current] = flat.mirror.zorder if flat.mirror else ()
+    for mirror in pipeline.targets.mirrors:
+        found[mirror.history] = ()
+    for aggregate in pipeline.targets.aggregates:
+        found |= {aggregate.history: (), aggregate.current: aggregate.zorder}
+    return found
+
+
+def _existing(pipeline: Pipeline, place: Place) -> dict[str, tuple[str, ...]]:
+    return {name: zorder for name, zorder in tables_of(pipeline).items() if spark_tables.exists(place.table(name))}
+
+
+def _optimize(spark: SparkSession, pipeline: Pipeline, place: Place, _run_id: str) -> dict[str, int]:
+    """Join small files where there are enough of them to be worth it."""
+    settings = pipeline.maintenance.optimize
+    counts = {"tables": 0, "optimized": 0, "files_before": 0, "files_after": 0}
+    for name, zorder in _existing(pipeline, place).items():
+        path = place.table(name)
+        before = optimize.measure(path, settings.small_file_bytes)
+        counts["tables"] += 1
+        counts["files_before"] += before.files
+        worth = before.small >= settings.min_small_files
+        if worth:
+            optimize.optimize(spark, path, zorder)
+            counts["optimized"] += 1
+        counts["files_after"] += optimize.measure(path, settings.small_file_bytes).files if worth else before.files
+    return counts
+
+
+def _vacuum(spark: SparkSession, pipeline: Pipeline, place: Place, _run_id: str) -> dict[str, int]:
+    """Remove files that no version within the retention needs; a table of which somebody needs older ones is left.
+
+    Only a table that has something to remove is vacuumed: a vacuum takes seconds however little there is.
+    """
+    retain = pipeline.maintenance.vacuum.retain
+    needs = reader_holds.needs(place, datetime.now(UTC))
+    counts = {"tables": 0, "vacuumed": 0, "skipped": 0, "files": 0}
+    for name in _existing(pipeline, place):
+        counts["tables"] += 1
+        path = place.table(name)
+        files = optimize.removable(path, retain)
+        if not files:
+            continue
+        needed = [each for each in needs if name in each.versions]
+        lost = reader_holds.outlived(path, {each.versions[name] for each in needed}, retain)
+        refused = [each for each in needed if each.versions[name] in lost]
+        for each in refused:
+            print(f"{name}: not vacuumed, its version {each.versions[name]} is needed by {each.who}", flush=True)
+        if refused:
+            counts["skipped"] += 1
+            continue
+        optimize.vacuum(spark, path, retain)
+        counts["vacuumed"] += 1
+        counts["files"] += files - optimize.removable(path, retain)
+    return counts
+
+
+def _statistics(spark: SparkSession, pipeline: Pipeline, place: Place, run_id: str) -> dict[str, int]:
+    """Complete data-skipping statistics, and record each table's figures in table_statistics."""
+    existing = _existing(pipeline, place)
+    recomputed = sum(optimize.recompute_skipping(spark, place.table(name)) for name in existing)
+    known = small_tables.query(
+        place.table(names.TABLE_STATISTICS), f'select "table" from t where run_id = {arrow_tables.quoted(run_id)}'
+    )
+    done = {row["table"] for row in known}
+    rows = [_figures(pipeline, place, name, run_id) for name in existing if name not in done]
+    if rows:
+        small_tables.append(place.table(names.TABLE_STATISTICS), rows, system_tables.TABLE_STATISTICS)
+    return {"tables": len(existing), "measured": len(rows), "recomputed": recomputed}
+
+
+def _figures(pipeline: Pipeline, place: Place, name: str, run_id: str) -> dict[str, Any]:
+    path = place.table(name)
+    version = spark_tables.version(path)
+    files = optimize.measure(path, pipeline.maintenance.optimize.small_file_bytes)
+    count, columns = optimize.figures(path, optimize.plain_columns(path))
+    stored = count + files.deleted
+    return {
+        "run_id": run_id,
+        "table": name,
+        "version": version,
+        "measured_at": datetime.now(UTC),
+        "rows": count,
+        "bytes": files.bytes,
+        "files": files.files,
+        "small_files": files.small,
+        "deleted_share": files.deleted / stored if stored else 0.0,
+        "columns": columns,
+    }
+
+
+WORK = {
+    "clean_history": clean_history,
+    "expire": expire,
+    "optimize": _optimize,
+    "vacuum": _vacuum,
+    "statistics": _statistics,
+}

@@ -1,0 +1,34 @@
+"""Findings out of what a merge saw: changes that tell of rows what is not so."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from txloom.current.folding.contradictions import DIFFERS, EXISTS, UNKNOWN
+from txloom.quality import findings as f
+from txloom.quality.findings import Finding
+from txloom.storage.dead_letters import open_letters
+from txloom.storage.paths import Place
+
+CODES = {DIFFERS: f.CHANGED, EXISTS: f.KEY_TWICE, UNKNOWN: f.UNKNOWN_ROW}
+
+
+def findings_of(place: Place, told: Mapping[str, Sequence[str]]) -> list[Finding]:
+    """Return the findings of tables' evidence, the first of each kind and column.
+
+    A table with open dead letters is left out: its rows may differ because of them, as the cuts say.
+    """
+    if not any(told.values()):
+        return []
+    broken = set(open_letters.open_letters(place, 'distinct "table"').to_pydict().get("table", ()))
+    return [_finding(table, json.loads(text)) for table in sorted(set(told) - broken) for text in told[table]]
+
+
+def _finding(table: str, about: Mapping[str, object]) -> Finding:
+    what = str(about["what"])
+    shown = f"row {about['key']}: {what}"
+    if what == DIFFERS:
+        shown += f"; the change tells {about['told']!r} before it, the row held {about['held']!r}"
+    column = about["column"]
+    return Finding(
+        CODES[what], table, None if column is None else str(column), int(str(about["csn"])), str(about["xid"]), shown
+    )

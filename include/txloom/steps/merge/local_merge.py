@@ -1,0 +1,221 @@
+"""Work out a small merge in this process: the same rule as `merge`, reading through DataFusion instead of Spark."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.config import names
+from txloom.config.models.pipeline import Aggregate, Pipeline, Table
+from txloom.current.documents.compose import compose
+from txloom.current.folding.column_nulling import Columns, Gone, GoneColumns, columns_of, of_all_rows
+from txloom.current.folding.components import components
+from txloom.current.folding.fold import fold
+from txloom.quality import findings as f
+from txloom.quality.findings import Finding
+from txloom.storage.delta import arrow_tables
+from txloom.storage.delta.sql import among
+from txloom.storage.paths import Place
+from txloom.storage.publishing.watermark import Mark, mark
+from txloom.storage.targets import history_reader, schemas
+from txloom.storage.targets.partitioning import Within, concerned
+from txloom.storage.targets.row_tables import Flat, member_of
+
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class LocalChange:
+    """How one flat table is about to change: the rows that effects replace, the effects, and where its rows lie."""
+
+    flat: Flat
+    path: str
+    replaced: pa.Table | None
+    effects: pa.Table | None
+    changes: int = 0
+    evidence: Sequence[str] = ()
+    """What changes tell of rows that is not so (`txloom.current.folding.contradictions`)."""
+    columns: Columns | None = None
+    """Which columns are gone after the changes; None: as before."""
+
+    @property
+    def keys(self) -> set[Key]:
+        """Return the keys that the effects name."""
+        return set() if self.effects is None else set(_keys(self.effects, self.flat.key))
+
+    def within(self) -> Within | None:
+        """Return the partitions outside of which the effects have nothing to change.
+
+        Rows without a key are never looked for by anything but where they were inserted.
+        """
+        partitions = self.flat.partitions
+        if partitions is None or self.flat.table.insert_only or self.effects is None or self.replaced is None:
+            return None
+        return concerned(partitions, self.flat.key, self.replaced, self.effects)
+
+    def written(self) -> list[dict[str, Any]]:
+        """Return the rows as the effects leave them."""
+        if self.effects is None:
+            return []
+        rows: list[dict[str, Any]] = self.effects.filter(pc.invert(self.effects.column("_txloom_deleted"))).to_pylist()
+        return rows
+
+
+def size(place: Place, flat: Flat, want: Mark, gone: GoneColumns) -> int | None:
+    """Return how many changes a table's merge has to look at, None if a change of all rows meets a large table.
+
+    gone: by table, the columns that its source dropped before. For a late change it looks at the whole history of its
+    table.
+    """
+    have = mark(place.table(flat.current))
+    changes, late, truncates = history_reader.count(
+        place, flat, _between(have, want), f"_txloom_csn <= {have.valid_through}"
+    )
+    if (truncates or (changes and _lacks(place, flat, have, want, gone))) and _rows(
+        place, flat
+    ) > arrow_tables.LOCAL_ROWS:
+        return None
+    return history_reader.count(place, flat, history_reader.upto(want), "false")[0] if late else changes
+
+
+def _lacks(place: Place, flat: Flat, have: Mark, want: Mark, gone: GoneColumns) -> bool:
+    """Say whether inserts lack columns that are not known to be gone."""
+    return bool(history_reader.absent(place, flat, _between(have, want)) - set(gone.get(flat.table.name, ())))
+
+
+def _between(have: Mark, want: Mark) -> str:
+    in_order = f"(_txloom_csn > {have.valid_through} and _txloom_csn <= {want.valid_through})"
+    late = f"(_txloom_csn <= {have.valid_through} and _txloom_release > {have.release})"
+    return f"_txloom_release <= {want.release} and ({in_order} or {late})"
+
+
+def _rows(place: Place, flat: Flat) -> int:
+    count: int = arrow_tables.select(place.table(flat.current), "select count(*) as n from t").column("n")[0].as_py()
+    return count
+
+
+def prepare(place: Place, flat: Flat, want: Mark, gone: Mapping[str, Gone]) -> LocalChange:
+    """Work out, without writing, how one flat table will change; gone: columns that its source dropped before."""
+    path = place.table(flat.current)
+    have = mark(path)
+    changes = history_reader.chosen(place, flat, _between(have, want))
+    if not changes.num_rows:
+        return LocalChange(flat, path, None, None)
+    if pc.any(pc.less_equal(changes.column("_txloom_csn"), have.valid_through)).as_py():
+        return _recomputed(place, flat, changes, want)
+    truncated = pc.any(pc.equal(changes.column("_txloom_op"), "T")).as_py()
+    columns = columns_of(changes, gone)
+    filled = [f'"{name}" is not null' for name in columns.clearing]
+    condition = "true" if truncated else " or ".join([_touching(changes, flat), *filled])
+    rows = arrow_tables.select(path, f"select * from t where {condition}")
+    effects = fold(rows, changes, key=flat.key, columns=flat.table.column_names, evidence=True)
+    told = effects.column("_txloom_evidence").drop_null().to_pylist()
+    effects = flat.filled(effects.drop_columns("_txloom_evidence"))
+    return LocalChange(flat, path, rows, effects, changes.num_rows, told, columns)
+
+
+def untold(place: Place, flat: Flat, want: Mark) -> list[Finding]:
+    """Return a finding where a late change moves a row whose columns were cleaned from history; see `superseded`."""
+    since, have = history_reader.cleaned(place, flat), mark(place.table(flat.current))
+    if not since or have == want:
+        return []
+    moves = f"_txloom_op = 'U' and cardinality(_txloom_unchanged) > 0 and _txloom_csn < {since}"
+    found = history_reader.chosen(
+        place, flat, f"{moves} and _txloom_release > {have.release} and _txloom_release <= {want.release}"
+    )
+    old, new = _named(found, flat.key, before=True), _named(found, flat.key, before=False)
+    moved = found.filter(pa.array([a != b for a, b in zip(old, new, strict=True)], pa.bool_()))
+    evidence = f"{moved.num_rows} rows changed their key below csn {since}"
+    return [
+        Finding(f.UNTOLD, flat.table.name, None, row["_txloom_csn"], row["_txloom_xid"], evidence)
+        for row in moved.sort_by("_txloom_csn").slice(0, 1).select(["_txloom_csn", "_txloom_xid"]).to_pylist()
+    ]
+
+
+def _recomputed(place: Place, flat: Flat, changes: pa.Table, want: Mark) -> LocalChange:
+    """Fold the whole history of every key that changes touch, because one is late; changes of a table touch all.
+
+    Rows of such keys are rebuilt from nothing, so that newer changes and deletes stand (design.md 2.5).
+    """
+    path = place.table(flat.current)
+    history = history_reader.changes(place, flat, want)
+    rows = arrow_tables.select(path, "select * from t")
+    columns = columns_of(history, {})
+    if not of_all_rows(changes).num_rows:
+        old, new = _named(history, flat.key, before=True), _named(history, flat.key, before=False)
+        tied = components((a, b) for a, b in zip(old, new, strict=True) if None not in (*a, *b) and a != b)
+        named = [*_named(changes, flat.key, before=True), *_named(changes, flat.key, before=False)]
+        touched = {tied.get(key, key) for key in named}
+        whole = of_all_rows(history)
+        here, there = ([tied.get(key, key) in touched for key in own] for own in (new, _keys(rows, flat.key)))
+        history = pa.concat_tables([history.filter(pa.array(here, pa.bool_())), whole])
+        rows = rows.filter(pa.array(there, pa.bool_()))
+    effects = fold(rows.schema.empty_table(), history, key=flat.key, columns=flat.table.column_names)
+    return LocalChange(flat, path, rows, flat.filled(effects), changes.num_rows, columns=columns)
+
+
+def _named(changes: pa.Table, key: Sequence[str], *, before: bool) -> list[Key]:
+    """Return the key that each change names, as it was before or after; an update may name the old one alone."""
+    image = changes.column("_txloom_before").combine_chunks()
+    columns = []
+    for name in key:
+        if name in names.POSITION:
+            columns.append(changes.column(name).to_pylist())
+            continue
+        old, new = pc.struct_field(image, name), changes.column(name).combine_chunks()
+        columns.append((pc.coalesce(old, new) if before else pc.coalesce(new, old)).to_pylist())
+    return list(zip(*columns, strict=True))
+
+
+def _touching(changes: pa.Table, flat: Flat) -> str:
+    """Return a condition that holds for every row whose key the changes name, old or new."""
+    if flat.table.insert_only:
+        return "false"
+    before = changes.column("_txloom_before").combine_chunks()
+    first = flat.key[0]
+    values = set(changes.column(first).to_pylist()) | set(pc.struct_field(before, first).to_pylist())
+    return among(f'"{first}"', values, flat.schema.field(first).type)
+
+
+def _keys(table: pa.Table, key: Sequence[str]) -> list[Key]:
+    return list(zip(*[table.column(name).to_pylist() for name in key], strict=True))
+
+
+def documents(pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str, LocalChange]) -> pa.Table | None:
+    """Compose the documents that the changes touch, with `_txloom_deleted`; None if they touch none."""
+    root = pipeline.table(aggregate.root)
+    touched = _touched(aggregate, root, changes)
+    if not touched:
+        return None
+    roots = {tuple(row[name] for name in root.key): row for row in _after(changes[root.name], root.key, touched)}
+    children = {}
+    for child in aggregate.children:
+        table = pipeline.table(child.table)
+        children[child.table] = (member_of(table, child), _after(changes[child.table], child.parent_key, touched))
+    schema = pa.schema([*schemas.document_schema(pipeline, aggregate), ("_txloom_deleted", pa.bool_())])
+    composed = compose(sorted(touched), roots, children, root.key, root.column_names)
+    return pa.Table.from_pylist(composed, schema)
+
+
+def _touched(aggregate: Aggregate, root: Table, changes: Mapping[str, LocalChange]) -> set[Key]:
+    touched = changes[root.name].keys
+    for child in aggregate.children:
+        change = changes[child.table]
+        if change.effects is None or change.replaced is None:
+            continue
+        touched |= {tuple(row[name] for name in child.parent_key) for row in change.written()}
+        own = zip(_keys(change.replaced, change.flat.key), _keys(change.replaced, child.parent_key), strict=True)
+        keys = change.keys
+        touched |= {parent for key, parent in own if key in keys}
+    return {key for key in touched if None not in key}
+
+
+def _after(change: LocalChange, own: Sequence[str], touched: set[Key]) -> list[dict[str, Any]]:
+    """Return a table's rows after the change whose columns `own` name a touched document."""
+    condition = among(f'"{own[0]}"', {key[0] for key in touched}, change.flat.schema.field(own[0]).type)
+    keys = change.keys
+    rows = arrow_tables.select(change.path, f"select * from t where {condition}").to_pylist()
+    kept = [row for row in rows if tuple(row[name] for name in change.flat.key) not in keys]
+    return [row for row in [*kept, *change.written()] if tuple(row[name] for name in own) in touched]

@@ -1,0 +1,186 @@
+"""merge_current: apply released transactions, in commit order, up to valid-through, to every current table.
+
+Few changes to small tables are worked out and written in this process; what is large goes to Spark, table by table.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from txloom.config.models.pipeline import Pipeline
+from txloom.steps.merge import local_merge
+from txloom.steps.merge.contradictions import findings_of
+from txloom.steps.merge.plan import Merge, Work
+from txloom.steps.merge.repaired_findings import close_repaired
+from txloom.steps.parallel import Failures
+from txloom.steps.schema_drift import gone_columns, note_back, note_gone
+from txloom.storage.checks import findings
+from txloom.storage.delta import arrow_tables, retry, schema_evolution, small_merge, small_tables
+from txloom.storage.paths import Place
+from txloom.storage.publishing.watermark import Mark, mark, snapshot, valid_through
+from txloom.storage.targets.partitioning import Within
+from txloom.storage.targets.row_tables import create, create_documents, flats
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def merge_current(
+    spark: "Callable[[], SparkSession]", pipeline: Pipeline, *, warehouse: str, run_id: str
+) -> dict[str, int]:
+    """Bring every current table to the pipeline's valid-through; each commit is a state that the source had.
+
+    spark opens a session, which only large merges need. After a crash between documents and flat rows, the flat tables
+    still say which documents have to be composed again.
+    """
+    place = Place(warehouse, pipeline.name)
+    declared, failures = schema_evolution.effective(pipeline, place), Failures()
+    healthy = _created(declared, place, failures)
+    want = target(healthy, place)
+    if want is None:
+        failures.refuse()
+        return {"valid_through": 0, "merged": 0, "changes": 0}
+    known = findings.open_findings(place)
+    opened = cache(spark)
+    try:
+        merge = Merge(opened, healthy, place, want, gone_columns(known), failures)
+        healthy, work = _planned(merge)
+        changed = [flat for flat in flats(healthy) if flat.table.name in work.rows]
+        told = [found for flat in changed for found in local_merge.untold(place, flat, want)]
+        seen = [*findings_of(place, work.evidence), *told]
+        new = findings.record(place, seen, run_id, pipeline.source.format)
+        note_back(place, known, work.columns, run_id)
+        merged = _write_all(healthy, work, failures)
+    finally:
+        if opened.cache_info().currsize:
+            _finish(opened())
+    healthy = _without(healthy, failures)
+    new += note_gone(healthy, place, known, work.columns, run_id)
+    counts = {"merged": merged, "changes": work.changes, "release": want.release}
+    counts |= {"findings": len(new)} | ({"failed": len(failures.errors)} if failures.errors else {})
+    detail = str(failures) or None
+    entry = small_tables.Entry(
+        run_id, "merge_current", datetime.now(UTC), counts, valid_through=want.valid_through, detail=detail
+    )
+    small_tables.write_ledger(warehouse, pipeline.name, entry)
+    failures.refuse()
+    close_repaired(pipeline, place, want, run_id)
+    return {"valid_through": want.valid_through, **counts}
+
+
+def _created(pipeline: Pipeline, place: Place, failures: Failures) -> Pipeline:
+    """Create what is not there yet; return the pipeline without tables that cannot be opened."""
+    own = flats(pipeline)
+    failures.attempt({flat.table.name: partial(create, flat, place) for flat in own})
+    aggregates = pipeline.targets.aggregates
+    failures.attempt({each.current: partial(create_documents, pipeline, each, place) for each in aggregates})
+    failures.attempt({flat.table.name: partial(mark, place.table(flat.current)) for flat in own})
+    return _without(pipeline, failures)
+
+
+def _without(pipeline: Pipeline, failures: Failures) -> Pipeline:
+    """Leave out tables that failed, and what belongs to one document with them: a document waits for all its tables."""
+    failed, declared = set(failures.errors), pipeline.targets.aggregates
+    groups = [{each.current, each.root, *(child.table for child in each.children)} for each in declared]
+    while any(own & failed and not own <= failed for own in groups):
+        failed |= {name for own in groups if own & failed for name in own}
+    aggregates = tuple(each for each in declared if each.current not in failed)
+    mirrors = tuple(mirror for mirror in pipeline.targets.mirrors if mirror.table not in failed)
+    targets = pipeline.targets.model_copy(update={"aggregates": aggregates, "mirrors": mirrors})
+    return pipeline.model_copy(update={"targets": targets})
+
+
+def _planned(merge: Merge) -> tuple[Pipeline, Work]:
+    """Work out all writes; return the pipeline without the tables for which that failed."""
+    while (work := plan(merge)) is None:
+        merge = replace(merge, pipeline=_without(merge.pipeline, merge.failures))
+    return merge.pipeline, work
+
+
+def _write_all(pipeline: Pipeline, work: Work, failures: Failures) -> int:
+    """Write documents, then the rows that they are made of; rows whose document failed wait with it."""
+    done = failures.attempt(_repeated(work.documents))
+    own = {flat.table.name for flat in flats(_without(pipeline, failures))}
+    done |= failures.attempt(_repeated({table: call for table, call in work.rows.items() if table in own}))
+    return len(done)
+
+
+def _repeated(calls: Mapping[str, Callable[[], None]]) -> dict[str, Callable[[], None]]:
+    """Let writes be made again that meet an OPTIMIZE by hand."""
+    return {table: partial(retry.repeated, call) for table, call in calls.items()}
+
+
+def _finish(spark: "SparkSession") -> None:
+    from txloom.storage.delta import spark_tables
+
+    spark_tables.unfence(spark)
+
+
+def target(pipeline: Pipeline, place: Place) -> Mark | None:
+    """Return the mark to bring every table to; None before the buffer's first batch. Never below what a table shows."""
+    seen = snapshot(place)
+    if seen is None:
+        return None
+    shown = [mark(place.table(flat.current)) for flat in flats(pipeline)]
+    shown += [mark(place.table(aggregate.current)) for aggregate in pipeline.targets.aggregates]
+    highest = max((each.valid_through for each in shown), default=0)
+    newest = max((each.release for each in shown), default=0)
+    if seen.release < newest:
+        return Mark(highest, newest)
+    return Mark(max(highest, valid_through(place, seen)), seen.release)
+
+
+def plan(merge: Merge) -> Work | None:
+    """Work out all writes of a merge, in this process when the changes are few, else with Spark.
+
+    Returns None where a table failed: its documents have to be left out too.
+    """
+    own = flats(merge.pipeline)
+    size = partial(local_merge.size, merge.place, want=merge.want, gone=merge.gone)
+    sizes = merge.failures.attempt({flat.table.name: partial(size, flat) for flat in own})
+    if len(sizes) < len(own):
+        return None
+    known = [size for size in sizes.values() if size is not None]
+    if len(known) == len(sizes) and sum(known) <= arrow_tables.LOCAL_ROWS:
+        return _plan_locally(merge)
+    from txloom.steps.merge import spark_merge
+
+    return spark_merge.plan(merge)
+
+
+def _plan_locally(merge: Merge) -> Work | None:
+    pipeline, place, want = merge.pipeline, merge.place, merge.want
+    own = {flat.table.name: flat for flat in flats(pipeline)}
+    prepare = local_merge.prepare
+    calls = {name: partial(prepare, place, flat, want, merge.gone.get(name, {})) for name, flat in own.items()}
+    changes = merge.failures.attempt(calls)
+    if len(changes) < len(own):
+        return None
+    documents = {}
+    for aggregate in pipeline.targets.aggregates:
+        path = place.table(aggregate.current)
+        if mark(path) < want and (found := local_merge.documents(pipeline, aggregate, changes)) is not None:
+            key = pipeline.table(aggregate.root).key
+            documents[aggregate.current] = partial(_write, merge, path, found, key)
+    rows = {
+        name: partial(_write, merge, change.path, change.effects, change.flat.key, change.within())
+        for name, change in changes.items()
+        if change.effects is not None
+    }
+    evidence = {name: change.evidence for name, change in changes.items()}
+    after = {name: change.columns for name, change in changes.items()}
+    return Work(documents, rows, sum(change.changes for change in changes.values()), evidence, after)
+
+
+def _write(merge: Merge, path: str, effects: pa.Table, key: tuple[str, ...], within: Within | None = None) -> None:
+    """Merge effects that this process holds: into a small table by itself, into a large one by Spark."""
+    if small_merge.is_small(path):
+        small_merge.merge(path, effects, key, vars(merge.want), within)
+        return
+    from txloom.steps.merge import spark_merge
+
+    spark_merge.write_held(merge, path, effects, key, within)

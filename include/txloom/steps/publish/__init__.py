@@ -1,0 +1,1 @@
+"""publish, and the expectations that hold it."""

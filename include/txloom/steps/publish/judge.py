@@ -1,0 +1,129 @@
+"""Judge expectations on a state of a pipeline's tables: what check_expectations and validate have in common."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from txloom.config.models import expectations as kinds
+from txloom.config.models.expectations import Expectation
+from txloom.config.models.pipeline import Pipeline
+from txloom.errors import TxloomError
+from txloom.quality.checkpoint import Outcome
+from txloom.quality.masking import is_secret, masked
+from txloom.quality.verdicts import Evidence, Verdict, judge
+from txloom.storage.checks import data_checks, pipeline_checks
+from txloom.storage.checks.judged_state import State
+from txloom.storage.checks.version_regressions import regressions
+from txloom.storage.delta import schema_evolution
+from txloom.storage.publishing.watermark import gone
+
+ALL = re.compile(r"(?<!count\()\*")
+"""A query that takes all columns may give any of them another name."""
+GONE = "the newest cut has it; the next merge_current writes it anew out of its history"
+NOTHING = "nothing to check yet: the tables do not exist"
+
+
+@dataclass(frozen=True)
+class Results:
+    """What came of some expectations, by their ids.
+
+    rows: as expectation_results has them, samples masked. errors: why some could not be judged. outcomes: what Great
+    Expectations says of those that it judged.
+    """
+
+    rows: Mapping[str, dict[str, Any]]
+    errors: Mapping[str, TxloomError]
+    outcomes: Mapping[str, Outcome]
+
+    def refuse_unjudged(self) -> None:
+        """Raise the first error where some could not be judged, with what all of them say."""
+        for error in self.errors.values():
+            raise type(error)(" | ".join(map(str, self.errors.values()))) from error
+
+
+def judged(
+    pipeline: Pipeline, state: State, expectations: Sequence[Expectation], run_id: str, *, always: bool
+) -> Results:
+    """Judge expectations; always: Great Expectations judges also what SQL finds to hold."""
+    effective = schema_evolution.effective(pipeline, state.place)
+    at = {each.id: state.versions(data_checks.tables_of(pipeline, each)) for each in expectations}
+    missing = {each.id: gone(state.place, list(data_checks.tables_of(pipeline, each))) for each in expectations}
+    there = [each for each in expectations if not missing[each.id]]
+    found = [(each, _evidence(effective, state, each, at[each.id])) for each in there]
+    told = judge(found, suite=pipeline.name, run_id=run_id, always=always, referenced=pipeline.referenced)
+    rows, errors = {}, {}
+    for each in expectations:
+        verdict = _gone(missing[each.id]) if missing[each.id] else told.verdicts[each.id]
+        if isinstance(verdict, TxloomError):
+            errors[each.id] = verdict
+        else:
+            rows[each.id] = _row(pipeline, effective, each, verdict, run_id, at[each.id])
+    return Results(rows, errors, told.outcomes)
+
+
+def _gone(tables: Sequence[str]) -> Verdict:
+    return Verdict(False, 0, 0, detail=f"table {', '.join(tables)} is gone: {GONE}")
+
+
+def _row(
+    pipeline: Pipeline,
+    effective: Pipeline,
+    expectation: Expectation,
+    verdict: Verdict,
+    run_id: str,
+    at: Mapping[str, int],
+) -> dict[str, Any]:
+    rows = masked(verdict.sample, pipeline.referenced, _hidden(effective, expectation, verdict.sample))
+    return {
+        "run_id": run_id,
+        "expectation": expectation.id,
+        "kind": expectation.kind,
+        "severity": expectation.severity,
+        "success": verdict.success,
+        "checked": verdict.checked,
+        "failed": verdict.failed,
+        "sample": json.dumps(rows, ensure_ascii=False),
+        "sentence": expectation.sentence,
+        "hint": expectation.hint,
+        "checked_at": datetime.now(UTC),
+        "versions": list(at.items()),
+        "detail": verdict.detail or (None if at else NOTHING),
+    }
+
+
+def _evidence(pipeline: Pipeline, state: State, expectation: Expectation, at: Mapping[str, int]) -> Evidence:
+    now, place = datetime.now(UTC), state.place
+    match expectation:
+        case kinds.OrphanExpectation():
+            return data_checks.orphans(pipeline, place, expectation, at)
+        case kinds.StuckExpectation():
+            return pipeline_checks.waiting(place, expectation, at)
+        case kinds.DeadLetterExpectation():
+            return pipeline_checks.letters(place, expectation, at)
+        case kinds.LedgerExpectation():
+            return pipeline_checks.ledger(place, expectation, at)
+        case kinds.VersionExpectation():
+            return regressions(pipeline, place, expectation, at, state.releases)
+        case kinds.ValidThroughExpectation():
+            return pipeline_checks.shown(place, expectation, state.valid_through if at else None, now)
+        case kinds.SnapshotAgeExpectation():
+            return pipeline_checks.dates(place, expectation, at, now)
+        case kinds.DriftExpectation():
+            return pipeline_checks.drift(place, expectation, at)
+        case kinds.GreatExpectation():
+            return data_checks.rows_of(pipeline, place, expectation, at)
+        case kinds.InvariantExpectation():
+            return data_checks.violations(pipeline, place, expectation, at)
+
+
+def _hidden(pipeline: Pipeline, expectation: Expectation, sample: Sequence[dict[str, Any]]) -> set[str]:
+    """Return columns of a query whose values may be secret ones under another name."""
+    if not isinstance(expectation, kinds.InvariantExpectation) or not sample:
+        return set()
+    declared = {column.name for table in pipeline.tables for column in table.columns}
+    sql = expectation.sql.lower()
+    taken = [name for name in declared if is_secret(name) and (name.lower() in sql or ALL.search(sql))]
+    return {name for name in sample[0] if name not in declared} if taken else set()

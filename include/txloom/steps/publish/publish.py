@@ -1,0 +1,136 @@
+"""publish: append a cut, the version of every table that together show one state of the source."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from txloom.config import names
+from txloom.config.models.pipeline import Pipeline
+from txloom.errors import TablesFailed
+from txloom.quality import findings as f
+from txloom.steps.publish.check_expectations import hold
+from txloom.storage.checks import findings
+from txloom.storage.dead_letters import open_letters
+from txloom.storage.delta import schema_evolution, small_tables
+from txloom.storage.delta.read_session import exists
+from txloom.storage.landing import kafka_offsets, loaded_snapshots
+from txloom.storage.paths import Place
+from txloom.storage.publishing.cuts import newest_cut
+from txloom.storage.publishing.watermark import Mark, identity, merged, unchanged, versions
+from txloom.storage.sources import file_positions
+from txloom.storage.system_tables import CUTS
+from txloom.storage.targets import shadow_tables
+
+
+def publish(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) -> dict[str, int | str]:
+    """Publish the current tables as they are, unless the newest cut says the same already.
+
+    A transaction that was finished after a cut although it belongs below its valid-through amends that cut: the new
+    cut lists which ones (design.md 2.4). Raises ExpectationFailed where an expectation that blocks does not hold for
+    these very tables, whoever brought them here. No Spark is needed.
+    """
+    place = Place(warehouse, pipeline.name)
+    path = place.table(names.CUTS)
+    reached = merged(place, pipeline.current_tables)
+    newest = newest_cut(place)
+    if reached is None or (newest is None and not _shows_anything(place, reached)):
+        return {"published": 0}
+    if missing := [name for name in pipeline.current_tables if not exists(place.table(name))]:
+        raise TablesFailed(
+            f"pipeline {pipeline.name}: current table {', '.join(missing)} is gone from {place.table('').rstrip('/')}: "
+            "nothing was published, because a cut without it would show what the source never had; the next cycle's "
+            "merge_current writes it anew out of its history"
+        )
+    cut = _cut(pipeline, place, reached, run_id)
+    says_it = newest and _says(newest) == _says(cut) and _same_tables(newest, cut)
+    if newest and says_it and unchanged(place, newest["versions"], cut["versions"]):
+        return {"published": 0, "cut_id": newest["cut_id"], "valid_through": reached.valid_through}
+    hold(pipeline, place, run_id)
+    cut["cut_id"] = newest["cut_id"] + 1 if newest else 1
+    cut["amends"] = _amended(place, path, newest, reached) if newest else []
+    schema_evolution.ensure(path, CUTS)
+    small_tables.append(path, [cut], CUTS, once=(names.write_id(pipeline.name, names.CUTS, 0), cut["cut_id"]))
+    entry = small_tables.Entry(
+        run_id, "publish", datetime.now(UTC), {"cut_id": cut["cut_id"]}, valid_through=reached.valid_through
+    )
+    small_tables.write_ledger(warehouse, pipeline.name, entry)
+    shown = json.dumps(cut["versions"], separators=(",", ":"))
+    told = {"published": 1, "cut_id": cut["cut_id"], "valid_through": reached.valid_through, "gaps": len(cut["gaps"])}
+    return {**told, "versions": shown}
+
+
+def _shows_anything(place: Place, reached: Mark) -> bool:
+    """Say whether any transaction lies at or below valid-through: before that tables are empty, as no source was."""
+    sql = f"select 1 as n from t where csn <= {reached.valid_through} and release <= {reached.release} limit 1"
+    return bool(small_tables.query(place.table(names.TRANSACTIONS), sql))
+
+
+def _cut(pipeline: Pipeline, place: Place, reached: Mark, run_id: str) -> dict[str, Any]:
+    finished = place.table(names.TRANSACTIONS)
+    inside = f"csn <= {reached.valid_through} and csn > {loaded_snapshots.floor(place, reached.release)}"
+    condition = f"release <= {reached.release} and (csn is null or {inside})"
+    last = small_tables.query(finished, f"select committed_at from t where csn = {reached.valid_through} limit 1")
+    repaired = findings.repaired(place, f.TWO_RUNS)
+    open_gaps = [row for row in open_letters.given_up(place, condition) if (row["xid"], row["csn"]) not in repaired]
+    gaps = [{name: row[name] for name in ("xid", "csn", "cause")} for row in open_gaps]
+    gaps += _lost(pipeline, place)
+    shown = versions(place, pipeline.current_tables)
+    identities = {name: identity(place.table(name), version) for name, version in shown.items()}
+    return {
+        "run_id": run_id,
+        "valid_through": reached.valid_through,
+        "release": reached.release,
+        "committed_at": last[0]["committed_at"] if last else None,
+        "published_at": datetime.now(UTC),
+        "versions": shown,
+        "table_ids": {name: told[0] for name, told in identities.items()},
+        "marks": {name: told[1] for name, told in identities.items()},
+        "gaps": gaps,
+    }
+
+
+def _lost(pipeline: Pipeline, place: Place) -> list[dict[str, Any]]:
+    """Return a gap for each loss that was accepted, until a snapshot made it good, and for each unreadable file."""
+    if pipeline.source.kafka is None and not file_positions.has_problems(place):
+        return []
+    found = findings.open_findings(place)
+    causes = [f"{row['column']}: {row['evidence']}" for row in found if row["code"] == f.UNREADABLE]
+    if any(row["code"] == f.LOST for row in found):
+        causes += [row["lost"] for row in (*kafka_offsets.given_up(place), *file_positions.set_aside(place))]
+    return [{"xid": None, "csn": None, "cause": cause} for cause in causes]
+
+
+def _says(cut: dict[str, Any]) -> tuple[object, ...]:
+    return cut["valid_through"], cut["gaps"]
+
+
+def _same_tables(last: dict[str, Any], cut: dict[str, Any]) -> bool:
+    """Say whether no table was written anew since a cut, as far as the cut knows which ones it shows."""
+    known = dict(last.get("table_ids") or ())
+    return all(cut["table_ids"].get(name) == told for name, told in known.items())
+
+
+def _amended(place: Place, cuts: str, last: dict[str, Any], reached: Mark) -> list[dict[str, Any]]:
+    """Return (cut, transaction) for every transaction released since the last cut that belongs into an earlier one.
+
+    What a snapshot of all tables contains was in the cuts that came after it. A backfill that repaired rows amends all
+    earlier cuts from its range on: which of them showed what was wrong, nobody knows.
+    """
+    since = f"release > {last['release']} and release <= {reached.release} and csn <= {last['valid_through']}"
+    since += f" and csn > {loaded_snapshots.floor(place, last['release'])}"
+    sql = f"select xid, csn from t where status = 'released' and {since}"
+    late = small_tables.query(place.table(names.TRANSACTIONS), sql)
+    repairs = shadow_tables.repaired_since(place, last["published_at"])
+    late += [{"xid": f"backfill {row['run_id']}", "csn": row["from_csn"]} for row in repairs]
+    lowest = min((row["csn"] for row in late), default=None)
+    if lowest is None:
+        return []
+    earlier = small_tables.query(
+        cuts, f"select cut_id, valid_through from t where valid_through >= {lowest} order by cut_id"
+    )
+    return [
+        {"cut_id": cut["cut_id"], "xid": row["xid"], "csn": row["csn"]}
+        for cut in earlier
+        for row in late
+        if row["csn"] <= cut["valid_through"]
+    ]

@@ -1,0 +1,69 @@
+"""validate: let Great Expectations judge all expectations of a pipeline as one Checkpoint, on the newest cut."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from txloom.config.models.pipeline import Pipeline
+from txloom.quality import data_docs
+from txloom.steps.publish.check_expectations import refuse, report, told
+from txloom.steps.publish.judge import Results, judged
+from txloom.storage.checks import results
+from txloom.storage.checks.judged_state import Published, published
+from txloom.storage.delta import small_tables
+from txloom.storage.paths import Place
+
+AHEAD = "the tables show more than the cut by now: what the cycle says of them stands, and this is written down nowhere"
+
+
+def validate(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) -> dict[str, int]:
+    """Judge every declared expectation on the tables as readers see them, and write Data Docs.
+
+    Results go where the cycle's go, unless the tables are ahead of the cut: then the cycle has judged what is newer.
+    Raises ExpectationFailed after all that is written when one with severity `block` failed, TxloomError where one
+    could not be judged.
+    """
+    place = Place(warehouse, pipeline.name)
+    state = published(pipeline, place)
+    if state is None or not pipeline.expectations:
+        return {"validated": 0}
+    found = judged(pipeline, state, pipeline.expectations, run_id, always=True)
+    rows = _entered(pipeline, state, run_id, found.rows)
+    failed = [row for row in rows.values() if not row["success"]]
+    counts = {"validated": len(rows), "failed": len(failed), "rows": sum(row["failed"] for row in failed)}
+    counts |= {"cut_id": state.cut.cut_id, "judged": len(found.outcomes)}
+    results.write_data_docs(place, run_id, _pages(pipeline, state, run_id, found))
+    small_tables.write_ledger(
+        warehouse, pipeline.name, small_tables.Entry(run_id, "validate", datetime.now(UTC), counts)
+    )
+    for row in failed:
+        print(f"{row['severity']}: {told(row)}", flush=True)
+    found.refuse_unjudged()
+    refuse(failed)
+    return counts
+
+
+def _entered(
+    pipeline: Pipeline, state: Published, run_id: str, rows: Mapping[str, dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Write results down as a check does, where they are about the newest state; return them."""
+    if not state.is_newest:
+        print(f"note: cut {state.cut.cut_id}: {AHEAD}", flush=True)
+        return {name: {**row, "versions": dict(row["versions"])} for name, row in rows.items()}
+    known = results.of_run(state.place, run_id)
+    entered = {name: results.entered(state.place, row, known.get(name)) for name, row in rows.items()}
+    report(pipeline, state.place, run_id, known | entered)
+    return entered
+
+
+def _pages(pipeline: Pipeline, state: Published, run_id: str, found: Results) -> dict[str, str]:
+    about = {
+        "Run": run_id,
+        "Judged": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        "Cut": f"{state.cut.cut_id}, valid through csn {state.cut.valid_through}",
+        "By": f"Great Expectations, {len(found.outcomes)} of {len(pipeline.expectations)} in one Checkpoint",
+    }
+    said: dict[str, Any] = {name: str(error) for name, error in found.errors.items()} | dict(found.rows)
+    shown = [(each, said[each.id]) for each in pipeline.expectations]
+    title = f"{pipeline.name}: what Great Expectations says"
+    return data_docs.pages(title, about, shown, found.outcomes, pipeline.referenced)

@@ -1,0 +1,135 @@
+"""Schema drift: columns that nobody declared, which a release meets, and declared ones that went, which a merge meets.
+
+Only inserts tell a table's columns for sure: an update may leave out what it does not change, a delete may know only
+the key. Which columns are gone follows from history in commit order (`txloom.current.folding.column_nulling`).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.config.models.pipeline import Pipeline
+from txloom.current.folding.column_nulling import Columns, Gone, GoneColumns
+from txloom.quality import findings as f
+from txloom.quality.findings import Finding
+from txloom.storage.checks import findings
+from txloom.storage.delta.schema_evolution import Undeclared
+from txloom.storage.paths import Place
+from txloom.storage.targets import history_reader
+from txloom.storage.targets.row_tables import Flat, flats
+
+GONE = (f.DROPPED, f.RENAMED)
+FEWEST = 5
+"""Updates without an image before that are no accident."""
+
+
+def undeclared(typed: Mapping[str, pa.Table]) -> list[Undeclared]:
+    """Return the columns that typed events have and nobody declared, each with the first event."""
+    found: dict[tuple[str, str], Undeclared] = {}
+    for name, events in typed.items():
+        lists = events.column("undeclared").combine_chunks()
+        if lists.null_count == len(lists):
+            continue
+        rows = events.select(["csn", "xid"]).take(pc.list_parent_indices(lists))
+        for row in rows.append_column("source", pc.list_flatten(lists)).sort_by("csn").to_pylist():
+            found.setdefault((name, row["source"]), Undeclared(name, row["source"], row["csn"], row["xid"]))
+    return list(found.values())
+
+
+def without_before(typed: Mapping[str, pa.Table]) -> list[Finding]:
+    """Return the tables all of whose updates come without the image before.
+
+    That matters where a change of the key is an update like any other, as in GoldenGate's rows. Debezium tells it as a
+    delete and an insert, wal2json by the old key: there an update without an image before changes no key.
+    """
+    found = []
+    for name, events in typed.items():
+        updates = events.filter(pc.equal(events.column("op"), "U"))
+        if updates.num_rows >= FEWEST and updates.column("before").null_count == updates.num_rows:
+            first = updates.sort_by("csn").slice(0, 1).select(["csn", "xid"]).to_pylist()[0]
+            evidence = f"{updates.num_rows} updates in a row"
+            found.append(Finding(f.NO_BEFORE, name, None, first["csn"], first["xid"], evidence))
+    return found
+
+
+def added(pipeline: Pipeline, column: Undeclared, kept: str | None = None) -> Finding:
+    """Return the finding of a column that nobody declared; kept: its name in the lake, where its table takes it up."""
+    policy = pipeline.table(column.table).undeclared_columns
+    what = "it is left out" if policy == "ignore" else "its name in the lake is taken or not possible"
+    what = f"it is kept as text, as {kept}" if kept else what
+    evidence = f"a row has it, nobody declared it: {what}"
+    return Finding(f.ADDED, column.table, column.source, column.csn, column.xid, evidence)
+
+
+def gone_columns(rows: Iterable[Mapping[str, Any]]) -> GoneColumns:
+    """Return by table the columns that open findings say are gone."""
+    found: dict[str, dict[str, Gone]] = {}
+    for row in rows:
+        if row["code"] in GONE:
+            found.setdefault(row["table"], {})[row["column"]] = Gone(row["since_csn"], 0, row["xid"])
+    return found
+
+
+def note_back(place: Place, before: Sequence[dict[str, Any]], after: Mapping[str, Columns | None], run_id: str) -> None:
+    """Write down which columns came back, before their values are written: a run that dies then clears once too often.
+
+    before: open findings. after: by table, None: as before.
+    """
+    for table, columns in after.items():
+        if columns is not None:
+            back = [row for name, row in _known(before, table).items() if name not in columns.gone]
+            findings.close(place, back, run_id, "inserts have it again")
+
+
+def note_gone(
+    pipeline: Pipeline,
+    place: Place,
+    before: Sequence[dict[str, Any]],
+    after: Mapping[str, Columns | None],
+    run_id: str,
+) -> list[Finding]:
+    """Write down which columns went, after their values were taken away; see `note_back`.
+
+    One that had gone before and came back since is left out now and then: its nulls are not sent.
+    """
+    new = []
+    for flat in flats(pipeline):
+        table, columns = flat.table.name, after[flat.table.name]
+        if columns is None:
+            continue
+        known = _known(before, table)
+        went = {name: gone for name, gone in columns.gone.items() if name not in known}
+        new += [_dropped(place, flat, name, gone, before) for name, gone in went.items()]
+        again = findings.closed(place, f.DROPPED, table) if went else set()
+        flapping = {name: gone for name, gone in went.items() if name in again} | columns.flapping
+        new += [_flapping(table, name, last) for name, last in flapping.items()]
+    return findings.record(place, new, run_id, pipeline.source.format)
+
+
+def _told(place: Place, flat: Flat, column: str, since: int, until: int) -> bool:
+    """Say whether changes from one csn to before another tell a value of a column."""
+    found = history_reader.chosen(place, flat, f"_txloom_csn >= {since} and _txloom_csn < {until}")
+    return bool(found.column(column).null_count < found.num_rows)
+
+
+def _known(before: Iterable[dict[str, Any]], table: str) -> dict[str, dict[str, Any]]:
+    """Return the open findings that say a table's columns are gone, by column."""
+    return {row["column"]: row for row in before if row["table"] == table and row["code"] in GONE}
+
+
+def _flapping(table: str, column: str, last: Gone) -> Finding:
+    evidence = "it went, came back and went again"
+    return Finding(f.NULLS_OMITTED, table, column, last.csn, last.xid, evidence)
+
+
+def _dropped(place: Place, flat: Flat, column: str, gone: Gone, before: Iterable[Mapping[str, Any]]) -> Finding:
+    """Return the finding of a column that went: renamed, if another one came after the last value of this one."""
+    table = flat.table.name
+    added = [row for row in before if (row["code"], row["table"]) == (f.ADDED, table) and row["since_csn"] <= gone.csn]
+    came = [row["column"] for row in added if not _told(place, flat, column, row["since_csn"], gone.csn)]
+    if came:
+        evidence = f"inserts lack {column}; since its last value there is {', '.join(came)}"
+        return Finding(f.RENAMED, table, column, gone.csn, gone.xid, evidence)
+    return Finding(f.DROPPED, table, column, gone.csn, gone.xid, "an insert lacks it")

@@ -1,0 +1,1 @@
+"""Snapshots: load one, compare two dates."""

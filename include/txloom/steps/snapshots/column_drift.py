@@ -1,0 +1,50 @@
+"""Columns of extracts: those that nobody declared, and declared ones that no row of an extract has."""
+
+from collections.abc import Mapping
+
+from txloom.config.models.pipeline import Pipeline
+from txloom.quality import findings as f
+from txloom.quality.findings import Finding
+from txloom.steps.schema_drift import added
+from txloom.steps.snapshots.internal_transaction import OwnTransaction
+from txloom.steps.snapshots.row_diff import Compared
+from txloom.storage.checks import findings
+from txloom.storage.delta import schema_evolution
+from txloom.storage.delta.schema_evolution import Undeclared
+from txloom.storage.paths import Place
+
+Results = Mapping[str, Compared]
+
+
+def take_up(transaction: OwnTransaction, place: Place, results: Results, run_id: str) -> Pipeline | None:
+    """Let tables take up columns that their extracts have; return the pipeline with them, None without any."""
+    pipeline = transaction.pipeline
+    new = schema_evolution.adopted(pipeline, _undeclared(transaction, results))
+    if not new:
+        return None
+    findings.record(place, [added(pipeline, *each) for each in new], run_id)
+    schema_evolution.adopt(place, new)
+    return schema_evolution.with_columns(pipeline, [(each.table, column, each.source) for each, column in new])
+
+
+def note_columns(transaction: OwnTransaction, place: Place, results: Results, run_id: str) -> None:
+    """Write down columns that nobody declared and no table takes up, and declared ones that went or came back."""
+    found = [added(transaction.pipeline, each) for each in _undeclared(transaction, results)]
+    for table, own in results.items():
+        if own.rows:
+            gone = set(transaction.pipeline.table(table).column_names) - own.columns
+            found += [_gone(transaction, table, column) for column in sorted(gone)]
+    findings.record(place, found, run_id)
+    known = [row for row in findings.open_findings(place) if row["code"] == f.NOT_EXTRACTED]
+    back = [row for row in known if row["table"] in results and row["column"] in results[row["table"]].columns]
+    findings.close(place, back, run_id, f"{transaction.xid} has it")
+
+
+def _undeclared(transaction: OwnTransaction, results: Results) -> list[Undeclared]:
+    """Return the columns that extracts have and nobody declared."""
+    csn, xid = transaction.csn, transaction.xid
+    return [Undeclared(table, name, csn, xid) for table, own in results.items() for name in sorted(own.undeclared)]
+
+
+def _gone(transaction: OwnTransaction, table: str, column: str) -> Finding:
+    return Finding(f.NOT_EXTRACTED, table, column, transaction.csn, transaction.xid, "no row of the extract has it")

@@ -1,0 +1,238 @@
+"""diff_snapshot: compare the extracts of a date with the current tables, and land what differs as one transaction.
+
+Its csn is the date as a number, its commit time the beginning of the date in UTC. Rows that are new, changed or gone
+become events (I, U, D) with whole images; what a partial extract leaves out (X) and what is equal (N) is counted.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, date, datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from txloom.config import names
+from txloom.config.models.pipeline import Pipeline
+from txloom.errors import BeyondValidThrough, ConfigurationError, SourceUnavailable, WriteConflict
+from txloom.steps.landing.land_events import close, finish_last
+from txloom.steps.snapshots.column_drift import note_columns, take_up
+from txloom.steps.snapshots.internal_transaction import OwnTransaction
+from txloom.steps.snapshots.row_diff import KINDS, Compared, Comparison, in_this_process
+from txloom.storage.delta import data_files, schema_evolution, small_merge, small_tables
+from txloom.storage.delta.data_files import Part
+from txloom.storage.landing import change_events, decoding, plan, tables
+from txloom.storage.landing.change_events import Landing
+from txloom.storage.paths import Place
+from txloom.storage.snapshots import dated_transactions, extracts
+from txloom.storage.snapshots.dated_transactions import Landed
+from txloom.storage.snapshots.extracts import MARKER, Day
+from txloom.storage.sources.splits import Task
+from txloom.storage.targets.row_tables import flats
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STEP = "diff_snapshot"
+BUCKET_BYTES = 16 << 20
+"""Bytes of files, of both sides together, that a Spark task compares at once, about."""
+NOTHING = "nothing was landed"
+
+Session = Callable[[], "SparkSession"]
+Counts = dict[str, int | str]
+
+
+def diff_snapshot(
+    spark: Session, pipeline: Pipeline, *, warehouse: str, run_id: str, day: date, leave_out_dead: bool = False
+) -> Counts:
+    """Land what the extracts of a date differ in from the current tables.
+
+    spark opens a session, which only large tables need. A date that is no newer than what was landed is skipped. Raises
+    BeyondValidThrough while current tables lack something that was landed, SourceUnavailable for extracts that are not
+    there or not whole, ConfigurationError for what cannot be read or compared; nothing is landed then.
+    leave_out_dead: partial extracts go on without earlier dates that are dead letters.
+    """
+    if pipeline.source.snapshots is None:
+        raise ConfigurationError(f"{pipeline.name}: its format is {pipeline.source.format}, which has no extracts")
+    place = Place(warehouse, pipeline.name)
+    tables.create_tables(place)
+    last = finish_last(spark, pipeline, plan.planned(place.landed_files), place, run_id)
+    newest = dated_transactions.newest(place)
+    if newest is not None and newest.csn >= dated_transactions.csn(day):
+        return _skipped(pipeline, place, newest, day, run_id)
+    found = extracts.day_of(pipeline, day)
+    dated_transactions.refuse_stale(pipeline, place, found.tables)
+    _pass_by_dead(pipeline, place, day, leave_out=leave_out_dead)
+    begins = f"{day.isoformat()} 00:00:00"
+    at = Landing(last + 1, datetime.now(UTC), ())
+    effective = schema_evolution.effective(pipeline, place)
+    transaction = OwnTransaction(effective, at, dated_transactions.xid(day), dated_transactions.csn(day), begins)
+    before = found.stamp()
+    transaction, results, written = _compared_all(cache(spark), transaction, found, place, run_id)
+    told = _told(found, results)
+    if found.stamp() != before:
+        raise SourceUnavailable(f"{found.folder}: it changed while it was read; {NOTHING}")
+    _land(transaction, told, results, written, place, run_id)
+    note_columns(transaction, place, results, run_id)
+    landed = dated_transactions.newest(place)
+    if landed is None or (landed.xid, landed.landing) != (transaction.xid, at.number):
+        raise WriteConflict(f"another run landed something else as landing {at.number}; {NOTHING}: run it again")
+    return {"date": day.isoformat(), "csn": landed.csn, **_enter(place, landed, run_id), "landing": at.number}
+
+
+def _pass_by_dead(pipeline: Pipeline, place: Place, day: date, *, leave_out: bool) -> None:
+    """Refuse partial extracts beside earlier dates that are dead letters; a full one makes good for them."""
+    assert pipeline.source.snapshots is not None
+    for row in dated_transactions.dead_since(place):
+        told = f"{row['xid']} is in the dead letters ({row['cause']})"
+        if pipeline.source.snapshots.extracts == "partial" and not leave_out:
+            raise BeyondValidThrough(
+                f"{told}, and partial extracts do not make good for it: repair what it names, then jobs/redrive.py "
+                f"--transaction {row['transaction_id']}, buffer_transactions and merge_current; or leave it out for "
+                "good with --leave-out-dead"
+            )
+        print(f"note: {told}: {day} is compared without it, and it cannot be redriven any more", flush=True)
+
+
+def _compared_all(
+    spark: Session, transaction: OwnTransaction, day: Day, place: Place, run_id: str
+) -> tuple[OwnTransaction, dict[str, Compared], list[Part]]:
+    """Compare all tables, once more when some take up columns; return also the transaction as it then is declared."""
+    while True:
+        results, written = _compared(spark, transaction, day, place)
+        if not (effective := take_up(transaction, place, results, run_id)):
+            return transaction, results, written
+        transaction = OwnTransaction(effective, transaction.at, transaction.xid, transaction.csn, transaction.time)
+
+
+def _compared(
+    spark: Session, transaction: OwnTransaction, day: Day, place: Place
+) -> tuple[dict[str, Compared], list[Part]]:
+    """Compare all tables, small ones in this process; return what came out, and files of row events."""
+    pipeline = transaction.pipeline
+    assert pipeline.source.snapshots is not None
+    full = pipeline.source.snapshots.extracts == "full"
+    current = {flat.table.name: flat.current for flat in flats(pipeline)}
+    asked = {
+        name: Comparison(transaction, pipeline.table(name), files, full) for name, files in sorted(day.tables.items())
+    }
+    sizes = {name: _bytes(each, place.table(current[name])) for name, each in asked.items()}
+    results = {name: Compared() for name in asked}
+    numbers, number = dict[str, tuple[int, int]](), 1
+    for name, size in sizes.items():
+        buckets = 0 if size <= decoding.LOCAL_BYTES else size // BUCKET_BYTES + 1
+        numbers[name] = number, buckets
+        number += max(buckets, 1)
+
+    def small() -> Iterator[pa.Table]:
+        for name, (first, buckets) in numbers.items():
+            if not buckets:
+                yield from in_this_process(asked[name], place.table(current[name]), first, results[name])
+
+    written = [_write(events, transaction, place) for events in decoding.gathered(small())]
+    for name, (first, buckets) in numbers.items():
+        if buckets:
+            from txloom.steps.snapshots import spark_row_diff
+
+            own = spark_row_diff.in_tasks(spark(), asked[name], place, current[name], first, buckets, results[name])
+            written += own
+    _refuse(results, day, full=full)
+    return results, written
+
+
+def _bytes(asked: Comparison, current: str) -> int:
+    """Return about how many bytes of files there are to compare."""
+    own = sum(Task(0, names.LOAD, file.path, file.size).bytes for file in asked.files)
+    return own + small_merge.bytes_of(current)
+
+
+def _write(events: pa.Table, transaction: OwnTransaction, place: Place) -> Part:
+    return data_files.write_part(
+        change_events.with_numbers(events, transaction.at), names.CHANGE_EVENTS, place.change_events
+    )
+
+
+def _refuse(results: Mapping[str, Compared], day: Day, *, full: bool) -> None:
+    """Refuse a date with rows that cannot be read or told apart, and a full extract that would empty a table."""
+    if problems := sorted(problem for found in results.values() for problem in found.problems):
+        raise ConfigurationError(f"{problems[0]}; {NOTHING}")
+    for name, found in results.items():
+        if full and not found.rows and found.counts["deletes"] and name not in day.marked:
+            raise ConfigurationError(
+                f"{day.folder}/{name}: no rows, so that all {found.counts['deletes']} rows of {name} would be deleted; "
+                f"{NOTHING}. If the table is empty at the source, put a file {MARKER} into the folder"
+            )
+
+
+def _told(day: Day, results: Mapping[str, Compared]) -> dict[str, Any]:
+    """Return what the transaction's metadata tells beside its counts: from it alone the ledger is written."""
+    counts = {name: {kind: found.counts[kind] for kind in KINDS} for name, found in results.items()}
+    return {"extracts": day.folder, "fingerprint": day.fingerprint(), "tables": counts}
+
+
+def _land(
+    transaction: OwnTransaction,
+    told: Mapping[str, Any],
+    results: Mapping[str, Compared],
+    written: Sequence[Part],
+    place: Place,
+    run_id: str,
+) -> None:
+    """Plan the landing and write it in one commit; from the plan on it goes through or stays empty."""
+    at = transaction.at
+    base = {"landing": at.number, "run_id": run_id, "at": at.at, "file_number": 0}
+    counts = {name: found.events for name, found in results.items() if found.events}
+    metadata = _write(transaction.landed_metadata(counts, 1, snapshot=told), transaction, place)
+    plan.write_plan(place, at.number, [{**base, "topic": dated_transactions.topic(name)} for name in results])
+    tables.append_parts([*written, metadata], at, place)
+    close(transaction.pipeline, at, place, run_id)
+
+
+def _enter(place: Place, landed: Landed, run_id: str) -> dict[str, int]:
+    """Enter what was landed in the ledger, once, as its metadata tells it; return the counts of all tables."""
+    told = landed.told or {"tables": {}}
+    counts: Counter[str] = Counter()
+    for own in told["tables"].values():
+        counts.update(own)
+    totals = {"tables": len(told["tables"])} | {kind: counts[kind] for kind in KINDS}
+    if landed.landing is not None and landed.told is not None:
+        detail = json.dumps({"extract": landed.xid, "tables": told["tables"]})
+        small_tables.write_ledger(
+            place.warehouse,
+            place.pipeline,
+            small_tables.Entry(run_id, STEP, datetime.now(UTC), totals, batch=landed.landing, detail=detail),
+        )
+    return totals
+
+
+def _skipped(pipeline: Pipeline, place: Place, newest: Landed, day: date, run_id: str) -> Counts:
+    """Leave a date alone that was landed, or is older than what was landed, and say so."""
+    if newest.xid == dated_transactions.xid(day):
+        _enter(place, newest, run_id)
+        why = f"skipped: {newest.xid} was landed already" + _differing(pipeline, newest, day) + _dead(place, newest.xid)
+    else:
+        newer = f"newer than {newest.xid} (csn {newest.csn}), which was landed already"
+        why = f"skipped: {dated_transactions.xid(day)} is not {newer}"
+    print(why, flush=True)
+    entry = small_tables.Entry(run_id, STEP, datetime.now(UTC), {"skipped": 1}, detail=why)
+    small_tables.write_ledger(place.warehouse, place.pipeline, entry)
+    return {"date": day.isoformat(), "csn": dated_transactions.csn(day), "skipped": 1}
+
+
+def _differing(pipeline: Pipeline, landed: Landed, day: date) -> str:
+    """Say what to do where a date's extracts are not the ones that were landed; those may be gone since."""
+    with suppress(SourceUnavailable, ConfigurationError):
+        found = extracts.day_of(pipeline, day)
+        if landed.told is not None and found.fingerprint() != landed.told["fingerprint"]:
+            return (
+                "; its extracts were changed since, which is left out: put them under a later date, or, if they are "
+                f"full, run jobs/load_snapshot.py --pipeline {pipeline.name} --path {found.folder} --csn {landed.csn}"
+            )
+    return ""
+
+
+def _dead(place: Place, xid: str) -> str:
+    own = [row for row in dated_transactions.dead_since(place) if row["xid"] == xid]
+    return "".join(f"; it is in the dead letters ({row['cause']}): see jobs/redrive.py" for row in own)

@@ -1,0 +1,166 @@
+"""load_snapshot: rows of whole tables as of a csn, as one transaction of the stream (design.md 2.15).
+
+The transaction truncates its tables and inserts the rows, behind everything of that csn. From there the rules of all
+transactions follow: changes at or below the csn, whenever they come, leave the rows alone, later ones apply.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.config import names
+from txloom.config.models.pipeline import Pipeline
+from txloom.errors import ConfigurationError
+from txloom.events.formats import SourceDecoder
+from txloom.events.images.reader import ImageReader
+from txloom.steps.landing.land_events import close, finish_last
+from txloom.steps.snapshots.internal_transaction import BEHIND, OwnTransaction
+from txloom.storage.delta import data_files, schema_evolution
+from txloom.storage.landing import change_events, decoding, loaded_snapshots, plan
+from txloom.storage.landing import tables as landing_tables
+from txloom.storage.landing.change_events import Landing
+from txloom.storage.paths import Place
+from txloom.storage.snapshots import files as snapshots_files
+from txloom.storage.snapshots.files import SnapshotFile
+from txloom.storage.sources.splits import Task
+from txloom.storage.system_tables import CHANGE_EVENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+PER_FILE = 1 << 40
+FAR = 9
+"""A snapshot this many times above the stream's csn is taken for a slip of the hand."""
+
+
+def load_snapshot(
+    spark: "Callable[[], SparkSession]",
+    pipeline: Pipeline,
+    *,
+    warehouse: str,
+    run_id: str,
+    path: str,
+    csn: int,
+    time: datetime | None = None,
+    ahead: bool = False,
+    tables: Sequence[str] = (),
+) -> dict[str, int]:
+    """Land a snapshot: `<path>/<table>/` holds the rows of each table that it has, as of a csn; tables: only those.
+
+    Nothing is landed unless every row can be read: raises ConfigurationError with file and row, and for a csn far above
+    the stream's unless it is meant so (ahead). The next buffer_transactions and merge_current apply it. A snapshot that
+    is no newer than what was landed is skipped. spark opens a session, which only large snapshots need.
+    """
+    place = Place(warehouse, pipeline.name)
+    landing_tables.create_tables(place)
+    _refuse(csn, loaded_snapshots.newest(place), ahead=ahead)
+    found = _chosen(snapshots_files.tables_of(pipeline, path), tables, path)
+    done, waiting = (
+        loaded_snapshots.loaded(place, loaded_snapshots.ANY, loaded_snapshots.ANY),
+        loaded_snapshots.waiting(place, found),
+    )
+    newer = [max(done.get(table, -1), waiting.get(table, -1)) for table in found]
+    if min(newer) >= csn:
+        print(f"skipped: {', '.join(found)} was loaded as of csn {min(newer)} already", flush=True)
+        return {"skipped": 1, "csn": csn}
+    number = finish_last(spark, pipeline, plan.planned(place.landed_files), place, run_id) + 1
+    at = Landing(number, datetime.now(UTC), ())
+    whole = set(found) == {table.name for table in pipeline.tables}
+    told = time.astimezone(UTC).replace(tzinfo=None).isoformat(" ") if time is not None else None
+    load = OwnTransaction(
+        schema_evolution.effective(pipeline, place), at, loaded_snapshots.xid(number, whole=whole), csn, told
+    )
+    files = list(enumerate((file for own in found.values() for file in own), 1))
+    if sum(Task(number_, names.LOAD, file.path, file.size).bytes for number_, file in files) <= decoding.LOCAL_BYTES:
+        rows = [events for each in files for events in _decoded(load, *each)]
+        _plan(load, found, place, run_id)
+        head = load.truncates(found, BEHIND, _counted(rows))
+        landing_tables.append(change_events.with_numbers(pa.concat_tables([head, *rows]), at), at, place)
+    else:
+        _land_large(spark(), load, found, files, place, run_id)
+    close(pipeline, at, place, run_id)
+    return {"tables": len(found), "files": len(files), "csn": csn, "landing": number}
+
+
+def _chosen(found: dict[str, list[SnapshotFile]], tables: Sequence[str], path: str) -> dict[str, list[SnapshotFile]]:
+    """Return the files of some tables; none named: of all."""
+    missing = sorted(set(tables) - found.keys())
+    if missing:
+        raise ConfigurationError(f"{path}: no folder {missing[0]}; it has {', '.join(found)}")
+    return {table: own for table, own in found.items() if not tables or table in tables}
+
+
+def _refuse(csn: int, newest: int | None, *, ahead: bool) -> None:
+    """Refuse a csn that cannot be; whatever comes at or below a snapshot's csn counts as contained in it."""
+    if csn < 0:
+        raise ConfigurationError(f"csn {csn}: expected a number of 0 or more, the csn as of which the rows are")
+    if newest and csn > newest * FAR and not ahead:
+        raise ConfigurationError(
+            f"csn {csn}: the newest that the source sent is {newest}; every change up to the snapshot's csn would "
+            "count as contained in it. Is there a digit too many? If not, say --ahead"
+        )
+
+
+def _plan(load: OwnTransaction, tables: Iterable[str], place: Place, run_id: str) -> None:
+    """Write down that a landing is a snapshot of some tables; from here on it goes through or stays empty."""
+    base = {"landing": load.at.number, "run_id": run_id, "at": load.at.at}
+    rows = [{**base, "file_number": 0, "topic": loaded_snapshots.topic(table)} for table in tables]
+    plan.write_plan(place, load.at.number, rows)
+
+
+def _land_large(
+    spark: "SparkSession",
+    load: OwnTransaction,
+    tables: Mapping[str, Sequence[SnapshotFile]],
+    files: Sequence[tuple[int, SnapshotFile]],
+    place: Place,
+    run_id: str,
+) -> None:
+    """Decode the files in Spark's tasks, which write files of change_events; the driver commits them."""
+    path = place.change_events
+
+    def write(some: Iterable[tuple[int, SnapshotFile]]) -> Iterator[tuple[list[data_files.Part], dict[str, int]]]:
+        for number, file in some:
+            for events in decoding.gathered(_decoded(load, number, file)):
+                rows = change_events.with_numbers(events, load.at)
+                yield [data_files.write_part(rows, names.CHANGE_EVENTS, path)], _counted([events])
+
+    found = spark.sparkContext.parallelize(files, max(len(files), 1)).mapPartitions(write).collect()
+    counts: dict[str, int] = {}
+    for _, own in found:
+        for table, count in own.items():
+            counts[table] = counts.get(table, 0) + count
+    _plan(load, tables, place, run_id)
+    head = change_events.with_numbers(load.truncates(tables, BEHIND, counts), load.at)
+    written = [part for own, _ in found for part in own] + [data_files.write_part(head, names.CHANGE_EVENTS, path)]
+    landing_tables.append_parts(written, load.at, place)
+
+
+def _decoded(load: OwnTransaction, number: int, file: SnapshotFile) -> Iterator[pa.Table]:
+    """Yield a file's rows as landed events; refuses the first one that cannot be read."""
+    table = load.pipeline.table(file.table)
+    decoder, reader = SourceDecoder(load.pipeline), ImageReader(table)
+    for first, images in snapshots_files.images(file, table):
+        start = BEHIND + number * PER_FILE + first
+        messages = [load.message(file.table, "r", start + i, after=image) for i, image in enumerate(images)]
+        task = Task(number, names.LOAD, file.path, 0)
+        events = load.landed(decoder, messages, task, range(first, first + len(messages)))
+        bad = events.filter(pc.equal(events.column("kind"), "poison")).slice(0, 1).to_pylist()
+        problems = [(row["line"], f"{row['cause']}: {row['detail']}") for row in bad]
+        if not problems:
+            found = reader.read(messages).column("problem")
+            problems = [(first + i, text) for i, text in enumerate(found.to_pylist()) if text is not None]
+        if problems:
+            raise ConfigurationError(f"{file.path}: row {problems[0][0]}: {problems[0][1]}; nothing was loaded")
+        yield events
+
+
+def _counted(events: Sequence[pa.Table]) -> dict[str, int]:
+    """Count rows by table."""
+    found = pa.concat_tables([CHANGE_EVENTS.empty_table(), *events]).group_by("table").aggregate([([], "count_all")])
+    return dict(zip(found.column("table").to_pylist(), found.column("count_all").to_pylist(), strict=True))

@@ -1,0 +1,199 @@
+"""Compare a table's extract with its current rows: what differs, as row events of one transaction.
+
+The same functions run on whole tables in this process and on buckets of rows in Spark's tasks.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count as numbered
+from itertools import zip_longest
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.config import names
+from txloom.config.models.pipeline import Table
+from txloom.current.row_diff import Difference, difference, with_hashes
+from txloom.events.formats import SourceDecoder
+from txloom.events.images.reader import ImageReader
+from txloom.steps.snapshots.internal_transaction import OwnTransaction
+from txloom.storage.delta import arrow_tables
+from txloom.storage.landing import decoding
+from txloom.storage.landing.change_events import LINES_PER_FILE
+from txloom.storage.snapshots import files as snapshots_files
+from txloom.storage.snapshots.files import SnapshotFile
+from txloom.storage.sources.row_files import as_json
+from txloom.storage.sources.splits import Task
+from txloom.storage.targets import schemas
+
+FILE, LINE = "_txloom_file", "_txloom_line"
+"""Where a row of an extract stands: the number of its file, and its line there."""
+KINDS = {"inserts": "I", "updates": "U", "deletes": "D", "missing": "X", "unchanged": "N"}
+"""What is counted, and how the seed calls it."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is compared, by whom and against what: a table, the files of its extract, and what a missing row means."""
+
+    transaction: OwnTransaction
+    table: Table
+    files: Sequence[SnapshotFile]
+    full: bool
+
+    def place(self, rows: pa.Table, at: int) -> str:
+        """Say where a row of the extract stands."""
+        row = rows.slice(at, 1).select([FILE, LINE]).to_pylist()[0]
+        return f"{self.files[row[FILE]].path}: row {row[LINE]}"
+
+
+@dataclass
+class Compared:
+    """What came out: rows by kind, columns that the extract has, columns that nobody declared, and what is wrong."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    columns: set[str] = field(default_factory=set)
+    undeclared: set[str] = field(default_factory=set)
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, other: "Compared") -> None:
+        """Take in what came out of another part of the same table."""
+        self.counts.update(other.counts)
+        self.columns |= other.columns
+        self.undeclared |= other.undeclared
+        self.problems += other.problems
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows the extract has."""
+        return sum(self.counts[kind] for kind in ("inserts", "updates", "unchanged"))
+
+    @property
+    def events(self) -> int:
+        """Return how many row events there are."""
+        return sum(self.counts[kind] for kind in ("inserts", "updates", "deletes"))
+
+
+def read(table: Table, number: int, file: SnapshotFile, found: Compared) -> Iterator[pa.Table]:
+    """Yield a file's rows, typed as declared, with their places; ends at the first one that cannot be read."""
+    reader = ImageReader(table)
+    for first, images in snapshots_files.images(file, table):
+        # As an update the reader also says which columns a row does not have.
+        typed = reader.read([b'{"op_type":"U","after":' + image + b"}" for image in images])
+        bad = pc.index(pc.is_valid(typed.column("problem")), True).as_py()
+        if bad >= 0:
+            found.problems.append(f"{file.path}: row {first + bad}: {typed.column('problem')[bad].as_py()}")
+            return
+        found.columns |= set(table.column_names) - _lacking(typed)
+        found.undeclared |= set(pc.list_flatten(typed.column("undeclared")).to_pylist())
+        after = typed.column("after").combine_chunks()
+        columns = {name: pc.struct_field(after, name) for name in table.column_names}
+        columns[FILE] = pa.repeat(pa.scalar(number, pa.int32()), len(images))
+        columns[LINE] = pa.array(range(first, first + len(images)), pa.int64())
+        yield pa.table(columns)
+
+
+def _lacking(typed: pa.Table) -> set[str]:
+    """Return the columns that no row has."""
+    told = pc.list_flatten(typed.column("unchanged")).value_counts().to_pylist()
+    return {each["values"] for each in told if each["counts"] == typed.num_rows}
+
+
+def empty(table: Table) -> pa.Table:
+    """Return no rows of an extract."""
+    own = [pa.field(FILE, pa.int32()), pa.field(LINE, pa.int64())]
+    return pa.schema([*schemas.columns(table), *own]).empty_table()
+
+
+def in_this_process(asked: Comparison, current: str, number: int, found: Compared) -> Iterator[pa.Table]:
+    """Compare a whole table, and yield row events; current: the path of its current table, which may not exist yet."""
+    table = asked.table
+    read_all = [rows for i, file in enumerate(asked.files) for rows in read(table, i, file, found)]
+    if found.problems:
+        return
+    extract = pa.concat_tables([empty(table), *read_all])
+    hashed = with_hashes(extract, table.key, table.column_names)
+    rows = declared(arrow_tables.select(current, "select * from t"), table)
+    yield from compared(asked, hashed, with_hashes(rows, table.key, table.column_names), number, found)
+
+
+def declared(rows: pa.Table, table: Table) -> pa.Table:
+    """Return rows in the declared columns and types; a column that they do not have yet is null."""
+    return arrow_tables.conform(rows, pa.schema(schemas.columns(table)))
+
+
+def compared(
+    asked: Comparison, extract: pa.Table, current: pa.Table, number: int, found: Compared
+) -> Iterator[pa.Table]:
+    """Compare rows with hashes, count what comes out, and yield it as row events of change_events, in chunks.
+
+    number: of this part of the transaction; its events stand at positions that no other part has.
+    """
+    told = difference(current, extract)
+    if told.repeated is not None:
+        found.problems.append(_repeated(asked, extract, told.repeated))
+        return
+    gone = "deletes" if asked.full else "missing"
+    kinds = {"inserts": told.inserted, "updates": told.updated, gone: told.missing}
+    found.counts.update({kind: len(places) for kind, places in kinds.items()} | {"unchanged": told.unchanged})
+    yield from _events(asked, extract, current, told, number)
+
+
+def _repeated(asked: Comparison, extract: pa.Table, places: tuple[int, int]) -> str:
+    key = extract.slice(places[0], 1).select(asked.table.key).to_pylist()[0]
+    shown = ", ".join(f"{name} {value}" for name, value in key.items())
+    first, again = (asked.place(extract, place) for place in places)
+    return f"{first}: its key ({shown}) stands again in {again}"
+
+
+def _events(
+    asked: Comparison, extract: pa.Table, current: pa.Table, told: Difference, number: int
+) -> Iterator[pa.Table]:
+    decoder, position = SourceDecoder(asked.transaction.pipeline), numbered(1)
+    nothing = current.slice(0, 0)
+    parts = [("D", current.take(told.missing), nothing)] if asked.full else []
+    parts += [
+        ("U", current.take(told.replaced), extract.take(told.updated)),
+        ("I", nothing, extract.take(told.inserted)),
+    ]
+    for op, old, new in parts:
+        for start in range(0, max(old.num_rows, new.num_rows), decoding.CHUNK):
+            before, after = (rows.slice(start, decoding.CHUNK) for rows in (old, new))
+            yield _landed(asked, decoder, op, before, after, position, number)
+
+
+def _landed(
+    asked: Comparison,
+    decoder: SourceDecoder,
+    op: str,
+    before: pa.Table,
+    after: pa.Table,
+    position: Iterator[int],
+    number: int,
+) -> pa.Table:
+    """Return one kind of changes as rows of change_events that name where in the extract they stand."""
+    images = list(zip_longest(_images(asked.table, before), _images(asked.table, after)))
+    size = len(images)
+    places = [next(position) for _ in images]
+    message, table = asked.transaction.message, asked.table.name
+    messages = [
+        message(table, op, number * LINES_PER_FILE + place, before=old, after=new)
+        for place, (old, new) in zip(places, images, strict=True)
+    ]
+    events = asked.transaction.landed(decoder, messages, Task(number, names.LOAD, "", 0), places)
+    own = {"file": pa.nulls(size, pa.string()), "line": pa.nulls(size, pa.int64())}
+    if after.num_rows:
+        paths = pa.array([file.path for file in asked.files], pa.string())
+        own = {"file": paths.take(after.column(FILE).combine_chunks()), "line": after.column(LINE).combine_chunks()}
+    for name, values in own.items():
+        events = events.set_column(events.schema.get_field_index(name), events.schema.field(name), values)
+    return events
+
+
+def _images(table: Table, rows: pa.Table) -> list[bytes]:
+    """Return whole images: every declared column by its source's name, null where there is nothing."""
+    if not rows.num_rows:
+        return []
+    columns = [rows.column(column.name).combine_chunks() for column in table.columns]
+    return as_json([column.source for column in table.columns], columns)

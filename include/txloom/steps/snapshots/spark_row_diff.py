@@ -1,0 +1,132 @@
+"""Compare a large table with its extract in Spark's tasks: by buckets of the key's hash, so that memory is bounded.
+
+Each task holds one bucket of both sides at a time, writes its row events as files of change_events, and returns what
+the driver has to know.
+"""
+
+import json
+import pickle
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from txloom.config import names
+from txloom.config.models.pipeline import Table
+from txloom.current.row_diff import KEY, VALUES, with_hashes
+from txloom.current.row_hashes import BITS
+from txloom.errors import ConfigurationError
+from txloom.steps.snapshots.row_diff import FILE, LINE, Compared, Comparison, compared, declared, empty, read
+from txloom.storage.delta import data_files, spark_tables
+from txloom.storage.delta.data_files import Part
+from txloom.storage.landing import change_events, decoding
+from txloom.storage.paths import Place
+from txloom.storage.snapshots.files import SnapshotFile
+from txloom.storage.targets import schemas
+
+BUCKET, TOLD = "_txloom_bucket", "_txloom_told"
+HASHES = f"{KEY} binary, {VALUES} binary, {BUCKET} int"
+FILES = "number int, path string, size bigint"
+Batches = Iterator[pa.RecordBatch]
+
+
+def in_tasks(
+    spark: SparkSession, asked: Comparison, place: Place, current: str, first: int, buckets: int, found: Compared
+) -> list[Part]:
+    """Compare a table bucket by bucket; return the files of row events that no commit names yet.
+
+    current: its current table, which may not exist yet. first: the number of the first bucket.
+    """
+    extract, rows = _extract(spark, asked, buckets), _current(spark, asked.table, place.table(current), buckets)
+    both = extract.groupBy(BUCKET).cogroup(rows.groupBy(BUCKET))
+    write = _comparing(asked, place, first)
+    written = []
+    for row in both.applyInArrow(write, "told binary").collect():
+        own, made = pickle.loads(row["told"])
+        found.add(own)
+        written += made
+    return written
+
+
+def _extract(spark: SparkSession, asked: Comparison, buckets: int) -> DataFrame:
+    """Return the extract's rows, typed and hashed; with each file comes a row that tells what `read` found in it."""
+    table = asked.table
+    rows = [(number, file.path, file.size) for number, file in enumerate(asked.files)]
+    files = spark.createDataFrame(spark.sparkContext.parallelize(rows, max(len(rows), 1)), FILES)
+    schema = f"{schemas.columns_ddl(table)}, {FILE} int, {LINE} bigint, {HASHES}, {TOLD} string"
+    return files.mapInArrow(_reading(table, buckets), schema)
+
+
+def _reading(table: Table, buckets: int) -> Callable[[Batches], Batches]:
+    def apply(batches: Batches) -> Batches:
+        for batch in batches:
+            for file in batch.to_pylist():
+                found = Compared()
+                try:
+                    for rows in read(
+                        table, file["number"], SnapshotFile(table.name, file["path"], file["size"]), found
+                    ):
+                        yield from _told(_bucketed(rows, table, buckets), None)
+                except ConfigurationError as error:
+                    found.problems.append(str(error))
+                told = {name: sorted(getattr(found, name)) for name in ("columns", "undeclared", "problems")}
+                yield from _told(_bucketed(_nothing(table), table, buckets), json.dumps(told))
+
+    return apply
+
+
+def _nothing(table: Table) -> pa.Table:
+    """Return a row without values: it takes what a file told to the bucket in which such rows meet."""
+    schema = empty(table).schema
+    return pa.Table.from_pylist([dict.fromkeys(schema.names)], schema)
+
+
+def _told(rows: pa.Table, told: str | None) -> Batches:
+    yield from rows.append_column(TOLD, pa.repeat(pa.scalar(told, pa.string()), rows.num_rows)).to_batches()
+
+
+def _current(spark: SparkSession, table: Table, path: str, buckets: int) -> DataFrame:
+    """Return the current rows, hashed; a column that the table does not have yet is null."""
+    there = spark_tables.exists(path)
+    rows = spark_tables.read(spark, path) if there else spark.createDataFrame([], schemas.current_ddl(table))
+    missing = set(table.column_names) - set(rows.columns)
+    for column in table.columns:
+        if column.name in missing:
+            rows = rows.withColumn(column.name, F.lit(None).cast(column.type.spark))
+    chosen = rows.select(*[schemas.quote(name) for name in table.column_names])
+
+    def hashed(batches: Batches) -> Batches:
+        for batch in batches:
+            yield from _bucketed(declared(pa.table(batch), table), table, buckets).to_batches()
+
+    return chosen.mapInArrow(hashed, f"{schemas.columns_ddl(table)}, {HASHES}")
+
+
+def _bucketed(rows: pa.Table, table: Table, buckets: int) -> pa.Table:
+    """Add hashes, and the bucket that a key's hash falls into."""
+    hashed = with_hashes(rows, table.key, table.column_names)
+    numbers = np.frombuffer(b"".join(hashed.column(KEY).to_pylist()), np.uint64)[:: BITS // 64] % buckets
+    return hashed.append_column(BUCKET, pa.array(numbers.astype(np.int32)))
+
+
+def _comparing(asked: Comparison, place: Place, first: int) -> Callable[..., pa.Table]:
+    at = asked.transaction.at
+
+    def apply(bucket: tuple[pa.Scalar, ...], left: pa.Table, right: pa.Table) -> pa.Table:
+        found, written = Compared(), list[Part]()
+        for text in left.column(TOLD).drop_null().to_pylist():
+            told = json.loads(text)
+            found.add(Compared(columns=set(told["columns"]), undeclared=set(told["undeclared"])))
+            found.problems += told["problems"]
+        rows = left.filter(pc.is_null(left.column(TOLD)))
+        number = first + bucket[0].as_py()
+        for events in decoding.gathered(compared(asked, rows, right, number, found)):
+            written.append(
+                data_files.write_part(change_events.with_numbers(events, at), names.CHANGE_EVENTS, place.change_events)
+            )
+        return pa.table({"told": pa.array([pickle.dumps((found, written))], pa.binary())})
+
+    return apply

@@ -1,0 +1,1 @@
+"""The transaction buffer's tables and checkpoints, and its stream."""

@@ -1,0 +1,72 @@
+"""Generations of the buffer's checkpoint: a lost one is replaced by the next, never silently begun anew."""
+
+from pathlib import Path
+
+from txloom.config import names
+from txloom.errors import CheckpointDamaged
+from txloom.storage.buffer import checkpoint_files
+from txloom.storage.delta import small_tables
+from txloom.storage.paths import Place
+
+STEP = "buffer_transactions"
+RELEASES_PER_GENERATION = 1_000_000_000
+"""A release number is generation times this plus the batch: it grows from batch to batch and across generations."""
+
+
+FIRST = 1
+"""The number of the first generation."""
+
+
+def first_release(generation: int) -> int:
+    """Return the number below which all releases are those of earlier generations."""
+    return generation * RELEASES_PER_GENERATION
+
+
+def current_generation(warehouse: str, pipeline: str) -> int:
+    """Return the generation to run: the newest whose checkpoint is there, else the one after the last that wrote.
+
+    A checkpoint that is missing although the ledger knows its batches was lost: the next generation rebuilds the buffer
+    from change_events (design.md 2.10).
+    """
+    ledger = names.table_path(warehouse, pipeline, names.LEDGER)
+    rows = small_tables.query(ledger, f"select max(generation) as newest from t where step = '{STEP}'")
+    known = (rows[0]["newest"] if rows else 0) or 0
+    here = [int(path.name[1:]) for path in Path(root(warehouse, pipeline)).glob("g*") if (path / "offsets").is_dir()]
+    newest = max(here, default=0)
+    if newest and newest >= known:
+        return newest
+    return max(known, newest) + 1
+
+
+def checkpoint(warehouse: str, pipeline: str, generation: int) -> str:
+    """Return the checkpoint folder of one generation."""
+    return names.checkpoint_path(warehouse, pipeline, STEP, generation)
+
+
+def root(warehouse: str, pipeline: str) -> str:
+    """Return the folder that holds the generations."""
+    return checkpoint(warehouse, pipeline, 0).removeprefix("file://").rsplit("/", 1)[0]
+
+
+def running(place: Place, change_events: str) -> int:
+    """Return the generation to run: the newest, or the next one where that is lost or damaged.
+
+    change_events: its id.
+    """
+    generation = current_generation(place.warehouse, place.pipeline)
+    written = (
+        small_tables.last_written(place.table(names.LEDGER), small_tables.ledger_id(place.pipeline, STEP, generation))
+        - 1
+    )
+    try:
+        checkpoint_files.check(checkpoint(place.warehouse, place.pipeline, generation), change_events, written)
+    except CheckpointDamaged as damage:
+        return replaced(place, generation, str(damage))
+    return generation
+
+
+def replaced(place: Place, generation: int, why: str) -> int:
+    """Return the generation that takes a damaged one's place, and say so."""
+    told = f"pipeline {place.pipeline}: checkpoint g{generation} of the buffer is damaged: {why}"
+    print(f"{told}; g{generation + 1} is rebuilt from change_events, no table changes", flush=True)
+    return generation + 1

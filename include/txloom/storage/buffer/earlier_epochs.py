@@ -1,0 +1,42 @@
+"""What earlier generations of the buffer wrote: a rebuild decides all of it once more, and adds nothing to it.
+
+Released transactions are left out where they are released (`txloom.steps.buffer.release`); these are the dead ones.
+"""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from txloom.config import names
+from txloom.storage.buffer import checkpoints
+from txloom.storage.delta import arrow_tables, spark_tables
+from txloom.storage.paths import Place
+
+DEATH = ["transaction_id", "cause", "first_landed_at"]
+"""What tells how often a transaction died: one that is redriven and dies again has events of later landings."""
+
+
+def without_written_letters(spark: SparkSession, place: Place, letters: DataFrame, generation: int) -> DataFrame:
+    """Leave out dead letters that an earlier generation wrote of the same landed event."""
+    if generation <= checkpoints.FIRST:
+        return letters
+    written = spark_tables.read(spark, place.dead_letters).where(
+        F.col("release") < checkpoints.first_release(generation)
+    )
+    return letters.join(written, ["landing", "row"], "left_anti").select(letters.columns)
+
+
+def without_written_deaths(place: Place, finished: pa.Table, generation: int) -> pa.Table:
+    """Leave out dead transactions that an earlier generation entered with the same cause and events."""
+    dead = pc.equal(finished.column("status"), "dead")
+    if generation <= checkpoints.FIRST or not pc.any(dead).as_py():
+        return finished
+    ids = finished.filter(dead).column("transaction_id").unique().to_pylist()
+    where = f"status = 'dead' and release < {checkpoints.first_release(generation)}"
+    sql = f"select distinct {', '.join(DEATH)} from t where {where}"
+    entered = arrow_tables.select(
+        place.table(names.TRANSACTIONS), f"{sql} and transaction_id in ({arrow_tables.texts(ids)})"
+    )
+    new = finished.filter(dead).join(entered, DEATH, join_type="left anti").select(finished.column_names)
+    return pa.concat_tables([finished.filter(pc.invert(dead)), new.cast(finished.schema)])

@@ -1,0 +1,125 @@
+"""Transactions that were finished before: what the buffer has forgotten of them, the table `transactions` has not."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from txloom.config import names
+from txloom.config.identity import GTID
+from txloom.storage.delta import arrow_tables
+from txloom.storage.delta.read_session import exists, opened
+from txloom.storage.paths import Place
+from txloom.transactions import memory
+from txloom.transactions.compact_events import places
+
+CONCERNED = ("row", "metadata")
+
+
+def finished_before(place: Place, events: pa.Table) -> np.ndarray:
+    """Return transactions of some events, rows of change_events, that were finished before those came (`PLACED`).
+
+    While fewer transactions were finished than one bucket of the buffer remembers, it has forgotten none, and nothing
+    is asked. Else those are looked for between the lowest and the highest csn that the events tell: what is new lies
+    above everything that was finished, where no file has to be read. Id and csn must be the same, because an id may
+    come back. A GTID never does, and its rows say where they lie themselves, at or before their transaction's csn: such
+    a transaction is looked for by its id, from there on. One of which no event tells a csn is known by its id, as the
+    buffer's own memory knows it, but not where its rows lie behind it in the log. So is one that was given up before
+    anything told its csn.
+    """
+    table = _table(place)
+    if table is None or not events.num_rows:
+        return np.empty(0, memory.PLACED)
+    (size,) = arrow_tables.ask({"t": table}, "select count(*) as n from t").column("n").to_pylist()
+    if size <= memory.REMEMBERED:
+        return np.empty(0, memory.PLACED)
+    heard = _heard(events)
+    if not heard.num_rows:
+        return np.empty(0, memory.PLACED)
+    is_placed = pc.is_valid(heard.column("csn"))
+    never_back = pc.match_substring_regex(heard.column("transaction_id"), f"^(?:{GTID.pattern})$")
+    by_both = heard.filter(pc.and_not(is_placed, never_back))
+    by_id = heard.filter(pc.and_(is_placed, never_back)), heard.filter(pc.invert(is_placed))
+    parts = [_with_id_and_csn(table, by_both), *(_with_id(table, own) for own in by_id)]
+    found = np.concatenate([*parts, _given_up(place, table, heard)])
+    found = found[np.lexsort((-found["csn"], found["tx"]))]
+    return found[np.unique(found["tx"], return_index=True)[1]]
+
+
+def _with_id_and_csn(table: DeltaTable, heard: pa.Table) -> np.ndarray:
+    if not heard.num_rows:
+        return np.empty(0, memory.PLACED)
+    bounds = pc.min_max(heard.column("csn")).as_py()
+    wanted = heard.column("csn").combine_chunks()
+    sql = f"select transaction_id, csn from t where csn between {bounds['min']} and {bounds['max']}"
+    found = [rows.filter(pc.is_in(rows.column("csn"), wanted)) for rows in arrow_tables.batches({"t": table}, sql)]
+    known = (
+        heard.join(pa.concat_tables(found), ["transaction_id", "csn"], join_type="left semi") if found else heard[:0]
+    )
+    return _placed(known)
+
+
+def _with_id(table: DeltaTable, heard: pa.Table) -> np.ndarray:
+    if not heard.num_rows:
+        return np.empty(0, memory.PLACED)
+    lowest = pc.min(pc.coalesce(heard.column("csn"), heard.column("place"))).as_py()
+    sql = "select transaction_id, csn from t" + (f" where csn >= {lowest}" if lowest > 0 else "")
+    ids = heard.column("transaction_id").combine_chunks()
+    found = [
+        rows.filter(pc.is_in(rows.column("transaction_id"), ids)) for rows in arrow_tables.batches({"t": table}, sql)
+    ]
+    known = pa.concat_tables(found) if found else heard.select(["transaction_id", "csn"])[:0]
+    known = known.join(heard.select(["transaction_id", "tx", "place"]), "transaction_id", join_type="inner")
+    behind = pc.and_(pc.greater(known.column("place"), 0), pc.less(known.column("csn"), known.column("place")))
+    return _placed(known.filter(pc.invert(pc.fill_null(behind, False))))
+
+
+def _given_up(place: Place, table: DeltaTable, heard: pa.Table) -> np.ndarray:
+    """Return what was given up before anything told its csn, and not decided again since.
+
+    Its dead letters are looked through for it, which are fewer than the transactions.
+    """
+    if not exists(place.dead_letters):
+        return np.empty(0, memory.PLACED)
+    ids = heard.column("transaction_id").combine_chunks()
+    sql = "select transaction_id from t where csn is null and kind in ('row', 'metadata')"
+    letters = arrow_tables.batches({"t": opened(place.dead_letters)}, sql)
+    dead = {each for rows in letters for each in rows.column("transaction_id").unique().to_pylist()}
+    dead &= set(ids.to_pylist())
+    if not dead:
+        return np.empty(0, memory.PLACED)
+    sql = f"select transaction_id, csn, release from t where transaction_id in ({arrow_tables.texts(sorted(dead))})"
+    told = arrow_tables.ask({"t": table}, f"{sql} order by release").to_pylist()
+    newest = {row["transaction_id"]: row["csn"] for row in told}
+    open_ones = pa.array([name for name, csn in newest.items() if csn is None], pa.string())
+    known = heard.filter(pc.is_in(heard.column("transaction_id"), open_ones)).select(["transaction_id", "tx"])
+    return _placed(known.append_column("csn", pa.nulls(known.num_rows, pa.int64())))
+
+
+def _placed(known: pa.Table) -> np.ndarray:
+    found = np.empty(known.num_rows, memory.PLACED)
+    found["tx"], found["csn"] = known.column("tx").to_numpy(), pc.fill_null(known.column("csn"), -1).to_numpy()
+    return found
+
+
+def _table(place: Place) -> DeltaTable | None:
+    try:
+        return opened(place.table(names.TRANSACTIONS))
+    except TableNotFoundError:
+        return None
+
+
+def _heard(events: pa.Table) -> pa.Table:
+    """Return transaction_id, tx, csn and place of each transaction: a row for each csn that events tell; null if none.
+
+    place: where the first of its rows lies that knows no more; 0 if none tells one.
+    """
+    concerned = pc.and_(pc.is_in(events.column("kind"), pa.array(CONCERNED)), pc.is_valid(events.column("tx")))
+    own = events.filter(concerned)
+    own = own.select(["transaction_id", "tx", "csn"]).append_column("place", pa.array(places(own)))
+    told = own.group_by(["transaction_id", "tx", "csn"]).aggregate([("place", "min")]).rename_columns(own.column_names)
+    placed = told.filter(pc.is_valid(told.column("csn")))
+    untold = told.filter(pc.is_null(told.column("csn")))
+    is_alone = pc.invert(pc.is_in(untold.column("tx"), placed.column("tx").combine_chunks()))
+    return pa.concat_tables([placed, untold.filter(is_alone)])

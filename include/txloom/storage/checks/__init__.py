@@ -1,0 +1,1 @@
+"""What expectations look at, what they found, and findings."""

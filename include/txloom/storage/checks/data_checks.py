@@ -1,0 +1,208 @@
+"""What expectations look at: pinned Delta versions, read without Spark."""
+
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from txloom.config import names
+from txloom.config.models.expectations import (
+    DeadLetterExpectation,
+    DriftExpectation,
+    Expectation,
+    GreatExpectation,
+    InvariantExpectation,
+    LedgerExpectation,
+    OrphanExpectation,
+    SnapshotAgeExpectation,
+    StuckExpectation,
+    ValidThroughExpectation,
+    VersionExpectation,
+)
+from txloom.config.models.pipeline import Pipeline
+from txloom.config.validation.expectation_checks import mentions
+from txloom.errors import ConfigurationError
+from txloom.quality.checkpoint import Case, count
+from txloom.quality.conditions import NoRows
+from txloom.quality.masking import MOST
+from txloom.quality.verdicts import Evidence
+from txloom.storage.checks.check_input import asking, listed
+from txloom.storage.delta import arrow_tables
+from txloom.storage.paths import Place
+from txloom.storage.targets import schemas
+
+Versions = Mapping[str, int]
+BOOKS: dict[type, tuple[str, ...]] = {
+    StuckExpectation: (names.PENDING_TRANSACTIONS,),
+    DeadLetterExpectation: (names.DEAD_LETTERS, names.DISMISSALS, names.TRANSACTIONS),
+    LedgerExpectation: (names.LEDGER,),
+    SnapshotAgeExpectation: (names.TRANSACTIONS,),
+    DriftExpectation: (names.FINDINGS,),
+}
+"""What kinds look at that judge the pipeline itself."""
+OF_COLUMNS = ("ExpectTableColumn", "ExpectColumnToExist")
+"""Expectations that look at columns and at no row."""
+REFUSED = re.compile(
+    "Schema error|[Dd]uring planning|SQL error|not implemented|Optimizer rule|Arrow error|type_coercion|Execution error"
+)
+"""What DataFusion says of a query that it cannot plan, or of values, not shown then, that it cannot compute with."""
+
+
+def current_of(pipeline: Pipeline, table: str) -> str:
+    """Return the name of the flat current table of a watched table."""
+    declared = {mirror.table: mirror.current for mirror in pipeline.targets.mirrors}
+    return declared.get(table, names.row_store(table))
+
+
+def tables_of(pipeline: Pipeline, expectation: Expectation) -> Iterable[str]:
+    """Return the tables that an expectation looks at."""
+    if isinstance(expectation, OrphanExpectation):
+        return [current_of(pipeline, name) for name in (expectation.child, expectation.parent)]
+    if isinstance(expectation, VersionExpectation):
+        return [history_of(pipeline, expectation.table)]
+    if isinstance(expectation, ValidThroughExpectation):
+        return pipeline.current_tables
+    if isinstance(expectation, GreatExpectation):
+        return [expectation.table]
+    if isinstance(expectation, InvariantExpectation):
+        return [name for name in pipeline.current_tables if mentions(expectation.sql, name)]
+    return BOOKS[type(expectation)]
+
+
+def history_of(pipeline: Pipeline, table: str) -> str:
+    """Return the name of the history of a mirrored table."""
+    return next(mirror.history for mirror in pipeline.targets.mirrors if mirror.table == table)
+
+
+def orphans(pipeline: Pipeline, place: Place, expectation: OrphanExpectation, at: Versions) -> Evidence:
+    """Return the child rows that name a parent which is not there; one whose parent key is null names none."""
+    child, parent = (current_of(pipeline, name) for name in (expectation.child, expectation.parent))
+    if child not in at or parent not in at:
+        return Evidence(0)
+    key = pipeline.table(expectation.parent).key
+    same = " and ".join(f'c."{own}" = p."{name}"' for own, name in zip(expectation.parent_key, key, strict=True))
+    named = " and ".join(f'c."{own}" is not null' for own in expectation.parent_key)
+    own_key = pipeline.table(expectation.child).key
+    shown = dict.fromkeys([*own_key, *expectation.parent_key])
+    columns = ", ".join(f'c."{name}"' for name in [*shown, "_txloom_csn", "_txloom_xid"])
+    lost = f'select {columns} from c left join p on {same} where {named} and p."{key[0]}" is null'
+    tables = {"c": child, "p": parent}
+    ask = asking({alias: DeltaTable(place.table(name), version=at[name]) for alias, name in tables.items()})
+    order = ", ".join(f'c."{name}"' for name in own_key)
+    failed = count(ask, lost)
+    sample = ask(f"{lost} order by {order} limit {MOST}").to_pylist() if failed else []
+    case = Case(expectation, lambda: listed(at), NoRows(lost), ask)
+    return Evidence(count(ask, f"select 1 as row from c where {named}"), failed, sample, case=case)
+
+
+def rows_of(pipeline: Pipeline, place: Place, expectation: GreatExpectation, at: Versions) -> Evidence:
+    """Return the rows of a current table that are judged: the columns that are named, and what tells rows apart."""
+    schema = schema_of(pipeline, expectation.table)
+    if expectation.table not in at:
+        return Evidence(0, case=Case(expectation, schema.empty_table))
+    table = DeltaTable(place.table(expectation.table), version=at[expectation.table])
+    has = pa.schema(table.schema().to_arrow()).names
+    of_columns = expectation.expectation.startswith(OF_COLUMNS)
+    key = [name for name in _key(pipeline, expectation.table) if name in has]
+    wanted = has if of_columns else dict.fromkeys([*key, *_named(expectation, has)])
+    columns = ", ".join(f'"{name}"' for name in wanted)
+    query = f"select {columns} from t" + (f" where ({expectation.where}\n)" if expectation.where else "")
+    query += " limit 0" if of_columns else ""
+    found = _asked(expectation, {"t": table}, query)
+    return Evidence(found.num_rows, case=Case(expectation, lambda: found))
+
+
+def _named(expectation: GreatExpectation, has: list[str]) -> list[str]:
+    """Return the columns that arguments name."""
+    given = expectation.arguments
+    named = [given.get(name) for name in ("column", "column_A", "column_B")]
+    listed = given.get("column_list") or ()
+    return [name for name in (*named, *listed) if name in has]
+
+
+def _root(pipeline: Pipeline, current: str) -> str:
+    """Return the watched table that a current table has a row for each row of."""
+    roots = {each.current: each.root for each in pipeline.targets.aggregates}
+    return (roots | {each.current: each.table for each in pipeline.targets.mirrors})[current]
+
+
+def _key(pipeline: Pipeline, current: str) -> tuple[str, ...]:
+    return pipeline.table(_root(pipeline, current)).key or names.POSITION
+
+
+def schema_of(pipeline: Pipeline, current: str) -> pa.Schema:
+    """Return the declared schema of a current table that readers see."""
+    for aggregate in pipeline.targets.aggregates:
+        if aggregate.current == current:
+            return schemas.document_schema(pipeline, aggregate)
+    table = next(mirror.table for mirror in pipeline.targets.mirrors if mirror.current == current)
+    return schemas.current_schema(pipeline.table(table))
+
+
+def violations(pipeline: Pipeline, place: Place, expectation: InvariantExpectation, at: Versions) -> Evidence:
+    """Return the rows that a query finds; raises ConfigurationError where it cannot be run."""
+    wanted = list(tables_of(pipeline, expectation))
+    query = bare(expectation.sql)
+    if len(at) < len(wanted):
+        plan(pipeline, expectation)
+        return Evidence(0)
+    tables = {name: DeltaTable(place.table(name), version=at[name]) for name in wanted}
+    ask = partial(_asked, expectation, tables)
+    failed = count(ask, query)
+    checked = sum(count(asking({"t": each}), "select 1 as row from t") for each in tables.values())
+    with _refusing(expectation):
+        sample = arrow_tables.first(tables, query, MOST) if failed else pa.table({})
+    case = Case(expectation, lambda: listed(at), NoRows(query), ask)
+    return Evidence(checked, failed, sample.to_pylist(maps_as_pydicts="lossy"), case=case)
+
+
+def plan(pipeline: Pipeline, expectation: Expectation) -> None:
+    """Run what an expectation's SQL says on empty tables; raises ConfigurationError where it is not right.
+
+    Where the source may add columns, only the tables themselves tell.
+    """
+    if isinstance(expectation, GreatExpectation) and expectation.where is not None:
+        wanted, query = [expectation.table], f'select * from "{expectation.table}" where ({expectation.where}\n)'
+    elif isinstance(expectation, InvariantExpectation):
+        wanted = list(tables_of(pipeline, expectation))
+        query = f"select * from (\n{bare(expectation.sql)}\n)"
+    else:
+        return
+    if any(pipeline.table(name).undeclared_columns == "evolve" for name in map(partial(_root, pipeline), wanted)):
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        tables = {
+            name: DeltaTable.create(f"{folder}/{name}", schema_of(pipeline, name), mode="ignore") for name in wanted
+        }
+        _asked(expectation, tables, query)
+
+
+def bare(sql: str) -> str:
+    """Return a query without the semicolon at its end.
+
+    >>> bare("select 1 ; ")
+    'select 1'
+    """
+    return re.sub(r"[;\s]+$", "", sql)
+
+
+def _asked(expectation: Expectation, tables: Mapping[str, DeltaTable], query: str) -> pa.Table:
+    with _refusing(expectation):
+        return arrow_tables.ask(tables, query)
+
+
+@contextmanager
+def _refusing(expectation: Expectation) -> Iterator[None]:
+    """Turn what DataFusion says of an expectation's SQL into a refusal."""
+    try:
+        yield
+    except Exception as error:
+        if REFUSED.search(str(error)) is None:
+            raise
+        said = " ".join(str(error).replace("datafusion.public.", "").split())
+        said = re.sub(r"'[^']*'", "'...'", said) if "Arrow error" in said else said
+        raise ConfigurationError(f"expectation {expectation.id}: its SQL is refused: {said[:300]}") from None

@@ -1,0 +1,111 @@
+"""Which state of a pipeline's tables expectations are judged on: as they are now, or as the newest cut shows them."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from deltalake import DeltaTable
+
+from txloom.config import names
+from txloom.config.models.pipeline import Pipeline
+from txloom.storage.delta import small_tables
+from txloom.storage.paths import Place
+from txloom.storage.publishing import reader_holds
+from txloom.storage.publishing.cuts import newest_cut
+from txloom.storage.publishing.watermark import Mark, mark, merged, versions
+from txloom.storage.targets.row_tables import flats
+
+
+@dataclass(frozen=True)
+class Releases:
+    """Releases behind one, up to another; None: to the newest."""
+
+    since: int
+    upto: int | None = None
+
+
+@dataclass(frozen=True)
+class Newest:
+    """The tables as they are: what publish would publish."""
+
+    pipeline: Pipeline
+    place: Place
+
+    def versions(self, tables: Iterable[str]) -> dict[str, int]:
+        """Return the versions of tables; those that do not exist are left out."""
+        return versions(self.place, list(tables))
+
+    @property
+    def valid_through(self) -> int | None:
+        """Return the csn up to which the tables are brought, None before the first merge."""
+        reached = merged(self.place, self.pipeline.current_tables)
+        return None if reached is None else reached.valid_through
+
+    @property
+    def releases(self) -> Releases:
+        """Return the releases that no cut shows yet."""
+        cut = newest_cut(self.place, "release")
+        return Releases(cut["release"] if cut else 0)
+
+
+@dataclass(frozen=True)
+class Published:
+    """The tables as a cut shows them; releases: those that the cut before it did not show.
+
+    Tables that no cut names are as they are, but for rows kept for documents: these are as they were at the cut.
+    """
+
+    pipeline: Pipeline
+    place: Place
+    cut: reader_holds.Cut
+    releases: Releases
+
+    def versions(self, tables: Iterable[str]) -> dict[str, int]:
+        """Return the versions of tables; those that do not exist, or that the cut does not show, are left out."""
+        shown = self.pipeline.current_tables
+        rows = {flat.current for flat in flats(self.pipeline)} - set(shown)
+        found = dict[str, int]()
+        for name, newest in versions(self.place, list(tables)).items():
+            version = self.cut.versions.get(name) if name in shown else self._until(name) if name in rows else newest
+            found |= {} if version is None else {name: version}
+        return found
+
+    def _until(self, table: str) -> int | None:
+        """Return the newest version of a table that shows nothing beyond the cut."""
+        for commit in DeltaTable(self.place.table(table)).history():
+            said = json.loads(commit.get("userMetadata") or "{}")
+            if said and Mark(said.get("valid_through", 0), said.get("release", 0)) <= self.mark:
+                return int(commit["version"])
+        return None
+
+    @property
+    def valid_through(self) -> int | None:
+        """Return the csn up to which the cut shows the source."""
+        return self.cut.valid_through
+
+    @property
+    def mark(self) -> Mark:
+        """Return how far the tables of the cut are."""
+        return Mark(self.cut.valid_through, self.releases.upto or 0)
+
+    @property
+    def is_newest(self) -> bool:
+        """Say whether no current table shows more than the cut does."""
+        return all(mark(self.place.table(name)) <= self.mark for name in self.pipeline.current_tables)
+
+
+State = Newest | Published
+
+
+def published(pipeline: Pipeline, place: Place) -> Published | None:
+    """Return the tables as the newest cut shows them, None where there is none.
+
+    Raises CutReplaced where one of them was written anew since.
+    """
+    cut = reader_holds.published(place)
+    if cut is None:
+        return None
+    reader_holds.refuse_replaced(place, cut)
+    last = small_tables.query(place.table(names.CUTS), "select release from t order by cut_id desc limit 2")
+    before = last[1]["release"] if len(last) > 1 else 0
+    return Published(pipeline, place, cut, Releases(before, last[0]["release"]))

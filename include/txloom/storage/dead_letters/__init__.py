@@ -1,0 +1,1 @@
+"""Dead letters: which are open, how they are listed, dismissed and delivered again."""

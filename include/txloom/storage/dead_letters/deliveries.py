@@ -1,0 +1,48 @@
+"""What a redrive takes of transactions whose messages mean something only in their order: one delivery of each.
+
+A stream that was read again after a crash holds a transaction several times, each time behind a BEGIN of its own. Two
+deliveries mixed are no transaction: their rows would be counted together.
+"""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from txloom.storage.dead_letters.open_letters import MESSAGE
+from txloom.storage.delta import arrow_tables
+from txloom.storage.paths import Place
+
+_OWN = """
+select {message}, landing, "row", kind, pos, coalesce(transaction_id, concat(xid, ':', csn)) as tx from t
+where kind in ('row', 'metadata', 'marker') and transaction_id in ({ids})
+   or kind = 'poison' and xid is not null and concat(xid, ':', csn) in ({ids})
+"""
+_NUMBERED = """
+select *, sum(case when kind = 'marker' then 1 else 0 end) over (partition by tx order by landing, "row") as delivery
+from ({own})
+"""
+_JUDGED = """
+select *, max(case when kind = 'metadata' then 1 else 0 end) over (partition by tx, delivery) as is_whole,
+    first_value(landing) over (partition by tx, delivery order by landing, "row") as first_landing,
+    first_value("row") over (partition by tx, delivery order by landing, "row") as first_row,
+    row_number() over (partition by tx, delivery, pos, case when pos is null then kind end
+                       order by landing desc, "row" desc) as again
+from ({numbered})
+"""
+_CHOSEN = """
+select *, first_value(delivery) over (partition by tx order by is_whole desc, delivery desc) as best from ({judged})
+"""
+
+
+def of_transactions(place: Place, transactions: Sequence[str]) -> pa.Table:
+    """Return the messages of one delivery of each transaction: of the newest with a readable COMMIT, else the newest.
+
+    A line that was cut off when it was read first stands there as it was read last. The columns are those of MESSAGE.
+    """
+    if not transactions:
+        return pa.table({})
+    own = _OWN.format(message=MESSAGE, ids=arrow_tables.texts(transactions))
+    chosen = _CHOSEN.format(judged=_JUDGED.format(numbered=_NUMBERED.format(own=own)))
+    there = "delivery = best and again = 1 and not (is_whole = 1 and kind = 'poison' and pos is null)"
+    order = 'first_landing, first_row, landing, "row"'
+    return arrow_tables.select(place.change_events, f"select {MESSAGE} from ({chosen}) where {there} order by {order}")

@@ -1,0 +1,23 @@
+"""What can be done about each cause of dead letters; the list is closed."""
+
+from txloom.events import change_events, source_names
+from txloom.events import rejections as poison
+from txloom.events.debezium import messages
+from txloom.events.wal2json import decoder
+from txloom.transactions import causes
+
+HINTS = {
+    **poison.HINTS,
+    **decoder.HINTS,
+    **messages.HINTS,
+    **change_events.HINTS,
+    **source_names.HINTS,
+    **causes.HINTS,
+}
+"""A sentence for the person on call, by cause."""
+_OF_FORMAT = {"goldengate": causes.GOLDENGATE_HINTS, "debezium": causes.DEBEZIUM_HINTS}
+
+
+def hints_for(source_format: str | None) -> dict[str, str]:
+    """Return the hints as they fit a source's format; None: whatever it is."""
+    return {**HINTS, **_OF_FORMAT.get(source_format or "", {})}

@@ -1,0 +1,112 @@
+"""Open dead letters by cause, and what came of those that were redriven; read without Spark, bounded, totals right."""
+
+from collections.abc import Sequence
+
+from deltalake import DeltaTable
+
+from txloom.config import names
+from txloom.errors import ConfigurationError
+from txloom.quality.letters import EXAMPLES, Fate, Listing, coordinates, grouped, plain
+from txloom.storage.dead_letters import open_letters
+from txloom.storage.dead_letters.hints import hints_for
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta.read_session import exists, opened
+from txloom.storage.paths import Place
+
+TOLD = 50
+"""Redriven transactions whose fate is told one by one."""
+_IN = "kind in ('row', 'metadata', 'marker')"
+
+
+def listing(
+    place: Place,
+    *,
+    transactions: Sequence[str] = (),
+    causes: Sequence[str] = (),
+    messages: Sequence[str] = (),
+    everything: bool = True,
+    source_format: str | None = None,
+) -> Listing:
+    """Return the open dead letters: all, or those of some transactions and causes, and at some places.
+
+    source_format: of what the source sends, so that the hints fit its producer.
+    """
+    if not exists(place.dead_letters):
+        return Listing((), 0, 0, None)
+    version = int(opened(place.dead_letters).version())
+    chosen = "true" if everything else among(transactions=transactions, causes=causes, messages=messages)
+    whose = "case when kind <> 'poison' then transaction_id end"
+    counted = f"cause, count(*) as events, count(distinct {whose}) as transactions"
+    sums = open_letters.open_letters(
+        place, f"{counted}, min(coalesce(dead_at, landed_at)) as since", f"where {chosen} group by cause", version
+    ).to_pylist()
+    if not sums:
+        return Listing((), 0, 0, version)
+    total = open_letters.open_letters(place, f"count(distinct {whose}) as n", f"where {chosen}", version).to_pylist()
+    ranked = 'row_number() over (partition by cause order by csn, pos, landing, "row") as n'
+    columns = f'cause, transaction_id, kind, "table", topic, partition, "offset", file, line, {ranked}'
+    more = f"where {chosen} qualify n <= {EXAMPLES} order by cause, n"
+    examples = open_letters.open_letters(place, columns, more, version).to_pylist()
+    rows = [{**row, "examples": [each for each in examples if each["cause"] == row["cause"]]} for row in sums]
+    events = sum(row["events"] for row in sums)
+    return Listing(grouped(rows, hints_for(source_format)), events, total[0]["n"] if total else 0, version)
+
+
+def among(*, transactions: Sequence[str] = (), causes: Sequence[str] = (), messages: Sequence[str] = ()) -> str:
+    """Write a choice of dead letters as SQL does; messages: where they lie, as a listing says it."""
+    conditions = [_among("transaction_id", transactions), _among("cause", causes)]
+    return f"({' or '.join([*conditions, *map(_at, messages)])})"
+
+
+def _at(message: str) -> str:
+    try:
+        lies = coordinates(message)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
+    return "(" + " and ".join(f'"{name}" = {_literal(value)}' for name, value in lies.items()) + ")"
+
+
+def _literal(value: str | int) -> str:
+    return arrow_tables.quoted(value) if isinstance(value, str) else str(value)
+
+
+def fate(place: Place, first: int, last: int) -> Fate:
+    """Return what came of the transactions, and the poison, that a redrive landed again; first, last: its landings."""
+    among = f"landing between {int(first)} and {int(last)}"
+    mine = f"{among} and {_IN} and transaction_id is not null"
+    tables = {"e": DeltaTable(place.change_events), "t": DeltaTable(place.table(names.TRANSACTIONS))}
+    csn = "max(case when kind = 'metadata' then csn end) as csn"
+    asked = f"select landing, transaction_id, {csn} from e where {mine} group by landing, transaction_id"
+    newest = f"order by t.release desc, {open_letters.LAST}"
+    became = (
+        f"select a.transaction_id, first_value(t.status {newest}) as status, first_value(t.cause {newest}) as cause"
+        f" from ({asked}) a left join t on a.transaction_id = t.transaction_id"
+        " and (a.csn is null or t.csn is null or a.csn = t.csn) group by a.landing, a.transaction_id"
+    )
+    sql = (
+        "select case when status is null then 'waits' when status = 'released' then 'released'"
+        f" else coalesce(cause, 'dead') end as fate, transaction_id from ({became})"
+    )
+    sums = arrow_tables.ask(
+        tables, f"select fate, count(*) as n from ({sql}) group by fate order by n desc, fate"
+    ).to_pylist()
+    some = arrow_tables.ask(tables, f"{sql} order by transaction_id limit {TOLD}").to_pylist()
+    counts = {row["fate"]: row["n"] for row in sums}
+    poison = small_tables.query(place.change_events, f"select count(*) as n from t where {among} and kind = 'poison'")
+    return Fate(
+        released=counts.pop("released", 0),
+        waiting=counts.pop("waits", 0),
+        dead=tuple(counts.items()),
+        still_poison=poison[0]["n"],
+        each=tuple(_told(row["transaction_id"], row["fate"]) for row in some),
+        total=sum(row["n"] for row in sums),
+    )
+
+
+def _told(transaction: str, came: str) -> str:
+    said = {"waits": "waits for its missing parts", "released": "released"}.get(came, f"dead again: {came}")
+    return f"{plain(transaction)}: {said}"
+
+
+def _among(column: str, wanted: Sequence[str]) -> str:
+    return f"{column} in ({arrow_tables.texts(wanted)})" if wanted else "false"

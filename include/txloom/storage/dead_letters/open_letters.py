@@ -1,0 +1,172 @@
+"""Dead letters that still wait for somebody: not released since, nor decided again by a redrive, nor dismissed."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from txloom.config import names
+from txloom.config.identity import GTID
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta.read_session import exists, opened
+from txloom.storage.paths import Place
+from txloom.storage.sources import file_positions
+from txloom.transactions import metadata, reused_ids
+from txloom.transactions.causes import COMPLETE
+from txloom.transactions.hashes import hash64
+
+MESSAGE = 'topic, partition, "offset", file, line, value, headers'
+"""What is kept of a message: where it lay, and as it came."""
+REDRIVE = f"{names.OWN_PREFIX}redrive"
+"""The topic under which landings that a redrive made are planned."""
+RELEASED = (
+    "not exists (select 1 from t where t.transaction_id = d.transaction_id and t.csn = d.csn and t.status = 'released')"
+)
+SUPERSEDED = (
+    "not exists (select 1 from c where c.landing in ({}) and c.landing > d.landing and c.topic = d.topic"
+    " and (c.file is not distinct from d.file) and (c.line is not distinct from d.line)"
+    ' and (c.partition is not distinct from d.partition) and (c."offset" is not distinct from d."offset"))'
+)
+READ_AGAIN = SUPERSEDED.replace(" and c.landing > d.landing", " and d.kind = 'poison' and c.landing > d.landing")
+"""A line that could not be read when a file had not come to its end, and was read again since."""
+DISMISSED = 'select 1 from x where x.landing = d.landing and x."row" = d."row"'
+
+LAST = f"case when cause = '{COMPLETE}' then 0 else 1 end"
+"""What one batch gave up and completed then is complete."""
+
+
+def released(place: Place, transactions: Sequence[str]) -> set[tuple[str, int]]:
+    """Return the transactions of some ids that were released: id and csn."""
+    ids = arrow_tables.texts(transactions)
+    sql = f"select transaction_id, csn from t where status = 'released' and transaction_id in ({ids})"
+    found = small_tables.query(place.table(names.TRANSACTIONS), sql) if ids else []
+    return {(row["transaction_id"], row["csn"]) for row in found}
+
+
+def given_up(place: Place, where: str = "true") -> list[dict[str, Any]]:
+    """Return the transactions that were given up and not released since: id, xid, csn, newest cause; in commit order.
+
+    where: which rows of `transactions` are looked at.
+    """
+    some = "select transaction_id from t where status <> 'released'"
+    sql = (
+        "select transaction_id, xid, csn, status, cause from t"
+        f" where ({where}) and transaction_id in ({some}) order by release desc, {LAST}"
+    )
+    told: dict[tuple[str, str, int | None], list[dict[str, Any]]] = {}
+    for row in _with_known_csn(small_tables.query(place.table(names.TRANSACTIONS), sql)):
+        told.setdefault((row["transaction_id"], row["xid"], row["csn"]), []).append(row)
+    dead = [own[0] for own in told.values() if all(row["status"] != "released" for row in own)]
+    found = [{name: row[name] for name in ("transaction_id", "xid", "csn", "cause")} for row in dead]
+    return sorted(found, key=lambda row: (row["csn"] is None, row["csn"], row["xid"]))
+
+
+def _with_known_csn(newest_first: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of `transactions` with the csn that later ones know.
+
+    One that was given up without all of its events need not know it: an END of Oracle tells none, and a part of the
+    rows of a transaction with a GTID one that is too low. An id that comes back has another csn, which stays.
+    """
+    known: dict[str, int | None] = {}
+    found = []
+    for row in newest_first:
+        identity, csn = row["transaction_id"], row["csn"]
+        if csn is None or (GTID.fullmatch(identity) and known.get(identity) is not None):
+            csn = known.get(identity)
+        known[identity] = csn
+        found.append({**row, "csn": csn})
+    return found
+
+
+def dead_by_hash(place: Place) -> dict[int, tuple[str, str]]:
+    """Return the dead transactions by the buffer's hash: id and cause."""
+    return {hash64(row["transaction_id"]): (row["transaction_id"], row["cause"]) for row in given_up(place)}
+
+
+def complete_now(place: Place) -> list[str]:
+    """Return the dead transactions that wait for nothing but a redrive."""
+    completed = f"transaction_id in (select transaction_id from t where cause = '{COMPLETE}')"
+    return sorted(row["transaction_id"] for row in given_up(place, completed) if row["cause"] == COMPLETE)
+
+
+def open_letters(place: Place, columns: str, more: str = "", version: int | None = None) -> pa.Table:
+    """Ask the open dead letters; more: what follows them in the SQL. A redrive's copies keep their coordinates.
+
+    version: only of those that this version of dead_letters has.
+    """
+    if not exists(place.dead_letters):
+        return pa.table({})
+    tables, conditions = {"d": opened(place.dead_letters, version)}, ["true"]
+    if exists(place.table(names.DISMISSALS)):
+        tables["x"] = opened(place.table(names.DISMISSALS))
+        conditions.append(f"not exists ({DISMISSED})")
+    if exists(place.table(names.TRANSACTIONS)):
+        tables["t"] = opened(place.table(names.TRANSACTIONS))
+        conditions.append(RELEASED)
+    redrives = small_tables.query(place.landed_files, f"select landing from t where topic = '{REDRIVE}'")
+    if redrives:
+        tables["c"] = opened(place.change_events)
+        conditions.append(SUPERSEDED.format(arrow_tables.numbers([row["landing"] for row in redrives])))
+    if again := file_positions.read_again(place):
+        tables["c"] = opened(place.change_events)
+        conditions.append(READ_AGAIN.format(arrow_tables.numbers(again)))
+    letters = f"(select * from d where {' and '.join(conditions)}) as l"
+    return arrow_tables.ask(tables, f"select {columns} from {letters} {more}")
+
+
+def events_of(place: Place, transactions: Sequence[str], poison: pa.Table, letters: pa.Table) -> pa.Table:
+    """Return everything that was ever landed of some transactions, and some poison: the columns of MESSAGE.
+
+    Each distinct event once, and of a transaction's metadata that alone which counts. letters: open dead letters
+    (landing and row), which tell the transactions that are meant from others that had the same ids.
+    """
+    columns = f'{MESSAGE}, landing, "row", {", ".join(reused_ids.COLUMNS)}, "table", payload, digest'
+    ids = arrow_tables.texts(transactions)
+    ranked = (
+        "row_number() over (partition by transaction_id, kind, case when kind = 'row' then source_table end, identity,"
+        " case when kind = 'row' then payload when kind = 'poison' then pos end,"
+        " case when kind = 'row' then digest end order by"
+        " case when kind = 'metadata' then -landing else landing end,"
+        ' case when kind = \'metadata\' then -"row" else "row" end) as n'
+    )
+    chosen = f"kind in ('row', 'metadata', 'marker') and transaction_id in ({ids})"
+    chosen = f"({chosen}) or (kind = 'poison' and xid is not null and concat(xid, ':', csn) in ({ids}))"
+    sql = f"select * from (select {columns}, {ranked} from t where {chosen}) where n = 1 or kind = 'metadata'"
+    found = pa.table({})
+    if transactions:
+        found = arrow_tables.select(place.change_events, f'{sql} order by landing, "row"')
+        found = _with_counting_metadata(place, _that_are_meant(place, found, ids, letters), ids)
+    wanted = [name.strip('" ') for name in MESSAGE.split(",")]
+    parts = [part.select(wanted) for part in (found, poison) if part.num_rows]
+    return pa.concat_tables(parts) if parts else pa.table({})
+
+
+def _that_are_meant(place: Place, events: pa.Table, ids: str, letters: pa.Table) -> pa.Table:
+    """Leave out what is of transactions that only had the ids of those that letters are of; ids: as SQL lists them."""
+    sql = f'select {", ".join(reused_ids.COLUMNS)}, landing, "row" from t'
+    rows = small_tables.query(
+        place.change_events, f"{sql} where kind in ('row', 'metadata') and transaction_id in ({ids})"
+    )
+    ends = reused_ids.ends(rows)
+    dead = set(zip(letters.column("landing").to_pylist(), letters.column("row").to_pylist(), strict=True))
+    meant = {reused_ids.named(row, ends) for row in rows if (row["landing"], row["row"]) in dead}
+    others = {reused_ids.named(row, ends) for row in rows} - meant
+    others = {name for name in others if name[0] in {each for each, _ in meant}}
+    if not others:
+        return events
+    named = events.select(reused_ids.COLUMNS).to_pylist()
+    kept = [row["kind"] not in ("row", "metadata") or reused_ids.named(row, ends) not in others for row in named]
+    return events.filter(pa.array(kept, pa.bool_()))
+
+
+def _with_counting_metadata(place: Place, events: pa.Table, ids: str) -> pa.Table:
+    """Leave out metadata that another one corrects, and repeated one; ids: of the transactions, as SQL lists them."""
+    sql = 'select transaction_id, csn, landing, "row", expected from t'
+    told: dict[tuple[str, int | None], list[dict[str, Any]]] = {}
+    for row in small_tables.query(place.change_events, f"{sql} where kind = 'metadata' and transaction_id in ({ids})"):
+        told.setdefault((row["transaction_id"], row["csn"]), []).append(row)
+    counting = [found for own in told.values() if (found := metadata.newest(own)) is not None]
+    places = {(row["landing"], row["row"]) for row in counting}
+    lie = zip(*(events.column(name).to_pylist() for name in ("kind", "landing", "row")), strict=True)
+    kept = [kind != "metadata" or (landing, row) in places for kind, landing, row in lie]
+    return events.filter(pa.array(kept, pa.bool_()))

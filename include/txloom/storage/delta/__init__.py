@@ -1,0 +1,1 @@
+"""Delta tables, whatever they hold: reading, appending, schemas, fencing, SQL."""

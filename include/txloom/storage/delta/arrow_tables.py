@@ -1,0 +1,176 @@
+"""Small batches without Spark jobs: read with DataFusion, compute in Arrow, append through delta-rs.
+
+A Spark query costs hundreds of milliseconds however few rows it has; a cycle over many tables would spend its time
+planning. Up to LOCAL_ROWS rows the same rules run here, on the same Arrow functions; above, Spark spreads them out.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.exceptions import TableNotFoundError
+
+from txloom.storage.delta.commits import commit_once
+from txloom.storage.delta.read_session import answer, opened, running
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LOCAL_ROWS = int(os.environ.get("TXLOOM_LOCAL_ROWS", "50000"))
+"""Up to so many rows a release or a merge is computed in the driver's process."""
+
+
+def select(path: str, sql: str, version: int | None = None) -> pa.Table:
+    """Ask one Delta table, named `t` in the SQL; strings and lists come in Arrow's plain types.
+
+    version: the table as it was then, instead of as it is.
+    """
+    try:
+        table = opened(path, version)
+    except TableNotFoundError:
+        return pa.table({})
+    return ask({"t": table}, sql)
+
+
+def ask(tables: Mapping[str, DeltaTable], sql: str) -> pa.Table:
+    """Ask opened Delta tables under the names that the SQL gives them; like `select`."""
+    return _plain_rows(answer(tables, sql))
+
+
+def first(tables: Mapping[str, DeltaTable], sql: str, most: int) -> pa.Table:
+    """Ask like `ask` and stop after so many rows, in the order that the SQL gives them."""
+    found = list[pa.Table]()
+    for rows in batches(tables, sql):
+        found.append(rows)
+        if sum(each.num_rows for each in found) >= most:
+            break
+    return pa.concat_tables(found).slice(0, most) if found else pa.table({})
+
+
+def matching(path: str, sql: str, column: str, wanted: Sequence[int]) -> pa.Table:
+    """Ask one Delta table for rows with a wanted number in a column; what is not wanted is let go batch by batch."""
+    values = pa.array(wanted, pa.int64())
+    found = batches({"t": DeltaTable(path)}, sql)
+    return pa.concat_tables([rows.filter(pc.is_in(rows.column(column), values)) for rows in found])
+
+
+def batches(tables: Mapping[str, DeltaTable], sql: str) -> Iterator[pa.Table]:
+    """Ask opened Delta tables like `ask`, at once, and return the answer batch by batch."""
+    return (_plain_rows(pa.table(batch)) for batch in running(tables, sql))
+
+
+def _plain_rows(rows: pa.Table) -> pa.Table:
+    return rows.cast(plain_schema(rows.schema))
+
+
+def plain(kind: pa.DataType) -> pa.DataType:
+    """Replace view and large types by the plain ones that all readers know."""
+    if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind) or pa.types.is_large_binary(kind):
+        return pa.binary()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_list_view(kind):
+        return pa.list_(plain(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, plain(f.type)) for f in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(plain(kind.key_type), plain(kind.item_type))
+    return kind
+
+
+def append_once(table: pa.Table, path: str, write_id: str, number: int) -> bool:
+    """Append rows to a Delta table unless this txnVersion was written before; say whether it was written now."""
+
+    def write(target: DeltaTable, told: CommitProperties) -> None:
+        rows = conform(table, pa.schema(target.schema().to_arrow()))
+        write_deltalake(target, rows, mode="append", commit_properties=told)
+
+    return commit_once(path, (write_id, number), write)
+
+
+def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Bring a table into a schema's order and types; a missing list is empty, any other missing column null."""
+    columns = []
+    for field in schema:
+        kind = plain(field.type)
+        if field.name in table.column_names:
+            columns.append(reorder(table.column(field.name).combine_chunks(), kind))
+        elif pa.types.is_list(kind):
+            columns.append(pa.array([[]] * table.num_rows, kind))
+        else:
+            columns.append(pa.nulls(table.num_rows, kind))
+    return pa.Table.from_arrays(columns, schema=plain_schema(schema))
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Replace view and large types of a schema by the plain ones that all readers know."""
+    return pa.schema([pa.field(f.name, plain(f.type)) for f in schema])
+
+
+def reorder(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Cast an array; structs and lists of structs are matched by field name."""
+    if pa.types.is_struct(kind) and pa.types.is_struct(array.type):
+        names = {array.type.field(i).name for i in range(array.type.num_fields)}
+        fields = [
+            reorder(pc.struct_field(array, f.name), f.type) if f.name in names else pa.nulls(len(array), f.type)
+            for f in kind
+        ]
+        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())
+    if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
+        values = (
+            reorder(
+                array.values.slice(array.offsets[0].as_py(), array.offsets[-1].as_py() - array.offsets[0].as_py()),
+                kind.value_type,
+            )
+            if len(array)
+            else pa.nulls(0, kind.value_type)
+        )
+        first = array.offsets[0] if len(array) else pa.scalar(0, pa.int32())
+        return pa.ListArray.from_arrays(pc.subtract(array.offsets, first), values, type=kind, mask=array.is_null())
+    return array.cast(kind)
+
+
+def quoted(text: str) -> str:
+    """Write a text as SQL does.
+
+    >>> print(quoted("it's"))
+    'it''s'
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
+def moment(at: datetime) -> str:
+    """Write a moment as SQL does, in the very type of the columns: a delete by delta-rs compares no other.
+
+    >>> print(moment(datetime(1970, 1, 1, 0, 0, 2, 5, tzinfo=UTC)))
+    arrow_cast(2000005, 'Timestamp(Microsecond, Some("UTC"))')
+    """
+    return f"arrow_cast({micros(at)}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
+
+
+def micros(at: datetime) -> int:
+    """Return a moment in microseconds since 1970; one without a zone is in this machine's.
+
+    >>> micros(datetime.fromisoformat("1970-01-01T01:00:02.000005+01:00"))
+    2000005
+    """
+    return (at.astimezone(UTC) - EPOCH) // timedelta(microseconds=1)
+
+
+def numbers(values: Sequence[int]) -> str:
+    """Write numbers as the list of an SQL `in`.
+
+    >>> numbers([2, 1])
+    '1, 2'
+    """
+    return ", ".join(str(value) for value in sorted(set(values)))
+
+
+def texts(values: Iterable[str]) -> str:
+    """Write texts as the list of an SQL `in`.
+
+    >>> print(texts(["b", "a", "it's"]))
+    'b', 'a', 'it''s'
+    """
+    return ", ".join(map(quoted, values))

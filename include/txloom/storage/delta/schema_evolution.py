@@ -1,0 +1,290 @@
+"""Tables follow their declaration: columns are added, types widened; and columns that a source adds by itself.
+
+A column that nobody declared, in a table whose `undeclared_columns` is `evolve`, is kept as text just as it came, under
+its source name in lower case. Declared later, it takes the declared type.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
+
+from txloom.config import names
+from txloom.config.models.column_types import ColumnType
+from txloom.config.models.pipeline import Column, Pipeline, Table
+from txloom.errors import ConfigurationError
+from txloom.events.values.scalars import arrow_type, reader
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta.fencing import FENCE
+from txloom.storage.delta.read_session import opened
+from txloom.storage.delta.sql import has_exact_bounds
+from txloom.storage.paths import Place
+from txloom.storage.publishing.watermark import newest_metadata
+from txloom.storage.system_tables import EVOLVED_COLUMNS
+
+BOUNDED = "delta.dataSkippingStatsColumns"
+WHOLE_DIGITS = {pa.int32(): 10, pa.int64(): 19}
+DECLARED = {arrow_type(ColumnType(kind)): ColumnType(kind) for kind in ("long", "int", "double", "float", "boolean")}
+DECLARED |= {arrow_type(ColumnType(kind)): ColumnType(kind) for kind in ("date", "timestamp", "timestamptz", "binary")}
+
+
+@dataclass(frozen=True)
+class Undeclared:
+    """A column that rows of a table have and nobody declared: as the source writes it, and where it was first seen."""
+
+    table: str
+    source: str
+    csn: int
+    xid: str
+
+
+def effective(pipeline: Pipeline, place: Place) -> Pipeline:
+    """Return the pipeline with the columns that its sources added."""
+    found = small_tables.query(
+        place.table(names.EVOLVED_COLUMNS), 'select "table", "column", source from t order by added_at'
+    )
+    return with_columns(pipeline, [(row["table"], row["column"], row["source"]) for row in found])
+
+
+def with_columns(pipeline: Pipeline, added: Iterable[tuple[str, str, str]]) -> Pipeline:
+    """Return a pipeline with more columns of text: (table, column, source name); declared ones stay as they are."""
+    tables = {table.name: table for table in pipeline.tables}
+    for name, column, source in added:
+        if (table := tables.get(name)) is not None and not _is_declared(table, column, source):
+            new = Column(name=column, type=ColumnType("string"), source=source)
+            tables[name] = table.model_copy(update={"columns": (*table.columns, new)})
+    return pipeline.model_copy(update={"tables": tuple(tables.values())})
+
+
+def _is_declared(table: Table, column: str, source: str) -> bool:
+    known = {name for own in table.columns for name in (own.name.casefold(), own.source.casefold())}
+    return column.casefold() in known or source.casefold() in known
+
+
+def adopted(pipeline: Pipeline, found: Iterable[Undeclared]) -> list[tuple[Undeclared, str]]:
+    """Return the columns that their tables take up, with their names in the lake."""
+    chosen: dict[tuple[str, str], tuple[Undeclared, str]] = {}
+    for each in sorted(found, key=lambda each: (each.csn, each.source)):
+        table, column = pipeline.table(each.table), lake_name(each.source)
+        taken = column is None or _is_declared(table, column, each.source) or (each.table, column) in chosen
+        taken = taken or column in _fields_of_children(pipeline, each.table)
+        if table.undeclared_columns == "evolve" and column is not None and not taken:
+            chosen[each.table, column] = each, column
+    return list(chosen.values())
+
+
+def _fields_of_children(pipeline: Pipeline, root: str) -> set[str]:
+    """Return the names that a document gives to the children of a root."""
+    own = (aggregate for aggregate in pipeline.targets.aggregates if aggregate.root == root)
+    return {child.as_.casefold() for aggregate in own for child in aggregate.children}
+
+
+def lake_name(source: str) -> str | None:
+    """Return the name under which a source's own column is kept; None where it cannot have one.
+
+    >>> lake_name("GIFT_NOTE"), lake_name("Größe in cm"), lake_name("_txloom_csn")
+    ('gift_note', 'gr__e_in_cm', None)
+    """
+    name = re.sub(r"[^a-z0-9_]", "_", source.lower())[:100]
+    fits = re.fullmatch(r"[a-z_][a-z0-9_]*", name) is not None
+    return name if fits and not name.startswith(names.OWN_PREFIX) else None
+
+
+def adopt(place: Place, columns: Sequence[tuple[Undeclared, str]]) -> None:
+    """Write down columns that tables take up, each once."""
+    path, now = place.table(names.EVOLVED_COLUMNS), datetime.now(UTC)
+    small_tables.ensure(path, EVOLVED_COLUMNS)
+    known = {(row["table"], row["column"]) for row in small_tables.query(path, 'select "table", "column" from t')}
+    rows = [
+        {"table": each.table, "column": column, "source": each.source, "since_csn": each.csn, "added_at": now}
+        for each, column in columns
+        if (each.table, column) not in known
+    ]
+    if rows:
+        small_tables.append(path, rows, EVOLVED_COLUMNS)
+
+
+def ensure(
+    path: str,
+    schema: pa.Schema,
+    properties: Mapping[str, str] | None = None,
+    *,
+    partition_by: Sequence[str] = (),
+    metadata: Mapping[str, Any] | None = None,
+) -> None:
+    """Create a table, or bring it to its declared schema: columns are added, types widened, nothing is taken away.
+
+    Raises ConfigurationError where a declared type does not hold every value that the table has, and where rows lie in
+    other partitions than those that are declared.
+    """
+    if not DeltaTable.is_deltatable(path):
+        small_tables.ensure(path, schema, properties, partition_by=partition_by, metadata=metadata)
+        return
+    _refuse_other_partitions(path, schema, partition_by)
+    _forget_bounds(path, schema)
+    has = arrow_tables.plain_schema(small_tables.schema_of(path))
+    if lagging(path, schema):
+        _rewrite(path, has, schema)
+    elif any(field.name not in has.names or _lacks(has.field(field.name).type, field.type) for field in schema):
+        table, told = _carried(path)
+        write_deltalake(table, schema.empty_table(), mode="append", schema_mode="merge", commit_properties=told)
+
+
+def lagging(path: str, schema: pa.Schema) -> list[str]:
+    """Return the declared columns that a table has with another type: the next cycle widens them, or refuses to."""
+    if not DeltaTable.is_deltatable(path):
+        return []
+    has = arrow_tables.plain_schema(small_tables.schema_of(path))
+    return [field.name for field in schema if field.name in has.names and not _holds(has.field(field.name), field)]
+
+
+def _refuse_other_partitions(path: str, schema: pa.Schema, wanted: Sequence[str]) -> None:
+    """Rows lie where they were written: no other partitions can be declared for a table that exists."""
+    lie, say = (
+        _partitions(own, columns)
+        for own, columns in (
+            (small_tables.schema_of(path), opened(path).metadata().partition_columns),
+            (schema, wanted),
+        )
+    )
+    if lie != say:
+        raise ConfigurationError(
+            f"{path}: its rows lie by {lie}, but partition_by says {say}: declare what it was, or move this folder "
+            "away, and the next merge writes the table anew out of its history"
+        )
+
+
+def _forget_bounds(path: str, schema: pa.Schema) -> None:
+    """Let a table that an older version made keep no bounds of columns of which they are not exact."""
+    table = opened(path)
+    bounded = [name for name in table.metadata().configuration.get(BOUNDED, "").split(",") if name]
+    kinds = {field.name: field.type for field in schema}
+    exact = [name for name in bounded if has_exact_bounds(kinds.get(name.strip("`"), pa.int64()))]
+    if exact and exact != bounded:
+        own, told = _carried(path)
+        own.alter.set_table_properties({BOUNDED: ",".join(exact)}, commit_properties=told)
+
+
+def _partitions(schema: pa.Schema, columns: Sequence[str]) -> str:
+    comments = [(schema.field(name).metadata or {}).get(b"comment", b"").decode() for name in columns]
+    told = [f"{comment} ({name})" if comment else name for name, comment in zip(columns, comments, strict=True)]
+    return ", ".join(told) or "nothing"
+
+
+def _carried(path: str) -> tuple[DeltaTable, CommitProperties]:
+    """Open a table for a commit that does not change its rows, and return what it goes on to be about."""
+    table = FENCE.opened(path)
+    about = newest_metadata(path)
+    told = {"userMetadata": json.dumps(about)} if about else None
+    return table, CommitProperties(custom_metadata=told, app_transactions=FENCE.transactions())
+
+
+def _holds(has: pa.Field, wanted: pa.Field) -> bool:
+    """Say whether a column has its declared type, more or fewer fields of structs apart."""
+    return _same(has.type, wanted.type)
+
+
+def _same(has: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_struct(has) and pa.types.is_struct(wanted):
+        both = {field.name for field in has} & {field.name for field in wanted}
+        return all(_same(has.field(name).type, wanted.field(name).type) for name in both)
+    if pa.types.is_list(has) and pa.types.is_list(wanted):
+        return _same(has.value_type, wanted.value_type)
+    return bool(has == wanted) or pa.types.is_map(has)
+
+
+def _lacks(has: pa.DataType, wanted: pa.DataType) -> bool:
+    """Say whether a struct, or a list of structs, lacks fields."""
+    if pa.types.is_struct(has):
+        inside = {field.name: field.type for field in has}
+        return any(field.name not in inside or _lacks(inside[field.name], field.type) for field in wanted)
+    return pa.types.is_list(has) and _lacks(has.value_type, wanted.value_type)
+
+
+def _rewrite(path: str, has: pa.Schema, wanted: pa.Schema) -> None:
+    """Write a table anew, in one commit, with wider types; its earlier versions stay readable."""
+    table, told = _carried(path)
+    extra = [field for field in has if field.name not in wanted.names]
+    schema = pa.schema([*wanted, *extra])
+    source = arrow_tables.batches({"t": DeltaTable(path, version=table.version())}, "select * from t")
+    refused = list[ConfigurationError]()
+
+    def batches() -> Iterable[pa.RecordBatch]:
+        for rows in source:
+            try:
+                columns = [_column(rows, field, path) for field in schema]
+            except ConfigurationError as error:
+                refused.append(error)
+                raise
+            yield from pa.Table.from_arrays(columns, schema=schema).to_batches()
+
+    try:
+        write_deltalake(
+            table,
+            pa.RecordBatchReader.from_batches(schema, batches()),
+            mode="overwrite",
+            schema_mode="overwrite",
+            partition_by=table.metadata().partition_columns or None,
+            commit_properties=told,
+        )
+    except DeltaError as error:
+        raise (refused or [error])[0] from error
+
+
+def _column(rows: pa.Table, field: pa.Field, path: str) -> pa.Array:
+    if field.name not in rows.column_names:
+        return pa.nulls(rows.num_rows, field.type)
+    return _widened(rows.column(field.name).combine_chunks(), field.type, f"{path}: column {field.name}")
+
+
+def _widened(array: pa.Array, kind: pa.DataType, where: str) -> pa.Array:
+    """Return values in a wider type; texts are read as it. Structs and lists are widened inside."""
+    if pa.types.is_struct(kind) and pa.types.is_struct(array.type):
+        inside = {array.type.field(i).name: i for i in range(array.type.num_fields)}
+        fields = [
+            _widened(array.field(inside[field.name]), field.type, f"{where}.{field.name}")
+            if field.name in inside
+            else pa.nulls(len(array), field.type)
+            for field in kind
+        ]
+        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())
+    if pa.types.is_list(kind) and pa.types.is_list(array.type) and array.type != kind:
+        values = _widened(array.values, kind.value_type, where)
+        return pa.ListArray.from_arrays(array.offsets, values, type=kind, mask=array.is_null())
+    if array.type == kind:
+        return array
+    if pa.types.is_string(array.type):
+        return _read(array, kind, where)
+    if not _widens(array.type, kind):
+        hint = "declare a type that holds it, or give the new one another name and its own `source`"
+        raise ConfigurationError(f"{where} is {array.type}, and the declared {kind} does not hold all of it: {hint}")
+    return array.cast(kind)
+
+
+def _widens(old: pa.DataType, new: pa.DataType) -> bool:
+    if pa.types.is_decimal(new):
+        whole = WHOLE_DIGITS.get(old)
+        digits, scale = (whole, 0) if whole else (old.precision, old.scale) if pa.types.is_decimal(old) else (99, 0)
+        return bool(new.scale >= scale and new.precision - new.scale >= digits - scale)
+    wider = {pa.int32(): (pa.int64(), pa.float64()), pa.float32(): (pa.float64(),)}
+    return new in wider.get(old, ())
+
+
+def _read(texts: pa.Array, kind: pa.DataType, where: str) -> pa.Array:
+    """Read the texts of a column that was taken up undeclared as the type that was declared since."""
+    declared = ColumnType("decimal", kind.precision, kind.scale) if pa.types.is_decimal(kind) else DECLARED.get(kind)
+    if declared is None:
+        raise ConfigurationError(f"{where} holds text, which cannot become {kind}")
+    read, found = reader(declared), []
+    for text in texts.to_pylist():
+        try:
+            found.append(None if text is None else read(text))
+        except (ValueError, ArithmeticError, TypeError) as error:
+            raise ConfigurationError(f"{where} holds {text[:80]!r}, which is no {declared}") from error
+    return pa.array(found, kind)

@@ -1,0 +1,1 @@
+"""What is wrong with a pipeline: facts and incidents."""

@@ -1,0 +1,202 @@
+"""What a pipeline's tables say about how it fares, for the rules in `txloom.quality.incidents`; no Spark."""
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from txloom.config import names
+from txloom.config.models.pipeline import Pipeline
+from txloom.quality.incidents import SAMPLE, Facts, Rows, Undone
+from txloom.quality.letters import plain
+from txloom.storage.checks import findings
+from txloom.storage.dead_letters import open_letters
+from txloom.storage.dead_letters.listing import listing
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta.read_session import exists, opened
+from txloom.storage.delta.recent_files import newest_since
+from txloom.storage.health import incidents
+from txloom.storage.landing import tables as landing_tables
+from txloom.storage.paths import Place
+from txloom.storage.publishing.cuts import newest_cut
+from txloom.storage.publishing.watermark import gone, snapshot
+from txloom.storage.runs import lease
+
+LANDED = "counts['landed'] > 0"
+LANDS, MERGES = "step = 'land_events'", "step = 'merge_current' and detail is null"
+BALANCE, BALANCED = "step = 'balance'", ("at", "balanced", "detail")
+
+
+def facts(pipeline: Pipeline, place: Place, now: datetime) -> Facts:
+    """Return what the tables say now."""
+    alerts = pipeline.alerts
+    cut = newest_cut(place) or {}
+    ledger = _ledger(place, cut.get("valid_through"))
+    waiting, newest = _waiting(place, None)
+    return Facts(
+        now=now,
+        valid_through=cut.get("valid_through"),
+        valid_at=cut.get("committed_at") or cut.get("published_at"),
+        landed_at=ledger.get("landed_at"),
+        looked_at=max((at for at in (ledger.get("looks"), incidents.looked_at(place)) if at is not None), default=None),
+        undone=next(_undone(place, ledger), None),
+        lease=_lease(place),
+        waiting=waiting,
+        stuck=_stuck(place, now, alerts.stuck_after if alerts is not None else None, waiting, newest),
+        letters=_letters(place, pipeline.source.format),
+        expectations=failing_expectations(pipeline, place),
+        findings=findings.open_findings(place),
+        unbalanced=_unbalanced(ledger),
+        gone=gone(place, pipeline.current_tables),
+        stepped_at=ledger.get("stepped"),
+    )
+
+
+def _one(place: Place, table: str, sql: str) -> dict[str, Any]:
+    return next(iter(small_tables.query(place.table(table), sql)), {})
+
+
+def _ledger(place: Place, shown: int | None) -> dict[str, Any]:
+    """Ask the ledger, which has a file for each step of each run until maintenance joins them.
+
+    stepped: when a step ended last. looks: when a landing succeeded last. landed_at: when something new was landed;
+    while nothing ever was, when the first landing looked for it. behind, above: since when something waits to be
+    buffered, and to be published. release: up to which the last good merge came. shown: valid-through of the newest
+    cut.
+    """
+    if not exists(place.table(names.LEDGER)):
+        return {}
+    redrives = small_tables.query(place.landed_files, f"select landing from t where topic = '{open_letters.REDRIVE}'")
+    own = f" and batch not in ({arrow_tables.numbers([row['landing'] for row in redrives])})" if redrives else ""
+    seen = snapshot(place)
+    order = small_tables.latest(place.table(names.LEDGER))
+    newest = {
+        "stepped": "max(at)",
+        "looks": f"max(at) filter (where {LANDS})",
+        "landed": f"max(at) filter (where {LANDS} and {LANDED}{own})",
+        "release": f"first_value(counts['release'] order by {order}) filter (where {MERGES})",
+    }
+    newest |= {f"balance_{name}": f"first_value({name} order by {order}) filter (where {BALANCE})" for name in BALANCED}
+    behind = f"{LANDS} and batch > {seen.landing if seen else 0}"
+    above = f"{MERGES} and valid_through > {0 if shown is None else shown}"
+    first = {
+        "begun": f"min(at) filter (where {LANDS})",
+        "behind": f"min(at) filter (where {behind})",
+        "above": f"min(at) filter (where {above})",
+    }
+    found = _newest_lines(place, newest, first, f"({behind}) or ({above})")
+    return found | {"landed_at": found["landed"] or found["begun"]}
+
+
+def _newest_lines(place: Place, newest: dict[str, str], first: dict[str, str], waits: str) -> dict[str, Any]:
+    """Ask for the newest lines where they are enough, and for the first of those that something waits for."""
+    since = newest_since(opened(place.table(names.LEDGER)))
+    everything = _one(place, names.LEDGER, _asked({**newest, **first})) if since is None else None
+    if everything is not None:
+        return everything
+    assert since is not None
+    recent = _one(place, names.LEDGER, f"{_asked(newest)} where at >= {arrow_tables.moment(since)}")
+    if any(recent[name] is None for name in ("looks", "landed", "release", "balance_at")):
+        return _one(place, names.LEDGER, _asked({**newest, **first}))
+    return recent | {"begun": None} | _one(place, names.LEDGER, f"{_asked(first)} where {waits}")
+
+
+def _asked(columns: dict[str, str]) -> str:
+    return f"select {', '.join(f'{sql} as {name}' for name, sql in columns.items())} from t"
+
+
+def _undone(place: Place, ledger: dict[str, Any]) -> Iterator[Undone]:
+    """Yield what waits for a step, and since when it waits, the earliest step first."""
+    finished = landing_tables.last_finished(place)
+    yield from _late(place, names.LANDED_FILES, "at", f"landing > {finished}", "A landing was not finished")
+    if (behind := ledger.get("behind")) is not None:
+        yield Undone("What was landed was not buffered", behind)
+    unmerged = f"release > {ledger.get('release') or 0} and status = 'released'"
+    yield from _late(place, names.TRANSACTIONS, "finished_at", unmerged, "What was released was not merged")
+    if (above := ledger.get("above")) is not None:
+        yield Undone("What was merged was not published", above)
+
+
+def _late(place: Place, table: str, moment: str, where: str, what: str) -> Iterator[Undone]:
+    since = _one(place, table, f"select min({moment}) as at from t where {where}").get("at")
+    if since is not None:
+        yield Undone(what, since)
+
+
+def _lease(place: Place) -> Undone | None:
+    holder = lease.newest(place)
+    if holder is None or holder.released_at is not None:
+        return None
+    told = f"Run {plain(holder.run_id)} ({holder.step}, process {holder.pid} on {holder.host}) held the lease"
+    return Undone(told, holder.acquired_at)
+
+
+def _waiting(place: Place, before: datetime | None) -> tuple[Rows, datetime | None]:
+    """Return what waits since before a moment, and when the newest of it came."""
+    where = "true" if before is None else f"first_landed_at < {arrow_tables.moment(before)}"
+    sums = "count(*) as n, min(first_landed_at) as since, max(first_landed_at) as newest"
+    found = _one(place, names.PENDING_TRANSACTIONS, f"select {sums} from t where {where}")
+    if not found.get("n"):
+        return Rows(), None
+    columns = "transaction_id, cause, expected, received"
+    sql = f"select {columns} from t where {where} order by first_landed_at, csn, transaction_id limit {SAMPLE}"
+    first = tuple(_missing(row) for row in small_tables.query(place.table(names.PENDING_TRANSACTIONS), sql))
+    return Rows(found["n"], found["since"], first), found["newest"]
+
+
+def _stuck(place: Place, now: datetime, longer: timedelta | None, waiting: Rows, newest: datetime | None) -> Rows:
+    """Return what waits for longer; asked for only where that is neither everything nor nothing."""
+    if longer is None or newest is None or waiting.since is None or waiting.since >= now - longer:
+        return Rows()
+    return waiting if newest < now - longer else _waiting(place, now - longer)[0]
+
+
+def _missing(row: dict[str, Any]) -> str:
+    """Say what a transaction waits for: the rows that came, of those expected, by table."""
+    expected, received = row["expected"] or {}, row["received"] or {}
+    tables = sorted({*expected, *received})
+    have = [f"{name} {received.get(name, 0)}" + (f"/{expected[name]}" if name in expected else "") for name in tables]
+    return plain(f"{row['transaction_id']}: {row['cause'] or 'waits'}; {', '.join(have)}")
+
+
+def _letters(place: Place, source_format: str) -> Rows:
+    found = listing(place, source_format=source_format)
+    first = tuple(
+        f"{group.cause}: {group.events} events of {group.transactions} transactions, such as {group.examples[0]}"
+        for group in found.groups[:SAMPLE]
+    )
+    since = min((group.since for group in found.groups if group.since is not None), default=None)
+    return Rows(found.events, since, first, found.groups[0].hint if found.groups else "")
+
+
+def failing_expectations(pipeline: Pipeline, place: Place) -> list[dict[str, Any]]:
+    """Return the declared expectations that failed when they were last checked."""
+    declared = {each.id for each in pipeline.expectations}
+    newest = (
+        "select * from (select *, row_number() over (partition by expectation order by checked_at desc) as n,"
+        " max(case when success then checked_at end) over (partition by expectation) as good from t)"
+        " where n = 1 and not success order by expectation"
+    )
+    failed = [
+        r for r in small_tables.query(place.table(names.EXPECTATION_RESULTS), newest) if r["expectation"] in declared
+    ]
+    return [row | {"since": _failed_since(place, row), "first": _sample(row["sample"])} for row in failed]
+
+
+def _failed_since(place: Place, row: dict[str, Any]) -> datetime:
+    after = f" and checked_at > {arrow_tables.moment(row['good'])}" if row["good"] is not None else ""
+    sql = f"select min(checked_at) as at from t where expectation = {arrow_tables.quoted(row['expectation'])}{after}"
+    since: datetime = _one(place, names.EXPECTATION_RESULTS, sql)["at"]
+    return since
+
+
+def _sample(text: str) -> list[str]:
+    """Return failing rows in words; txloom's own columns are left out."""
+    rows = json.loads(text or "[]")[:SAMPLE]
+    shown = [{name: value for name, value in row.items() if not name.startswith(names.OWN_PREFIX)} for row in rows]
+    return [plain(", ".join(f"{name}={value}" for name, value in row.items())) for row in shown]
+
+
+def _unbalanced(ledger: dict[str, Any]) -> Undone | None:
+    wrong = ledger.get("balance_balanced") is False
+    return Undone(ledger["balance_detail"], ledger["balance_at"]) if wrong else None

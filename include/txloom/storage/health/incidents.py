@@ -1,0 +1,95 @@
+"""The table `incidents`: small, and written without the pipeline's lease, because a merge may hold that for an hour.
+
+Each write replaces all rows on the condition that nobody wrote since they were read: it carries an application
+transaction of this table, and Delta refuses a commit beside another one that carries it. Whoever comes second reads
+again and decides again.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
+
+from txloom.config import names
+from txloom.errors import WriteConflict
+from txloom.quality.episodes import Episode
+from txloom.quality.incidents import Incident
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta.read_session import opened
+from txloom.storage.paths import Place
+from txloom.storage.publishing.watermark import newest_metadata
+from txloom.storage.system_tables import INCIDENTS
+
+TRIES = 20
+LOOKED = "looked_at"
+Change = Callable[[list[Episode]], list[Episode]]
+_INCIDENT = tuple(each.name for each in fields(Incident))
+
+
+def episodes(place: Place) -> list[Episode]:
+    """Return what is known, oldest first."""
+    try:
+        return _read(opened(place.table(names.INCIDENTS)))
+    except TableNotFoundError:
+        return []
+
+
+def looked_at(place: Place) -> datetime | None:
+    """Return when a cycle last found its source in order, whether or not it had something new."""
+    told = newest_metadata(place.table(names.INCIDENTS)).get(LOOKED)
+    return datetime.fromisoformat(told) if told else None
+
+
+def change(place: Place, decide: Change, *, looked: datetime | None = None) -> list[Episode]:
+    """Let a rule change the episodes and return them; it may be asked again when somebody else wrote meanwhile.
+
+    looked: also note that the source was looked at then. Nothing is written when nothing changes.
+    """
+    path = place.table(names.INCIDENTS)
+    small_tables.ensure(path, INCIDENTS)
+    for _ in range(TRIES):
+        table = DeltaTable(path)
+        known = _read(table)
+        after = decide(list(known))
+        if after == known and looked is None:
+            return known
+        try:
+            _write(table, after, looked or looked_at(place))
+        except CommitFailedError:
+            continue
+        return after
+    raise WriteConflict(f"{path}: others write into it all the time; nothing was changed")
+
+
+def _read(table: DeltaTable) -> list[Episode]:
+    found = arrow_tables.ask({"t": table}, "select * from t order by opened_at, kind, subject").to_pylist()
+    return [_episode(row) for row in found]
+
+
+def _episode(row: dict[str, Any]) -> Episode:
+    told = {name: row[name] for name in _INCIDENT} | {"rows": tuple(row["rows"] or ())}
+    own = {name: value for name, value in row.items() if name not in _INCIDENT}
+    for channels in ("opened_to", "closed_to"):
+        own[channels] = frozenset(own[channels] or ())
+    return Episode(Incident(**told), **own)
+
+
+def _row(episode: Episode) -> dict[str, Any]:
+    own = {name: value for name, value in vars(episode).items() if name != "incident"}
+    told = {name: sorted(own[name]) for name in ("opened_to", "closed_to")}
+    return {**vars(episode.incident), "rows": list(episode.incident.rows), **own, **told}
+
+
+def _write(table: DeltaTable, after: Sequence[Episode], looked: datetime | None) -> None:
+    about = {LOOKED: looked.astimezone(UTC).isoformat()} if looked is not None else {}
+    properties = CommitProperties(
+        custom_metadata={"userMetadata": json.dumps(about)} if about else None,
+        app_transactions=[Transaction(names.INCIDENTS, table.version() + 1)],
+    )
+    rows = pa.Table.from_pylist([_row(each) for each in after], INCIDENTS)
+    write_deltalake(table, rows, mode="overwrite", commit_properties=properties)

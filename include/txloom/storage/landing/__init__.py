@@ -1,0 +1,1 @@
+"""change_events: plans, decoding, offsets and watermarks of a landing."""

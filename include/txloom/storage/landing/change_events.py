@@ -1,0 +1,151 @@
+"""A landing, and its rows of change_events: decoded events with the place that each came from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.config import identity
+from txloom.errors import SourceUnavailable
+from txloom.storage.sources.splits import PLACE_BITS, Task, line_bits
+from txloom.storage.system_tables import CHANGE_EVENTS, INSTANT
+from txloom.transactions.compact_events import packed
+from txloom.transactions.hashes import hashed
+
+LINES_PER_FILE = 1 << 32
+"""`row` is file number times this plus the line: unique in a landing, and the same when a landing is repeated."""
+MOST_LANDINGS = 1 << 24
+"""So many landings have positions of 63 bits, of which each landing has `tasks.PLACE_BITS` for its files and lines."""
+NUMBERS_ROW = -2
+"""`row` of what the buffer reads, which did not come from the source."""
+COORDINATES = ("topic", "partition", "offset", "file", "line")
+
+
+@dataclass(frozen=True)
+class Landing:
+    """One landing: its number, the run's clock, and the files it takes."""
+
+    number: int
+    at: datetime
+    tasks: tuple[Task, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Return about how much there is to decode."""
+        return sum(task.bytes for task in self.tasks)
+
+
+def placed(events: pa.Table, task: Task, places: Sequence[int], landing: Landing) -> pa.Table:
+    """Return decoded events as rows of change_events; places: their lines or offsets."""
+    return identified(_with_coordinates(events, task, places, landing))
+
+
+def as_before(events: pa.Table, before: pa.Table) -> pa.Table:
+    """Return events that were landed before, and are decoded once more, with the places that they had."""
+    for name in COORDINATES:
+        events = events.append_column(CHANGE_EVENTS.field(name), before.column(name))
+    return events
+
+
+def placed_again(events: pa.Table, landing: Landing) -> pa.Table:
+    """Return events that know their places, see `as_before`, as rows of another landing, in their order."""
+    found = _with_coordinates(events, Task(0, "", "", 0), range(events.num_rows), landing)
+    for name in COORDINATES:
+        found = _with(found, name, events.column(name))
+    return identified(found)
+
+
+def _with_coordinates(events: pa.Table, task: Task, places: Sequence[int], landing: Landing) -> pa.Table:
+    """Add the coordinates to decoded events, in the order of change_events."""
+    size, part = events.num_rows, task.part
+    place = pa.array(places, pa.int64())
+    line = pc.subtract(place, part.first - 1 if part else 0)
+    _refuse_beyond(line, LINES_PER_FILE, task)
+    nothing = pa.nulls(size, pa.int64())
+    own = {
+        "landing": pa.repeat(pa.scalar(landing.number, pa.int64()), size),
+        "row": pc.add(line, task.number * LINES_PER_FILE),
+        "topic": pa.repeat(pa.scalar(task.topic, pa.string()), size),
+        "partition": pa.repeat(pa.scalar(part.partition if part else None, pa.int32()), size),
+        "offset": nothing if part is None else place,
+        "file": pa.repeat(pa.scalar(task.file if part is None else None, pa.string()), size),
+        "line": place if part is None else nothing,
+        "landed_at": pa.repeat(pa.scalar(landing.at, INSTANT), size),
+        "pos": _positions(events, line, task, landing),
+        "tx": pa.nulls(size, pa.int64()),
+        "bucket": pa.nulls(size, pa.int32()),
+        "numbers": pa.nulls(size, pa.binary()),
+    }
+    return pa.table(
+        {name: own[name] if name in own else events.column(name) for name in CHANGE_EVENTS.names}, CHANGE_EVENTS
+    )
+
+
+def identified(events: pa.Table) -> pa.Table:
+    """Complete what rows are known by: one that has nothing of its own is known by the place that it was sent at."""
+    unknown = pc.and_(pc.equal(events.column("kind"), "row"), pc.is_null(events.column("identity")))
+    if pc.any(unknown).as_py():
+        for name in ("transaction_id", "xid"):
+            known = pc.binary_join_element_wise(events.column(name), _sent_at(events), identity.SENT_AT)
+            events = _with(events, name, pc.if_else(unknown, known, events.column(name)))
+        own = pc.if_else(unknown, events.column("transaction_id"), events.column("identity"))
+        events = _with(events, "identity", own)
+    return _with(events, "tx", hashed(events.column("transaction_id")))
+
+
+def _sent_at(events: pa.Table) -> pa.ChunkedArray:
+    """Return the place of each message as text: that of its record in Kafka, or of its line in a file."""
+    topic, partition, offset, file, line = (
+        events.column(name).cast(pa.string()) for name in ("topic", "partition", "offset", "file", "line")
+    )
+    record = pc.binary_join_element_wise(topic, partition, offset, ":")
+    return pc.coalesce(record, pc.binary_join_element_wise(file, line, ":"))
+
+
+def _with(events: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    return events.set_column(events.schema.get_field_index(name), CHANGE_EVENTS.field(name), column)
+
+
+def _positions(events: pa.Table, line: pa.Array, task: Task, landing: Landing) -> pa.ChunkedArray:
+    """Return where events stand in their transaction; rows that do not say it stand where they were landed.
+
+    That orders events of one moment: by landing, then file, then line.
+    """
+    silent = pc.and_(pc.equal(events.column("kind"), "row"), pc.is_null(events.column("pos")))
+    if not pc.any(silent).as_py():
+        return events.column("pos")
+    bits = line_bits(max(len(landing.tasks), task.number))
+    _refuse_beyond(line, 1 << bits, task)
+    if landing.number >= MOST_LANDINGS:
+        raise SourceUnavailable(
+            f"landing {landing.number}: rows that say nothing of their order have no positions left"
+        )
+    base = (landing.number << PLACE_BITS) + (task.number << bits)
+    return pc.if_else(silent, pc.add(line, base), events.column("pos"))
+
+
+def _refuse_beyond(line: pa.Array, limit: int, task: Task) -> None:
+    """Refuse a message that would stand where another one does."""
+    highest = pc.max(line).as_py()
+    if highest is not None and highest >= limit:
+        name = task.file if task.part is None else str(task.part)
+        raise SourceUnavailable(
+            f"{name}: message {highest} has no position of its own, at most {limit - 1} have: split it"
+        )
+
+
+def with_numbers(
+    events: pa.Table, landing: Landing, *, reopen: bool = False, known: np.ndarray | None = None
+) -> pa.Table:
+    """Add to landed events the rows that the buffer reads instead of them.
+
+    reopen: to decide on them again. known: transactions that were finished before they came, see `packed`.
+    """
+    rows = [
+        {"landing": landing.number, "row": NUMBERS_ROW, "kind": "numbers", "bucket": bucket, "numbers": numbers}
+        for bucket, numbers in packed(events, reopen=reopen, known=known)
+    ]
+    return pa.concat_tables([events, pa.Table.from_pylist(rows, CHANGE_EVENTS)])

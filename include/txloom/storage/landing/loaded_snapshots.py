@@ -1,0 +1,88 @@
+"""Snapshots that were loaded: what their transactions and landings are called, and what they cover."""
+
+from collections.abc import Collection
+from typing import Any
+
+from txloom.config import names
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.paths import Place
+
+WHOLE, PARTIAL = f"{names.OWN_PREFIX}load:", f"{names.OWN_PREFIX}partial_load:"
+"""How the transaction ids of snapshots of all watched tables, and of some, begin; a landing's number follows."""
+ANY = 2**63 - 1
+_TOPIC = f"{names.OWN_PREFIX}load:"
+
+
+def xid(landing: int, *, whole: bool) -> str:
+    """Return the transaction id of a snapshot.
+
+    >>> xid(7, whole=True)
+    '_txloom_load:7'
+    """
+    return f"{WHOLE if whole else PARTIAL}{landing}"
+
+
+def topic(table: str) -> str:
+    """Return the topic under which the landing of a table's snapshot is planned."""
+    return f"{_TOPIC}{table}"
+
+
+def landed(place: Place) -> list[dict[str, Any]]:
+    """Return the landings of snapshots with their topics: a small table answers, most pipelines have none."""
+    return small_tables.query(place.landed_files, f"select landing, topic from t where starts_with(topic, '{_TOPIC}')")
+
+
+def floor(place: Place, release: int) -> int:
+    """Return the csn of the newest released snapshot of all tables; 0 without one.
+
+    Whatever is at or below it is contained in the snapshot: nothing has to wait for it, and it amends no cut.
+    """
+    if not landed(place):
+        return 0
+    condition = f"starts_with(xid, '{WHOLE}') and status = 'released' and release <= {release}"
+    found = small_tables.query(place.table(names.TRANSACTIONS), f"select max(csn) as csn from t where {condition}")
+    return int((found[0]["csn"] if found else 0) or 0)
+
+
+def waiting(place: Place, tables: Collection[str]) -> dict[str, int]:
+    """Return the newest csn as of which a snapshot of each of some tables was landed and not decided on yet."""
+    ids = arrow_tables.texts(xid(row["landing"], whole=whole) for row in landed(place) for whole in (True, False))
+    if not ids:
+        return {}
+    finished = small_tables.query(place.table(names.TRANSACTIONS), f"select xid from t where xid in ({ids})")
+    decided = {int(row["xid"].rsplit(":", 1)[-1]) for row in finished}
+    found: dict[str, int] = {}
+    for row in landed(place):
+        table = row["topic"].removeprefix(_TOPIC)
+        if table in tables and row["landing"] not in decided:
+            where = f"landing = {row['landing']} and kind = 'metadata'"
+            csns = small_tables.query(place.change_events, f"select csn from t where {where}")
+            found[table] = max([found.get(table, -1), *(row["csn"] for row in csns)])
+    return found
+
+
+def newest(place: Place) -> int | None:
+    """Return the highest csn that the source sent; None before it sent any."""
+    found = small_tables.query(
+        place.change_events, f"select max(csn) as csn from t where not starts_with(xid, '{names.OWN_PREFIX}')"
+    )
+    csn: int | None = found[0]["csn"] if found else None
+    return csn
+
+
+def loaded(place: Place, csn: int, release: int) -> dict[str, int]:
+    """Return the newest csn, up to a mark, as of which a snapshot of each table was applied."""
+    plan = landed(place)
+    if not plan:
+        return {}
+    condition = f"starts_with(xid, '{names.OWN_PREFIX}') and csn <= {csn} and release <= {release}"
+    sql = f"select xid, csn from t where status = 'released' and {condition}"
+    done = {
+        row["xid"].rsplit(":", 1)[-1]: row["csn"] for row in small_tables.query(place.table(names.TRANSACTIONS), sql)
+    }
+    found: dict[str, int] = {}
+    for row in plan:
+        if (csn_of := done.get(str(row["landing"]))) is not None:
+            table = row["topic"].removeprefix(_TOPIC)
+            found[table] = max(found.get(table, 0), csn_of)
+    return found

@@ -1,0 +1,141 @@
+"""Ordered topics: which transaction is open in front of what a landing takes, so that it goes on inside it.
+
+A topic of Kafka goes on where its last landing ended. Of files each goes on where it was read to, and a new one where
+the file that it follows ends; what was open there is kept with the files' positions.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from txloom.config import names
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.paths import Place
+from txloom.storage.sources.file_positions import Name, Position, from_json
+from txloom.storage.sources.splits import Task
+
+if TYPE_CHECKING:
+    from txloom.events.wal2json.decoder import Open
+
+
+class Resumes(Protocol):
+    """What an ordered format's decoder offers."""
+
+    def resume(self, topic: str, left: "Open | None") -> None:
+        """Go on in a topic where a transaction is open."""
+        ...
+
+    def open(self, topic: str) -> "Open | None":
+        """Return the transaction that is open behind what was decoded of a topic."""
+        ...
+
+
+@dataclass
+class Fronts:
+    """What is open in front of the tasks of a landing.
+
+    topics: of Kafka's topics; each is asked for once. ends: behind files, those that were read before the landing and
+    those that it read so far.
+    """
+
+    topics: "dict[str, Open | None]" = field(default_factory=dict)
+    ends: "dict[Name, Open | None]" = field(default_factory=dict)
+
+    def enter(self, decoder: Resumes, task: Task) -> None:
+        """Let a decoder go on in front of a task."""
+        if task.part is None:
+            decoder.resume(task.topic, self._of_file(task))
+        elif task.topic in self.topics:
+            decoder.resume(task.topic, self.topics.pop(task.topic))
+
+    def leave(self, decoder: Resumes, task: Task) -> None:
+        """Keep what a decoder has open behind a task."""
+        if task.part is None:
+            self.ends[task.topic, task.file] = decoder.open(task.topic)
+
+    def _of_file(self, task: Task) -> "Open | None":
+        if task.follows is not None:
+            return self.ends.get((task.topic, task.follows))
+        if task.origin is None:
+            return None
+        return from_json(task.origin.open if task.start else task.origin.before)
+
+
+def fronts(
+    tasks: Sequence[Task],
+    known: Mapping[Name, Position],
+    unreadable: Collection[Name],
+    last: "Callable[[str], Open | None]",
+) -> Fronts:
+    """Return what is open in front of the tasks of an ordered source's landing.
+
+    known: how far files were read before it. unreadable: files that it cannot read, so that nothing follows them. last:
+    tells what is open behind the last event of a topic, where a file was landed by a version that kept no positions.
+    """
+    found = Fronts(topics={task.topic: last(task.topic) for task in tasks if task.part is not None})
+    for name in {(task.topic, task.follows) for task in tasks if task.follows is not None} - {*unreadable}:
+        position = known.get(name)
+        if position is None:
+            found.ends[name] = last(name[0])
+        elif position.problem is None:
+            found.ends[name] = from_json(position.left)
+    return found
+
+
+PLACE = 'landing desc, "row" desc limit 1'
+
+
+def open_transaction(place: Place, topic: str) -> "Open | None":
+    """Return the transaction whose end an ordered topic has not shown yet; None where there is none.
+
+    It is found in change_events: rows, and poison that may have been rows, know their place since the BEGIN that came
+    last. Behind records that an operator gave up nothing goes on: some may have been the transaction's.
+    """
+    from txloom.events.wal2json.decoder import Open
+
+    own = f"topic = {arrow_tables.quoted(topic)}"
+    told = f"{own} and kind in ('marker', 'row', 'metadata', 'poison') and csn is not null"
+    newest = (_last(place, told, landing) for landing in _landings(place, own))
+    last = next((found for found in newest if found is not None), None)
+    if last is None or (last["kind"] in ("metadata", "poison") and last["pos"] is None) or _is_cut_off(place, last):
+        return None
+    inside = f"{own} and csn = {last['csn']} and xid = {arrow_tables.quoted(last['xid'])}"
+    begun = f"select landing, \"row\", committed_at from t where {inside} and kind = 'marker' order by {PLACE}"
+    (begin,) = small_tables.query(place.change_events, begun)
+    since = f'(landing > {begin["landing"]} or landing = {begin["landing"]} and "row" > {begin["row"]})'
+    counted = f'select "table", op, count(*) as n, max(pos) as pos from t where {inside} and {since} and pos > 0'
+    rows = small_tables.query(place.change_events, f'{counted} group by "table", op')
+    counts: dict[str, int] = {}
+    for row in rows:
+        if row["table"] is not None:
+            counts[row["table"]] = counts.get(row["table"], 0) + row["n"]
+    unreadable = sum(row["n"] for row in rows if row["op"] is None)
+    ordinal = max((row["pos"] for row in rows), default=0)
+    return Open(last["xid"], last["csn"], begin["committed_at"], ordinal, counts, unreadable)
+
+
+def _landings(place: Place, topic: str) -> list[int]:
+    """Return the landings that took something of a topic from its source, newest first: a redrive is none of them."""
+    read = {row["n"] for row in small_tables.query(place.landed_files, f"select landing as n from t where {topic}")}
+    offsets = place.table(names.LANDED_OFFSETS)
+    read |= {
+        row["n"] for row in small_tables.query(offsets, f"select landing as n from t where {topic} and lost is null")
+    }
+    return sorted(read, reverse=True)
+
+
+def _last(place: Place, told: str, landing: int) -> dict[str, Any] | None:
+    """Return the last event of a landing that knows its transaction."""
+    columns = 'landing, kind, xid, csn, pos, topic, partition, "offset"'
+    sql = f"select {columns} from t where landing = {landing} and {told} order by {PLACE}"
+    return next(iter(small_tables.query(place.change_events, sql)), None)
+
+
+def _is_cut_off(place: Place, last: dict[str, Any]) -> bool:
+    """Tell whether records that came behind an event were given up before the next ones were landed."""
+    if last["offset"] is None:
+        return False
+    own = f"topic = {arrow_tables.quoted(last['topic'])} and partition = {last['partition']} and lost is not null"
+    behind = f'landing >= {last["landing"]} and "first" > {last["offset"]}'
+    sql = f"select count(*) as n from t where {own} and {behind}"
+    return any(row["n"] for row in small_tables.query(place.table(names.LANDED_OFFSETS), sql))

@@ -1,0 +1,60 @@
+"""Plans of landings: what each takes is written down before any of it is read."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC
+from typing import Any
+
+from txloom.config import names
+from txloom.storage.delta import small_tables
+from txloom.storage.landing.change_events import Landing
+from txloom.storage.paths import Place
+from txloom.storage.sources import file_positions
+from txloom.storage.sources.splits import Range, Task
+from txloom.storage.system_tables import LANDED_FILES
+
+
+def planned(path: str) -> list[dict[str, Any]]:
+    """Return every planned file of every landing; a version that kept no positions wrote fewer columns."""
+    rows = small_tables.query(path, "select * from t order by landing, file_number")
+    return [{name: row.get(name) for name in LANDED_FILES.names} for row in rows]
+
+
+def newest(place: Place) -> int:
+    """Return the number of the landing whose files were planned last, 0 before there was one."""
+    found = small_tables.query(place.landed_files, "select max(landing) as n from t")
+    return int((found[0]["n"] if found else 0) or 0)
+
+
+def write_plan(place: Place, number: int, rows: Sequence[dict[str, Any]]) -> None:
+    """Write down what a new landing takes, once: from here on it is finished, by this run or the next."""
+    write_id = names.write_id(place.pipeline, names.LANDED_FILES, 0)
+    small_tables.append(place.landed_files, rows, LANDED_FILES, once=(write_id, number))
+
+
+def landing_of(place: Place, plan: Sequence[dict[str, Any]], number: int, parts: Sequence[Range] = ()) -> Landing:
+    """Pick one landing out of the plan; parts: what it takes from Kafka."""
+    rows = [row for row in plan if row["landing"] == number]
+    files = [row for row in rows if row["file"] is not None]
+    before = file_positions.newest(place, number) if any(row["origin"] for row in files) else {}
+    tasks = [_task(row, before) for row in files]
+    tasks += tasks_of(parts)
+    return Landing(number, rows[0]["at"].astimezone(UTC), tuple(tasks))
+
+
+def planned_file(task: Task) -> dict[str, Any]:
+    """Return the row of the plan that says what is taken of a file."""
+    origin = None if task.origin is None else task.origin.file
+    told = {name: getattr(task, name) for name in ("topic", "file", "size", "modified", "start", "follows")}
+    return {"file_number": task.number, **told, "origin": origin}
+
+
+def _task(row: Mapping[str, Any], before: Mapping[file_positions.Name, file_positions.Position]) -> Task:
+    """Return a planned file; before: how far files were read when it was planned."""
+    told = {name: row[name] for name in ("topic", "file", "size", "modified", "follows")}
+    origin = before.get((row["topic"], row["origin"] or ""))
+    return Task(row["file_number"], **told, start=row["start"] or 0, origin=origin)
+
+
+def tasks_of(parts: Sequence[Range]) -> list[Task]:
+    """Return the tasks of ranges of records."""
+    return [Task(number, part.topic, "", 0, part) for number, part in enumerate(parts, 1)]

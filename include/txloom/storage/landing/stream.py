@@ -1,0 +1,87 @@
+"""change_events as a stream of landings: a micro-batch takes the next ones, out of the newest version of the table.
+
+What streams is a plan (`txloom.storage.buffer.batch_plan`), a row for each micro-batch; Spark's tasks read the
+landings that it names. So nothing depends on how the files of change_events lie: Delta's own source goes by files, of
+which maintenance takes away what was not read yet, and makes old landings young (docs/adr/0034).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from txloom.storage.buffer.stream import NO_CLOCK
+from txloom.storage.delta import arrow_tables
+from txloom.storage.paths import Place
+from txloom.transactions import events as ev
+from txloom.transactions.compact_events import BUCKETS
+
+ARRIVALS = pa.schema(
+    [
+        ("bucket", pa.int32()),
+        ("landing", pa.int64()),
+        ("at", pa.int64()),
+        ("reached", pa.int64()),
+        ("numbers", pa.binary()),
+    ]
+)
+"""Packed numbers of a bucket's events in one landing, or its clock: `at` in microseconds, `reached`, its holes."""
+SPARK_ARRIVALS = "bucket int, landing bigint, at bigint, reached bigint, numbers binary"
+
+
+def stream(spark: SparkSession, place: Place, plan: str, tasks: int) -> DataFrame:
+    """Return the arrivals (ARRIVALS) of the landings of a plan, a micro-batch for each of its rows.
+
+    tasks: the most that read one; a batch that is read by one is read where the plan is.
+    """
+    planned = spark.readStream.format("delta").options(startingVersion=0, maxFilesPerTrigger=1).load(plan)
+    pieces = planned.select("after", "until", "tasks", F.explode(F.expr("sequence(0, tasks - 1)")).alias("task"))
+    if tasks > 1:
+        pieces = pieces.repartition(tasks, "task")
+    return pieces.mapInArrow(_reader(place.change_events), SPARK_ARRIVALS)
+
+
+def _reader(path: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for piece in (row for some in pieces for row in some.to_pylist()):
+            buckets = range(piece["task"], BUCKETS, piece["tasks"])
+            for rows in arrivals(path, piece["after"], piece["until"], buckets):
+                yield from rows.to_batches()
+
+    return read
+
+
+def arrivals(path: str, after: int, until: int, buckets: Sequence[int] = range(BUCKETS)) -> Iterator[pa.Table]:
+    """Yield what landings bring to some buckets, as ARRIVALS; a clock comes to each of them."""
+    chosen = f"kind = 'clock' or (kind = 'numbers' and bucket in ({arrow_tables.numbers(buckets)}))"
+    columns = "kind, bucket, landing, landed_at, csn, numbers"
+    sql = f"select {columns} from t where landing > {after} and landing <= {until} and ({chosen})"
+    for rows in arrow_tables.batches({"t": DeltaTable(path)}, sql):
+        is_clock = pc.equal(rows.column("kind"), "clock")
+        yield _numbers(rows.filter(pc.invert(is_clock)))
+        yield _clocks(rows.filter(is_clock), buckets)
+
+
+def _numbers(rows: pa.Table) -> pa.Table:
+    no_clock = pa.repeat(pa.scalar(NO_CLOCK, pa.int64()), rows.num_rows)
+    columns = [rows.column("bucket"), rows.column("landing"), _micros(rows), no_clock, rows.column("numbers")]
+    return pa.Table.from_arrays(columns, names=ARRIVALS.names).cast(ARRIVALS)
+
+
+def _clocks(rows: pa.Table, buckets: Sequence[int]) -> pa.Table:
+    """Return each clock, with the holes that it brings, once for every bucket."""
+    again = np.repeat(np.arange(rows.num_rows), len(buckets))
+    reached = rows.column("csn").fill_null(ev.ANYWHERE)
+    columns = [
+        pa.array(np.tile(np.array(buckets, np.int32), rows.num_rows)),
+        *(each.take(again) for each in (rows.column("landing"), _micros(rows), reached, rows.column("numbers"))),
+    ]
+    return pa.Table.from_arrays(columns, names=ARRIVALS.names).cast(ARRIVALS)
+
+
+def _micros(rows: pa.Table) -> pa.ChunkedArray:
+    return rows.column("landed_at").cast(pa.timestamp("us", "UTC")).cast(pa.int64())

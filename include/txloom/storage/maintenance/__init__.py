@@ -1,0 +1,1 @@
+"""OPTIMIZE, VACUUM, retention of history and of system tables."""

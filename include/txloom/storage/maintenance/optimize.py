@@ -1,0 +1,134 @@
+"""Upkeep of Delta tables: join small files, remove what no version within the retention needs, measure."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+from delta.tables import DeltaTable as SparkTable
+from deltalake import DeltaTable
+from pyarrow import fs
+from pyspark.sql import SparkSession
+
+from txloom.storage.delta import arrow_tables
+from txloom.storage.delta.spark_tables import USER_METADATA
+from txloom.storage.paths import filesystem_of
+from txloom.storage.publishing.watermark import newest_metadata
+
+
+@dataclass(frozen=True)
+class Files:
+    """The data files of a table's newest version."""
+
+    files: int
+    bytes: int
+    small: int
+    deleted: int
+
+
+def measure(path: str, small: int) -> Files:
+    """Count the files of a table's newest version; small ones have fewer bytes than `small`."""
+    actions = pa.table(DeltaTable(path).get_add_actions(flatten=True))
+    sizes = actions.column("size_bytes").to_pylist()
+    names = actions.column_names
+    gone: list[int | None] = next(
+        (actions.column(name).to_pylist() for name in names if name.endswith("deletionVector.cardinality")), []
+    )
+    return Files(len(sizes), sum(sizes), sum(size < small for size in sizes), sum(count or 0 for count in gone))
+
+
+ZORDER_CHECK = "spark.databricks.delta.optimize.zorder.checkStatsCollection.enabled"
+"""Files keep no bounds of wide decimals (`literals.has_exact_bounds`); they can be ordered all the same."""
+
+
+def optimize(spark: SparkSession, path: str, zorder: Sequence[str]) -> None:
+    """Join a table's small files, ordered by columns if some are given; the newest mark is carried forward."""
+    spark.conf.set(USER_METADATA, _mark(path))
+    spark.conf.set(ZORDER_CHECK, "false")
+    try:
+        builder = SparkTable.forPath(spark, path).optimize()
+        if zorder:
+            builder.executeZOrderBy(*zorder)
+        else:
+            builder.executeCompaction()
+    finally:
+        spark.conf.unset(USER_METADATA)
+        spark.conf.unset(ZORDER_CHECK)
+
+
+def _mark(path: str) -> str:
+    return json.dumps(newest_metadata(path))
+
+
+def vacuum(spark: SparkSession, path: str, retain: timedelta) -> None:
+    """Remove files that no version younger than `retain` needs."""
+    hours = retain.total_seconds() / 3600
+    spark.conf.set(USER_METADATA, _mark(path))
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    try:
+        SparkTable.forPath(spark, path).vacuum(hours)
+    finally:
+        spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+        spark.conf.unset(USER_METADATA)
+
+
+def removable(path: str, retain: timedelta) -> int:
+    """Count the files that a vacuum might remove: old enough, and not in the newest version.
+
+    A deletion vector is not told from one that is no longer needed; Spark's own vacuum decides that.
+    """
+    filesystem, folder = filesystem_of(path)
+    found = filesystem.get_file_info(fs.FileSelector(folder, recursive=True))
+    oldest = datetime.now(UTC) - retain
+    needed = {uri.rsplit("/", 1)[-1] for uri in DeltaTable(path).file_uris()}
+    return sum(
+        file.is_file and "/_delta_log/" not in file.path and file.mtime <= oldest and file.base_name not in needed
+        for file in found
+    )
+
+
+def figures(path: str, columns: Sequence[str]) -> tuple[int, list[tuple[str, dict[str, Any]]]]:
+    """Return a table's rows and, per column, nulls, distinct values (approximate), minimum and maximum as text."""
+    parts = ["count(*) as _rows"]
+    for i, name in enumerate(columns):
+        own = '"' + name.replace('"', '""') + '"'
+        parts.append(f"count(*) - count({own}) as n{i}, approx_distinct(cast({own} as varchar)) as d{i}")
+        parts.append(f"cast(min({own}) as varchar) as a{i}, cast(max({own}) as varchar) as z{i}")
+    (row,) = arrow_tables.select(path, f"select {', '.join(parts)} from t").to_pylist()
+    found = [
+        (name, {"nulls": row[f"n{i}"], "distinct": row[f"d{i}"], "minimum": row[f"a{i}"], "maximum": row[f"z{i}"]})
+        for i, name in enumerate(columns)
+    ]
+    return row["_rows"], found
+
+
+def plain_columns(path: str) -> list[str]:
+    """Return the columns that have an order: no lists, structs, maps, binary or booleans."""
+    schema = pa.schema(DeltaTable(path).schema().to_arrow())
+    nested = (
+        pa.types.is_nested,
+        pa.types.is_binary,
+        pa.types.is_binary_view,
+        pa.types.is_large_binary,
+        pa.types.is_boolean,
+    )
+    return [field.name for field in schema if not any(test(field.type) for test in nested)]
+
+
+def recompute_skipping(spark: SparkSession, path: str) -> bool:
+    """Compute data-skipping statistics for files that lack them; say whether some did.
+
+    ANALYZE TABLE does not run on Delta here, so this calls what `ANALYZE ... COMPUTE DELTA STATISTICS` would.
+    """
+    actions = pa.table(DeltaTable(path).get_add_actions(flatten=True))
+    lacking = "num_records" not in actions.column_names or None in actions.column("num_records").to_pylist()
+    if not actions.num_rows or not lacking:
+        return False
+    jvm: Any = spark._jvm
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
+    collection = getattr(getattr(jvm.org.apache.spark.sql.delta.stats, "StatisticsCollection$"), "MODULE$")
+    defaults = [getattr(collection, f"recompute$default${number}")() for number in (4, 5)]
+    collection.recompute(spark._jsparkSession, log, jvm.scala.Option.apply(None), *defaults)
+    return True

@@ -1,0 +1,1 @@
+"""Cuts: how far tables are, which cut is the newest, who reads one."""

@@ -1,0 +1,192 @@
+"""How far a pipeline is: the buffer's newest snapshot, valid-through, and what each current table holds."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from txloom.config import names
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta.read_session import answer, exists, metadata, opened
+from txloom.storage.landing import connector_snapshots, loaded_snapshots
+from txloom.storage.paths import Place
+from txloom.storage.publishing.cuts import newest_cut
+
+
+@dataclass(frozen=True, order=True)
+class Mark:
+    """How far a table is: everything up to the csn `valid_through` that was released up to `release`."""
+
+    valid_through: int = 0
+    release: int = 0
+
+    def to_json(self) -> str:
+        """Return the mark as a commit's userMetadata.
+
+        >>> Mark(7, 3).to_json()
+        '{"valid_through": 7, "release": 3}'
+        """
+        return json.dumps(vars(self))
+
+
+STAMP = "txloom_stamp"
+"""What the commit of a lease's stamp is marked with: it changes no row."""
+RECENT = 50
+"""Commits among which the newest of ours is most often found."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What the buffer knew at the end of its newest complete batch; reached: how far its source's partitions were."""
+
+    release: int
+    landing: int
+    reached: int | None = None
+
+
+def snapshot(place: Place) -> Snapshot | None:
+    """Return the buffer's newest snapshot, None before its first batch.
+
+    A batch lists what waits only after its transactions were written, so that everything released up to the snapshot's
+    number is complete and everything else that was heard of is listed as waiting.
+    """
+    found = newest_metadata(place.table(names.PENDING_TRANSACTIONS))
+    return Snapshot(found["release"], found["landing"], found.get("reached")) if found else None
+
+
+def newest_metadata(path: str) -> dict[str, Any]:
+    """Return the newest userMetadata in a table's log; {} where there is none.
+
+    Maintenance commits carry it forward; the log is read backwards until one is found.
+    """
+    try:
+        table = opened(path)
+    except TableNotFoundError:
+        return {}
+    found: dict[str, Any] = metadata(table, _newest_told)
+    return dict(found)
+
+
+def _newest_told(table: DeltaTable, version: int | None = None) -> dict[str, Any]:
+    """Return the newest userMetadata of a table that is opened at its newest version, or as of an older one."""
+    for limit in (RECENT, None):
+        for commit in table.history(limit):
+            if (version is None or commit["version"] <= version) and commit.get("userMetadata"):
+                found: dict[str, Any] = json.loads(commit["userMetadata"])
+                return found
+    return {}
+
+
+def mark(path: str) -> Mark:
+    """Return how far a current table is."""
+    found = newest_metadata(path)
+    return Mark(found.get("valid_through", 0), found.get("release", 0))
+
+
+def merged(place: Place, tables: Sequence[str]) -> Mark | None:
+    """Return the mark up to which the last merge brought all tables; tables that had no change stay at an older one."""
+    merges = "step = 'merge_current' and detail is null"
+    found = small_tables.newest(place.table(names.LEDGER), "valid_through, counts", merges)
+    if found is None:
+        return None
+    reached = Mark(found["valid_through"], dict(found["counts"])["release"])
+    return None if any(mark(place.table(name)) > reached for name in tables) else reached
+
+
+def valid_through(place: Place, seen: Snapshot) -> int:
+    """Return the largest csn at or below which every transaction heard of is finished (design.md 2.4).
+
+    One partition of metadata is in commit order: what it has not shown yet lies above; several are together as far as
+    the last of them. What a snapshot of all tables contains need not be waited for; one of some tables says nothing of
+    the others, so that the stream has to reach its csn first. So it has to reach what a connector sends of a snapshot,
+    unless the stream begins with it, and a truncate outside of any transaction (MySQL), which may come before the
+    metadata of earlier ones.
+    """
+    below = loaded_snapshots.floor(place, seen.release)
+    sql = f"select min(csn) as lowest from t where csn > {below}"
+    waiting = small_tables.query(place.table(names.PENDING_TRANSACTIONS), sql)
+    lowest = waiting[0]["lowest"] if waiting else None
+    initial = connector_snapshots.initial(place, seen.landing)
+    condition = f"release <= {seen.release} and (csn <= {initial} or not starts_with(coalesce(xid, ''), 'r:'))"
+    condition += " and not starts_with(coalesce(xid, ''), 't:')"
+    if loaded_snapshots.landed(place):
+        condition += f" and not starts_with(xid, '{loaded_snapshots.PARTIAL}')"
+    if lowest is not None:
+        condition += f" and csn < {lowest}"
+    if seen.reached is not None:
+        condition += f" and csn <= {max(below, seen.reached)}"
+    behind = _behind_unplaced(place)
+    if behind is not None:
+        condition += f" and csn < {behind}"
+    found = small_tables.query(place.table(names.TRANSACTIONS), f"select max(csn) as newest from t where {condition}")
+    return int((found[0]["newest"] if found else 0) or 0)
+
+
+def _behind_unplaced(place: Place) -> int | None:
+    """Return the lowest csn of what was finished although its metadata came behind that of one that still waits.
+
+    Oracle's metadata, and MySQL's with GTIDs, does not say where its transaction was committed: before a row of it
+    came, only its place among the others' in their topic does: what txloom counts itself has one of its own. None where
+    nothing waits so, or nothing behind it is finished.
+    """
+    waiting = "select transaction_id from p where csn is null and expected is not null"
+    first = f"select landing, \"row\", topic from e where kind = 'metadata' and transaction_id in ({waiting})"
+    try:
+        tables = {"p": opened(place.table(names.PENDING_TRANSACTIONS)), "t": opened(place.table(names.TRANSACTIONS))}
+        if not answer(tables, f"{waiting} limit 1").num_rows:
+            return None
+        tables["e"] = opened(place.change_events)
+    except TableNotFoundError:
+        return None
+    where = answer(tables, f'{first} order by landing, "row" limit 1').to_pylist()[0]
+    later = f'landing > {where["landing"]} or landing = {where["landing"]} and "row" > {where["row"]}'
+    own = f"kind = 'metadata' and topic = {arrow_tables.quoted(where['topic'])}"
+    behind = f"select transaction_id from e where {own} and ({later})"
+    sql = f"select min(csn) as lowest from t where transaction_id in ({behind})"
+    lowest: int | None = answer(tables, sql).column("lowest")[0].as_py()
+    return lowest
+
+
+def unchanged(place: Place, then: Mapping[str, int], now: Mapping[str, int]) -> bool:
+    """Say whether tables at two versions of each are the very same; that a lease was taken over changes none."""
+    return then.keys() == now.keys() and all(
+        _is_stamped_only(place.table(name), then[name], version) for name, version in now.items()
+    )
+
+
+def _is_stamped_only(path: str, since: int, version: int) -> bool:
+    """Say whether nothing but stamps of leases came between two versions of a table."""
+    if since >= version:
+        return since == version
+    later = opened(path).history(RECENT)
+    return bool(sum(since < each["version"] <= version and STAMP in each for each in later) == version - since)
+
+
+def identity(path: str, version: int) -> tuple[str, str]:
+    """Return what tells a version of a table from the same number of another table: the table's id, and its mark.
+
+    The mark is what the commit says of itself, or the newest before it that says something. Raises where there is no
+    such version.
+    """
+    return str(opened(path, version).metadata().id), json.dumps(_newest_told(opened(path), version))
+
+
+def gone(place: Place, tables: Sequence[str]) -> list[str]:
+    """Return which of some tables the newest cut names although they are not there any more."""
+    cut = newest_cut(place, "versions")
+    shown = dict(cut["versions"] or ()) if cut else {}
+    return [name for name in tables if name in shown and not exists(place.table(name))]
+
+
+def versions(place: Place, tables: Sequence[str]) -> dict[str, int]:
+    """Return the newest version of each table that exists."""
+    found = {}
+    for name in tables:
+        try:
+            found[name] = int(opened(place.table(name)).version())
+        except TableNotFoundError:
+            continue
+    return found

@@ -1,0 +1,1 @@
+"""Runs of a pipeline: who may write."""

@@ -1,0 +1,1 @@
+"""Dated extracts of whole tables, and the transactions that were made of them."""

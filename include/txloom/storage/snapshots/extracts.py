@@ -1,0 +1,127 @@
+"""Extracts of a source's tables: a folder for each date, in it one for each table, in it files of rows.
+
+`<source.files.path>/<YYYY-MM-DD>/<table>/*.parquet|.csv|.jsonl`, as `txloom.storage.snapshots.files` reads them. A date
+is whole when its folder, or that of every watched table, holds `_SUCCESS`, or when nothing in it has changed for
+`settle` and nothing in it has a temporary name. A table without a folder has no extract on that date.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from hashlib import blake2b
+from pathlib import Path
+
+from txloom.config.models.pipeline import Pipeline
+from txloom.config.project import PROJECT
+from txloom.errors import ConfigurationError, SourceUnavailable
+from txloom.storage.snapshots import files as snapshots_files
+from txloom.storage.snapshots.files import SnapshotFile
+from txloom.storage.sources.file_lines import BLOCK
+from txloom.storage.sources.files import TEMPORARY_SUFFIXES
+
+MARKER = "_SUCCESS"
+TEMPORARY_FOLDER = "_temporary"
+LEFT_BEHIND = (".crc", ".swp", "~")
+"""Endings that lie beside whole files for ever."""
+UNFINISHED = tuple(suffix for suffix in TEMPORARY_SUFFIXES if suffix not in LEFT_BEHIND)
+
+Stamp = tuple[str, int, int]
+
+
+@dataclass(frozen=True)
+class Day:
+    """The extracts of one date: the files of each table, and the tables whose folder holds a marker."""
+
+    folder: str
+    tables: Mapping[str, Sequence[SnapshotFile]]
+    marked: frozenset[str]
+
+    @property
+    def files(self) -> list[SnapshotFile]:
+        """Return the files of all tables."""
+        return [file for own in self.tables.values() for file in own]
+
+    def stamp(self) -> list[Stamp]:
+        """Return what changes when somebody writes into the extracts."""
+        return [(file.path, *_stamp(Path(file.path))) for file in self.files]
+
+    def fingerprint(self) -> str:
+        """Return a hash of all files by name and content: the same for the same extracts only."""
+        found = blake2b(digest_size=16)
+        for file in self.files:
+            found.update(f"{file.table}/{Path(file.path).name}\0".encode() + _content(Path(file.path)))
+        return found.hexdigest()
+
+
+def day_of(pipeline: Pipeline, day: date) -> Day:
+    """Return the extracts of a date.
+
+    Raises SourceUnavailable where there are none, or they are not whole yet, and ConfigurationError for what is no
+    extract of a watched table.
+    """
+    files = pipeline.source.files
+    assert files is not None
+    root = PROJECT / files.path
+    folder = root / day.isoformat()
+    if not folder.is_dir():
+        raise SourceUnavailable(f"{folder}: there is no extract of this date")
+    entries = list(_entries(folder))
+    _refuse_links(entries, root.resolve())
+    if not _is_marked(pipeline, folder):
+        _refuse_unfinished(folder, entries, files.settle)
+    tables = snapshots_files.tables_of(pipeline, str(folder))
+    return Day(str(folder), tables, frozenset(name for name in tables if (folder / name / MARKER).is_file()))
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    """Yield a folder and everything in it; folders behind links are not entered."""
+    yield folder
+    for entry in sorted(folder.iterdir()):
+        if entry.is_dir() and not entry.is_symlink():
+            yield from _entries(entry)
+        else:
+            yield entry
+
+
+def _refuse_links(entries: Sequence[Path], root: Path) -> None:
+    for entry in entries:
+        if not entry.resolve().is_relative_to(root):
+            raise ConfigurationError(f"{entry}: a link that leaves the source's folder")
+
+
+def _is_marked(pipeline: Pipeline, folder: Path) -> bool:
+    own = [folder / table.name / MARKER for table in pipeline.tables]
+    return (folder / MARKER).is_file() or all(marker.is_file() for marker in own)
+
+
+def _refuse_unfinished(folder: Path, entries: Sequence[Path], settle: timedelta) -> None:
+    for entry in entries:
+        if entry.name.endswith(UNFINISHED) or entry.name == TEMPORARY_FOLDER:
+            raise SourceUnavailable(f"{entry}: a temporary name; the extract is not whole until it is gone")
+    age = (time.time_ns() - max(_stamp(entry)[1] for entry in entries)) / 1e9
+    if age < settle.total_seconds():
+        raise SourceUnavailable(
+            f"{folder}: it changed {max(age, 0):.0f} seconds ago; the extract is whole once nothing in it has changed "
+            f"for {settle.total_seconds():.0f} seconds, or at once with a file {MARKER} in it"
+        )
+
+
+def _stamp(entry: Path) -> tuple[int, int]:
+    """Return size and modification; both 0 for what is gone meanwhile."""
+    try:
+        status = entry.lstat()
+    except FileNotFoundError:
+        return 0, 0
+    return status.st_size, status.st_mtime_ns
+
+
+def _content(path: Path) -> bytes:
+    found = blake2b(digest_size=16)
+    try:
+        with path.open("rb") as stream:
+            while block := stream.read(BLOCK):
+                found.update(block)
+    except OSError as error:
+        raise SourceUnavailable(f"{path}: cannot be read: {error}") from error
+    return found.digest()

@@ -1,0 +1,107 @@
+"""Files that hold a table's rows as of one moment: JSON lines, CSV or Parquet, in one folder for each table.
+
+`<path>/<table>/*.jsonl|.json|.csv` (each also with .gz) or `*.parquet`. A folder without rows says that its table is
+empty. In CSV an empty field is null, and a quoted empty one an empty text.
+"""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+
+from txloom.config.models.pipeline import Pipeline, Table
+from txloom.errors import ConfigurationError, SourceUnavailable
+from txloom.events.diagnosis import diagnosed
+from txloom.storage.sources.row_files import BATCH, csv_rows, parquet_rows
+
+KINDS = (".jsonl", ".json", ".csv", ".parquet")
+
+
+@dataclass(frozen=True)
+class SnapshotFile:
+    """A file with rows of a table, as of the moment of its snapshot."""
+
+    table: str
+    path: str
+    size: int
+
+    @property
+    def kind(self) -> str:
+        """Return the ending that says how it is written."""
+        return next(kind for kind in KINDS if Path(self.path.removesuffix(".gz")).suffix == kind)
+
+
+def tables_of(pipeline: Pipeline, path: str) -> dict[str, list[SnapshotFile]]:
+    """Return the files of every watched table that a snapshot has; raises ConfigurationError for what is none."""
+    folder = Path(path)
+    if not folder.is_dir():
+        raise SourceUnavailable(f"{path}: the snapshot's folder does not exist")
+    declared = {table.name: table for table in pipeline.tables}
+    found: dict[str, list[SnapshotFile]] = {}
+    for own in sorted(entry for entry in folder.iterdir() if not entry.name.startswith((".", "_"))):
+        if own.name not in declared or not own.is_dir():
+            known = ", ".join(sorted(declared))
+            raise ConfigurationError(f"{own}: expected folders named like watched tables: {known}")
+        files = sorted(entry for entry in own.iterdir() if not entry.name.startswith((".", "_")))
+        for file in files:
+            if Path(file.name.removesuffix(".gz")).suffix not in KINDS:
+                raise ConfigurationError(f"{file}: expected files that end in {', '.join(KINDS)}")
+        found[own.name] = [SnapshotFile(own.name, str(file), file.stat().st_size) for file in files]
+    if not found:
+        raise ConfigurationError(f"{path}: no folder of a watched table in it")
+    return found
+
+
+def images(file: SnapshotFile, table: Table) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield (number of the first row, images as JSON objects) in batches; rows count from 1.
+
+    Raises ConfigurationError, with file and line, for what is no row.
+    """
+    number = 1
+    try:
+        for batch in _read(file, table):
+            yield number, batch
+            number += len(batch)
+    except (OSError, EOFError, zlib.error, pa.ArrowInvalid) as error:
+        raise ConfigurationError(f"{file.path}: cannot be read behind row {number - 1}: {error}") from error
+
+
+def _read(file: SnapshotFile, table: Table) -> Iterator[list[bytes]]:
+    if file.kind == ".parquet":
+        yield from parquet_rows(Path(file.path))
+    elif file.kind == ".csv":
+        yield from _csv(file)
+    else:
+        yield from _lines(file, table)
+
+
+def _lines(file: SnapshotFile, table: Table) -> Iterator[list[bytes]]:
+    decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+    with gzip.open(file.path) if file.path.endswith(".gz") else Path(file.path).open("rb") as stream:
+        held: list[bytes] = []
+        for number, line in enumerate(stream, 1):
+            text = line.strip()
+            if not text:
+                continue
+            try:
+                decode(text)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                _, detail = diagnosed(text, error)
+                raise ConfigurationError(f"{file.path}:{number}: not a row of {table.name}: {detail}") from error
+            held.append(text)
+            if len(held) == BATCH:
+                yield held
+                held = []
+        if held:
+            yield held
+
+
+def _csv(file: SnapshotFile) -> Iterator[list[bytes]]:
+    try:
+        yield from csv_rows(Path(file.path))
+    except pa.ArrowInvalid as error:
+        raise ConfigurationError(f"{file.path}: not a CSV file with a header: {error}") from error

@@ -1,0 +1,1 @@
+"""Where messages come from: files and Kafka, cut into splits."""

@@ -1,0 +1,134 @@
+"""The bytes of a source's files, read to a fixed length, from where the last landing ended, in linear time.
+
+Places are those of the content: of a file that ends in `.gz`, of what is compressed in it, so that a file which was
+compressed after it was read is the same file.
+"""
+
+import gzip
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from pathlib import Path
+from typing import BinaryIO
+
+from txloom.events.malformed import KEPT, cut
+
+BLOCK = 4 << 20
+"""Bytes read at once: large enough for the decoder's batches, small enough for any executor."""
+
+
+class _Bounded(io.RawIOBase):
+    """The first bytes of a file, as if it ended there."""
+
+    def __init__(self, stream: BinaryIO, size: int) -> None:
+        self._stream, self._left = stream, max(size, 0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        block = self._stream.read(min(len(buffer), self._left))
+        buffer[: len(block)] = block
+        self._left -= len(block)
+        return len(block)
+
+
+@contextmanager
+def content(path: Path, size: int, start: int = 0) -> Iterator[BinaryIO]:
+    """Open the content of a file's first `size` bytes, from a place in the content on.
+
+    Raises OSError or EOFError where there is less, or a compressed stream is damaged.
+    """
+    with path.open("rb") as raw:
+        if path.stat().st_size < size:
+            raise EOFError(f"it has {path.stat().st_size} bytes, fewer than the {size} that it had")
+        if path.suffix != ".gz":
+            raw.seek(start)
+            yield io.BufferedReader(_Bounded(raw, size - start), BLOCK)
+            return
+        with gzip.GzipFile(fileobj=io.BufferedReader(_Bounded(raw, size), BLOCK)) as stream:
+            _skip(stream, start)
+            yield stream  # type: ignore[misc]
+
+
+def _skip(stream: gzip.GzipFile, size: int) -> None:
+    while size > 0 and (block := stream.read(min(size, BLOCK))):
+        size -= len(block)
+
+
+def digest(path: Path, size: int, start: int, end: int | None = None) -> tuple[str, int]:
+    """Return the fingerprint of a part of a file's content, and how many bytes it has; end: None for all the rest."""
+    hashed, left = blake2b(digest_size=16), -1 if end is None else end - start
+    count = 0
+    with content(path, size, start) as stream:
+        while left and (block := stream.read(BLOCK if left < 0 else min(left, BLOCK))):
+            hashed.update(block)
+            count += len(block)
+            left -= len(block) if left > 0 else 0
+    return hashed.hexdigest(), count
+
+
+def first_line(path: Path, size: int) -> str | None:
+    """Return the fingerprint of a file's first line that is not blank, or of what can be told apart of a long one."""
+    with content(path, size) as stream:
+        while line := stream.readline(KEPT):
+            if line.strip():
+                return blake2b(line, digest_size=16).hexdigest()
+    return None
+
+
+class Lines:
+    """Reads the lines of a part of a file, one block after the other, and knows how far it came."""
+
+    def __init__(self, path: Path, size: int, start: int, limit: int) -> None:
+        """Read from a place in the content to the end of the file's first `size` bytes.
+
+        limit: of a line with more bytes only the first ones are kept.
+        """
+        self._path, self._size, self._limit = path, size, limit
+        self._hashed = blake2b(digest_size=16)
+        self._parts: list[bytes] = []
+        self._held = 0
+        self.start = self.until = start
+        self.tail: bytes | None = None
+
+    @property
+    def digest(self) -> str:
+        """Return the fingerprint of all that was read."""
+        return self._hashed.hexdigest()
+
+    @property
+    def tail_bytes(self) -> int:
+        """Return how many bytes come behind the last newline."""
+        return self._held
+
+    def blocks(self) -> Iterator[list[bytes]]:
+        """Yield the lines that end in a newline, in blocks; `tail` is what comes behind the last one, None: nothing.
+
+        until: the place behind the last newline.
+        """
+        with content(self._path, self._size, self.start) as stream:
+            while block := stream.read(BLOCK):
+                self._hashed.update(block)
+                first, *rest = block.split(b"\n")
+                self._add(first)
+                if rest:
+                    last = rest.pop()
+                    self.until += self._held + 1 + sum(map(len, rest)) + len(rest)
+                    yield [self._line(), *rest]
+                    self._parts, self._held = [], 0
+                    self._add(last)
+        self.tail = self._line() if self._held else None
+
+    def _add(self, part: bytes) -> None:
+        """Take a part of an unfinished line; of one that is too large only its beginning is kept."""
+        self._held += len(part)
+        if self._held <= self._limit:
+            self._parts.append(part)
+        elif len(self._parts) != 1 or len(self._parts[0]) < KEPT:
+            self._parts = [b"".join([*self._parts, part])[:KEPT]]
+
+    def _line(self) -> bytes:
+        line = b"".join(self._parts)
+        return line if self._held <= self._limit else cut(line, self._held)

@@ -1,0 +1,117 @@
+"""How far each file of a source was read: the table `file_positions`.
+
+A landing writes a row for each file that it took, or could not read, before it commits their events. A run that died
+between the two reads again, and its rows hold: they are newer.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from txloom.config import names
+from txloom.storage.delta import small_tables
+from txloom.storage.paths import Place
+from txloom.storage.system_tables import FILE_POSITIONS
+
+if TYPE_CHECKING:
+    from txloom.events.wal2json.decoder import Open
+
+Name = tuple[str, str]
+"""Topic and file."""
+_COLUMNS = ", ".join(f'"{name}"' for name in FILE_POSITIONS.names if name not in ("landing", "at"))
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far one file was read; `FILE_POSITIONS` says what each field is."""
+
+    topic: str
+    file: str
+    size: int
+    modified: int
+    start: int = 0
+    until: int = 0
+    tail: int = 0
+    lines: int = 0
+    digest: str | None = None
+    head: str | None = None
+    before: str | None = None
+    open: str | None = None
+    left: str | None = None
+    was: str | None = None
+    begins_inside: bool = False
+    read_again: bool = False
+    problem: str | None = None
+    is_access: bool = False
+    lost: str | None = None
+
+    @property
+    def name(self) -> Name:
+        """Return topic and file."""
+        return self.topic, self.file
+
+    @property
+    def end(self) -> int:
+        """Return the place in the content up to which everything was read."""
+        return self.until + self.tail
+
+
+def to_json(transaction: "Open | None") -> str | None:
+    """Return an open transaction as text, None for none."""
+    return None if transaction is None else msgspec.json.encode(transaction).decode()
+
+
+def from_json(text: str | None) -> "Open | None":
+    """Return the open transaction that a text holds."""
+    from txloom.events.wal2json.decoder import Open
+
+    return None if text is None else msgspec.json.decode(text, type=Open)
+
+
+def newest(place: Place, before: int | None = None) -> dict[Name, Position]:
+    """Return the position of each file, the one that was read last at the end; before: when a landing was planned."""
+    where = "" if before is None else f" where landing < {before}"
+    ranked = "row_number() over (partition by topic, file order by landing desc, at desc) as n"
+    sql = f"select {_COLUMNS} from (select *, {ranked} from t{where}) where n = 1 order by landing, at"
+    rows = small_tables.query(place.table(names.FILE_POSITIONS), sql)
+    return {(row["topic"], row["file"]): Position(**row) for row in rows}
+
+
+def write(place: Place, landing: int, positions: Sequence[Position], at: datetime | None = None) -> None:
+    """Append how far files were read by a landing; a later row of the same landing replaces an earlier one."""
+    at = at or datetime.now(UTC)
+    rows = [{"landing": landing, "at": at, **vars(position)} for position in positions]
+    if rows:
+        small_tables.append(place.table(names.FILE_POSITIONS), rows, FILE_POSITIONS)
+
+
+def unreadable(positions: Mapping[Name, Position]) -> list[Position]:
+    """Return the files that could not be read, and that nobody has set aside."""
+    return [each for each in positions.values() if each.problem is not None and each.lost is None]
+
+
+def has_problems(place: Place) -> bool:
+    """Tell whether there ever was a file that could not be read."""
+    return bool(
+        small_tables.query(place.table(names.FILE_POSITIONS), "select 1 from t where problem is not null limit 1")
+    )
+
+
+def set_aside(place: Place) -> list[dict[str, Any]]:
+    """Return the files that an operator set aside, oldest first: topic, file, lost, at."""
+    sql = "select topic, file, lost, at from t where lost is not null order by at, topic, file"
+    return small_tables.query(place.table(names.FILE_POSITIONS), sql)
+
+
+def read_again(place: Place) -> list[int]:
+    """Return the landings that read lines which an earlier one had read."""
+    sql = "select distinct landing from t where read_again order by landing"
+    return [row["landing"] for row in small_tables.query(place.table(names.FILE_POSITIONS), sql)]
+
+
+def accepted(position: Position, reason: str) -> Position:
+    """Return a file that is set aside until it changes."""
+    return replace(position, lost=f"{position.file}: {position.problem}; accepted: {reason}")

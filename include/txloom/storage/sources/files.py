@@ -1,0 +1,272 @@
+"""The `files` transport: folders, one per topic, that a producer appends whole files to.
+
+A file is taken once it is whole. Temporary names are never taken. A file that ends in a newline (or whose gzip stream
+ends properly) is whole; any other is once it has not changed for `settle`. It is taken to a fixed length, so that a
+landing that is repeated reads the same bytes; what is appended later is read from there on (`txloom.storage.
+file_plan`).
+"""
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from txloom.config.models.pipeline import Pipeline
+from txloom.config.project import PROJECT
+from txloom.errors import ConfigurationError, SourceUnavailable
+from txloom.events import rejections
+from txloom.events.formats import Headers
+from txloom.events.goldengate.messages import NULL
+from txloom.events.malformed import Refused
+from txloom.events.wal2json import decoder
+from txloom.events.wal2json.version_1 import VERSION_1, expanded
+from txloom.storage.sources.file_lines import Lines, digest, first_line
+from txloom.storage.sources.file_positions import Position
+from txloom.storage.sources.row_files import has_lines, rows_as_json
+from txloom.storage.sources.splits import Messages, Task
+
+TEMPORARY_PREFIXES = (".", "_")
+TEMPORARY_SUFFIXES = (".tmp", ".part", ".partial", ".inprogress", ".filepart", ".crdownload", ".crc", ".swp", "~")
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One file of a source: its topic folder, its path relative to the source, bytes, and modification in ns."""
+
+    topic: str
+    file: str
+    size: int
+    modified: int
+
+
+@dataclass(frozen=True)
+class Inbox:
+    """The folder of a files source, and what its lines hold: `values` or `records`."""
+
+    root: str
+    layout: str = "values"
+    format: str = "goldengate"
+    limit: int = 32 << 20
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> "Inbox":
+        """Return the inbox of a pipeline; a relative folder is relative to the project."""
+        files = pipeline.source.files
+        assert files is not None
+        if pipeline.source.format == "snapshots":
+            raise ConfigurationError(f"{pipeline.name}: extracts are landed by jobs/diff_snapshot.py --date YYYY-MM-DD")
+        limit = pipeline.source.max_message_bytes
+        return cls(str(PROJECT / files.path), files.layout, pipeline.source.format, limit)
+
+    def messages(self, task: Task) -> Iterator[Messages]:
+        """Yield the messages of a file in blocks, and at last how far it was read; raises FileUnreadable."""
+        try:
+            yield from self._lines(task) if self._has_lines(task) else self._rows(task)
+        except (OSError, EOFError, zlib.error, ConfigurationError, SourceUnavailable) as error:
+            raise FileUnreadable(task, error) from error
+
+    def confirm(self, tasks: Sequence[Task]) -> None:
+        """Take files as they are: one that changed is taken again."""
+
+    def _has_lines(self, task: Task) -> bool:
+        return self.format != "change_sets" or has_lines(task.file)
+
+    def _rows(self, task: Task) -> Iterator[Messages]:
+        """Yield the rows of a file without lines, as JSON objects: all of them, unless it was only touched."""
+        path, count = Path(self.root, task.file), 0
+        if path.stat().st_size != task.size:
+            raise EOFError(f"it had {task.size} bytes when it was planned, and has {path.stat().st_size} now")
+        for first, rows in () if task.start else rows_as_json(path):
+            yield Messages(range(first, first + len(rows)), rows)
+            count += len(rows)
+        fingerprint, size = digest(path, task.size, 0)
+        reached = replace(task.position, start=0, until=size, digest=fingerprint)
+        yield Messages((), (), reached=reached if task.start else replace(reached, lines=count))
+
+    def _lines(self, task: Task) -> Iterator[Messages]:
+        """Yield a file's lines from where it was read to, and what comes behind the last newline by itself.
+
+        A line of which an earlier landing took the beginning, because nothing came behind it for long, is read again.
+        """
+        path, before = Path(self.root, task.file), task.position
+        _refuse_unreadable(path, task)
+        lines = Lines(path, task.size, task.start, self.limit)
+        count, taken, again = before.lines, before.tail, before.read_again
+        for block in lines.blocks():
+            done = 1 if taken else 0
+            if taken:
+                is_same = len(block[0]) == taken
+                count, messages = self._block(task, count, block[:1])
+                yield messages._replace(landed=is_same)
+                again, taken = again or not is_same, 0
+            count, messages = self._block(task, count, block[done:])
+            yield messages
+        if lines.tail is not None:
+            _, messages = self._block(task, count, [lines.tail])
+            again = again or (taken > 0 and lines.tail_bytes > taken)
+            yield messages._replace(landed=lines.tail_bytes == taken, is_tail=True)
+        yield Messages((), (), reached=_reached(path, before, lines, count, again=again))
+
+    def _block(self, task: Task, count: int, lines: list[bytes]) -> tuple[int, Messages]:
+        """Return how many lines have come with a block, and its messages; lines of wal2json's version 1 become more."""
+        values = _expanded(task, lines) if self.format == "wal2json" else lines
+        places = range(count + 1, count + 1 + len(values))
+        count += len(values)
+        return count, Messages(places, values) if self.layout == "values" else Messages(places, *records(values))
+
+
+class FileUnreadable(SourceUnavailable):
+    """A file that was planned cannot be read now; position: how far it was read before, and what is wrong."""
+
+    def __init__(self, task: Task, error: Exception) -> None:
+        """Name the file; error: what its reading raised."""
+        cause = error.__cause__ if isinstance(error, SourceUnavailable) and error.__cause__ else error
+        is_access = isinstance(cause, OSError) and cause.errno is not None
+        problem = cause.strerror if isinstance(cause, OSError) and is_access else str(cause)
+        self.position = replace(task.position, problem=problem, is_access=is_access, read_again=False)
+        super().__init__(f"{task.file}: planned for landing but cannot be read now: {problem}")
+
+
+def _refuse_unreadable(path: Path, task: Task) -> None:
+    """Raise what is wrong with a file before any of its messages is taken: nothing of a damaged one is."""
+    if path.suffix == ".gz":
+        digest(path, task.size, 0)
+    if task.start and not continues(path, task.size, task.position):
+        raise EOFError("its content is not what it was when the landing was planned")
+
+
+def continues(path: Path, size: int, position: Position) -> bool:
+    """Tell whether a file's first bytes hold what was read of it last, in the same place."""
+    return digest(path, size, position.start, position.end) == (position.digest, position.end - position.start)
+
+
+def _reached(path: Path, before: Position, lines: Lines, count: int, *, again: bool) -> Position:
+    """Return how far a file was read; what was read last is known by its fingerprint."""
+    if lines.until == lines.start and lines.tail is None:
+        return before
+    head = before.head or first_line(path, before.size)
+    end = replace(before, until=lines.until, tail=lines.tail_bytes, lines=count)
+    return replace(end, start=lines.start, digest=lines.digest, head=head, read_again=again)
+
+
+def list_files(root: str) -> list[SourceFile]:
+    """List the files of all topic folders below a source's folder, oldest name first.
+
+    Links that leave the source's folder are not followed (faults.md 46). Raises SourceUnavailable that names a folder
+    which is not there or cannot be read.
+    """
+    try:
+        return list(_files(root))
+    except OSError as error:
+        raise SourceUnavailable(f"{root}: the source's folder cannot be read: {error}") from error
+
+
+def _files(root: str) -> Iterator[SourceFile]:
+    base = Path(root).resolve()
+    for topic in _folders(root):
+        for entry in sorted(topic.iterdir()):
+            if _is_public(entry.name) and entry.is_file() and entry.resolve().is_relative_to(base):
+                with suppress(FileNotFoundError):
+                    status = entry.stat()
+                    yield SourceFile(topic.name, f"{topic.name}/{entry.name}", status.st_size, status.st_mtime_ns)
+
+
+def topics(root: str) -> list[str]:
+    """Return the names of the topic folders below a source's folder, those without files too."""
+    return [folder.name for folder in _folders(root)]
+
+
+def _folders(root: str) -> list[Path]:
+    folder = Path(root)
+    if not folder.is_dir():
+        raise SourceUnavailable(f"{root}: the source's folder does not exist; create it or correct source.files.path")
+    return sorted(entry for entry in folder.iterdir() if entry.is_dir() and _is_public(entry.name))
+
+
+def _is_public(name: str) -> bool:
+    return not name.startswith(TEMPORARY_PREFIXES) and not name.endswith(TEMPORARY_SUFFIXES)
+
+
+def is_settled(file: SourceFile, now_ns: int, settle: timedelta) -> bool:
+    """Say whether a file has not changed for a while."""
+    return now_ns - file.modified >= settle.total_seconds() * 1e9
+
+
+def is_whole(root: str, file: SourceFile, now_ns: int, settle: timedelta) -> bool:
+    """Say whether a producer has finished a file."""
+    if is_settled(file, now_ns, settle):
+        return True
+    path = Path(root, file.file)
+    try:
+        return _ends_properly(path, file.size) if path.suffix == ".gz" else _ends_in_newline(path, file.size)
+    except (EOFError, OSError, zlib.error):
+        return False
+
+
+def _ends_in_newline(path: Path, size: int) -> bool:
+    with path.open("rb") as stream:
+        stream.seek(max(0, size - 1))
+        return stream.read(1) == b"\n"
+
+
+def _ends_properly(path: Path, size: int) -> bool:
+    digest(path, size, 0)
+    return True
+
+
+def _expanded(task: Task, lines: list[bytes]) -> list[bytes]:
+    """Turn lines of wal2json's format-version 1 into those of version 2, with a warning; others stay as they are."""
+    if not any(b'"change"' in line for line in lines):
+        return lines
+    found = [each for line in lines for each in expanded(line)]
+    if len(found) > len(lines):
+        print(f"warn: {task.file}: {decoder.HINTS[VERSION_1]}", flush=True)
+    return found
+
+
+class _Record(msgspec.Struct):
+    value: msgspec.Raw
+    headers: msgspec.Raw = NULL
+
+
+RECORD = msgspec.json.Decoder(_Record)
+
+
+def records(lines: Sequence[bytes]) -> tuple[list[bytes | None], Headers]:
+    """Read records of a topic that were copied into a file; what is none stays as it is, for its decoder to judge.
+
+    value: text, null, or the message itself. headers: pairs, a mapping, or names and values by turns (kcat).
+    """
+    found = [_record(line) for line in lines]
+    return [value for value, _ in found], [headers for _, headers in found]
+
+
+def _record(line: bytes) -> tuple[bytes | None, Mapping[str, str] | None]:
+    if isinstance(line, Refused) or not line.strip():
+        return line if line.strip() else None, None
+    try:
+        found = RECORD.decode(line)
+        raw = bytes(found.value)
+        value = msgspec.json.decode(raw, type=str | None) if raw[:1] in b'"n' else raw
+        content = value.encode() if isinstance(value, str) else value
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return line, None
+    try:
+        return content, _headers(msgspec.json.decode(found.headers))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        return Refused(line, rejections.HEADERS, f"`headers` cannot be read: {error}"), None
+
+
+def _headers(told: Any) -> dict[str, str] | None:
+    if told is None:
+        return None
+    pairs = list(told.items()) if isinstance(told, dict) else told
+    if isinstance(told, list) and told and not isinstance(told[0], list):
+        pairs = [told[at : at + 2] for at in range(0, len(told), 2)]
+    named = msgspec.convert(pairs, list[tuple[str, str | None]])
+    return {name: value for name, value in named if value is not None} or None

@@ -1,0 +1,1 @@
+"""Spark sessions, and the progress that they log."""

@@ -1,0 +1,78 @@
+"""Spark sessions: every job opens the same one, under spark-submit as well as under plain python."""
+
+import os
+import sys
+import threading
+
+from pyspark import inheritable_thread_target
+from pyspark.sql import SparkSession
+
+from txloom.config import jvm
+from txloom.config.project import jars
+
+SHUFFLE_PARTITIONS = 4
+"""The state store keeps the number of its first run for good: chosen from small drivers' cores, not Spark's 200."""
+
+STREAMING_STATE = "org.apache.spark.sql.execution.streaming.state"
+
+SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    # Spark's default is INT96, which delta-rs reads as nanoseconds: 9999-12-31 comes back as 1816-03-30.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
+    "spark.sql.streaming.stateStore.providerClass": f"{STREAMING_STATE}.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.databricks.delta.schema.autoMerge.enabled": "false",
+    "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
+    "spark.python.daemon.module": "txloom.steps.buffer.python_workers",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def open_session(application: str, step: str | None = None) -> SparkSession:
+    """Open or join the Spark session of one job; step says how its JVM is to start.
+
+    The master comes from spark-submit or TXLOOM_SPARK_MASTER, else `local[*]`; class path and JVM flags are set here
+    only when python itself starts the JVM, because under spark-submit it runs already.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(application)
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        builder = builder.master(os.environ.get("TXLOOM_SPARK_MASTER", "local[*]"))
+        for name, value in launch_settings(step).items():
+            builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel(os.environ.get("TXLOOM_SPARK_LOG", "ERROR"))
+    return session
+
+
+def launch_settings(step: str | None) -> dict[str, str]:
+    """Return what must be known before the JVM starts: class path, memory and flags."""
+    return {
+        "spark.driver.extraClassPath": f"{jars()}/*",
+        "spark.driver.extraJavaOptions": jvm.flags(step),
+        "spark.driver.memory": os.environ.get("TXLOOM_DRIVER_MEMORY", "2g"),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+
+
+def warm_workers(spark: SparkSession) -> None:
+    """Have Spark start its Python processes in the background: they import while the JVM plans."""
+    context = spark.sparkContext
+
+    def start() -> None:
+        context.parallelize([0], 1).map(abs).collect()
+
+    threading.Thread(target=inheritable_thread_target(spark)(start), daemon=True).start()

@@ -1,0 +1,1 @@
+"""Histories, mirrors and documents: schemas, partitions, Spark's folds."""

@@ -1,0 +1,147 @@
+"""The flat current tables of a pipeline, and how all its current tables are created."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+
+from txloom.config import names
+from txloom.config.models.pipeline import Aggregate, Child, Mirror, Pipeline, Table
+from txloom.current.documents.compose import Member
+from txloom.storage.delta import schema_evolution, small_tables
+from txloom.storage.delta.fencing import FENCE
+from txloom.storage.delta.sql import has_exact_bounds
+from txloom.storage.paths import Place
+from txloom.storage.publishing.watermark import Mark
+from txloom.storage.targets import schemas
+from txloom.storage.targets.partitioning import Partitions
+
+STATISTICS = "delta.dataSkippingStatsColumns"
+"""The property that says which columns a table has statistics of: its key among them."""
+
+
+@dataclass(frozen=True)
+class Flat:
+    """One source table's current rows: a declared mirror, or the row store of an aggregate's member."""
+
+    table: Table
+    current: str
+    mirror: Mirror | None
+    aggregate: Aggregate | None
+    """The aggregate whose history holds the changes, where no mirror has a history of its own."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Return the columns that tell rows apart: the key, or where a row without one was inserted."""
+        return self.table.key or names.POSITION
+
+    @property
+    def history(self) -> str:
+        """Return the name of the history that holds its changes."""
+        if self.mirror is not None:
+            return self.mirror.history
+        assert self.aggregate is not None
+        return self.aggregate.history
+
+    @property
+    def field(self) -> str:
+        """Return the field of an aggregate's history that holds its changes."""
+        assert self.aggregate is not None
+        return dict(schemas.members_of(self.aggregate))[self.table.name]
+
+    @property
+    def partitions(self) -> Partitions | None:
+        """Return how the table is partitioned."""
+        return Partitions.of(self.table, self.mirror)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the schema of the table: what a reader asks for, and the name of the partition where it needs one."""
+        own = self.partitions.field if self.partitions else None
+        schema = schemas.current_schema(self.table)
+        return schema if own is None else schema.append(own)
+
+    def filled(self, effects: pa.Table) -> pa.Table:
+        """Return effects with the partitions that their rows belong into."""
+        return effects if self.partitions is None else self.partitions.filled(effects)
+
+
+def member_of(table: Table, child: Child) -> Member:
+    """Return a child table as composing documents knows it."""
+    return Member(child.as_, child.relation, table.key, child.parent_key, table.column_names)
+
+
+def flats(pipeline: Pipeline) -> list[Flat]:
+    """Return the flat current tables of a pipeline: every mirror, and every member of an aggregate without one."""
+    found = {m.table: Flat(pipeline.table(m.table), m.current, m, None) for m in pipeline.targets.mirrors}
+    for aggregate in pipeline.targets.aggregates:
+        for name, _ in schemas.members_of(aggregate):
+            store = Flat(pipeline.table(name), names.row_store(name), None, aggregate)
+            found.setdefault(name, store)
+    return list(found.values())
+
+
+def create(flat: Flat, place: Place) -> None:
+    """Create a flat current table; its first version is the empty state as of csn 0."""
+    ordered = [*flat.mirror.zorder] if flat.mirror else []
+    ordered += [flat.partitions.declared.column] if flat.partitions and flat.partitions.field else []
+    schema_evolution.ensure(
+        place.table(flat.current),
+        flat.schema,
+        _properties(flat.schema, [*flat.key, *ordered]),
+        partition_by=[flat.partitions.column] if flat.partitions else [],
+        metadata=vars(Mark()),
+    )
+    if flat.table.insert_only:
+        _tell_rows_apart(flat, place)
+
+
+def _tell_rows_apart(flat: Flat, place: Place) -> None:
+    """Begin a table without a key anew where an older version took several of its rows for one; once.
+
+    It knew rows by csn and position alone. The next merge writes the table anew out of its history.
+    """
+    table = DeltaTable(place.table(flat.current))
+    if STATISTICS not in table.metadata().configuration or names.POSITION[1] in _indexed(table):
+        return
+    FENCE.refuse_stale(table.table_uri)
+    if _were_taken_for_one(flat, place):
+        about = {"userMetadata": json.dumps(vars(Mark()))}
+        commit = CommitProperties(custom_metadata=about, app_transactions=FENCE.transactions())
+        write_deltalake(
+            table, pa.schema(table.schema().to_arrow()).empty_table(), mode="overwrite", commit_properties=commit
+        )
+    indexed = ",".join([names.POSITION[1], *_indexed(table)])
+    table.alter.set_table_properties({STATISTICS: indexed})
+
+
+def _indexed(table: DeltaTable) -> list[str]:
+    """Return the columns that a table has statistics of."""
+    told: str = table.metadata().configuration[STATISTICS]
+    return told.split(",")
+
+
+def _were_taken_for_one(flat: Flat, place: Place) -> bool:
+    """Say whether rows share csn and position, or were given the xid of a transaction that only cleared a column."""
+    same = "select 1 as n from t group by _txloom_csn, _txloom_pos having count(*) > 1 limit 1"
+    cleared = "select 1 as n from t where _txloom_absent is not null limit 1"
+    return any(small_tables.query(place.table(flat.history), sql) for sql in (cleared, same))
+
+
+def create_documents(pipeline: Pipeline, aggregate: Aggregate, place: Place) -> None:
+    """Create the current table of an aggregate; its first version is the empty state as of csn 0."""
+    schema_evolution.ensure(
+        place.table(aggregate.current),
+        (schema := schemas.document_schema(pipeline, aggregate)),
+        _properties(schema, [*pipeline.table(aggregate.root).key, *aggregate.zorder]),
+        metadata=vars(Mark()),
+    )
+
+
+def _properties(schema: pa.Schema, indexed: Sequence[str]) -> dict[str, str]:
+    """Return what a table is created with; files keep exact bounds of columns that readers ask by."""
+    bounded = [name for name in [*indexed, "_txloom_csn"] if has_exact_bounds(schema.field(name).type)]
+    skipping = ",".join(schemas.quote(name) for name in dict.fromkeys(bounded))
+    return {**small_tables.DELETION_VECTORS, STATISTICS: skipping}

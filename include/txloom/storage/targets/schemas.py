@@ -1,0 +1,91 @@
+"""Schemas of history and current tables, built from their declaration; as DDL where Spark computes rows of them."""
+
+import pyarrow as pa
+
+from txloom.config.models.pipeline import Aggregate, Pipeline, Table
+from txloom.events.values.scalars import arrow_type
+from txloom.storage.system_tables import INSTANT
+
+NAMES = pa.list_(pa.string())
+STAMPS = [("_txloom_csn", pa.int64()), ("_txloom_pos", pa.int64()), ("_txloom_xid", pa.string())]
+"""What a current row carries beside its columns: the change that made it so."""
+
+
+def quote(name: str) -> str:
+    """Quote a column name for Spark SQL.
+
+    >>> quote("order")
+    '`order`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+def columns_ddl(table: Table) -> str:
+    """Return the declared columns of a table as Spark DDL."""
+    return ", ".join(f"{quote(column.name)} {column.type.spark}" for column in table.columns)
+
+
+def struct_ddl(table: Table) -> str:
+    """Return the declared columns of a table as one Spark struct."""
+    return "struct<" + ", ".join(f"{quote(column.name)}:{column.type.spark}" for column in table.columns) + ">"
+
+
+def changes_schema(table: Table) -> pa.Schema:
+    """Return the schema of a mirror's history, `<table>_changes`."""
+    own = [("op", pa.string()), ("xid", pa.string()), ("csn", pa.int64()), ("pos", pa.int64())]
+    own += [("committed_at", INSTANT), ("release", pa.int64()), ("landing", pa.int64()), ("row", pa.int64())]
+    own += [("unchanged", NAMES), ("before", pa.struct(columns(table))), ("before_known", NAMES), ("absent", NAMES)]
+    return pa.schema([*columns(table), *[(f"_txloom_{name}", kind) for name, kind in own]])
+
+
+def stream_schema(pipeline: Pipeline, aggregate: Aggregate) -> pa.Schema:
+    """Return the schema of an aggregate's history: one row per transaction and root."""
+    root = pipeline.table(aggregate.root)
+    keys = [field for field in columns(root) if field.name in root.key]
+    own = [("_txloom_xid", pa.string()), ("_txloom_csn", pa.int64())]
+    own += [("_txloom_committed_at", INSTANT), ("_txloom_release", pa.int64())]
+    members = [(field, pa.list_(change_type(pipeline.table(table)))) for table, field in members_of(aggregate)]
+    return pa.schema([*sorted(keys, key=lambda field: root.key.index(field.name)), *own, *members])
+
+
+def change_type(table: Table) -> pa.DataType:
+    """Return one change of an aggregate's member."""
+    image = pa.struct(columns(table))
+    first = [("_txloom_pos", pa.int64()), ("_txloom_op", pa.string())]
+    last = [("unchanged", NAMES), ("before", image), ("before_known", NAMES), ("landing", pa.int64())]
+    last += [("row", pa.int64()), ("absent", NAMES)]
+    return pa.struct([*first, *columns(table), *[(f"_txloom_{name}", kind) for name, kind in last]])
+
+
+def current_schema(table: Table) -> pa.Schema:
+    """Return the schema of a mirror's current table."""
+    return pa.schema([*columns(table), *STAMPS])
+
+
+def document_schema(pipeline: Pipeline, aggregate: Aggregate) -> pa.Schema:
+    """Return the schema of an aggregate's current table: the root's columns, then its children nested."""
+    return pa.schema([*document_fields(pipeline, aggregate), *STAMPS])
+
+
+def document_fields(pipeline: Pipeline, aggregate: Aggregate) -> list[pa.Field]:
+    """Return what a document declares."""
+    fields = columns(pipeline.table(aggregate.root))
+    for child in aggregate.children:
+        row = pa.struct(columns(pipeline.table(child.table)))
+        fields.append(pa.field(child.as_, row if child.relation == "one" else pa.list_(row)))
+    return fields
+
+
+def columns(table: Table) -> list[pa.Field]:
+    """Return the declared columns of a table."""
+    return [pa.field(column.name, arrow_type(column.type)) for column in table.columns]
+
+
+def current_ddl(table: Table) -> str:
+    """Return the schema of a mirror's current table."""
+    return f"{columns_ddl(table)}, _txloom_csn bigint, _txloom_pos bigint, _txloom_xid string"
+
+
+def members_of(aggregate: Aggregate) -> list[tuple[str, str]]:
+    """Return (table, field of the history row) for the root and every child of an aggregate."""
+    return [(aggregate.root, aggregate.root), *((child.table, child.as_) for child in aggregate.children)]

@@ -1,0 +1,131 @@
+"""Shadow tables: what a backfill rebuilt beside the live tables, what differs from them, and the notes of each run."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from deltalake import CommitProperties
+from deltalake.exceptions import TableNotFoundError
+from pyarrow import fs
+
+from txloom.config import names
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta.fencing import FENCE
+from txloom.storage.paths import Place, filesystem_of
+from txloom.storage.system_tables import BACKFILLS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+KIND, WAS, DIGEST = (f"{names.OWN_PREFIX}{name}" for name in ("kind", "was", "digest"))
+INSERTED, UPDATED, SURPLUS, REPEATED = "inserted", "updated", "surplus", "repeated"
+"""What a live table lacks, holds differently, and has although the rebuilt one does not; and rows that cannot be told
+from another by what is their key, so that nothing may be written by it."""
+DIFFERENCE = [pa.field(KIND, pa.string()), pa.field(WAS, pa.string()), pa.field(DIGEST, pa.int64())]
+"""What a row of a table of differences has beside the rebuilt row (of surplus: the live one). was: the live row before,
+as JSON, of some; digest: of kind and values, to add up."""
+
+
+def write(path: str, rows: pa.Table) -> None:
+    """Replace a shadow table by rows, in one commit."""
+    small_tables.overwrite(path, rows, schema_mode="overwrite")
+
+
+def write_frame(path: str, frame: "DataFrame") -> None:
+    """Replace a shadow table by what Spark computes, in one commit."""
+    from txloom.storage.delta import spark_tables
+
+    spark_tables.fence(frame.sparkSession, path)
+    try:
+        frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+    finally:
+        spark_tables.unfence(frame.sparkSession)
+
+
+def drop(place: Place, tables: Sequence[str]) -> int:
+    """Remove shadow tables; return how many there were."""
+    dropped = 0
+    for name in tables:
+        for shadow in (names.shadow_table(name), names.difference_table(name)):
+            filesystem, folder = filesystem_of(place.table(shadow))
+            if filesystem.get_file_info(folder).type == fs.FileType.Directory:
+                filesystem.delete_dir(folder)
+                dropped += 1
+    return dropped
+
+
+def note(place: Place, row: dict[str, Any]) -> None:
+    """Write down what became of a backfill, or of one table in it."""
+    small_tables.append(place.table(names.BACKFILLS), [{**row, "at": datetime.now(UTC)}], BACKFILLS)
+
+
+def newest_run(place: Place) -> dict[str, Any] | None:
+    """Return the newest note of the newest backfill: its shadows are those that lie there."""
+    return small_tables.newest(place.table(names.BACKFILLS), "*", '"table" is null')
+
+
+def repaired_since(place: Place, moment: datetime) -> list[dict[str, Any]]:
+    """Return run_id and from_csn of each backfill that changed rows of current tables since a moment."""
+    changed = " or ".join(f"counts['{name}'] > 0" for name in ("inserts", "updates", "deletes"))
+    own = f"status = 'applied' and \"table\" is null and at > {arrow_tables.moment(moment)} and ({changed})"
+    sql = f"select run_id, min(coalesce(from_csn, 0)) as from_csn from t where {own} group by run_id order by run_id"
+    return small_tables.query(place.table(names.BACKFILLS), sql)
+
+
+def compared(place: Place, run_id: str) -> list[dict[str, Any]]:
+    """Return the newest comparison of each table in a backfill, by the table's name."""
+    path = place.table(names.BACKFILLS)
+    newest = f'row_number() over (partition by "table" order by {small_tables.latest(path)}) as n'
+    own = f"run_id = {arrow_tables.quoted(run_id)} and status = 'compared' and \"table\" is not null"
+    sql = f'select * from (select *, {newest} from t where {own}) where n = 1 order by "table"'
+    return small_tables.query(path, sql)
+
+
+def differences(place: Place, table: str, where: str, more: str = "") -> pa.Table:
+    """Return rows of a table's differences."""
+    return arrow_tables.select(place.table(names.difference_table(table)), f"select * from t where {where} {more}")
+
+
+def counts(place: Place, table: str) -> tuple[dict[str, int], int]:
+    """Return how many rows of each kind differ in a table, and the digest of them all."""
+    sql = f"select {KIND} as kind, count(*) as n, sum({DIGEST}) as digest from t group by 1"
+    found = small_tables.query(place.table(names.difference_table(table)), sql)
+    return {row["kind"]: row["n"] for row in found}, sum(row["digest"] for row in found)
+
+
+def correct(path: str, rows: pa.Table, key: Sequence[str], columns: Sequence[str], about: dict[str, Any]) -> None:
+    """Bring rows into a history in one commit: those that it lacks are added, others take the columns; none goes.
+
+    about: what the commit says of itself.
+    """
+    table = FENCE.opened(path)
+    given = arrow_tables.conform(rows, pa.schema(table.schema().to_arrow()))
+    told = {"userMetadata": json.dumps(about)}
+    properties = CommitProperties(custom_metadata=told, app_transactions=FENCE.transactions())
+    condition = " and ".join(f'(t."{name}" is not distinct from s."{name}")' for name in key)
+    csn = given.column("_txloom_csn").unique().to_pylist()
+    condition += f' and (t."_txloom_csn" between {min(csn)} and {max(csn)})'
+    (
+        table.merge(given, condition, source_alias="s", target_alias="t", commit_properties=properties)
+        .when_matched_update({f'"{name}"': f's."{name}"' for name in columns})
+        .when_not_matched_insert({f'"{name}"': f's."{name}"' for name in given.column_names})
+        .execute()
+    )
+
+
+def newest_release(place: Place, history: str) -> int:
+    """Return the number of the newest release in a history: what it holds is settled up to there."""
+    found = small_tables.query(place.table(history), "select max(_txloom_release) as release from t")
+    return int((found[0]["release"] if found else 0) or 0)
+
+
+def live(path: str, schema: pa.Schema, where: str) -> pa.Table:
+    """Return rows of a live table in its declared columns; none where it does not exist."""
+    try:
+        known = small_tables.schema_of(path).names
+    except TableNotFoundError:
+        return schema.empty_table()
+    columns = ", ".join(f'"{name}"' for name in schema.names if name in known)
+    return arrow_tables.conform(arrow_tables.select(path, f"select {columns} from t where {where}"), schema)

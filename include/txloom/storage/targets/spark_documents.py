@@ -1,0 +1,108 @@
+"""Aggregates: which documents a batch of changes touches, and how they are composed from flat rows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from txloom.config.models.pipeline import Aggregate, Child, Pipeline, Table
+from txloom.storage.targets.schemas import quote, struct_ddl
+from txloom.storage.targets.spark_fold import VERDICT
+
+
+@dataclass(frozen=True)
+class Change:
+    """How one flat table is about to change: its rows now, and the net effect per touched key."""
+
+    table: Table
+    rows: DataFrame
+    effects: DataFrame | None
+
+    def untouched(self) -> DataFrame:
+        """Return the rows whose keys no effect names."""
+        if self.effects is None:
+            return self.rows
+        return self.rows.join(F.broadcast(self.effects.select(*self.table.key)), list(self.table.key), "left_anti")
+
+    def replaced(self) -> DataFrame | None:
+        """Return the rows, as they are now, whose keys an effect names."""
+        if self.effects is None:
+            return None
+        return self.rows.join(F.broadcast(self.effects.select(*self.table.key)), list(self.table.key), "left_semi")
+
+    def written(self) -> DataFrame | None:
+        """Return the rows as the effects leave them."""
+        if self.effects is None:
+            return None
+        return self.effects.where("NOT _txloom_deleted").drop(*VERDICT)
+
+
+def touched_roots(pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str, Change]) -> DataFrame | None:
+    """Return the keys of documents that change: of changed roots, and of each changed child's old and new parent."""
+    root = pipeline.table(aggregate.root)
+    found = []
+    if (effects := changes[root.name].effects) is not None:
+        found.append(effects.select(*root.key))
+    for child in aggregate.children:
+        change = changes[child.table]
+        for rows in (change.replaced(), change.written()):
+            if rows is not None:
+                names = zip(child.parent_key, root.key, strict=True)
+                found.append(rows.select(*[F.col(quote(own)).alias(name) for own, name in names]))
+    return reduce(DataFrame.unionByName, found).dropna().distinct() if found else None
+
+
+def documents(
+    pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str, Change], touched: DataFrame | None
+) -> DataFrame:
+    """Compose touched documents (None: all): the schema of the aggregate's current table, and `_txloom_deleted`.
+
+    A document exists while its root row does; a child belongs to the document that its parent key names.
+    """
+    root = pipeline.table(aggregate.root)
+    keys = list(root.key)
+    composed = _rows(changes[root.name], touched, keys, keys).withColumn("_txloom_exists", F.lit(True))
+    if touched is not None:
+        composed = touched.join(composed, keys, "left")
+    for child in aggregate.children:
+        composed = composed.join(
+            _children(pipeline.table(child.table), child, changes[child.table], touched, keys), keys, "left"
+        )
+        if child.relation == "many":
+            empty = F.array().cast(f"array<{struct_ddl(pipeline.table(child.table))}>")
+            composed = composed.withColumn(child.as_, F.coalesce(F.col(child.as_), empty))
+    columns = [part for part in composed.columns if part.startswith("_txloom_at_")]
+    latest = F.greatest(F.struct("_txloom_csn", "_txloom_pos", "_txloom_xid"), *[F.col(name) for name in columns])
+    fields = [*root.column_names] + [child.as_ for child in aggregate.children]
+    return composed.withColumn("_txloom_latest", latest).select(
+        *[quote(name) for name in fields],
+        *[F.col("_txloom_latest")[name].alias(name) for name in ("_txloom_csn", "_txloom_pos", "_txloom_xid")],
+        F.col("_txloom_exists").isNull().alias("_txloom_deleted"),
+    )
+
+
+def _rows(change: Change, touched: DataFrame | None, own: Sequence[str], keys: Sequence[str]) -> DataFrame:
+    """Return a table's rows after the change whose columns `own` name a touched document."""
+    parts = [change.untouched()]
+    if (written := change.written()) is not None:
+        parts.append(written)
+    if touched is None:
+        return reduce(DataFrame.unionByName, parts)
+    wanted = touched.select(*[F.col(quote(name)).alias(column) for name, column in zip(keys, own, strict=True)])
+    return reduce(DataFrame.unionByName, [part.join(F.broadcast(wanted), list(own), "left_semi") for part in parts])
+
+
+def _children(table: Table, child: Child, change: Change, touched: DataFrame | None, keys: Sequence[str]) -> DataFrame:
+    """Return one row per document: its children of one table, ordered by their key, and their latest position."""
+    rows = _rows(change, touched, child.parent_key, keys)
+    struct = F.struct(*[F.col(quote(name)) for name in table.column_names])
+    order = F.struct(*[F.col(quote(name)) for name in table.key])
+    nested = F.sort_array(F.collect_list(F.struct(order.alias("order"), struct.alias("row"))))
+    field = (
+        F.element_at(nested, -1)["row"] if child.relation == "one" else F.transform(nested, lambda entry: entry["row"])
+    )
+    at = F.max(F.struct("_txloom_csn", "_txloom_pos", "_txloom_xid")).alias(f"_txloom_at_{child.as_}")
+    grouped = rows.groupBy(*[F.col(quote(c)).alias(k) for c, k in zip(child.parent_key, keys, strict=True)])
+    return grouped.agg(field.alias(child.as_), at)

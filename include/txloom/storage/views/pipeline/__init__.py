@@ -1,0 +1,1 @@
+"""One pipeline at a glance: state, problems, runs, cuts, what waits, lag."""

@@ -1,0 +1,59 @@
+"""Open dead letters by cause, and one by one; never what they hold."""
+
+from dataclasses import dataclass
+
+from txloom.config import names
+from txloom.config.models.pipeline import Pipeline
+from txloom.quality.letters import Listing
+from txloom.storage.dead_letters import dismissals, open_letters
+from txloom.storage.dead_letters.listing import listing
+from txloom.storage.delta import arrow_tables
+from txloom.storage.paths import Place
+from txloom.storage.views.paging import SIZE, Page, Row, last_step, limits, look
+
+COLUMNS = (
+    'transaction_id, xid, csn, pos, kind, "table", source_table, op, cause, detail, topic, partition, "offset", file,'
+    ' line, landing, "row", landed_at, dead_at'
+)
+
+
+@dataclass(frozen=True)
+class Letters:
+    """Open dead letters by cause, with hints; complete: ids that wait for nothing but a redrive; dag_id: redrives.
+
+    dismissed: who settled what without one, the newest first: at, person, reason, cause, events, transactions.
+    """
+
+    listing: Listing
+    complete: list[str]
+    dag_id: str
+    dismissed: list[Row]
+
+
+@look
+def letter_causes(pipeline: Pipeline, warehouse: str) -> Letters:
+    """Return the open dead letters by cause."""
+    place = Place(warehouse, pipeline.name)
+    dag_id = names.dead_letters_dag_id(pipeline.name)
+    found = listing(place, source_format=pipeline.source.format)
+    return Letters(found, open_letters.complete_now(place), dag_id, dismissals.newest(place))
+
+
+@look
+def letters(
+    pipeline: Pipeline,
+    warehouse: str,
+    *,
+    number: int = 1,
+    size: int = SIZE,
+    cause: str | None = None,
+    transaction: str | None = None,
+) -> Page:
+    """Return open dead letters, the newest first: COLUMNS; cause, transaction: only those of one."""
+    place, bounds = Place(warehouse, pipeline.name), limits(number, size)
+    where = "where true" if cause is None else f"where cause = {arrow_tables.quoted(cause)}"
+    where += "" if transaction is None else f" and transaction_id = {arrow_tables.quoted(transaction)}"
+    total = open_letters.open_letters(place, "count(*) as n", where).to_pylist()
+    order = 'order by coalesce(dead_at, landed_at) desc, csn, pos, landing, "row"'
+    rows = open_letters.open_letters(place, COLUMNS, f"{where} {order} {bounds}").to_pylist()
+    return Page(rows, total[0]["n"] if total else 0, number, size, last_step(place))

@@ -1,0 +1,233 @@
+"""How pipelines fare: red, amber or green with the reasons in words, worst first.
+
+What is wrong is what alerts judge (`txloom.quality.incidents`), with the limits that the pipeline declares. Beside it:
+open dead letters that are no incident make a pipeline amber, and failed tasks that nobody has cleared make it red.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from txloom.config import names
+from txloom.config.models.alerts import Alerts
+from txloom.config.models.pipeline import Pipeline
+from txloom.config.stand_in import stand_in
+from txloom.quality import incidents as rules
+from txloom.quality.incidents import Facts, Incident
+from txloom.storage.checks import findings
+from txloom.storage.health import incidents
+from txloom.storage.health.facts import facts
+from txloom.storage.landing import connector_snapshots
+from txloom.storage.paths import Place
+from txloom.storage.publishing.cuts import newest_cut
+from txloom.storage.runs import lease
+from txloom.storage.views.paging import look
+
+RED, AMBER, GREEN, GREY = "red", "amber", "green", "grey"
+COLORS = (RED, AMBER, GREEN, GREY)
+"""Worst first; grey: nothing was ever landed, and nobody has said that it should have been."""
+UNREADABLE, REFUSED = "tables cannot be read", "declaration refused"
+SEVERITIES = {"error": RED, "warn": AMBER}
+_CREDENTIALS = re.compile(r"://[^/@\s]+@")
+_COLORING = re.compile("\x1b\\[[0-9;]*m")
+SNAPSHOT = "snapshot under way"
+WAITS = (
+    "Nothing, while the connector's snapshot runs: readers see all of it at once, when it is over. Where it is over at "
+    "the source, ask the connector: its last row, or a transaction behind it, has not come."
+)
+AT_ONCE = 4
+"""Pipelines that are looked at side by side."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One thing that makes a pipeline red or amber; page: the path below Airflow's URL where to go on."""
+
+    kind: str
+    subject: str
+    severity: str
+    what: str
+    todo: str
+    since: datetime | None
+    total: int
+    rows: tuple[str, ...]
+    page: str
+
+
+@dataclass(frozen=True)
+class Health:
+    """How one pipeline fares. Counts are None where the tables could not be asked, moments where there are none yet."""
+
+    pipeline: str
+    color: str
+    reasons: tuple[Reason, ...]
+    dag_id: str = ""
+    description: str = ""
+    owner: str = ""
+    schedule: str | None = None
+    valid_through: int | None = None
+    committed_at: datetime | None = None
+    """When the newest transaction that readers see was committed."""
+    age_seconds: int | None = None
+    """How old what readers see is, by the source's clock."""
+    waiting: int | None = None
+    waiting_since: datetime | None = None
+    dead_letters: int | None = None
+    cut_id: int | None = None
+    published_at: datetime | None = None
+    gaps: int | None = None
+    needs_snapshot: tuple[str, ...] = ()
+    lease: dict[str, Any] | None = None
+    """Who holds the pipeline now: run_id, step, host, pid, acquired_at; silent_since: its process is gone, or hangs."""
+    landed_at: datetime | None = None
+    """When something new of the source was landed last."""
+    as_of: datetime | None = None
+    empty_at: str = ""
+    """Where the tables should lie, if there are none: nothing ran yet, or the warehouse is another one."""
+
+
+@dataclass(frozen=True)
+class Overview:
+    """All pipelines, worst first; counts: how many have each color."""
+
+    rows: list[Health]
+    counts: dict[str, int]
+    as_of: datetime
+
+
+def overview(
+    pipelines: Sequence[Pipeline],
+    warehouse: str,
+    *,
+    refused: Mapping[str, str] | None = None,
+    now: datetime | None = None,
+) -> Overview:
+    """Return how pipelines fare; refused: names of declarations that could not be read, and why."""
+    at = now or datetime.now(UTC)
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        rows = list(threads.map(lambda each: health(each, warehouse, now=at), pipelines))
+    rows += [refused_health(name, why, warehouse, now=at) for name, why in (refused or {}).items()]
+    rows.sort(key=lambda row: (COLORS.index(row.color), row.pipeline))
+    return Overview(rows, {color: sum(row.color == color for row in rows) for color in COLORS}, at)
+
+
+def health(pipeline: Pipeline, warehouse: str, *, now: datetime | None = None) -> Health:
+    """Return how a pipeline fares; tables that cannot be read make it red, and leave the other pipelines alone."""
+    try:
+        return _health(pipeline, warehouse, now or datetime.now(UTC))
+    except Exception as error:  # noqa: BLE001 (one broken pipeline must not hide the others)
+        todo = "Look whether the warehouse is there and may be read."
+        reason = Reason(UNREADABLE, "", "error", trouble(error), todo, None, 0, (), "")
+        return Health(pipeline.name, RED, (reason,), **_declared(pipeline))
+
+
+def refused_health(name: str, why: str, warehouse: str, *, now: datetime | None = None) -> Health:
+    """Return how a pipeline fares whose declaration is refused: red for that, and what its tables say beside it."""
+    todo = (
+        "Repair the YAML: `txloom check` names every mistake with its line. Until then its DAGs begin nothing new; "
+        "tasks that run go on, and readers keep the last cut."
+    )
+    reason = Reason(REFUSED, "", "error", why, todo, None, 0, (), "")
+    known = stand_in(name)
+    if known is None:
+        return Health(name, RED, (reason,))
+    found = health(known, warehouse, now=now)
+    return replace(found, color=RED, reasons=(reason, *found.reasons))
+
+
+def trouble(error: Exception) -> str:
+    """Say what an error says in one line, without what may be a secret in a URL, and without colors of a terminal.
+
+    >>> trouble(OSError("s3://key:secret@host/lake is \\x1b[31maway\\x1b[0m:\\n  no route"))
+    'OSError: s3://...@host/lake is away: no route'
+    """
+    told = " ".join(_COLORING.sub("", str(error)).split())
+    return f"{type(error).__name__}: {_without_credentials(told)[:300]}"
+
+
+def _without_credentials(text: str) -> str:
+    return _CREDENTIALS.sub("://...@", text)
+
+
+def _declared(pipeline: Pipeline) -> dict[str, Any]:
+    own = {name: getattr(pipeline, name) for name in ("description", "owner", "schedule")}
+    return {"dag_id": names.cdc_dag_id(pipeline.name), **own}
+
+
+@look
+def _health(pipeline: Pipeline, warehouse: str, now: datetime) -> Health:
+    place = Place(warehouse, pipeline.name)
+    told = facts(pipeline, place, now)
+    cut = newest_cut(place) or {}
+    reasons = _reasons(pipeline, place, told)
+    color = next((color for severity, color in SEVERITIES.items() if any(r.severity == severity for r in reasons)), "")
+    return Health(
+        pipeline.name,
+        color or (GREEN if _has_run(told, cut) else GREY),
+        tuple(reasons),
+        **_declared(pipeline),
+        valid_through=told.valid_through,
+        committed_at=cut.get("committed_at"),
+        age_seconds=None if told.valid_at is None else int((now - told.valid_at).total_seconds()),
+        waiting=told.waiting.total,
+        waiting_since=told.waiting.since,
+        dead_letters=told.letters.total,
+        cut_id=cut.get("cut_id"),
+        published_at=cut.get("published_at"),
+        gaps=len(cut["gaps"] or ()) if cut else None,
+        needs_snapshot=tuple(findings.needing_snapshot(told.findings)),
+        lease=_held(place, now),
+        landed_at=told.landed_at,
+        as_of=told.stepped_at,
+        empty_at="" if _has_run(told, cut) else _without_credentials(place.table("").rstrip("/")),
+    )
+
+
+def _held(place: Place, now: datetime) -> dict[str, Any] | None:
+    holder = lease.newest(place)
+    if holder is None or holder.released_at is not None:
+        return None
+    return {**vars(holder), "silent_since": lease.silent_since(place, holder, now)}
+
+
+def _has_run(told: Facts, cut: Mapping[str, Any]) -> bool:
+    return told.stepped_at is not None or bool(cut)
+
+
+def _reasons(pipeline: Pipeline, place: Place, told: Facts) -> list[Reason]:
+    """Return what is wrong, errors first: what alerts say, failed tasks, and dead letters that are no incident."""
+    found = rules.incidents(told, pipeline.alerts or Alerts(), pipeline.name)
+    known = [each for each in incidents.episodes(place) if each.closed_at is None]
+    found += [each.incident for each in known if each.incident.kind == rules.TASK]
+    if told.letters.total and not any(each.kind == rules.DEAD for each in found):
+        rows, dag = told.letters, names.dead_letters_dag_id(pipeline.name)
+        what = f"{rows.total} dead letters are open." if rows.total > 1 else "1 dead letter is open."
+        todo = f"{rows.todo} Then run the DAG {dag}.".strip()
+        found.append(Incident(rules.DEAD, "", rows.since, "warn", what, todo, rows.total, rows.first, f"dags/{dag}"))
+    found += _snapshot(pipeline, place)
+    order = list(SEVERITIES)
+    found.sort(key=lambda each: order.index(each.severity) if each.severity in order else len(order))
+    return [_reason(each) for each in found]
+
+
+def _snapshot(pipeline: Pipeline, place: Place) -> Iterator[Incident]:
+    """Yield why valid-through stands still while a connector's snapshot comes."""
+    told = connector_snapshots.standing(place)
+    if told.snapshots.bound is None:
+        return
+    rows = told.snapshots.rows
+    many = "1 row has" if rows == 1 else f"{rows} rows have"
+    ended = " It has ended; the next landing shows it." if told.snapshots.is_ending else ""
+    what = f"The source sends a snapshot; {many} landed. Valid-through stays at most {told.snapshots.bound}.{ended}"
+    page = f"dags/{names.cdc_dag_id(pipeline.name)}"
+    yield Incident(SNAPSHOT, "", told.since, "warn", what, WAITS, rows, (), page)
+
+
+def _reason(each: Incident) -> Reason:
+    return Reason(
+        *(each.kind, each.subject, each.severity, each.what, each.todo),
+        *(each.since, each.total, each.rows, each.page),
+    )

@@ -1,0 +1,95 @@
+"""What was found wrong: expectations, failed ones first, the doctor's findings, incidents that people heard of."""
+
+from datetime import datetime
+
+from txloom.config import names
+from txloom.config.models.pipeline import Pipeline
+from txloom.storage.checks import findings
+from txloom.storage.delta import small_tables
+from txloom.storage.health import incidents as told
+from txloom.storage.paths import Place
+from txloom.storage.views.paging import SIZE, Page, Row, last_step, look, parsed, sliced
+
+ORDER = ("block", "warn", "info")
+CHECKED = ("success", "checked", "failed", "detail", "checked_at", "run_id", "versions")
+
+
+@look
+def expectations(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZE) -> Page:
+    """Return all declared expectations by their newest check: failed ones first, those that block before others.
+
+    rows: expectation, kind, severity, sentence, hint; success (None: never checked), checked, failed, detail,
+    checked_at, run_id, versions; since (the first failure after the last good check), last_good, streak (how many
+    checks in a row failed), sample (rows that fail, bounded). As of the newest check.
+    """
+    place = Place(warehouse, pipeline.name)
+    found = _newest(place)
+    rows = []
+    for each in pipeline.expectations:
+        own: Row = {
+            "expectation": each.id,
+            **{name: getattr(each, name, None) for name in ("kind", "severity", "sentence", "hint")},
+        }
+        row = found.get(each.id, {})
+        own |= {name: row.get(name) for name in (*CHECKED, "since", "last_good")}
+        rows.append(own | {"streak": row.get("streak") or 0, "sample": parsed(row.get("sample")) or []})
+    rows.sort(key=_urgency)
+    as_of: datetime | None = max((row["checked_at"] for row in rows if row["checked_at"]), default=None)
+    return sliced(rows, number, size, as_of)
+
+
+def _newest(place: Place) -> dict[str, Row]:
+    """Return the newest result of each expectation by its id: what it says of the past counts before older rows."""
+    good = "max(case when success then checked_at end) over (partition by expectation) as good"
+    ranked = f"select *, row_number() over (partition by expectation order by checked_at desc) as n, {good} from t"
+    bad = "not success and (good is null or checked_at > good)"
+    times = f"sum(case when {bad} then 1 else 0 end) over (partition by expectation) as times"
+    began = f"min(case when {bad} then checked_at end) over (partition by expectation) as began"
+    sql = f"select * from (select *, {times}, {began} from ({ranked})) where n = 1"
+    found = {}
+    for row in small_tables.query(place.table(names.EXPECTATION_RESULTS), sql):
+        failed = not row["success"]
+        past = {
+            "since": (row.get("first_seen") or row["began"]) if failed else None,
+            "last_good": row["good"] or row.get("last_good"),
+            "streak": (row.get("streak") or row["times"]) if failed else 0,
+        }
+        found[row["expectation"]] = row | past
+    return found
+
+
+def _urgency(row: Row) -> tuple[int, int]:
+    failed = {False: 0, None: 1, True: 2}[row["success"]]
+    return failed, ORDER.index(row["severity"]) if row["severity"] in ORDER else len(ORDER)
+
+
+@look
+def open_findings(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZE) -> Page:
+    """Return what the doctor found and nobody closed, errors first, then the oldest csn first.
+
+    rows: code, severity, table, column, since_csn, xid, evidence, needs_snapshot, hint, run_id, at.
+    """
+    place = Place(warehouse, pipeline.name)
+    rows = sorted(findings.open_findings(place), key=lambda row: row["severity"] != "error")
+    return sliced(rows, number, size, last_step(place))
+
+
+@look
+def incidents(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZE) -> Page:
+    """Return incidents that were told, open ones first, then the newest; as of when alerts looked last.
+
+    rows: kind, subject, severity, what, todo, since, total, rows (the first, in words), page, opened_at, closed_at.
+    """
+    place = Place(warehouse, pipeline.name)
+    known = sorted(told.episodes(place), key=lambda each: each.opened_at, reverse=True)
+    known.sort(key=lambda each: each.closed_at is not None)
+    rows = [
+        {
+            **vars(each.incident),
+            "rows": list(each.incident.rows),
+            "opened_at": each.opened_at,
+            "closed_at": each.closed_at,
+        }
+        for each in known
+    ]
+    return sliced(rows, number, size, told.looked_at(place) or last_step(place))

@@ -1,0 +1,1 @@
+"""One transaction, one row, one message: what became of it."""

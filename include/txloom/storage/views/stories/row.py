@@ -1,0 +1,125 @@
+"""The whole story of a row, or of a document: every change of a key with what was before and after, newest first."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from txloom.config.models.pipeline import Pipeline
+from txloom.quality import masking
+from txloom.storage.delta import schema_evolution, small_tables
+from txloom.storage.paths import Place
+from txloom.storage.publishing.watermark import mark
+from txloom.storage.targets import history_reader
+from txloom.storage.views.paging import Page, Row, last_step, limits, look
+from txloom.storage.views.stories import changes
+from txloom.storage.views.stories.row_lookup import Asked, Member, asked, equal, kinds, read_key
+from txloom.storage.views.stories.row_states import told
+
+SHOWN = 50
+KEYS, CHILDREN = 20, 500
+"""Keys that are followed where a row changes its key, and a document's children whose deletes are looked for."""
+BEFORE = 200
+"""Older changes that are read to know what a row was before the oldest change of a page."""
+
+
+@dataclass(frozen=True)
+class Story:
+    """The changes of a key, the newest first.
+
+    keys: the one that was asked for, and all from which it came or which it became by key changes. page: table, op,
+    csn, xid, pos, committed_at, release, landing, key and old_key (of a key change), before and after (None: no row; a
+    column that nobody told is left out), changed (columns), unknown (of an update: columns of which nobody told what
+    they were), is_shown (at or below valid-through). A truncate has no key.
+    current: the row or document as current tables hold it; None: none. current_through: their valid-through.
+    cleaned: csn below which maintenance took superseded changes away; 0: every change is there.
+    """
+
+    table: str
+    keys: list[Row]
+    page: Page
+    current: Row | None
+    current_through: int
+    cleaned: int
+
+
+@look
+def key_story(
+    pipeline: Pipeline,
+    warehouse: str,
+    table: str,
+    key: Mapping[str, str],
+    *,
+    number: int = 1,
+    size: int = SHOWN,
+) -> Story:
+    """Return the story of a key, given as text, of a watched table, a mirror, or an aggregate's documents.
+
+    Raises ConfigurationError for a table or a key column that there is not, or a value that its type does not have.
+    """
+    limits(number, size)
+    place = Place(warehouse, pipeline.name)
+    what = asked(schema_evolution.effective(pipeline, place), table)
+    own = read_key(what, key)
+    begin, reached = (number - 1) * size, history_reader.known(place)
+    most = begin + size + BEFORE
+    keys, found, total = _found(place, what, own, most)
+    found.sort(key=lambda row: tuple(row[name] or 0 for name in ("csn", "pos", "landing", "row")))
+    steps = told(found[-most:], {member.table.name: member.table for member in what.members})[::-1]
+    secret = masking.secret_names(pipeline)
+    for row in steps:
+        row |= {name: row[name] and masking.hidden(row[name], secret) for name in ("before", "after")}
+    page = [
+        {**row, "is_shown": row["csn"] <= reached.valid_through and row["release"] <= reached.release}
+        for row in steps[begin : begin + size]
+    ]
+    path = place.table(what.current)
+    same = equal([f'"{name}"' for name in what.key], list(own.values()), kinds(what.root, what.key))
+    current = small_tables.query(path, f"select * from t where {same} limit 1")
+    return Story(
+        what.current,
+        keys,
+        Page(page, total, number, size, last_step(place)),
+        masking.hidden(current[0], secret) if current else None,
+        mark(path).valid_through,
+        max(history_reader.cleaned(place, member.flat) for member in what.members),
+    )
+
+
+def _found(place: Place, what: Asked, own: Row, most: int) -> tuple[list[Row], list[Row], int]:
+    """Return the keys of a story, its newest changes, and how many there are; none for a key that nobody ever told."""
+    root, *children = what.members
+    keys, followed = [own], 0
+    while followed < len(keys):
+        followed = len(keys)
+        found, total = changes.newest(place, root, changes.of_keys(root, what.key, keys), most)
+        keys = _linked(keys, found, what)
+    for member in children:
+        rows, count = _children(place, what, member, keys, most)
+        found, total = [*found, *rows], total + count
+    if all(row["op"] == "T" for row in found):
+        return keys, [], 0
+    return keys, found, total
+
+
+def _linked(keys: list[Row], found: list[Row], what: Asked) -> list[Row]:
+    """Add the keys from which keys came and which they became."""
+    linked = list(keys)
+    for row in found if found and what.members[0].is_own else ():
+        if row["op"] == "U" and row["before"] is not None:
+            after = {name: row["image"][name] for name in what.key}
+            known = {name: row["before"][name] for name in row["before_known"] or () if name in what.key}
+            for each in (after, after | known):
+                if each not in linked and len(linked) < KEYS:
+                    linked.append(each)
+    return linked
+
+
+def _children(place: Place, what: Asked, member: Member, keys: list[Row], most: int) -> tuple[list[Row], int]:
+    """Return the changes of a child table below some parents, also deletes that tell no parent."""
+    found, total = changes.newest(place, member, changes.of_keys(member, what.key, keys), most)
+    own = {tuple(row["image"][name] for name in member.table.key): row["image"] for row in found if row["op"] != "T"}
+    if not own or member.is_own:
+        return found, total
+    of_lost, aggregate = changes.of_lost(member, list(own.values())[:CHILDREN]), member.flat.aggregate
+    parentless = f'"{what.key[0]}" is null' if aggregate is not None and aggregate.current == what.current else "true"
+    lost, more = changes.newest(place, member, of_lost, most, parentless)
+    return [*found, *lost], total + more

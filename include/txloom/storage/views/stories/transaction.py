@@ -1,0 +1,253 @@
+"""The whole story of a transaction: when each of its events came, what it waits for, and where it went."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from txloom.config import names
+from txloom.config.models.pipeline import Pipeline
+from txloom.errors import ConfigurationError
+from txloom.quality import masking
+from txloom.storage.dead_letters import dismissals, open_letters
+from txloom.storage.dead_letters.hints import hints_for
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.paths import Place
+from txloom.storage.publishing.watermark import snapshot
+from txloom.storage.views.paging import Row, last_step, limits, look
+from txloom.storage.views.pipeline.waiting import UNDECIDED, compared
+from txloom.storage.views.stories.landed_messages import Landed, landed
+from txloom.storage.views.stories.released_rows import first_cut, written
+from txloom.transactions import metadata
+from txloom.transactions.causes import COMPLETE
+
+RELEASED, WAITS, DEAD, LANDED, UNWATCHED = "released", "waits", "dead", "landed", "unwatched"
+"""Where a transaction is; landed: the buffer has not looked at it yet; unwatched: nobody watches what it changed."""
+CANDIDATES = 50
+"""Transactions that are offered where an id belongs to several; the total counts them all."""
+SHOWN = 100
+"""Events of a page."""
+
+
+@dataclass(frozen=True)
+class Story:
+    """One transaction. What is not known yet, or never was, is None; what there is none of is empty or 0.
+
+    status: released, waits, dead, landed, unwatched. said: what became of it, the first first: at, what (landed,
+    metadata, waits, dead, complete now, redriven, dismissed, released, shown, not shown), and a sentence.
+    tables: table, expected (None: no metadata), received (distinct events), differs. metadata: every one that came.
+    waiting: since, age_seconds, cause, as_of. letters: cause, events, dead_at, is_open, hint.
+    events: a page of what was landed of it, see `views.landed`. written: table, rows, and the first keys, by history.
+    cut: the first that showed it.
+    """
+
+    transaction_id: str
+    xid: str | None
+    csn: int | None
+    committed_at: datetime | None
+    status: str
+    cause: str | None
+    hint: str | None
+    said: list[Row]
+    tables: list[Row]
+    metadata: list[Row]
+    waiting: Row | None
+    letters: list[Row]
+    events: Landed
+    written: list[Row]
+    cut: Row | None
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is known of an id: one story, or the candidates where several transactions have it; neither: nothing.
+
+    candidates: transaction_id, xid, csn, committed_at, status; total counts them all.
+    """
+
+    story: Story | None
+    candidates: list[Row]
+    total: int
+    as_of: datetime | None
+
+
+@look
+def transaction(
+    pipeline: Pipeline,
+    warehouse: str,
+    *,
+    xid: str | None = None,
+    csn: int | None = None,
+    transaction_id: str | None = None,
+    number: int = 1,
+    size: int = SHOWN,
+) -> Told:
+    """Return the story of a transaction by one of its names; number, size: the page of its events."""
+    if sum(each is not None for each in (xid, csn, transaction_id)) != 1:
+        raise ConfigurationError("which transaction? give one of xid, csn and transaction_id")
+    limits(number, size)
+    place = Place(warehouse, pipeline.name)
+    found = _candidates(place, xid, csn, transaction_id)
+    as_of = last_step(place)
+    if len(found) != 1:
+        return Told(None, found[:CANDIDATES], len(found), as_of)
+    return Told(_story(pipeline, place, found[0], number, size), found, 1, as_of)
+
+
+def _candidates(place: Place, xid: str | None, csn: int | None, identity: str | None) -> list[Row]:
+    """Return transactions of a name: finished ones, those that wait, and what was landed of others."""
+    texts = {"xid": xid, "transaction_id": identity}
+    where = " and ".join(f"{name} = {arrow_tables.quoted(text)}" for name, text in texts.items() if text is not None)
+    where = where or f"csn = {csn}"
+    found: dict[str, Row] = {}
+    own = "transaction_id, xid, csn, committed_at"
+    newest = (
+        f"select {own}, status, row_number() over (partition by transaction_id order by status desc, release desc) as n"
+    )
+    finished = f"select {own}, status from ({newest} from t where {where}) where n = 1"
+    waiting = f"select {own}, '{WAITS}' as status from t where {where}"
+    for table, sql in ((names.TRANSACTIONS, finished), (names.PENDING_TRANSACTIONS, waiting)):
+        for row in small_tables.query(place.table(table), sql):
+            found.setdefault(row["transaction_id"], row)
+    if not found:
+        found = {row["transaction_id"]: row for row in _only_landed(place, where)}
+    return sorted(found.values(), key=lambda row: (row["csn"] is None, row["csn"], row["transaction_id"]))
+
+
+def _only_landed(place: Place, where: str) -> list[Row]:
+    """Return what nobody has decided on: the buffer has not seen it, nobody watches it, or it could not be read."""
+    named = "coalesce(transaction_id, concat(xid, ':', csn))"
+    watched = "bool_or(\"table\" is not null or kind = 'metadata')"
+    columns = f"{named} as transaction_id, max(xid) as xid, max(csn) as csn, max(committed_at) as committed_at"
+    own = f"{where} and kind in ('row', 'metadata', 'marker', 'poison') and {named} is not null"
+    sql = f"select {columns}, {watched} as watched, bool_and(kind = 'poison') as poison, max(landing) as landing"
+    rows = small_tables.query(place.change_events, f"{sql} from t where {own} group by 1")
+    seen = snapshot(place)
+    return [_undecided(row, seen.landing if seen else 0) for row in rows]
+
+
+def _undecided(row: Row, seen: int) -> Row:
+    watched, poison, landing = (row.pop(name) for name in ("watched", "poison", "landing"))
+    status = DEAD if poison else LANDED if watched or landing > seen else UNWATCHED
+    return {**row, "status": status}
+
+
+def _story(pipeline: Pipeline, place: Place, about: Row, number: int, size: int) -> Story:
+    identity, csn = about["transaction_id"], about["csn"]
+    finished = _finished(place, identity)
+    waits = _waiting(place, identity)
+    came = landed(place, identity, about["xid"], csn, number=number, size=size)
+    secret = masking.secret_names(pipeline)
+    for row in came.page.rows:
+        row["value"] = None if row["value"] is None else masking.message(row["value"], secret)
+    own = _own_letters(identity, about["xid"], csn)
+    hints = hints_for(pipeline.source.format)
+    letters = _letters(place, own, hints)
+    settled = dismissals.of_letters(place, own) if letters else []
+    released = next((row for row in finished if row["status"] == RELEASED), None)
+    cut = first_cut(place, csn, released["release"]) if released else None
+    cause = waits["cause"] if waits else None
+    if not released and not waits:
+        cause = next((row["cause"] for row in reversed(finished)), letters[0]["cause"] if letters else None)
+    return Story(
+        **{name: about[name] for name in ("transaction_id", "xid", "csn", "committed_at")},
+        status=RELEASED if released else WAITS if waits else about["status"],
+        cause=cause,
+        hint=hints.get(cause) if cause else None,
+        said=_said(came, finished, waits, settled, cut) + ([] if cut or not released else [_unshown(place)]),
+        tables=_tables(came, waits),
+        metadata=came.metadata,
+        waiting=None if waits is None else {name: waits[name] for name in ("since", "age_seconds", "cause", "as_of")},
+        letters=letters,
+        events=came,
+        written=written(pipeline, place, csn, about["xid"]) if released and csn is not None else [],
+        cut=cut,
+    )
+
+
+def _finished(place: Place, identity: str) -> list[Row]:
+    """Return what was decided of a transaction, in the order of the decisions."""
+    columns = "status, cause, rows, first_landed_at, finished_at, release"
+    order = f"order by release, {open_letters.LAST} desc, finished_at"
+    sql = f"select {columns} from t where transaction_id = {arrow_tables.quoted(identity)} {order}"
+    return small_tables.query(place.table(names.TRANSACTIONS), sql)
+
+
+def _waiting(place: Place, identity: str) -> Row | None:
+    columns = "first_landed_at as since, age_seconds, cause, expected, received, as_of"
+    sql = f"select {columns} from t where transaction_id = {arrow_tables.quoted(identity)}"
+    return next(iter(small_tables.query(place.table(names.PENDING_TRANSACTIONS), sql)), None)
+
+
+def _own_letters(identity: str, xid: str | None, csn: int | None) -> str:
+    """Write as SQL does which dead letters are a transaction's."""
+    where = f"transaction_id = {arrow_tables.quoted(identity)}"
+    if xid is None or csn is None:
+        return where
+    return f"({where} or (kind = 'poison' and csn = {csn} and xid = {arrow_tables.quoted(xid)}))"
+
+
+def _letters(place: Place, where: str, hints: Mapping[str, str]) -> list[Row]:
+    """Return a transaction's dead letters by cause, and how many of them are still open."""
+    sums = "cause, min(detail) as detail, count(*) as events, min(dead_at) as dead_at"
+    rows = small_tables.query(
+        place.dead_letters, f"select {sums} from t where {where} group by cause order by dead_at, cause"
+    )
+    if not rows:
+        return []
+    left = open_letters.open_letters(place, "cause, count(*) as n", f"where {where} group by cause").to_pylist()
+    still = {row["cause"]: row["n"] for row in left}
+    return [{**row, "open": still.get(row["cause"], 0), "hint": hints.get(row["cause"])} for row in rows]
+
+
+def _tables(came: Landed, waits: Row | None) -> list[Row]:
+    """Compare what metadata says with what came; what the buffer counted counts, while it holds the transaction."""
+    if waits is not None:
+        return compared(waits["expected"], waits["received"])
+    told = metadata.newest(
+        {"landing": at, "row": 0, "expected": row["expected"]} for at, row in enumerate(came.metadata)
+    )
+    return compared(None if told is None else told["expected"], came.received)
+
+
+def _said(
+    came: Landed, finished: Sequence[Row], waits: Row | None, settled: Sequence[Row], cut: Row | None
+) -> list[Row]:
+    """Return what became of a transaction, each with a sentence."""
+    said: list[tuple[datetime | None, int, str, str]] = []
+    for row in came.landings:
+        what = "redriven" if row["redriven"] else "landed"
+        told = f"{_many(row['events'], 'event')} landed with landing {row['landing']}"
+        said.append((row["landed_at"], 0, what, f"{told}, redriven." if row["redriven"] else f"{told}."))
+    for row in came.metadata:
+        counts = ", ".join(f"{table} {count}" for table, count in sorted((row["expected"] or {}).items()))
+        said.append((row["landed_at"], 1, "metadata", f"Its metadata came and counts {counts or 'no watched rows'}."))
+    for row in finished:
+        what = row["cause"] if row["cause"] == COMPLETE else row["status"]
+        by = f"by release {row['release']}"
+        sentences = {
+            RELEASED: f"{_many(row['rows'], 'row')} released into history {by}.",
+            DEAD: f"Given up {by}: {row['cause']}.",
+            COMPLETE: f"What was missing has come ({by}): it waits for a redrive.",
+        }
+        said.append((row["finished_at"], 2, what, sentences[what]))
+    for row in settled:
+        told = f"{_many(row['events'], 'dead letter')} dismissed by {row['person']}: {row['reason']}"
+        said.append((row["at"], 3, "dismissed", told))
+    if waits is not None:
+        said.append((waits["as_of"], 3, WAITS, f"Waits for its missing parts: {waits['cause'] or UNDECIDED}."))
+    if cut is not None:
+        said.append((cut["published_at"], 4, "shown", f"Cut {cut['cut_id']} is the first that shows it."))
+    ordered = sorted((each for each in said if each[0] is not None), key=lambda each: each[:2])
+    return [{"at": at, "what": what, "sentence": sentence} for at, _, what, sentence in ordered]
+
+
+def _unshown(place: Place) -> Row:
+    """Say that a released transaction is in no cut, and what that waits for."""
+    lowest = small_tables.query(place.table(names.PENDING_TRANSACTIONS), "select min(csn) as csn from t")
+    below = lowest[0]["csn"] if lowest else None
+    why = "." if below is None else f"; the lowest that waits is csn {below}."
+    return {"at": last_step(place), "what": "not shown", "sentence": f"No cut shows it yet{why}"}
+
+
+def _many(count: int | None, noun: str) -> str:
+    return f"{count or 0} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,81 @@
+"""A pipeline whose every step runs in this process, the buffer too: real tables, without a JVM."""
+
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from landed import landed_between, newest_landing
+from txloom.config import names
+from txloom.config.models.pipeline import Pipeline
+from txloom.steps.backfill.backfill import backfill
+from txloom.steps.buffer.completeness import rules_of
+from txloom.steps.buffer.release import CHOSEN, PLACES, Share, release
+from txloom.steps.landing.land_events import land_events
+from txloom.steps.merge.merge_current import merge_current
+from txloom.storage import system_tables
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.paths import Place
+from txloom.storage.targets import history_tables
+from txloom.transactions import buffer
+from txloom.transactions import events as ev
+from txloom.transactions.compact_events import BUCKETS
+
+
+def no_spark() -> NoReturn:
+    raise AssertionError("so few rows need no Spark")
+
+
+class Buffered:
+    """A warehouse, and the buffer's state between runs."""
+
+    def __init__(self, pipeline: Pipeline, folder: Path) -> None:
+        self.pipeline, self.warehouse = pipeline, str(folder / "warehouse")
+        self.place = Place(self.warehouse, pipeline.name)
+        self.held = {bucket: buffer.Held() for bucket in range(BUCKETS)}
+        self.taken = self.batches = 0
+        self.late = self.duplicates = 0
+        self.dead: list[buffer.Standing] = []
+
+    def run(self) -> None:
+        """Run one cycle up to the merge."""
+        run_id = f"run-{self.batches}"
+        land_events(no_spark, self.pipeline, warehouse=self.warehouse, run_id=run_id)
+        self.buffer()
+        merge_current(no_spark, self.pipeline, warehouse=self.warehouse, run_id=run_id)
+
+    def buffer(self) -> None:
+        """Take what was landed since through the buffer, and release what is whole."""
+        history_tables.create(self.pipeline, self.place)
+        self.batches += 1
+        rules, released, repeated, waiting = rules_of(self.pipeline), [], [], []
+        taken, self.taken = self.taken, newest_landing(self.place, self.taken)
+        reached = ev.NOWHERE
+        for bucket, each in landed_between(self.place, taken, self.taken).items():
+            self.held[bucket], decided = buffer.decide(self.held[bucket], each, rules)
+            released += decided.released
+            repeated += [{name: int(e[name]) for name in PLACES.names} for part in decided.repeated for e in part]
+            waiting += decided.waiting
+            self.dead += decided.dead
+            self.late += sum(len(part) for part in decided.late)
+            self.duplicates += decided.duplicates
+            reached = decided.frontier
+        chosen = {name: [int(n) for part in released for n in getattr(part, name)] for name in CHOSEN.names}
+        share = Share(pa.table(chosen, CHOSEN), range(1, self.taken + 1), pa.Table.from_pylist(repeated, PLACES))
+        made = release(self.pipeline, self.place, self.batches, share)
+        for name, rows in {**made.history, names.TRANSACTIONS: made.transactions}.items():
+            path = self.place.table(name)
+            write_deltalake(path, arrow_tables.conform(rows, small_tables.schema_of(path)), mode="append")
+        about = {"release": self.batches, "landing": self.taken, "reached": reached}
+        path = self.place.table(names.PENDING_TRANSACTIONS)
+        small_tables.replace(path, [{"csn": each.csn} for each in waiting], system_tables.PENDING_TRANSACTIONS, about)
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = arrow_tables.select(self.place.table(table), "select * from t").to_pylist()
+        return found
+
+    def backfill(self, name: str, run_id: str = "b1") -> dict[str, int]:
+        """Run a step of a backfill; return its counts that are not 0."""
+        made = backfill(no_spark, self.pipeline, warehouse=self.warehouse, run_id=run_id, task=name)
+        return {name: count for name, count in made.items() if count}

@@ -1,0 +1,319 @@
+"""Warehouses whose tables have keys of any type, and random changes of their rows, released in any order."""
+
+import random
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from txloom.config import load, names
+from txloom.events.values.scalars import arrow_type
+from txloom.steps.merge.merge_current import merge_current
+from txloom.storage import system_tables
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.paths import Place
+from txloom.storage.targets import history_tables, schemas
+
+Row = dict[str, Any]
+Key = tuple[Any, ...]
+
+
+def _decimal(precision: int, scale: int, random: random.Random) -> Decimal:
+    digits = random.choice([1, 2, precision // 2, precision - 1, precision]) or 1
+    number = random.choice([0, 5, 10**digits - 1, random.randrange(10**digits)])
+    return Decimal((random.randrange(2), tuple(map(int, str(number))), -scale))
+
+
+def _moment(random: random.Random) -> datetime:
+    first, last = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999)
+    edges = (first, last, datetime(9999, 12, 31), datetime(1677, 9, 21), datetime(2262, 4, 12), datetime(1970, 1, 1))
+    back = datetime(1969, 12, 31, 23, 59, 59, 999_999)
+    return random.choice([*edges, back, first + timedelta(microseconds=random.randrange((last - first) // _MICRO))])
+
+
+_MICRO = timedelta(microseconds=1)
+TEXTS = ("", " ", "it's", "a\\'b", 'say "x"', "\\", "%", "--", "null", "NULL", "ü", "\U0001f600", "a\nb", "\x00", "7")
+TEXTS += (
+    "x" * 31 + "y",
+    "x" * 32,
+    "x" * 33 + "z",
+    "x" * 40,
+    "\U0001f600" * 40,
+    "\U0010ffff" * 33,
+    "__HIVE_DEFAULT_PARTITION__",
+)
+DRAW: Mapping[str, Callable[[random.Random], Any]] = {
+    "long": lambda r: r.choice([0, 1, -1, 2**63 - 1, -(2**63), 2**53 + 1, r.randrange(-(2**63), 2**63)]),
+    "int": lambda r: r.choice([0, 1, 2**31 - 1, -(2**31), r.randrange(-(2**31), 2**31)]),
+    "boolean": lambda r: r.random() < 0.5,
+    "string": lambda r: r.choice([*TEXTS, f"k{r.randrange(50)}"]),
+    "date": lambda r: r.choice([date(1, 1, 1), date(9999, 12, 31), date.fromordinal(r.randrange(1, 3_652_060))]),
+    "timestamp": _moment,
+    "timestamptz": lambda r: _moment(r).replace(tzinfo=UTC),
+    "time": lambda r: r.choice(["00:00:00", "24:00:00", f"10:11:{r.randrange(10, 60)}.{r.randrange(1, 10**6)}"]),
+    "uuid": lambda r: str(uuid.UUID(int=r.getrandbits(128))),
+    "binary": lambda r: r.choice([b"", b"\x00", b"it's", b"\xff" * 40, r.randbytes(3)]),
+}
+KEYS: Mapping[str, tuple[str, ...]] = {
+    **{f"by_{kind}": (kind,) for kind in DRAW},
+    "by_decimal38": ("decimal(38,0)",),
+    "by_decimal38_10": ("decimal(38,10)",),
+    "by_decimal38_38": ("decimal(38,38)",),
+    "by_decimal20_4": ("decimal(20,4)",),
+    "by_decimal10_2": ("decimal(10,2)",),
+    "by_decimal_and_text": ("decimal(38,10)", "string"),
+    "by_flag_and_moment": ("boolean", "timestamp"),
+    "by_bytes_and_number": ("binary", "long"),
+}
+"""Tables, and the types of their keys: every type that may be one, and some together."""
+
+
+def drawn(kind: str, random: random.Random) -> Any:
+    """Return a random value of a declared type, an edge of it as often as not."""
+    if kind.startswith("decimal"):
+        precision, scale = map(int, kind[8:-1].split(","))
+        return _decimal(precision, scale, random)
+    return DRAW[kind](random)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change: what is known of the row before, what is told of it after; absent: columns that an insert lacks."""
+
+    op: str
+    before: Row = field(default_factory=dict)
+    after: Row = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
+
+
+Transactions = Mapping[int, Sequence[Change]]
+
+
+@dataclass
+class Keyed:
+    """A warehouse of tables by their keys' types; each is a mirror, and the root of documents with lines."""
+
+    folder: Path
+    tables: Sequence[str]
+    documented: Sequence[str] | None = None
+    """The tables whose lines are watched too; by default all."""
+    releases: int = 0
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+        file = self.folder / "keys.yaml"
+        if self.documented is None:
+            self.documented = self.tables
+        told, targets = [], []
+        for name in self.tables:
+            key = [f"k{number}" for number in range(len(KEYS[name]))]
+            columns = [f"{each}: '{kind}'" for each, kind in zip(key, KEYS[name], strict=True)]
+            told.append(f"- {{name: {name}, source: S.{name.upper()}, key: [{', '.join(key)}], ")
+            told[-1] += f"columns: {{{', '.join(columns)}, v: long, w: string}}}}"
+            if name not in self.documented:
+                continue
+            told.append(f"- {{name: {name}_line, source: S.{name.upper()}_LINE, key: [id], ")
+            told[-1] += f"columns: {{id: long, {', '.join(columns)}}}}}"
+            children = f"{{table: {name}_line, as: lines, relation: many, parent_key: [{', '.join(key)}]}}"
+            targets.append(f"- {{name: {name}_doc, root: {name}, children: [{children}]}}")
+        mirrors = [*self.tables, *(f"{name}_line" for name in self.documented)]
+        lines = [
+            f"name: keys\nsource: {{format: change_events, files: {{path: {self.folder}}}}}",
+            "completeness: {rule: single}\ntables:",
+            *[f"  {line}" for line in told],
+            f"targets:\n  mirrors: [{', '.join(mirrors)}]\n  aggregates:",
+            *[f"    {line}" for line in targets],
+        ]
+        file.write_text("\n".join(lines) + "\n")
+        self.pipeline = load(file)
+        self.place = Place(str(self.folder), "keys")
+        history_tables.create(self.pipeline, self.place)
+
+    def release(self, changes: Mapping[str, Transactions]) -> None:
+        """Release transactions, by table and csn; all tables have the same csns."""
+        self.releases += 1
+        csns = set[int]()
+        watched = {table.name for table in self.pipeline.tables}
+        for table, transactions in changes.items():
+            if table not in watched:
+                continue
+            schema = schemas.changes_schema(self.pipeline.table(table))
+            rows = [
+                self._row(table, change, {"xid": f"x{csn}", "csn": csn, "pos": pos, "release": self.releases})
+                for csn, own_changes in transactions.items()
+                for pos, change in enumerate(own_changes)
+            ]
+            small_tables.append(self.place.table(f"{table}_changes"), rows, schema)
+            csns |= set(transactions)
+        done = [{"xid": f"x{csn}", "csn": csn, "status": "released", "release": self.releases} for csn in sorted(csns)]
+        small_tables.append(self.place.table(names.TRANSACTIONS), done, system_tables.TRANSACTIONS)
+        about = {"release": self.releases, "landing": self.releases}
+        small_tables.replace(
+            self.place.table(names.PENDING_TRANSACTIONS), [], system_tables.PENDING_TRANSACTIONS, about
+        )
+
+    def _row(self, table: str, change: Change, place: Mapping[str, Any]) -> Row:
+        declared = self.pipeline.table(table)
+        left = [name for name in declared.column_names if name not in change.after] if change.op == "U" else []
+        told = {**place, "op": change.op, "before": change.before or None}
+        told |= {"before_known": list(change.before) or None, "absent": list(change.absent) or None}
+        told["unchanged"] = [name for name in left if name not in declared.key] or None
+        image = change.before if change.op == "D" else change.after
+        return {**image, **{f"_txloom_{name}": value for name, value in told.items()}}
+
+    def merge(self, spark: Callable[[], Any]) -> dict[str, int]:
+        """Merge all tables."""
+        return merge_current(spark, self.pipeline, warehouse=str(self.folder), run_id=f"run-{self.releases}")
+
+    def content(self) -> dict[str, list[str]]:
+        """Return what every current table and the findings hold, as comparable text."""
+        found = {}
+        for table in self.pipeline.current_tables:
+            rows = arrow_tables.select(self.place.table(table), "select * from t").to_pylist()
+            for row in rows:
+                if "lines" in row:
+                    row["lines"] = sorted(map(repr, row["lines"]))
+            found[table] = sorted(map(repr, rows))
+        columns = 'code, "table", "column", since_csn, xid, evidence, status'
+        told = arrow_tables.select(self.place.table(names.FINDINGS), f"select {columns} from t").to_pylist()
+        return found | {"findings": sorted(map(repr, told))}
+
+    def rows(self, table: str) -> dict[Key, Row]:
+        """Return a mirror's rows by key, without txloom's own columns."""
+        declared = self.pipeline.table(table)
+        rows = arrow_tables.select(self.place.table(table), "select * from t").to_pylist()
+        return {
+            tuple(row[name] for name in declared.key): {name: row[name] for name in declared.column_names}
+            for row in rows
+        }
+
+    def lines(self, table: str) -> dict[Key, list[int]]:
+        """Return the lines of each document by its key."""
+        key = self.pipeline.table(table).key
+        rows = arrow_tables.select(self.place.table(f"{table}_doc_current"), "select * from t").to_pylist()
+        return {tuple(row[name] for name in key): sorted(line["id"] for line in row["lines"]) for row in rows}
+
+
+@dataclass
+class World:
+    """Rows of one table, and of the lines below them, as their source has them; it makes changes at random."""
+
+    table: str
+    random: random.Random
+    rows: dict[Key, Row] = field(default_factory=dict)
+    below: dict[int, Row] = field(default_factory=dict)
+    made: int = 0
+
+    def __post_init__(self) -> None:
+        self.kinds = KEYS[self.table]
+        self.key = [f"k{number}" for number in range(len(self.kinds))]
+
+    def _new_key(self) -> Key:
+        values = (_stored(kind, drawn(kind, self.random)) for kind in self.kinds)
+        return tuple(values)
+
+    def transaction(self) -> tuple[list[Change], list[Change]]:
+        """Commit a random transaction; return the changes of rows and those of lines."""
+        changes = [change for _ in range(self.random.randrange(1, 6)) for change in self._change()]
+        lines = [change for _ in range(self.random.randrange(3)) for change in self._line()]
+        return changes, lines
+
+    def _change(self) -> Iterator[Change]:
+        what = self.random.choice("IIIIUUUUDKKL" + "T" * (self.random.random() < 0.1))
+        new, old = self._new_key(), self.random.choice(list(self.rows)) if self.rows else None
+        if what == "T":
+            self.rows.clear()
+            yield Change("T")
+        elif what in "IL" and new not in self.rows:
+            yield self._insert(new, lacking=what == "L")
+        elif old is None:
+            return
+        elif what == "U":
+            yield self._update(old, old)
+        elif what == "K" and new not in self.rows:
+            yield self._update(old, new)
+        elif what == "D":
+            del self.rows[old]
+            yield Change("D", self._named(old))
+
+    def _named(self, key: Key) -> Row:
+        return dict(zip(self.key, key, strict=True))
+
+    def _insert(self, key: Key, *, lacking: bool) -> Change:
+        self.made += 1
+        told = {**self._named(key), "v": self.made, "w": self.random.choice([None, f"w{self.made}"])}
+        if lacking:
+            told.pop("v")
+            for row in self.rows.values():
+                row["v"] = None
+        self.rows[key] = {"v": None, **told}
+        return Change("I", {}, told, ("v",) if lacking else ())
+
+    def _update(self, old: Key, new: Key) -> Change:
+        self.made += 1
+        row = self.rows.pop(old) | self._named(new)
+        told = {"v": self.made} if self.random.random() < 0.5 else {"w": f"w{self.made}"}
+        self.rows[new] = row | told
+        before = self._named(old)
+        if self.random.random() < 0.5:
+            before = {name: value for name, value in before.items() if value != self._named(new)[name]}
+        return Change("U", before, self._named(new) | told)
+
+    def _line(self) -> Iterator[Change]:
+        self.made += 1
+        parent = self.random.choice(list(self.rows)) if self.rows and self.random.random() < 0.9 else self._new_key()
+        line = self.random.choice(list(self.below)) if self.below else None
+        what = self.random.choice("IIUD")
+        if what == "I" or line is None:
+            self.below[self.made] = self._named(parent)
+            yield Change("I", {}, {"id": self.made, **self._named(parent)})
+        elif what == "U":
+            self.below[line] = self._named(parent)
+            yield Change("U", {"id": line}, {"id": line, **self._named(parent)})
+        else:
+            del self.below[line]
+            yield Change("D", {"id": line})
+
+    def lines(self) -> dict[Key, list[int]]:
+        """Return the lines of each row by its key."""
+        found: dict[Key, list[int]] = {key: [] for key in self.rows}
+        for line, parent in self.below.items():
+            found.get(tuple(parent[name] for name in self.key), []).append(line)
+        return {key: sorted(own_lines) for key, own_lines in found.items()}
+
+
+def _stored(kind: str, value: Any) -> Any:
+    """Return a value as a table gives it back."""
+    from txloom.config.models.column_types import parse
+
+    return pa.array([value], arrow_type(parse(kind)))[0].as_py()
+
+
+@dataclass
+class Workload:
+    """Transactions of some tables, by csn, in the order in which they are released: late ones among them."""
+
+    worlds: Mapping[str, World]
+    releases: list[dict[str, Transactions]]
+
+
+def workload(tables: Sequence[str], seed: int, transactions: int = 12, releases: int = 3) -> Workload:
+    """Commit random transactions and cut them into releases; some come in a later one than their neighbours."""
+    chosen = random.Random(seed)
+    worlds = {table: World(table, random.Random(f"{table}{seed}")) for table in tables}
+    found: list[dict[str, dict[int, Sequence[Change]]]] = [
+        {each: {} for table in tables for each in (table, f"{table}_line")} for _ in range(releases)
+    ]
+    for number in range(transactions):
+        turn = number * releases // transactions
+        late = min(releases - 1, turn + (chosen.random() < 0.25))
+        for table, world in worlds.items():
+            rows, lines = world.transaction()
+            found[late][table][10 * (number + 1)] = rows
+            found[late][f"{table}_line"][10 * (number + 1)] = lines
+    return Workload(worlds, [dict(each) for each in found])

@@ -1,0 +1,67 @@
+"""What a job says at its end, and the exit code that Airflow decides by."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from txloom.errors import SourceUnavailable
+from txloom.steps.runner import run
+
+DECLARED = """
+name: shop
+source: {{format: change_sets, files: {{path: {folder}}}}}
+completeness: {{rule: single}}
+tables: [{{name: rows, source: S.ROWS, key: [id], columns: {{id: long}}}}]
+targets: {{mirrors: [rows]}}
+"""
+
+
+def ended(folder: Path, function: Any, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Run a job with a function as its step; return its exit code and last line."""
+    file = folder / "shop.yaml"
+    file.write_text(DECLARED.format(folder=folder))
+    arguments = ["--pipeline", str(file), "--warehouse", str(folder / "lake"), "--run-id", "r"]
+    code = run("publish", function, arguments=arguments, session="none")
+    said = capsys.readouterr()
+    return code, (said.out + said.err).splitlines()[-1]
+
+
+def test_counts_are_the_last_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, line = ended(tmp_path, lambda *_, **__: {"cut_id": 7}, capsys)
+    assert (code, line) == (0, "txloom publish: pipeline=shop run_id=r cut_id=7")
+
+
+def test_two_writers_of_one_file_end_with_a_code_that_is_retried(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "t")
+    write_deltalake(path, pa.table({"id": [1, 2]}))
+
+    def conflicting(*_: object, **__: object) -> dict[str, int]:
+        first, second = DeltaTable(path), DeltaTable(path)
+        first.delete("id = 1")
+        second.delete("id = 2")
+        return {}
+
+    code, line = ended(tmp_path, conflicting, capsys)
+    assert code == 11
+    assert line.startswith("txloom publish failed (WriteConflict, exit code 11): another writer came first: ")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (SourceUnavailable("no folder"), 12, "txloom publish failed (SourceUnavailable, exit code 12): no folder"),
+        (ZeroDivisionError("what"), 1, "txloom publish failed (ZeroDivisionError, exit code 1): what"),
+    ],
+)
+def test_an_error_is_one_sentence_and_its_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], error: Exception, code: int, told: str
+) -> None:
+    def failing(*_: object, **__: object) -> dict[str, int]:
+        raise error
+
+    assert ended(tmp_path, failing, capsys) == (code, told)
