@@ -73,6 +73,11 @@ def stuck(number: int) -> tuple[Expectation, OfRows]:
     return told, AtMost("age_seconds", 600)
 
 
+def regressed(number: int) -> tuple[Expectation, OfRows]:
+    told = VersionExpectation(kind="version_regressions", id=f"version_{number}", table="t", **TELLS)
+    return told, NotBelow("version", "highest")
+
+
 def looked(expectation: Expectation, condition: OfRows, kind: str, *columns: Column) -> tuple[Expectation, Evidence]:
     rows = sql(kind, *columns, names=condition.columns)
     return expectation, evidence(expectation, asking({}), rows, condition)
@@ -108,9 +113,8 @@ def cases(draw: st.DrawFn, number: int) -> tuple[Expectation, Evidence, int]:
         return few(f"dead_{number}", most, rows)
     type_ = draw(st.sampled_from(sorted(VERSIONS)))
     pairs = draw(st.lists(st.tuples(*[VERSIONS[type_]] * 2), max_size=8))
-    version = VersionExpectation(kind="version_regressions", id=f"version_{number}", table="t", **TELLS)
     columns = [[pair[side] for pair in pairs] for side in (0, 1)]
-    return *looked(version, NotBelow("version", "highest"), type_, *columns), sum(below(*pair) for pair in pairs)
+    return *looked(*regressed(number), type_, *columns), sum(below(*pair) for pair in pairs)
 
 
 def below(version: Any, highest: Any) -> bool:
@@ -133,10 +137,9 @@ def test_whatever_rows_there_are_both_find_the_same_ones(data: st.DataObject) ->
 
 
 def test_what_is_at_the_limit_holds_by_both() -> None:
-    version = VersionExpectation(kind="version_regressions", id="version_1", table="t", **TELLS)
     drawn = [
         (*looked(*stuck(1), "Int64", [600, 601, None]), 1),
-        (*looked(version, NotBelow("version", "highest"), "Int64", [5, 5, 4], [5, 4, 5]), 1),
+        (*looked(*regressed(2), "Int64", [5, 5, 4], [5, 4, 5]), 1),
         *[few(f"dead_{rows}", 2, rows) for rows in (2, 3)],
     ]
     told = judge([(each, found) for each, found, _ in drawn], suite="any", run_id="r", always=True)

@@ -6,13 +6,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nobody import as_nobody
 from services.broker import Broker
 from services.process import wait_until
 from shop import Shop, insert
@@ -23,7 +22,6 @@ from txloom.steps.landing.land_events import land_events
 from txloom.storage.landing import tables
 
 PROJECT = Path(__file__).resolve().parents[2]
-NOBODY = 65534
 
 
 def look(shop: Shop) -> dict[str, int]:
@@ -41,19 +39,6 @@ def written(warehouse: Path) -> set[tuple[str, int]]:
 
 def dies(*_: Any, **__: Any) -> None:
     raise KeyboardInterrupt
-
-
-@contextmanager
-def as_nobody() -> Iterator[None]:
-    """Be a user who may not read everything, where the tests are run by one who may."""
-    privileged = os.geteuid() == 0
-    try:
-        if privileged:
-            os.seteuid(NOBODY)
-        yield
-    finally:
-        if privileged:
-            os.seteuid(0)
 
 
 def test_what_waits_is_counted_by_topic(tmp_path: Path, broker: Broker, capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,7 +56,7 @@ def test_both_may_be_delivered_again_once_the_second_was_released(shop: Buffered
 
 
 def test_one_batch_releases_both_though_each_changed_another_member_of_an_aggregate(tmp_path: Path) -> None:
-    """The history of the first knew no lines, that of the second no notes: the batch ended in an error."""
+    """The history of the first knew no lines, that of the second no items: the batch ended in an error."""
     pipeline = declared(tmp_path)
     file = tmp_path / "shop.yaml"
     aggregate = "{name: doc, root: items, children: [{table: lines, as: lines, relation: many, parent_key: [item]}]}"
@@ -64,13 +64,14 @@ def test_one_batch_releases_both_though_each_changed_another_member_of_an_aggreg
     text = file.read_text().replace("targets: {", lines + "targets: {").replace("]}", f"], aggregates: [{aggregate}]}}")
     file.write_text(text)
     shop = Buffered(load(file), tmp_path)
-    for number, lsn in ((1, 50), (2, 150)):
-        own = (
-            row("items", {"id": 1, "note": "a"}, lsn, 1) if number == 1 else row("lines", {"id": 1, "item": 1}, lsn, 1)
-        )
-        send(pipeline, number, own, end(lsn + 10, **{"items" if number == 1 else "lines": 1}))
+    changed = {"items": {"id": 1, "note": "a"}, "lines": {"id": 1, "item": 1}}
+    for number, (table, image) in enumerate(changed.items(), 1):
+        send(pipeline, number, row(table, image, 100 * number, 1), end(100 * number + 10, **{table: 1}))
         land_events(no_spark, shop.pipeline, warehouse=shop.warehouse, run_id=f"landing-{number}")
     shop.run()
     (document,) = shop.rows("doc_current")
     assert (document["id"], [line["id"] for line in document["lines"]]) == (1, [1])
-    assert sorted(found["_txloom_csn"] for found in shop.rows(shop.pipeline.targets.aggregates[0].history)) == [60, 160]
+    assert sorted(found["_txloom_csn"] for found in shop.rows(shop.pipeline.targets.aggregates[0].history)) == [
+        110,
+        210,
+    ]

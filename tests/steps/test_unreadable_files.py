@@ -4,13 +4,13 @@ import gzip
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nobody import as_nobody
 from steps import manual
 from steps.slot import Slot, text, transaction
 from txloom.config import load
@@ -20,7 +20,6 @@ from txloom.steps.landing.check_source import check_source
 from txloom.storage.landing import decoding, tables
 
 PROJECT = Path(__file__).resolve().parents[2]
-NOBODY = 65534
 FIRST, SECOND, THIRD = transaction(10, 1, 2), transaction(20, 3), transaction(30, 4)
 GONE = "No such file or directory"
 CUT = "Compressed file ended before the end-of-stream marker was reached"
@@ -29,19 +28,6 @@ CUT = "Compressed file ended before the end-of-stream marker was reached"
 @pytest.fixture
 def slot(tmp_path: Path) -> Slot:
     return Slot(tmp_path)
-
-
-@contextmanager
-def as_nobody() -> Iterator[None]:
-    """Be a user who may not read everything, where the tests are run by one who may."""
-    privileged = os.geteuid() == 0
-    try:
-        if privileged:
-            os.seteuid(NOBODY)
-        yield
-    finally:
-        if privileged:
-            os.seteuid(0)
 
 
 def accept(slot: Slot, *files: str) -> dict[str, int]:

@@ -39,10 +39,9 @@ def apply_differences(
 
 
 def _is_small(scope: Scope, target: Target) -> bool:
-    rows = small_tables.query(scope.place.table(names.difference_table(target.name)), "select count(*) as n from t")[0][
-        "n"
-    ]
-    return bool(rows <= arrow_tables.LOCAL_ROWS and small_merge.is_small(scope.place.table(target.name)))
+    differing = scope.place.table(names.difference_table(target.name))
+    (rows,) = small_tables.query(differing, "select count(*) as n from t")
+    return bool(rows["n"] <= arrow_tables.LOCAL_ROWS and small_merge.is_small(scope.place.table(target.name)))
 
 
 def _correct(spark: "Callable[[], SparkSession]", scope: Scope, target: Target) -> None:
