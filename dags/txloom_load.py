@@ -71,9 +71,9 @@ def form(pipeline: Pipeline) -> dict[str, Param]:
 def marked(pipeline: str) -> list[str]:
     """List the tables that need a snapshot, with the reason; '*' stands for all."""
     from txloom.storage.checks import findings
-    from txloom.storage.paths import Place
+    from txloom.storage.paths import TablePaths
 
-    found = findings.open_findings(Place(warehouse(), pipeline))
+    found = findings.open_findings(TablePaths(warehouse(), pipeline))
     for row in found:
         if row["needs_snapshot"]:
             print(

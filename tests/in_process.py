@@ -20,7 +20,7 @@ from txloom.steps.buffer.buffer_transactions import LEVELS, check_balance, known
 from txloom.steps.buffer.completeness import rules_of
 from txloom.steps.buffer.micro_batch import Batch
 from txloom.storage.buffer import batch_plan, checkpoints, stream
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.transactions import buffer
 from txloom.transactions import events as ev
 from txloom.transactions.compact_events import BUCKETS
@@ -58,26 +58,26 @@ class Outcomes:
         return self.spark.createDataFrame(rows, stream.OUTCOMES)
 
 
-def run(spark: Any, pipeline: Pipeline, place: Place, run_id: str) -> dict[str, int]:
+def run(spark: Any, pipeline: Pipeline, paths: TablePaths, run_id: str) -> dict[str, int]:
     """Take in what was landed since the last run, as `txloom.steps.buffer.buffer_transactions` does by a stream."""
-    generation = checkpoints.current_generation(place.warehouse, pipeline.name)
-    known = known_before(place, generation)
-    folder = Path(checkpoints.checkpoint(place.warehouse, pipeline.name, generation).removeprefix("file://"))
+    generation = checkpoints.current_generation(paths.warehouse, pipeline.name)
+    known = known_before(paths, generation)
+    folder = Path(checkpoints.checkpoint(paths.warehouse, pipeline.name, generation).removeprefix("file://"))
     taken, number, held = _kept(folder)
     totals = {"generation": generation}
-    for end in batch_plan.ends(place, taken, known):
+    for end in batch_plan.ends(paths, taken, known):
         rows = list[dict[str, Any]]()
-        arrived = landed_between(place, taken, end.landing)
+        arrived = landed_between(paths, taken, end.landing)
         for bucket in range(BUCKETS):
             before = int(np.count_nonzero(held[bucket].events["kind"] == ev.ROW))
             held[bucket], decided = buffer.decide(held[bucket], arrived[bucket], rules_of(pipeline))
             rows += [row for frame in stream._rows(bucket, before, held[bucket], decided) for row in _plain(frame)]
-        batch = Batch(spark, pipeline, place, generation, number, run_id, known)
+        batch = Batch(spark, pipeline, paths, generation, number, run_id, known)
         for name, count in release_batch(batch, Outcomes(spark, rows)).items():
             totals[name] = count if name in LEVELS else totals.get(name, 0) + count
         taken, number = end.landing, number + 1
         _keep(folder, taken, number, held)
-    check_balance(place, generation, run_id)
+    check_balance(paths, generation, run_id)
     return totals
 
 

@@ -5,19 +5,19 @@ import pyarrow as pa
 
 from txloom.storage.buffer import batch_plan, stream
 from txloom.storage.landing import stream as landing_stream
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.transactions import events as ev
 from txloom.transactions.compact_events import BUCKETS
 
 
-def landed_between(place: Place, after: int, until: int) -> dict[int, np.ndarray]:
+def landed_between(paths: TablePaths, after: int, until: int) -> dict[int, np.ndarray]:
     """Return the events of each bucket in the landings after one up to another."""
-    arrived = pa.concat_tables(landing_stream.arrivals(place.change_events, after, until)).to_pandas()
+    arrived = pa.concat_tables(landing_stream.arrivals(paths.change_events, after, until)).to_pandas()
     packed = {bucket: list(stream.unpacked(arrived.loc[arrived["bucket"] == bucket])) for bucket in range(BUCKETS)}
     return {bucket: ev.concatenate(own) for bucket, own in packed.items()}
 
 
-def newest_landing(place: Place, taken: int) -> int:
+def newest_landing(paths: TablePaths, taken: int) -> int:
     """Return the newest landing, or the one that was taken last."""
-    ends = batch_plan.ends(place, taken)
+    ends = batch_plan.ends(paths, taken)
     return ends[-1].landing if ends else taken

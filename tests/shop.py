@@ -8,7 +8,7 @@ from typing import Any
 from lake import Lake
 from txloom.config import load
 from txloom.storage.checks.findings import open_findings
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 Change = tuple[str, str, dict[str, Any] | None, dict[str, Any] | None]
 HEAD = """
@@ -92,4 +92,4 @@ class Shop(Lake):
     def findings(self) -> list[tuple[Any, ...]]:
         """Return what is open: code, table, column, since which csn, needs a snapshot."""
         names = ("code", "table", "column", "since_csn", "needs_snapshot")
-        return [tuple(row[name] for name in names) for row in open_findings(Place(self.warehouse, "shop"))]
+        return [tuple(row[name] for name in names) for row in open_findings(TablePaths(self.warehouse, "shop"))]

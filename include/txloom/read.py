@@ -28,9 +28,9 @@ from txloom.current.versions import intervals as intervals_of
 from txloom.current.versions import versions as versions_of
 from txloom.errors import ConfigurationError
 from txloom.storage.delta import arrow_tables, schema_evolution
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import reader_holds
-from txloom.storage.publishing.watermark import Mark
+from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.targets import history_reader, schemas
 from txloom.storage.targets.row_tables import Flat, flats, member_of
 
@@ -50,12 +50,12 @@ def as_of(
     BeyondValidThrough for a csn above valid-through, BeforeHistory for one below what maintenance cleaned from history,
     ConfigurationError for a table that the pipeline does not have.
     """
-    declared, place = _opened(pipeline, warehouse)
-    upto = history_reader.mark_at(place, csn, time)
+    declared, paths = _opened(pipeline, warehouse)
+    upto = history_reader.mark_at(paths, csn, time)
     aggregate = _aggregate(declared, table)
     if aggregate is None:
-        return _folded(place, _flat(declared, table), upto)
-    members = {name: _folded(place, _flat_of(declared, name), upto).to_pylist() for name in _members(aggregate)}
+        return _folded(paths, _flat(declared, table), upto)
+    members = {name: _folded(paths, _flat_of(declared, name), upto).to_pylist() for name in _members(aggregate)}
     root = declared.table(aggregate.root)
     roots = {key_of(row, root.key): row for row in members[root.name]}
     children = {
@@ -82,22 +82,22 @@ def intervals(
     and `_txloom_is_current`. untracked: columns of a mirror whose changes begin no new interval. Where maintenance
     cleaned history, what ended before that is not listed, and what began before it may show a later beginning.
     """
-    declared, place = _opened(pipeline, warehouse)
-    upto = history_reader.known(place)
+    declared, paths = _opened(pipeline, warehouse)
+    upto = history_reader.known(paths)
     aggregate = _aggregate(declared, table)
     if aggregate is None:
         flat = _flat(declared, table)
         _refuse_unknown(untracked, flat.table)
-        found = _versions(place, flat, upto)
+        found = _versions(paths, flat, upto)
         return intervals_of(found, key=flat.key, columns=flat.table.column_names, untracked=untracked)
     if untracked:
         raise ConfigurationError(f"{table}: columns can be left untracked in mirrors, not in documents")
     root = declared.table(aggregate.root)
     children = [
-        (member_of(declared.table(child.table), child), _versions(place, _flat_of(declared, child.table), upto))
+        (member_of(declared.table(child.table), child), _versions(paths, _flat_of(declared, child.table), upto))
         for child in aggregate.children
     ]
-    rows = _versions(place, _flat_of(declared, root.name), upto)
+    rows = _versions(paths, _flat_of(declared, root.name), upto)
     return document_intervals(
         rows, root.key, root.column_names, children, pa.schema(schemas.document_fields(declared, aggregate))
     )
@@ -109,11 +109,11 @@ def versions(pipeline: str | Pipeline, *, cut_id: int | None = None, warehouse: 
     Tables read at these versions show one moment of the source. {}: nothing was published yet. Raises CutReplaced where
     a table was written anew since, so that its version of that number is another.
     """
-    _, place = _opened(pipeline, warehouse)
-    found = reader_holds.published(place, cut_id)
+    _, paths = _opened(pipeline, warehouse)
+    found = reader_holds.published(paths, cut_id)
     if found is None:
         return {}
-    reader_holds.refuse_replaced(place, found)
+    reader_holds.refuse_replaced(paths, found)
     return dict(found.versions)
 
 
@@ -132,28 +132,28 @@ def held(
     holds nothing up for ever. Raises ConfigurationError where there is no such cut, or vacuum may have begun to remove
     what it needs; CutReplaced where one of its tables was written anew since.
     """
-    declared, place = _opened(pipeline, warehouse)
-    cut = reader_holds.published(place, cut_id)
+    declared, paths = _opened(pipeline, warehouse)
+    cut = reader_holds.published(paths, cut_id)
     if cut is None:
         raise ConfigurationError(
             f"pipeline {declared.name} has published no cut{'' if cut_id is None else f' {cut_id}'}"
         )
-    reader_holds.hold(place, reader, cut, datetime.now(UTC) + timedelta(hours=hours))
+    reader_holds.hold(paths, reader, cut, datetime.now(UTC) + timedelta(hours=hours))
     try:
-        reader_holds.refuse_replaced(place, cut)
+        reader_holds.refuse_replaced(paths, cut)
         retain = declared.maintenance.vacuum.retain
         old = [
             name
             for name, version in cut.versions.items()
-            if reader_holds.outlived(place.table(name), {version}, retain)
+            if reader_holds.outlived(paths.table(name), {version}, retain)
         ]
-        if old and cut_id is not None and cut != reader_holds.published(place):
+        if old and cut_id is not None and cut != reader_holds.published(paths):
             raise ConfigurationError(
                 f"cut {cut_id} is older than vacuum keeps ({', '.join(sorted(old))}): hold a newer one"
             )
         yield cut
     finally:
-        reader_holds.release(place, reader, cut)
+        reader_holds.release(paths, reader, cut)
 
 
 def at_version(
@@ -169,19 +169,19 @@ def at_version(
     cut: the cut that names the version, such as one that is `held`. Raises CutReplaced where the table was written anew
     since.
     """
-    _, place = _opened(pipeline, warehouse)
+    _, paths = _opened(pipeline, warehouse)
     if cut is not None:
-        reader_holds.refuse_replaced(place, cut, [table])
-    return arrow_tables.select(place.table(table), "select * from t", version)
+        reader_holds.refuse_replaced(paths, cut, [table])
+    return arrow_tables.select(paths.table(table), "select * from t", version)
 
 
-def _opened(pipeline: str | Pipeline, warehouse: str | None) -> tuple[Pipeline, Place]:
+def _opened(pipeline: str | Pipeline, warehouse: str | None) -> tuple[Pipeline, TablePaths]:
     declared = pipeline if isinstance(pipeline, Pipeline) else find(pipeline, connected=False)
     where = warehouse or os.environ.get("TXLOOM_WAREHOUSE")
     if not where:
         raise ConfigurationError("no warehouse: pass warehouse or set TXLOOM_WAREHOUSE")
-    place = Place(where, declared.name)
-    return schema_evolution.effective(declared, place), place
+    paths = TablePaths(where, declared.name)
+    return schema_evolution.effective(declared, paths), paths
 
 
 def _aggregate(pipeline: Pipeline, table: str) -> Aggregate | None:
@@ -204,18 +204,18 @@ def _members(aggregate: Aggregate) -> list[str]:
     return [aggregate.root, *(child.table for child in aggregate.children)]
 
 
-def _folded(place: Place, flat: Flat, upto: Mark) -> pa.Table:
-    history_reader.refuse_cleaned(place, flat, upto)
+def _folded(paths: TablePaths, flat: Flat, upto: Watermark) -> pa.Table:
+    history_reader.refuse_cleaned(paths, flat, upto)
     empty = schemas.current_schema(flat.table).empty_table()
-    found = fold(empty, history_reader.changes(place, flat, upto), key=flat.key, columns=flat.table.column_names)
+    found = fold(empty, history_reader.changes(paths, flat, upto), key=flat.key, columns=flat.table.column_names)
     rows = found.filter(pc.invert(found.column("_txloom_deleted"))).select(empty.schema.names)
     return rows.sort_by([(name, "ascending") for name in flat.key])
 
 
-def _versions(place: Place, flat: Flat, upto: Mark) -> pa.Table:
+def _versions(paths: TablePaths, flat: Flat, upto: Watermark) -> pa.Table:
     schema = schemas.current_schema(flat.table)
     return versions_of(
-        history_reader.changes(place, flat, upto), key=flat.key, columns=flat.table.column_names, schema=schema
+        history_reader.changes(paths, flat, upto), key=flat.key, columns=flat.table.column_names, schema=schema
     )
 
 

@@ -23,7 +23,7 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.storage import system_tables
 from txloom.storage.delta import read_session, small_tables
 from txloom.storage.landing import tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.targets import history_tables, schemas
 from txloom.storage.views.pipeline import cuts, dead_letters, problems, runs
 from txloom.storage.views.pipeline.lag_series import series
@@ -59,38 +59,38 @@ def declared(folder: Path, name: str) -> Pipeline:
     return load(file)
 
 
-def make(pipeline: Pipeline, place: Place, rows: int) -> None:
+def make(pipeline: Pipeline, paths: TablePaths, rows: int) -> None:
     """Write the tables of a pipeline that has landed so many events."""
-    tables.create_tables(place)
-    history_tables.create(pipeline, place)
+    tables.create_tables(paths)
+    history_tables.create(pipeline, paths)
     chance = random.Random(1)
     for number in range(rows // LANDING):
-        write_deltalake(place.change_events, events(number + 1, chance), mode="append")
+        write_deltalake(paths.change_events, events(number + 1, chance), mode="append")
     for start in range(0, rows, 100_000):
-        write_deltalake(place.table(names.TRANSACTIONS), transactions(start, min(100_000, rows - start)), mode="append")
+        write_deltalake(paths.table(names.TRANSACTIONS), transactions(start, min(100_000, rows - start)), mode="append")
         write_deltalake(
-            place.table("orders_changes"), changes(pipeline, start, min(100_000, rows - start)), mode="append"
+            paths.table("orders_changes"), changes(pipeline, start, min(100_000, rows - start)), mode="append"
         )
         write_deltalake(
-            place.table("whole_stream"), documents(pipeline, start, min(100_000, rows - start)), mode="append"
+            paths.table("whole_stream"), documents(pipeline, start, min(100_000, rows - start)), mode="append"
         )
     pending = pa.Table.from_pylist([stuck(rows + n) for n in range(STUCK)], system_tables.PENDING_TRANSACTIONS)
     about = {"release": rows // LANDING, "landing": rows // LANDING}
     small_tables.replace(
-        place.table(names.PENDING_TRANSACTIONS),
+        paths.table(names.PENDING_TRANSACTIONS),
         pending.to_pylist(maps_as_pydicts="strict"),
         system_tables.PENDING_TRANSACTIONS,
         about,
     )
     write_deltalake(
-        place.dead_letters,
+        paths.dead_letters,
         pa.Table.from_pylist([letter(n) for n in range(DEAD)], system_tables.DEAD_LETTERS),
         mode="append",
     )
     ledger = [line for n in range(RUNS) for line in entries(n)]
-    write_deltalake(place.table(names.LEDGER), pa.Table.from_pylist(ledger, system_tables.LEDGER))
+    write_deltalake(paths.table(names.LEDGER), pa.Table.from_pylist(ledger, system_tables.LEDGER))
     published = [cut(n, rows) for n in range(RUNS)]
-    write_deltalake(place.table(names.CUTS), pa.Table.from_pylist(published, system_tables.CUTS))
+    write_deltalake(paths.table(names.CUTS), pa.Table.from_pylist(published, system_tables.CUTS))
 
 
 def identity(number: int) -> str:
@@ -241,23 +241,23 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     warehouse = str(given.out / "lake")
     large = declared(given.out, "large")
-    if not DeltaTable.is_deltatable(Place(warehouse, "large").table(names.CUTS)):
-        make(large, Place(warehouse, "large"), given.rows)
+    if not DeltaTable.is_deltatable(TablePaths(warehouse, "large").table(names.CUTS)):
+        make(large, TablePaths(warehouse, "large"), given.rows)
     small = [declared(given.out, f"small_{n}") for n in range(given.pipelines)]
     for each in small:
-        place = Place(warehouse, each.name)
-        if not DeltaTable.is_deltatable(place.table(names.CUTS)):
+        paths = TablePaths(warehouse, each.name)
+        if not DeltaTable.is_deltatable(paths.table(names.CUTS)):
             for line in [line for n in range(3) for line in entries(RUNS - n)]:
-                small_tables.append(place.table(names.LEDGER), [line], system_tables.LEDGER)
-            tables.create_tables(place)
-            history_tables.create(each, place)
+                small_tables.append(paths.table(names.LEDGER), [line], system_tables.LEDGER)
+            tables.create_tables(paths)
+            history_tables.create(each, paths)
             small_tables.replace(
-                place.table(names.PENDING_TRANSACTIONS),
+                paths.table(names.PENDING_TRANSACTIONS),
                 [stuck(1)],
                 system_tables.PENDING_TRANSACTIONS,
                 {"release": 1, "landing": RUNS},
             )
-            small_tables.append(place.table(names.CUTS), [cut(RUNS, 1)], system_tables.CUTS)
+            small_tables.append(paths.table(names.CUTS), [cut(RUNS, 1)], system_tables.CUTS)
     print(f"{'milliseconds':32} {'cold':>8} {'cpu':>8} {'warm':>8}")
     everything = asked(large, warehouse, given.rows)
     everything[f"overview of {len(small)} pipelines"] = lambda: overview(small, warehouse)

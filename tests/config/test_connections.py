@@ -120,7 +120,7 @@ def test_a_reference_that_is_written_wrong_is_shown(refused: Refused, text: str)
 
 
 @pytest.mark.parametrize(
-    ("place", "new", "where"),
+    ("position", "new", "where"),
     [
         ("name: shop", "name: ${conn:shop.login}", "1: name"),
         ("settle: 1s", "settle: ${conn:shop.port}", "7: source.files.settle"),
@@ -129,13 +129,13 @@ def test_a_reference_that_is_written_wrong_is_shown(refused: Refused, text: str)
 )
 @pytest.mark.parametrize("held", [None, f"kafka://{SECRET}:{SECRET}@{SECRET}:1"])
 def test_no_name_hangs_on_a_connection(
-    refused: Refused, monkeypatch: pytest.MonkeyPatch, place: str, new: str, where: str, held: str | None
+    refused: Refused, monkeypatch: pytest.MonkeyPatch, position: str, new: str, where: str, held: str | None
 ) -> None:
     if held is not None:
         monkeypatch.setenv("AIRFLOW_CONN_SHOP", held)
     files = ("path: inbox", "path: inbox\n    settle: 1s")
     reference = new.partition(": ")[2]
-    assert refused(*files, (place, new)) == (
+    assert refused(*files, (position, new)) == (
         f"shop.yaml:{where}: found '{reference}', expected a text without ${{conn:...}}. A connection stands in "
         "source.kafka.brokers, source.kafka.options, source.files.path and alerts.notify only, so that no name "
         "hangs on a secret."

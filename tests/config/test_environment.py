@@ -75,7 +75,7 @@ def test_a_wrong_value_is_named_by_its_variable(refused: Refused, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    "place",
+    "position",
     [
         "name: shop",
         '"*/15 * * * *"',
@@ -102,16 +102,16 @@ def test_a_wrong_value_is_named_by_its_variable(refused: Refused, monkeypatch: p
 )
 @pytest.mark.parametrize("secret", [SECRET, f"../{SECRET}", f"decimal({SECRET})", f"_txloom_{SECRET}", f"{SECRET}*"])
 def test_a_secret_is_in_no_message_and_no_traceback(
-    declared: Declared, monkeypatch: pytest.MonkeyPatch, place: str, secret: str
+    declared: Declared, monkeypatch: pytest.MonkeyPatch, position: str, secret: str
 ) -> None:
     monkeypatch.setenv("SHOP_SECRET", secret)
-    head, colon, value = place.partition(": ")
+    head, colon, value = position.partition(": ")
     reference = '"${SHOP_SECRET}"'
-    dash = "- " if place.startswith("- ") else ""
+    dash = "- " if position.startswith("- ") else ""
     new = f"{head}{colon}[{reference}]" if value.startswith("[") else f"{head}{colon}{reference}"
-    new = f"[{reference}]" if place.startswith("[") else new if colon else f"{dash}{reference}"
+    new = f"[{reference}]" if position.startswith("[") else new if colon else f"{dash}{reference}"
     try:
-        load(declared((place, new)))
+        load(declared((position, new)))
     except ConfigurationError:
         assert SECRET not in traceback.format_exc()
 

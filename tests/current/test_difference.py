@@ -62,10 +62,10 @@ def compared(old: Rows, new: Rows) -> list[tuple[str, Any, Any]]:
     assert found.repeated is None
     assert len(new) == len(found.inserted) + len(found.updated) + found.unchanged
     assert len(old) == len(found.missing) + len(found.replaced) + found.unchanged
-    gone = [("D", old[place], None) for place in found.missing.to_pylist()]
+    gone = [("D", old[position], None) for position in found.missing.to_pylist()]
     changed = zip(found.replaced.to_pylist(), found.updated.to_pylist(), strict=True)
     updates = [("U", old[before], new[after]) for before, after in changed]
-    return [*gone, *updates, *(("I", None, new[place]) for place in found.inserted.to_pylist())]
+    return [*gone, *updates, *(("I", None, new[position]) for position in found.inserted.to_pylist())]
 
 
 def unique(rows: Rows) -> Rows:

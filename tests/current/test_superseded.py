@@ -105,13 +105,13 @@ def test_parts_that_hold_whole_chains_say_the_same(drawn: list[Change], horizon:
     found: dict[int, bool] = {}
     for part in range(parts):
         mine = [
-            place
-            for place, change in enumerate(changes)
+            position
+            for position, change in enumerate(changes)
             if change.op == "T" or part in ((change.id or 0) % parts, (change.old or 0) % parts)
         ]
-        goes = gone([changes[place] for place in mine], horizon)
-        found |= {place: goes_now for place, goes_now in zip(mine, goes, strict=True) if goes_now}
-    assert sorted(found) == [place for place, goes in enumerate(gone(changes, horizon)) if goes]
+        goes = gone([changes[position] for position in mine], horizon)
+        found |= {position: goes_now for position, goes_now in zip(mine, goes, strict=True) if goes_now}
+    assert sorted(found) == [position for position, goes in enumerate(gone(changes, horizon)) if goes]
 
 
 def rows(*given: tuple[object, ...]) -> list[Change]:

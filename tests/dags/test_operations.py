@@ -12,7 +12,7 @@ from services.airflow import Airflow
 from services.process import wait_until
 from txloom.storage import system_tables
 from txloom.storage.delta import small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.runs.lease import held
 
 pytestmark = [pytest.mark.random_order(disabled=True), pytest.mark.timeout(1800)]
@@ -43,7 +43,7 @@ class Shop:
 
     def __init__(self, airflow: Airflow, folder: Path) -> None:
         self.airflow, self.folder, self.sent = airflow, folder, 0
-        self.place = Place(str(airflow.warehouse), "shop")
+        self.paths = TablePaths(str(airflow.warehouse), "shop")
         self.declare()
 
     @property
@@ -80,10 +80,10 @@ class Shop:
         return self.airflow.log("shop_cdc", run_id, task)
 
     def keys(self, table: str, key: str) -> list[int]:
-        return [row[key] for row in small_tables.query(self.place.table(table), f"select {key} from t order by {key}")]
+        return [row[key] for row in small_tables.query(self.paths.table(table), f"select {key} from t order by {key}")]
 
     def cuts(self) -> int:
-        return len(small_tables.query(self.place.table("cuts"), "select 1 from t"))
+        return len(small_tables.query(self.paths.table("cuts"), "select 1 from t"))
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def test_12_a_folder_that_is_gone_is_retried_and_found_again(shop: Shop) -> None
 
 def test_10_a_lease_that_is_taken_is_waited_for_and_its_holder_named(shop: Shop) -> None:
     shop.send("orders", id=2)
-    with held(shop.place, "month_end", "backfill"):
+    with held(shop.paths, "month_end", "backfill"):
         run_id = shop.start()
         said = shop.retried(run_id, "land_events")
     assert "txloom land_events failed (LeaseTaken, exit code 10): " in said
@@ -125,7 +125,7 @@ def test_10_a_lease_that_is_taken_is_waited_for_and_its_holder_named(shop: Shop)
 
 
 def test_14_a_table_that_cannot_be_merged_holds_up_no_other_and_the_retry_merges_it(shop: Shop) -> None:
-    log = sorted(Path(shop.place.table("orders"), "_delta_log").glob("*.json"))[-1]
+    log = sorted(Path(shop.paths.table("orders"), "_delta_log").glob("*.json"))[-1]
     whole = log.read_bytes()
     shop.send("orders", id=3)
     shop.send("lines", line=31, id=3)
@@ -169,7 +169,7 @@ def test_2_a_declaration_that_is_wrong_is_an_import_error_with_file_and_line(sho
 
 def test_30_a_ledger_that_does_not_balance_stops_the_cycle_at_once(shop: Shop) -> None:
     row = {"run_id": "slip", "step": "land_events", "generation": 0, "batch": 0, "at": datetime.now(UTC)}
-    small_tables.append(shop.place.table("ledger"), [{**row, "counts": [("landed", 1)]}], system_tables.LEDGER)
+    small_tables.append(shop.paths.table("ledger"), [{**row, "counts": [("landed", 1)]}], system_tables.LEDGER)
     shop.send("orders", id=4)
     states = shop.run("failed")
     assert (states["buffer_transactions"], states["merge_current"]) == ("failed", "upstream_failed")

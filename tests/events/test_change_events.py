@@ -57,9 +57,9 @@ def canonical(op: str, message: Row | str, table: Table = PEOPLE) -> Row:
 def resolved(table: Table, images: Any, events: pa.Table) -> list[Row]:
     """Return the rows that decoded events leave: each transaction once, as it first came, folded in commit order."""
     first: dict[str, Row] = {}
-    for place, row in enumerate(events.to_pylist()):
+    for position, row in enumerate(events.to_pylist()):
         assert (row["kind"], row["pos"]) == ("row", None), row
-        first.setdefault(row["transaction_id"], {**row, "landing": 1, "row": place, "pos": place})
+        first.setdefault(row["transaction_id"], {**row, "landing": 1, "row": position, "pos": position})
     rows = list(first.values())
     typed = ImageReader(table).read(images.canonical([r["value"] for r in rows], [r["op"] for r in rows], []))
     assert typed.column("problem").null_count == len(rows)

@@ -169,9 +169,11 @@ def test_late_metadata_come_after_rows_of_later_transactions(name: str) -> None:
 def test_early_metadata_come_before_their_rows(name: str) -> None:
     run = Run(name, early_metadata=0.02)
     assert run.by_topic(run.delivered) == run.by_topic(run.sent)
-    last = {message.csn: place for place, (_, message) in enumerate(run.delivered) if message.kind == ROW}
-    metadata = [(message.csn, place) for place, (_, message) in enumerate(run.delivered) if message.kind == METADATA]
-    early = sum(place < last.get(csn, -1) for csn, place in metadata)
+    last = {message.csn: position for position, (_, message) in enumerate(run.delivered) if message.kind == ROW}
+    metadata = [
+        (message.csn, position) for position, (_, message) in enumerate(run.delivered) if message.kind == METADATA
+    ]
+    early = sum(position < last.get(csn, -1) for csn, position in metadata)
     assert early == run.counts["early_metadata"] > 20
     assert run.late(METADATA) == 0
 

@@ -154,9 +154,9 @@ def firsts(transaction: Transaction) -> list[Row]:
 def test_versions_count_the_updates_of_a_row() -> None:
     for change in changes(played(300)):
         if "version" in change.table.columns and change.after is not None:
-            place = change.table.columns.index("version")
-            before = int(change.before[place] or 0) if change.before is not None else 0
-            assert int(change.after[place] or 0) == before + 1
+            position = change.table.columns.index("version")
+            before = int(change.before[position] or 0) if change.before is not None else 0
+            assert int(change.after[position] or 0) == before + 1
 
 
 def images(table: str) -> list[dict[str, Any]]:

@@ -22,8 +22,8 @@ def stream(folder: Path) -> dict[str, list[bytes]]:
 def test_the_same_seed_makes_the_same_bytes(name: str, layout: str, tmp_path: Path) -> None:
     flags = ("--format", name, "--layout", layout, "--transactions", 80, "--files", 3, "--states", *FAULTS)
     first, again, other = (
-        digests(generated(tmp_path / place, *flags, "--seed", seed))
-        for place, seed in (("first", 5), ("again", 5), ("other", 6))
+        digests(generated(tmp_path / position, *flags, "--seed", seed))
+        for position, seed in (("first", 5), ("again", 5), ("other", 6))
     )
     assert first == again
     assert not set(first.values()) & set(other.values())
@@ -80,8 +80,8 @@ def test_neither_faults_nor_formats_change_what_the_source_does(tmp_path: Path) 
         ("--format", "goldengate", *FAULTS, "reorder=0.1", "late-metadata=0.1", "--files", 9),
     ]
     final = [
-        digests(generated(tmp_path / str(place), *flags, "--transactions", 90) / "_source" / "final")
-        for place, flags in enumerate(runs)
+        digests(generated(tmp_path / str(position), *flags, "--transactions", 90) / "_source" / "final")
+        for position, flags in enumerate(runs)
     ]
     assert final[0] == final[1] == final[2]
 

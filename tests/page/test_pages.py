@@ -12,7 +12,7 @@ from txloom.page.links import Links
 from txloom.page.turns import Turn
 from txloom.storage import system_tables
 from txloom.storage.delta import small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.runs import lease
 
 SHIPPED = load(PROJECT / "include" / "pipelines" / "orders.yaml")
@@ -33,13 +33,13 @@ def test_a_refused_declaration_is_shown_with_its_file_and_no_link(tmp_path: Path
 
 
 def test_a_refused_declaration_hides_nothing_that_its_tables_tell(tmp_path: Path) -> None:
-    place, at = Place(str(tmp_path), "orders"), datetime.now(UTC) - timedelta(hours=1)
+    paths, at = TablePaths(str(tmp_path), "orders"), datetime.now(UTC) - timedelta(hours=1)
     cut = {"cut_id": 7, "run_id": "r", "valid_through": 40, "release": 1, "published_at": at, "committed_at": at}
     small_tables.append(
-        place.table("cuts"), [cut | {"versions": {"orders": 3}, "gaps": [], "amends": []}], system_tables.CUTS
+        paths.table("cuts"), [cut | {"versions": {"orders": 3}, "gaps": [], "amends": []}], system_tables.CUTS
     )
     step = {"run_id": "r", "step": "land_events", "at": at, "counts": {"landed": 5}}
-    small_tables.append(place.table("ledger"), [step], system_tables.LEDGER)
+    small_tables.append(paths.table("ledger"), [step], system_tables.LEDGER)
     why = "orders.yaml:3: found no format, expected one"
     row = pages.overview([], str(tmp_path), Links(), refused={"orders": why})
     assert 'href="/txloom/dags/orders_cdc"' in row and why in row and "csn 40" in row
@@ -73,27 +73,27 @@ def test_a_task_that_begins_or_waits_for_its_turn_is_named(tmp_path: Path) -> No
 def test_a_holder_of_the_lease_that_shows_no_sign_of_life_is_said_to_be_gone_or_to_hang(tmp_path: Path) -> None:
     at = datetime.now(UTC) - timedelta(minutes=3)
     holder = {"epoch": 1, "run_id": "r", "step": "publish", "host": "h", "pid": 7, "began": "", "acquired_at": at}
-    small_tables.append(Place(str(tmp_path), "orders").table("leases"), [holder], system_tables.LEASES)
+    small_tables.append(TablePaths(str(tmp_path), "orders").table("leases"), [holder], system_tables.LEASES)
     assert "No sign of life" in pages.now(pages.View.of(SHIPPED, str(tmp_path), Links()), span="1d")
-    with lease.held(Place(str(tmp_path), "shop"), "r", "publish"):
+    with lease.held(TablePaths(str(tmp_path), "shop"), "r", "publish"):
         living = SHIPPED.model_copy(update={"name": "shop"})
         text = pages.now(pages.View.of(living, str(tmp_path), Links()), span="1d")
     assert "<b>publish</b>" in text and "No sign of life" not in text
 
 
 def test_texts_of_the_source_are_escaped_wherever_they_stand(tmp_path: Path) -> None:
-    place, at = Place(str(tmp_path), "orders"), datetime.now(UTC) - timedelta(hours=1)
+    paths, at = TablePaths(str(tmp_path), "orders"), datetime.now(UTC) - timedelta(hours=1)
     names = {"transaction_id": HOSTILE, "xid": HOSTILE, "cause": HOSTILE}
     waits = {**names, "expected": {HOSTILE: 2}, "received": {HOSTILE: 1}, "csn": 7, "first_landed_at": at}
     small_tables.append(
-        place.table("pending_transactions"),
+        paths.table("pending_transactions"),
         [{**waits, "age_seconds": 5, "as_of": at}],
         system_tables.PENDING_TRANSACTIONS,
     )
     letter = {**names, "detail": HOSTILE, "file": HOSTILE, "line": 1, "kind": "row", "table": HOSTILE, "op": HOSTILE}
-    small_tables.append(place.dead_letters, [{**letter, "dead_at": at, "landed_at": at}], system_tables.DEAD_LETTERS)
+    small_tables.append(paths.dead_letters, [{**letter, "dead_at": at, "landed_at": at}], system_tables.DEAD_LETTERS)
     step = {"run_id": HOSTILE, "step": HOSTILE, "at": at, "counts": {HOSTILE: 3}, "detail": HOSTILE, "balanced": False}
-    small_tables.append(place.table("ledger"), [step], system_tables.LEDGER)
+    small_tables.append(paths.table("ledger"), [step], system_tables.LEDGER)
     cut = {
         "cut_id": 1,
         "run_id": HOSTILE,
@@ -103,10 +103,10 @@ def test_texts_of_the_source_are_escaped_wherever_they_stand(tmp_path: Path) -> 
         "versions": {HOSTILE: 1},
     }
     cut |= {"gaps": [{"xid": HOSTILE, "csn": 3, "cause": HOSTILE}], "amends": [{"cut_id": 1, "xid": HOSTILE, "csn": 2}]}
-    small_tables.append(place.table("cuts"), [cut], system_tables.CUTS)
+    small_tables.append(paths.table("cuts"), [cut], system_tables.CUTS)
     found = {"code": HOSTILE, "severity": "error", "table": HOSTILE, "column": HOSTILE, "evidence": HOSTILE}
     found |= {"xid": HOSTILE, "hint": HOSTILE, "status": "open", "since_csn": 1, "needs_snapshot": True, "at": at}
-    small_tables.append(place.table("findings"), [found], system_tables.FINDINGS)
+    small_tables.append(paths.table("findings"), [found], system_tables.FINDINGS)
     view = pages.View.of(SHIPPED, str(tmp_path), Links())
     shown = (
         pages.now(view, span="1d"),

@@ -9,7 +9,7 @@ import pytest
 from services.api_server import ApiServer
 from services.browsing import ask
 from txloom.storage.delta import small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import CUTS
 
 PIPELINES = Path(__file__).resolve().parents[2] / "include" / "pipelines"
@@ -45,9 +45,9 @@ def test_a_pipeline_that_never_ran_has_no_cut_and_nothing_waiting(server: ApiSer
 
 
 def test_a_published_cut_shows_at_once(server: ApiServer, warehouse: Path) -> None:
-    place = Place(str(warehouse), "orders")
+    paths = TablePaths(str(warehouse), "orders")
     cut = {"cut_id": 3, "valid_through": 77, "versions": [("orders", 5)], "gaps": [], "amends": []}
-    small_tables.append(place.table("cuts"), [cut], CUTS)
+    small_tables.append(paths.table("cuts"), [cut], CUTS)
     found = status(server, "orders_cdc", server.token("admin"))[1]
     assert (found["cut"]["cut_id"], found["cut"]["valid_through"], found["cut"]["versions"]) == (3, 77, {"orders": 5})
 

@@ -16,7 +16,7 @@ from txloom.config import find, jvm, names
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage import system_tables
 from txloom.storage.delta import small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.spark.session import SETTINGS, launch_settings
 from txloom.storage.targets import row_tables
 from workloads.core import Core
@@ -95,21 +95,21 @@ def test_2_child_updates_in_the_same_batch_as_the_parents_creation_are_kept(core
 
 
 @pytest.fixture
-def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Pipeline, Place]:
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Pipeline, TablePaths]:
     """Create every current table of the shipped pipeline, and a book, in an empty folder that is also where we are."""
     monkeypatch.chdir(tmp_path)
     pipeline = find("orders")
-    place = Place(str(tmp_path / "lake"), pipeline.name)
-    create(pipeline, place)
-    small_tables.ensure(place.table(names.LEDGER), system_tables.LEDGER)
-    return pipeline, place
+    paths = TablePaths(str(tmp_path / "lake"), pipeline.name)
+    create(pipeline, paths)
+    small_tables.ensure(paths.table(names.LEDGER), system_tables.LEDGER)
+    return pipeline, paths
 
 
-def create(pipeline: Pipeline, place: Place) -> None:
+def create(pipeline: Pipeline, paths: TablePaths) -> None:
     for flat in row_tables.flats(pipeline):
-        row_tables.create(flat, place)
+        row_tables.create(flat, paths)
     for aggregate in pipeline.targets.aggregates:
-        row_tables.create_documents(pipeline, aggregate, place)
+        row_tables.create_documents(pipeline, aggregate, paths)
 
 
 def tables_of(pipeline: Pipeline) -> list[str]:
@@ -117,21 +117,21 @@ def tables_of(pipeline: Pipeline) -> list[str]:
     return [*(flat.current for flat in row_tables.flats(pipeline)), *aggregates, names.LEDGER]
 
 
-def test_3_every_table_opens_by_its_path_alone(lake: tuple[Pipeline, Place], tmp_path: Path) -> None:
-    pipeline, place = lake
+def test_3_every_table_opens_by_its_path_alone(lake: tuple[Pipeline, TablePaths], tmp_path: Path) -> None:
+    pipeline, paths = lake
     for name in tables_of(pipeline):
         found = DeltaTable(str(tmp_path / "lake" / "orders" / name))
-        assert place.table(name) == f"{tmp_path}/lake/orders/{name}"
+        assert paths.table(name) == f"{tmp_path}/lake/orders/{name}"
         assert (found.version(), found.metadata().name) == (0, None)
     assert [each.name for each in tmp_path.iterdir()] == ["lake"]  # no metastore_db, no spark-warehouse
 
 
-def test_3_a_table_that_is_there_is_not_created_again(lake: tuple[Pipeline, Place]) -> None:
-    pipeline, place = lake
-    path = place.table("promo_codes")
+def test_3_a_table_that_is_there_is_not_created_again(lake: tuple[Pipeline, TablePaths]) -> None:
+    pipeline, paths = lake
+    path = paths.table("promo_codes")
     write_deltalake(path, pa.Table.from_pylist([{"code": "P1"}], small_tables.schema_of(path)), mode="append")
-    create(pipeline, place)
-    assert {name: DeltaTable(place.table(name)).version() for name in tables_of(pipeline)} == {
+    create(pipeline, paths)
+    assert {name: DeltaTable(paths.table(name)).version() for name in tables_of(pipeline)} == {
         name: int(name == "promo_codes") for name in tables_of(pipeline)
     }
     assert [row["code"] for row in small_tables.query(path, "select code from t")] == ["P1"]

@@ -156,7 +156,9 @@ class Terminal:
         """Take a customer's payment, sometimes in another warehouse (clause 2.5.2.2)."""
         w, d = self.chance.choice(PLACES)
         home = (
-            self.chance.choice([place for place in PLACES if place[0] != w]) if self.chance.random() < 0.15 else (w, d)
+            self.chance.choice([position for position in PLACES if position[0] != w])
+            if self.chance.random() < 0.15
+            else (w, d)
         )
         key, amount = (*home, self._customer()), self._money(100, 500_000)
         customer = self.source.rows["customer"][key]

@@ -18,7 +18,7 @@ from txloom.config.project import PROJECT
 from txloom.steps.publish.validate import validate
 from txloom.storage import system_tables
 from txloom.storage.delta import small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.transactions import buffer
 
 WRITTEN = ("failing", "empty", "huge", "private")
@@ -55,9 +55,9 @@ def showcase(spark: Any, folder: Path) -> tuple[Path, Path]:
     (pipelines / "orders.yaml").write_text(patient)
     sound(spark, folder, pipelines / "orders.yaml")
     hostile(spark, folder, pipelines, warehouse)
-    failing(Place(str(warehouse), "failing"))
-    huge(Place(str(warehouse), "huge"))
-    private(Place(str(warehouse), "private"))
+    failing(TablePaths(str(warehouse), "failing"))
+    huge(TablePaths(str(warehouse), "huge"))
+    private(TablePaths(str(warehouse), "private"))
     return pipelines, warehouse
 
 
@@ -67,7 +67,11 @@ def sound(spark: Any, folder: Path, declaration: Path) -> None:
     lake = Lake(spark, folder, load(declaration))
     lake.deliver(*arrivals())
     lake.run()
-    write(Place(lake.warehouse, "orders"), "expectation_results", [passed(each) for each in lake.pipeline.expectations])
+    write(
+        TablePaths(lake.warehouse, "orders"),
+        "expectation_results",
+        [passed(each) for each in lake.pipeline.expectations],
+    )
 
 
 def hostile(spark: Any, folder: Path, pipelines: Path, warehouse: Path) -> None:
@@ -88,9 +92,9 @@ def ago(**span: float) -> datetime:
     return datetime.now(UTC) - timedelta(**span)
 
 
-def write(place: Place, table: str, rows: Sequence[dict[str, Any]]) -> None:
+def write(paths: TablePaths, table: str, rows: Sequence[dict[str, Any]]) -> None:
     """Append rows to a table."""
-    small_tables.append(place.table(table), rows, getattr(system_tables, table.upper()))
+    small_tables.append(paths.table(table), rows, getattr(system_tables, table.upper()))
 
 
 def waiting(count: int) -> list[dict[str, Any]]:
@@ -134,27 +138,27 @@ def ledger(number: int, **told: Any) -> list[dict[str, Any]]:
     }
     run = {"run_id": f"scheduled {number}", "generation": 1, "batch": number, "valid_through": 100 * number}
     return [
-        {**run, "step": step, "at": ago(hours=4.6 - number, seconds=9 - place), "counts": own, "balanced": balanced}
-        for place, (step, own) in enumerate(counts.items())
+        {**run, "step": step, "at": ago(hours=4.6 - number, seconds=9 - position), "counts": own, "balanced": balanced}
+        for position, (step, own) in enumerate(counts.items())
         for balanced in [True if step == "balance" else None]
     ] + ([{**run, **told}] if told else [])
 
 
-def failing(place: Place) -> None:
+def failing(paths: TablePaths) -> None:
     """Let everything be wrong at once."""
     gaps = [{"xid": "8999", "csn": 399, "cause": "metadata never came"}]
-    write(place, "cuts", [cut(1), cut(2), cut(3), cut(4, gaps=gaps, amends=[{"cut_id": 2, "xid": "77", "csn": 150}])])
+    write(paths, "cuts", [cut(1), cut(2), cut(3), cut(4, gaps=gaps, amends=[{"cut_id": 2, "xid": "77", "csn": 150}])])
     detail = "landed 480 = released 400 + buffered 70 + dead 5: 5 are unaccounted for"
     wrong = {"step": "balance", "at": ago(minutes=20), "counts": {"landed": 480}, "balanced": False, "detail": detail}
-    write(place, "ledger", [row for n in range(1, 5) for row in ledger(n, **(wrong if n == 4 else {}))])
-    write(place, "pending_transactions", waiting(STUCK))
-    write(place, "dead_letters", [row for cause, number in LETTERS.items() for row in letters(cause, number)])
+    write(paths, "ledger", [row for n in range(1, 5) for row in ledger(n, **(wrong if n == 4 else {}))])
+    write(paths, "pending_transactions", waiting(STUCK))
+    write(paths, "dead_letters", [row for cause, number in LETTERS.items() for row in letters(cause, number)])
     settled = {"landing": 9, "row": 1, "cause": "broken JSON", "person": "ada", "run_id": "r9", "at": ago(minutes=7)}
-    write(place, "dismissals", [settled | {"reason": f"sent again {SCRIPT}"}])
-    write(place, "expectation_results", results())
-    write(place, "findings", findings())
-    write(place, "leases", [lease()])
-    write(place, "incidents", [incident("stuck transactions", 40, None), incident("dead letters", 300, ago(hours=2))])
+    write(paths, "dismissals", [settled | {"reason": f"sent again {SCRIPT}"}])
+    write(paths, "expectation_results", results())
+    write(paths, "findings", findings())
+    write(paths, "leases", [lease()])
+    write(paths, "incidents", [incident("stuck transactions", 40, None), incident("dead letters", 300, ago(hours=2))])
 
 
 def letters(cause: str, count: int) -> list[dict[str, Any]]:
@@ -243,13 +247,13 @@ def incident(kind: str, minutes: int, over: datetime | None) -> dict[str, Any]:
     return {**told, **moments, "rows": ["one"], "page": "dags/failing_cdc", "is_over": over is not None}
 
 
-def huge(place: Place) -> None:
+def huge(paths: TablePaths) -> None:
     """Let 10,000 transactions wait."""
-    write(place, "cuts", [cut(number) for number in range(1, 5)])
-    write(place, "ledger", [row for number in range(1, 5) for row in ledger(number)])
-    write(place, "pending_transactions", waiting(HUGE))
+    write(paths, "cuts", [cut(number) for number in range(1, 5)])
+    write(paths, "ledger", [row for number in range(1, 5) for row in ledger(number)])
+    write(paths, "pending_transactions", waiting(HUGE))
 
 
-def private(place: Place) -> None:
+def private(paths: TablePaths) -> None:
     """Write something that not everybody may see."""
-    write(place, "cuts", [cut(1)])
+    write(paths, "cuts", [cut(1)])

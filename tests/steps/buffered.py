@@ -16,7 +16,7 @@ from txloom.steps.landing.land_events import land_events
 from txloom.steps.merge.merge_current import merge_current
 from txloom.storage import system_tables
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.targets import history_tables
 from txloom.transactions import buffer
 from txloom.transactions import events as ev
@@ -32,7 +32,7 @@ class Buffered:
 
     def __init__(self, pipeline: Pipeline, folder: Path) -> None:
         self.pipeline, self.warehouse = pipeline, str(folder / "warehouse")
-        self.place = Place(self.warehouse, pipeline.name)
+        self.paths = TablePaths(self.warehouse, pipeline.name)
         self.held = {bucket: buffer.Held() for bucket in range(BUCKETS)}
         self.taken = self.batches = 0
         self.late = self.duplicates = 0
@@ -47,12 +47,12 @@ class Buffered:
 
     def buffer(self) -> None:
         """Take what was landed since through the buffer, and release what is whole."""
-        history_tables.create(self.pipeline, self.place)
+        history_tables.create(self.pipeline, self.paths)
         self.batches += 1
         rules, released, repeated, waiting = rules_of(self.pipeline), [], [], []
-        taken, self.taken = self.taken, newest_landing(self.place, self.taken)
+        taken, self.taken = self.taken, newest_landing(self.paths, self.taken)
         reached = ev.NOWHERE
-        for bucket, each in landed_between(self.place, taken, self.taken).items():
+        for bucket, each in landed_between(self.paths, taken, self.taken).items():
             self.held[bucket], decided = buffer.decide(self.held[bucket], each, rules)
             released += decided.released
             repeated += [{name: int(e[name]) for name in PLACES.names} for part in decided.repeated for e in part]
@@ -63,16 +63,16 @@ class Buffered:
             reached = decided.frontier
         chosen = {name: [int(n) for part in released for n in getattr(part, name)] for name in CHOSEN.names}
         share = Share(pa.table(chosen, CHOSEN), range(1, self.taken + 1), pa.Table.from_pylist(repeated, PLACES))
-        made = release(self.pipeline, self.place, self.batches, share)
+        made = release(self.pipeline, self.paths, self.batches, share)
         for name, rows in {**made.history, names.TRANSACTIONS: made.transactions}.items():
-            path = self.place.table(name)
+            path = self.paths.table(name)
             write_deltalake(path, arrow_tables.conform(rows, small_tables.schema_of(path)), mode="append")
         about = {"release": self.batches, "landing": self.taken, "reached": reached}
-        path = self.place.table(names.PENDING_TRANSACTIONS)
+        path = self.paths.table(names.PENDING_TRANSACTIONS)
         small_tables.replace(path, [{"csn": each.csn} for each in waiting], system_tables.PENDING_TRANSACTIONS, about)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = arrow_tables.select(self.place.table(table), "select * from t").to_pylist()
+        found: list[dict[str, Any]] = arrow_tables.select(self.paths.table(table), "select * from t").to_pylist()
         return found
 
     def backfill(self, name: str, run_id: str = "b1") -> dict[str, int]:

@@ -13,7 +13,7 @@ from typing import Any
 from lake import Lake
 from txloom.config import load
 from txloom.storage.checks.findings import open_findings
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 DECLARED = """
 name: shop
@@ -59,7 +59,7 @@ class DebeziumShop(Lake):
     def findings(self) -> list[tuple[Any, ...]]:
         """Return what is open: code, table, xid, since which csn, needs a snapshot."""
         names = ("code", "table", "xid", "since_csn", "needs_snapshot")
-        return [tuple(row[name] for name in names) for row in open_findings(Place(self.warehouse, "shop"))]
+        return [tuple(row[name] for name in names) for row in open_findings(TablePaths(self.warehouse, "shop"))]
 
 
 def copied(xid: int, lsn: int, keys: Iterable[int], run: str, *, table: str = "lines", first: int = 1) -> list[Record]:
@@ -92,8 +92,8 @@ def updated(xid: int, lsn: int, key: int, note: str, run: str, *, table: str = "
 def snapshot(lsn: int, keys: Sequence[int], *, table: str = "lines", last: bool = True) -> list[Record]:
     """Return the rows of a table that a connector's snapshot sends; last: the snapshot ends with them."""
     found = []
-    for place, key in enumerate(keys, 1):
-        marked = "last" if last and place == len(keys) else "true"
+    for position, key in enumerate(keys, 1):
+        marked = "last" if last and position == len(keys) else "true"
         source = {"connector": "postgresql", "db": "shop", "schema": "public", "table": table, "lsn": lsn}
         value = {"before": None, "after": {"id": key, "note": f"note {key}"}, "op": "r", "transaction": None}
         found.append(_record(f"dev.public.{table}", value | {"source": {**source, "snapshot": marked}}, "again"))

@@ -16,7 +16,7 @@ from txloom.events.values.scalars import arrow_type
 from txloom.steps.merge.merge_current import merge_current
 from txloom.storage import system_tables
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.targets import history_tables, schemas
 
 Row = dict[str, Any]
@@ -131,8 +131,8 @@ class Keyed:
         ]
         file.write_text("\n".join(lines) + "\n")
         self.pipeline = load(file)
-        self.place = Place(str(self.folder), "keys")
-        history_tables.create(self.pipeline, self.place)
+        self.paths = TablePaths(str(self.folder), "keys")
+        history_tables.create(self.pipeline, self.paths)
 
     def release(self, changes: Mapping[str, Transactions]) -> None:
         """Release transactions, by table and csn; all tables have the same csns."""
@@ -148,19 +148,19 @@ class Keyed:
                 for csn, own_changes in transactions.items()
                 for pos, change in enumerate(own_changes)
             ]
-            small_tables.append(self.place.table(f"{table}_changes"), rows, schema)
+            small_tables.append(self.paths.table(f"{table}_changes"), rows, schema)
             csns |= set(transactions)
         done = [{"xid": f"x{csn}", "csn": csn, "status": "released", "release": self.releases} for csn in sorted(csns)]
-        small_tables.append(self.place.table(names.TRANSACTIONS), done, system_tables.TRANSACTIONS)
+        small_tables.append(self.paths.table(names.TRANSACTIONS), done, system_tables.TRANSACTIONS)
         about = {"release": self.releases, "landing": self.releases}
         small_tables.replace(
-            self.place.table(names.PENDING_TRANSACTIONS), [], system_tables.PENDING_TRANSACTIONS, about
+            self.paths.table(names.PENDING_TRANSACTIONS), [], system_tables.PENDING_TRANSACTIONS, about
         )
 
-    def _row(self, table: str, change: Change, place: Mapping[str, Any]) -> Row:
+    def _row(self, table: str, change: Change, paths: Mapping[str, Any]) -> Row:
         declared = self.pipeline.table(table)
         left = [name for name in declared.column_names if name not in change.after] if change.op == "U" else []
-        told = {**place, "op": change.op, "before": change.before or None}
+        told = {**paths, "op": change.op, "before": change.before or None}
         told |= {"before_known": list(change.before) or None, "absent": list(change.absent) or None}
         told["unchanged"] = [name for name in left if name not in declared.key] or None
         image = change.before if change.op == "D" else change.after
@@ -174,19 +174,19 @@ class Keyed:
         """Return what every current table and the findings hold, as comparable text."""
         found = {}
         for table in self.pipeline.current_tables:
-            rows = arrow_tables.select(self.place.table(table), "select * from t").to_pylist()
+            rows = arrow_tables.select(self.paths.table(table), "select * from t").to_pylist()
             for row in rows:
                 if "lines" in row:
                     row["lines"] = sorted(map(repr, row["lines"]))
             found[table] = sorted(map(repr, rows))
         columns = 'code, "table", "column", since_csn, xid, evidence, status'
-        told = arrow_tables.select(self.place.table(names.FINDINGS), f"select {columns} from t").to_pylist()
+        told = arrow_tables.select(self.paths.table(names.FINDINGS), f"select {columns} from t").to_pylist()
         return found | {"findings": sorted(map(repr, told))}
 
     def rows(self, table: str) -> dict[Key, Row]:
         """Return a mirror's rows by key, without txloom's own columns."""
         declared = self.pipeline.table(table)
-        rows = arrow_tables.select(self.place.table(table), "select * from t").to_pylist()
+        rows = arrow_tables.select(self.paths.table(table), "select * from t").to_pylist()
         return {
             tuple(row[name] for name in declared.key): {name: row[name] for name in declared.column_names}
             for row in rows
@@ -195,7 +195,7 @@ class Keyed:
     def lines(self, table: str) -> dict[Key, list[int]]:
         """Return the lines of each document by its key."""
         key = self.pipeline.table(table).key
-        rows = arrow_tables.select(self.place.table(f"{table}_doc_current"), "select * from t").to_pylist()
+        rows = arrow_tables.select(self.paths.table(f"{table}_doc_current"), "select * from t").to_pylist()
         return {tuple(row[name] for name in key): sorted(line["id"] for line in row["lines"]) for row in rows}
 
 

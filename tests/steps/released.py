@@ -10,7 +10,7 @@ from txloom.config import load, names
 from txloom.steps.merge.merge_current import merge_current
 from txloom.storage import system_tables
 from txloom.storage.delta import small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.targets import history_tables, schemas
 
 Change = tuple[str, dict[str, Any], dict[str, Any]]
@@ -32,7 +32,7 @@ class Released:
 
     def __post_init__(self) -> None:
         self.declare(self.options)
-        self.place = Place(str(self.folder), "plant")
+        self.paths = TablePaths(str(self.folder), "plant")
 
     @property
     def table(self) -> Any:
@@ -53,22 +53,28 @@ class Released:
     def release(self, csn: int, changes: Sequence[Change]) -> None:
         """Release one transaction."""
         self.releases += 1
-        history_tables.create(self.pipeline, self.place)
+        history_tables.create(self.pipeline, self.paths)
         at = BEGAN + timedelta(days=csn)
-        place = {"xid": f"x{csn}", "csn": csn, "committed_at": at, "release": self.releases, "landing": self.releases}
-        rows = [self._row(change, {**place, "pos": pos, "row": pos}) for pos, change in enumerate(changes)]
-        small_tables.append(self.place.table("readings_changes"), rows, schemas.changes_schema(self.table))
+        position = {
+            "xid": f"x{csn}",
+            "csn": csn,
+            "committed_at": at,
+            "release": self.releases,
+            "landing": self.releases,
+        }
+        rows = [self._row(change, {**position, "pos": pos, "row": pos}) for pos, change in enumerate(changes)]
+        small_tables.append(self.paths.table("readings_changes"), rows, schemas.changes_schema(self.table))
         done = {"xid": f"x{csn}", "csn": csn, "status": "released", "release": self.releases, "committed_at": at}
-        small_tables.append(self.place.table(names.TRANSACTIONS), [done], system_tables.TRANSACTIONS)
+        small_tables.append(self.paths.table(names.TRANSACTIONS), [done], system_tables.TRANSACTIONS)
         about = {"release": self.releases, "landing": self.releases}
         small_tables.replace(
-            self.place.table(names.PENDING_TRANSACTIONS), [], system_tables.PENDING_TRANSACTIONS, about
+            self.paths.table(names.PENDING_TRANSACTIONS), [], system_tables.PENDING_TRANSACTIONS, about
         )
 
-    def _row(self, change: Change, place: dict[str, Any]) -> dict[str, Any]:
+    def _row(self, change: Change, paths: dict[str, Any]) -> dict[str, Any]:
         op, before, after = change
         left = [name for name in self.table.column_names if name not in after] if op == "U" else []
-        told = {**place, "op": op, "before": before or None, "before_known": list(before) or None}
+        told = {**paths, "op": op, "before": before or None, "before_known": list(before) or None}
         told["unchanged"] = [name for name in left if name not in self.table.key] or None
         image = before if op == "D" else {**{name: before.get(name) for name in self.table.key}, **after}
         return {**image, **{f"_txloom_{name}": value for name, value in told.items()}}

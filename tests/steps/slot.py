@@ -9,7 +9,7 @@ from typing import Any
 from txloom.config import load
 from txloom.steps.landing.land_events import land_events
 from txloom.storage.delta import small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 DECLARED = """
 name: slot
@@ -56,7 +56,7 @@ class Slot:
         file.write_text(DECLARED.format(inbox=folder / "inbox", limit=limit))
         self.pipeline = load(file)
         self.warehouse = str(folder / "lake")
-        self.place = Place(self.warehouse, "slot")
+        self.paths = TablePaths(self.warehouse, "slot")
 
     def put(self, name: str, content: str | bytes, *, append: bool = False) -> Path:
         """Write a file, or append to one, a while ago."""
@@ -81,7 +81,7 @@ class Slot:
     def events(self, kinds: str = "'marker', 'row', 'metadata', 'poison'") -> list[tuple[Any, ...]]:
         """Return what was landed: kind, transaction, position, file and line."""
         sql = f'select kind, transaction_id, pos, file, line from t where kind in ({kinds}) order by landing, "row"'
-        rows = small_tables.query(self.place.change_events, sql)
+        rows = small_tables.query(self.paths.change_events, sql)
         return [(r["kind"], r["transaction_id"], r["pos"], r["file"].split("/")[1], r["line"]) for r in rows]
 
     def whole(self) -> dict[int, set[int]]:
@@ -92,7 +92,7 @@ class Slot:
         sql = "select xid, kind, identity, value, event_count from t where transaction_id is not null order by landing"
         found: dict[int, dict[str, str]] = {}
         counts: dict[int, set[int]] = {}
-        for each in small_tables.query(self.place.change_events, sql):
+        for each in small_tables.query(self.paths.change_events, sql):
             xid = int(each["xid"])
             if each["kind"] == "row":
                 rows = found.setdefault(xid, {})
@@ -110,13 +110,13 @@ class Slot:
 
     def query(self, table: str, sql: str) -> list[dict[str, Any]]:
         """Ask one of its tables."""
-        return small_tables.query(self.place.table(table), sql)
+        return small_tables.query(self.paths.table(table), sql)
 
     def findings(self) -> list[tuple[str, str]]:
         """Return open findings: code and file."""
         from txloom.storage.checks import findings
 
-        return [(row["code"], row["column"]) for row in findings.open_findings(self.place)]
+        return [(row["code"], row["column"]) for row in findings.open_findings(self.paths)]
 
 
 def _no_session() -> Any:

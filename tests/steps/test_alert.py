@@ -20,7 +20,7 @@ from txloom.steps.alerts.alert import alert, task_failed, task_succeeded
 from txloom.storage import system_tables
 from txloom.storage.delta import small_tables
 from txloom.storage.health import incidents
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 PROJECT = Path(__file__).resolve().parents[2]
 TOKEN, PASSWORD = "T0KEN-of-the-hook", "PASSW0RD-of-the-mail"
@@ -68,7 +68,7 @@ def at(minutes: float) -> datetime:
     return BEGUN[0] - timedelta(minutes=minutes)
 
 
-def letters(place: Place, *ids: str) -> None:
+def letters(paths: TablePaths, *ids: str) -> None:
     """Let transactions be dead."""
     where = {"topic": "rows", "file": "rows/1.jsonl", "value": "a value that nobody but the operator should see"}
     rows = [
@@ -83,29 +83,29 @@ def letters(place: Place, *ids: str) -> None:
         | where
         for line, each in enumerate(ids, 1)
     ]
-    small_tables.append(place.dead_letters, rows, system_tables.DEAD_LETTERS)
+    small_tables.append(paths.dead_letters, rows, system_tables.DEAD_LETTERS)
 
 
-def works(place: Place) -> None:
+def works(paths: TablePaths) -> None:
     """Let the pipeline be in order."""
     line = {"run_id": "r", "at": at(1), "generation": 0}
     steps = [
         line | {"step": "land_events", "batch": 1, "counts": [("landed", 1)]},
         line | {"step": "merge_current", "batch": 0, "counts": [("release", 1)], "valid_through": 7},
     ]
-    small_tables.append(place.table("ledger"), steps, system_tables.LEDGER, once=("shop:land_events:0", 1))
+    small_tables.append(paths.table("ledger"), steps, system_tables.LEDGER, once=("shop:land_events:0", 1))
     cut = {"cut_id": 1, "valid_through": 7, "committed_at": at(2), "published_at": at(1), "versions": [], "gaps": []}
-    small_tables.append(place.table("cuts"), [cut], system_tables.CUTS)
+    small_tables.append(paths.table("cuts"), [cut], system_tables.CUTS)
     # the newest list of what waits names the landing that it has seen
     small_tables.replace(
-        place.table("pending_transactions"), [], system_tables.PENDING_TRANSACTIONS, {"release": 1, "landing": 1}
+        paths.table("pending_transactions"), [], system_tables.PENDING_TRANSACTIONS, {"release": 1, "landing": 1}
     )
 
 
-def repaired(place: Place, *ids: str) -> None:
+def repaired(paths: TablePaths, *ids: str) -> None:
     rows = [{"transaction_id": each, "csn": None, "status": "released", "release": 1} for each in ids]
-    small_tables.append(place.table("transactions"), rows, system_tables.TRANSACTIONS)
-    small_tables.replace(place.dead_letters, [], system_tables.DEAD_LETTERS, {})
+    small_tables.append(paths.table("transactions"), rows, system_tables.TRANSACTIONS)
+    small_tables.replace(paths.dead_letters, [], system_tables.DEAD_LETTERS, {})
 
 
 def run(pipeline: Pipeline, warehouse: Path, **more: Any) -> dict[str, int]:
@@ -115,24 +115,24 @@ def run(pipeline: Pipeline, warehouse: Path, **more: Any) -> dict[str, int]:
 
 
 def test_what_is_measured_is_counted_too(tmp_path: Path, hook: Hooks) -> None:
-    pipeline, place = declared(tmp_path, HOOK), Place(str(tmp_path), "shop")
-    works(place)
-    letters(place, "x1:1", "x1:1", "x2:2")
+    pipeline, paths = declared(tmp_path, HOOK), TablePaths(str(tmp_path), "shop")
+    works(paths)
+    letters(paths, "x1:1", "x1:1", "x2:2")
     counts = alert(None, pipeline, warehouse=str(tmp_path), run_id="r")
     assert counts["valid_through_age"] - 120 in range(60), "the newest commit is two minutes old"
     assert (counts["waiting"], counts["dead_letters"], len(hook.bodies())) == (0, 3, 1)
 
 
 def test_one_message_when_letters_die_and_one_when_they_are_gone(tmp_path: Path, hook: Hooks) -> None:
-    pipeline, place = declared(tmp_path, HOOK), Place(str(tmp_path), "shop")
-    works(place)
+    pipeline, paths = declared(tmp_path, HOOK), TablePaths(str(tmp_path), "shop")
+    works(paths)
     assert run(pipeline, tmp_path) == {"open": 0, "sent": 0}
-    letters(place, "x1:1", "x1:1", "x2:2")
+    letters(paths, "x1:1", "x1:1", "x2:2")
     environment = {"AIRFLOW__API__BASE_URL": "http://airflow.example/"}
     assert [run(pipeline, tmp_path, environment=environment)["sent"] for _ in range(3)] == [1, 0, 0]
-    letters(place, "x3:3")
+    letters(paths, "x3:3")
     assert run(pipeline, tmp_path) == {"open": 1, "sent": 0}
-    repaired(place, "x1:1", "x2:2", "x3:3")
+    repaired(paths, "x1:1", "x2:2", "x3:3")
     assert [run(pipeline, tmp_path)["sent"] for _ in range(3)] == [1, 0, 0]
     opened, closed = hook.bodies()
     assert opened["text"] == (
@@ -156,9 +156,9 @@ def test_every_channel_is_told_and_the_log_too(
     tmp_path: Path, hook: Hooks, mail: Mails, capsys: pytest.CaptureFixture[str]
 ) -> None:
     slack, post = "{kind: slack, connection: team}", "{kind: email, to: [a@b.c, d@e.f], connection: post}"
-    pipeline, place = declared(tmp_path, "{kind: log}", HOOK, slack, post), Place(str(tmp_path), "shop")
-    works(place)
-    letters(place, "<b>&x:1")
+    pipeline, paths = declared(tmp_path, "{kind: log}", HOOK, slack, post), TablePaths(str(tmp_path), "shop")
+    works(paths)
+    letters(paths, "<b>&x:1")
     extra = {"from_email": "txloom@example.com", "disable_ssl": True, "disable_tls": True}
     connections = {
         "AIRFLOW_CONN_TEAM": json.dumps({"host": f"{hook.url}/services", "password": f"/{TOKEN}"}),
@@ -178,9 +178,9 @@ def test_every_channel_is_told_and_the_log_too(
 
 def test_a_channel_that_is_down_is_tried_again_and_the_others_hear_nothing_twice(tmp_path: Path, hook: Hooks) -> None:
     slack = "{kind: slack, connection: team}"
-    pipeline, place = declared(tmp_path, HOOK, slack), Place(str(tmp_path), "shop")
-    works(place)
-    letters(place, "x1:1")
+    pipeline, paths = declared(tmp_path, HOOK, slack), TablePaths(str(tmp_path), "shop")
+    works(paths)
+    letters(paths, "x1:1")
     with hooks() as other:
         other.status = 302
         connections = {"AIRFLOW_CONN_TEAM": json.dumps({"host": other.url, "password": TOKEN})}
@@ -196,9 +196,9 @@ def test_a_channel_that_is_down_is_tried_again_and_the_others_hear_nothing_twice
 
 def test_what_goes_wrong_with_a_channel_is_named_without_any_secret(tmp_path: Path, mail: Mails) -> None:
     post = "{kind: email, to: [a@b.c], connection: post}"
-    pipeline, place = declared(tmp_path, post, "{kind: slack}"), Place(str(tmp_path), "shop")
-    works(place)
-    letters(place, "x1:1")
+    pipeline, paths = declared(tmp_path, post, "{kind: slack}"), TablePaths(str(tmp_path), "shop")
+    works(paths)
+    letters(paths, "x1:1")
     mail.refuses = 550
     extra = {"from_email": "t@e.c", "disable_ssl": "true", "disable_tls": "true"}
     own_mail = json.dumps({"host": "127.0.0.1", "port": mail.port, "extra": extra, "password": PASSWORD})
@@ -252,9 +252,9 @@ def _together(folder: str, url: str, ready: Any) -> None:
 
 
 def test_runs_that_meet_send_one_message(tmp_path: Path, hook: Hooks) -> None:
-    place = Place(str(tmp_path), "shop")
-    works(place)
-    letters(place, "x1:1")
+    paths = TablePaths(str(tmp_path), "shop")
+    works(paths)
+    letters(paths, "x1:1")
     context = multiprocessing.get_context("spawn")
     ready = context.Barrier(3)
     url = os.environ["HOOK"]
@@ -265,7 +265,7 @@ def test_runs_that_meet_send_one_message(tmp_path: Path, hook: Hooks) -> None:
         each.join(60)
     assert [each.exitcode for each in runs] == [0, 0, 0]
     assert [body["kind"] for body in hook.bodies()] == ["dead letters"]
-    assert [each.opened_to for each in incidents.episodes(place)] == [frozenset({"webhook"})]
+    assert [each.opened_to for each in incidents.episodes(paths)] == [frozenset({"webhook"})]
 
 
 DIES = """
@@ -290,9 +290,9 @@ alert.alert(None, load(Path(sys.argv[1]) / "shop.yaml"), warehouse=sys.argv[1], 
 def test_a_sender_that_dies_before_it_noted_sends_again_under_the_same_id(
     tmp_path: Path, hook: Hooks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pipeline, place = declared(tmp_path, HOOK), Place(str(tmp_path), "shop")
-    works(place)
-    letters(place, "x1:1")
+    pipeline, paths = declared(tmp_path, HOOK), TablePaths(str(tmp_path), "shop")
+    works(paths)
+    letters(paths, "x1:1")
     died = subprocess.run([sys.executable, "-c", DIES, tmp_path], capture_output=True, text=True, check=False)
     assert died.returncode == 9, died.stderr
     assert run(pipeline, tmp_path) == {"open": 1, "sent": 0}
@@ -305,9 +305,9 @@ def test_a_sender_that_dies_before_it_noted_sends_again_under_the_same_id(
 def test_a_look_at_the_source_keeps_a_quiet_pipeline_from_being_called_broken(tmp_path: Path, hook: Hooks) -> None:
     text = SHOP.replace("valid_through_age: 30m", "valid_through_age: 30m, source_quiet: 45m").format(notify=HOOK)
     (tmp_path / "shop.yaml").write_text(text)
-    pipeline, place = load(tmp_path / "shop.yaml"), Place(str(tmp_path), "shop")
-    works(place)
-    small_tables.replace(place.table("ledger"), [_landing(60)], system_tables.LEDGER, {})
+    pipeline, paths = load(tmp_path / "shop.yaml"), TablePaths(str(tmp_path), "shop")
+    works(paths)
+    small_tables.replace(paths.table("ledger"), [_landing(60)], system_tables.LEDGER, {})
     run(pipeline, tmp_path)
     run(pipeline, tmp_path, looked=True)
     run(pipeline, tmp_path)
@@ -321,8 +321,8 @@ def _landing(minutes: float) -> dict[str, Any]:
 
 
 def test_what_the_tables_say_is_every_kind_at_once(tmp_path: Path, hook: Hooks) -> None:
-    pipeline, place = declared(tmp_path, HOOK), Place(str(tmp_path), "shop")
-    works(place)
+    pipeline, paths = declared(tmp_path, HOOK), TablePaths(str(tmp_path), "shop")
+    works(paths)
     waiting = {
         "transaction_id": "x9:9",
         "csn": 9,
@@ -333,13 +333,13 @@ def test_what_the_tables_say_is_every_kind_at_once(tmp_path: Path, hook: Hooks) 
     }
     some = [waiting | {"transaction_id": f"x{n}:{n}", "first_landed_at": at(11 if n < 7 else 1)} for n in range(1, 9)]
     small_tables.replace(
-        place.table("pending_transactions"), some, system_tables.PENDING_TRANSACTIONS, {"release": 1, "landing": 1}
+        paths.table("pending_transactions"), some, system_tables.PENDING_TRANSACTIONS, {"release": 1, "landing": 1}
     )
     small_tables.append(
-        place.table("cuts"), [{"cut_id": 2, "valid_through": 8, "committed_at": at(31)}], system_tables.CUTS
+        paths.table("cuts"), [{"cut_id": 2, "valid_through": 8, "committed_at": at(31)}], system_tables.CUTS
     )
     bad = {"run_id": "r", "step": "balance", "at": at(3), "balanced": False, "detail": "1 events are not accounted for"}
-    small_tables.append(place.table("ledger"), [bad], system_tables.LEDGER)
+    small_tables.append(paths.table("ledger"), [bad], system_tables.LEDGER)
     run(pipeline, tmp_path)
     told = {body["kind"]: body for body in hook.bodies()}
     assert sorted(told) == ["ledger unbalanced", "stuck transactions", "valid-through old"]
@@ -353,9 +353,9 @@ def test_what_the_tables_say_is_every_kind_at_once(tmp_path: Path, hook: Hooks) 
 
 def test_no_secret_and_no_value_is_in_the_table_or_in_a_job_s_log(tmp_path: Path, hook: Hooks) -> None:
     declared(tmp_path, HOOK, "{kind: log}", "{kind: slack}")
-    place = Place(str(tmp_path), "shop")
-    works(place)
-    letters(place, "x1:1")
+    paths = TablePaths(str(tmp_path), "shop")
+    works(paths)
+    letters(paths, "x1:1")
     slack = json.dumps({"host": hook.url, "password": PASSWORD})
     environment = {**os.environ, "AIRFLOW_CONN_SLACK_DEFAULT": slack, "HOOK": f"{hook.url}/{TOKEN}"}
     hook.status = 403
@@ -371,7 +371,7 @@ def test_no_secret_and_no_value_is_in_the_table_or_in_a_job_s_log(tmp_path: Path
     kept = "".join(
         file.read_bytes().decode(errors="replace") for file in (tmp_path / "shop" / "incidents").rglob("*.*")
     )
-    for text in (kept, done.stdout, str(incidents.episodes(place))):
+    for text in (kept, done.stdout, str(incidents.episodes(paths))):
         assert not [secret for secret in (TOKEN, PASSWORD, "a value that nobody") if secret in text]
 
 
@@ -382,9 +382,9 @@ def test_without_the_block_nothing_is_looked_at(tmp_path: Path) -> None:
 
 
 def test_a_mail_server_without_a_sender_is_a_mistake_of_the_connection(tmp_path: Path, mail: Mails) -> None:
-    pipeline, place = declared(tmp_path, "{kind: email, to: [a@b.c]}"), Place(str(tmp_path), "shop")
-    works(place)
-    letters(place, "x1:1")
+    pipeline, paths = declared(tmp_path, "{kind: email, to: [a@b.c]}"), TablePaths(str(tmp_path), "shop")
+    works(paths)
+    letters(paths, "x1:1")
     extra = {"disable_ssl": True, "disable_tls": True}
     connection = json.dumps({"host": "127.0.0.1", "port": mail.port, "extra": extra})
     with pytest.raises(MessageUnsent) as refused:
@@ -399,8 +399,8 @@ def test_a_task_that_fails_for_an_expectation_is_told_as_that_expectation_alone(
         "{kind: stuck_transactions, id: stuck, older_than: 1h, severity: block, sentence: Nobody waits., hint: Look.}"
     )
     file.write_text(SHOP.format(notify="") + f"expectations: [{orphans}]\n")
-    pipeline, place = load(file), Place(str(tmp_path), "shop")
-    works(place)
+    pipeline, paths = load(file), TablePaths(str(tmp_path), "shop")
+    works(paths)
     result = {
         "run_id": "r",
         "expectation": "stuck",
@@ -410,13 +410,13 @@ def test_a_task_that_fails_for_an_expectation_is_told_as_that_expectation_alone(
     }
     result |= {"checked": 3, "failed": 1, "sample": "[]", "sentence": "Nobody waits.", "hint": "Look.", "versions": []}
     small_tables.append(
-        place.table("expectation_results"), [result | {"checked_at": at(0)}], system_tables.EXPECTATION_RESULTS
+        paths.table("expectation_results"), [result | {"checked_at": at(0)}], system_tables.EXPECTATION_RESULTS
     )
     where: dict[str, Any] = {"warehouse": str(tmp_path), "page": "", "task": "shop_cdc.publish"}
     task_failed(pipeline, sentence="stuck: Nobody waits. 1 of 3 rows fail", **where)
     run(pipeline, tmp_path)
-    told = [each.incident.key for each in incidents.episodes(place) if each.closed_at is None]
+    told = [each.incident.key for each in incidents.episodes(paths) if each.closed_at is None]
     assert told == [("failed expectation", "stuck")]
     task_failed(pipeline, sentence="stuck: Nobody waits. 1 of 3 rows fail | the disk is full", **where)
-    told = [each.incident.key for each in incidents.episodes(place) if each.closed_at is None]
+    told = [each.incident.key for each in incidents.episodes(paths) if each.closed_at is None]
     assert told == [("failed expectation", "stuck"), ("failed task", "shop_cdc.publish")]

@@ -14,7 +14,7 @@ from txloom.errors import ConfigurationError, ExpectationFailed
 from txloom.steps.publish.check_expectations import check_expectations, hold
 from txloom.storage.checks.results import of_run
 from txloom.storage.delta import small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import PENDING_TRANSACTIONS
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -91,13 +91,13 @@ def test_what_a_run_has_found_is_read_once_however_much_is_checked(
 ) -> None:
     asked = list[str]()
 
-    def counted(place: Place, run_id: str) -> dict[str, dict[str, Any]]:
+    def counted(paths: TablePaths, run_id: str) -> dict[str, dict[str, Any]]:
         asked.append(run_id)
-        return of_run(place, run_id)
+        return of_run(paths, run_id)
 
     monkeypatch.setattr("txloom.storage.checks.results.of_run", counted)
     check_expectations(None, pipeline, warehouse=str(tmp_path), run_id="r1")
-    hold(pipeline, Place(str(tmp_path), pipeline.name), "r1")
+    hold(pipeline, TablePaths(str(tmp_path), pipeline.name), "r1")
     assert asked == ["r1", "r1"], "once by each"
     assert len(results(tmp_path)) == len(CHECKS)
 

@@ -15,7 +15,7 @@ from txloom.steps.buffer.buffer_transactions import buffer_transactions
 from txloom.steps.landing.land_events import land_events
 from txloom.storage.buffer import batch_plan, checkpoints
 from txloom.storage.checks import findings
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 TABLES = """
 tables: [{name: orders, source: APP.ORDERS, key: [id], columns: {id: long, total: "decimal(10,2)"}}]
@@ -92,8 +92,8 @@ def folder_of(shop: Shop, generation: int = 1) -> Path:
 
 
 def running(shop: Shop) -> int:
-    place = Place(shop.warehouse, "shop")
-    return checkpoints.running(place, batch_plan.change_events_id(place))
+    paths = TablePaths(shop.warehouse, "shop")
+    return checkpoints.running(paths, batch_plan.change_events_id(paths))
 
 
 def newest_landing(shop: Shop) -> int:
@@ -141,12 +141,12 @@ def sides_of_released(shop: Shop) -> int:
 
 
 def test_a_finding_that_was_closed_stays_closed(shop: Shop) -> None:
-    place = Place(shop.warehouse, "shop")
-    (row,) = findings.open_findings(place)
-    findings.close(place, [row], "by hand", "the producer groups no more")
+    paths = TablePaths(shop.warehouse, "shop")
+    (row,) = findings.open_findings(paths)
+    findings.close(paths, [row], "by hand", "the producer groups no more")
     shutil.rmtree(checkpoints.root(shop.warehouse, "shop"))
     rebuild(shop)
-    assert findings.open_findings(place) == []
+    assert findings.open_findings(paths) == []
 
 
 def test_what_spark_leaves_behind_is_whole(shop: Shop) -> None:

@@ -14,7 +14,7 @@ from txloom.errors import BeforeHistory
 from txloom.steps.maintenance.maintain_tables import maintain_tables
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.maintenance import history_retention
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import CUTS
 
 COLUMNS = "id: long, name: string, note: string"
@@ -31,7 +31,7 @@ def nothing() -> Any:
 def cut(lake: Released, cut_id: int, valid_through: int, days_ago: float, **versions: int) -> None:
     at = datetime.now(UTC) - timedelta(days=days_ago)
     row = {"cut_id": cut_id, "valid_through": valid_through, "published_at": at, "gaps": [], "amends": []}
-    small_tables.append(lake.place.table("cuts"), [{**row, "versions": list(versions.items())}], CUTS)
+    small_tables.append(lake.paths.table("cuts"), [{**row, "versions": list(versions.items())}], CUTS)
 
 
 def clean(lake: Released, spark: Any = None) -> dict[str, int]:
@@ -40,7 +40,7 @@ def clean(lake: Released, spark: Any = None) -> dict[str, int]:
 
 def told(lake: Released) -> list[tuple[int, str, int]]:
     rows = arrow_tables.select(
-        lake.place.table("readings_changes"), "select * from t order by _txloom_csn, id"
+        lake.paths.table("readings_changes"), "select * from t order by _txloom_csn, id"
     ).to_pylist()
     return [(row["_txloom_csn"], row["_txloom_op"], row["id"]) for row in rows]
 
@@ -68,15 +68,15 @@ def lake(tmp_path: Path) -> Released:
 
 def test_what_later_rows_supersede_goes_and_states_from_the_horizon_on_stay(lake: Released) -> None:
     states = {csn: shown(lake, csn) for csn in (30, OLD, OLD + 1, OLD + 2)}
-    before = DeltaTable(lake.place.table("readings_changes")).version()
+    before = DeltaTable(lake.paths.table("readings_changes")).version()
     assert clean(lake) == {"tables": 1, "cleaned": 1, "rows_before": 7, "rows_after": 3, "horizon": 30}
     assert told(lake) == [(30, "U", 1), (30, "D", 2), (OLD + 2, "U", 1)]
     assert {csn: shown(lake, csn) for csn in states} == states
-    assert DeltaTable(lake.place.table("readings_changes")).version() == before + 1, "one commit"
+    assert DeltaTable(lake.paths.table("readings_changes")).version() == before + 1, "one commit"
     assert clean(lake) == {"tables": 1, "cleaned": 0, "rows_before": 3, "rows_after": 3, "horizon": 30}
-    assert DeltaTable(lake.place.table("readings_changes")).version() == before + 1, "nothing to do, nothing written"
+    assert DeltaTable(lake.paths.table("readings_changes")).version() == before + 1, "nothing to do, nothing written"
     lines = small_tables.query(
-        lake.place.table("ledger"), "select counts from t where step = 'maintain_tables.clean_history'"
+        lake.paths.table("ledger"), "select counts from t where step = 'maintain_tables.clean_history'"
     )
     assert sorted(dict(line["counts"])["rows_after"] for line in lines) == [3, 3]
 
@@ -157,7 +157,7 @@ def test_a_late_change_that_needs_what_was_cleaned_is_a_finding(lake: Released) 
     lake.release(15, [("U", {"id": 2}, {"id": 5, "name": "moved"})])
     lake.merge(nothing)
     (found,) = small_tables.query(
-        lake.place.table("findings"), "select * from t where code = 'came too late for its history'"
+        lake.paths.table("findings"), "select * from t where code = 'came too late for its history'"
     )
     assert (found["table"], found["since_csn"], found["needs_snapshot"]) == ("readings", 15, True)
     assert found["evidence"] == "1 rows changed their key below csn 30"
@@ -222,11 +222,11 @@ def test_spark_takes_the_same_rows_away(spark: Any, tmp_path: Path, monkeypatch:
 
 
 def test_the_horizon_is_below_all_that_is_young_and_at_the_oldest_readable_cut(tmp_path: Path) -> None:
-    lake, place = Released(tmp_path, COLUMNS), Place(str(tmp_path), "plant")
+    lake, paths = Released(tmp_path, COLUMNS), TablePaths(str(tmp_path), "plant")
     now, keep, retain = datetime.now(UTC), timedelta(days=400), timedelta(days=7)
 
     def horizon() -> int:
-        return history_retention.horizon(place, keep, retain, now)
+        return history_retention.horizon(paths, keep, retain, now)
 
     assert horizon() == 0, "before the first transaction"
     for csn in (10, OLD - 5, OLD + 3, OLD + 9):
@@ -240,5 +240,5 @@ def test_the_horizon_is_below_all_that_is_young_and_at_the_oldest_readable_cut(t
     cut(lake, 20, OLD - 3, 6, readings=4)
     assert horizon() == 11, "it was replaced within the retention"
     cut(lake, 21, OLD - 2, 5, readings=4)
-    assert history_retention.horizon(place, keep, retain, now + timedelta(days=1.5)) == OLD - 5
-    assert history_retention.horizon(place, timedelta(days=DAYS - 9.5), retain, now) == 0
+    assert history_retention.horizon(paths, keep, retain, now + timedelta(days=1.5)) == OLD - 5
+    assert history_retention.horizon(paths, timedelta(days=DAYS - 9.5), retain, now) == 0

@@ -35,7 +35,7 @@ from txloom.steps.snapshots.load_snapshot import load_snapshot
 from txloom.storage.checks.findings import open_findings
 from txloom.storage.delta import arrow_tables
 from txloom.storage.landing import decoding
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.runs import lease
 
 pytestmark = pytest.mark.usefixtures("no_stream")
@@ -107,7 +107,7 @@ class Club(Lake):
         return found
 
     def findings(self) -> list[tuple[Any, ...]]:
-        rows = open_findings(Place(self.warehouse, "club"))
+        rows = open_findings(TablePaths(self.warehouse, "club"))
         return [tuple(row[name] for name in ("code", "table", "column", "since_csn")) for row in rows]
 
 
@@ -329,7 +329,7 @@ def test_a_table_of_which_nothing_changed_is_not_behind(
     (tmp_path / "load" / "trips").mkdir(parents=True)
     told = {"warehouse": club.warehouse, "run_id": "load", "path": str(tmp_path / "load")}
     load_snapshot(lambda: club.spark, club.pipeline, **told, csn=20261101, ahead=True)
-    with lease.held(Place(club.warehouse, "club"), "run", "all") if leased else nullcontext():
+    with lease.held(TablePaths(club.warehouse, "club"), "run", "all") if leased else nullcontext():
         club.run(STEPS[1:])
     club.put(2, "trips", trips((1, "Linz")))
     assert club.cycle(2) == {"inserts": 1}

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from steps.released import Released
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
 LIMITED = """
@@ -40,9 +40,9 @@ def assert_fails_cleanly(done: subprocess.CompletedProcess[str], step: str) -> N
     assert said.startswith(f"txloom {step} failed ("), done.stderr[-2000:]
 
 
-def assert_whole(place: Place) -> None:
+def assert_whole(paths: TablePaths) -> None:
     """Every table opens, and every file that its newest version names can be read to its end."""
-    for folder in Path(place.warehouse, place.pipeline).iterdir():
+    for folder in Path(paths.warehouse, paths.pipeline).iterdir():
         if DeltaTable.is_deltatable(str(folder)):
             arrow_tables.select(str(folder), "select * from t")
 
@@ -59,11 +59,11 @@ def test_a_merge_that_runs_out_of_space_shows_the_state_before_and_the_next_one_
     lake.release(2, [("U", {"id": key}, {"note": note}) for key, note in changed.items()])
 
     def shown() -> dict[int, str]:
-        return {row["id"]: row["note"] for row in small_tables.query(lake.place.table("readings"), "select * from t")}
+        return {row["id"]: row["note"] for row in small_tables.query(lake.paths.table("readings"), "select * from t")}
 
     for limit in LIMITS:
         assert_fails_cleanly(run("merge_current", declaration, tmp_path, limit), "merge_current")
-        assert_whole(lake.place)
+        assert_whole(lake.paths)
         assert shown() == notes, limit
     done = run("merge_current", declaration, tmp_path, 1 << 40)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -114,12 +114,12 @@ def place_of(number: int) -> str:
 
 def shop_with(folder: Path, *letters: dict[str, Any]) -> Shop:
     shop = Shop(folder)
-    small_tables.append(shop.place.dead_letters, list(letters), system_tables.DEAD_LETTERS)
+    small_tables.append(shop.paths.dead_letters, list(letters), system_tables.DEAD_LETTERS)
     return shop
 
 
 def still_open(shop: Shop) -> set[int]:
-    return set(open_letters.open_letters(shop.place, '"row"').to_pydict()["row"])
+    return set(open_letters.open_letters(shop.paths, '"row"').to_pydict()["row"])
 
 
 def test_it_is_shown_who_settled_what_why_and_when(tmp_path: Path) -> None:
@@ -152,10 +152,10 @@ def test_an_expectation_counts_only_what_is_open(tmp_path: Path) -> None:
     own_words = {"severity": "warn", "sentence": "None.", "hint": "Look."}
     limit = DeadLetterExpectation(kind="dead_letters", id="few", at_most=0, **own_words)
     looked_at = list(data_checks.tables_of(shop.pipeline, limit))
-    before = versions(shop.place, looked_at)
+    before = versions(shop.paths, looked_at)
     settle(shop, messages=[place_of(2)])
-    assert versions(shop.place, looked_at) == {**before, "dismissals": 1}, "checked anew"
-    counted = pipeline_checks.letters(shop.place, limit, {"dead_letters": 1})
+    assert versions(shop.paths, looked_at) == {**before, "dismissals": 1}, "checked anew"
+    counted = pipeline_checks.letters(shop.paths, limit, {"dead_letters": 1})
     assert (counted.checked, [each["line"] for each in counted.sample]) == (1, [4])
 
 
@@ -171,7 +171,7 @@ def test_what_was_dismissed_by_mistake_is_reopened(tmp_path: Path) -> None:
 
 def test_only_what_was_seen_is_dismissed(tmp_path: Path) -> None:
     shop = shop_with(tmp_path, letter(2, None, "broken JSON"))
-    small_tables.append(shop.place.dead_letters, [letter(4, None, "broken JSON")], system_tables.DEAD_LETTERS)
+    small_tables.append(shop.paths.dead_letters, [letter(4, None, "broken JSON")], system_tables.DEAD_LETTERS)
     assert settle(shop, causes=["broken JSON"], version=1) == {"dismissed": 1}
     assert still_open(shop) == {4}
 
@@ -251,7 +251,7 @@ def test_any_dismissals_and_reopenings_leave_open_what_a_plain_list_says(
             assert done == {"reopened" if back else "dismissed": len(wanted)}
             expected = expected | wanted if back else expected - wanted
             assert still_open(shop) == expected
-            settled = sum(each["events"] for each in dismissals.newest(shop.place))
+            settled = sum(each["events"] for each in dismissals.newest(shop.paths))
             assert settled == len(known) - len(expected)
 
 

@@ -14,7 +14,7 @@ from txloom.storage import system_tables
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.small_tables import Entry, write_ledger
 from txloom.storage.landing import plan
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 SHOP = """
 name: shop
@@ -34,63 +34,63 @@ def shop(tmp_path: Path) -> Pipeline:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(str(tmp_path / "lake"), "shop")
+def paths(tmp_path: Path) -> TablePaths:
+    return TablePaths(str(tmp_path / "lake"), "shop")
 
 
-def land(shop: Pipeline, place: Place) -> None:
-    land_events(no_session, shop, warehouse=place.warehouse, run_id="r")
+def land(shop: Pipeline, paths: TablePaths) -> None:
+    land_events(no_session, shop, warehouse=paths.warehouse, run_id="r")
 
 
-def buffered(place: Place, waiting: int = 0, landing_: int = 1) -> None:
+def buffered(paths: TablePaths, waiting: int = 0, landing_: int = 1) -> None:
     """Let the buffer have seen a landing, of which some transactions wait."""
     rows = [{"xid": f"x{n}", "csn": 100 + n, "first_landed_at": NOW} for n in range(waiting)]
     about = {"release": landing_, "landing": landing_}
-    small_tables.replace(place.table("pending_transactions"), rows, system_tables.PENDING_TRANSACTIONS, about)
+    small_tables.replace(paths.table("pending_transactions"), rows, system_tables.PENDING_TRANSACTIONS, about)
 
 
-def merged(place: Place, reached: int, release: int = 1, detail: str | None = None) -> None:
+def merged(paths: TablePaths, reached: int, release: int = 1, detail: str | None = None) -> None:
     entry = Entry("r", "merge_current", NOW + timedelta(minutes=release), {"release": release}, valid_through=reached)
-    write_ledger(place.warehouse, "shop", Entry(**{**vars(entry), "detail": detail}))
+    write_ledger(paths.warehouse, "shop", Entry(**{**vars(entry), "detail": detail}))
 
 
-def published(place: Place, reached: int) -> None:
+def published(paths: TablePaths, reached: int) -> None:
     small_tables.append(
-        place.table("cuts"), [{"cut_id": 1, "valid_through": reached, "release": 1}], system_tables.CUTS
+        paths.table("cuts"), [{"cut_id": 1, "valid_through": reached, "release": 1}], system_tables.CUTS
     )
 
 
-def test_each_step_that_was_left_undone_is_work_until_it_is_done(shop: Pipeline, place: Place) -> None:
+def test_each_step_that_was_left_undone_is_work_until_it_is_done(shop: Pipeline, paths: TablePaths) -> None:
     def why() -> list[str]:
-        return reasons(shop, place.warehouse, 0)
+        return reasons(shop, paths.warehouse, 0)
 
     assert why() == ["it never ran"]
-    land(shop, place)
+    land(shop, paths)
     assert why() == ["landing 1 is not buffered"]
-    buffered(place)
+    buffered(paths)
     assert why() == ["what was released is not merged"]
-    merged(place, 7)
+    merged(paths, 7)
     assert why() == ["valid-through 7 is not published"]
-    published(place, 7)
+    published(paths, 7)
     assert why() == []
-    merged(place, 7, release=2, detail="rows: disk full")
+    merged(paths, 7, release=2, detail="rows: disk full")
     assert why() == ["what was released is not merged"], "a table failed"
 
 
-def test_what_is_new_and_what_waits_is_work(shop: Pipeline, place: Place) -> None:
-    land(shop, place)
-    merged(place, 0)
-    published(place, 0)
+def test_what_is_new_and_what_waits_is_work(shop: Pipeline, paths: TablePaths) -> None:
+    land(shop, paths)
+    merged(paths, 0)
+    published(paths, 0)
     for waiting, wanted in ((0, []), (2, ["2 transactions wait"])):
-        buffered(place, waiting)
-        assert reasons(shop, place.warehouse, 0) == wanted
-    assert reasons(shop, place.warehouse, 3) == ["3 new at the source", "2 transactions wait"]
+        buffered(paths, waiting)
+        assert reasons(shop, paths.warehouse, 0) == wanted
+    assert reasons(shop, paths.warehouse, 3) == ["3 new at the source", "2 transactions wait"]
 
 
-def test_a_landing_that_was_planned_and_not_finished_is_work(shop: Pipeline, place: Place) -> None:
-    land(shop, place)
-    buffered(place)
-    merged(place, 0)
-    published(place, 0)
-    plan.write_plan(place, 2, [{"landing": 2, "run_id": "died", "at": NOW}])
-    assert reasons(shop, place.warehouse, 0) == ["landing 2 is not finished"]
+def test_a_landing_that_was_planned_and_not_finished_is_work(shop: Pipeline, paths: TablePaths) -> None:
+    land(shop, paths)
+    buffered(paths)
+    merged(paths, 0)
+    published(paths, 0)
+    plan.write_plan(paths, 2, [{"landing": 2, "run_id": "died", "at": NOW}])
+    assert reasons(shop, paths.warehouse, 0) == ["landing 2 is not finished"]

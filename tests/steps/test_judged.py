@@ -21,7 +21,7 @@ from txloom.steps.publish.check_expectations import check_expectations, hold
 from txloom.storage import system_tables
 from txloom.storage.checks import data_checks, findings, results
 from txloom.storage.delta import small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 pytestmark = pytest.mark.usefixtures("no_stream")
 
@@ -44,7 +44,7 @@ class Shop:
         self, folder: Path, expectation: str, *, severity: str = "warn", source: str = "change_events"
     ) -> None:
         self.folder, self.runs = folder, 0
-        self.place = Place(str(folder), "shop")
+        self.paths = TablePaths(str(folder), "shop")
         self.declare(expectation, severity, source)
 
     def declare(self, expectation: str, severity: str = "warn", source: str = "change_events") -> None:
@@ -58,7 +58,7 @@ class Shop:
         """Replace a current table's rows."""
         own_columns = {"_txloom_csn": 7, "_txloom_pos": 1, "_txloom_xid": "x7"}
         full = [{**own_columns, **row} for row in rows]
-        small_tables.replace(self.place.table(table), full, data_checks.schema_of(self.pipeline, table), {})
+        small_tables.replace(self.paths.table(table), full, data_checks.schema_of(self.pipeline, table), {})
 
     def check(self, run_id: str = "") -> tuple[bool, int, list[dict[str, Any]]]:
         """Check; return success, how many rows fail, the sample."""
@@ -69,7 +69,7 @@ class Shop:
         return row["success"], row["failed"], json.loads(row["sample"])
 
     def result(self, run_id: str) -> dict[str, Any]:
-        return results.of_run(self.place, run_id)["it"]
+        return results.of_run(self.paths, run_id)["it"]
 
     def report(self, run_id: str, page: str) -> str:
         return (self.folder / "shop" / "_reports" / run_id / page).read_text()
@@ -169,7 +169,7 @@ def test_what_cannot_be_judged_is_refused_by_name(tmp_path: Path, expectation: s
     with pytest.raises(ConfigurationError) as error:
         shop.check()
     assert str(error.value).startswith(message)
-    assert not DeltaTable.is_deltatable(shop.place.table(names.EXPECTATION_RESULTS))
+    assert not DeltaTable.is_deltatable(shop.paths.table(names.EXPECTATION_RESULTS))
 
 
 def test_sql_is_refused_before_there_are_tables(tmp_path: Path) -> None:
@@ -225,21 +225,21 @@ def test_dead_letters_fail_above_the_limit(tmp_path: Path) -> None:
         "value": "hidden",
     }
     where = {"topic": "t", "partition": 0, "dead_at": NOW}
-    small_tables.append(shop.place.dead_letters, [letter | where | {"offset": 0}], system_tables.DEAD_LETTERS)
+    small_tables.append(shop.paths.dead_letters, [letter | where | {"offset": 0}], system_tables.DEAD_LETTERS)
     assert shop.check() == (True, 0, [])
-    small_tables.append(shop.place.dead_letters, [letter | where | {"offset": 1}], system_tables.DEAD_LETTERS)
+    small_tables.append(shop.paths.dead_letters, [letter | where | {"offset": 1}], system_tables.DEAD_LETTERS)
     success, failed, sample = shop.check()
     assert (success, failed, [row["offset"] for row in sample]) == (False, 2, [0, 1])
     assert "hidden" not in json.dumps(sample)
     done = {"transaction_id": "x1:1", "xid": "x1", "csn": 1, "status": "released", "release": 2}
-    small_tables.append(shop.place.table(names.TRANSACTIONS), [done], system_tables.TRANSACTIONS)
+    small_tables.append(shop.paths.table(names.TRANSACTIONS), [done], system_tables.TRANSACTIONS)
     assert shop.check() == (True, 0, [])
 
 
 def test_an_unbalanced_ledger_fails_until_it_balances(tmp_path: Path) -> None:
     shop = Shop(tmp_path, "kind: unbalanced_ledger")
     line = {"run_id": "r", "step": "balance", "counts": {"landed": 3}, "generation": 0, "batch": 0}
-    path = shop.place.table(names.LEDGER)
+    path = shop.paths.table(names.LEDGER)
     small_tables.append(
         path, [line | {"at": NOW, "balanced": False, "detail": "3 landed, 2 accounted for"}], system_tables.LEDGER
     )
@@ -252,10 +252,10 @@ def test_an_unbalanced_ledger_fails_until_it_balances(tmp_path: Path) -> None:
 def reached(shop: Shop, csn: int, committed: datetime) -> None:
     line = {"run_id": "r", "step": "merge_current", "counts": {"release": csn}, "generation": 0, "batch": 0}
     small_tables.append(
-        shop.place.table(names.LEDGER), [line | {"at": datetime.now(UTC), "valid_through": csn}], system_tables.LEDGER
+        shop.paths.table(names.LEDGER), [line | {"at": datetime.now(UTC), "valid_through": csn}], system_tables.LEDGER
     )
     done = {"xid": f"x{csn}", "csn": csn, "status": "released", "committed_at": committed, "release": csn}
-    small_tables.append(shop.place.table(names.TRANSACTIONS), [done], system_tables.TRANSACTIONS)
+    small_tables.append(shop.paths.table(names.TRANSACTIONS), [done], system_tables.TRANSACTIONS)
 
 
 def test_an_old_valid_through_names_who_waits(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_an_old_valid_through_names_who_waits(tmp_path: Path) -> None:
     shop.store("orders", [order(1)])
     reached(shop, 7, NOW - timedelta(hours=2))
     waits = [{"xid": "x8", "csn": 8, "cause": "table short"}, {"xid": "x9", "csn": 9, "cause": "metadata missing"}]
-    small_tables.append(shop.place.table(names.PENDING_TRANSACTIONS), waits, system_tables.PENDING_TRANSACTIONS)
+    small_tables.append(shop.paths.table(names.PENDING_TRANSACTIONS), waits, system_tables.PENDING_TRANSACTIONS)
     success, failed, (row,) = shop.check()
     assert (success, failed, row["valid_through"], row["waiting"]) == (False, 1, 7, 2)
     assert (row["first_waiting"], row["cause"]) == ("x8", "table short")
@@ -275,16 +275,16 @@ def test_an_old_valid_through_names_who_waits(tmp_path: Path) -> None:
 def test_open_findings_fail_by_need_or_by_code(tmp_path: Path) -> None:
     shop = Shop(tmp_path, "kind: drift")
     dropped = Finding(DROPPED, "orders", "email", 5, "x5", "no email")
-    findings.record(shop.place, [dropped], "r")
+    findings.record(shop.paths, [dropped], "r")
     assert shop.check() == (True, 0, [])
-    findings.record(shop.place, [Finding(UNKNOWN_ROW, "orders", None, 7, "x7", "id 99 was never seen")], "r")
+    findings.record(shop.paths, [Finding(UNKNOWN_ROW, "orders", None, 7, "x7", "id 99 was never seen")], "r")
     success, failed, (row,) = shop.check()
     assert (success, failed, row["code"], row["evidence"]) == (False, 1, UNKNOWN_ROW, "id 99 was never seen")
     shop.declare(f"kind: drift, codes: [{DROPPED}]")
     assert shop.check()[2][0]["code"] == DROPPED
     shop.declare("kind: drift")
     findings.close(
-        shop.place, [row for row in findings.open_findings(shop.place) if row["code"] == UNKNOWN_ROW], "r", "loaded"
+        shop.paths, [row for row in findings.open_findings(shop.paths) if row["code"] == UNKNOWN_ROW], "r", "loaded"
     )
     assert shop.check() == (True, 0, [])
 
@@ -300,12 +300,12 @@ def test_an_old_result_table_is_read_and_grows(tmp_path: Path) -> None:
         {"run_id": f"old{age}", "expectation": "it", "success": age == 5, "checked_at": NOW - timedelta(days=age)}
         for age in (5, 3, 2)
     ]
-    small_tables.append(shop.place.table(names.EXPECTATION_RESULTS), rows, schema)
+    small_tables.append(shop.paths.table(names.EXPECTATION_RESULTS), rows, schema)
     shop.check("new")
     row = shop.result("new")
     assert (row["streak"], row["first_seen"], row["last_good"]) == (3, NOW - timedelta(days=3), NOW - timedelta(days=5))
     assert small_tables.query(
-        shop.place.table(names.EXPECTATION_RESULTS), "select count(*) as n from t where streak is null"
+        shop.paths.table(names.EXPECTATION_RESULTS), "select count(*) as n from t where streak is null"
     ) == [{"n": 3}]
 
 
@@ -316,7 +316,7 @@ def test_a_check_that_is_cleared_and_passes_is_written_down_beside_its_failure(t
     assert shop.check("r")[0] is False
     shop.store("orders", [order(1)])
     assert shop.check("r")[0] is True
-    rows = small_tables.query(shop.place.table(names.EXPECTATION_RESULTS), "select success from t order by checked_at")
+    rows = small_tables.query(shop.paths.table(names.EXPECTATION_RESULTS), "select success from t order by checked_at")
     assert [row["success"] for row in rows] == [False, True]
 
 
@@ -324,15 +324,15 @@ def test_publish_is_held_by_tables_that_came_after_the_check(tmp_path: Path) -> 
     shop = Shop(tmp_path, invariant("select id from orders where total < 0"), severity="block")
     shop.store("orders", [order(1)])
     shop.check("r")
-    hold(shop.pipeline, shop.place, "r")
+    hold(shop.pipeline, shop.paths, "r")
     shop.store("orders", [order(1, total=Decimal(-1))])
     with pytest.raises(ExpectationFailed) as error:
-        hold(shop.pipeline, shop.place, "r")
+        hold(shop.pipeline, shop.paths, "r")
     assert str(error.value) == "it: 1 of 1 rows fail (id=1) in orders version 1. Look."
     with pytest.raises(ExpectationFailed):
-        hold(shop.pipeline, shop.place, "another run")
+        hold(shop.pipeline, shop.paths, "another run")
     shop.declare(invariant("select id from orders where total < 0"), severity="warn")
-    hold(shop.pipeline, shop.place, "r")
+    hold(shop.pipeline, shop.paths, "r")
 
 
 def test_extracts_that_stop_coming_are_named_by_their_newest_date(tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ def test_extracts_that_stop_coming_are_named_by_their_newest_date(tmp_path: Path
     old, new = (NOW - timedelta(days=days) for days in (4, 1))
     for day in (old, new):
         done = {"xid": f"snapshot:{day:%Y-%m-%d}", "csn": int(f"{day:%Y%m%d}"), "status": "released", "release": 1}
-        small_tables.append(shop.place.table(names.TRANSACTIONS), [done], system_tables.TRANSACTIONS)
+        small_tables.append(shop.paths.table(names.TRANSACTIONS), [done], system_tables.TRANSACTIONS)
         if day is old:
             success, failed, (row,) = shop.check()
             assert (success, failed, row["newest_date"]) == (False, 1, f"{old:%Y-%m-%d}")
@@ -382,9 +382,9 @@ def test_reports_are_kept_as_long_as_declared(tmp_path: Path) -> None:
         shop.check(run)
     for page in (tmp_path / "shop" / "_reports" / "old").iterdir():
         os.utime(page, (0, 0))
-    assert results.drop_pages(shop.place, NOW - timedelta(days=1)) == 1
+    assert results.drop_pages(shop.paths, NOW - timedelta(days=1)) == 1
     assert [each.name for each in (tmp_path / "shop" / "_reports").iterdir()] == ["new"]
-    assert results.drop_pages(shop.place, NOW - timedelta(days=1)) == 0
+    assert results.drop_pages(shop.paths, NOW - timedelta(days=1)) == 0
 
 
 LIGHT = """

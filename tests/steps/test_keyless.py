@@ -101,7 +101,7 @@ def test_a_backfill_of_a_snapshot_finds_nothing_where_nothing_is_wrong(shop: Buf
 
 
 def test_a_backfill_brings_back_the_rows_that_a_table_lacks_and_no_others(shop: Buffered) -> None:
-    DeltaTable(shop.place.table("notes")).delete("note in ('a', 'e')")
+    DeltaTable(shop.paths.table("notes")).delete("note in ('a', 'e')")
     shop.backfill("rebuild")
     assert shop.backfill("compare") == {"changes": 4, "inserts": 4}
     shop.backfill("apply")
@@ -109,7 +109,7 @@ def test_a_backfill_brings_back_the_rows_that_a_table_lacks_and_no_others(shop: 
 
 
 def test_a_backfill_of_rows_that_cannot_be_told_apart_is_refused(shop: Buffered) -> None:
-    table = DeltaTable(shop.place.table("notes_changes"))
+    table = DeltaTable(shop.paths.table("notes_changes"))
     table.update(new_values={"_txloom_pos": 1, "note": "'other'"}, predicate="note = 'e'")
     before = sorted(map(repr, shop.rows("notes_changes")))
     shop.backfill("rebuild")
@@ -120,15 +120,15 @@ def test_a_backfill_of_rows_that_cannot_be_told_apart_is_refused(shop: Buffered)
 
 @pytest.mark.parametrize("lost", ["note <> 'a'", "false"])
 def test_a_table_that_an_older_version_wrote_shows_every_row_once(shop: Buffered, lost: str) -> None:
-    table = DeltaTable(shop.place.table("notes"))
+    table = DeltaTable(shop.paths.table("notes"))
     table.delete(lost)
     table.alter.set_table_properties({STATISTICS: "_txloom_csn,_txloom_pos"})
     merge = {"warehouse": shop.warehouse, "run_id": "again"}
     merge_current(no_spark, shop.pipeline, **merge)
     assert notes(shop.rows("notes")) == SHOWN
-    version = DeltaTable(shop.place.table("notes")).version()
+    version = DeltaTable(shop.paths.table("notes")).version()
     merge_current(no_spark, shop.pipeline, **merge)
-    assert DeltaTable(shop.place.table("notes")).version() == version
+    assert DeltaTable(shop.paths.table("notes")).version() == version
 
 
 NOTES = st.lists(st.sampled_from("ab"), max_size=4)

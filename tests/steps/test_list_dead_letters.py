@@ -18,7 +18,7 @@ from txloom.steps.dead_letters.redrive import redrive
 from txloom.storage import system_tables
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 PROJECT = Path(__file__).resolve().parents[2]
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -45,10 +45,10 @@ def letter(transaction: str | None, cause: str, number: int, **more: Any) -> dic
     return {"transaction_id": transaction, "cause": cause, "kind": kind, "table": "items", "csn": number} | where | more
 
 
-def write(folder: Path, *letters: dict[str, Any]) -> Place:
-    place = Place(str(folder), "shop")
-    small_tables.append(place.dead_letters, letters, system_tables.DEAD_LETTERS)
-    return place
+def write(folder: Path, *letters: dict[str, Any]) -> TablePaths:
+    paths = TablePaths(str(folder), "shop")
+    small_tables.append(paths.dead_letters, letters, system_tables.DEAD_LETTERS)
+    return paths
 
 
 def test_a_page_shows_causes_with_totals_hints_and_where_the_first_lie(tmp_path: Path, pipeline: Pipeline) -> None:
@@ -121,18 +121,18 @@ def test_the_job_shows_the_same_on_a_terminal_and_no_value(tmp_path: Path, pipel
 
 
 def test_what_came_of_each_redriven_transaction_is_told(tmp_path: Path, pipeline: Pipeline) -> None:
-    place = Place(str(tmp_path), "shop")
+    paths = TablePaths(str(tmp_path), "shop")
     again = {"landing": 3, "kind": "row"}
     events = [again | {"transaction_id": each} for each in ("x1:1", "x1:1", "x2:2", "x3:3")]
     others = [{"landing": 2, "kind": "row", "transaction_id": "x9:9"}, {"landing": 3, "kind": "poison"}]
-    small_tables.append(place.change_events, [*events, *others], system_tables.CHANGE_EVENTS)
+    small_tables.append(paths.change_events, [*events, *others], system_tables.CHANGE_EVENTS)
     finished = [
         {"transaction_id": "x1:1", "status": "dead", "cause": "excess", "release": 1},
         {"transaction_id": "x1:1", "status": "released", "release": 2},
         {"transaction_id": "x2:2", "status": "dead", "cause": "excess", "release": 1},
         {"transaction_id": "x2:2", "status": "dead", "cause": "table short", "release": 2},
     ]
-    small_tables.append(place.table("transactions"), finished, system_tables.TRANSACTIONS)
+    small_tables.append(paths.table("transactions"), finished, system_tables.TRANSACTIONS)
     assert fate_in_markdown(fate(pipeline, warehouse=str(tmp_path), landing=3, last_landing=3)) == (
         "**1 of 3 transactions were released.**\n- 1 dead again: table short\n- 1 wait for their missing parts\n"
         "- 1 messages still cannot be read\n\n- x1:1: released\n- x2:2: dead again: table short\n"
@@ -141,11 +141,11 @@ def test_what_came_of_each_redriven_transaction_is_told(tmp_path: Path, pipeline
 
 
 def test_what_died_after_the_list_was_made_is_not_taken_along(tmp_path: Path, pipeline: Pipeline) -> None:
-    place = write(tmp_path, letter("x1:1", "excess", 1))
+    paths = write(tmp_path, letter("x1:1", "excess", 1))
     seen = chosen(pipeline, warehouse=str(tmp_path), transactions=[], causes=["excess"], everything=False)
     write(tmp_path, letter("x2:2", "excess", 2))
     for version, there in ((seen.version, ["x1:1"]), (None, ["x1:1", "x2:2"])):
-        found = open_letters.open_letters(place, "transaction_id", "order by transaction_id", version)
+        found = open_letters.open_letters(paths, "transaction_id", "order by transaction_id", version)
         assert found.column("transaction_id").to_pylist() == there
 
 
@@ -156,17 +156,17 @@ def test_a_redrive_of_nothing_is_refused(tmp_path: Path, pipeline: Pipeline) -> 
 
 
 def test_what_came_is_told_of_each_transaction_of_an_id_that_came_again(tmp_path: Path, pipeline: Pipeline) -> None:
-    place = Place(str(tmp_path), "shop")
+    paths = TablePaths(str(tmp_path), "shop")
     events = [
         {"landing": landing, "kind": "metadata", "transaction_id": "7", "csn": csn}
         for landing, csn in ((3, 100), (4, 900))
     ]
-    small_tables.append(place.change_events, events, system_tables.CHANGE_EVENTS)
+    small_tables.append(paths.change_events, events, system_tables.CHANGE_EVENTS)
     finished = [
         {"transaction_id": "7", "csn": 100, "status": "released", "release": 2},
         {"transaction_id": "7", "csn": 900, "status": "dead", "cause": "excess", "release": 2},
     ]
-    small_tables.append(place.table("transactions"), finished, system_tables.TRANSACTIONS)
+    small_tables.append(paths.table("transactions"), finished, system_tables.TRANSACTIONS)
     told = fate_in_markdown(fate(pipeline, warehouse=str(tmp_path), landing=3, last_landing=4))
     assert "1 of 2 transactions were released" in told
     assert "7: dead again: excess" in told

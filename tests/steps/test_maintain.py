@@ -14,8 +14,8 @@ from txloom import read
 from txloom.errors import ConfigurationError
 from txloom.steps.maintenance.maintain_tables import maintain_tables
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.paths import Place
-from txloom.storage.publishing.watermark import Mark, mark
+from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.watermark import Watermark, mark
 from txloom.storage.system_tables import CUTS
 from txloom.storage.targets.row_tables import create, flats
 
@@ -30,11 +30,11 @@ def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     with pytest.MonkeyPatch.context() as monkeypatch:
         made = new_lake(spark, tmp_path_factory.mktemp("maintained"), monkeypatch)
         for flat in flats(made.pipeline):
-            create(flat, Place(made.warehouse, made.pipeline.name))
+            create(flat, TablePaths(made.warehouse, made.pipeline.name))
         path = made.path("promo_codes")
         for n in range(1, FILES + 1):
             rows = [{"code": f"P{n}", "_txloom_csn": n}]
-            properties = CommitProperties(custom_metadata={"userMetadata": Mark(n, n).to_json()})
+            properties = CommitProperties(custom_metadata={"userMetadata": Watermark(n, n).to_json()})
             table = pa.Table.from_pylist(rows, small_tables.schema_of(path))
             write_deltalake(
                 path, arrow_tables.conform(table, table.schema), mode="append", commit_properties=properties
@@ -56,7 +56,7 @@ def test_optimize_joins_small_files_and_carries_the_mark_forward(lake: Lake) -> 
     assert counts["optimized"] == 1
     assert len(DeltaTable(lake.path("promo_codes")).file_uris()) == 1
     assert codes(lake) == before
-    assert mark(lake.path("promo_codes")) == Mark(FILES, FILES)
+    assert mark(lake.path("promo_codes")) == Watermark(FILES, FILES)
     assert maintain(lake, "optimize")["optimized"] == 0
 
 

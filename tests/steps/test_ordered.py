@@ -13,7 +13,7 @@ from txloom.steps.dead_letters.redrive import redrive
 from txloom.steps.landing.accept_loss import accept_loss
 from txloom.steps.landing.land_events import land_events
 from txloom.storage.delta import small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 DECLARED = """
 name: slot
@@ -51,7 +51,7 @@ def told(folder: Path, *, without: int = 0) -> list[tuple[Any, ...]]:
     """Return what was landed of the source: kind, transaction, position, counts; without: the landing of a redrive."""
     where = f'"row" >= 0 and landing <> {without}'
     sql = f'select kind, transaction_id, pos, expected from t where {where} order by landing, "row"'
-    rows = small_tables.query(Place(str(folder / "lake"), "slot").change_events, sql)
+    rows = small_tables.query(TablePaths(str(folder / "lake"), "slot").change_events, sql)
     return [(row["kind"], row["transaction_id"], row["pos"], dict(row["expected"] or ())) for row in rows]
 
 

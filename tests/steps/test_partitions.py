@@ -27,19 +27,19 @@ def written(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return str(request.param)
 
 
-def row(key: int, created: date | None, value: int, place: str | None = "hall") -> dict[str, Any]:
-    return {"id": key, "place": place, "created": created, "value": value}
+def row(key: int, created: date | None, value: int, position: str | None = "hall") -> dict[str, Any]:
+    return {"id": key, "place": position, "created": created, "value": value}
 
 
 def lie(lake: Released, column: str = "_txloom_partition") -> dict[int, Any]:
     """Return the partition of every row by its key."""
-    rows = arrow_tables.select(lake.place.table("readings"), f'select id, "{column}" as own from t').to_pylist()
+    rows = arrow_tables.select(lake.paths.table("readings"), f'select id, "{column}" as own from t').to_pylist()
     return {found["id"]: found["own"] for found in rows}
 
 
 def touched(lake: Released) -> tuple[set[str | None], set[str | None]]:
     """Return the partitions that files were removed from, and added to, by the newest commit."""
-    path = Path(lake.place.table("readings"))
+    path = Path(lake.paths.table("readings"))
     newest = path / "_delta_log" / f"{DeltaTable(path).version():020}.json"
     found: dict[str, set[str | None]] = {"remove": set(), "add": set()}
     for line in newest.read_text().splitlines():
@@ -92,10 +92,10 @@ def test_a_merge_touches_the_partitions_of_what_changes_and_no_other(
 def assert_is_history(lake: Released) -> None:
     """The table holds what history says, as a reader sees it: without a column that nobody declared."""
     reached = max(
-        found["csn"] for found in arrow_tables.select(lake.place.table("transactions"), "select csn from t").to_pylist()
+        found["csn"] for found in arrow_tables.select(lake.paths.table("transactions"), "select csn from t").to_pylist()
     )
     told = read.as_of(lake.pipeline, "readings", csn=reached, warehouse=str(lake.folder))
-    stored = arrow_tables.select(lake.place.table("readings"), "select * from t order by id, value")
+    stored = arrow_tables.select(lake.paths.table("readings"), "select * from t order by id, value")
     assert stored.select(told.column_names).to_pylist() == told.to_pylist()
     assert "_txloom_partition" not in told.column_names
 
@@ -128,7 +128,7 @@ def test_random_changes_end_in_what_history_says(spark: Any, tmp_path: Path, wri
             lake.release(csn, changes)
         lake.merge(lambda: spark)
     assert_is_history(lake)
-    rows = arrow_tables.select(lake.place.table("readings"), "select * from t").to_pylist()
+    rows = arrow_tables.select(lake.paths.table("readings"), "select * from t").to_pylist()
     assert len(rows) > 5
     for found in rows:
         match options:
@@ -140,7 +140,7 @@ def test_random_changes_end_in_what_history_says(spark: Any, tmp_path: Path, wri
                 assert found["_txloom_partition"] == (day and f"{day.year:04}-{day.month:02}")
             case _:
                 assert "_txloom_partition" not in found
-    read_by_spark = spark_tables.read(spark, lake.place.table("readings")).toArrow().to_pylist()
+    read_by_spark = spark_tables.read(spark, lake.paths.table("readings")).toArrow().to_pylist()
     order = lambda told: (told["id"], told["value"])  # noqa: E731
     assert sorted(read_by_spark, key=order) == sorted(rows, key=order)
 
@@ -160,7 +160,7 @@ def test_a_table_that_exists_keeps_its_partitions(tmp_path: Path, first: str, th
     lake.release(10, [("I", {}, row(1, date(2026, 1, 1), 1))])
     lake.merge(lambda: None)
     lake.declare(then and f"partition_by: {then}")
-    path = lake.place.table("readings")
+    path = lake.paths.table("readings")
     with pytest.raises(ConfigurationError) as error:
         lake.merge(lambda: None)
     assert str(error.value) == (
@@ -181,7 +181,7 @@ def test_partitions_stay_when_columns_come_and_types_widen(tmp_path: Path) -> No
         lake.release(10 + len(columns), [("U", {"id": 1}, {"moment": new_year(2026)})])
         lake.merge(lambda: None)
         assert lie(lake) == {1: 2026}
-    assert DeltaTable(lake.place.table("readings")).metadata().partition_columns == ["_txloom_partition"]
+    assert DeltaTable(lake.paths.table("readings")).metadata().partition_columns == ["_txloom_partition"]
 
 
 def new_year(year: int) -> Any:

@@ -16,7 +16,7 @@ from txloom.config import load
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.steps.landing import land_events as landing_of_files
 from txloom.storage.landing import partition_watermarks
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.transactions.buffer import BEHIND, TORN
 
 TOTAL = Decimal("1818.11")
@@ -196,8 +196,8 @@ def test_a_row_whose_transaction_is_known_takes_no_other_with_it(lake: Lake) -> 
 def test_how_far_each_partition_is_stands_in_a_table(bank: Bank) -> None:
     bank.send(*OPENED)
     bank.run()
-    place = Place(bank.warehouse, "bank")
-    assert [(each["partition"], each["csn"]) for each in partition_watermarks.as_rows(place)] == [
+    paths = TablePaths(bank.warehouse, "bank")
+    assert [(each["partition"], each["csn"]) for each in partition_watermarks.as_rows(paths)] == [
         (0, 343),
         (1, 343),
         (2, 343),

@@ -164,8 +164,14 @@ def test_poison_is_decoded_again_and_stays_open_while_it_is_poison(lake: Lake) -
     (cause,) = open_causes(lake)
     assert again(lake, causes=[cause]) == {"transactions": 0, "events": 1, "landing": 2, "last_landing": 2}
     assert open_causes(lake) | {"metadata never came": 1} == {cause: 1, "metadata never came": 1}
-    place = f"{ROWS}/a.jsonl, line 1"
-    assert again(lake, messages=[place, place]) == {"transactions": 0, "events": 1, "landing": 4, "last_landing": 4}
+    position = f"{ROWS}/a.jsonl, line 1"
+    redriven = again(lake, messages=[position, position])
+    assert redriven == {
+        "transactions": 0,
+        "events": 1,
+        "landing": 4,
+        "last_landing": 4,
+    }
     assert [line["balanced"] for line in lake.query("ledger", "select balanced from t where step = 'balance'")] == [
         True,
         True,

@@ -44,7 +44,7 @@ def fallen(plant: Released) -> list[tuple[int, int, int]]:
     plant.runs = getattr(plant, "runs", 0) + 1  # type: ignore[attr-defined]
     run = f"r{plant.runs}"  # type: ignore[attr-defined]
     check_expectations(None, plant.pipeline, warehouse=str(plant.folder), run_id=run)
-    rows = json.loads(results.of_run(plant.place, run)["falls"]["sample"])
+    rows = json.loads(results.of_run(plant.paths, run)["falls"]["sample"])
     return [(row["id"], row["version"], row["highest"]) for row in rows]
 
 
@@ -90,7 +90,7 @@ def test_a_late_transaction_below_is_no_fall(plant: Released) -> None:
 def cut(plant: Released, **more: Any) -> None:
     row = {"cut_id": 1, "valid_through": 30, "release": plant.releases, "published_at": datetime.now(UTC)}
     small_tables.append(
-        plant.place.table(names.CUTS), [row | {"versions": {}, "gaps": [], "amends": []} | more], system_tables.CUTS
+        plant.paths.table(names.CUTS), [row | {"versions": {}, "gaps": [], "amends": []} | more], system_tables.CUTS
     )
 
 

@@ -44,7 +44,7 @@ def merged_and_published(lake: Released) -> dict[str, Any]:
 
 
 def table(lake: Released) -> Path:
-    return Path(lake.place.table("readings"))
+    return Path(lake.paths.table("readings"))
 
 
 def shown(lake: Released, cut_id: int) -> list[int]:
@@ -76,7 +76,7 @@ def test_a_vanished_table_fails_its_expectations_and_is_told_and_gives_a_cycle_w
     shutil.rmtree(table(lake))
     with pytest.raises(ExpectationFailed, match="positive: table readings is gone: the newest cut has it; the next"):
         check_expectations(None, lake.pipeline, warehouse=str(lake.folder), run_id="looking")
-    assert results.of_run(lake.place, "looking")["positive"]["success"] is False
+    assert results.of_run(lake.paths, "looking")["positive"]["success"] is False
     found = health(lake.pipeline, str(lake.folder))
     assert ("red", "table gone", "1 table of the newest cut is gone.") in [
         (found.color, each.kind, each.what) for each in found.reasons
@@ -104,11 +104,11 @@ def test_a_table_that_was_written_anew_with_the_same_numbers_of_versions_is_publ
     cycle(lake, 1)
     shutil.rmtree(table(lake))
     assert merged_and_published(lake)["cut_id"] == 2
-    first, second = small_tables.query(lake.place.table("cuts"), "select versions, table_ids from t order by cut_id")
+    first, second = small_tables.query(lake.paths.table("cuts"), "select versions, table_ids from t order by cut_id")
     assert first["versions"] == second["versions"] and first["table_ids"] != second["table_ids"]
-    cuts = small_tables.query(lake.place.table("cuts"), "select * from t where cut_id = 1")
-    shutil.rmtree(lake.place.table("cuts"))
-    small_tables.append(lake.place.table("cuts"), [cuts[0] | {"marks": None}], system_tables.CUTS)
+    cuts = small_tables.query(lake.paths.table("cuts"), "select * from t where cut_id = 1")
+    shutil.rmtree(lake.paths.table("cuts"))
+    small_tables.append(lake.paths.table("cuts"), [cuts[0] | {"marks": None}], system_tables.CUTS)
     with pytest.raises(CutReplaced, match=r"readings was written anew since, its version \d+ is of another table"):
         shown(lake, 1)
 
@@ -127,8 +127,8 @@ def test_a_table_that_a_copy_replaced_goes_on_with_other_versions_of_the_same_nu
 
 def test_a_cut_of_a_version_before_is_read_where_nothing_contradicts_it(lake: Released) -> None:
     cut = small_tables.query(
-        lake.place.table("cuts"), "select cut_id, valid_through, versions from t where cut_id = 1"
+        lake.paths.table("cuts"), "select cut_id, valid_through, versions from t where cut_id = 1"
     )[0]
-    shutil.rmtree(lake.place.table("cuts"))
-    small_tables.append(lake.place.table("cuts"), [cut], system_tables.CUTS)
+    shutil.rmtree(lake.paths.table("cuts"))
+    small_tables.append(lake.paths.table("cuts"), [cut], system_tables.CUTS)
     assert shown(lake, 1) == [1]

@@ -14,7 +14,7 @@ from oracle.state import Source
 from txloom import read
 from txloom.errors import BeyondValidThrough, ConfigurationError
 from txloom.storage.checks.findings import open_findings
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 pytestmark = pytest.mark.random_order(disabled=True)
 """The tests are steps of one story."""
@@ -188,7 +188,7 @@ def as_rows(rows: list[dict[str, Any]], table: str) -> dict[Any, Any]:
 
 def test_a_sound_source_has_no_findings(lake: Lake) -> None:
     """Rows and metadata that come runs apart, sparse images, swaps: nothing of it is the producer's fault."""
-    assert open_findings(Place(lake.warehouse, lake.pipeline.name)) == []
+    assert open_findings(TablePaths(lake.warehouse, lake.pipeline.name)) == []
 
 
 def test_running_every_job_again_changes_nothing(lake: Lake) -> None:

@@ -12,7 +12,7 @@ from txloom.config import load, names
 from txloom.steps.merge.merge_current import merge_current
 from txloom.storage import system_tables
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.targets import schemas
 
 DECLARATION = """
@@ -43,7 +43,7 @@ class Warehouse:
         file = self.folder / "shop.yaml"
         file.write_text(DECLARATION.format(folder=self.folder))
         self.pipeline = load(file)
-        self.place = Place(str(self.folder), "shop")
+        self.paths = TablePaths(str(self.folder), "shop")
 
     def release(self, transactions: Mapping[int, Sequence[Change]], waiting: Sequence[int] = ()) -> None:
         """Release transactions by csn; others wait."""
@@ -56,13 +56,13 @@ class Warehouse:
                 if change[0] == mirror.table
             ]
             schema = schemas.changes_schema(self.pipeline.table(mirror.table))
-            small_tables.append(self.place.table(mirror.history), rows, schema)
+            small_tables.append(self.paths.table(mirror.history), rows, schema)
         done = [{"xid": f"x{csn}", "csn": csn, "status": "released", "release": self.releases} for csn in transactions]
-        small_tables.append(self.place.table(names.TRANSACTIONS), done, system_tables.TRANSACTIONS)
+        small_tables.append(self.paths.table(names.TRANSACTIONS), done, system_tables.TRANSACTIONS)
         pending = [{"xid": f"x{csn}", "csn": csn} for csn in waiting]
         about = {"release": self.releases, "landing": self.releases}
         small_tables.replace(
-            self.place.table(names.PENDING_TRANSACTIONS), pending, system_tables.PENDING_TRANSACTIONS, about
+            self.paths.table(names.PENDING_TRANSACTIONS), pending, system_tables.PENDING_TRANSACTIONS, about
         )
 
     def merge(self) -> int:
@@ -71,14 +71,14 @@ class Warehouse:
 
     def documents(self) -> dict[str, list[int]]:
         """Return the lines of each order by its name."""
-        rows = arrow_tables.select(self.place.table("doc_current"), "select * from t order by id").to_pylist()
+        rows = arrow_tables.select(self.paths.table("doc_current"), "select * from t order by id").to_pylist()
         return {row["name"]: [line["line"] for line in row["lines"]] for row in rows}
 
 
-def history_row(change: Change, place: Mapping[str, Any]) -> dict[str, Any]:
+def history_row(change: Change, paths: Mapping[str, Any]) -> dict[str, Any]:
     table, op, before, after = change
     old, new = (dict(zip(COLUMNS[table], image, strict=False)) for image in (before, after))
-    told = {**place, "op": op, "before": old or None, "before_known": list(old) or None}
+    told = {**paths, "op": op, "before": old or None, "before_known": list(old) or None}
     return {**(old if op == "D" else new), **{f"_txloom_{name}": value for name, value in told.items()}}
 
 

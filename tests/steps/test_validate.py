@@ -23,8 +23,8 @@ from txloom.storage.checks import data_checks, findings, results
 from txloom.storage.checks.judged_state import Newest
 from txloom.storage.delta import small_tables
 from txloom.storage.health.facts import failing_expectations
-from txloom.storage.paths import Place
-from txloom.storage.publishing.watermark import Mark, identity
+from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.watermark import Watermark, identity
 
 pytestmark = pytest.mark.filterwarnings("default")
 """Great Expectations imports modules that Python deprecates."""
@@ -58,7 +58,7 @@ class Shop:
     """A warehouse into which a test writes tables and cuts as the steps leave them."""
 
     def __init__(self, folder: Path, *, judge: str = "on_failure", severity: str = "warn") -> None:
-        self.folder, self.place = folder, Place(str(folder), "shop")
+        self.folder, self.paths = folder, TablePaths(str(folder), "shop")
         file = folder / "shop.yaml"
         end = END.format(severity=severity)
         file.write_text(DECLARED.format(folder=folder, judge=judge, tables=TABLES, end=end))
@@ -68,45 +68,45 @@ class Shop:
     def store(self, table: str, *rows: dict[str, Any]) -> None:
         """Replace a current table's rows as a merge does: the commit says how far it is."""
         full = [{"_txloom_csn": 7, "_txloom_pos": 1, "_txloom_xid": "x7", **row} for row in rows]
-        said = json.loads(Mark(self.csn, self.csn).to_json())
-        small_tables.replace(self.place.table(table), full, data_checks.schema_of(self.pipeline, table), said)
+        said = json.loads(Watermark(self.csn, self.csn).to_json())
+        small_tables.replace(self.paths.table(table), full, data_checks.schema_of(self.pipeline, table), said)
 
     def publish(self) -> None:
         """Enter a cut that shows the tables as they are."""
-        at = Newest(self.pipeline, self.place).versions(self.pipeline.current_tables)
-        told = {name: identity(self.place.table(name), version) for name, version in at.items()}
+        at = Newest(self.pipeline, self.paths).versions(self.pipeline.current_tables)
+        told = {name: identity(self.paths.table(name), version) for name, version in at.items()}
         ids, marks = ({name: each[part] for name, each in told.items()} for part in (0, 1))
         cut = {"cut_id": self.csn, "valid_through": self.csn, "release": self.csn, "published_at": NOW}
         cut |= {"versions": at, "table_ids": ids, "marks": marks, "gaps": [], "amends": []}
-        small_tables.append(self.place.table(names.CUTS), [cut], system_tables.CUTS)
+        small_tables.append(self.paths.table(names.CUTS), [cut], system_tables.CUTS)
 
     def cycle(self, orders: list[dict[str, Any]], lines: list[dict[str, Any]] = []) -> None:  # noqa: B006
         self.csn += 1
         self.store("orders", *orders)
         self.store("lines", *lines)
         done = {"xid": f"x{self.csn}", "csn": self.csn, "status": "released", "committed_at": NOW, "release": self.csn}
-        small_tables.append(self.place.table(names.TRANSACTIONS), [done], system_tables.TRANSACTIONS)
+        small_tables.append(self.paths.table(names.TRANSACTIONS), [done], system_tables.TRANSACTIONS)
 
     def wait(self, *seconds: int | None) -> None:
         """Replace what waits by transactions that have waited for so long."""
         rows = [{"xid": f"x{number}", "age_seconds": age} for number, age in enumerate(seconds)]
-        small_tables.replace(self.place.table(names.PENDING_TRANSACTIONS), rows, system_tables.PENDING_TRANSACTIONS, {})
+        small_tables.replace(self.paths.table(names.PENDING_TRANSACTIONS), rows, system_tables.PENDING_TRANSACTIONS, {})
 
     def validate(self, run_id: str = "m1") -> dict[str, int]:
         return validate(None, self.pipeline, warehouse=str(self.folder), run_id=run_id)
 
     def judged(self, *, always: bool) -> Results:
-        state = Newest(self.pipeline, self.place)
+        state = Newest(self.pipeline, self.paths)
         return judged(self.pipeline, state, self.pipeline.expectations, "r", always=always)
 
     def page(self, name: str, run: str = "m1") -> str:
-        found = results.data_docs_page(self.place, run, name)
+        found = results.data_docs_page(self.paths, run, name)
         assert found is not None
         return found
 
 
 def failed(shop: Shop, run_id: str = "m1") -> set[str]:
-    return {name for name, row in results.of_run(shop.place, run_id).items() if not row["success"]}
+    return {name for name, row in results.of_run(shop.paths, run_id).items() if not row["success"]}
 
 
 def test_all_expectations_are_judged_by_great_expectations_in_one_checkpoint(
@@ -125,9 +125,9 @@ def test_all_expectations_are_judged_by_great_expectations_in_one_checkpoint(
     shop.publish()
     assert shop.validate() == {"validated": 11, "failed": 0, "rows": 0, "cut_id": 1, "judged": 5}
     assert asked == [["orphans", "totals", "age", "mail", "tokens"]], "of the others there is no table yet"
-    findings.record(shop.place, [Finding(UNKNOWN_ROW, "orders", None, 7, "x7", "id 9 was never seen")], "r")
+    findings.record(shop.paths, [Finding(UNKNOWN_ROW, "orders", None, 7, "x7", "id 9 was never seen")], "r")
     small_tables.append(
-        shop.place.table(names.PENDING_TRANSACTIONS),
+        shop.paths.table(names.PENDING_TRANSACTIONS),
         [{"xid": "x9", "age_seconds": 900}],
         system_tables.PENDING_TRANSACTIONS,
     )
@@ -143,22 +143,22 @@ def test_what_is_judged_is_the_newest_cut_and_not_what_a_merge_left_half_done(tm
     shop.csn += 1
     shop.store("lines", {"id": 1, "order_id": 1}, {"id": 2, "order_id": 2})
     assert shop.validate()["failed"] == 0, "the parent of line 2 is not merged yet"
-    assert results.of_run(shop.place, "m1") == {}, "the cycle has judged what is newer"
+    assert results.of_run(shop.paths, "m1") == {}, "the cycle has judged what is newer"
     shop.store("orders", order(1))
     shop.publish()
     assert shop.validate("m2")["failed"] == 1
     assert failed(shop, "m2") == {"orphans"}
-    assert json.loads(results.of_run(shop.place, "m2")["orphans"]["sample"])[0]["id"] == 2
+    assert json.loads(results.of_run(shop.paths, "m2")["orphans"]["sample"])[0]["id"] == 2
 
 
 def test_what_a_cycle_found_to_fail_is_one_failing_expectation_still(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     shop.cycle([order(1, total=Decimal(-1))])
     check_expectations(None, shop.pipeline, warehouse=str(tmp_path), run_id="r", only=["totals"])
-    (first,) = failing_expectations(shop.pipeline, shop.place)
+    (first,) = failing_expectations(shop.pipeline, shop.paths)
     shop.publish()
     shop.validate()
-    (still,) = failing_expectations(shop.pipeline, shop.place)
+    (still,) = failing_expectations(shop.pipeline, shop.paths)
     assert (still["expectation"], still["since"]) == ("totals", first["since"])
 
 
@@ -193,12 +193,12 @@ def test_data_docs_are_found_by_the_names_that_are_there_and_by_no_others(tmp_pa
     shop.cycle([order(1)])
     shop.publish()
     shop.validate("../r<1>")
-    ((run, _),) = results.data_docs(shop.place)
-    assert run.startswith("_.._r_1_-") and results.data_docs_page(shop.place, run, "index.html")
+    ((run, _),) = results.data_docs(shop.paths)
+    assert run.startswith("_.._r_1_-") and results.data_docs_page(shop.paths, run, "index.html")
     (tmp_path / "shop" / "_reports" / run / names.DATA_DOCS / ".hidden.html").write_text("")
     for name in ("../report.html", "..", ".hidden.html", "", "nope.html", "/etc/passwd", "../../../shop.yaml"):
-        assert results.data_docs_page(shop.place, run, name) is None
-        assert results.data_docs_page(shop.place, name, "index.html") is None
+        assert results.data_docs_page(shop.paths, run, name) is None
+        assert results.data_docs_page(shop.paths, name, "index.html") is None
 
 
 def test_data_docs_are_kept_as_long_as_reports(tmp_path: Path) -> None:
@@ -207,9 +207,9 @@ def test_data_docs_are_kept_as_long_as_reports(tmp_path: Path) -> None:
     shop.publish()
     for run in ("m1", "m2"):
         shop.validate(run)
-    assert [run for run, _ in results.data_docs(shop.place)] == ["m2", "m1"]
-    assert results.drop_pages(shop.place, datetime.now(UTC)) == 2
-    assert results.data_docs(shop.place) == []
+    assert [run for run, _ in results.data_docs(shop.paths)] == ["m2", "m1"]
+    assert results.drop_pages(shop.paths, datetime.now(UTC)) == 2
+    assert results.data_docs(shop.paths) == []
 
 
 def test_a_cycle_that_judges_always_lets_great_expectations_judge_what_holds(
@@ -244,7 +244,7 @@ def test_great_expectations_that_cannot_be_loaded_is_named(tmp_path: Path, monke
 def test_verdicts_that_differ_are_an_error_and_not_a_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shop = Shop(tmp_path)
     small_tables.append(
-        shop.place.table(names.PENDING_TRANSACTIONS),
+        shop.paths.table(names.PENDING_TRANSACTIONS),
         [{"xid": "x9", "age_seconds": 900}],
         system_tables.PENDING_TRANSACTIONS,
     )

@@ -103,7 +103,7 @@ def test_merge_current_survives_whoever_rewrites_its_tables(
     lake.release(1, [("I", {}, {"id": 1, "value": 1})])
     lake.merge(nothing)
     lake.release(2, [("U", {"id": 1}, {"id": 1, "value": 2}), ("I", {}, {"id": 2, "value": 2})])
-    merge, conform, path = small_merge.merge, arrow_tables.conform, lake.place.table("readings")
+    merge, conform, path = small_merge.merge, arrow_tables.conform, lake.paths.table("readings")
     armed: list[bool] = []
 
     def merged(*given: Any) -> None:

@@ -10,7 +10,7 @@ from deltalake import write_deltalake
 from txloom.config import names
 from txloom.storage.buffer.checkpoints import first_release
 from txloom.storage.buffer.earlier_epochs import without_written_deaths
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import TRANSACTIONS
 
 
@@ -30,12 +30,12 @@ def finished(*rows: tuple[str, str | None, int, int]) -> pa.Table:
 
 
 def left(folder: Path, rows: pa.Table, generation: int) -> list[tuple[Any, ...]]:
-    found = without_written_deaths(Place(str(folder), "shop"), rows, generation).to_pylist()
+    found = without_written_deaths(TablePaths(str(folder), "shop"), rows, generation).to_pylist()
     return sorted((row["transaction_id"], row["cause"] or "") for row in found)
 
 
 def test_a_death_is_entered_once_over_all_generations(tmp_path: Path) -> None:
-    path, own = Place(str(tmp_path), "shop").table(names.TRANSACTIONS), first_release(2)
+    path, own = TablePaths(str(tmp_path), "shop").table(names.TRANSACTIONS), first_release(2)
     before = [("a", "short", 1, own - 1), ("b", None, 1, own - 1), ("c", "short", 1, own), ("d", "short", 1, own - 1)]
     write_deltalake(path, finished(*before))
     again = ("a", "short", 1), ("b", None, 1), ("c", "short", 1), ("d", "excess", 1), ("d", "short", 2), ("e", "x", 1)

@@ -13,7 +13,7 @@ from txloom.config import names
 from txloom.storage import system_tables
 from txloom.storage.delta import small_tables
 from txloom.storage.maintenance import expiry
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 STEPS = ("land_events", "buffer_transactions", "merge_current", "balance", "publish", "accept_loss")
@@ -24,40 +24,40 @@ def entry(step: str, days_ago: int, **more: Any) -> dict[str, Any]:
     return {**given, "counts": [("landed", 1)], "valid_through": None, "balanced": None, "detail": None, **more}
 
 
-def ledger(folder: Path, *rows: dict[str, Any]) -> Place:
-    place = Place(str(folder), "shop")
-    small_tables.append(place.table(names.LEDGER), rows, system_tables.LEDGER)
-    return place
+def ledger(folder: Path, *rows: dict[str, Any]) -> TablePaths:
+    paths = TablePaths(str(folder), "shop")
+    small_tables.append(paths.table(names.LEDGER), rows, system_tables.LEDGER)
+    return paths
 
 
-def told(place: Place) -> list[tuple[str, int, str, int]]:
-    rows = small_tables.query(place.table(names.LEDGER), "select * from t order by at, step")
+def told(paths: TablePaths) -> list[tuple[str, int, str, int]]:
+    rows = small_tables.query(paths.table(names.LEDGER), "select * from t order by at, step")
     return [(row["step"], (NOW - row["at"]).days, row["run_id"], dict(row["counts"])["landed"]) for row in rows]
 
 
 def test_old_rows_of_the_ledger_become_one_for_each_step_that_is_added_up(tmp_path: Path) -> None:
     lines = [entry(step, age) for step in ("land_events", "publish", "accept_loss") for age in (30, 20, 2)]
-    place = ledger(tmp_path, *lines)
-    assert expiry.shorten_ledger(place, NOW - timedelta(days=10)) == 3
-    assert told(place) == [
+    paths = ledger(tmp_path, *lines)
+    assert expiry.shorten_ledger(paths, NOW - timedelta(days=10)) == 3
+    assert told(paths) == [
         ("accept_loss", 30, "r", 1),
         ("accept_loss", 20, "r", 1),
         ("land_events", 20, "carried forward", 2),
         *((step, 2, "r", 1) for step in ("accept_loss", "land_events", "publish")),
     ]
-    assert expiry.shorten_ledger(place, NOW - timedelta(days=10)) == 0
+    assert expiry.shorten_ledger(paths, NOW - timedelta(days=10)) == 0
 
 
 def test_the_newest_row_of_each_step_stays_and_the_newest_good_one(tmp_path: Path) -> None:
-    place = ledger(
+    paths = ledger(
         tmp_path,
         entry("merge_current", 40),
         entry("merge_current", 30),
         entry("merge_current", 20, detail="accounts: torn"),
         entry("balance", 25),
     )
-    assert expiry.shorten_ledger(place, NOW) == 1
-    assert [row[:2] for row in told(place)] == [("merge_current", 30), ("balance", 25), ("merge_current", 20)]
+    assert expiry.shorten_ledger(paths, NOW) == 1
+    assert [row[:2] for row in told(paths)] == [("merge_current", 30), ("balance", 25), ("merge_current", 20)]
 
 
 rows = st.builds(
@@ -74,25 +74,25 @@ rows = st.builds(
 def test_what_is_added_up_stays_the_same_however_often_the_ledger_is_shortened(
     tmp_path_factory: pytest.TempPathFactory, lines: list[dict[str, Any]], ages: list[int]
 ) -> None:
-    place = ledger(tmp_path_factory.mktemp("books"), *lines)
-    path = place.table(names.LEDGER)
+    paths = ledger(tmp_path_factory.mktemp("books"), *lines)
+    path = paths.table(names.LEDGER)
     newest = "select step, max(at) as at from t group by step order by step"
     generation = "select max(generation) as g from t where step = 'buffer_transactions'"
 
     def known() -> list[Any]:
-        sums = [small_tables.balance(place.warehouse, "shop", step) for step in expiry.SUMMED]
+        sums = [small_tables.balance(paths.warehouse, "shop", step) for step in expiry.SUMMED]
         return [*sums, small_tables.query(path, newest), small_tables.query(path, generation)]
 
     before = known()
     for age in ages:
         size = len(small_tables.query(path, "select 1 from t"))
-        gone = expiry.shorten_ledger(place, NOW - timedelta(days=age))
+        gone = expiry.shorten_ledger(paths, NOW - timedelta(days=age))
         assert len(small_tables.query(path, "select 1 from t")) == size - gone
     assert known() == before
 
 
 def test_a_row_that_another_run_appends_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = ledger(tmp_path, *(entry("publish", age) for age in (30, 20)))
+    paths = ledger(tmp_path, *(entry("publish", age) for age in (30, 20)))
     ask = small_tables.ask
 
     def slow(table: DeltaTable, sql: str) -> list[dict[str, Any]]:
@@ -102,41 +102,41 @@ def test_a_row_that_another_run_appends_meanwhile_stays(tmp_path: Path, monkeypa
         return found
 
     monkeypatch.setattr(small_tables, "ask", slow)
-    assert expiry.shorten_ledger(place, NOW) == 1
-    assert [row[:2] for row in told(place)] == [("publish", 20), ("publish", 1)]
+    assert expiry.shorten_ledger(paths, NOW) == 1
+    assert [row[:2] for row in told(paths)] == [("publish", 20), ("publish", 1)]
 
 
 def test_reports_go_but_the_newest_of_each_and_what_is_open(tmp_path: Path) -> None:
-    place = Place(str(tmp_path), "shop")
+    paths = TablePaths(str(tmp_path), "shop")
     ages = (40, 30, 20, 1)
     checks = [
         {"run_id": f"r{age}", "expectation": "orphans", "success": age != 20, "checked_at": NOW - timedelta(days=age)}
         for age in ages
     ]
-    small_tables.append(place.table(names.EXPECTATION_RESULTS), checks[:3], system_tables.EXPECTATION_RESULTS)
+    small_tables.append(paths.table(names.EXPECTATION_RESULTS), checks[:3], system_tables.EXPECTATION_RESULTS)
     sizes = [{"run_id": f"r{age}", "table": "a", "measured_at": NOW - timedelta(days=age)} for age in ages]
-    small_tables.append(place.table(names.TABLE_STATISTICS), sizes, system_tables.TABLE_STATISTICS)
+    small_tables.append(paths.table(names.TABLE_STATISTICS), sizes, system_tables.TABLE_STATISTICS)
     closed = [{"kind": "dead_letters", "closed_at": NOW - timedelta(days=a), "is_over": a != 30} for a in ages]
     small_tables.append(
-        place.table(names.INCIDENTS), [*closed, {"kind": "stuck", "is_over": False}], system_tables.INCIDENTS
+        paths.table(names.INCIDENTS), [*closed, {"kind": "stuck", "is_over": False}], system_tables.INCIDENTS
     )
-    assert expiry.drop_reports(place, NOW - timedelta(days=10)) == 1 + 3 + 2
-    left = small_tables.query(place.table(names.EXPECTATION_RESULTS), "select run_id from t order by run_id")
+    assert expiry.drop_reports(paths, NOW - timedelta(days=10)) == 1 + 3 + 2
+    left = small_tables.query(paths.table(names.EXPECTATION_RESULTS), "select run_id from t order by run_id")
     assert [row["run_id"] for row in left] == ["r20", "r30"], "the newest that failed and the newest that passed"
-    left = small_tables.query(place.table(names.TABLE_STATISTICS), "select run_id from t")
+    left = small_tables.query(paths.table(names.TABLE_STATISTICS), "select run_id from t")
     assert [row["run_id"] for row in left] == ["r1"]
-    left = small_tables.query(place.table(names.INCIDENTS), "select kind, is_over from t order by kind, is_over")
+    left = small_tables.query(paths.table(names.INCIDENTS), "select kind, is_over from t order by kind, is_over")
     assert [(row["kind"], row["is_over"]) for row in left] == [
         ("dead_letters", False),
         ("dead_letters", True),
         ("stuck", False),
     ]
-    assert expiry.drop_reports(place, NOW - timedelta(days=10)) == 0
+    assert expiry.drop_reports(paths, NOW - timedelta(days=10)) == 0
 
 
 def test_a_pipeline_without_tables_has_nothing_to_forget(tmp_path: Path) -> None:
-    place = Place(str(tmp_path), "shop")
-    assert expiry.shorten_ledger(place, NOW) == 0
-    assert expiry.drop_reports(place, NOW) == 0
-    assert expiry.drop_checkpoints(place, timedelta(0)) == 0
-    assert expiry.expired_landing(place, NOW) == 0
+    paths = TablePaths(str(tmp_path), "shop")
+    assert expiry.shorten_ledger(paths, NOW) == 0
+    assert expiry.drop_reports(paths, NOW) == 0
+    assert expiry.drop_checkpoints(paths, timedelta(0)) == 0
+    assert expiry.expired_landing(paths, NOW) == 0

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from txloom.errors import LeaseTaken, WriteConflict
 from txloom.storage.delta import spark_tables
 from txloom.storage.delta.fencing import FENCE, WRITES
-from txloom.storage.publishing.watermark import Mark, newest_metadata
+from txloom.storage.publishing.watermark import Watermark, newest_metadata
 from txloom.storage.runs import lease
 from txloom.storage.targets import spark_fold
 
@@ -29,7 +29,7 @@ def path(spark: Any, tmp_path: Path) -> Iterator[str]:
 
 def merge(spark: Any, path: str, note: str, csn: int) -> None:
     effects = spark.createDataFrame([(1, note, csn, 1, "x", False, None, None)], f"{SCHEMA}, {VERDICT}")
-    spark_fold.merge(path, effects, ["id"], metadata=Mark(csn, 1).to_json())
+    spark_fold.merge(path, effects, ["id"], metadata=Watermark(csn, 1).to_json())
 
 
 VERDICT = ", ".join(f"{name} {kind}" for name, kind in spark_fold.VERDICT.items())

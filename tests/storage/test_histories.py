@@ -25,18 +25,18 @@ def plant(tmp_path: Path) -> Released:
 
 def test_a_history_that_is_gone_is_not_made_anew_while_readers_see_what_was_made_of_it(plant: Released) -> None:
     plant.merge(no_spark)
-    shutil.rmtree(plant.place.table("readings_changes"))
+    shutil.rmtree(plant.paths.table("readings_changes"))
     with pytest.raises(HistoryLost) as lost:
-        history_tables.create(plant.pipeline, plant.place)
+        history_tables.create(plant.pipeline, plant.paths)
     assert str(lost.value) == (
         "pipeline plant: readings_changes: the history is gone, though its current table is there: "
         "bring its folder back, or rebuild it with a backfill over everything (no range)"
     )
-    assert not DeltaTable.is_deltatable(plant.place.table("readings_changes"))
+    assert not DeltaTable.is_deltatable(plant.paths.table("readings_changes"))
 
 
 def test_a_table_of_which_nothing_was_merged_gets_its_history(plant: Released) -> None:
-    shutil.rmtree(plant.place.table("readings_changes"))
-    history_tables.create(plant.pipeline, plant.place)
-    assert history_tables.lost(plant.pipeline, plant.place) == []
-    assert DeltaTable(plant.place.table("readings_changes")).version() == 0
+    shutil.rmtree(plant.paths.table("readings_changes"))
+    history_tables.create(plant.pipeline, plant.paths)
+    assert history_tables.lost(plant.pipeline, plant.paths) == []
+    assert DeltaTable(plant.paths.table("readings_changes")).version() == 0

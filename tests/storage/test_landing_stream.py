@@ -14,7 +14,7 @@ from txloom.storage.buffer.batch_plan import End
 from txloom.storage.buffer.stream import NO_CLOCK
 from txloom.storage.delta import small_tables
 from txloom.storage.landing import stream
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import CHANGE_EVENTS
 from txloom.transactions import events as ev
 from txloom.transactions.compact_events import BUCKETS
@@ -85,37 +85,37 @@ def test_the_tasks_of_a_batch_read_each_bucket_once(tasks: int) -> None:
 
 
 def test_what_is_planned_is_never_planned_anew(tmp_path: Path) -> None:
-    place, plan = Place(str(tmp_path), "shop"), str(tmp_path / "plan")
-    small_tables.ensure(place.change_events, EVENTS)
-    land(place, 1, 2, 4)
+    paths, plan = TablePaths(str(tmp_path), "shop"), str(tmp_path / "plan")
+    small_tables.ensure(paths.change_events, EVENTS)
+    land(paths, 1, 2, 4)
     assert batch_plan.planned(plan) == 0
-    assert batch_plan.extend(place, plan, known=2) == [End(2), End(4)]
-    assert batch_plan.extend(place, plan) == []
-    land(place, 5)
-    assert batch_plan.extend(place, plan) == [End(5)]
+    assert batch_plan.extend(paths, plan, known=2) == [End(2), End(4)]
+    assert batch_plan.extend(paths, plan) == []
+    land(paths, 5)
+    assert batch_plan.extend(paths, plan) == [End(5)]
     rows = small_tables.query(plan, "select after, until, change_events as id from t order by until")
     assert [(row["after"], row["until"]) for row in rows] == [(0, 2), (2, 4), (4, 5)]
-    assert {row["id"] for row in rows} == {batch_plan.change_events_id(place)}
+    assert {row["id"] for row in rows} == {batch_plan.change_events_id(paths)}
 
 
 def test_a_landing_that_is_not_over_is_not_planned(tmp_path: Path) -> None:
-    place = Place(str(tmp_path), "shop")
-    small_tables.ensure(place.change_events, EVENTS)
-    land(place, 1)
-    small_tables.append(place.change_events, [{"landing": 2, "kind": "row"}], EVENTS)
-    assert batch_plan.ends(place, 0) == [End(1)]
+    paths = TablePaths(str(tmp_path), "shop")
+    small_tables.ensure(paths.change_events, EVENTS)
+    land(paths, 1)
+    small_tables.append(paths.change_events, [{"landing": 2, "kind": "row"}], EVENTS)
+    assert batch_plan.ends(paths, 0) == [End(1)]
 
 
 def test_a_clock_comes_to_every_bucket_with_the_holes_that_it_brings(tmp_path: Path) -> None:
-    place, at = Place(str(tmp_path), "shop"), datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)
+    paths, at = TablePaths(str(tmp_path), "shop"), datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)
     holes = ev.to_bytes(ev.holes(3, [(7, 9)]))
     own = {"landing": 3, "landed_at": at}
     rows = [
         own | {"kind": "clock", "csn": 40, "numbers": holes},
         own | {"kind": "numbers", "bucket": 1, "numbers": b"x"},
     ]
-    small_tables.append(place.change_events, rows, CHANGE_EVENTS)
-    found = pa.concat_tables(stream.arrivals(place.change_events, 2, 3, (1, 5))).to_pylist()
+    small_tables.append(paths.change_events, rows, CHANGE_EVENTS)
+    found = pa.concat_tables(stream.arrivals(paths.change_events, 2, 3, (1, 5))).to_pylist()
     clocks = [{"bucket": bucket, "landing": 3, "at": 5_000_000, "reached": 40, "numbers": holes} for bucket in (1, 5)]
     numbers = {"bucket": 1, "landing": 3, "at": 5_000_000, "reached": NO_CLOCK, "numbers": b"x"}
     assert sorted(found, key=repr) == sorted([*clocks, numbers], key=repr)
@@ -124,6 +124,6 @@ def test_a_clock_comes_to_every_bucket_with_the_holes_that_it_brings(tmp_path: P
 EVENTS = pa.schema([("landing", pa.int64()), ("kind", pa.string())])
 
 
-def land(place: Place, *landings: int) -> None:
+def land(paths: TablePaths, *landings: int) -> None:
     rows = [{"landing": landing, "kind": kind} for landing in landings for kind in ("row", "numbers", "clock")]
-    small_tables.append(place.change_events, rows, EVENTS)
+    small_tables.append(paths.change_events, rows, EVENTS)

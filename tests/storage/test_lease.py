@@ -19,7 +19,7 @@ from services.process import wait_until
 from txloom.errors import LeaseTaken
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.fencing import FENCE, WRITES
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.runs import lease
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -27,9 +27,9 @@ HOLDER = """
 import sys, time
 from txloom.storage.delta import small_tables
 from txloom.storage.runs import lease
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 import pyarrow as pa
-place = Place(sys.argv[1], "shop")
+place = TablePaths(sys.argv[1], "shop")
 with lease.held(place, "other", "merge_current"):
     print("holds", flush=True)
     sys.stdin.readline()
@@ -42,10 +42,10 @@ import sys
 import pyarrow as pa
 from deltalake import DeltaTable
 from txloom.storage.delta import arrow_tables, data_files, small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.runs import lease
 
-place, how = Place(sys.argv[1], "shop"), sys.argv[2]
+place, how = TablePaths(sys.argv[1], "shop"), sys.argv[2]
 path, schema, rows = place.table("rows"), pa.schema([("n", pa.int64())]), [{"n": 66}]
 asked = DeltaTable.transaction_version
 
@@ -69,10 +69,10 @@ with lease.held(place, "other", "buffer_transactions"):
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TablePaths:
     monkeypatch.setattr(lease, "BEAT", 0.1)
     monkeypatch.setattr(lease, "SILENCE", 1.0)
-    made = Place(str(tmp_path), "shop")
+    made = TablePaths(str(tmp_path), "shop")
     small_tables.replace(made.table("rows"), [{"n": 1}], SCHEMA, {"valid_through": 7})
     return made
 
@@ -80,10 +80,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 class Other:
     """Another run, in a process of its own, which holds the lease; it writes when it is told to."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, paths: TablePaths) -> None:
         beats = {"TXLOOM_LEASE_BEAT": "0.1", "TXLOOM_LEASE_SILENCE": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
         self.process = subprocess.Popen(
-            [sys.executable, "-c", HOLDER, place.warehouse],
+            [sys.executable, "-c", HOLDER, paths.warehouse],
             env={**os.environ, **beats},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -97,70 +97,70 @@ class Other:
 
 
 @pytest.fixture
-def other(place: Place) -> Iterator[Other]:
-    started = Other(place)
+def other(paths: TablePaths) -> Iterator[Other]:
+    started = Other(paths)
     yield started
     started.process.kill()
     started.process.communicate()
 
 
-def rows(place: Place) -> list[int]:
-    return [row["n"] for row in small_tables.query(place.table("rows"), "select n from t")]
+def rows(paths: TablePaths) -> list[int]:
+    return [row["n"] for row in small_tables.query(paths.table("rows"), "select n from t")]
 
 
-def test_a_lease_that_was_given_back_goes_to_the_next_run_with_the_next_epoch(place: Place) -> None:
+def test_a_lease_that_was_given_back_goes_to_the_next_run_with_the_next_epoch(paths: TablePaths) -> None:
     for number in (1, 2):
-        with lease.held(place, f"run-{number}", "land_events") as own:
-            found = lease.newest(place)
+        with lease.held(paths, f"run-{number}", "land_events") as own:
+            found = lease.newest(paths)
             assert found is not None and (own.epoch, found.run_id, found.released_at) == (number, f"run-{number}", None)
-    last = lease.newest(place)
+    last = lease.newest(paths)
     assert last is not None and last.released_at is not None
-    assert DeltaTable(place.table("rows")).version() == 0, "tables are stamped only when a lease is taken over"
+    assert DeltaTable(paths.table("rows")).version() == 0, "tables are stamped only when a lease is taken over"
 
 
-def test_a_second_run_is_refused_with_the_name_of_the_first(place: Place, other: Other) -> None:
+def test_a_second_run_is_refused_with_the_name_of_the_first(paths: TablePaths, other: Other) -> None:
     begun = time.monotonic()
-    with pytest.raises(LeaseTaken) as refused, lease.held(place, "mine", "publish"):
+    with pytest.raises(LeaseTaken) as refused, lease.held(paths, "mine", "publish"):
         pass
     assert time.monotonic() - begun < 30
     told = str(refused.value)
     assert told.startswith(f"pipeline shop is held by run other (merge_current, process {other.process.pid} on ")
     assert told.endswith("; wait for it, or stop it")
     assert other.tell()[0] == "wrote\n"
-    assert rows(place) == [66]
+    assert rows(paths) == [66]
 
 
-def silent(place: Place) -> bool:
-    found = lease.newest(place)
+def silent(paths: TablePaths) -> bool:
+    found = lease.newest(paths)
     assert found is not None
-    return lease.silent_since(place, found, datetime.now(UTC)) is not None
+    return lease.silent_since(paths, found, datetime.now(UTC)) is not None
 
 
-def test_who_looks_sees_that_a_holder_was_killed_and_that_a_living_one_was_not(place: Place, other: Other) -> None:
-    assert not silent(place)
+def test_who_looks_sees_that_a_holder_was_killed_and_that_a_living_one_was_not(paths: TablePaths, other: Other) -> None:
+    assert not silent(paths)
     other.process.kill()
     other.process.wait()
-    assert silent(place)
+    assert silent(paths)
 
 
-def test_who_looks_sees_that_a_holder_is_paused_once_it_was_silent_for_long(place: Place, other: Other) -> None:
+def test_who_looks_sees_that_a_holder_is_paused_once_it_was_silent_for_long(paths: TablePaths, other: Other) -> None:
     other.process.send_signal(signal.SIGSTOP)
-    assert not silent(place)
-    wait_until(lambda: silent(place), "the holder to be silent for a second", 10)
+    assert not silent(paths)
+    wait_until(lambda: silent(paths), "the holder to be silent for a second", 10)
     other.process.send_signal(signal.SIGCONT)
-    wait_until(lambda: not silent(place), "it to be heard again", 10)
+    wait_until(lambda: not silent(paths), "it to be heard again", 10)
 
 
-def test_the_lease_of_a_killed_process_of_this_machine_is_taken_over_at_once(place: Place, other: Other) -> None:
+def test_the_lease_of_a_killed_process_of_this_machine_is_taken_over_at_once(paths: TablePaths, other: Other) -> None:
     other.process.kill()
     other.process.wait()
     begun = time.monotonic()
-    with lease.held(place, "mine", "publish") as own:
+    with lease.held(paths, "mine", "publish") as own:
         assert time.monotonic() - begun < lease.SILENCE
         assert own.epoch == 2
-        assert DeltaTable(place.table("rows")).transaction_version("leases") == 2 * WRITES
-        small_tables.replace(place.table("rows"), [{"n": 2}], SCHEMA, {"valid_through": 8})
-    assert rows(place) == [2]
+        assert DeltaTable(paths.table("rows")).transaction_version("leases") == 2 * WRITES
+        small_tables.replace(paths.table("rows"), [{"n": 2}], SCHEMA, {"valid_through": 8})
+    assert rows(paths) == [2]
 
 
 def machine_of(began: str, boot: str | None = None, namespace: str | None = None) -> str:
@@ -173,11 +173,11 @@ def machine_of(began: str, boot: str | None = None, namespace: str | None = None
     "elsewhere", [{"boot": "another-boot"}, {"namespace": "pid:[1]"}], ids=["another host", "another container"]
 )
 def test_a_process_of_another_machine_with_this_ones_name_is_not_taken_for_dead(
-    place: Place, elsewhere: dict[str, str]
+    paths: TablePaths, elsewhere: dict[str, str]
 ) -> None:
     """Its number means nothing here: whether it lives only its heartbeat tells."""
-    with lease.held(place, "theirs", "merge_current"):
-        mine = lease.newest(place)
+    with lease.held(paths, "theirs", "merge_current"):
+        mine = lease.newest(paths)
     assert mine is not None and not lease._is_dead(mine)
     here, theirs = mine.began, machine_of(mine.began, **elsewhere)
     assert lease._is_dead(replace(mine, began=here + "0")), "its number went to a process that began at another time"
@@ -185,20 +185,20 @@ def test_a_process_of_another_machine_with_this_ones_name_is_not_taken_for_dead(
     assert not lease._is_dead(replace(mine, began="pid:[4026531836]:123")), "a lease of a version before"
 
 
-def test_a_stamp_changes_neither_rows_nor_what_a_table_is_about(place: Place, other: Other) -> None:
+def test_a_stamp_changes_neither_rows_nor_what_a_table_is_about(paths: TablePaths, other: Other) -> None:
     from txloom.storage.publishing.watermark import newest_metadata
 
     other.process.kill()
     other.process.wait()
-    with lease.held(place, "mine", "publish"):
-        assert (rows(place), newest_metadata(place.table("rows"))) == ([1], {"valid_through": 7})
+    with lease.held(paths, "mine", "publish"):
+        assert (rows(paths), newest_metadata(paths.table("rows"))) == ([1], {"valid_through": 7})
 
 
-def test_a_paused_process_that_wakes_after_its_successor_writes_nothing(place: Place, other: Other) -> None:
+def test_a_paused_process_that_wakes_after_its_successor_writes_nothing(paths: TablePaths, other: Other) -> None:
     """faults.md 33: it was stopped before its write, is silent, and goes on when another run is through."""
     other.process.send_signal(signal.SIGSTOP)
-    with lease.held(place, "mine", "publish"):
-        small_tables.replace(place.table("rows"), [{"n": 2}], SCHEMA, {"valid_through": 8})
+    with lease.held(paths, "mine", "publish"):
+        small_tables.replace(paths.table("rows"), [{"n": 2}], SCHEMA, {"valid_through": 8})
     assert other.process.stdin is not None
     other.process.stdin.write("write\n")
     other.process.stdin.flush()
@@ -207,15 +207,15 @@ def test_a_paused_process_that_wakes_after_its_successor_writes_nothing(place: P
     assert "wrote" not in out
     assert "LeaseTaken" in out + err
     assert other.process.returncode != 0
-    assert rows(place) == [2]
-    last = lease.newest(place)
+    assert rows(paths) == [2]
+    last = lease.newest(paths)
     assert last is not None and (last.run_id, last.released_at is None) == ("mine", False)
 
 
-def test_a_paused_process_that_wakes_amid_its_work_ends_and_says_why(place: Place, other: Other) -> None:
+def test_a_paused_process_that_wakes_amid_its_work_ends_and_says_why(paths: TablePaths, other: Other) -> None:
     """Its heartbeat finds the successor; what it says must be out before the process is gone."""
     other.process.send_signal(signal.SIGSTOP)
-    with lease.held(place, "mine", "publish"):
+    with lease.held(paths, "mine", "publish"):
         pass
     other.process.send_signal(signal.SIGCONT)
     assert other.process.wait(60) == LeaseTaken.exit_code
@@ -228,31 +228,31 @@ def test_a_paused_process_that_wakes_amid_its_work_ends_and_says_why(place: Plac
     ), err
 
 
-def test_a_commit_that_was_under_way_when_the_lease_was_taken_over_is_refused(place: Place, other: Other) -> None:
+def test_a_commit_that_was_under_way_when_the_lease_was_taken_over_is_refused(paths: TablePaths, other: Other) -> None:
     """The table is read before, and the commit comes after: Delta itself refuses it."""
     from deltalake import CommitProperties, Transaction, write_deltalake
     from deltalake.exceptions import CommitFailedError
 
-    before = DeltaTable(place.table("rows"))
+    before = DeltaTable(paths.table("rows"))
     other.process.kill()
     other.process.wait()
-    with lease.held(place, "mine", "publish"):
+    with lease.held(paths, "mine", "publish"):
         pass
     properties = CommitProperties(app_transactions=[Transaction("leases", WRITES + 5)])
     with pytest.raises(CommitFailedError):
         write_deltalake(before, pa.table({"n": [66]}), mode="append", commit_properties=properties)
-    assert rows(place) == [1]
+    assert rows(paths) == [1]
 
 
 @pytest.mark.parametrize("how", ["books", "local", "parts"])
 def test_an_append_that_was_paused_between_its_question_and_its_write_adds_nothing_and_sets_nothing_back(
-    place: Place, how: str
+    paths: TablePaths, how: str
 ) -> None:
-    path = place.table("rows")
+    path = paths.table("rows")
     # Its heartbeat would end it first: here only the write itself can be what is refused.
     settings = {"TXLOOM_LEASE_BEAT": "600", "PYTHONPATH": os.pathsep.join(sys.path)}
     paused = subprocess.Popen(
-        [sys.executable, "-c", PAUSED, place.warehouse, how],
+        [sys.executable, "-c", PAUSED, paths.warehouse, how],
         env={**os.environ, **settings},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -262,17 +262,17 @@ def test_an_append_that_was_paused_between_its_question_and_its_write_adds_nothi
     assert paused.stdout is not None and paused.stdout.readline() == "asked\n"
     paused.send_signal(signal.SIGSTOP)
     try:
-        with lease.held(place, "mine", "buffer_transactions"):
+        with lease.held(paths, "mine", "buffer_transactions"):
             for number in (5, 6):
                 small_tables.append(path, [{"n": number}], SCHEMA, once=("stream", number))
     finally:
         paused.send_signal(signal.SIGCONT)
         err = paused.communicate("go on\n" * 3, timeout=60)[1]
     assert "LeaseTaken" in err and "a later run took the lease over (epoch 2, this run has 1; " in err
-    assert (sorted(rows(place)), DeltaTable(path).transaction_version("stream")) == ([1, 5, 6], 6)
+    assert (sorted(rows(paths)), DeltaTable(path).transaction_version("stream")) == ([1, 5, 6], 6)
 
 
-def test_a_stamp_is_about_the_version_that_it_follows(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stamp_is_about_the_version_that_it_follows(paths: TablePaths, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a run commits while its successor reads the table's mark is not covered by an older mark."""
     from txloom.storage.publishing.watermark import newest_metadata
 
@@ -285,11 +285,11 @@ def test_a_stamp_is_about_the_version_that_it_follows(place: Place, monkeypatch:
         return found
 
     monkeypatch.setattr(lease, "newest_metadata", late)
-    with lease.held(place, "dead", "merge_current"):
+    with lease.held(paths, "dead", "merge_current"):
         monkeypatch.setattr(lease, "_is_dead", lambda _: True)
-        with lease.held(place, "mine", "publish"):
+        with lease.held(paths, "mine", "publish"):
             pass
-    assert newest_metadata(place.table("rows")) == {"valid_through": 8}
+    assert newest_metadata(paths.table("rows")) == {"valid_through": 8}
 
 
 def test_numbers_of_writes_grow_within_an_epoch_and_over_epochs() -> None:

@@ -13,7 +13,7 @@ from txloom.config.models.source import Kafka
 from txloom.errors import SourceLost
 from txloom.storage.delta import small_tables
 from txloom.storage.landing import kafka_offsets, plan, tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.sources import kafka
 from txloom.storage.sources.splits import Range
 
@@ -37,7 +37,7 @@ class Log:
 class Run:
     """A pipeline that lands the topic, and what became of every record."""
 
-    place: Place
+    paths: TablePaths
     log: Log
     made: int = 0
     landings: int = 0
@@ -53,7 +53,7 @@ class Run:
     def age(self, partition: int, count: int) -> None:
         partition %= len(self.log.records)
         held = self.log.records[partition]
-        if ("rows", partition) in kafka_offsets.reached(self.place):
+        if ("rows", partition) in kafka_offsets.reached(self.paths):
             self.gone |= set(held[:count])
         else:
             self.given_up |= set(held[:count])
@@ -71,7 +71,7 @@ class Run:
         Of what lay behind the last plan nobody ever knew.
         """
         partition %= len(self.log.records)
-        held, known = self.log.records[partition], kafka_offsets.reached(self.place).get(("rows", partition))
+        held, known = self.log.records[partition], kafka_offsets.reached(self.paths).get(("rows", partition))
         kept = max(len(held) - count, 0)
         planned = known is not None and known.topic_id == self.log.topic_id
         seen = known.until - self.log.firsts[partition] if known is not None and planned else 0
@@ -81,12 +81,12 @@ class Run:
         self.accept()
 
     def losses(self) -> list[kafka.Loss]:
-        return kafka.losses(self.log.extents(), kafka_offsets.reached(self.place))
+        return kafka.losses(self.log.extents(), kafka_offsets.reached(self.paths))
 
     def land(self, *, dies: bool) -> None:
         """Finish what was planned, then plan anew, as land_events does; dies: before the new plan is read."""
         try:
-            if parts := kafka_offsets.unread(self.place):
+            if parts := kafka_offsets.unread(self.paths):
                 kafka.refuse_losses("shop", self.losses())
                 self.read(parts)
             kafka.refuse_losses("shop", self.losses())
@@ -95,9 +95,9 @@ class Run:
         self.end()
         self.landings += 1
         about = {"landing": self.landings, "run_id": "r", "at": datetime.now(UTC)}
-        taken = kafka.ranges(self.log.extents(), kafka_offsets.reached(self.place), BROKERS)
-        parts = kafka_offsets.write_plan(self.place, about, taken)
-        plan.write_plan(self.place, self.landings, [about])
+        taken = kafka.ranges(self.log.extents(), kafka_offsets.reached(self.paths), BROKERS)
+        parts = kafka_offsets.write_plan(self.paths, about, taken)
+        plan.write_plan(self.paths, self.landings, [about])
         if not dies:
             self.read(parts)
             self.end()
@@ -111,12 +111,12 @@ class Run:
 
     def end(self) -> None:
         entry = small_tables.Entry("r", "land_events", datetime.now(UTC), {}, batch=self.landings)
-        small_tables.write_ledger(self.place.warehouse, "shop", entry) if self.landings else None
+        small_tables.write_ledger(self.paths.warehouse, "shop", entry) if self.landings else None
 
     def accept(self) -> None:
         if lost := self.losses():
             self.given_up |= self.gone
-            kafka_offsets.give_up(self.place, lost, "accepted", datetime.now(UTC), "CHG-7")
+            kafka_offsets.give_up(self.paths, lost, "accepted", datetime.now(UTC), "CHG-7")
         assert self.losses() == []
 
 
@@ -147,9 +147,9 @@ ROUNDS = st.lists(
 @given(rounds=ROUNDS, partitions=st.integers(1, 3))
 def test_every_record_is_landed_once_or_given_up(rounds: list[Any], partitions: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        place = Place(str(Path(folder)), "shop")
-        tables.create_tables(place)
-        run = Run(place, Log("id-0", [0] * partitions, [[] for _ in range(partitions)]))
+        paths = TablePaths(str(Path(folder)), "shop")
+        tables.create_tables(paths)
+        run = Run(paths, Log("id-0", [0] * partitions, [[] for _ in range(partitions)]))
         run.land(dies=False)
         for produced, dies, lost, accepted in rounds:
             for partition, count in produced:
@@ -160,7 +160,7 @@ def test_every_record_is_landed_once_or_given_up(rounds: list[Any], partitions: 
             if accepted:
                 run.accept()
         run.accept()
-        while kafka_offsets.unread(place) or waits(run):
+        while kafka_offsets.unread(paths) or waits(run):
             before = len(run.landed)
             run.land(dies=False)
             assert len(run.landed) > before, "every run goes on"
@@ -171,5 +171,5 @@ def test_every_record_is_landed_once_or_given_up(rounds: list[Any], partitions: 
 
 def waits(run: Run) -> bool:
     """Tell whether records are there that no landing took."""
-    taken = kafka.ranges(run.log.extents(), kafka_offsets.reached(run.place), BROKERS)
+    taken = kafka.ranges(run.log.extents(), kafka_offsets.reached(run.paths), BROKERS)
     return any(part.first < part.until for part in taken)

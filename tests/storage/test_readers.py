@@ -22,14 +22,14 @@ def lake(tmp_path: Path) -> Released:
     """Return a pipeline with two published cuts of one table."""
     made = Released(tmp_path, "id: long", more="maintenance: {vacuum: {retain: 1h}}")
     for n in (1, 2):
-        write_deltalake(made.place.table("readings"), pa.table({"id": [n]}), mode="append")
+        write_deltalake(made.paths.table("readings"), pa.table({"id": [n]}), mode="append")
         row = {"cut_id": n, "valid_through": 10 * n, "versions": [("readings", n - 1)], "gaps": [], "amends": []}
-        small_tables.append(made.place.table("cuts"), [row], CUTS)
+        small_tables.append(made.paths.table("cuts"), [row], CUTS)
     return made
 
 
 def needs(lake: Released, at: datetime | None = None) -> list[tuple[str, dict[str, int]]]:
-    found = reader_holds.needs(lake.place, at or datetime.now(UTC))
+    found = reader_holds.needs(lake.paths, at or datetime.now(UTC))
     return [(need.who, dict(need.versions)) for need in found]
 
 
@@ -50,18 +50,18 @@ def test_a_reader_holds_a_cut_until_it_is_through(lake: Released) -> None:
 
 
 def test_a_hold_ends_by_itself(lake: Released) -> None:
-    cut = reader_holds.published(lake.place, 1)
+    cut = reader_holds.published(lake.paths, 1)
     assert cut is not None
-    reader_holds.hold(lake.place, "export", cut, NOW)
+    reader_holds.hold(lake.paths, "export", cut, NOW)
     assert len(needs(lake, NOW - timedelta(minutes=1))) == 2
     assert len(needs(lake, NOW)) == 1
 
 
 def test_who_holds_a_cut_again_is_named_since_the_first_time(lake: Released) -> None:
-    cut = reader_holds.published(lake.place, 1)
+    cut = reader_holds.published(lake.paths, 1)
     assert cut is not None
     for hours in (1, 3):
-        reader_holds.hold(lake.place, "export", cut, NOW + timedelta(hours=hours))
+        reader_holds.hold(lake.paths, "export", cut, NOW + timedelta(hours=hours))
     assert [who.split(" until ")[1] for who, _ in needs(lake, NOW)[1:]] == ["2026-11-20 06:00 UTC at most"]
 
 
@@ -93,7 +93,7 @@ def test_a_cut_that_vacuum_may_take_apart_is_not_held(lake: Released, monkeypatc
 
 
 def test_versions_that_were_replaced_long_enough_ago_are_outlived_and_the_newest_never(lake: Released) -> None:
-    path = lake.place.table("readings")
+    path = lake.paths.table("readings")
     assert reader_holds.outlived(path, {0, 1}, timedelta(0)) == {0}
     assert reader_holds.outlived(path, {0, 1}, timedelta(hours=1)) == set()
     assert reader_holds.outlived("/nowhere", set(), timedelta(0)) == set(), "nobody needs a version: none is looked for"

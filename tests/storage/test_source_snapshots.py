@@ -17,7 +17,7 @@ from txloom.storage.delta import small_tables
 from txloom.storage.delta.read_session import exists
 from txloom.storage.landing import change_events, connector_snapshots, tables
 from txloom.storage.landing import plan as landing_plan
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import CHANGE_EVENTS
 from txloom.storage.views.pipeline.overview import SNAPSHOT, WAITS, health
 
@@ -59,7 +59,7 @@ class Landed:
         file = folder / "shop.yaml"
         file.write_text(DECLARED.format(inbox=self.inbox).replace("key: [id]", f"key: {key}"))
         self.pipeline, self.warehouse = load(file), str(folder / "lake")
-        self.place = Place(self.warehouse, "shop")
+        self.paths = TablePaths(self.warehouse, "shop")
 
     def deliver(self, *messages: dict[str, Any], topic: str = "dev.public.notes", ended: str = "\n") -> Path:
         self.files += 1
@@ -78,28 +78,28 @@ class Landed:
 
     def land_own(self, csn: int) -> int | None:
         """Land what a load brings, which reads no source."""
-        number = landing_plan.newest(self.place) + 1
+        number = landing_plan.newest(self.paths) + 1
         own = change_events.Landing(number, datetime.now(UTC), ())
-        landing_plan.write_plan(self.place, number, [{"landing": number, "at": own.at, "topic": names.LOAD}])
+        landing_plan.write_plan(self.paths, number, [{"landing": number, "at": own.at, "topic": names.LOAD}])
         event = {"landing": number, "row": 1, "kind": "metadata", "topic": names.LOAD_METADATA, "csn": csn}
-        tables.append(pa.Table.from_pylist([event], CHANGE_EVENTS), own, self.place)
-        close(self.pipeline, own, self.place, f"load-{number}")
+        tables.append(pa.Table.from_pylist([event], CHANGE_EVENTS), own, self.paths)
+        close(self.pipeline, own, self.paths, f"load-{number}")
         return self.bound()
 
     def finish(self) -> int | None:
         """Finish the landing in which a run died."""
-        plan = landing_plan.planned(self.place.landed_files)
-        finish_last(no_spark, self.pipeline, plan, self.place, "again")
+        plan = landing_plan.planned(self.paths.landed_files)
+        finish_last(no_spark, self.pipeline, plan, self.paths, "again")
         return self.bound()
 
     def bound(self) -> int | None:
-        (clock,) = small_tables.query(self.place.change_events, OPEN)
+        (clock,) = small_tables.query(self.paths.change_events, OPEN)
         bound: int | None = clock["csn"]
         return bound
 
     @property
     def initial(self) -> int | None:
-        return connector_snapshots.standing(self.place).initial
+        return connector_snapshots.standing(self.paths).initial
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_the_clock_stays_below_a_snapshot_until_one_landing_after_its_last_row(s
     assert shop.initial is None
     assert shop.land(row(4, 40, "last", table="nobody_watches")) == 39
     assert shop.land() is None
-    assert (shop.initial, connector_snapshots.initial(shop.place, 3), connector_snapshots.initial(shop.place, 4)) == (
+    assert (shop.initial, connector_snapshots.initial(shop.paths, 3), connector_snapshots.initial(shop.paths, 4)) == (
         40,
         -1,
         40,
@@ -124,7 +124,7 @@ def test_the_clock_stays_below_a_snapshot_until_one_landing_after_its_last_row(s
 def test_rows_that_are_read_beside_the_stream_hold_nothing_and_cost_no_table(shop: Landed) -> None:
     assert shop.land(row(1, 40, "incremental"), end(50)) is None
     assert shop.land(end(60), topic="dev.transaction") is None
-    assert not exists(shop.place.table("source_snapshots"))
+    assert not exists(shop.paths.table("source_snapshots"))
 
 
 def test_the_stream_behind_a_snapshot_ends_it_and_the_one_before_it_does_not(shop: Landed) -> None:
@@ -169,13 +169,13 @@ def test_a_landing_that_died_decides_the_same_when_it_is_repeated(
             with pytest.raises(KeyboardInterrupt):
                 shop.land(*messages)
         assert shop.finish() == bound
-    written = small_tables.query(shop.place.table("source_snapshots"), "select landing, rows from t order by landing")
+    written = small_tables.query(shop.paths.table("source_snapshots"), "select landing, rows from t order by landing")
     assert [(each["landing"], each["rows"]) for each in written] == [(1, 1), (2, 2), (3, 3), (4, 0)]
 
 
 def test_on_call_reads_why_valid_through_stands_still_and_a_cycle_is_not_skipped(shop: Landed) -> None:
     shop.land(row(1, 40, "first"))
-    since = connector_snapshots.standing(shop.place).since
+    since = connector_snapshots.standing(shop.paths).since
     shop.land(row(2, 40, "true"), row(3, 40, "true"))
     what = "The source sends a snapshot; 3 rows have landed. Valid-through stays at most 39."
     assert told(shop) == [(SNAPSHOT, "warn", what, WAITS, since, 3)]
@@ -192,7 +192,7 @@ def test_on_call_reads_why_valid_through_stands_still_and_a_cycle_is_not_skipped
 
 
 def test_landings_that_take_a_share_of_each_partition_do_not_end_a_snapshot(shop: Landed, broker: Broker) -> None:
-    topics = [f"{shop.place.warehouse.replace('/', '.')[-60:]}.{name}" for name in ("notes", "transaction")]
+    topics = [f"{shop.paths.warehouse.replace('/', '.')[-60:]}.{name}" for name in ("notes", "transaction")]
     broker.create_topic(topics[0], 2)
     broker.create_topic(topics[1])
     kafka = Kafka(brokers=broker.address, topics=topics[:1], messages_per_run=4)
@@ -205,7 +205,7 @@ def test_landings_that_take_a_share_of_each_partition_do_not_end_a_snapshot(shop
     while not bounds or bounds[-1] is not None:
         bounds.append(shop.land())
         count = "select count(*) as n from t where kind = 'row'"
-        landed.append(small_tables.query(shop.place.change_events, count)[0]["n"])
+        landed.append(small_tables.query(shop.paths.change_events, count)[0]["n"])
     assert (landed, bounds) == ([5, 10, 15, 20], [39, 39, 39, None])
 
 

@@ -11,7 +11,7 @@ from txloom.events.source_names import OTHER_CASE
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.steps.landing.land_events import land_events
 from txloom.storage.delta import small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 DECLARED = """
 name: shop
@@ -33,20 +33,20 @@ def send(pipeline: Pipeline, number: int, table: str) -> None:
 def test_rows_of_a_second_spelling_are_dead_letters_in_every_later_landing(tmp_path: Path) -> None:
     file = tmp_path / "shop.yaml"
     file.write_text(DECLARED.format(inbox=tmp_path / "inbox"))
-    pipeline, place = load(file), Place(str(tmp_path), "shop")
+    pipeline, paths = load(file), TablePaths(str(tmp_path), "shop")
     about: dict[str, Any] = {"warehouse": str(tmp_path), "run_id": "r"}
     for number, name in enumerate(("PUBLIC.notes", "public.notes", "PUBLIC.notes"), 1):
         send(pipeline, number, name)
         land_events(no_spark, pipeline, **about)
     sql = "select landing, cause, source_table from t where kind in ('row', 'poison') order by landing"
     found = [
-        (row["landing"], row["cause"], row["source_table"]) for row in small_tables.query(place.change_events, sql)
+        (row["landing"], row["cause"], row["source_table"]) for row in small_tables.query(paths.change_events, sql)
     ]
     assert found == [(1, None, "PUBLIC.notes"), (2, OTHER_CASE, None), (3, None, "PUBLIC.notes")]
-    names = small_tables.query(place.table("source_names"), "select name, spelling, landing from t")
+    names = small_tables.query(paths.table("source_names"), "select name, spelling, landing from t")
     assert names == [{"name": "notes PUBLIC.NOTES", "spelling": "PUBLIC.notes", "landing": 1}]
     redrive(None, pipeline, everything=True, **about)
     (again,) = small_tables.query(
-        place.change_events, "select cause, detail from t where landing = 4 and kind = 'poison'"
+        paths.change_events, "select cause, detail from t where landing = 4 and kind = 'poison'"
     )
     assert again == {"cause": OTHER_CASE, "detail": "public.notes: notes has the rows of PUBLIC.notes"}

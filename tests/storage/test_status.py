@@ -9,7 +9,7 @@ from txloom.storage import system_tables
 from txloom.storage.checks.findings import record
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.small_tables import Entry, write_ledger
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.runs.lease import held
 from txloom.storage.views.status import status
 
@@ -24,25 +24,25 @@ def test_a_pipeline_that_never_ran_says_so(tmp_path: Path) -> None:
 
 
 def test_who_holds_the_lease_is_told_while_it_is_held(tmp_path: Path) -> None:
-    with held(Place(str(tmp_path), "orders"), "r3", "merge_current"):
+    with held(TablePaths(str(tmp_path), "orders"), "r3", "merge_current"):
         told = status(str(tmp_path), "orders")["lease"]
         assert (told["run_id"], told["step"], told["epoch"], told["pid"]) == ("r3", "merge_current", 1, os.getpid())
     assert status(str(tmp_path), "orders")["lease"] is None
 
 
 def test_the_newest_of_everything_is_told(tmp_path: Path) -> None:
-    place = Place(str(tmp_path), "orders")
+    paths = TablePaths(str(tmp_path), "orders")
     for at, run in ((NOON, "r1"), (ONE, "r2")):
         write_ledger(str(tmp_path), "orders", Entry(run, "publish", at, {"cut_id": 1}))
     letters = [{"cause": "excess", "dead_at": NOON}, {"cause": "excess", "dead_at": ONE}, {"cause": "table short"}]
-    small_tables.append(place.dead_letters, letters, system_tables.DEAD_LETTERS)
+    small_tables.append(paths.dead_letters, letters, system_tables.DEAD_LETTERS)
     small_tables.append(
-        place.table("pending_transactions"), [{"age_seconds": 5, "as_of": ONE}], system_tables.PENDING_TRANSACTIONS
+        paths.table("pending_transactions"), [{"age_seconds": 5, "as_of": ONE}], system_tables.PENDING_TRANSACTIONS
     )
     restored = Finding(CSN_BACK, None, None, 7, "x7", "x7 has csn 7, though csn 9 was before")
-    record(place, [restored, restored], "r2")
+    record(paths, [restored, restored], "r2")
     cuts = [{"cut_id": n, "valid_through": n * 10, "versions": [("orders", n)]} for n in (1, 2)]
-    small_tables.append(place.table("cuts"), cuts, system_tables.CUTS)
+    small_tables.append(paths.table("cuts"), cuts, system_tables.CUTS)
     told = status(str(tmp_path), "orders")
     assert (told["cut"]["cut_id"], told["cut"]["versions"]) == (2, {"orders": 2})
     assert told["waiting"] == {"transactions": 1, "longest_seconds": 5, "as_of": ONE}

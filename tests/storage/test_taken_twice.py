@@ -47,4 +47,4 @@ def test_rows_with_a_key_are_the_same_twice(tmp_path: Path) -> None:
 
 
 def found(shop: Landed) -> list[tuple[Any, ...]]:
-    return [(row["code"], row["table"], row["since_csn"], row["evidence"]) for row in open_findings(shop.place)]
+    return [(row["code"], row["table"], row["since_csn"], row["evidence"]) for row in open_findings(shop.paths)]

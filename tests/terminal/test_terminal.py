@@ -42,8 +42,8 @@ def written(shop: Shop, note: str) -> None:
         {"id": 7, "note": "first", "_txloom_op": "I", "_txloom_pos": 1, **own},
         {"id": 7, "note": note, "_txloom_op": "U", "_txloom_pos": 2, **own},
     ]
-    history_tables.create(shop.pipeline, shop.place)
-    append(shop.place.table("items_changes"), rows, schemas.changes_schema(shop.pipeline.table("items")))
+    history_tables.create(shop.pipeline, shop.paths)
+    append(shop.paths.table("items_changes"), rows, schemas.changes_schema(shop.pipeline.table("items")))
     shop.land({"row": 1, "value": note})
     done = {"transaction_id": "x1:1", "xid": "x1", "csn": 1, "status": "released", "release": 1, "rows": 2}
     shop.write("transactions", done | {"committed_at": NOON, "finished_at": at(1)})

@@ -277,11 +277,11 @@ class Database:
 def positions(sent: Sent, *, copies: bool) -> list[int]:
     """Return where a transaction's changes lie in the log; copies: rows that one statement inserts share a place."""
     found, last = list[int](), None
-    place = sent.csn - 2 * len(sent.changes)
+    position = sent.csn - 2 * len(sent.changes)
     for change in sent.changes:
         is_copied = copies and last is not None and change.op == last.op == "I" and change.table == last.table
-        place += 0 if is_copied and change.table.key else 1
-        found.append(place)
+        position += 0 if is_copied and change.table.key else 1
+        found.append(position)
         last = change
     return found
 

@@ -27,8 +27,8 @@ def deliver(sent: Sequence[Sent], chance: Random, *, in_order: bool, losses: boo
     for number, each in enumerate(sent):
         at = number / max(len(sent), 1)
         dropped = chance.randrange(len(each.rows)) if each.csn in lost else None
-        for place, row in enumerate(each.rows):
-            if place != dropped:
+        for position, row in enumerate(each.rows):
+            if position != dropped:
                 timed.append((at + chance.uniform(-spread, spread), row))
         shift = chance.uniform(-spread, spread)
         last = max(last, at + shift) + 1e-9 if in_order else at + shift

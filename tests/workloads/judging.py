@@ -56,7 +56,7 @@ def assert_newest(lake: SmallLake, made: Play) -> None:
 
 def assert_every_version_is_a_state(lake: SmallLake, made: Play) -> None:
     for name, key in keys(made.made).items():
-        path = lake.place.table(name)
+        path = lake.paths.table(name)
         for commit in DeltaTable(path).history():
             if "userMetadata" not in commit:
                 continue
@@ -72,10 +72,10 @@ def assert_all_is_accounted_for(lake: SmallLake, made: Play, producer: Producer 
     assert not lake.rows("pending_transactions"), lake.rows("pending_transactions")
     letters = lake.rows("dead_letters")
     if made.dimensions.impatient:
-        letters = open_letters.open_letters(lake.place, "value, transaction_id, cause, detail").to_pylist()
+        letters = open_letters.open_letters(lake.paths, "value, transaction_id, cause, detail").to_pylist()
     letters = [row for row in letters if row["value"] not in producer.junk]
     assert not letters, f"dead: {letters[:3]}"
-    told = findings.open_findings(lake.place)
+    told = findings.open_findings(lake.paths)
     lacked = getattr(made.writer, "lacked", set())
     codes = {row["code"] for row in told if row["code"] != f.NOT_EXTRACTED}
     assert {(row["table"], row["column"]) for row in told if row["code"] == f.NOT_EXTRACTED} <= lacked

@@ -94,9 +94,9 @@ def _redrive(lake: SmallLake, made: Play) -> None:
 
 def _dismiss(lake: SmallLake, made: Play) -> None:
     lake.runs += 1
-    if open_letters.open_letters(lake.place, "kind").num_rows:
+    if open_letters.open_letters(lake.paths, "kind").num_rows:
         lake.step(dismiss, None, person="Ada", reason="no messages", everything=True)
-        assert not open_letters.open_letters(lake.place, "kind").num_rows
+        assert not open_letters.open_letters(lake.paths, "kind").num_rows
 
 
 def _clean(lake: SmallLake, made: Play) -> None:
@@ -106,7 +106,7 @@ def _clean(lake: SmallLake, made: Play) -> None:
     vacuum = kept.vacuum.model_copy(update={"retain": timedelta(0)})
     short = kept.model_copy(update={"history": history, "vacuum": vacuum})
     pipeline = lake.pipeline.model_copy(update={"maintenance": short})
-    clean_history(lake.spark, pipeline, lake.place, f"run-{lake.runs}")
+    clean_history(lake.spark, pipeline, lake.paths, f"run-{lake.runs}")
 
 
 OPERATE = {

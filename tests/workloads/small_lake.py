@@ -39,7 +39,7 @@ from txloom.steps.snapshots.diff_snapshot import diff_snapshot
 from txloom.storage.buffer import batch_plan, stream
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import arrow_tables, schema_evolution
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.snapshots import dated_transactions
 from txloom.storage.system_tables import DEAD_LETTERS, TRANSACTIONS
 from txloom.storage.targets import history_tables
@@ -105,8 +105,8 @@ class SmallLake:
         return str(self.folder / "warehouse")
 
     @property
-    def place(self) -> Place:
-        return Place(self.warehouse, self.pipeline.name)
+    def paths(self) -> TablePaths:
+        return TablePaths(self.warehouse, self.pipeline.name)
 
     def run(self) -> None:
         """Run one cycle; of extracts one for each date that was not landed yet."""
@@ -128,7 +128,7 @@ class SmallLake:
         """Do for the books what maintenance does: with each file and commit, all that reads them takes longer."""
         for name in BOOKS:
             with suppress(TableNotFoundError):
-                table = DeltaTable(self.place.table(name))
+                table = DeltaTable(self.paths.table(name))
                 table.optimize.compact()
                 table.create_checkpoint()
 
@@ -154,7 +154,7 @@ class SmallLake:
         """Return the dates that have extracts which were not landed yet."""
         if self.pipeline.source.snapshots is None or self.pipeline.source.files is None:
             return []
-        newest = dated_transactions.newest(self.place)
+        newest = dated_transactions.newest(self.paths)
         days = [date.fromisoformat(folder.name) for folder in Path(self.pipeline.source.files.path).iterdir()]
         return sorted(day for day in days if newest is None or dated_transactions.csn(day) > newest.csn)
 
@@ -179,7 +179,7 @@ class SmallLake:
     def take_in(self) -> None:
         """Do what the buffer's job does."""
         self._batch()
-        complete = open_letters.complete_now(self.place)
+        complete = open_letters.complete_now(self.paths)
         if complete and self.pipeline.completeness.complete_now == "redrive":
             self.step(redrive, None, transactions=complete)
             self._batch()
@@ -187,7 +187,7 @@ class SmallLake:
     def rows(self, table: str, version: int | None = None) -> list[dict[str, Any]]:
         """Return a table's rows; instants in UTC."""
         rows: list[dict[str, Any]] = arrow_tables.select(
-            self.place.table(table), "select * from t", version
+            self.paths.table(table), "select * from t", version
         ).to_pylist()
         return rows
 
@@ -195,18 +195,18 @@ class SmallLake:
 
     def _batch(self) -> None:
         """Take in what was landed since, in as many batches as are planned for it."""
-        pipeline = schema_evolution.effective(self.pipeline, self.place)
-        history_tables.create(pipeline, self.place)
-        history_tables.take_back(pipeline, self.place, self.generation)
-        known = known_before(self.place, self.generation)
+        pipeline = schema_evolution.effective(self.pipeline, self.paths)
+        history_tables.create(pipeline, self.paths)
+        history_tables.take_back(pipeline, self.paths, self.generation)
+        known = known_before(self.paths, self.generation)
         with patch.object(batch_plan, "ROWS_AT_ONCE", self.at_once):
-            planned = batch_plan.ends(self.place, self.seen, known)
+            planned = batch_plan.ends(self.paths, self.seen, known)
         for end in planned:
-            batch = Batch(None, pipeline, self.place, self.generation, self.batches, f"run-{self.runs}", known)  # type: ignore[arg-type]
+            batch = Batch(None, pipeline, self.paths, self.generation, self.batches, f"run-{self.runs}", known)  # type: ignore[arg-type]
             self._write(batch.up_to(end.landing), self._decided(end.landing))
             self.batches += 1
         if planned:
-            check_balance(self.place, self.generation, f"run-{self.runs}")
+            check_balance(self.paths, self.generation, f"run-{self.runs}")
 
     def _write(self, batch: Batch, found: Outcomes) -> None:
         counts = Counter[str]()
@@ -228,7 +228,7 @@ class SmallLake:
 
     def _decided(self, until: int) -> Outcomes:
         """Decide on the landings since the last batch up to another, bucket by bucket, from packed state."""
-        landed = landed_between(self.place, self.seen, until)
+        landed = landed_between(self.paths, self.seen, until)
         self.seen = until
         found: dict[str, list[dict[str, Any]]] = {what: [] for what in (*SMALL_KINDS, "released")}
         rules = rules_of(self.pipeline)
@@ -281,7 +281,7 @@ class _Letters:
     def give_up(self, standings: Sequence[Mapping[str, Any]]) -> None:
         """Make dead letters of transactions that waited too long; what was released long ago is judged as late."""
         events = self._of([row["tx"] for row in standings])
-        before = open_letters.released(self._batch.place, list({event["transaction_id"] for event in events}))
+        before = open_letters.released(self._batch.paths, list({event["transaction_id"] for event in events}))
         ends = dict(sorted(before))
         watched = self._batch.table_names()
         for row in standings:
@@ -304,7 +304,7 @@ class _Letters:
 
     def judge(self, late: Sequence[Mapping[str, Any]], now_dead: set[int]) -> None:
         """Judge what came for finished transactions: duplicates, or dead letters."""
-        dead_before = open_letters.dead_by_hash(self._batch.place) if late else {}
+        dead_before = open_letters.dead_by_hash(self._batch.paths) if late else {}
         known = {tx: cause for tx, (_, cause) in dead_before.items()}
         known |= {tx: self._dead_cause(tx) for tx in now_dead}
         places = {(row["landing"], row["row"]) for row in late}
@@ -343,7 +343,7 @@ class _Letters:
     def _ask(self, transactions: Sequence[int]) -> list[Event]:
         watched = "(kind = 'metadata' or kind = 'row' and \"table\" is not null)"
         sql = f"select * from t where {watched} and tx in ({arrow_tables.numbers(transactions)})"
-        rows = arrow_tables.select(self._batch.place.change_events, f'{sql} order by landing, "row"').to_pylist()
+        rows = arrow_tables.select(self._batch.paths.change_events, f'{sql} order by landing, "row"').to_pylist()
         return list(rows)
 
     def _inter(self, events: Sequence[Event], first_at: int, rows: int, cause: str, detail: str) -> None:

@@ -53,7 +53,7 @@ def test_landing_goes_on_behind_a_transaction_that_was_given_up_without_its_csn(
         lake.run()
     assert lake.shown_through() == 300
     assert_newest(lake, made)
-    assert not findings.open_findings(lake.place), "no transaction id came again"
+    assert not findings.open_findings(lake.paths), "no transaction id came again"
 
 
 @pytest.mark.parametrize("by_spark", [True, False])
@@ -91,6 +91,6 @@ def test_what_was_given_up_in_two_parts_that_are_whole_together_is_redriven_at_o
         producer.deliver(came, last=False)
         lake.land()
     lake.run()
-    assert not open_letters.open_letters(lake.place, "kind").num_rows
+    assert not open_letters.open_letters(lake.paths, "kind").num_rows
     assert lake.shown_through() == 139
     assert_newest(lake, made)

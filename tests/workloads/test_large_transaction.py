@@ -29,8 +29,8 @@ targets: {{mirrors: [items]}}
 
 
 def row(csn: int, pos: int, key: int) -> Message:
-    place = {"table": "APP.ITEMS", "op_type": "I", "pos": f"{pos:020}", "xid": f"x{csn}", "csn": str(csn)}
-    return "rows.items", json.dumps({**place, "after": {"ID": str(key), "AMOUNT": f"{key}.5"}})
+    position = {"table": "APP.ITEMS", "op_type": "I", "pos": f"{pos:020}", "xid": f"x{csn}", "csn": str(csn)}
+    return "rows.items", json.dumps({**position, "after": {"ID": str(key), "AMOUNT": f"{key}.5"}})
 
 
 def metadata(csn: int, count: int) -> Message:

@@ -113,7 +113,7 @@ def test_ends_without_a_commit_position_are_landed_run_after_run(tmp_path: Path,
     cycle(lake, producer, messages(first), messages(second), messages(first, second))
     assert_right(lake, made)
     assert lake.shown_through() == 1010
-    assert not findings.open_findings(lake.place), "an END that comes again is no transaction id that came again"
+    assert not findings.open_findings(lake.paths), "an END that comes again is no transaction id that came again"
 
 
 def test_a_snapshot_that_begins_anew_finds_its_own_rows_there_and_that_is_no_contradiction(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_snapshot_that_begins_anew_finds_its_own_rows_there_and_that_is_no_con
     lake.run()
     assert_right(lake, made)
     assert lake.shown_through() == 200
-    assert f.KEY_TWICE not in {each["code"] for each in findings.open_findings(lake.place)}
+    assert f.KEY_TWICE not in {each["code"] for each in findings.open_findings(lake.paths)}
 
 
 @pytest.mark.parametrize("source", ["debezium/postgresql", "debezium/mysql", "debezium/sqlserver"])
@@ -267,8 +267,8 @@ def test_what_was_given_up_and_came_whole_at_last_is_no_gap(tmp_path: Path, sour
     sent = commit(made, 1000, *[("I", None, row(number, "a")) for number in range(3)])
     assert sent.metadata is not None
     cycle(lake, producer, messages(before), [*sent.rows[:first], sent.metadata], sent.rows[first:], ())
-    assert open_letters.given_up(lake.place) == []
-    assert not open_letters.open_letters(lake.place, "*").num_rows
+    assert open_letters.given_up(lake.paths) == []
+    assert not open_letters.open_letters(lake.paths, "*").num_rows
     assert lake.shown_through() == 1000
     assert_newest(lake, made)
 

@@ -48,13 +48,13 @@ class Wrapped:
         self.lake.pipeline = impatient(self.lake.pipeline, complete_now="list")
 
     def letters(self) -> list[str]:
-        return open_letters.open_letters(self.lake.place, "kind").column("kind").to_pylist()
+        return open_letters.open_letters(self.lake.paths, "kind").column("kind").to_pylist()
 
     def newest_landing(self) -> int:
         return int(max(event["landing"] for event in self.lake.rows("change_events")))
 
     def causes(self) -> list[str]:
-        return open_letters.open_letters(self.lake.place, "cause").column("cause").to_pylist()
+        return open_letters.open_letters(self.lake.paths, "cause").column("cause").to_pylist()
 
     def assert_all_shown(self) -> None:
         assert self.lake.shown_through() == self.second.csn
@@ -133,7 +133,7 @@ def _give_up_and_redrive(wrapped: Wrapped) -> None:
     assert [(t["transaction_id"], t["rows"]) for t in given_up] == [("701", 1)]
     assert wrapped.letters() == ["row"]
     wrapped.cycle(wrapped.second.metadata)
-    assert open_letters.complete_now(wrapped.lake.place) == ["701"]
+    assert open_letters.complete_now(wrapped.lake.paths) == ["701"]
     before = wrapped.newest_landing()
     wrapped.redrive()
     again = [e for e in wrapped.lake.rows("change_events") if e["landing"] > before and e["transaction_id"] == "701"]
@@ -156,7 +156,7 @@ def _redrive_both(wrapped: Wrapped) -> None:
         wrapped.cycle(*sent.rows)
     for sent in (wrapped.first, wrapped.second):
         wrapped.cycle(sent.metadata)
-    assert "701" in open_letters.complete_now(wrapped.lake.place)
+    assert "701" in open_letters.complete_now(wrapped.lake.paths)
     wrapped.redrive()
     wrapped.assert_all_shown()
 

@@ -38,8 +38,8 @@ class Wal2Json:
         about = {"xid": xid, "timestamp": "2026-01-01 10:00:00.5+01"}
         ends = about | {"lsn": lsn(sent.csn), "nextlsn": lsn(sent.csn + COMMIT_RECORD)}
         lines = [{"action": "B"} | ends]
-        for change, place in zip(sent.changes, positions(sent, copies=self._copies), strict=True):
-            lines.append({"action": change.op} | about | {"lsn": lsn(place)} | self._row(change))
+        for change, position in zip(sent.changes, positions(sent, copies=self._copies), strict=True):
+            lines.append({"action": change.op} | about | {"lsn": lsn(position)} | self._row(change))
         lines.append({"action": "C"} | ends)
         sent.rows = [(TOPIC, written(line)) for line in lines]
 

@@ -35,12 +35,12 @@ def superseded(changes: pa.Table, *, key: Sequence[str], horizon: int, release: 
     settled = (numbers.csn <= horizon) & (changes.column("_txloom_release").to_numpy() <= release)
     own = settled & ~chained[numbers.key]
     whole = np.isin(numbers.op, (n.INSERT, n.DELETE)) | ((numbers.op == n.UPDATE) & ~_lists(changes, "unchanged"))
-    place = _places(numbers)
+    position = _places(numbers)
     last = np.full(numbers.keys + 1, n.NOWHERE, np.int64)
-    np.maximum.at(last, numbers.key[own & whole], place[own & whole])
-    emptied = place[settled & (numbers.op == n.TRUNCATE)].max(initial=n.NOWHERE)
+    np.maximum.at(last, numbers.key[own & whole], position[own & whole])
+    emptied = position[settled & (numbers.op == n.TRUNCATE)].max(initial=n.NOWHERE)
     anew = np.maximum(last[numbers.key], emptied)
-    return pa.array(own & (place < anew) & ~_lists(changes, "absent"))
+    return pa.array(own & (position < anew) & ~_lists(changes, "absent"))
 
 
 STAMPS = (pa.field("_txloom_csn", pa.int64()), pa.field("_txloom_pos", pa.int64()))

@@ -17,7 +17,7 @@ from txloom.page.turns import waiting as waits
 from txloom.quality import incidents as kinds
 from txloom.storage.checks import results
 from txloom.storage.delta.read_session import looking
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.views.pipeline import cuts as published
 from txloom.storage.views.pipeline import dead_letters as dead
 from txloom.storage.views.pipeline import lag_series, problems, runs
@@ -163,13 +163,13 @@ def _panels(view: View, span: str) -> dict[str, Any]:
 def expectations(view: View, *, page: int) -> str:
     """Return all expectations, failed ones first, with the rows that fail."""
     found = problems.expectations(*view.whose, number=page, size=SIZE)
-    docs = results.data_docs(Place(view.warehouse, view.pipeline.name))[:FEW]
+    docs = results.data_docs(TablePaths(view.warehouse, view.pipeline.name))[:FEW]
     return view.render("expectations", page=found, data_docs=docs)
 
 
 def data_docs(view: View, run: str, page: str) -> str | None:
     """Return one of Great Expectations' pages as it lies beside the tables, None where there is none."""
-    return results.data_docs_page(Place(view.warehouse, view.pipeline.name), run, page)
+    return results.data_docs_page(TablePaths(view.warehouse, view.pipeline.name), run, page)
 
 
 def waiting(view: View, *, page: int, cause: str | None, longer: str | None) -> str:

@@ -36,11 +36,11 @@ def diagnose(standings: Sequence[Standing]) -> list[Finding]:
 
 def _grouped(ordered: Sequence[Standing]) -> list[Finding]:
     """Find metadata that counts the rows of several transactions, of which only the first is named."""
-    for place, first in enumerate(ordered):
+    for position, first in enumerate(ordered):
         if first.expected is None or _total(first.received) >= _total(first.expected):
             continue
         together, members = dict(first.received), [first.xid]
-        for other in ordered[place + 1 : place + MEMBERS]:
+        for other in ordered[position + 1 : position + MEMBERS]:
             if other.expected is not None:
                 break
             together = dict(Counter(together) + Counter(other.received))

@@ -53,9 +53,11 @@ class Report:
     @property
     def ordered(self) -> list[Mapping[str, Any]]:
         """Return the results: failed ones first, those that block before others."""
-        place = {each.id: number for number, each in enumerate(self.expectations)}
-        known = [row for name, row in self.results.items() if name in place]
-        return sorted(known, key=lambda row: (row["success"], ORDER.index(row["severity"]), place[row["expectation"]]))
+        position = {each.id: number for number, each in enumerate(self.expectations)}
+        known = [row for name, row in self.results.items() if name in position]
+        return sorted(
+            known, key=lambda row: (row["success"], ORDER.index(row["severity"]), position[row["expectation"]])
+        )
 
     @property
     def unchecked(self) -> list[str]:

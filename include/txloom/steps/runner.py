@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 from txloom.config import find, names
 from txloom.errors import TxloomError, WriteConflict, told
 from txloom.storage.delta.retry import first_line, is_conflict
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.runs.lease import held
 from txloom.storage.spark import progress_log
 
@@ -71,7 +71,7 @@ def run(
         pipeline = find(given.pipeline)
         opened = partial(_session, pipeline.name, step)
         own = extra(given) if extra else {}
-        with held(Place(given.warehouse, pipeline.name), run_id, step) if writes else nullcontext():
+        with held(TablePaths(given.warehouse, pipeline.name), run_id, step) if writes else nullcontext():
             spark = opened() if session == "open" else opened if session == "lazy" else None
             with progress_log.told(step):
                 counts = function(spark, pipeline, warehouse=given.warehouse, run_id=run_id, **own)

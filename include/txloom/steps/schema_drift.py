@@ -16,7 +16,7 @@ from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.storage.checks import findings
 from txloom.storage.delta.schema_evolution import Undeclared
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.targets import history_reader
 from txloom.storage.targets.row_tables import Flat, flats
 
@@ -72,7 +72,9 @@ def gone_columns(rows: Iterable[Mapping[str, Any]]) -> GoneColumns:
     return found
 
 
-def note_back(place: Place, before: Sequence[dict[str, Any]], after: Mapping[str, Columns | None], run_id: str) -> None:
+def note_back(
+    paths: TablePaths, before: Sequence[dict[str, Any]], after: Mapping[str, Columns | None], run_id: str
+) -> None:
     """Write down which columns came back, before their values are written: a run that dies then clears once too often.
 
     before: open findings. after: by table, None: as before.
@@ -80,12 +82,12 @@ def note_back(place: Place, before: Sequence[dict[str, Any]], after: Mapping[str
     for table, columns in after.items():
         if columns is not None:
             back = [row for name, row in _known(before, table).items() if name not in columns.gone]
-            findings.close(place, back, run_id, "inserts have it again")
+            findings.close(paths, back, run_id, "inserts have it again")
 
 
 def note_gone(
     pipeline: Pipeline,
-    place: Place,
+    paths: TablePaths,
     before: Sequence[dict[str, Any]],
     after: Mapping[str, Columns | None],
     run_id: str,
@@ -101,16 +103,16 @@ def note_gone(
             continue
         known = _known(before, table)
         went = {name: gone for name, gone in columns.gone.items() if name not in known}
-        new += [_dropped(place, flat, name, gone, before) for name, gone in went.items()]
-        again = findings.closed(place, f.DROPPED, table) if went else set()
+        new += [_dropped(paths, flat, name, gone, before) for name, gone in went.items()]
+        again = findings.closed(paths, f.DROPPED, table) if went else set()
         flapping = {name: gone for name, gone in went.items() if name in again} | columns.flapping
         new += [_flapping(table, name, last) for name, last in flapping.items()]
-    return findings.record(place, new, run_id, pipeline.source.format)
+    return findings.record(paths, new, run_id, pipeline.source.format)
 
 
-def _told(place: Place, flat: Flat, column: str, since: int, until: int) -> bool:
+def _told(paths: TablePaths, flat: Flat, column: str, since: int, until: int) -> bool:
     """Say whether changes from one csn to before another tell a value of a column."""
-    found = history_reader.chosen(place, flat, f"_txloom_csn >= {since} and _txloom_csn < {until}")
+    found = history_reader.chosen(paths, flat, f"_txloom_csn >= {since} and _txloom_csn < {until}")
     return bool(found.column(column).null_count < found.num_rows)
 
 
@@ -124,11 +126,11 @@ def _flapping(table: str, column: str, last: Gone) -> Finding:
     return Finding(f.NULLS_OMITTED, table, column, last.csn, last.xid, evidence)
 
 
-def _dropped(place: Place, flat: Flat, column: str, gone: Gone, before: Iterable[Mapping[str, Any]]) -> Finding:
+def _dropped(paths: TablePaths, flat: Flat, column: str, gone: Gone, before: Iterable[Mapping[str, Any]]) -> Finding:
     """Return the finding of a column that went: renamed, if another one came after the last value of this one."""
     table = flat.table.name
     added = [row for row in before if (row["code"], row["table"]) == (f.ADDED, table) and row["since_csn"] <= gone.csn]
-    came = [row["column"] for row in added if not _told(place, flat, column, row["since_csn"], gone.csn)]
+    came = [row["column"] for row in added if not _told(paths, flat, column, row["since_csn"], gone.csn)]
     if came:
         evidence = f"inserts lack {column}; since its last value there is {', '.join(came)}"
         return Finding(f.RENAMED, table, column, gone.csn, gone.xid, evidence)

@@ -8,7 +8,7 @@ from txloom.config import names
 
 
 @dataclass(frozen=True)
-class Place:
+class TablePaths:
     """The folder of one pipeline in a warehouse."""
 
     warehouse: str

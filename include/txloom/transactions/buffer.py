@@ -242,11 +242,11 @@ def _without_reopened(finished: np.ndarray, batch: np.ndarray, decisions: Decisi
 def _without_late(batch: np.ndarray, finished: np.ndarray, decisions: Decisions) -> np.ndarray:
     if not len(finished) or not len(batch):
         return batch
-    place = np.minimum(np.searchsorted(finished["tx"], batch["tx"]), len(finished) - 1)
-    late = finished["tx"][place] == batch["tx"]
+    position = np.minimum(np.searchsorted(finished["tx"], batch["tx"]), len(finished) - 1)
+    late = finished["tx"][position] == batch["tx"]
     if not late.any():
         return batch
-    if (finished["check"][place][late] != batch["check"][late]).any():
+    if (finished["check"][position][late] != batch["check"][late]).any():
         raise _collision()
     decisions.late.append(batch[late & (batch["kind"] == ev.ROW)])
     decisions.late_metadata.append(batch[late & (batch["kind"] == ev.METADATA)])

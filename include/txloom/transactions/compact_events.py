@@ -93,9 +93,9 @@ def _rows(events: pa.Table) -> np.ndarray:
 def places(events: pa.Table) -> np.ndarray:
     """Return where rows lie in their source's log, in front of their transaction's csn; 0 where they tell the csn."""
     told = pc.extract_regex(events.column("identity"), PLACED.replace("(", "(?P<place>"))
-    place = pc.struct_field(told, "place").cast(pa.int64())
+    position = pc.struct_field(told, "place").cast(pa.int64())
     untold = pc.and_(pc.equal(events.column("kind"), "row"), pc.is_null(events.column("csn")))
-    found: np.ndarray = pc.if_else(untold, pc.fill_null(place, 0), 0).to_numpy()
+    found: np.ndarray = pc.if_else(untold, pc.fill_null(position, 0), 0).to_numpy()
     return found
 
 

@@ -44,10 +44,10 @@ def without_reused(finished: np.ndarray, batch: np.ndarray) -> np.ndarray:
     told = batch[((batch["kind"] == ev.METADATA) & (batch["csn"] > 0)) | (is_row & (batch["count"] > 0))]
     if not len(finished) or not len(told):
         return finished
-    place = np.minimum(np.searchsorted(finished["tx"], told["tx"]), len(finished) - 1)
-    csn = finished["csn"][place]
+    position = np.minimum(np.searchsorted(finished["tx"], told["tx"]), len(finished) - 1)
+    csn = finished["csn"][position]
     differs = np.where(told["kind"] == ev.ROW, told["count"] > csn, told["csn"] != csn)
-    other = (finished["tx"][place] == told["tx"]) & (csn > 0) & differs
+    other = (finished["tx"][position] == told["tx"]) & (csn > 0) & differs
     kept: np.ndarray = finished[~np.isin(finished["tx"], told["tx"][other])]
     return kept
 

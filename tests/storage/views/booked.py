@@ -9,7 +9,7 @@ from txloom.config import load
 from txloom.storage import system_tables
 from txloom.storage.delta import small_tables
 from txloom.storage.landing import tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.targets import schemas
 from txloom.transactions.hashes import hash64
 
@@ -56,19 +56,19 @@ class Shop:
         file = folder / "shop.yaml"
         file.write_text(declared + alerts)
         self.file, self.pipeline, self.warehouse = file, load(file), str(folder / "lake")
-        self.place = Place(self.warehouse, "shop")
+        self.paths = TablePaths(self.warehouse, "shop")
 
     def write(self, table: str, *rows: Mapping[str, Any]) -> None:
         """Append rows to one of the tables that every pipeline has; what a cut names is there."""
         for name in [name for row in rows for name in dict(row.get("versions") or ()) if table == "cuts"]:
-            small_tables.ensure(self.place.table(name), schemas.current_schema(self.pipeline.table(name)))
-        small_tables.append(self.place.table(table), [dict(row) for row in rows], SCHEMAS[table])
+            small_tables.ensure(self.paths.table(name), schemas.current_schema(self.pipeline.table(name)))
+        small_tables.append(self.paths.table(table), [dict(row) for row in rows], SCHEMAS[table])
 
     def wait(self, *rows: Mapping[str, Any], release: int = 1, landing: int = 1) -> None:
         """Replace what waits, as the buffer does."""
         about = {"release": release, "landing": landing}
         small_tables.replace(
-            self.place.table("pending_transactions"),
+            self.paths.table("pending_transactions"),
             [dict(row) for row in rows],
             system_tables.PENDING_TRANSACTIONS,
             about,
@@ -76,7 +76,7 @@ class Shop:
 
     def land(self, *rows: Mapping[str, Any]) -> None:
         """Append events: what is not said of them is what a row of `items` has."""
-        tables.create_tables(self.place)
+        tables.create_tables(self.paths)
         self.write("change_events", *(event(**row) for row in rows))
 
     def step(self, step: str, minutes: float, run: str = "r1", **more: Any) -> None:

@@ -11,7 +11,7 @@ from steps.released import Released
 from txloom.config import load
 from txloom.errors import ConfigurationError
 from txloom.storage.delta import small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import PENDING_TRANSACTIONS
 from txloom.storage.targets import history_tables, schemas
 from txloom.storage.views.stories.row import Story, key_story
@@ -110,7 +110,7 @@ def test_a_change_above_valid_through_is_not_shown_yet(lake: Released) -> None:
     lake.release(1, [("I", {}, {"id": 1, "a": 1, "b": "x"})])
     lake.release(9, [("U", {}, {"id": 1, "a": 2})])
     waits = {"transaction_id": "x5:5", "xid": "x5", "csn": 5}
-    path = lake.place.table("pending_transactions")
+    path = lake.paths.table("pending_transactions")
     small_tables.replace(path, [waits], PENDING_TRANSACTIONS, {"release": 2, "landing": 2})
     assert [(row["csn"], row["is_shown"]) for row in told(lake, "1").page.rows] == [(9, False), (1, True)]
 
@@ -187,8 +187,8 @@ targets:
 def test_a_document_tells_the_changes_of_its_root_and_children_also_of_those_that_left(tmp_path: Path) -> None:
     file = tmp_path / "plant.yaml"
     file.write_text(DOCUMENTS)
-    pipeline, place = load(file), Place(str(tmp_path), "plant")
-    history_tables.create(pipeline, place)
+    pipeline, paths = load(file), TablePaths(str(tmp_path), "plant")
+    history_tables.create(pipeline, paths)
 
     def line(pos: int, op: str, no: int, order: int | None, **more: Any) -> dict[str, Any]:
         return {"_txloom_pos": pos, "_txloom_op": op, "no": no, "order_id": order, "_txloom_before_known": [], **more}
@@ -206,7 +206,7 @@ def test_a_document_tells_the_changes_of_its_root_and_children_also_of_those_tha
 
     moved = {"_txloom_before": {"order_id": 7}, "_txloom_before_known": ["order_id"]}
     small_tables.append(
-        place.table("whole_stream"),
+        paths.table("whole_stream"),
         [
             row(
                 1,

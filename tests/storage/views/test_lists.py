@@ -228,13 +228,13 @@ def test_what_a_result_says_of_the_past_counts_before_older_rows_which_may_be_fo
     ):
         schema = schema if name in schema.names else schema.append(pa.field(name, kind))
     newest = result("orphans", 9, False, first_seen=at(-50), last_good=at(-60), streak=7)
-    small_tables.append(shop.place.table("expectation_results"), [result("orphans", 8, False), newest], schema)
+    small_tables.append(shop.paths.table("expectation_results"), [result("orphans", 8, False), newest], schema)
     first = problems.expectations(shop.pipeline, shop.warehouse).rows[0]
     assert (first["since"], first["last_good"], first["streak"]) == (at(-50), at(-60), 7)
 
 
 def test_open_findings_and_open_incidents_come_first(shop: Shop) -> None:
-    findings.record(shop.place, [Finding(CSN_BACK, None, None, 7, "x7", "x7 has csn 7")], "r1")
+    findings.record(shop.paths, [Finding(CSN_BACK, None, None, 7, "x7", "x7 has csn 7")], "r1")
     page = problems.open_findings(shop.pipeline, shop.warehouse)
     assert [(row["code"], row["severity"], row["xid"], row["needs_snapshot"]) for row in page.rows] == [
         (CSN_BACK, "error", "x7", True)
@@ -243,7 +243,7 @@ def test_open_findings_and_open_incidents_come_first(shop: Shop) -> None:
         Episode(Incident("finding", name, NOON, "error", "What.", "Do."), at(number), closed)
         for number, (name, closed) in enumerate([("old", at(5)), ("open", None), ("new", at(6))])
     ]
-    told.change(shop.place, lambda _: known, looked=at(9))
+    told.change(shop.paths, lambda _: known, looked=at(9))
     shown = problems.incidents(shop.pipeline, shop.warehouse)
     assert [(row["subject"], row["closed_at"]) for row in shown.rows] == [
         ("open", None),

@@ -133,10 +133,10 @@ def test_stuck_are_those_that_wait_longer_and_no_others(tmp_path: Path) -> None:
 
 def test_open_findings_failed_tasks_and_the_lease_are_told(shop: Shop) -> None:
     run(shop)
-    findings.record(shop.place, [Finding(CSN_BACK, None, None, 7, "x7", "x7 has csn 7")], "r1")
+    findings.record(shop.paths, [Finding(CSN_BACK, None, None, 7, "x7", "x7 has csn 7")], "r1")
     failed = Incident(TASK, "shop_cdc.publish", at(3), "error", "It failed.", "Clear it.")
-    incidents.change(shop.place, lambda _: [Episode(failed, at(3)), Episode(failed, at(1), at(2))])
-    with held(shop.place, "r4", "merge_current"):
+    incidents.change(shop.paths, lambda _: [Episode(failed, at(3)), Episode(failed, at(1), at(2))])
+    with held(shop.paths, "r4", "merge_current"):
         found = judged(shop)
     assert found.lease is not None
     assert (found.color, found.needs_snapshot, found.lease["run_id"], found.lease["step"]) == (

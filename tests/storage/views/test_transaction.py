@@ -43,10 +43,10 @@ def test_a_released_transaction_tells_its_way_from_messages_to_the_first_cut(sho
     for number, (csn, release) in enumerate([(0, 1), (5, 0), (5, 1), (6, 2)]):
         moments = {"published_at": at(number + 10), "run_id": f"r{number}"}
         shop.write("cuts", cut | moments | {"cut_id": number, "valid_through": csn, "release": release})
-    history_tables.create(shop.pipeline, shop.place)
+    history_tables.create(shop.pipeline, shop.paths)
     row = {"id": 7, "_txloom_op": "I", "_txloom_xid": "x1", "_txloom_csn": 1, "_txloom_pos": 4, "_txloom_release": 1}
     others = [row | {"_txloom_xid": "x9"}, row | {"_txloom_csn": 9}]
-    append(shop.place.table("items_changes"), [row, *others], schemas.changes_schema(shop.pipeline.table("items")))
+    append(shop.paths.table("items_changes"), [row, *others], schemas.changes_schema(shop.pipeline.table("items")))
     found = story(shop, xid="x1")
     assert (found.transaction_id, found.csn, found.status, found.cause, found.waiting) == (
         "x1:1",

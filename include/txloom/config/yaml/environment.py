@@ -75,4 +75,4 @@ def connections_in(text: str) -> list[str]:
 
 def may_name_connections(path: str) -> bool:
     """Tell whether a connection may stand at a place of a declaration."""
-    return any(path == place or path.startswith((f"{place}.", f"{place}[")) for place in PLACES)
+    return any(path == position or path.startswith((f"{position}.", f"{position}[")) for position in PLACES)

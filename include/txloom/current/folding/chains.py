@@ -213,8 +213,8 @@ class _Leaves:
 def effects_of(found: Sequence[tuple[int, int, Row | None]]) -> Effects:
     """Return effects out of (key, its last event, its row)."""
     rows = [row or (NOWHERE, COMPLETE) for _, _, row in found]
-    others = [(column, place, source) for place, (_, row) in enumerate(rows) for column, source in row.items()]
-    column, place, instead = np.array(others, np.int64).reshape(-1, 3).T
+    others = [(column, position, source) for position, (_, row) in enumerate(rows) for column, source in row.items()]
+    column, position, instead = np.array(others, np.int64).reshape(-1, 3).T
     keys, last = (np.array([each[number] for each in found], np.int64) for number in (0, 1))
     sources = np.array([source for source, _ in rows], np.int64)
-    return Effects(keys, last, sources, column, place, instead)
+    return Effects(keys, last, sources, column, position, instead)

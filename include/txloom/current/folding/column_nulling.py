@@ -74,10 +74,10 @@ def _untouched(effects: Effects, numbers: Numbers, chained: Flags) -> Ints:
 
 def _only(effects: Effects, keep: Flags) -> Effects:
     """Return some of the effects."""
-    place = np.cumsum(keep) - 1
+    position = np.cumsum(keep) - 1
     inside = keep[effects.place]
     key, last, source = (each[keep] for each in (effects.key, effects.last, effects.source))
-    return Effects(key, last, source, effects.column[inside], place[effects.place[inside]], effects.instead[inside])
+    return Effects(key, last, source, effects.column[inside], position[effects.place[inside]], effects.instead[inside])
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,8 @@ def columns_of(changes: pa.Table, gone: Mapping[str, Gone]) -> Columns:
             clearing.append(name)
         if len(flips) and not lacking_now[-1]:
             after.pop(name, None)
-        for place in went[-1:].tolist():
-            row = ordered.slice(place, 1).to_pylist()[0]
+        for position in went[-1:].tolist():
+            row = ordered.slice(position, 1).to_pylist()[0]
             last = Gone(row["_txloom_csn"], row["_txloom_pos"], row["_txloom_xid"])
             if lacking_now[-1]:
                 after[name] = last

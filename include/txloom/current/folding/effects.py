@@ -53,9 +53,9 @@ def table(effects: Effects, numbers: Numbers, images: Images, xids: pa.ChunkedAr
 def _missing(effects: Effects, images: Images) -> pa.Array:
     """List, per row, the columns that no event told; null when there are none."""
     lost = effects.instead == NOWHERE
-    place, column = effects.place[lost], effects.column[lost]
-    order = np.lexsort((column, place))
-    counts = np.bincount(place, minlength=len(effects.key))
+    position, column = effects.place[lost], effects.column[lost]
+    order = np.lexsort((column, position))
+    counts = np.bincount(position, minlength=len(effects.key))
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     names = pa.array(images.plain, pa.string()).take(pa.array(column[order]))
     return pa.ListArray.from_arrays(pa.array(offsets), names, mask=pa.array(counts == 0))

@@ -145,19 +145,19 @@ class DebeziumDecoder:
         payload, digest = identity.payload(op, before, said), identity.digest(op, before, said)
         transaction = _transaction(message, op, source)
         connector, name = connector_of(source, transaction), source.names[-1]
-        place, pos = f"{connector.at(source)}:{name}", _position(message)
+        position, pos = f"{connector.at(source)}:{name}", _position(message)
         row = key or (identity.by_content(payload, digest) if op in INSERTS else f"{payload:x}")
         alone = op in INSERTS and not key
         return {
             "kind": "row",
-            **_within(transaction, f"{message.op}:{place}:{row}", table),
+            **_within(transaction, f"{message.op}:{position}:{row}", table),
             "csn": connector.csn(source, transaction),
             "pos": pos,
             "source_table": name,
             "table": table.name if table is not None else None,
             "op": op,
             "detail": _of_snapshot(op, source),
-            "identity": _identity(f"{place}:{message.op}:{row}", transaction, pos if alone else None),
+            "identity": _identity(f"{position}:{message.op}:{row}", transaction, pos if alone else None),
             "payload": payload,
             "digest": digest,
             "committed_at": _committed_at(source),

@@ -217,12 +217,12 @@ def _parsed(decode: Callable[[bytes], M], values: Sequence[bytes | None]) -> tup
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError):
             pass
     places, messages = [], []
-    for place, value in enumerate(values):
+    for position, value in enumerate(values):
         if isinstance(value, Refused):
             continue
         try:
             messages.append(decode(value))  # type: ignore[arg-type]
-            places.append(place)
+            places.append(position)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError):
             continue
     return places, messages

@@ -65,20 +65,20 @@ class ImageReader:
     def _parsed(self, values: Sequence[bytes | str]) -> tuple[list[int], list[Any]]:
         """Parse the messages whose columns are known by name, learning names that are new."""
         sure, parsed = [], []
-        for place, value in enumerate(values):
+        for position, value in enumerate(values):
             for number, decode in enumerate(self._decoders):
                 try:
                     parsed.append(decode(value))
                 except UNREADABLE:
                     continue
-                sure.append(place)
+                sure.append(position)
                 if number:
                     self._decoders.insert(0, self._decoders.pop(number))
                 break
             else:
                 found = self._learn(value)
                 if found is not None:
-                    sure.append(place)
+                    sure.append(position)
                     parsed.append(found)
         return sure, parsed
 
@@ -169,9 +169,9 @@ class ImageReader:
         found, bad = [], set[int]()
         for number, column in enumerate(self._table.columns):
             values: Sequence[Any] = [None] * len(rows)
-            place = next((i for i, name in enumerate(self._sources.values()) if name == column.name), None)
-            if place is not None and len(rows):
-                values = fields[place]
+            position = next((i for i, name in enumerate(self._sources.values()) if name == column.name), None)
+            if position is not None and len(rows):
+                values = fields[position]
                 known[rows, number] = True
                 if UNSET in values:
                     known[rows, number] = [value is not UNSET for value in values]

@@ -84,12 +84,12 @@ class ImageMessages:
         """Read a column's values (text, JSON scalars, None) one at a time; return the places of unreadable ones too."""
         read = reader(column.type)
         found, unreadable = [], []
-        for place, value in enumerate(values):
+        for position, value in enumerate(values):
             try:
                 found.append(None if value is None else read(value if isinstance(value, str) else str(value)))
             except (ValueError, TypeError, InvalidOperation, OverflowError):
                 found.append(None)
-                unreadable.append(place)
+                unreadable.append(position)
         return pa.array(found, arrow_type(column.type)), unreadable
 
     def _image(self, image: dict[str, Raw] | None) -> dict[str, Any] | None:

@@ -52,11 +52,11 @@ def _columns(change: Change) -> Told:
     if after is None:
         return {"columnNames": None, "columnTypes": None, "columnValues": None}
     left_out = table.left_out(before, after) if before is not None else ()
-    places = [place for place in range(len(after)) if place not in left_out]
+    places = [position for position in range(len(after)) if position not in left_out]
     return {
-        "columnNames": [table.columns[place] for place in places],
-        "columnTypes": [table.types[place] for place in places],
-        "columnValues": tuple([after[place] for place in places]),
+        "columnNames": [table.columns[position] for position in places],
+        "columnTypes": [table.types[position] for position in places],
+        "columnValues": tuple([after[position] for position in places]),
     }
 
 
@@ -64,5 +64,5 @@ def _old_key(change: Change) -> Told:
     table: SourceTable = change.table
     if change.before is None:
         return {"oldKeyNames": None, "oldKeyTypes": None, "oldKeyValues": None}
-    types = [table.types[place] for place in table.key_places]
+    types = [table.types[position] for position in table.key_places]
     return {"oldKeyNames": table.key, "oldKeyTypes": types, "oldKeyValues": table.key_of(change.before)}

@@ -34,8 +34,8 @@ class _Layout:
     def image(self, row: Row, left_out: tuple[int, ...] = ()) -> bytes:
         """Write a row, with a placeholder for what is left out."""
         values = [write(text) for write, text in zip(self._values, row, strict=True)]
-        for place in left_out:
-            values[place] = UNAVAILABLE
+        for position in left_out:
+            values[position] = UNAVAILABLE
         return json_object(self.table.columns, values)
 
     def old_image(self, row: Row) -> bytes:
@@ -43,13 +43,13 @@ class _Layout:
         if self.table.whole_before:
             return self.image(row)
         values = list(self._invented)
-        for place in self.table.key_places:
-            values[place] = self._values[place](row[place])
+        for position in self.table.key_places:
+            values[position] = self._values[position](row[position])
         return json_object(self.table.columns, values)
 
     def key(self, row: Row) -> bytes:
         """Write a row's key."""
-        values = [self._values[place](row[place]) for place in self.table.key_places]
+        values = [self._values[position](row[position]) for position in self.table.key_places]
         return json_object(self.table.key, values)
 
     def parts(self, change: Change) -> Iterator[Part]:

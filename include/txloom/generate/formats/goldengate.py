@@ -29,8 +29,8 @@ class _Layout:
     def image(self, row: Row, left_out: tuple[int, ...] = ()) -> bytes:
         """Write a row, without the columns that are left out."""
         image = dict(zip(self.columns, row, strict=True))
-        for place in left_out:
-            del image[self.columns[place]]
+        for position in left_out:
+            del image[self.columns[position]]
         return encode(image)
 
 

@@ -31,7 +31,9 @@ class _Layout:
     def columns(self, row: Row, places: tuple[int, ...]) -> bytes:
         """Write some columns of a row."""
         begins, own = self.begins, self.literals
-        return b",".join([b"%b%b}" % (begins[place], json_value(row[place], literal=own[place])) for place in places])
+        return b",".join(
+            [b"%b%b}" % (begins[position], json_value(row[position], literal=own[position])) for position in places]
+        )
 
     def images(self, change: Change) -> bytes:
         """Write the images that a change has."""
@@ -39,7 +41,9 @@ class _Layout:
         found = b""
         if after is not None:
             left_out = self.table.left_out(before, after) if before is not None else ()
-            places = tuple(place for place in self.places if place not in left_out) if left_out else self.places
+            places = (
+                tuple(position for position in self.places if position not in left_out) if left_out else self.places
+            )
             found = b',"columns":[%b]' % self.columns(after, places)
         if before is not None:
             found += b',"identity":[%b]' % self.columns(before, self.identity)

@@ -48,10 +48,10 @@ def change_attachment(work: Work) -> bool:
     order = work.order()
     if order is None or not order.attachments:
         return False
-    draw, place = work.draw, work.draw.below(len(order.attachments))
-    old = order.attachments[place]
+    draw, position = work.draw, work.draw.below(len(order.attachments))
+    old = order.attachments[position]
     new = old._replace(unit_rate=draw.rate(), big=draw.large_integer(), tags=draw.pick(TAGS), ratio=draw.pick(RATIOS))
-    order.attachments[place] = new
+    order.attachments[position] = new
     work.updated(ATTACHMENTS, old, new)
     return True
 
@@ -65,10 +65,10 @@ def change_codes(work: Work) -> bool:
         codes.append(CodeRow(f"P{number}", draw.money(100), valid_to))
         work.inserted(CODES, codes[-1])
         return True
-    place = draw.below(len(codes))
-    old = codes[place]
-    codes[place] = old._replace(discount=draw.money(100) if draw.happens(0.9) else None)
-    work.updated(CODES, old, codes[place])
+    position = draw.below(len(codes))
+    old = codes[position]
+    codes[position] = old._replace(discount=draw.money(100) if draw.happens(0.9) else None)
+    work.updated(CODES, old, codes[position])
     return True
 
 
@@ -84,10 +84,10 @@ def use_code(work: Work, order: Order) -> bool:
     if not codes:
         return False
     code = draw.pick(codes).code
-    for place, old in enumerate(order.uses):
+    for position, old in enumerate(order.uses):
         if old.code == code:
-            order.uses[place] = old._replace(used=draw.money(100))
-            work.updated(USES, old, order.uses[place])
+            order.uses[position] = old._replace(used=draw.money(100))
+            work.updated(USES, old, order.uses[position])
             return True
     row = UseRow(code, order.row.order_id, draw.money(100) if draw.happens(0.9) else None)
     work.source.use(order, row)

@@ -67,10 +67,10 @@ def delete_code(work: Work) -> bool:
     codes = work.source.codes
     if not codes:
         return False
-    place = work.draw.below(len(codes))
-    if work.source.used.get(codes[place].code, 0):
+    position = work.draw.below(len(codes))
+    if work.source.used.get(codes[position].code, 0):
         return False
-    work.deleted(CODES, codes.pop(place))
+    work.deleted(CODES, codes.pop(position))
     return True
 
 
@@ -113,11 +113,11 @@ def rekey_line(work: Work) -> bool:
     order = work.order()
     if order is None or not order.lines:
         return False
-    place = work.draw.below(len(order.lines))
-    old = order.lines[place]
+    position = work.draw.below(len(order.lines))
+    old = order.lines[position]
     key = identity(work.source.next_number("lines"), BIG_KEYS * 4)
-    order.lines[place] = old._replace(line_item_id=key, version=raised(old.version))
-    work.updated(LINES, old, order.lines[place])
+    order.lines[position] = old._replace(line_item_id=key, version=raised(old.version))
+    work.updated(LINES, old, order.lines[position])
     return True
 
 
@@ -186,12 +186,12 @@ def _rekey(work: Work, order: Order, key: str) -> None:
         details = order.details
         order.details = details._replace(order_id=key, version=raised(details.version))
         work.updated(DETAILS, details, order.details)
-    for place, line in enumerate(order.lines):
-        order.lines[place] = line._replace(order_id=key, version=raised(line.version))
-        work.updated(LINES, line, order.lines[place])
-    for place, attachment in enumerate(order.attachments):
-        order.attachments[place] = attachment._replace(order_id=key)
-        work.updated(ATTACHMENTS, attachment, order.attachments[place])
-    for place, use in enumerate(order.uses):
-        order.uses[place] = use._replace(order_id=key)
-        work.updated(USES, use, order.uses[place])
+    for position, line in enumerate(order.lines):
+        order.lines[position] = line._replace(order_id=key, version=raised(line.version))
+        work.updated(LINES, line, order.lines[position])
+    for position, attachment in enumerate(order.attachments):
+        order.attachments[position] = attachment._replace(order_id=key)
+        work.updated(ATTACHMENTS, attachment, order.attachments[position])
+    for position, use in enumerate(order.uses):
+        order.uses[position] = use._replace(order_id=key)
+        work.updated(USES, use, order.uses[position])

@@ -22,11 +22,11 @@ class Sizes:
     def draw(self, draw: Draw) -> int:
         """Return a transaction's number of rows."""
         lot = draw.below(sum(self.weights))
-        place = 0
-        while lot >= self.weights[place]:
-            lot -= self.weights[place]
-            place += 1
-        low, high = self.ranges[place]
+        position = 0
+        while lot >= self.weights[position]:
+            lot -= self.weights[position]
+            position += 1
+        low, high = self.ranges[position]
         return low + draw.below(high - low + 1)
 
 

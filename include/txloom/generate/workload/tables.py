@@ -135,15 +135,15 @@ class SourceTable:
 
     def key_of(self, row: Row) -> Row:
         """Return a row's key."""
-        return tuple([row[place] for place in self.key_places])
+        return tuple([row[position] for position in self.key_places])
 
     def left_out(self, old: Row, new: Row) -> tuple[int, ...]:
         """Return the places of large values that an update leaves alone, so that the log does not have them."""
         found: tuple[int, ...] = ()
-        for place in self._large_places:
-            value = new[place]
-            if value is not None and len(value) >= STORED_APART and value == old[place]:
-                found = (*found, place)
+        for position in self._large_places:
+            value = new[position]
+            if value is not None and len(value) >= STORED_APART and value == old[position]:
+                found = (*found, position)
         return found
 
 

@@ -19,7 +19,7 @@ from txloom.quality.messages import message
 from txloom.steps.alerts.notifiers import Notifier, notifiers
 from txloom.storage.health import incidents
 from txloom.storage.health.facts import facts, failing_expectations
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 BASE_URL = "AIRFLOW__API__BASE_URL"
 """Where people reach Airflow; links in messages begin with it."""
@@ -42,12 +42,12 @@ def alert(
 
     Raises MessageUnsent when a channel did not take a message; the others were told, and the next run tries again.
     """
-    place, now = Place(warehouse, pipeline.name), datetime.now(UTC)
+    paths, now = TablePaths(warehouse, pipeline.name), datetime.now(UTC)
     if pipeline.alerts is None:
         return {"open": 0, "sent": 0}
-    known = facts(pipeline, place, now)
+    known = facts(pipeline, paths, now)
     found = rules.incidents(known, pipeline.alerts, pipeline.name)
-    told = _settle(place, pipeline.alerts, lambda _: found, rules.JUDGED, environment, now if looked else None)
+    told = _settle(paths, pipeline.alerts, lambda _: found, rules.JUDGED, environment, now if looked else None)
     age = {} if known.valid_at is None else {"valid_through_age": int((now - known.valid_at).total_seconds())}
     return {**told, "waiting": known.waiting.total, "dead_letters": known.letters.total, **age}
 
@@ -67,16 +67,16 @@ def task_failed(
     """
     if pipeline.alerts is None:
         return {"open": 0, "sent": 0}
-    place = Place(warehouse, pipeline.name)
+    paths = TablePaths(warehouse, pipeline.name)
     short = sentence if len(sentence) <= LONGEST else f"{sentence[: LONGEST - 3]}..."
     failed = Incident(TASK, task, datetime.now(UTC), "error", " ".join(short.split()), ADVICE[TASK], page=page)
-    news = [] if _names_expectations_only(pipeline, place, sentence) else [failed]
-    return _settle(place, pipeline.alerts, lambda known: [*_others(known, task), *news], (TASK,), environment)
+    news = [] if _names_expectations_only(pipeline, paths, sentence) else [failed]
+    return _settle(paths, pipeline.alerts, lambda known: [*_others(known, task), *news], (TASK,), environment)
 
 
-def _names_expectations_only(pipeline: Pipeline, place: Place, sentence: str) -> bool:
+def _names_expectations_only(pipeline: Pipeline, paths: TablePaths, sentence: str) -> bool:
     """Say whether a task's sentence is that of expectations which block, each of which is found to fail anyway."""
-    failing = [each["sentence"] for each in failing_expectations(pipeline, place) if each["severity"] == "block"]
+    failing = [each["sentence"] for each in failing_expectations(pipeline, paths) if each["severity"] == "block"]
     return all(any(each in part for each in failing) for part in sentence.split(BETWEEN_EXPECTATIONS))
 
 
@@ -86,13 +86,13 @@ def task_succeeded(
     """Close the incident of a task that failed before."""
     if pipeline.alerts is None or not is_failed(pipeline.name, warehouse=warehouse, task=task):
         return {"open": 0, "sent": 0}
-    place = Place(warehouse, pipeline.name)
-    return _settle(place, pipeline.alerts, lambda known: _others(known, task), (TASK,), environment)
+    paths = TablePaths(warehouse, pipeline.name)
+    return _settle(paths, pipeline.alerts, lambda known: _others(known, task), (TASK,), environment)
 
 
 def is_failed(pipeline: str, *, warehouse: str, task: str) -> bool:
     """Tell whether the incident of a failed task is open."""
-    known = incidents.episodes(Place(warehouse, pipeline))
+    known = incidents.episodes(TablePaths(warehouse, pipeline))
     return any(_is_open(each) and each.incident.key == (TASK, task) for each in known)
 
 
@@ -107,7 +107,7 @@ def _is_open(episode: Episode) -> bool:
 
 
 def _settle(
-    place: Place,
+    paths: TablePaths,
     alerts: Alerts,
     find: Callable[[Sequence[Episode]], Sequence[Incident]],
     kinds: Sequence[str],
@@ -122,12 +122,12 @@ def _settle(
     def decide(known: list[Episode]) -> list[Episode]:
         return claimed(judged(known, find(known), kinds=kinds, now=now), there, by=me, now=now)
 
-    known = incidents.change(place, decide, looked=looked)
+    known = incidents.change(paths, decide, looked=looked)
     mine = [message_ for each in known if each.claimed_by == me for message_ in due(each, there)]
-    sent, failures = _send(place.pipeline, mine, channels, base_url(environment))
+    sent, failures = _send(paths.pipeline, mine, channels, base_url(environment))
     after = known
     if mine:
-        after = incidents.change(place, lambda known: noted(known, sent, there, by=me))
+        after = incidents.change(paths, lambda known: noted(known, sent, there, by=me))
     if failures:
         raise MessageUnsent("; ".join(dict.fromkeys(failures)))
     return {"open": sum(map(_is_open, after)), "sent": len(sent)}

@@ -39,18 +39,18 @@ def apply_differences(
 
 
 def _is_small(scope: Scope, target: Target) -> bool:
-    differing = scope.place.table(names.difference_table(target.name))
+    differing = scope.paths.table(names.difference_table(target.name))
     (rows,) = small_tables.query(differing, "select count(*) as n from t")
-    return bool(rows["n"] <= arrow_tables.LOCAL_ROWS and small_merge.is_small(scope.place.table(target.name)))
+    return bool(rows["n"] <= arrow_tables.LOCAL_ROWS and small_merge.is_small(scope.paths.table(target.name)))
 
 
 def _correct(spark: "Callable[[], SparkSession]", scope: Scope, target: Target) -> None:
     """Add rows that a history lacks, and bring the others to what their events say."""
-    path = scope.place.table(target.name)
+    path = scope.paths.table(target.name)
     history_tables.ensure(path, target.schema)
     about = {**newest_metadata(path), "backfill": scope.run_id}
     if _is_small(scope, target):
-        rows = shadow_tables.differences(scope.place, target.name, f"{KIND} <> '{SURPLUS}'")
+        rows = shadow_tables.differences(scope.paths, target.name, f"{KIND} <> '{SURPLUS}'")
         shadow_tables.correct(path, rows.select(target.schema.names), target.key, target.schema.names, about)
         return
     from txloom.steps.backfill import spark as backfill_spark
@@ -60,10 +60,10 @@ def _correct(spark: "Callable[[], SparkSession]", scope: Scope, target: Target) 
 
 def _merge(spark: "Callable[[], SparkSession]", scope: Scope, target: Target) -> None:
     """Bring a current table to its rebuilt rows; it stays as far as it was."""
-    path = scope.place.table(target.name)
+    path = scope.paths.table(target.name)
     about: dict[str, Any] = {**newest_metadata(path), "backfill": scope.run_id}
     if _is_small(scope, target):
-        rows = shadow_tables.differences(scope.place, target.name, "true")
+        rows = shadow_tables.differences(scope.paths, target.name, "true")
         gone = pc.equal(rows.column(KIND), SURPLUS)
         effects: pa.Table = rows.select(target.schema.names).append_column("_txloom_deleted", gone)
         small_merge.merge(path, effects, target.key, about)

@@ -18,7 +18,7 @@ from txloom.steps.backfill.compare import CHANGES, compare_shadows
 from txloom.steps.backfill.rebuild import rebuild_shadows
 from txloom.steps.backfill.scope import HIGHEST, Scope, csns_of, resumed, scope_of
 from txloom.storage.delta import schema_evolution, small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.targets import history_tables, shadow_tables
 
 if TYPE_CHECKING:
@@ -45,20 +45,20 @@ def backfill(
     """
     if task not in names.BACKFILL_TASKS:
         raise ConfigurationError(f"no task is called {task!r}; there are: {', '.join(names.BACKFILL_TASKS)}")
-    place = Place(warehouse, pipeline.name)
-    declared = schema_evolution.effective(pipeline, place)
+    paths = TablePaths(warehouse, pipeline.name)
+    declared = schema_evolution.effective(pipeline, paths)
     opened = cache(spark)
     if task == "rebuild":
         if any(times) and csns != (None, None):
             raise ConfigurationError("a range is one of csns or one of commit times: leave one of them empty")
-        bounds = csns_of(place, *times) if any(times) else csns
-        counts = _rebuild(opened, scope_of(declared, place, run_id, tables, bounds))
+        bounds = csns_of(paths, *times) if any(times) else csns
+        counts = _rebuild(opened, scope_of(declared, paths, run_id, tables, bounds))
     elif task == "compare":
-        counts = _compare(opened, *resumed(declared, place, run_id, "rebuilt", "compared"))
+        counts = _compare(opened, *resumed(declared, paths, run_id, "rebuilt", "compared"))
     elif task == "apply":
-        counts = _apply(opened, *resumed(declared, place, run_id, "compared", "applied"))
+        counts = _apply(opened, *resumed(declared, paths, run_id, "compared", "applied"))
     else:
-        counts = _drop(declared, place, run_id)
+        counts = _drop(declared, paths, run_id)
     entry = small_tables.Entry(run_id, f"backfill.{task}", datetime.now(UTC), counts)
     small_tables.write_ledger(warehouse, pipeline.name, entry)
     return counts
@@ -66,12 +66,12 @@ def backfill(
 
 def _rebuild(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[str, int]:
     for target in [*scope.histories, *scope.currents]:
-        if lagging := schema_evolution.lagging(scope.place.table(target.name), target.schema):
+        if lagging := schema_evolution.lagging(scope.paths.table(target.name), target.schema):
             raise ConfigurationError(
                 f"{target.name} has not taken up its declaration yet ({lagging[0]}): run a cycle, which brings "
                 "tables to it, then this"
             )
-    if (gone := history_tables.lost(scope.pipeline, scope.place)) and (scope.first, scope.last) != (0, HIGHEST):
+    if (gone := history_tables.lost(scope.pipeline, scope.paths)) and (scope.first, scope.last) != (0, HIGHEST):
         raise ConfigurationError(
             f"the history {gone[0]} is gone: a part of it would be taken for all of it; rebuild it without a range"
         )
@@ -108,7 +108,7 @@ def _note_compared(scope: Scope, found: Found) -> None:
 
 def _as_of_now(scope: Scope) -> Scope:
     """Return the same backfill over everything that was released by now."""
-    return scope_of(scope.pipeline, scope.place, scope.run_id, (), (scope.first, scope.last))
+    return scope_of(scope.pipeline, scope.paths, scope.run_id, (), (scope.first, scope.last))
 
 
 def _summed(found: Found) -> dict[str, int]:
@@ -135,7 +135,7 @@ def _apply(spark: "Callable[[], SparkSession]", scope: Scope, newest: Mapping[st
 
 def _compared(scope: Scope) -> list[dict[str, Any]]:
     wanted = {target.name for target in [*scope.histories, *scope.currents]}
-    return [row for row in shadow_tables.compared(scope.place, scope.run_id) if row["table"] in wanted]
+    return [row for row in shadow_tables.compared(scope.paths, scope.run_id) if row["table"] in wanted]
 
 
 def _compared_again(
@@ -159,14 +159,14 @@ def _compared_again(
     return now
 
 
-def _drop(pipeline: Pipeline, place: Place, run_id: str) -> dict[str, int]:
+def _drop(pipeline: Pipeline, paths: TablePaths, run_id: str) -> dict[str, int]:
     """Remove the shadows, unless they are those of a later run."""
-    newest = shadow_tables.newest_run(place)
+    newest = shadow_tables.newest_run(paths)
     if newest is None or newest["run_id"] != run_id:
         return {"dropped": 0}
-    scope = scope_of(pipeline, place, run_id, (), (newest["from_csn"], newest["to_csn"]))
+    scope = scope_of(pipeline, paths, run_id, (), (newest["from_csn"], newest["to_csn"]))
     own = [names.TRANSACTIONS, *(target.name for target in [*scope.histories, *scope.currents])]
-    dropped = shadow_tables.drop(place, own)
+    dropped = shadow_tables.drop(paths, own)
     if newest["status"] != "dropped":
         scope.note("dropped", state=newest["state"], detail=f"was {newest['status']}")
     return {"dropped": dropped}

@@ -47,7 +47,7 @@ def compare_shadows(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[s
     if is_small(scope):
         for target in targets:
             found = differing(live(scope, target), shadow(scope, target), target)
-            shadow_tables.write(scope.place.table(names.difference_table(target.name)), found)
+            shadow_tables.write(scope.paths.table(names.difference_table(target.name)), found)
     else:
         from txloom.steps.backfill import spark as backfill_spark
 
@@ -62,7 +62,7 @@ def _refuse_repeated(scope: Scope, target: Target) -> None:
     """Refuse a table in which a row that is to be written has the key of another: which one is meant is not known."""
     own = ", ".join(f'"{name}"' for name in target.key)
     some = shadow_tables.differences(
-        scope.place, target.name, f"{KIND} = '{REPEATED}'", f"order by {own} limit 1"
+        scope.paths, target.name, f"{KIND} = '{REPEATED}'", f"order by {own} limit 1"
     ).to_pylist()
     if some:
         told = ", ".join(f"{name} {_plain(some[0][name])}" for name in target.key)
@@ -75,11 +75,11 @@ def _refuse_repeated(scope: Scope, target: Target) -> None:
 def live(scope: Scope, target: Target) -> pa.Table:
     """Return the live rows that a rebuilt table is compared with: not those of transactions that stay as they are."""
     where = scope.range_of(target) if target.is_history else "true"
-    rows = shadow_tables.live(scope.place.table(target.name), target.schema, where)
+    rows = shadow_tables.live(scope.paths.table(target.name), target.schema, where)
     if not target.is_history:
         return rows
     kept = arrow_tables.select(
-        scope.place.table(names.shadow_table(names.TRANSACTIONS)), f"select xid, csn from t where {STAY}"
+        scope.paths.table(names.shadow_table(names.TRANSACTIONS)), f"select xid, csn from t where {STAY}"
     )
     if not kept.num_rows:
         return rows
@@ -162,7 +162,7 @@ def _plain(value: Any) -> Any:
 
 def _told(scope: Scope, target: Target) -> dict[str, Any]:
     """Return counts, digest and samples of a table's differences."""
-    kinds, digest = shadow_tables.counts(scope.place, target.name)
+    kinds, digest = shadow_tables.counts(scope.paths, target.name)
     called = HISTORY_COUNTS if target.is_history else CURRENT_COUNTS
     counts = {told: kinds.get(kind, 0) for kind, told in called.items()}
     samples = [sample for kind in called for sample in _samples(scope, target, kind, called[kind])]
@@ -173,7 +173,7 @@ def _samples(scope: Scope, target: Target, kind: str, called: str) -> list[dict[
     """Return some rows of one kind: key, before and after; of updated ones the columns that differ."""
     where = f"{KIND} = '{kind}'" + (f" and {WAS} is not null" if kind == UPDATED else "")
     order = ", ".join(f'"{name}"' for name in target.key)
-    found = shadow_tables.differences(scope.place, target.name, where, f"order by {order} limit {SAMPLES}")
+    found = shadow_tables.differences(scope.paths, target.name, where, f"order by {order} limit {SAMPLES}")
     samples = []
     for row in found.to_pylist():
         was, _ = row.pop(WAS), (row.pop(KIND), row.pop(DIGEST))

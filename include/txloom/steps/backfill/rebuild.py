@@ -18,7 +18,7 @@ from txloom.current.row_hashes import row_hashes
 from txloom.steps.backfill.released_events import FATES, REBUILT, landings, rebuild, transactions
 from txloom.steps.backfill.scope import Scope, Target
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.publishing.watermark import Mark
+from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.targets import history_reader, shadow_tables
 from txloom.storage.targets.row_tables import Flat, flats, member_of
 
@@ -43,7 +43,7 @@ def rebuild_shadows(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[s
         backfill_spark.currents(spark(), scope)
     sql = "select fate, count(*) as n from t group by fate"
     fates = {
-        row["fate"]: row["n"] for row in small_tables.query(scope.place.table(names.shadow_table(TRANSACTIONS)), sql)
+        row["fate"]: row["n"] for row in small_tables.query(scope.paths.table(names.shadow_table(TRANSACTIONS)), sql)
     }
     return {"transactions": chosen.num_rows, "events": rows, REBUILT: 0} | fates
 
@@ -57,7 +57,7 @@ def _held(scope: Scope) -> int:
     """Count the rows of all live tables of a backfill."""
     found = 0
     for target in [*scope.histories, *scope.currents]:
-        rows = small_tables.query(scope.place.table(target.name), "select count(*) as n from t")
+        rows = small_tables.query(scope.paths.table(target.name), "select count(*) as n from t")
         found += rows[0]["n"] if rows else 0
     return found
 
@@ -68,7 +68,7 @@ def _histories(scope: Scope, chosen: pa.Table) -> None:
     for target in scope.histories:
         rows = found.history.get(target.name)
         write_shadow(scope, target, target.schema.empty_table() if rows is None else told(target, rows))
-    shadow_tables.write(scope.place.table(names.shadow_table(TRANSACTIONS)), arrow_tables.conform(found.fates, FATES))
+    shadow_tables.write(scope.paths.table(names.shadow_table(TRANSACTIONS)), arrow_tables.conform(found.fates, FATES))
 
 
 def told(target: Target, rows: pa.Table) -> pa.Table:
@@ -78,12 +78,12 @@ def told(target: Target, rows: pa.Table) -> pa.Table:
 
 def write_shadow(scope: Scope, target: Target, rows: pa.Table) -> None:
     """Write the shadow of a table."""
-    shadow_tables.write(scope.place.table(names.shadow_table(target.name)), arrow_tables.conform(rows, target.schema))
+    shadow_tables.write(scope.paths.table(names.shadow_table(target.name)), arrow_tables.conform(rows, target.schema))
 
 
 def shadow(scope: Scope, target: Target, where: str = "true") -> pa.Table:
     """Return the rebuilt rows of a table."""
-    return shadow_tables.live(scope.place.table(names.shadow_table(target.name)), target.schema, where)
+    return shadow_tables.live(scope.paths.table(names.shadow_table(target.name)), target.schema, where)
 
 
 def _currents(scope: Scope) -> None:
@@ -97,10 +97,10 @@ def _currents(scope: Scope) -> None:
         write_shadow(scope, scope.documents(aggregate), _composed(scope, aggregate))
 
 
-def _history(scope: Scope, target: Target, mark: Mark, held: dict[str, pa.Table]) -> pa.Table:
+def _history(scope: Scope, target: Target, mark: Watermark, held: dict[str, pa.Table]) -> pa.Table:
     """Return a history up to a mark as the backfill would leave it."""
     if target.name not in held:
-        live = shadow_tables.live(scope.place.table(target.name), target.schema, "true")
+        live = shadow_tables.live(scope.paths.table(target.name), target.schema, "true")
         own = shadow(scope, target)
         replaced = pc.is_in(row_hashes(live, target.key), row_hashes(own, target.key))
         held[target.name] = pa.concat_tables([live.filter(pc.invert(replaced)), own])

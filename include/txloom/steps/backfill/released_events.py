@@ -38,7 +38,7 @@ def transactions(scope: Scope) -> pa.Table:
     """Return the released transactions of a backfill: columns of CHOSEN and TOLD, ordered by tx."""
     where = f"status = 'released' and release <= {scope.release} and csn between {scope.first} and {scope.last}"
     columns = ", ".join([*TOLD, "first_landed_at", "finished_at"])
-    found = arrow_tables.select(scope.place.table(names.TRANSACTIONS), f"select {columns} from t where {where}")
+    found = arrow_tables.select(scope.paths.table(names.TRANSACTIONS), f"select {columns} from t where {where}")
     if not found.num_rows:
         texts = [(name, pa.string()) for name in TOLD[:2]]
         return pa.schema([*texts, *CHOSEN, ("release", pa.int64())]).empty_table()
@@ -58,7 +58,7 @@ def landings(scope: Scope, chosen: pa.Table) -> tuple[int, int]:
     since, until = (arrow_tables.moment(moment) for moment in moments)
     where = f"kind = 'clock' and landed_at between {since} and {until}"
     found = small_tables.query(
-        scope.place.change_events, f"select min(landing) as a, max(landing) as b from t where {where}"
+        scope.paths.change_events, f"select min(landing) as a, max(landing) as b from t where {where}"
     )
     return (found[0]["a"] or 0, found[0]["b"] or 0) if found else (0, 0)
 
@@ -86,8 +86,8 @@ def rebuild(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tu
 
 def _known_by_id(chosen: pa.Table) -> pa.Array:
     """Say which transactions have an id that no other one has: events of one id cannot be told apart afterwards."""
-    _, place, counts = np.unique(chosen.column("tx").to_numpy(), return_inverse=True, return_counts=True)
-    return pa.array(counts[place.reshape(-1)] == 1)
+    _, position, counts = np.unique(chosen.column("tx").to_numpy(), return_inverse=True, return_counts=True)
+    return pa.array(counts[position.reshape(-1)] == 1)
 
 
 def _left(chosen: pa.Table) -> pa.Table:
@@ -106,7 +106,7 @@ def _landed(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tu
     )
     headers = ", headers" if scope.pipeline.source.format == "debezium" else ""
     sql = f"select {EVENT}{headers}, identity, payload, digest, landed_at from t where {where}"
-    return arrow_tables.matching(scope.place.change_events, sql, "tx", chosen.column("tx").to_pylist()).combine_chunks()
+    return arrow_tables.matching(scope.paths.change_events, sql, "tx", chosen.column("tx").to_pylist()).combine_chunks()
 
 
 def _complete(events: pa.Table, chosen: pa.Table) -> pa.Table:
@@ -128,10 +128,10 @@ def _complete(events: pa.Table, chosen: pa.Table) -> pa.Table:
 def _first_of_each(events: pa.Table, among: np.ndarray) -> np.ndarray:
     """Find, of rows with one identity and content, the first that was landed; and all metadata."""
     rows = among & pc.equal(events.column("kind"), "row").to_numpy(zero_copy_only=False)
-    place = np.flatnonzero(rows)
+    position = np.flatnonzero(rows)
     keys = ["tx", "table", "identity", "payload", "digest"]
-    chosen = events.select([*keys, "landing", "row"]).take(pa.array(place))
-    chosen = chosen.append_column("place", pa.array(place)).sort_by([("landing", "ascending"), ("row", "ascending")])
+    chosen = events.select([*keys, "landing", "row"]).take(pa.array(position))
+    chosen = chosen.append_column("place", pa.array(position)).sort_by([("landing", "ascending"), ("row", "ascending")])
     kept = _told_apart(chosen, keys).column("place")
     found = among & ~rows
     found[kept.to_numpy()] = True

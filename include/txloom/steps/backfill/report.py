@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from txloom.steps.backfill.compare import CHANGES
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.targets import shadow_tables
 
 COUNTS = (*CHANGES, "surplus")
@@ -16,7 +16,7 @@ event tells of; they stay, a backfill takes nothing out of history."""
 
 def report(warehouse: str, pipeline: str, run_id: str) -> tuple[int, str]:
     """Return how many rows a compared backfill would change, and what they are."""
-    rows = shadow_tables.compared(Place(warehouse, pipeline), run_id)
+    rows = shadow_tables.compared(TablePaths(warehouse, pipeline), run_id)
     told = [row for row in rows if any(dict(row["counts"]).values())]
     changes = sum(dict(row["counts"]).get(name, 0) for row in rows for name in CHANGES)
     if not told:

@@ -13,8 +13,8 @@ from txloom.config import names
 from txloom.config.models.pipeline import Aggregate, Pipeline
 from txloom.errors import ConfigurationError
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.paths import Place
-from txloom.storage.publishing.watermark import Mark, mark, snapshot
+from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.watermark import Watermark, mark, snapshot
 from txloom.storage.targets import history_reader, schemas, shadow_tables
 from txloom.storage.targets.row_tables import Flat, flats
 
@@ -38,7 +38,7 @@ class Scope:
     """A backfill: the targets of the chosen tables alone, its transactions' csn from first to last, up to a release."""
 
     pipeline: Pipeline
-    place: Place
+    paths: TablePaths
     run_id: str
     first: int
     last: int
@@ -55,7 +55,7 @@ class Scope:
         found = []
         for mirror in self.pipeline.targets.mirrors:
             schema = schemas.changes_schema(self.pipeline.table(mirror.table))
-            cleaned = max(small_tables.last_written(self.place.table(mirror.history), history_reader.CLEANED), 0)
+            cleaned = max(small_tables.last_written(self.paths.table(mirror.history), history_reader.CLEANED), 0)
             found.append(Target(mirror.history, names.POSITION, schema, is_history=True, above=cleaned))
         for aggregate in self.pipeline.targets.aggregates:
             key = ("_txloom_csn", "_txloom_xid", *self.pipeline.table(aggregate.root).key)
@@ -83,43 +83,43 @@ class Scope:
         first = max(self.first, history.above + 1 if history.above else 0)
         return f"_txloom_csn between {first} and {self.last} and _txloom_release <= {self.release}"
 
-    def mark(self, target: Target) -> Mark:
+    def mark(self, target: Target) -> Watermark:
         """Return how far a live current table is."""
-        return mark(self.place.table(target.name))
+        return mark(self.paths.table(target.name))
 
     @property
-    def newest_mark(self) -> Mark:
+    def newest_mark(self) -> Watermark:
         """Return how far the live current tables are; one without changes stays at an older mark, which is as far."""
         return max(self.mark(target) for target in self.currents)
 
     def state(self) -> dict[str, Any]:
         """Return how far the live tables are: what a release or merge moves on, and nothing else does."""
-        newest = partial(shadow_tables.newest_release, self.place)
+        newest = partial(shadow_tables.newest_release, self.paths)
         found: dict[str, Any] = {each.name: [newest(each.name), each.above] for each in self.histories}
         return found | {each.name: list(vars(self.mark(each)).values()) for each in self.currents}
 
     def note(self, status: str, **more: Any) -> None:
         """Write down what became of the backfill, or with `table` of one table in it."""
         about = {"run_id": self.run_id, "from_csn": self.first, "to_csn": self.last, "status": status}
-        shadow_tables.note(self.place, about | more)
+        shadow_tables.note(self.paths, about | more)
 
 
 def scope_of(
-    pipeline: Pipeline, place: Place, run_id: str, tables: Sequence[str], bounds: tuple[int | None, int | None]
+    pipeline: Pipeline, paths: TablePaths, run_id: str, tables: Sequence[str], bounds: tuple[int | None, int | None]
 ) -> Scope:
     """Return what a backfill is about; bounds: the first and last csn, None: as far as there is something."""
-    seen = snapshot(place)
+    seen = snapshot(paths)
     if seen is None:
         raise ConfigurationError(f"pipeline {pipeline.name} has not released anything yet: there is nothing to rebuild")
     first, last = bounds[0] or 0, HIGHEST if bounds[1] is None else bounds[1]
     if first > last:
         raise ConfigurationError(f"from csn {first} to csn {last}: expected the lower one first")
-    return Scope(only(pipeline, tables), place, run_id, first, last, seen.release)
+    return Scope(only(pipeline, tables), paths, run_id, first, last, seen.release)
 
 
-def resumed(pipeline: Pipeline, place: Place, run_id: str, *statuses: str) -> tuple[Scope, dict[str, Any]]:
+def resumed(pipeline: Pipeline, paths: TablePaths, run_id: str, *statuses: str) -> tuple[Scope, dict[str, Any]]:
     """Return the backfill of a run and its newest note; refuses what is not at one of some statuses."""
-    newest = shadow_tables.newest_run(place)
+    newest = shadow_tables.newest_run(paths)
     if newest is None or newest["run_id"] != run_id:
         other = "no backfill" if newest is None else f"the backfill {newest['run_id']}"
         raise ConfigurationError(f"backfill {run_id}: the shadow tables are of {other}; rebuild first")
@@ -129,7 +129,7 @@ def resumed(pipeline: Pipeline, place: Place, run_id: str, *statuses: str) -> tu
         )
     told = json.loads(newest["state"])
     chosen = only(pipeline, told["tables"])
-    return Scope(chosen, place, run_id, newest["from_csn"], newest["to_csn"], told["release"]), newest
+    return Scope(chosen, paths, run_id, newest["from_csn"], newest["to_csn"], told["release"]), newest
 
 
 def only(pipeline: Pipeline, tables: Sequence[str]) -> Pipeline:
@@ -150,14 +150,14 @@ def only(pipeline: Pipeline, tables: Sequence[str]) -> Pipeline:
     return pipeline.model_copy(update={"targets": targets})
 
 
-def csns_of(place: Place, since: datetime | None, until: datetime | None) -> tuple[int | None, int | None]:
+def csns_of(paths: TablePaths, since: datetime | None, until: datetime | None) -> tuple[int | None, int | None]:
     """Return the first and last csn of what was released of the transactions committed in a period."""
     conditions = ["status = 'released'"]
     for sign, moment in ((">=", since), ("<=", until)):
         if moment is not None:
             conditions.append(f"committed_at {sign} {arrow_tables.moment(moment)}")
     sql = f"select min(csn) as first, max(csn) as last from t where {' and '.join(conditions)}"
-    found = small_tables.query(place.table(names.TRANSACTIONS), sql)
+    found = small_tables.query(paths.table(names.TRANSACTIONS), sql)
     if not found or found[0]["first"] is None:
         raise ConfigurationError(f"no released transaction was committed between {since} and {until}")
     return (None if since is None else found[0]["first"]), (None if until is None else found[0]["last"])

@@ -33,7 +33,7 @@ def histories(spark: SparkSession, scope: Scope, chosen: pa.Table, rows: int) ->
     empty = {each.name: each.schema.empty_table() for each in scope.histories}
     empty[names.TRANSACTIONS] = FATES.empty_table()
     for name, none in empty.items():
-        shadow_tables.write(scope.place.table(names.shadow_table(name)), none)
+        shadow_tables.write(scope.paths.table(names.shadow_table(name)), none)
     if not chosen.num_rows:
         return
     between, shares = landings(scope, chosen), list(_shares(chosen, max(FEWEST_BITS, (rows // SHARE).bit_length())))
@@ -45,14 +45,14 @@ def histories(spark: SparkSession, scope: Scope, chosen: pa.Table, rows: int) ->
             for name, made in {**history, names.TRANSACTIONS: found.fates}.items():
                 if made.num_rows:
                     shadow = names.shadow_table(name)
-                    yield data_files.write_part(made, shadow, scope.place.table(shadow))
+                    yield data_files.write_part(made, shadow, scope.paths.table(shadow))
 
     written = spark.sparkContext.parallelize(shares, len(shares)).mapPartitions(write).collect()
     attempt = f"backfill:{uuid.uuid4().hex}"
     for name in empty:
         shadow = names.shadow_table(name)
         own = [part for part in written if part.table == shadow]
-        data_files.append_parts(own, scope.place.table(shadow), attempt, 0)
+        data_files.append_parts(own, scope.paths.table(shadow), attempt, 0)
 
 
 def _shares(chosen: pa.Table, bits: int) -> Iterator[tuple[pa.Table, tuple[int, int]]]:
@@ -71,7 +71,7 @@ def currents(spark: SparkSession, scope: Scope) -> None:
     changes = {}
     for flat in flats(scope.pipeline):
         target = scope.rows(flat)
-        path = scope.place.table(names.shadow_table(target.name))
+        path = scope.paths.table(names.shadow_table(target.name))
         shadow_tables.write_frame(path, _folded(spark, scope, flat, targets[flat.history]))
         changes[flat.table.name] = Change(flat.table, spark_tables.read(spark, path), None)
     for aggregate in scope.pipeline.targets.aggregates:
@@ -79,7 +79,7 @@ def currents(spark: SparkSession, scope: Scope) -> None:
         composed = spark_documents.documents(scope.pipeline, aggregate, changes, None).select(
             *map(quote, target.schema.names)
         )
-        shadow_tables.write_frame(scope.place.table(names.shadow_table(target.name)), composed)
+        shadow_tables.write_frame(scope.paths.table(names.shadow_table(target.name)), composed)
 
 
 def _folded(spark: SparkSession, scope: Scope, flat: Flat, target: Target) -> DataFrame:
@@ -97,17 +97,17 @@ def _folded(spark: SparkSession, scope: Scope, flat: Flat, target: Target) -> Da
 
 
 def _rows(scope: Scope, table: str) -> int:
-    found = small_tables.query(scope.place.table(table), "select count(*) as n from t")
+    found = small_tables.query(scope.paths.table(table), "select count(*) as n from t")
     return int(found[0]["n"]) if found else 0
 
 
 def _shadow(spark: SparkSession, scope: Scope, target: Target) -> DataFrame:
-    return spark_tables.read(spark, scope.place.table(names.shadow_table(target.name)))
+    return spark_tables.read(spark, scope.paths.table(names.shadow_table(target.name)))
 
 
 def _live(spark: SparkSession, scope: Scope, target: Target) -> DataFrame:
     """Return a live table's rows in the columns and types of its shadow."""
-    rows = spark_tables.read(spark, scope.place.table(target.name))
+    rows = spark_tables.read(spark, scope.paths.table(target.name))
     has = set(rows.columns)
     wanted = _shadow(spark, scope, target).schema
     return rows.select(
@@ -131,7 +131,7 @@ def compare(spark: SparkSession, scope: Scope, target: Target) -> None:
     own, now = _shadow(spark, scope, target), _live(spark, scope, target)
     if target.is_history:
         now = now.where(scope.range_of(target))
-        kept = spark_tables.read(spark, scope.place.table(names.shadow_table(names.TRANSACTIONS))).where(STAY)
+        kept = spark_tables.read(spark, scope.paths.table(names.shadow_table(names.TRANSACTIONS))).where(STAY)
         kept = kept.select(F.col("xid").alias("_xid"), F.col("csn").alias("_csn"))
         now = now.join(
             F.broadcast(kept),
@@ -143,7 +143,7 @@ def compare(spark: SparkSession, scope: Scope, target: Target) -> None:
     schema = StructType([*own.schema.fields, *(StructField(*field) for field in VERDICT)])
     left, right = (rows.withColumn("_txloom_part", part).groupBy("_txloom_part") for rows in (now, own))
     found = left.cogroup(right).applyInArrow(_differ(target), schema)
-    shadow_tables.write_frame(scope.place.table(names.difference_table(target.name)), found)
+    shadow_tables.write_frame(scope.paths.table(names.difference_table(target.name)), found)
 
 
 def _differ(target: Target) -> Callable[[pa.Table, pa.Table], pa.Table]:
@@ -157,7 +157,7 @@ def correct(spark: SparkSession, scope: Scope, target: Target, metadata: str) ->
     """Add rows that a history lacks, and bring the others to what their events say, in one commit."""
     rows = _differences(spark, scope, target).where(f"{KIND} <> '{SURPLUS}'").drop(KIND, WAS, DIGEST)
     try:
-        spark_fold.correct(scope.place.table(target.name), rows, target.key, metadata)
+        spark_fold.correct(scope.paths.table(target.name), rows, target.key, metadata)
     finally:
         spark_tables.unfence(spark)
 
@@ -168,10 +168,10 @@ def merge(spark: SparkSession, scope: Scope, target: Target, metadata: str) -> N
     effects = rows.drop(KIND, WAS, DIGEST)
     prune = spark_fold.pruning(effects, target.key)
     try:
-        spark_fold.merge(scope.place.table(target.name), effects, target.key, prune=prune, metadata=metadata)
+        spark_fold.merge(scope.paths.table(target.name), effects, target.key, prune=prune, metadata=metadata)
     finally:
         spark_tables.unfence(spark)
 
 
 def _differences(spark: SparkSession, scope: Scope, target: Target) -> DataFrame:
-    return spark_tables.read(spark, scope.place.table(names.difference_table(target.name)))
+    return spark_tables.read(spark, scope.paths.table(names.difference_table(target.name)))

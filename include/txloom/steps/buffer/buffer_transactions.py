@@ -23,7 +23,7 @@ from txloom.storage.buffer import batch_plan, checkpoint_files, checkpoints, ear
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
 from txloom.storage.landing import stream as landing_stream
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import watermark
 from txloom.storage.spark.session import warm_workers
 from txloom.storage.system_tables import TRANSACTIONS
@@ -41,52 +41,54 @@ def buffer_transactions(spark: SparkSession, pipeline: Pipeline, *, warehouse: s
     Raises LedgerUnbalanced when events landed and events accounted for differ.
     """
     warm_workers(spark)
-    place = Place(warehouse, pipeline.name)
-    pipeline = schema_evolution.effective(pipeline, place)
-    history_tables.create(pipeline, place)
-    totals = _run(spark, pipeline, place, run_id)
-    complete = open_letters.complete_now(place)
+    paths = TablePaths(warehouse, pipeline.name)
+    pipeline = schema_evolution.effective(pipeline, paths)
+    history_tables.create(pipeline, paths)
+    totals = _run(spark, pipeline, paths, run_id)
+    complete = open_letters.complete_now(paths)
     if complete and pipeline.completeness.complete_now == "redrive":
         redrive(None, pipeline, warehouse=warehouse, run_id=run_id, transactions=complete)
-        for name, count in _run(spark, pipeline, place, run_id).items():
+        for name, count in _run(spark, pipeline, paths, run_id).items():
             totals[name] = count if name in LEVELS else totals.get(name, 0) + count
         totals["redriven"] = len(complete)
     return totals
 
 
-def _run(spark: SparkSession, pipeline: Pipeline, place: Place, run_id: str) -> dict[str, int]:
+def _run(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, run_id: str) -> dict[str, int]:
     """Take in what was landed since the last run; a state that Spark finds to be damaged is replaced at once."""
-    generation = checkpoints.running(place, batch_plan.change_events_id(place))
+    generation = checkpoints.running(paths, batch_plan.change_events_id(paths))
     try:
-        totals = _taken_in(spark, pipeline, place, run_id, generation)
+        totals = _taken_in(spark, pipeline, paths, run_id, generation)
     except StreamingQueryException as error:
         if not checkpoint_files.is_damage(error):
             raise
         why = f"Spark cannot read its state: {checkpoint_files.reason(error)}"
-        generation = checkpoints.replaced(place, generation, why)
-        totals = _taken_in(spark, pipeline, place, run_id, generation)
-    check_balance(place, generation, run_id)
+        generation = checkpoints.replaced(paths, generation, why)
+        totals = _taken_in(spark, pipeline, paths, run_id, generation)
+    check_balance(paths, generation, run_id)
     return totals
 
 
-def _taken_in(spark: SparkSession, pipeline: Pipeline, place: Place, run_id: str, generation: int) -> dict[str, int]:
+def _taken_in(
+    spark: SparkSession, pipeline: Pipeline, paths: TablePaths, run_id: str, generation: int
+) -> dict[str, int]:
     """Let a generation take in what it has not, a micro-batch for each row of its plan."""
     totals: dict[str, int] = {"generation": generation}
-    checkpoint = checkpoints.checkpoint(place.warehouse, pipeline.name, generation)
+    checkpoint = checkpoints.checkpoint(paths.warehouse, pipeline.name, generation)
     plan = batch_plan.plan_of(checkpoint)
-    if gone := history_tables.take_back(pipeline, place, generation):
+    if gone := history_tables.take_back(pipeline, paths, generation):
         print(
             f"{gone} rows of history are taken back: the batch that appended them died before it was complete",
             flush=True,
         )
-    known, before = known_before(place, generation), batch_plan.planned(plan)
-    planned = batch_plan.extend(place, plan, known)
+    known, before = known_before(paths, generation), batch_plan.planned(plan)
+    planned = batch_plan.extend(paths, plan, known)
     if known > before:
         print(f"the buffer is rebuilt up to landing {known}, in {len(planned)} batches", flush=True)
-    arrived = landing_stream.stream(spark, place, plan, max((each.tasks for each in planned), default=1))
+    arrived = landing_stream.stream(spark, paths, plan, max((each.tasks for each in planned), default=1))
 
     def release(frame: DataFrame, number: int) -> None:
-        batch = Batch(spark, pipeline, place, generation, number, run_id, known)
+        batch = Batch(spark, pipeline, paths, generation, number, run_id, known)
         for name, count in release_batch(batch, frame).items():
             totals[name] = count if name in LEVELS else totals.get(name, 0) + count
 
@@ -101,9 +103,9 @@ def _taken_in(spark: SparkSession, pipeline: Pipeline, place: Place, run_id: str
     return totals
 
 
-def known_before(place: Place, generation: int) -> int:
+def known_before(paths: TablePaths, generation: int) -> int:
     """Return the last landing that an earlier generation decided on, and wrote everything of; 0 for none."""
-    seen = watermark.snapshot(place)
+    seen = watermark.snapshot(paths)
     return seen.landing if seen is not None and seen.release < checkpoints.first_release(generation) else 0
 
 
@@ -149,7 +151,7 @@ def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
 
 
 def _release(batch: Batch, frame: DataFrame, rows: int, kinds: Mapping[str, Sequence[Row]]) -> Released:
-    landings = {place["landing"] for place in kinds["place"]}
+    landings = {position["landing"] for position in kinds["place"]}
     if not landings:
         return Released()
     if rows <= arrow_tables.LOCAL_ROWS:
@@ -183,7 +185,7 @@ def _write_dead_letters(batch: Batch, buried: Sequence[Buried]) -> None:
     if letters:
         new = reduce(DataFrame.unionByName, letters)
         batch.append(
-            earlier_epochs.without_written_letters(batch.spark, batch.place, new, batch.generation), names.DEAD_LETTERS
+            earlier_epochs.without_written_letters(batch.spark, batch.paths, new, batch.generation), names.DEAD_LETTERS
         )
 
 
@@ -191,7 +193,7 @@ def _write_transactions(batch: Batch, released: Released, buried: Sequence[Burie
     """Enter all transactions that this batch finished, or completed though they are dead, in one commit."""
     frames = [part.transactions for part in buried if part.transactions is not None]
     dead = [arrow_tables.conform(frame.toArrow(), TRANSACTIONS) for frame in frames]
-    own = earlier_epochs.without_written_deaths(batch.place, pa.concat_tables([*dead, completed]), batch.generation)
+    own = earlier_epochs.without_written_deaths(batch.paths, pa.concat_tables([*dead, completed]), batch.generation)
     finished = pa.concat_tables([released.transactions, own])
     if released.parts:
         rest = [batch.write_part(finished, names.TRANSACTIONS)] if finished.num_rows else []
@@ -210,13 +212,13 @@ def _settled(counts: dict[str, int], buried: Sequence[Buried]) -> dict[str, int]
     return settled
 
 
-def check_balance(place: Place, generation: int, run_id: str) -> None:
+def check_balance(paths: TablePaths, generation: int, run_id: str) -> None:
     """Enter the pipeline's balance in the ledger: landed = released + buffered + dead + duplicate + unwatched.
 
     Both sides are sums over all landings and over all batches of this generation, which starts with the first landing.
     """
-    landed = small_tables.balance(place.warehouse, place.pipeline, "land_events")
-    buffered = small_tables.balance(place.warehouse, place.pipeline, checkpoints.STEP)
+    landed = small_tables.balance(paths.warehouse, paths.pipeline, "land_events")
+    buffered = small_tables.balance(paths.warehouse, paths.pipeline, checkpoints.STEP)
     sides = {
         "landed": landed.get("landed", 0),
         "released": buffered.get("released", 0),
@@ -232,6 +234,6 @@ def check_balance(place: Place, generation: int, run_id: str) -> None:
     detail = None if not difference else f"{difference} events are not accounted for"
     now = datetime.now(UTC)
     entry = small_tables.Entry(run_id, "balance", now, sides, 0, generation, balanced=not difference, detail=detail)
-    small_tables.write_ledger(place.warehouse, place.pipeline, entry)
+    small_tables.write_ledger(paths.warehouse, paths.pipeline, entry)
     if difference:
-        raise LedgerUnbalanced(f"pipeline {place.pipeline}: {detail}: {sides}")
+        raise LedgerUnbalanced(f"pipeline {paths.pipeline}: {detail}: {sides}")

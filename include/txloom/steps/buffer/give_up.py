@@ -104,8 +104,8 @@ def _released_before(batch: Batch, given: Sequence[Given], landings: Collection[
     ends = {row["tx"]: row["end"] for row in known.collect()}
     if not ends:
         return set()
-    place = F.regexp_extract("identity", PLACED, 1).try_cast("bigint")
-    lies_at = F.when(F.col("kind") == "metadata", F.col("csn")).otherwise(F.when(F.col("csn").isNull(), place))
+    position = F.regexp_extract("identity", PLACED, 1).try_cast("bigint")
+    lies_at = F.when(F.col("kind") == "metadata", F.col("csn")).otherwise(F.when(F.col("csn").isNull(), position))
     events = _own_events(batch, frame.where(F.col("tx").isin(list(ends))), landings)
     behind = {tuple(row)[:3]: row["at"] for row in events.groupBy(*BOUNDS).agg(F.max(lies_at).alias("at")).collect()}
     concerned = [each.bounds for each in given if each.tx in ends]
@@ -238,7 +238,7 @@ def list_waiting(
     at = datetime.fromtimestamp(clock["first_at"] / 1e6, UTC)
     rows = [_pending(row, named[row["tx"]], watched, at) for row in waiting]
     rows.sort(key=lambda row: row["age_seconds"], reverse=True)
-    path = batch.place.table(names.PENDING_TRANSACTIONS)
+    path = batch.paths.table(names.PENDING_TRANSACTIONS)
     about = {"release": batch.release, "landing": clock["landing"], "reached": clock["csn"]}
     small_tables.replace(path, rows, PENDING_TRANSACTIONS, about)
 
@@ -250,7 +250,7 @@ def named(batch: Batch, waiting: Sequence[Row]) -> dict[int, dict[str, Any]]:
     landings = arrow_tables.numbers([landing for row in waiting for landing in row["landings"]])
     columns = ("transaction_id", "xid", "csn", "committed_at")
     sql = f"select tx, {', '.join(columns)} from t where landing in ({landings}) and tx is not null"
-    events = arrow_tables.matching(batch.place.change_events, sql, "tx", [row["tx"] for row in waiting])
+    events = arrow_tables.matching(batch.paths.change_events, sql, "tx", [row["tx"] for row in waiting])
     found = events.group_by("tx").aggregate([(name, "max") for name in columns])
     found = found.rename_columns([name.removesuffix("_max") for name in found.column_names])
     return {row["tx"]: row for row in found.to_pylist()}

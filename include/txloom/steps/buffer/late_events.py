@@ -46,7 +46,7 @@ def judge(batch: Batch, late: Sequence[Row], own: Mapping[int, str]) -> Late:
 
     own: causes of what this very batch gives up, by hash.
     """
-    known = dead_by_hash(batch.place) if late else {}
+    known = dead_by_hash(batch.paths) if late else {}
     of_dead = known.keys() | own.keys()
     found = contradictions(batch, [row for row in late if not row["rows"] and row["tx"] not in of_dead])
     late = [row for row in late if row["rows"] or row["tx"] in of_dead]
@@ -85,7 +85,7 @@ def _given_up_now(batch: Batch, own: Mapping[int, str], events: DataFrame) -> di
         return {}
     concerned = events.where(F.col("tx").isin(list(own)))
     ids = {row["tx"]: row["transaction_id"] for row in concerned.select("tx", "transaction_id").distinct().collect()}
-    ends = dict(sorted(released(batch.place, list(ids.values()))))
+    ends = dict(sorted(released(batch.paths, list(ids.values()))))
     again = concerned.where(F.col("transaction_id").isin(list(ends))).select(*reused_ids.COLUMNS) if ends else None
     rows = [row.asDict() for row in again.collect()] if again is not None else []
     later = {row["transaction_id"] for row in rows if reused_ids.is_behind([row], ends[row["transaction_id"]])}
@@ -94,10 +94,10 @@ def _given_up_now(batch: Batch, own: Mapping[int, str], events: DataFrame) -> di
 
 def _metadata(batch: Batch, late: DataFrame, dead: Mapping[int, str]) -> DataFrame | None:
     """Return the dead letters of metadata that a dead transaction did not have yet."""
-    told, place = F.to_json("expected").alias("told"), F.struct("landing", "row").alias("place")
+    told, position = F.to_json("expected").alias("told"), F.struct("landing", "row").alias("place")
     own = batch.change_events.where((F.col("kind") == "metadata") & F.col("tx").isin(list(dead)))
-    seen = own.select("tx", told, place)
-    news = late.where(F.col("tx").isin(list(dead))).withColumn("told", told).withColumn("own", place)
+    seen = own.select("tx", told, position)
+    news = late.where(F.col("tx").isin(list(dead))).withColumn("told", told).withColumn("own", position)
     again = (
         (F.col("n.tx") == F.col("s.tx")) & (F.col("n.told") == F.col("s.told")) & (F.col("s.place") < F.col("n.own"))
     )
@@ -117,8 +117,8 @@ def completed_of(batch: Batch, dead: Sequence[str]) -> pa.Table:
     columns += ', "table", "row", producer_run'
     chosen = "kind = 'metadata' or (kind = 'row' and \"table\" is not null)"
     sql = f"select {columns} from t where transaction_id in ({ids}) and ({chosen})"
-    events = reused_ids.split(arrow_tables.select(batch.place.change_events, sql).to_pylist())
-    before = released(batch.place, dead)
+    events = reused_ids.split(arrow_tables.select(batch.paths.change_events, sql).to_pylist())
+    before = released(batch.paths, dead)
     rows = [_whole(own, batch) for name, own in events.items() if name not in before]
     return pa.Table.from_pylist([row for row in rows if row is not None], TRANSACTIONS)
 

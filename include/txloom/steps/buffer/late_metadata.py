@@ -23,13 +23,13 @@ def contradictions(batch: Batch, late: Sequence[Row]) -> list[Finding]:
     counting = "kind = 'metadata' and csn is not null"
     landings = arrow_tables.numbers([landing for landing, _ in places])
     bounds = f"select min(csn) as lowest, max(csn) as highest from t where {counting} and landing in ({landings})"
-    csns = small_tables.query(batch.place.change_events, bounds)[0]
+    csns = small_tables.query(batch.paths.change_events, bounds)[0]
     if csns["lowest"] is None:
         return []
     columns = 'tx, xid, csn, landing, "row", expected'
     sql = f"select {columns} from t where {counting} and csn between {csns['lowest']} and {csns['highest']}"
     by_transaction: dict[tuple[int, int], list[dict[str, Any]]] = {}
-    rows = arrow_tables.matching(batch.place.change_events, sql, "tx", [row["tx"] for row in late])
+    rows = arrow_tables.matching(batch.paths.change_events, sql, "tx", [row["tx"] for row in late])
     for row in rows.sort_by([("landing", "ascending"), ("row", "ascending")]).to_pylist():
         by_transaction.setdefault((row["tx"], row["csn"]), []).append(row)
     return [each for messages in by_transaction.values() for each in _contradicted(messages, places)]

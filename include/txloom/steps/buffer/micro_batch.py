@@ -15,7 +15,7 @@ from txloom.steps.schema_drift import added
 from txloom.storage.buffer import checkpoints, stream
 from txloom.storage.checks import findings
 from txloom.storage.delta import arrow_tables, data_files, schema_evolution, small_tables, spark_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.targets import history_tables
 from txloom.transactions.hashes import hash64
 
@@ -30,7 +30,7 @@ class Batch:
 
     spark: SparkSession
     pipeline: Pipeline
-    place: Place
+    paths: TablePaths
     generation: int
     number: int
     run_id: str
@@ -49,12 +49,12 @@ class Batch:
     @property
     def change_events(self) -> DataFrame:
         """Return change_events."""
-        return spark_tables.read(self.spark, self.place.change_events)
+        return spark_tables.read(self.spark, self.paths.change_events)
 
     @property
     def earlier_transactions(self) -> DataFrame:
         """Return the transactions that other batches released, with `tx`."""
-        finished = spark_tables.read(self.spark, self.place.table(names.TRANSACTIONS))
+        finished = spark_tables.read(self.spark, self.paths.table(names.TRANSACTIONS))
         return finished.where((F.col("release") != self.release) & (F.col("status") == "released")).withColumn(
             "tx", stream.transaction_hash()
         )
@@ -62,28 +62,28 @@ class Batch:
     def append(self, frame: DataFrame, table: str) -> bool:
         """Append to a table once for this batch."""
         write_id = names.write_id(self.pipeline.name, table, self.generation)
-        return spark_tables.append_once(frame, self.place.table(table), write_id, self.number)
+        return spark_tables.append_once(frame, self.paths.table(table), write_id, self.number)
 
     def append_local(self, rows: pa.Table, table: str) -> bool:
         """Append a small Arrow table once for this batch."""
         write_id = names.write_id(self.pipeline.name, table, self.generation)
-        return arrow_tables.append_once(rows, self.place.table(table), write_id, self.number)
+        return arrow_tables.append_once(rows, self.paths.table(table), write_id, self.number)
 
     def write_part(self, rows: pa.Table, table: str) -> data_files.Part:
         """Write rows as a file that `append_parts` commits."""
-        return data_files.write_part(rows, table, self.place.table(table))
+        return data_files.write_part(rows, table, self.paths.table(table))
 
     def append_parts(self, written: Sequence[data_files.Part], table: str) -> bool:
         """Commit files that tasks wrote, once for this batch."""
         write_id = names.write_id(self.pipeline.name, table, self.generation)
-        return data_files.append_parts(written, self.place.table(table), write_id, self.number)
+        return data_files.append_parts(written, self.paths.table(table), write_id, self.number)
 
     def adopt(self, pipeline: Pipeline, new: Sequence[tuple[schema_evolution.Undeclared, str]]) -> Pipeline:
         """Let tables take up columns that their source added; return the pipeline with them."""
         self.record([added(pipeline, *each) for each in new])
-        schema_evolution.adopt(self.place, new)
+        schema_evolution.adopt(self.paths, new)
         pipeline = schema_evolution.with_columns(pipeline, [(each.table, column, each.source) for each, column in new])
-        history_tables.create(pipeline, self.place)
+        history_tables.create(pipeline, self.paths)
         return pipeline
 
     def note_undeclared(self, pipeline: Pipeline, found: Sequence[schema_evolution.Undeclared]) -> None:
@@ -93,13 +93,13 @@ class Batch:
     def record(self, found: Iterable[Finding], source_format: str | None = None) -> None:
         """Write down findings, unless an earlier generation did: they may have been closed since."""
         if not self.is_known:
-            findings.record(self.place, found, self.run_id, source_format)
+            findings.record(self.paths, found, self.run_id, source_format)
 
     def enter(self, counts: dict[str, int]) -> None:
         """Enter the batch's counts in the ledger, once."""
         at = datetime.now(UTC)
         entry = small_tables.Entry(self.run_id, checkpoints.STEP, at, counts, self.number + 1, self.generation)
-        small_tables.write_ledger(self.place.warehouse, self.place.pipeline, entry)
+        small_tables.write_ledger(self.paths.warehouse, self.paths.pipeline, entry)
 
     def table_names(self) -> dict[int, str]:
         """Return the watched tables by the buffer's hash of their names."""

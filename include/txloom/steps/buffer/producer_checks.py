@@ -33,7 +33,7 @@ def operations_of(batch: Batch, standings: Sequence[Row]) -> Operations:
     landings = arrow_tables.numbers([landing for row in odd for landing in row["landings"]])
     where = f"landing in ({landings}) and kind = 'row' and \"table\" is not null"
     sql = f'select tx, "table", op, identity from t where {where}'
-    rows = arrow_tables.matching(batch.place.change_events, sql, "tx", [row["tx"] for row in odd])
+    rows = arrow_tables.matching(batch.paths.change_events, sql, "tx", [row["tx"] for row in odd])
     found: Operations = {}
     grouped = rows.group_by(["tx", "op", "table"]).aggregate([("identity", "count_distinct")])
     for row in grouped.to_pylist():
@@ -57,4 +57,4 @@ def after_batch(batch: Batch, standings: Sequence[Row], operations: Operations, 
         for row in standings
         if row["tx"] in named
     ]
-    findings.record(batch.place, diagnose(seen), batch.run_id, batch.pipeline.source.format)
+    findings.record(batch.paths, diagnose(seen), batch.run_id, batch.pipeline.source.format)

@@ -56,16 +56,16 @@ def after_batch(batch: Batch, released: DataFrame, dead: Sequence[Row], causes: 
         some = decided[start : start + AT_ONCE]
         sent = _sent(batch, some)
         gone = [sent[each.tx].transaction_id for each in some if each.cause]
-        before = {name for name, _ in released_before(batch.place, gone)}
+        before = {name for name, _ in released_before(batch.paths, gone)}
         named += [
             finding
             for each in some
             if sent[each.tx].transaction_id not in before
             for finding in _named(each, sent[each.tx])
         ]
-    findings.note(batch.place, [each for each in named if each.code == f.RUNS_OVERLAP], batch.run_id)
+    findings.note(batch.paths, [each for each in named if each.code == f.RUNS_OVERLAP], batch.run_id)
     needed = [each for each in named if each.code == f.TWO_RUNS]
-    findings.record(batch.place, needed, batch.run_id, batch.pipeline.source.format)
+    findings.record(batch.paths, needed, batch.run_id, batch.pipeline.source.format)
 
 
 def _of_released(released: DataFrame) -> list[Decided]:
@@ -86,7 +86,7 @@ def _sent(batch: Batch, decided: Sequence[Decided]) -> dict[int, Sent]:
     first, last = min(row.first_landing for row in decided), max(row.last_landing for row in decided)
     among = f"tx in ({arrow_tables.numbers([row.tx for row in decided])}) and landing between {first} and {last}"
     rows = f"{among} and kind = 'row' and \"table\" is not null"
-    path = batch.place.change_events
+    path = batch.paths.change_events
     sent = {row.tx: Sent() for row in decided}
     columns = f"count(distinct identity) as rows, min({POSITION}) as first, max({POSITION}) as last"
     columns += ", max(xid) as xid, max(csn) as csn, max(transaction_id) as id, min(landing) as landing"

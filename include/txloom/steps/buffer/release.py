@@ -22,7 +22,7 @@ from txloom.steps.schema_drift import undeclared, without_before
 from txloom.storage.buffer.stream import RELEASED
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.schema_evolution import Undeclared
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import INSTANT, TRANSACTIONS
 from txloom.transactions import events as ev
 from txloom.transactions.hashes import hashed
@@ -63,12 +63,12 @@ class Release:
     findings: Sequence[Finding] = ()
 
 
-def release(pipeline: Pipeline, place: Place, number: int, share: Share) -> Release:
+def release(pipeline: Pipeline, paths: TablePaths, number: int, share: Share) -> Release:
     """Make the history rows of whole transactions, under a release number."""
-    chosen = _new(place, number, share.chosen)
+    chosen = _new(paths, number, share.chosen)
     if not chosen.num_rows:
         return Release()
-    events = _events(pipeline, place, share)
+    events = _events(pipeline, paths, share)
     made = [made_of(pipeline, own_events(events, each, share.repeated), each, number) for each in _in_turn(chosen)]
     return made[0] if len(made) == 1 else _joined(made)
 
@@ -116,7 +116,7 @@ def without(rows: pa.Table, column: str, values: pa.Array) -> pa.Table:
     return rows.filter(pc.invert(pc.is_in(rows.column(column), values)))
 
 
-def _new(place: Place, number: int, chosen: pa.Table) -> pa.Table:
+def _new(paths: TablePaths, number: int, chosen: pa.Table) -> pa.Table:
     """Leave out those that another batch released: the history is the last judge (design.md 2.2).
 
     A transaction is known by its id and csn: PostgreSQL's ids come back after a wrap-around or a restore.
@@ -126,20 +126,20 @@ def _new(place: Place, number: int, chosen: pa.Table) -> pa.Table:
     bounds = pc.min_max(chosen.column("csn")).as_py()
     among = f"csn between {bounds['min']} and {bounds['max']}"
     sql = f"select transaction_id, csn from t where {among} and release <> {number} and status = 'released'"
-    found = arrow_tables.select(place.table(names.TRANSACTIONS), sql)
+    found = arrow_tables.select(paths.table(names.TRANSACTIONS), sql)
     if not found.num_rows:
         return chosen
     found = found.append_column("tx", hashed(found.column("transaction_id")))
     return chosen.filter(pa.array(~np.isin(_pairs(chosen, "tx", "csn"), _pairs(found, "tx", "csn"))))
 
 
-def _events(pipeline: Pipeline, place: Place, share: Share) -> pa.Table:
+def _events(pipeline: Pipeline, paths: TablePaths, share: Share) -> pa.Table:
     where = (
         f"landing in ({arrow_tables.numbers(share.landings)}) and tx between {share.tx[0]} and {share.tx[1]}"
         " and (kind = 'metadata' or (kind = 'row' and \"table\" is not null))"
     )
     headers = ", headers" if pipeline.source.format == "debezium" else ""
-    return arrow_tables.select(place.change_events, f"select {EVENT}{headers} from t where {where}")
+    return arrow_tables.select(paths.change_events, f"select {EVENT}{headers} from t where {where}")
 
 
 def own_events(events: pa.Table, chosen: pa.Table, repeated: pa.Table) -> pa.Table:
@@ -198,8 +198,8 @@ def _messages(events: pa.Table, source: formats.Images | None) -> Sequence[bytes
     lists = told.column("headers").to_pylist() if "headers" in told.column_names else [None] * told.num_rows
     headers = [None if each is None else dict(each) for each in lists]
     found = formats.canonical(source, told.column("value").to_pylist(), told.column("op").to_pylist(), headers)
-    for place, message in zip(own.tolist(), found, strict=True):
-        messages[place] = message
+    for position, message in zip(own.tolist(), found, strict=True):
+        messages[position] = message
     return messages
 
 

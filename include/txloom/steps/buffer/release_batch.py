@@ -18,7 +18,7 @@ from txloom.steps.parallel import together
 from txloom.storage.delta import schema_evolution
 from txloom.storage.delta.data_files import Part, write_part
 from txloom.storage.delta.schema_evolution import Undeclared
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import TRANSACTIONS
 
 SHARE = 150_000
@@ -63,7 +63,7 @@ def release_small(batch: Batch, whole: Sequence[Row], repeated: Sequence[Row], l
     share = Share(pa.table(chosen, CHOSEN), sorted(landings), pa.table(places, PLACES))
 
     def run(pipeline: Pipeline) -> tuple[Release, Sequence[Undeclared]]:
-        found = release(pipeline, batch.place, batch.release, share)
+        found = release(pipeline, batch.paths, batch.release, share)
         return found, found.undeclared
 
     found = _with_new_columns(batch, run)
@@ -113,12 +113,12 @@ def release_large(batch: Batch, outcomes: DataFrame, rows: int, landings: set[in
 
 def _spread(batch: Batch, pipeline: Pipeline, shares: Sequence[Share]) -> list[Written]:
     """Release shares in Spark's tasks; they write files that nothing names yet."""
-    place, number = batch.place, batch.release
+    paths, number = batch.paths, batch.release
 
     def run(some: Iterable[Share]) -> Iterable[Written]:
         for share in some:
-            found = release(pipeline, place, number, share)
-            yield Written(list(_write(found, place)), found.unreadable, found.undeclared, found.findings)
+            found = release(pipeline, paths, number, share)
+            yield Written(list(_write(found, paths)), found.unreadable, found.undeclared, found.findings)
 
     written: list[Written] = batch.spark.sparkContext.parallelize(shares, len(shares)).mapPartitions(run).collect()
     return written
@@ -147,8 +147,8 @@ def _sizes(decided: pa.Table, chosen: Iterable[int]) -> dict[int, tuple[int, ...
     return {row["tx"]: tuple(row[name] for name in SIZES) for row in own if row["what"] == "released"}
 
 
-def _write(found: Release, place: Place) -> Iterator[Part]:
+def _write(found: Release, paths: TablePaths) -> Iterator[Part]:
     """Write the rows of a release as files of their tables."""
     for table, rows in {**found.history, names.TRANSACTIONS: found.transactions}.items():
         if rows.num_rows:
-            yield write_part(rows, table, place.table(table))
+            yield write_part(rows, table, paths.table(table))

@@ -8,7 +8,7 @@ from txloom.errors import ConfigurationError
 from txloom.steps.dead_letters.list_dead_letters import chosen, refuse_no_choice
 from txloom.storage.dead_letters import dismissals
 from txloom.storage.dead_letters.listing import among
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 
 def dismiss(
@@ -36,13 +36,13 @@ def dismiss(
     refuse_no_choice(transactions, causes, messages, everything)
     if not person.strip() or not reason.strip():
         raise ConfigurationError("a dismissal needs a name and a reason: whoever asks later is shown them")
-    place = Place(warehouse, pipeline.name)
+    paths = TablePaths(warehouse, pipeline.name)
     asked = {"transactions": transactions, "causes": causes, "messages": messages}
     where = "true" if everything else among(**asked)
     if reopen:
-        return {"reopened": dismissals.reopen(place, where, run_id)}
-    if done := dismissals.of_run(place, run_id):
+        return {"reopened": dismissals.reopen(paths, where, run_id)}
+    if done := dismissals.of_run(paths, run_id):
         return {"dismissed": done}
     chosen(pipeline, warehouse=warehouse, everything=everything, **asked)
     said = {"person": person.strip(), "reason": reason.strip(), "run_id": run_id}
-    return {"dismissed": dismissals.dismiss(place, where, version, at=datetime.now(UTC), **said)}
+    return {"dismissed": dismissals.dismiss(paths, where, version, at=datetime.now(UTC), **said)}

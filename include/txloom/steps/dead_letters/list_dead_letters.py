@@ -7,7 +7,7 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
 from txloom.quality.letters import Fate, Listing, text
 from txloom.storage.dead_letters import listing
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 
 def list_dead_letters(
@@ -38,7 +38,7 @@ def refuse_no_choice(*chosen: object) -> None:
 
 def everything(pipeline: Pipeline, *, warehouse: str) -> Listing:
     """Return all open dead letters."""
-    return listing.listing(Place(warehouse, pipeline.name), source_format=pipeline.source.format)
+    return listing.listing(TablePaths(warehouse, pipeline.name), source_format=pipeline.source.format)
 
 
 def chosen(
@@ -54,17 +54,17 @@ def chosen(
 
     Raises ConfigurationError where one has none.
     """
-    place = Place(warehouse, pipeline.name)
+    paths = TablePaths(warehouse, pipeline.name)
     asked = {"transactions": transactions, "causes": causes, "messages": messages}
     for kind, noun in (("transactions", "transaction"), ("causes", "cause"), ("messages", "place")):
         for each in asked[kind]:
             alone: dict[str, Any] = {kind: [each]}
-            if not listing.listing(place, everything=False, **alone).events:
-                there = ", ".join(group.cause for group in listing.listing(place).groups) or "none"
+            if not listing.listing(paths, everything=False, **alone).events:
+                there = ", ".join(group.cause for group in listing.listing(paths).groups) or "none"
                 raise ConfigurationError(f"no open dead letter has the {noun} {each!r}; causes are: {there}")
-    return listing.listing(place, everything=everything, source_format=pipeline.source.format, **asked)
+    return listing.listing(paths, everything=everything, source_format=pipeline.source.format, **asked)
 
 
 def fate(pipeline: Pipeline, *, warehouse: str, landing: int, last_landing: int) -> Fate:
     """Return what came of what a redrive landed, from its first landing to its last."""
-    return listing.fate(Place(warehouse, pipeline.name), landing, last_landing)
+    return listing.fate(TablePaths(warehouse, pipeline.name), landing, last_landing)

@@ -19,7 +19,7 @@ from txloom.storage.dead_letters.listing import among
 from txloom.storage.landing import plan as landing_plan
 from txloom.storage.landing import tables
 from txloom.storage.landing.change_events import Landing
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.snapshots import dated_transactions
 from txloom.transactions import reused_ids
 
@@ -48,28 +48,28 @@ def redrive(
     approved. Raises ConfigurationError for an id, a cause or a place that no open dead letter has.
     """
     refuse_no_choice(transactions, causes, messages, everything)
-    place = Place(warehouse, pipeline.name)
+    paths = TablePaths(warehouse, pipeline.name)
     there = [f"coalesce({among(messages=[each])}, false) as lies_{number}" for number, each in enumerate(messages)]
     columns = ", ".join(['transaction_id, kind, cause, landing, "row"', IS_OF, open_letters.MESSAGE, *there])
-    letters = open_letters.open_letters(place, columns, version=version)
+    letters = open_letters.open_letters(paths, columns, version=version)
     ids, chosen, poison = _chosen(letters, transactions, causes, messages, everything=everything)
-    ids = _without_superseded(place, ids, transactions)
+    ids = _without_superseded(paths, ids, transactions)
     if formats.is_ordered(pipeline):
-        ids, poison = _with_their_poison(place, ids, poison)
-        events = _in_order(place, ids, poison)
+        ids, poison = _with_their_poison(paths, ids, poison)
+        events = _in_order(paths, ids, poison)
     else:
-        events = open_letters.events_of(place, ids, poison, chosen)
+        events = open_letters.events_of(paths, ids, poison, chosen)
     if not events.num_rows:
         return {"transactions": 0, "events": 0}
-    plan = landing_plan.planned(place.landed_files)
-    first = finish_last(_no_spark, pipeline, plan, place, run_id) + 1
-    turns = _in_turns(tables.decode_again(partial(SourceDecoder, pipeline), events, first, place))
+    plan = landing_plan.planned(paths.landed_files)
+    first = finish_last(_no_spark, pipeline, plan, paths, run_id) + 1
+    turns = _in_turns(tables.decode_again(partial(SourceDecoder, pipeline), events, first, paths))
     for number, own in enumerate(turns, first):
         again = Landing(number, datetime.now(UTC), ())
         planned = {"landing": number, "run_id": run_id, "at": again.at, "topic": open_letters.REDRIVE}
-        landing_plan.write_plan(place, number, [planned])
-        tables.land_again(own, again, place)
-        close(pipeline, again, place, run_id)
+        landing_plan.write_plan(paths, number, [planned])
+        tables.land_again(own, again, paths)
+        close(pipeline, again, paths, run_id)
     landings = {"landing": first, "last_landing": first + len(turns) - 1}
     return {"transactions": len(ids), "events": events.num_rows, **landings}
 
@@ -84,28 +84,28 @@ def _in_turns(events: pa.Table) -> list[pa.Table]:
     return [events.filter(pc.equal(turn, each)) for each in range(pc.max(turn).as_py() + 1)]
 
 
-def _with_their_poison(place: Place, ids: Sequence[str], poison: pa.Table) -> tuple[list[str], pa.Table]:
+def _with_their_poison(paths: TablePaths, ids: Sequence[str], poison: pa.Table) -> tuple[list[str], pa.Table]:
     """Redrive the dead transactions that poison is of, as a whole, and no poison of one that still waits."""
     if not poison.num_rows:
         return list(ids), poison
     of = {*poison.column("is_of").to_pylist()} - {None}
-    gone = {row["transaction_id"] for row in open_letters.given_up(place)} & of
-    apart = of - {name for name, _ in open_letters.released(place, sorted(of))} | {*ids}
+    gone = {row["transaction_id"] for row in open_letters.given_up(paths)} & of
+    apart = of - {name for name, _ in open_letters.released(paths, sorted(of))} | {*ids}
     alone = pc.invert(pc.fill_null(pc.is_in(poison.column("is_of"), pa.array(sorted(apart), pa.string())), False))
     return sorted({*ids} | gone), poison.filter(alone)
 
 
-def _in_order(place: Place, ids: Sequence[str], poison: pa.Table) -> pa.Table:
+def _in_order(paths: TablePaths, ids: Sequence[str], poison: pa.Table) -> pa.Table:
     """Return what is landed again of an ordered source: what is of no transaction first, so that it joins none."""
-    parts = [poison, deliveries.of_transactions(place, ids)]
+    parts = [poison, deliveries.of_transactions(paths, ids)]
     wanted = [name.strip('" ') for name in open_letters.MESSAGE.split(",")]
     chosen = [part.select(wanted) for part in parts if part.num_rows]
     return pa.concat_tables(chosen) if chosen else pa.table({})
 
 
-def _without_superseded(place: Place, ids: Sequence[str], asked: Sequence[str]) -> list[str]:
+def _without_superseded(paths: TablePaths, ids: Sequence[str], asked: Sequence[str]) -> list[str]:
     """Leave out what was compared on dates before the newest: the dates after it were compared without it."""
-    old = dated_transactions.superseded(place, ids)
+    old = dated_transactions.superseded(paths, ids)
     for each in old:
         told = f"{each}: a newer date was compared without it, so that it cannot be redriven"
         if each in asked:

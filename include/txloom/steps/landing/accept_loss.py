@@ -13,7 +13,7 @@ from txloom.steps.landing.unreadable_files import close_readable
 from txloom.storage.checks import findings
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.landing import kafka_offsets, loaded_snapshots, plan, tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.sources import file_positions
 from txloom.storage.sources.kafka import Loss
 
@@ -40,18 +40,18 @@ def accept_loss(
         raise ConfigurationError("name either topics (--topic) or files (--file) whose loss is accepted")
     if (pipeline.source.kafka is None) == bool(topics):
         raise ConfigurationError(_other_source(pipeline))
-    place = Place(warehouse, pipeline.name)
-    tables.create_tables(place)
+    paths = TablePaths(warehouse, pipeline.name)
+    tables.create_tables(paths)
     if files:
-        return _accept_files(place, run_id, files, reason)
-    lost = kafka_offsets.losses(pipeline, place)
-    _refuse_unknown(topics, lost, {row["topic"] for row in kafka_offsets.given_up_now(place)})
+        return _accept_files(paths, run_id, files, reason)
+    lost = kafka_offsets.losses(pipeline, paths)
+    _refuse_unknown(topics, lost, {row["topic"] for row in kafka_offsets.given_up_now(paths)})
     accepted = [loss for loss in lost if loss.extent.topic in topics]
     counts = {"partitions": len({(loss.extent.topic, loss.extent.partition) for loss in accepted})}
     if accepted:
         detail = "; ".join(f"{loss} (accepted: {reason})" for loss in accepted)
-        at = _written_down(place, run_id, counts, detail, kafka_offsets.given_up(place))
-        kafka_offsets.give_up(place, accepted, run_id, at, reason)
+        at = _written_down(paths, run_id, counts, detail, kafka_offsets.given_up(paths))
+        kafka_offsets.give_up(paths, accepted, run_id, at, reason)
     return counts
 
 
@@ -61,9 +61,9 @@ def _other_source(pipeline: Pipeline) -> str:
     return f"pipeline {pipeline.name} reads Kafka: there are no files"
 
 
-def _accept_files(place: Place, run_id: str, files: Sequence[str], reason: str) -> dict[str, int]:
+def _accept_files(paths: TablePaths, run_id: str, files: Sequence[str], reason: str) -> dict[str, int]:
     """Set files aside until they change: nobody tries to read them any more."""
-    known = {position.file: position for position in file_positions.newest(place).values()}
+    known = {position.file: position for position in file_positions.newest(paths).values()}
     unreadable = {name: each for name, each in known.items() if each.problem is not None and each.lost is None}
     for file in files:
         if file not in unreadable and (file not in known or known[file].lost is None):
@@ -73,22 +73,22 @@ def _accept_files(place: Place, run_id: str, files: Sequence[str], reason: str) 
     counts = {"files": len(accepted)}
     if accepted:
         detail = "; ".join(f"{each.file}: {each.problem} (accepted: {reason})" for each in accepted)
-        at = _written_down(place, run_id, counts, detail, file_positions.set_aside(place))
+        at = _written_down(paths, run_id, counts, detail, file_positions.set_aside(paths))
         file_positions.write(
-            place, plan.newest(place), [file_positions.accepted(each, reason) for each in accepted], at
+            paths, plan.newest(paths), [file_positions.accepted(each, reason) for each in accepted], at
         )
         left = [each for name, each in unreadable.items() if name not in files]
-        close_readable(place, left, run_id, f"set aside: {reason}")
+        close_readable(paths, left, run_id, f"set aside: {reason}")
     return counts
 
 
 def _written_down(
-    place: Place, run_id: str, counts: dict[str, int], detail: str, before: Sequence[dict[str, Any]]
+    paths: TablePaths, run_id: str, counts: dict[str, int], detail: str, before: Sequence[dict[str, Any]]
 ) -> datetime:
     """Record a loss among the findings and in the ledger; return when it was entered there."""
-    behind = (loaded_snapshots.newest(place) or 0) + 1
-    findings.record(place, [Finding(f.LOST, None, None, behind, None, detail)], run_id)
-    return _entered(place, run_id, counts, detail, {row["at"] for row in before})
+    behind = (loaded_snapshots.newest(paths) or 0) + 1
+    findings.record(paths, [Finding(f.LOST, None, None, behind, None, detail)], run_id)
+    return _entered(paths, run_id, counts, detail, {row["at"] for row in before})
 
 
 def _refuse_unknown(topics: Sequence[str], lost: Sequence[Loss], before: set[str]) -> None:
@@ -100,18 +100,18 @@ def _refuse_unknown(topics: Sequence[str], lost: Sequence[Loss], before: set[str
             raise ConfigurationError(f"topic {topic!r} has lost nothing; topics with losses: {known}")
 
 
-def _entered(place: Place, run_id: str, counts: dict[str, int], detail: str, done: set[datetime]) -> datetime:
+def _entered(paths: TablePaths, run_id: str, counts: dict[str, int], detail: str, done: set[datetime]) -> datetime:
     """Enter a loss in the ledger and return when that was: once, though a run died before it was given up.
 
     done: when those were entered that were given up.
     """
     sql = f"select at from t where step = '{STEP}' and detail = {arrow_tables.quoted(detail)} order by at desc limit 1"
-    before = small_tables.query(place.table(names.LEDGER), sql)
+    before = small_tables.query(paths.table(names.LEDGER), sql)
     if before and before[0]["at"] not in done:
         at: datetime = before[0]["at"]
         return at
     now = datetime.now(UTC)
     small_tables.write_ledger(
-        place.warehouse, place.pipeline, small_tables.Entry(run_id, STEP, now, counts, detail=detail)
+        paths.warehouse, paths.pipeline, small_tables.Entry(run_id, STEP, now, counts, detail=detail)
     )
     return now

@@ -5,7 +5,7 @@ from collections import Counter
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage.landing import kafka_offsets
 from txloom.storage.landing import plan as landing_plan
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.sources import file_plan, file_positions, files, kafka
 from txloom.storage.sources.files import Inbox
 
@@ -17,12 +17,12 @@ def check_source(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: 
     records are gone that were not landed, of a landing that died as well as of the next one. Files that cannot be read
     are named and hold up nothing.
     """
-    place = Place(warehouse, pipeline.name)
-    return _topics(pipeline, place) if pipeline.source.kafka is not None else _folders(pipeline, place)
+    paths = TablePaths(warehouse, pipeline.name)
+    return _topics(pipeline, paths) if pipeline.source.kafka is not None else _folders(pipeline, paths)
 
 
-def _topics(pipeline: Pipeline, place: Place) -> dict[str, int]:
-    found, known = kafka_offsets.standing(pipeline, place)
+def _topics(pipeline: Pipeline, paths: TablePaths) -> dict[str, int]:
+    found, known = kafka_offsets.standing(pipeline, paths)
     kafka.refuse_losses(pipeline.name, kafka.losses(found, known))
     before = {topic for topic, _ in known}
     added = [each for each in found if each.topic in before and (each.topic, each.partition) not in known]
@@ -36,13 +36,13 @@ def _topics(pipeline: Pipeline, place: Place) -> dict[str, int]:
     return counts | {"waiting": waiting.total()} | {f"waiting.{topic}": waiting[topic] for topic in sorted(waiting)}
 
 
-def _folders(pipeline: Pipeline, place: Place) -> dict[str, int]:
-    kafka_offsets.refuse_unread(place)
+def _folders(pipeline: Pipeline, paths: TablePaths) -> dict[str, int]:
+    kafka_offsets.refuse_unread(paths)
     root = Inbox.of(pipeline).root
     found = files.list_files(root)
-    plan = landing_plan.planned(place.landed_files)
+    plan = landing_plan.planned(paths.landed_files)
     before = {(row["file"], row["size"], row["modified"]) for row in plan}
-    known = file_positions.newest(place)
+    known = file_positions.newest(paths)
     for position in file_positions.unreadable(known):
         print(f"warn: {position.file} cannot be read: {position.problem}", flush=True)
     new = [file for file in found if file_plan.is_new(root, file, known.get((file.topic, file.file)), before)]

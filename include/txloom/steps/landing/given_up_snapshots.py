@@ -6,20 +6,20 @@ from txloom.steps.snapshots.internal_transaction import BEHIND, OwnTransaction
 from txloom.storage.delta import arrow_tables, schema_evolution
 from txloom.storage.landing import change_events, connector_snapshots
 from txloom.storage.landing.change_events import Landing
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 
-def clear_given_up(pipeline: Pipeline, place: Place, planned: Landing) -> None:
+def clear_given_up(pipeline: Pipeline, paths: TablePaths, planned: Landing) -> None:
     """Empty, in front of the snapshot that a landing closed, the tables of which one that was given up had rows.
 
     What went between the two is in no message. Nothing of either was shown yet, and the stream has nothing below.
     """
-    found = connector_snapshots.given_up(pipeline, place, planned.number)
+    found = connector_snapshots.given_up(pipeline, paths, planned.number)
     if found is None or not found[1]:
         return
     csn, tables = found
     xid = f"{names.OWN_PREFIX}snapshot:{planned.number}"
-    own = OwnTransaction(schema_evolution.effective(pipeline, place), planned, xid, csn - 1, None)
+    own = OwnTransaction(schema_evolution.effective(pipeline, paths), planned, xid, csn - 1, None)
     events = change_events.with_numbers(own.truncates(tables, BEHIND, {}), planned)
-    write_id = names.write_id(place.pipeline, f"{names.CHANGE_EVENTS}.given_up", 0)
-    arrow_tables.append_once(events, place.change_events, write_id, planned.number)
+    write_id = names.write_id(paths.pipeline, f"{names.CHANGE_EVENTS}.given_up", 0)
+    arrow_tables.append_once(events, paths.change_events, write_id, planned.number)

@@ -24,7 +24,7 @@ from txloom.storage.landing import (
     plan as landing_plan,
 )
 from txloom.storage.landing.change_events import Landing
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.sources import file_plan, file_positions, files, kafka
 from txloom.storage.sources.files import Inbox, SourceFile
 from txloom.storage.sources.splits import capped, fitting
@@ -42,62 +42,68 @@ def land_events(
     spark opens a session, which only large landings need. A landing is planned first (in landed_files) and then
     written; one that an earlier run planned but did not finish is finished before a new one is planned.
     """
-    place = Place(warehouse, pipeline.name)
-    tables.create_tables(place)
-    plan = landing_plan.planned(place.landed_files)
-    last = finish_last(spark, pipeline, plan, place, run_id)
-    return _finish(spark, pipeline, _plan(pipeline, plan, last + 1, place, run_id), place, run_id)
+    paths = TablePaths(warehouse, pipeline.name)
+    tables.create_tables(paths)
+    plan = landing_plan.planned(paths.landed_files)
+    last = finish_last(spark, pipeline, plan, paths, run_id)
+    return _finish(spark, pipeline, _plan(pipeline, plan, last + 1, paths, run_id), paths, run_id)
 
 
 def finish_last(
-    spark: "Callable[[], SparkSession]", pipeline: Pipeline, plan: Sequence[dict[str, Any]], place: Place, run_id: str
+    spark: "Callable[[], SparkSession]",
+    pipeline: Pipeline,
+    plan: Sequence[dict[str, Any]],
+    paths: TablePaths,
+    run_id: str,
 ) -> int:
     """Finish the landing that was planned last, should a run have died in it; return its number, 0 for none."""
-    plan = _readable(pipeline, plan, place)
+    plan = _readable(pipeline, plan, paths)
     last = max((row["landing"] for row in plan), default=0)
     if last:
-        parts = kafka_offsets.planned(place, last) if pipeline.source.kafka else ()
-        _finish(spark, pipeline, landing_plan.landing_of(place, plan, last, parts), place, run_id)
+        parts = kafka_offsets.planned(paths, last) if pipeline.source.kafka else ()
+        _finish(spark, pipeline, landing_plan.landing_of(paths, plan, last, parts), paths, run_id)
     return last
 
 
-def _readable(pipeline: Pipeline, plan: Sequence[dict[str, Any]], place: Place) -> Sequence[dict[str, Any]]:
+def _readable(pipeline: Pipeline, plan: Sequence[dict[str, Any]], paths: TablePaths) -> Sequence[dict[str, Any]]:
     """Return the plan with a landing that a run died in between its two tables; refuses one that cannot be read."""
     if pipeline.source.kafka is None:
-        kafka_offsets.refuse_unread(place)
+        kafka_offsets.refuse_unread(paths)
         return plan
-    newest = kafka_offsets.planned_last(place)
+    newest = kafka_offsets.planned_last(paths)
     if newest is not None and newest["landing"] > max((row["landing"] for row in plan), default=0):
-        landing_plan.write_plan(place, newest["landing"], [newest])
-        plan = landing_plan.planned(place.landed_files)
-    if kafka_offsets.unread(place):
-        kafka.refuse_losses(pipeline.name, kafka_offsets.losses(pipeline, place))
+        landing_plan.write_plan(paths, newest["landing"], [newest])
+        plan = landing_plan.planned(paths.landed_files)
+    if kafka_offsets.unread(paths):
+        kafka.refuse_losses(pipeline.name, kafka_offsets.losses(pipeline, paths))
     return plan
 
 
-def _plan(pipeline: Pipeline, plan: Sequence[dict[str, Any]], number: int, place: Place, run_id: str) -> Landing:
+def _plan(pipeline: Pipeline, plan: Sequence[dict[str, Any]], number: int, paths: TablePaths, run_id: str) -> Landing:
     """Write down what a new landing takes."""
     if pipeline.source.kafka is not None:
-        return _plan_topics(pipeline, pipeline.source.kafka, number, place, run_id)
-    return _plan_files(pipeline, plan, number, place, run_id)
+        return _plan_topics(pipeline, pipeline.source.kafka, number, paths, run_id)
+    return _plan_files(pipeline, plan, number, paths, run_id)
 
 
-def _plan_files(pipeline: Pipeline, plan: Sequence[dict[str, Any]], number: int, place: Place, run_id: str) -> Landing:
+def _plan_files(
+    pipeline: Pipeline, plan: Sequence[dict[str, Any]], number: int, paths: TablePaths, run_id: str
+) -> Landing:
     """Write down which files a new landing takes, from where on and up to which length."""
     assert pipeline.source.files is not None
     root, settle, now = Inbox.of(pipeline).root, pipeline.source.files.settle, time.time_ns()
     folders, there = files.topics(root), files.list_files(root)
     before = {(row["file"], row["size"], row["modified"]) for row in plan if row["file"] is not None}
     is_whole = partial(_is_whole, root, now, settle)
-    known = file_positions.newest(place)
+    known = file_positions.newest(paths)
     new = file_plan.plan(root, there, known, before, is_whole, pipeline.source.format)
     tasks = fitting(new.tasks) if formats.is_placed(pipeline) else new.tasks
     at = datetime.fromtimestamp(now // 1000 / 1e6, UTC)
     if new.left_out or len(tasks) < len(new.tasks):
-        connector_snapshots.note_left_out(pipeline, place, number, at)
-    partition_watermarks.announce(pipeline, place, number, at, [(folder, None) for folder in folders])
+        connector_snapshots.note_left_out(pipeline, paths, number, at)
+    partition_watermarks.announce(pipeline, paths, number, at, [(folder, None) for folder in folders])
     base = {"landing": number, "run_id": run_id, "at": at}
-    landing_plan.write_plan(place, number, [{**base, **landing_plan.planned_file(task)} for task in tasks] or [base])
+    landing_plan.write_plan(paths, number, [{**base, **landing_plan.planned_file(task)} for task in tasks] or [base])
     return Landing(number, at, tuple(tasks))
 
 
@@ -106,20 +112,20 @@ def _is_whole(root: str, now: int, settle: timedelta, file: SourceFile, may_end:
     return files.is_settled(file, now, settle) or (may_end and files.is_whole(root, file, now, settle))
 
 
-def _plan_topics(pipeline: Pipeline, source: Kafka, number: int, place: Place, run_id: str) -> Landing:
+def _plan_topics(pipeline: Pipeline, source: Kafka, number: int, paths: TablePaths, run_id: str) -> Landing:
     """Write down which records a new landing takes; raises SourceLost where some that it should take are gone."""
     topics = kafka.topics_of(pipeline)
-    found, reached = kafka.extents(source, topics), kafka_offsets.reached(place)
+    found, reached = kafka.extents(source, topics), kafka_offsets.reached(paths)
     kafka.refuse_losses(pipeline.name, kafka.losses(found, reached))
     at = datetime.now(UTC)
-    partition_watermarks.announce(pipeline, place, number, at, [(each.topic, each.partition) for each in found])
+    partition_watermarks.announce(pipeline, paths, number, at, [(each.topic, each.partition) for each in found])
     about = {"landing": number, "run_id": run_id, "at": at}
     taken = kafka.ranges(found, reached, source)
     taken = capped(taken) if formats.is_placed(pipeline) else taken
     if kafka.leaves_out(found, taken):
-        connector_snapshots.note_left_out(pipeline, place, number, at)
-    parts = kafka_offsets.write_plan(place, about, taken)
-    landing_plan.write_plan(place, number, [about])
+        connector_snapshots.note_left_out(pipeline, paths, number, at)
+    parts = kafka_offsets.write_plan(paths, about, taken)
+    landing_plan.write_plan(paths, number, [about])
     return Landing(number, at, tuple(landing_plan.tasks_of(parts)))
 
 
@@ -129,35 +135,37 @@ def _reader(pipeline: Pipeline) -> decoding.Reader:
 
 
 def _finish(
-    spark: "Callable[[], SparkSession]", pipeline: Pipeline, planned: Landing, place: Place, run_id: str
+    spark: "Callable[[], SparkSession]", pipeline: Pipeline, planned: Landing, paths: TablePaths, run_id: str
 ) -> dict[str, int]:
     """Write a planned landing: its events, its poison as dead letters, its clock, its line in the ledger."""
-    if tables.last_finished(place) >= planned.number:
+    if tables.last_finished(paths) >= planned.number:
         return {}
     if planned.tasks:
         new = partial(formats.SourceDecoder, pipeline)
         ordered = formats.is_ordered(pipeline)
-        tables.write_events(spark, new, _reader(pipeline), planned, place, ordered=ordered)
-        after_landing(pipeline, place, planned.number, run_id)
+        tables.write_events(spark, new, _reader(pipeline), planned, paths, ordered=ordered)
+        after_landing(pipeline, paths, planned.number, run_id)
         if pipeline.source.kafka is None:
-            note_unreadable(place, run_id)
-    return close(pipeline, planned, place, run_id, took=True)
+            note_unreadable(paths, run_id)
+    return close(pipeline, planned, paths, run_id, took=True)
 
 
-def close(pipeline: Pipeline, planned: Landing, place: Place, run_id: str, *, took: bool = False) -> dict[str, int]:
+def close(
+    pipeline: Pipeline, planned: Landing, paths: TablePaths, run_id: str, *, took: bool = False
+) -> dict[str, int]:
     """End a landing whose events are written: its poison as dead letters, its clock, its line in the ledger.
 
     took: it read the source, and what it shows is new.
     """
-    tables.write_poison(planned, place)
-    bound = connector_snapshots.advance(pipeline, place, planned, took=took)
+    tables.write_poison(planned, paths)
+    bound = connector_snapshots.advance(pipeline, paths, planned, took=took)
     if took:
-        clear_given_up(pipeline, place, planned)
-        after_snapshot(pipeline, place, planned.number, run_id)
+        clear_given_up(pipeline, paths, planned)
+        after_snapshot(pipeline, paths, planned.number, run_id)
     tables.write_clock(
-        planned, place, bounded(partition_watermarks.advance(pipeline, place, planned, took=took), bound)
+        planned, paths, bounded(partition_watermarks.advance(pipeline, paths, planned, took=took), bound)
     )
-    counts = tables.count(planned, place)
+    counts = tables.count(planned, paths)
     entry = small_tables.Entry(run_id, "land_events", planned.at, counts, batch=planned.number)
-    small_tables.write_ledger(place.warehouse, place.pipeline, entry)
+    small_tables.write_ledger(paths.warehouse, paths.pipeline, entry)
     return {"landing": planned.number, **counts}

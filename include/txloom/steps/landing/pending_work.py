@@ -11,54 +11,54 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import small_tables
 from txloom.storage.landing import connector_snapshots, partition_watermarks, plan, tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.publishing.watermark import gone, snapshot
 
 
 def reasons(pipeline: Pipeline, warehouse: str, waiting: int) -> list[str]:
     """Return why a cycle is worth its while, [] for none; waiting: how much that is new the source has."""
-    place = Place(warehouse, pipeline.name)
+    paths = TablePaths(warehouse, pipeline.name)
     found = [f"{waiting} new at the source"] if waiting else []
-    found += _unfinished(place)
-    found += [f"current table {name} is gone" for name in gone(place, pipeline.current_tables)]
-    found += _due(pipeline, place, datetime.now(UTC))
-    if connector_snapshots.standing(place).snapshots.is_ending:
+    found += _unfinished(paths)
+    found += [f"current table {name} is gone" for name in gone(paths, pipeline.current_tables)]
+    found += _due(pipeline, paths, datetime.now(UTC))
+    if connector_snapshots.standing(paths).snapshots.is_ending:
         found.append("a snapshot of the source has ended, and is shown by one more landing")
-    if pipeline.completeness.complete_now == "redrive" and (complete := open_letters.complete_now(place)):
+    if pipeline.completeness.complete_now == "redrive" and (complete := open_letters.complete_now(paths)):
         found.append(f"{len(complete)} dead transactions are complete now")
     return found
 
 
-def _unfinished(place: Place) -> list[str]:
+def _unfinished(paths: TablePaths) -> list[str]:
     """Return what earlier cycles left undone, step by step."""
-    last = plan.newest(place)
+    last = plan.newest(paths)
     if not last:
         return ["it never ran"]
-    if tables.last_finished(place) < last:
+    if tables.last_finished(paths) < last:
         return [f"landing {last} is not finished"]
-    seen = snapshot(place)
+    seen = snapshot(paths)
     if seen is None or seen.landing < last:
         return [f"landing {last} is not buffered"]
-    merged = small_tables.newest(place.table(names.LEDGER), "valid_through, counts, detail", "step = 'merge_current'")
+    merged = small_tables.newest(paths.table(names.LEDGER), "valid_through, counts, detail", "step = 'merge_current'")
     if merged is None or merged["detail"] is not None or merged["counts"]["release"] < seen.release:
         return ["what was released is not merged"]
-    cut = newest_cut(place, "valid_through")
+    cut = newest_cut(paths, "valid_through")
     if cut is None or cut["valid_through"] < merged["valid_through"]:
         return [f"valid-through {merged['valid_through']} is not published"]
     return []
 
 
-def _due(pipeline: Pipeline, place: Place, now: datetime) -> list[str]:
+def _due(pipeline: Pipeline, paths: TablePaths, now: datetime) -> list[str]:
     """Return what time alone may decide by now: patience that runs out, a partition that is no longer waited for."""
-    waiting = small_tables.query(place.table(names.PENDING_TRANSACTIONS), "select count(*) as n from t")
+    waiting = small_tables.query(paths.table(names.PENDING_TRANSACTIONS), "select count(*) as n from t")
     found = []
     if waiting and waiting[0]["n"] and pipeline.completeness.rule != "progress":
         found.append(f"{waiting[0]['n']} transactions wait")
     idle = partition_watermarks.idle_after(pipeline)
-    clocks = small_tables.query(place.change_events, "select max(landed_at) as at from t where kind = 'clock'")
+    clocks = small_tables.query(paths.change_events, "select max(landed_at) as at from t where kind = 'clock'")
     if idle is not None and clocks:
-        at = [datetime.fromtimestamp(row["at"] / 1e6, UTC) for row in partition_watermarks.as_rows(place)]
+        at = [datetime.fromtimestamp(row["at"] / 1e6, UTC) for row in partition_watermarks.as_rows(paths)]
         silent = sum(clocks[0]["at"] - each < idle <= now - each for each in at)
         found += [f"{silent} partitions have been silent for {idle}"] if silent else []
     return found

@@ -15,7 +15,7 @@ from txloom.quality.findings import Finding
 from txloom.storage.checks import findings
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.landing import connector_snapshots
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 SKEW = timedelta(minutes=1)
 """How far clocks may be apart."""
@@ -23,24 +23,24 @@ MOST = 1_000
 """Transaction ids of a landing that are looked up: ids that wrap around come again one after the other."""
 
 
-def after_landing(pipeline: Pipeline, place: Place, landing: int, run_id: str) -> None:
+def after_landing(pipeline: Pipeline, paths: TablePaths, landing: int, run_id: str) -> None:
     """Write down what a landing shows of its source."""
-    found = _metadata(place, landing)
+    found = _metadata(paths, landing)
     if pipeline.source.format == "goldengate":
-        found += _short_names(pipeline, place, landing)
-    findings.record(place, found, run_id)
+        found += _short_names(pipeline, paths, landing)
+    findings.record(paths, found, run_id)
 
 
-def after_snapshot(pipeline: Pipeline, place: Place, landing: int, run_id: str) -> None:
+def after_snapshot(pipeline: Pipeline, paths: TablePaths, landing: int, run_id: str) -> None:
     """Write down tables of which the snapshot that a landing closed may have rows twice."""
     found = [
         Finding(f.TAKEN_TWICE, table, None, csn, None, f"a snapshot of it was begun {times} times at csn {csn}")
-        for table, csn, times in connector_snapshots.taken_twice(pipeline, place, landing)
+        for table, csn, times in connector_snapshots.taken_twice(pipeline, paths, landing)
     ]
-    findings.record(place, found, run_id)
+    findings.record(paths, found, run_id)
 
 
-def _short_names(pipeline: Pipeline, place: Place, landing: int) -> list[Finding]:
+def _short_names(pipeline: Pipeline, paths: TablePaths, landing: int) -> list[Finding]:
     """Find unwatched tables whose short name a watched one has: metadata counts both under it."""
     sql = (
         "select source_table, min(csn) as csn, min(xid) as xid from t"
@@ -48,7 +48,7 @@ def _short_names(pipeline: Pipeline, place: Place, landing: int) -> list[Finding
     )
     watched = {_short(table.source): table for table in pipeline.tables}
     found = []
-    for row in small_tables.query(place.change_events, sql):
+    for row in small_tables.query(paths.change_events, sql):
         table = watched.get(_short(row["source_table"]))
         if table is not None:
             evidence = f"{row['source_table']} sends rows beside {table.source}"
@@ -60,18 +60,18 @@ def _short(source: str) -> str:
     return source.rsplit(".", 1)[-1].casefold()
 
 
-def _metadata(place: Place, landing: int) -> list[Finding]:
+def _metadata(paths: TablePaths, landing: int) -> list[Finding]:
     """Find csns that jumped back though time went on, and transaction ids that came again."""
     told = f"kind = 'metadata' and not starts_with(xid, '{names.OWN_PREFIX}')"
     sql = f"select xid, csn, committed_at from t where landing = {landing} and {told} and csn is not null order by csn"
-    new = arrow_tables.select(place.change_events, sql)
+    new = arrow_tables.select(paths.change_events, sql)
     if not new.num_rows:
         return []
-    return [*_jumped(place, new), *_again(place, new)]
+    return [*_jumped(paths, new), *_again(paths, new)]
 
 
-def _jumped(place: Place, new: pa.Table) -> list[Finding]:
-    finished = place.table(names.TRANSACTIONS)
+def _jumped(paths: TablePaths, new: pa.Table) -> list[Finding]:
+    finished = paths.table(names.TRANSACTIONS)
     told = "csn is not null and committed_at is not null"
     sql = f"select csn, committed_at from t where {told} order by csn desc limit 1"
     newest = small_tables.query(finished, sql)
@@ -89,10 +89,10 @@ def _jumped(place: Place, new: pa.Table) -> list[Finding]:
     ]
 
 
-def _again(place: Place, new: pa.Table) -> list[Finding]:
+def _again(paths: TablePaths, new: pa.Table) -> list[Finding]:
     some = arrow_tables.texts(new.column("xid").slice(0, MOST).to_pylist())
     sql = f"select xid, csn from t where csn is not null and xid in ({some})"
-    same = small_tables.query(place.table(names.TRANSACTIONS), sql)
+    same = small_tables.query(paths.table(names.TRANSACTIONS), sql)
     earlier = {row["xid"]: row["csn"] for row in same}
     return [
         Finding(f.XID_AGAIN, None, None, row["csn"], row["xid"], f"{row['xid']} was csn {earlier[row['xid']]} before")

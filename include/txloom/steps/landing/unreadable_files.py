@@ -5,23 +5,23 @@ from collections.abc import Sequence
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.storage.checks import findings
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.sources import file_positions
 from txloom.storage.sources.file_positions import Position
 
 
-def note_unreadable(place: Place, run_id: str) -> None:
+def note_unreadable(paths: TablePaths, run_id: str) -> None:
     """Record a finding for each file that cannot be read, and close those of files that could be read since."""
-    now = file_positions.unreadable(file_positions.newest(place))
-    findings.record(place, [_finding(position) for position in now], run_id)
-    close_readable(place, now, run_id, "it was read")
+    now = file_positions.unreadable(file_positions.newest(paths))
+    findings.record(paths, [_finding(position) for position in now], run_id)
+    close_readable(paths, now, run_id, "it was read")
 
 
-def close_readable(place: Place, unreadable: Sequence[Position], run_id: str, why: str) -> None:
+def close_readable(paths: TablePaths, unreadable: Sequence[Position], run_id: str, why: str) -> None:
     """Close the findings of files that are no longer among those which cannot be read."""
     names = {position.file for position in unreadable}
-    over = [row for row in findings.open_findings(place) if row["code"] == f.UNREADABLE and row["column"] not in names]
-    findings.close(place, over, run_id, why)
+    over = [row for row in findings.open_findings(paths) if row["code"] == f.UNREADABLE and row["column"] not in names]
+    findings.close(paths, over, run_id, why)
 
 
 def _finding(position: Position) -> Finding:

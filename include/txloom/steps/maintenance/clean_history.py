@@ -13,29 +13,29 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.steps.parallel import Failures
 from txloom.storage.delta import arrow_tables, schema_evolution, spark_tables
 from txloom.storage.maintenance import history_retention
-from txloom.storage.paths import Place
-from txloom.storage.publishing.watermark import Mark, mark
+from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.watermark import Watermark, mark
 from txloom.storage.targets import history_reader
 from txloom.storage.targets.row_tables import Flat, flats
 
 
-def clean_history(spark: SparkSession, pipeline: Pipeline, place: Place, _run_id: str) -> dict[str, int]:
+def clean_history(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, _run_id: str) -> dict[str, int]:
     """Clean every mirror's history and count its rows before and after; a table that fails holds up no other."""
     counts = {"tables": 0, "cleaned": 0, "rows_before": 0, "rows_after": 0, "horizon": 0}
     keep = pipeline.maintenance.history.keep
     if keep is None:
         return counts
-    counts["horizon"] = history_retention.horizon(place, keep, pipeline.maintenance.vacuum.retain, datetime.now(UTC))
+    counts["horizon"] = history_retention.horizon(paths, keep, pipeline.maintenance.vacuum.retain, datetime.now(UTC))
     failures = Failures()
-    own = [flat for flat in flats(schema_evolution.effective(pipeline, place)) if _has_superseded(flat, place)]
-    sizes = failures.attempt({flat.table.name: partial(history_retention.rows, place, flat) for flat in own})
+    own = [flat for flat in flats(schema_evolution.effective(pipeline, paths)) if _has_superseded(flat, paths)]
+    sizes = failures.attempt({flat.table.name: partial(history_retention.rows, paths, flat) for flat in own})
     known = {flat.table.name: flat for flat in own if flat.table.name in sizes}
     small = {name: flat for name, flat in known.items() if sizes[name] <= arrow_tables.LOCAL_ROWS}
     upto = counts["horizon"]
-    done = failures.attempt({name: partial(_clean_here, place, flat, upto) for name, flat in small.items()})
+    done = failures.attempt({name: partial(_clean_here, paths, flat, upto) for name, flat in small.items()})
     for name, flat in known.items():
         if name not in small:  # one by one: Spark's write ids are settings of the session
-            call = partial(_clean_with_spark, spark, place, flat, upto, sizes[name])
+            call = partial(_clean_with_spark, spark, paths, flat, upto, sizes[name])
             done |= failures.attempt({name: call})
     for name, gone in done.items():
         counts["tables"] += 1
@@ -46,24 +46,24 @@ def clean_history(spark: SparkSession, pipeline: Pipeline, place: Place, _run_id
     return counts
 
 
-def _has_superseded(flat: Flat, place: Place) -> bool:
+def _has_superseded(flat: Flat, paths: TablePaths) -> bool:
     if flat.mirror is None or flat.table.insert_only:
         return False
-    return spark_tables.exists(place.table(flat.mirror.history)) and spark_tables.exists(place.table(flat.current))
+    return spark_tables.exists(paths.table(flat.mirror.history)) and spark_tables.exists(paths.table(flat.current))
 
 
-def _upto(place: Place, flat: Flat, horizon: int) -> Mark | None:
+def _upto(paths: TablePaths, flat: Flat, horizon: int) -> Watermark | None:
     """Return up to where a history may be cleaned now, None where it is; what is not merged yet is left alone."""
-    merged = mark(place.table(flat.current))
-    upto = Mark(min(horizon, merged.valid_through), merged.release)
-    return upto if upto.valid_through > history_reader.cleaned(place, flat) else None
+    merged = mark(paths.table(flat.current))
+    upto = Watermark(min(horizon, merged.valid_through), merged.release)
+    return upto if upto.valid_through > history_reader.cleaned(paths, flat) else None
 
 
-def _clean_here(place: Place, flat: Flat, horizon: int) -> int:
-    upto = _upto(place, flat, horizon)
-    return 0 if upto is None else history_retention.clean_here(place, flat, upto)
+def _clean_here(paths: TablePaths, flat: Flat, horizon: int) -> int:
+    upto = _upto(paths, flat, horizon)
+    return 0 if upto is None else history_retention.clean_here(paths, flat, upto)
 
 
-def _clean_with_spark(spark: SparkSession, place: Place, flat: Flat, horizon: int, size: int) -> int:
-    upto = _upto(place, flat, horizon)
-    return 0 if upto is None else history_retention.clean_with_spark(spark, place, flat, upto, size)
+def _clean_with_spark(spark: SparkSession, paths: TablePaths, flat: Flat, horizon: int, size: int) -> int:
+    upto = _upto(paths, flat, horizon)
+    return 0 if upto is None else history_retention.clean_with_spark(spark, paths, flat, upto, size)

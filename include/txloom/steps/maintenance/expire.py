@@ -7,20 +7,20 @@ from pyspark.sql import SparkSession
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage.checks import results
 from txloom.storage.maintenance import expiry
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 
-def expire(spark: SparkSession, pipeline: Pipeline, place: Place, _run_id: str) -> dict[str, int]:
+def expire(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, _run_id: str) -> dict[str, int]:
     """Take old messages, accounts of runs and replaced checkpoints away; return how many of each."""
     now, maintenance = datetime.now(UTC), pipeline.maintenance
     keep = maintenance.change_events.keep
-    landing = 0 if keep is None else expiry.expired_landing(place, now - keep)
+    landing = 0 if keep is None else expiry.expired_landing(paths, now - keep)
     reports = now - maintenance.reports.keep
     return {
-        "messages": expiry.forget_messages(spark, place, landing) if landing else 0,
+        "messages": expiry.forget_messages(spark, paths, landing) if landing else 0,
         "landing": landing,
-        "ledger": expiry.shorten_ledger(place, reports),
-        "reports": expiry.drop_reports(place, reports),
-        "pages": results.drop_pages(place, reports),
-        "checkpoints": expiry.drop_checkpoints(place, maintenance.vacuum.retain),
+        "ledger": expiry.shorten_ledger(paths, reports),
+        "reports": expiry.drop_reports(paths, reports),
+        "pages": results.drop_pages(paths, reports),
+        "checkpoints": expiry.drop_checkpoints(paths, maintenance.vacuum.retain),
     }

@@ -13,7 +13,7 @@ from txloom.steps.maintenance.expire import expire
 from txloom.storage import system_tables
 from txloom.storage.delta import arrow_tables, small_tables, spark_tables
 from txloom.storage.maintenance import optimize
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import reader_holds
 from txloom.storage.targets.row_tables import flats
 
@@ -26,8 +26,8 @@ def maintain_tables(
         raise ConfigurationError(
             f"no maintenance task is called {task!r}; there are: {', '.join(names.MAINTENANCE_TASKS)}"
         )
-    place = Place(warehouse, pipeline.name)
-    counts = WORK[task](spark, pipeline, place, run_id)
+    paths = TablePaths(warehouse, pipeline.name)
+    counts = WORK[task](spark, pipeline, paths, run_id)
     entry = small_tables.Entry(run_id, f"maintain_tables.{task}", datetime.now(UTC), counts)
     small_tables.write_ledger(warehouse, pipeline.name, entry)
     return counts
@@ -45,16 +45,16 @@ def tables_of(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _existing(pipeline: Pipeline, place: Place) -> dict[str, tuple[str, ...]]:
-    return {name: zorder for name, zorder in tables_of(pipeline).items() if spark_tables.exists(place.table(name))}
+def _existing(pipeline: Pipeline, paths: TablePaths) -> dict[str, tuple[str, ...]]:
+    return {name: zorder for name, zorder in tables_of(pipeline).items() if spark_tables.exists(paths.table(name))}
 
 
-def _optimize(spark: SparkSession, pipeline: Pipeline, place: Place, _run_id: str) -> dict[str, int]:
+def _optimize(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, _run_id: str) -> dict[str, int]:
     """Join small files where there are enough of them to be worth it."""
     settings = pipeline.maintenance.optimize
     counts = {"tables": 0, "optimized": 0, "files_before": 0, "files_after": 0}
-    for name, zorder in _existing(pipeline, place).items():
-        path = place.table(name)
+    for name, zorder in _existing(pipeline, paths).items():
+        path = paths.table(name)
         before = optimize.measure(path, settings.small_file_bytes)
         counts["tables"] += 1
         counts["files_before"] += before.files
@@ -66,17 +66,17 @@ def _optimize(spark: SparkSession, pipeline: Pipeline, place: Place, _run_id: st
     return counts
 
 
-def _vacuum(spark: SparkSession, pipeline: Pipeline, place: Place, _run_id: str) -> dict[str, int]:
+def _vacuum(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, _run_id: str) -> dict[str, int]:
     """Remove files that no version within the retention needs; a table of which somebody needs older ones is left.
 
     Only a table that has something to remove is vacuumed: a vacuum takes seconds however little there is.
     """
     retain = pipeline.maintenance.vacuum.retain
-    needs = reader_holds.needs(place, datetime.now(UTC))
+    needs = reader_holds.needs(paths, datetime.now(UTC))
     counts = {"tables": 0, "vacuumed": 0, "skipped": 0, "files": 0}
-    for name in _existing(pipeline, place):
+    for name in _existing(pipeline, paths):
         counts["tables"] += 1
-        path = place.table(name)
+        path = paths.table(name)
         files = optimize.removable(path, retain)
         if not files:
             continue
@@ -94,22 +94,22 @@ def _vacuum(spark: SparkSession, pipeline: Pipeline, place: Place, _run_id: str)
     return counts
 
 
-def _statistics(spark: SparkSession, pipeline: Pipeline, place: Place, run_id: str) -> dict[str, int]:
+def _statistics(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, run_id: str) -> dict[str, int]:
     """Complete data-skipping statistics, and record each table's figures in table_statistics."""
-    existing = _existing(pipeline, place)
-    recomputed = sum(optimize.recompute_skipping(spark, place.table(name)) for name in existing)
+    existing = _existing(pipeline, paths)
+    recomputed = sum(optimize.recompute_skipping(spark, paths.table(name)) for name in existing)
     known = small_tables.query(
-        place.table(names.TABLE_STATISTICS), f'select "table" from t where run_id = {arrow_tables.quoted(run_id)}'
+        paths.table(names.TABLE_STATISTICS), f'select "table" from t where run_id = {arrow_tables.quoted(run_id)}'
     )
     done = {row["table"] for row in known}
-    rows = [_figures(pipeline, place, name, run_id) for name in existing if name not in done]
+    rows = [_figures(pipeline, paths, name, run_id) for name in existing if name not in done]
     if rows:
-        small_tables.append(place.table(names.TABLE_STATISTICS), rows, system_tables.TABLE_STATISTICS)
+        small_tables.append(paths.table(names.TABLE_STATISTICS), rows, system_tables.TABLE_STATISTICS)
     return {"tables": len(existing), "measured": len(rows), "recomputed": recomputed}
 
 
-def _figures(pipeline: Pipeline, place: Place, name: str, run_id: str) -> dict[str, Any]:
-    path = place.table(name)
+def _figures(pipeline: Pipeline, paths: TablePaths, name: str, run_id: str) -> dict[str, Any]:
+    path = paths.table(name)
     version = spark_tables.version(path)
     files = optimize.measure(path, pipeline.maintenance.optimize.small_file_bytes)
     count, columns = optimize.figures(path, optimize.plain_columns(path))

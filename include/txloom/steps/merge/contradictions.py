@@ -7,19 +7,19 @@ from txloom.current.folding.contradictions import DIFFERS, EXISTS, UNKNOWN
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.storage.dead_letters import open_letters
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 CODES = {DIFFERS: f.CHANGED, EXISTS: f.KEY_TWICE, UNKNOWN: f.UNKNOWN_ROW}
 
 
-def findings_of(place: Place, told: Mapping[str, Sequence[str]]) -> list[Finding]:
+def findings_of(paths: TablePaths, told: Mapping[str, Sequence[str]]) -> list[Finding]:
     """Return the findings of tables' evidence, the first of each kind and column.
 
     A table with open dead letters is left out: its rows may differ because of them, as the cuts say.
     """
     if not any(told.values()):
         return []
-    broken = set(open_letters.open_letters(place, 'distinct "table"').to_pydict().get("table", ()))
+    broken = set(open_letters.open_letters(paths, 'distinct "table"').to_pydict().get("table", ()))
     return [_finding(table, json.loads(text)) for table in sorted(set(told) - broken) for text in told[table]]
 
 

@@ -17,8 +17,8 @@ from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.sql import among
-from txloom.storage.paths import Place
-from txloom.storage.publishing.watermark import Mark, mark
+from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.watermark import Watermark, mark
 from txloom.storage.targets import history_reader, schemas
 from txloom.storage.targets.partitioning import Within, concerned
 from txloom.storage.targets.row_tables import Flat, member_of
@@ -63,48 +63,48 @@ class LocalChange:
         return rows
 
 
-def size(place: Place, flat: Flat, want: Mark, gone: GoneColumns) -> int | None:
+def size(paths: TablePaths, flat: Flat, want: Watermark, gone: GoneColumns) -> int | None:
     """Return how many changes a table's merge has to look at, None if a change of all rows meets a large table.
 
     gone: by table, the columns that its source dropped before. For a late change it looks at the whole history of its
     table.
     """
-    have = mark(place.table(flat.current))
+    have = mark(paths.table(flat.current))
     changes, late, truncates = history_reader.count(
-        place, flat, _between(have, want), f"_txloom_csn <= {have.valid_through}"
+        paths, flat, _between(have, want), f"_txloom_csn <= {have.valid_through}"
     )
-    if (truncates or (changes and _lacks(place, flat, have, want, gone))) and _rows(
-        place, flat
+    if (truncates or (changes and _lacks(paths, flat, have, want, gone))) and _rows(
+        paths, flat
     ) > arrow_tables.LOCAL_ROWS:
         return None
-    return history_reader.count(place, flat, history_reader.upto(want), "false")[0] if late else changes
+    return history_reader.count(paths, flat, history_reader.upto(want), "false")[0] if late else changes
 
 
-def _lacks(place: Place, flat: Flat, have: Mark, want: Mark, gone: GoneColumns) -> bool:
+def _lacks(paths: TablePaths, flat: Flat, have: Watermark, want: Watermark, gone: GoneColumns) -> bool:
     """Say whether inserts lack columns that are not known to be gone."""
-    return bool(history_reader.absent(place, flat, _between(have, want)) - set(gone.get(flat.table.name, ())))
+    return bool(history_reader.absent(paths, flat, _between(have, want)) - set(gone.get(flat.table.name, ())))
 
 
-def _between(have: Mark, want: Mark) -> str:
+def _between(have: Watermark, want: Watermark) -> str:
     in_order = f"(_txloom_csn > {have.valid_through} and _txloom_csn <= {want.valid_through})"
     late = f"(_txloom_csn <= {have.valid_through} and _txloom_release > {have.release})"
     return f"_txloom_release <= {want.release} and ({in_order} or {late})"
 
 
-def _rows(place: Place, flat: Flat) -> int:
-    count: int = arrow_tables.select(place.table(flat.current), "select count(*) as n from t").column("n")[0].as_py()
+def _rows(paths: TablePaths, flat: Flat) -> int:
+    count: int = arrow_tables.select(paths.table(flat.current), "select count(*) as n from t").column("n")[0].as_py()
     return count
 
 
-def prepare(place: Place, flat: Flat, want: Mark, gone: Mapping[str, Gone]) -> LocalChange:
+def prepare(paths: TablePaths, flat: Flat, want: Watermark, gone: Mapping[str, Gone]) -> LocalChange:
     """Work out, without writing, how one flat table will change; gone: columns that its source dropped before."""
-    path = place.table(flat.current)
+    path = paths.table(flat.current)
     have = mark(path)
-    changes = history_reader.chosen(place, flat, _between(have, want))
+    changes = history_reader.chosen(paths, flat, _between(have, want))
     if not changes.num_rows:
         return LocalChange(flat, path, None, None)
     if pc.any(pc.less_equal(changes.column("_txloom_csn"), have.valid_through)).as_py():
-        return _recomputed(place, flat, changes, want)
+        return _recomputed(paths, flat, changes, want)
     truncated = pc.any(pc.equal(changes.column("_txloom_op"), "T")).as_py()
     columns = columns_of(changes, gone)
     filled = [f'"{name}" is not null' for name in columns.clearing]
@@ -116,14 +116,14 @@ def prepare(place: Place, flat: Flat, want: Mark, gone: Mapping[str, Gone]) -> L
     return LocalChange(flat, path, rows, effects, changes.num_rows, told, columns)
 
 
-def untold(place: Place, flat: Flat, want: Mark) -> list[Finding]:
+def untold(paths: TablePaths, flat: Flat, want: Watermark) -> list[Finding]:
     """Return a finding where a late change moves a row whose columns were cleaned from history; see `superseded`."""
-    since, have = history_reader.cleaned(place, flat), mark(place.table(flat.current))
+    since, have = history_reader.cleaned(paths, flat), mark(paths.table(flat.current))
     if not since or have == want:
         return []
     moves = f"_txloom_op = 'U' and cardinality(_txloom_unchanged) > 0 and _txloom_csn < {since}"
     found = history_reader.chosen(
-        place, flat, f"{moves} and _txloom_release > {have.release} and _txloom_release <= {want.release}"
+        paths, flat, f"{moves} and _txloom_release > {have.release} and _txloom_release <= {want.release}"
     )
     old, new = _named(found, flat.key, before=True), _named(found, flat.key, before=False)
     moved = found.filter(pa.array([a != b for a, b in zip(old, new, strict=True)], pa.bool_()))
@@ -134,13 +134,13 @@ def untold(place: Place, flat: Flat, want: Mark) -> list[Finding]:
     ]
 
 
-def _recomputed(place: Place, flat: Flat, changes: pa.Table, want: Mark) -> LocalChange:
+def _recomputed(paths: TablePaths, flat: Flat, changes: pa.Table, want: Watermark) -> LocalChange:
     """Fold the whole history of every key that changes touch, because one is late; changes of a table touch all.
 
     Rows of such keys are rebuilt from nothing, so that newer changes and deletes stand (design.md 2.5).
     """
-    path = place.table(flat.current)
-    history = history_reader.changes(place, flat, want)
+    path = paths.table(flat.current)
+    history = history_reader.changes(paths, flat, want)
     rows = arrow_tables.select(path, "select * from t")
     columns = columns_of(history, {})
     if not of_all_rows(changes).num_rows:

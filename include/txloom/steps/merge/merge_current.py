@@ -20,8 +20,8 @@ from txloom.steps.parallel import Failures
 from txloom.steps.schema_drift import gone_columns, note_back, note_gone
 from txloom.storage.checks import findings
 from txloom.storage.delta import arrow_tables, retry, schema_evolution, small_merge, small_tables
-from txloom.storage.paths import Place
-from txloom.storage.publishing.watermark import Mark, mark, snapshot, valid_through
+from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.watermark import Watermark, mark, snapshot, valid_through
 from txloom.storage.targets.partitioning import Within
 from txloom.storage.targets.row_tables import create, create_documents, flats
 
@@ -37,29 +37,29 @@ def merge_current(
     spark opens a session, which only large merges need. After a crash between documents and flat rows, the flat tables
     still say which documents have to be composed again.
     """
-    place = Place(warehouse, pipeline.name)
-    declared, failures = schema_evolution.effective(pipeline, place), Failures()
-    healthy = _created(declared, place, failures)
-    want = target(healthy, place)
+    paths = TablePaths(warehouse, pipeline.name)
+    declared, failures = schema_evolution.effective(pipeline, paths), Failures()
+    healthy = _created(declared, paths, failures)
+    want = target(healthy, paths)
     if want is None:
         failures.refuse()
         return {"valid_through": 0, "merged": 0, "changes": 0}
-    known = findings.open_findings(place)
+    known = findings.open_findings(paths)
     opened = cache(spark)
     try:
-        merge = Merge(opened, healthy, place, want, gone_columns(known), failures)
+        merge = Merge(opened, healthy, paths, want, gone_columns(known), failures)
         healthy, work = _planned(merge)
         changed = [flat for flat in flats(healthy) if flat.table.name in work.rows]
-        told = [found for flat in changed for found in local_merge.untold(place, flat, want)]
-        seen = [*findings_of(place, work.evidence), *told]
-        new = findings.record(place, seen, run_id, pipeline.source.format)
-        note_back(place, known, work.columns, run_id)
+        told = [found for flat in changed for found in local_merge.untold(paths, flat, want)]
+        seen = [*findings_of(paths, work.evidence), *told]
+        new = findings.record(paths, seen, run_id, pipeline.source.format)
+        note_back(paths, known, work.columns, run_id)
         merged = _write_all(healthy, work, failures)
     finally:
         if opened.cache_info().currsize:
             _finish(opened())
     healthy = _without(healthy, failures)
-    new += note_gone(healthy, place, known, work.columns, run_id)
+    new += note_gone(healthy, paths, known, work.columns, run_id)
     counts = {"merged": merged, "changes": work.changes, "release": want.release}
     counts |= {"findings": len(new)} | ({"failed": len(failures.errors)} if failures.errors else {})
     detail = str(failures) or None
@@ -68,17 +68,17 @@ def merge_current(
     )
     small_tables.write_ledger(warehouse, pipeline.name, entry)
     failures.refuse()
-    close_repaired(pipeline, place, want, run_id)
+    close_repaired(pipeline, paths, want, run_id)
     return {"valid_through": want.valid_through, **counts}
 
 
-def _created(pipeline: Pipeline, place: Place, failures: Failures) -> Pipeline:
+def _created(pipeline: Pipeline, paths: TablePaths, failures: Failures) -> Pipeline:
     """Create what is not there yet; return the pipeline without tables that cannot be opened."""
     own = flats(pipeline)
-    failures.attempt({flat.table.name: partial(create, flat, place) for flat in own})
+    failures.attempt({flat.table.name: partial(create, flat, paths) for flat in own})
     aggregates = pipeline.targets.aggregates
-    failures.attempt({each.current: partial(create_documents, pipeline, each, place) for each in aggregates})
-    failures.attempt({flat.table.name: partial(mark, place.table(flat.current)) for flat in own})
+    failures.attempt({each.current: partial(create_documents, pipeline, each, paths) for each in aggregates})
+    failures.attempt({flat.table.name: partial(mark, paths.table(flat.current)) for flat in own})
     return _without(pipeline, failures)
 
 
@@ -120,18 +120,18 @@ def _finish(spark: "SparkSession") -> None:
     spark_tables.unfence(spark)
 
 
-def target(pipeline: Pipeline, place: Place) -> Mark | None:
+def target(pipeline: Pipeline, paths: TablePaths) -> Watermark | None:
     """Return the mark to bring every table to; None before the buffer's first batch. Never below what a table shows."""
-    seen = snapshot(place)
+    seen = snapshot(paths)
     if seen is None:
         return None
-    shown = [mark(place.table(flat.current)) for flat in flats(pipeline)]
-    shown += [mark(place.table(aggregate.current)) for aggregate in pipeline.targets.aggregates]
+    shown = [mark(paths.table(flat.current)) for flat in flats(pipeline)]
+    shown += [mark(paths.table(aggregate.current)) for aggregate in pipeline.targets.aggregates]
     highest = max((each.valid_through for each in shown), default=0)
     newest = max((each.release for each in shown), default=0)
     if seen.release < newest:
-        return Mark(highest, newest)
-    return Mark(max(highest, valid_through(place, seen)), seen.release)
+        return Watermark(highest, newest)
+    return Watermark(max(highest, valid_through(paths, seen)), seen.release)
 
 
 def plan(merge: Merge) -> Work | None:
@@ -140,7 +140,7 @@ def plan(merge: Merge) -> Work | None:
     Returns None where a table failed: its documents have to be left out too.
     """
     own = flats(merge.pipeline)
-    size = partial(local_merge.size, merge.place, want=merge.want, gone=merge.gone)
+    size = partial(local_merge.size, merge.paths, want=merge.want, gone=merge.gone)
     sizes = merge.failures.attempt({flat.table.name: partial(size, flat) for flat in own})
     if len(sizes) < len(own):
         return None
@@ -153,16 +153,16 @@ def plan(merge: Merge) -> Work | None:
 
 
 def _plan_locally(merge: Merge) -> Work | None:
-    pipeline, place, want = merge.pipeline, merge.place, merge.want
+    pipeline, paths, want = merge.pipeline, merge.paths, merge.want
     own = {flat.table.name: flat for flat in flats(pipeline)}
     prepare = local_merge.prepare
-    calls = {name: partial(prepare, place, flat, want, merge.gone.get(name, {})) for name, flat in own.items()}
+    calls = {name: partial(prepare, paths, flat, want, merge.gone.get(name, {})) for name, flat in own.items()}
     changes = merge.failures.attempt(calls)
     if len(changes) < len(own):
         return None
     documents = {}
     for aggregate in pipeline.targets.aggregates:
-        path = place.table(aggregate.current)
+        path = paths.table(aggregate.current)
         if mark(path) < want and (found := local_merge.documents(pipeline, aggregate, changes)) is not None:
             key = pipeline.table(aggregate.root).key
             documents[aggregate.current] = partial(_write, merge, path, found, key)

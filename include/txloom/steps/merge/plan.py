@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from txloom.config.models.pipeline import Pipeline
 from txloom.current.folding.column_nulling import Columns, GoneColumns
 from txloom.steps.parallel import Failures
-from txloom.storage.paths import Place
-from txloom.storage.publishing.watermark import Mark
+from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.watermark import Watermark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,8 +23,8 @@ class Merge:
 
     spark: "Callable[[], SparkSession]"
     pipeline: Pipeline
-    place: Place
-    want: Mark
+    paths: TablePaths
+    want: Watermark
     gone: GoneColumns
     failures: Failures
 

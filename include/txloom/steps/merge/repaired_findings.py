@@ -9,25 +9,25 @@ from txloom.quality.findings import NEEDS_SNAPSHOT, Finding
 from txloom.storage.checks import findings
 from txloom.storage.delta import small_tables
 from txloom.storage.landing import connector_snapshots, loaded_snapshots
-from txloom.storage.paths import Place
-from txloom.storage.publishing.watermark import Mark
+from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.targets.row_tables import Flat, flats
 
 
-def close_repaired(pipeline: Pipeline, place: Place, reached: Mark, run_id: str) -> None:
+def close_repaired(pipeline: Pipeline, paths: TablePaths, reached: Watermark, run_id: str) -> None:
     """Close findings whose table was loaded anew at or above their csn; reached: up to where tables show everything.
 
     One about the whole source is closed once every watched table was loaded.
     """
-    rows = [row for row in findings.open_findings(place) if _needs_snapshot(row)]
+    rows = [row for row in findings.open_findings(paths) if _needs_snapshot(row)]
     if not rows:
         return
-    loaded = _loaded(pipeline, place, reached, min(row["since_csn"] or 0 for row in rows))
+    loaded = _loaded(pipeline, paths, reached, min(row["since_csn"] or 0 for row in rows))
     for row in rows:
         names = [row["table"]] if row["table"] else [table.name for table in pipeline.tables]
         covering = min(loaded.get(name, 0) for name in names)
         if covering and covering >= (row["since_csn"] or 0):
-            _close(place, row, covering, run_id)
+            _close(paths, row, covering, run_id)
 
 
 def _needs_snapshot(row: Mapping[str, Any]) -> bool:
@@ -35,24 +35,24 @@ def _needs_snapshot(row: Mapping[str, Any]) -> bool:
     return bool(row["needs_snapshot"]) or row["code"] in NEEDS_SNAPSHOT
 
 
-def _close(place: Place, row: dict[str, Any], csn: int, run_id: str) -> None:
-    findings.close(place, [row], run_id, f"a snapshot as of csn {csn} was loaded")
+def _close(paths: TablePaths, row: dict[str, Any], csn: int, run_id: str) -> None:
+    findings.close(paths, [row], run_id, f"a snapshot as of csn {csn} was loaded")
     if row["code"] == f.RENAMED:
         gone = Finding(f.DROPPED, row["table"], row["column"], row["since_csn"], row["xid"], row["evidence"])
-        findings.record(place, [gone], run_id)
+        findings.record(paths, [gone], run_id)
 
 
-def _loaded(pipeline: Pipeline, place: Place, reached: Mark, since: int) -> dict[str, int]:
+def _loaded(pipeline: Pipeline, paths: TablePaths, reached: Watermark, since: int) -> dict[str, int]:
     """Return by table the newest csn as of which its rows were loaded anew, by an operator or by a connector."""
-    loaded = loaded_snapshots.loaded(place, reached.valid_through, reached.release)
+    loaded = loaded_snapshots.loaded(paths, reached.valid_through, reached.release)
     for flat in flats(pipeline):
         name = flat.table.name
-        csn = _sent_anew(pipeline, place, flat, reached, since)
+        csn = _sent_anew(pipeline, paths, flat, reached, since)
         loaded[name] = max(loaded.get(name, 0), csn)
     return loaded
 
 
-def _sent_anew(pipeline: Pipeline, place: Place, flat: Flat, reached: Mark, since: int) -> int:
+def _sent_anew(pipeline: Pipeline, paths: TablePaths, flat: Flat, reached: Watermark, since: int) -> int:
     """Return the csn of a connector's whole snapshot from which on every row of a table was written; 0 without one.
 
     A connector sends the rows that there are, and takes none away: where the table shows a row that is older than the
@@ -60,9 +60,9 @@ def _sent_anew(pipeline: Pipeline, place: Place, flat: Flat, reached: Mark, sinc
     """
     if not flat.table.key:
         return 0
-    sent = connector_snapshots.sent(pipeline, place, flat.table.name, since, reached.valid_through)
+    sent = connector_snapshots.sent(pipeline, paths, flat.table.name, since, reached.valid_through)
     if not sent:
         return 0
-    shown = small_tables.query(place.table(flat.current), "select min(_txloom_csn) as oldest from t")
+    shown = small_tables.query(paths.table(flat.current), "select min(_txloom_csn) as oldest from t")
     oldest = shown[0]["oldest"] if shown else None
     return max((csn for csn in sent if oldest is None or csn <= oldest), default=0)

@@ -12,8 +12,8 @@ from txloom.config.models.pipeline import Aggregate, Pipeline
 from txloom.current.folding.column_nulling import Columns, Gone
 from txloom.steps.merge.plan import Merge, Work
 from txloom.storage.delta import spark_tables
-from txloom.storage.paths import Place
-from txloom.storage.publishing.watermark import Mark, mark
+from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.watermark import Watermark, mark
 from txloom.storage.targets import history_reader, spark_fold
 from txloom.storage.targets.partitioning import Within
 from txloom.storage.targets.row_tables import Flat, flats
@@ -27,10 +27,10 @@ EVIDENCE = 1_000
 
 def plan(merge: Merge) -> Work | None:
     """Work out all writes of a merge, None where a table failed."""
-    spark, pipeline, place, want = merge.spark(), merge.pipeline, merge.place, merge.want
+    spark, pipeline, paths, want = merge.spark(), merge.pipeline, merge.paths, merge.want
     own = {flat.table.name: flat for flat in flats(pipeline)}
     with_session = inheritable_thread_target(spark)
-    calls = {name: partial(prepare, spark, place, flat, want, merge.gone.get(name, {})) for name, flat in own.items()}
+    calls = {name: partial(prepare, spark, paths, flat, want, merge.gone.get(name, {})) for name, flat in own.items()}
     prepared = merge.failures.attempt({name: with_session(call) for name, call in calls.items()})
     if len(prepared) < len(own):
         return None
@@ -38,13 +38,13 @@ def plan(merge: Merge) -> Work | None:
     write = with_session(partial(spark_fold.merge, metadata=want.to_json()))
     documents = {}
     for aggregate in pipeline.targets.aggregates:
-        path = place.table(aggregate.current)
+        path = paths.table(aggregate.current)
         if mark(path) < want and (found := composed(pipeline, aggregate, changes)) is not None:
             root = pipeline.table(aggregate.root)
             prune = spark_fold.pruning(found, root.key)
             documents[aggregate.current] = partial(write, path, found, root.key, prune=prune)
     rows = {
-        name: partial(write, place.table(flat.current), found, flat.key, prune=_pruning(found, flat))
+        name: partial(write, paths.table(flat.current), found, flat.key, prune=_pruning(found, flat))
         for name, flat in own.items()
         if (found := changes[name].effects) is not None
     }
@@ -73,15 +73,15 @@ def write_held(merge: Merge, path: str, effects: pa.Table, key: tuple[str, ...],
 
 
 def prepare(
-    spark: SparkSession, place: Place, flat: Flat, want: Mark, gone: Mapping[str, Gone]
+    spark: SparkSession, paths: TablePaths, flat: Flat, want: Watermark, gone: Mapping[str, Gone]
 ) -> tuple[Change, int, Columns | None]:
     """Work out, without writing, how one flat table will change, from how many changes, and which columns are gone.
 
     gone: columns that the source dropped before; returned None: as before.
     """
-    path = place.table(flat.current)
+    path = paths.table(flat.current)
     have = mark(path)
-    everything = spark_fold.history(spark, place, flat)
+    everything = spark_fold.history(spark, paths, flat)
     rows = spark_tables.read(spark, path)
     if have == want:
         return Change(flat.table, rows, None), 0, None
@@ -136,7 +136,7 @@ def _touched(changes: DataFrame, flat: Flat) -> DataFrame:
     return new.union(old).dropna().distinct()
 
 
-def _recomputed(flat: Flat, everything: DataFrame, changes: DataFrame, rows: DataFrame, want: Mark) -> DataFrame:
+def _recomputed(flat: Flat, everything: DataFrame, changes: DataFrame, rows: DataFrame, want: Watermark) -> DataFrame:
     """Fold the whole history of every key that changes touch, because one is late; one of the table touches all (2.5).
 
     Rows of such keys are rebuilt from nothing, so that newer changes and deletes stand.

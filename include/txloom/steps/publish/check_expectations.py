@@ -14,7 +14,7 @@ from txloom.quality import reports
 from txloom.steps.publish.judge import judged
 from txloom.storage.checks import data_checks, results
 from txloom.storage.checks.judged_state import Newest
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import unchanged
 
 
@@ -26,12 +26,12 @@ def check_expectations(
     Then the run's report is written. Raises ExpectationFailed after all that is safe when one with severity `block`
     failed; it names the rows and the versions of the tables.
     """
-    place = Place(warehouse, pipeline.name)
-    known, found = results.of_run(place, run_id), []
+    paths = TablePaths(warehouse, pipeline.name)
+    known, found = results.of_run(paths, run_id), []
     for expectation in _chosen(pipeline, only):
-        found.append(_checked(pipeline, place, expectation, run_id, known))
+        found.append(_checked(pipeline, paths, expectation, run_id, known))
         known |= {expectation.id: found[-1]}
-    report(pipeline, place, run_id, known)
+    report(pipeline, paths, run_id, known)
     failed = [result for result in found if not result["success"]]
     for result in failed:
         print(f"{result['severity']}: {told(result)}", flush=True)
@@ -51,24 +51,24 @@ def unplanned(pipeline: Pipeline, file: Path) -> list[str]:
     return found
 
 
-def hold(pipeline: Pipeline, place: Place, run_id: str) -> None:
+def hold(pipeline: Pipeline, paths: TablePaths, run_id: str) -> None:
     """Raise ExpectationFailed unless every expectation that blocks passed on the tables as they are.
 
     What this run checked already, on these very versions, is not checked again.
     """
-    known, failed, new = results.of_run(place, run_id), [], False
-    state = Newest(pipeline, place)
+    known, failed, new = results.of_run(paths, run_id), [], False
+    state = Newest(pipeline, paths)
     for expectation in pipeline.expectations:
         if expectation.severity != "block":
             continue
         result = known.get(expectation.id)
         at = state.versions(data_checks.tables_of(pipeline, expectation))
-        if result is None or not unchanged(place, result["versions"], at):
-            result, new = _checked(pipeline, place, expectation, run_id, known), True
+        if result is None or not unchanged(paths, result["versions"], at):
+            result, new = _checked(pipeline, paths, expectation, run_id, known), True
             known |= {expectation.id: result}
         failed += [result] if not result["success"] else []
     if new:
-        report(pipeline, place, run_id, known)
+        report(pipeline, paths, run_id, known)
     refuse(failed)
 
 
@@ -87,19 +87,19 @@ def _chosen(pipeline: Pipeline, only: Sequence[str]) -> list[Expectation]:
 
 
 def _checked(
-    pipeline: Pipeline, place: Place, expectation: Expectation, run_id: str, known: Mapping[str, dict[str, Any]]
+    pipeline: Pipeline, paths: TablePaths, expectation: Expectation, run_id: str, known: Mapping[str, dict[str, Any]]
 ) -> dict[str, Any]:
     """Check one expectation and write down what came of it; known: what the run has found so far."""
-    found = judged(pipeline, Newest(pipeline, place), [expectation], run_id, always=pipeline.judge == "always")
+    found = judged(pipeline, Newest(pipeline, paths), [expectation], run_id, always=pipeline.judge == "always")
     found.refuse_unjudged()
-    return results.entered(place, found.rows[expectation.id], known.get(expectation.id))
+    return results.entered(paths, found.rows[expectation.id], known.get(expectation.id))
 
 
-def report(pipeline: Pipeline, place: Place, run_id: str, known: Mapping[str, dict[str, Any]]) -> None:
+def report(pipeline: Pipeline, paths: TablePaths, run_id: str, known: Mapping[str, dict[str, Any]]) -> None:
     """Write the report of all that a run has checked so far."""
     about = reports.Report(pipeline.name, run_id, pipeline.expectations, known)
     pages = {"report.html": reports.html(about), "report.md": reports.markdown(about)}
-    results.write_report(place, run_id, pages)
+    results.write_report(paths, run_id, pages)
 
 
 def told(result: dict[str, Any]) -> str:

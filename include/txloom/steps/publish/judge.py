@@ -48,9 +48,9 @@ def judged(
     pipeline: Pipeline, state: State, expectations: Sequence[Expectation], run_id: str, *, always: bool
 ) -> Results:
     """Judge expectations; always: Great Expectations judges also what SQL finds to hold."""
-    effective = schema_evolution.effective(pipeline, state.place)
+    effective = schema_evolution.effective(pipeline, state.paths)
     at = {each.id: state.versions(data_checks.tables_of(pipeline, each)) for each in expectations}
-    missing = {each.id: gone(state.place, list(data_checks.tables_of(pipeline, each))) for each in expectations}
+    missing = {each.id: gone(state.paths, list(data_checks.tables_of(pipeline, each))) for each in expectations}
     there = [each for each in expectations if not missing[each.id]]
     found = [(each, _evidence(effective, state, each, at[each.id])) for each in there]
     told = judge(found, suite=pipeline.name, run_id=run_id, always=always, referenced=pipeline.referenced)
@@ -95,28 +95,28 @@ def _row(
 
 
 def _evidence(pipeline: Pipeline, state: State, expectation: Expectation, at: Mapping[str, int]) -> Evidence:
-    now, place = datetime.now(UTC), state.place
+    now, paths = datetime.now(UTC), state.paths
     match expectation:
         case kinds.OrphanExpectation():
-            return data_checks.orphans(pipeline, place, expectation, at)
+            return data_checks.orphans(pipeline, paths, expectation, at)
         case kinds.StuckExpectation():
-            return pipeline_checks.waiting(place, expectation, at)
+            return pipeline_checks.waiting(paths, expectation, at)
         case kinds.DeadLetterExpectation():
-            return pipeline_checks.letters(place, expectation, at)
+            return pipeline_checks.letters(paths, expectation, at)
         case kinds.LedgerExpectation():
-            return pipeline_checks.ledger(place, expectation, at)
+            return pipeline_checks.ledger(paths, expectation, at)
         case kinds.VersionExpectation():
-            return regressions(pipeline, place, expectation, at, state.releases)
+            return regressions(pipeline, paths, expectation, at, state.releases)
         case kinds.ValidThroughExpectation():
-            return pipeline_checks.shown(place, expectation, state.valid_through if at else None, now)
+            return pipeline_checks.shown(paths, expectation, state.valid_through if at else None, now)
         case kinds.SnapshotAgeExpectation():
-            return pipeline_checks.dates(place, expectation, at, now)
+            return pipeline_checks.dates(paths, expectation, at, now)
         case kinds.DriftExpectation():
-            return pipeline_checks.drift(place, expectation, at)
+            return pipeline_checks.drift(paths, expectation, at)
         case kinds.GreatExpectation():
-            return data_checks.rows_of(pipeline, place, expectation, at)
+            return data_checks.rows_of(pipeline, paths, expectation, at)
         case kinds.InvariantExpectation():
-            return data_checks.violations(pipeline, place, expectation, at)
+            return data_checks.violations(pipeline, paths, expectation, at)
 
 
 def _hidden(pipeline: Pipeline, expectation: Expectation, sample: Sequence[dict[str, Any]]) -> set[str]:

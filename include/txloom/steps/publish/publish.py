@@ -14,9 +14,9 @@ from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import schema_evolution, small_tables
 from txloom.storage.delta.read_session import exists
 from txloom.storage.landing import kafka_offsets, loaded_snapshots
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
-from txloom.storage.publishing.watermark import Mark, identity, merged, unchanged, versions
+from txloom.storage.publishing.watermark import Watermark, identity, merged, unchanged, versions
 from txloom.storage.sources import file_positions
 from txloom.storage.system_tables import CUTS
 from txloom.storage.targets import shadow_tables
@@ -29,25 +29,25 @@ def publish(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) 
     cut lists which ones (design.md 2.4). Raises ExpectationFailed where an expectation that blocks does not hold for
     these very tables, whoever brought them here. No Spark is needed.
     """
-    place = Place(warehouse, pipeline.name)
-    path = place.table(names.CUTS)
-    reached = merged(place, pipeline.current_tables)
-    newest = newest_cut(place)
-    if reached is None or (newest is None and not _shows_anything(place, reached)):
+    paths = TablePaths(warehouse, pipeline.name)
+    path = paths.table(names.CUTS)
+    reached = merged(paths, pipeline.current_tables)
+    newest = newest_cut(paths)
+    if reached is None or (newest is None and not _shows_anything(paths, reached)):
         return {"published": 0}
-    if missing := [name for name in pipeline.current_tables if not exists(place.table(name))]:
+    if missing := [name for name in pipeline.current_tables if not exists(paths.table(name))]:
         raise TablesFailed(
-            f"pipeline {pipeline.name}: current table {', '.join(missing)} is gone from {place.table('').rstrip('/')}: "
+            f"pipeline {pipeline.name}: current table {', '.join(missing)} is gone from {paths.table('').rstrip('/')}: "
             "nothing was published, because a cut without it would show what the source never had; the next cycle's "
             "merge_current writes it anew out of its history"
         )
-    cut = _cut(pipeline, place, reached, run_id)
+    cut = _cut(pipeline, paths, reached, run_id)
     says_it = newest and _says(newest) == _says(cut) and _same_tables(newest, cut)
-    if newest and says_it and unchanged(place, newest["versions"], cut["versions"]):
+    if newest and says_it and unchanged(paths, newest["versions"], cut["versions"]):
         return {"published": 0, "cut_id": newest["cut_id"], "valid_through": reached.valid_through}
-    hold(pipeline, place, run_id)
+    hold(pipeline, paths, run_id)
     cut["cut_id"] = newest["cut_id"] + 1 if newest else 1
-    cut["amends"] = _amended(place, path, newest, reached) if newest else []
+    cut["amends"] = _amended(paths, path, newest, reached) if newest else []
     schema_evolution.ensure(path, CUTS)
     small_tables.append(path, [cut], CUTS, once=(names.write_id(pipeline.name, names.CUTS, 0), cut["cut_id"]))
     entry = small_tables.Entry(
@@ -59,23 +59,23 @@ def publish(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) 
     return {**told, "versions": shown}
 
 
-def _shows_anything(place: Place, reached: Mark) -> bool:
+def _shows_anything(paths: TablePaths, reached: Watermark) -> bool:
     """Say whether any transaction lies at or below valid-through: before that tables are empty, as no source was."""
     sql = f"select 1 as n from t where csn <= {reached.valid_through} and release <= {reached.release} limit 1"
-    return bool(small_tables.query(place.table(names.TRANSACTIONS), sql))
+    return bool(small_tables.query(paths.table(names.TRANSACTIONS), sql))
 
 
-def _cut(pipeline: Pipeline, place: Place, reached: Mark, run_id: str) -> dict[str, Any]:
-    finished = place.table(names.TRANSACTIONS)
-    inside = f"csn <= {reached.valid_through} and csn > {loaded_snapshots.floor(place, reached.release)}"
+def _cut(pipeline: Pipeline, paths: TablePaths, reached: Watermark, run_id: str) -> dict[str, Any]:
+    finished = paths.table(names.TRANSACTIONS)
+    inside = f"csn <= {reached.valid_through} and csn > {loaded_snapshots.floor(paths, reached.release)}"
     condition = f"release <= {reached.release} and (csn is null or {inside})"
     last = small_tables.query(finished, f"select committed_at from t where csn = {reached.valid_through} limit 1")
-    repaired = findings.repaired(place, f.TWO_RUNS)
-    open_gaps = [row for row in open_letters.given_up(place, condition) if (row["xid"], row["csn"]) not in repaired]
+    repaired = findings.repaired(paths, f.TWO_RUNS)
+    open_gaps = [row for row in open_letters.given_up(paths, condition) if (row["xid"], row["csn"]) not in repaired]
     gaps = [{name: row[name] for name in ("xid", "csn", "cause")} for row in open_gaps]
-    gaps += _lost(pipeline, place)
-    shown = versions(place, pipeline.current_tables)
-    identities = {name: identity(place.table(name), version) for name, version in shown.items()}
+    gaps += _lost(pipeline, paths)
+    shown = versions(paths, pipeline.current_tables)
+    identities = {name: identity(paths.table(name), version) for name, version in shown.items()}
     return {
         "run_id": run_id,
         "valid_through": reached.valid_through,
@@ -89,14 +89,14 @@ def _cut(pipeline: Pipeline, place: Place, reached: Mark, run_id: str) -> dict[s
     }
 
 
-def _lost(pipeline: Pipeline, place: Place) -> list[dict[str, Any]]:
+def _lost(pipeline: Pipeline, paths: TablePaths) -> list[dict[str, Any]]:
     """Return a gap for each loss that was accepted, until a snapshot made it good, and for each unreadable file."""
-    if pipeline.source.kafka is None and not file_positions.has_problems(place):
+    if pipeline.source.kafka is None and not file_positions.has_problems(paths):
         return []
-    found = findings.open_findings(place)
+    found = findings.open_findings(paths)
     causes = [f"{row['column']}: {row['evidence']}" for row in found if row["code"] == f.UNREADABLE]
     if any(row["code"] == f.LOST for row in found):
-        causes += [row["lost"] for row in (*kafka_offsets.given_up(place), *file_positions.set_aside(place))]
+        causes += [row["lost"] for row in (*kafka_offsets.given_up(paths), *file_positions.set_aside(paths))]
     return [{"xid": None, "csn": None, "cause": cause} for cause in causes]
 
 
@@ -110,17 +110,17 @@ def _same_tables(last: dict[str, Any], cut: dict[str, Any]) -> bool:
     return all(cut["table_ids"].get(name) == told for name, told in known.items())
 
 
-def _amended(place: Place, cuts: str, last: dict[str, Any], reached: Mark) -> list[dict[str, Any]]:
+def _amended(paths: TablePaths, cuts: str, last: dict[str, Any], reached: Watermark) -> list[dict[str, Any]]:
     """Return (cut, transaction) for every transaction released since the last cut that belongs into an earlier one.
 
     What a snapshot of all tables contains was in the cuts that came after it. A backfill that repaired rows amends all
     earlier cuts from its range on: which of them showed what was wrong, nobody knows.
     """
     since = f"release > {last['release']} and release <= {reached.release} and csn <= {last['valid_through']}"
-    since += f" and csn > {loaded_snapshots.floor(place, last['release'])}"
+    since += f" and csn > {loaded_snapshots.floor(paths, last['release'])}"
     sql = f"select xid, csn from t where status = 'released' and {since}"
-    late = small_tables.query(place.table(names.TRANSACTIONS), sql)
-    repairs = shadow_tables.repaired_since(place, last["published_at"])
+    late = small_tables.query(paths.table(names.TRANSACTIONS), sql)
+    repairs = shadow_tables.repaired_since(paths, last["published_at"])
     late += [{"xid": f"backfill {row['run_id']}", "csn": row["from_csn"]} for row in repairs]
     lowest = min((row["csn"] for row in late), default=None)
     if lowest is None:

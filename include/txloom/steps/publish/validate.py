@@ -11,7 +11,7 @@ from txloom.steps.publish.judge import Results, judged
 from txloom.storage.checks import results
 from txloom.storage.checks.judged_state import Published, published
 from txloom.storage.delta import small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 AHEAD = "the tables show more than the cut by now: what the cycle says of them stands, and this is written down nowhere"
 
@@ -23,8 +23,8 @@ def validate(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str)
     Raises ExpectationFailed after all that is written when one with severity `block` failed, TxloomError where one
     could not be judged.
     """
-    place = Place(warehouse, pipeline.name)
-    state = published(pipeline, place)
+    paths = TablePaths(warehouse, pipeline.name)
+    state = published(pipeline, paths)
     if state is None or not pipeline.expectations:
         return {"validated": 0}
     found = judged(pipeline, state, pipeline.expectations, run_id, always=True)
@@ -32,7 +32,7 @@ def validate(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str)
     failed = [row for row in rows.values() if not row["success"]]
     counts = {"validated": len(rows), "failed": len(failed), "rows": sum(row["failed"] for row in failed)}
     counts |= {"cut_id": state.cut.cut_id, "judged": len(found.outcomes)}
-    results.write_data_docs(place, run_id, _pages(pipeline, state, run_id, found))
+    results.write_data_docs(paths, run_id, _pages(pipeline, state, run_id, found))
     small_tables.write_ledger(
         warehouse, pipeline.name, small_tables.Entry(run_id, "validate", datetime.now(UTC), counts)
     )
@@ -50,9 +50,9 @@ def _entered(
     if not state.is_newest:
         print(f"note: cut {state.cut.cut_id}: {AHEAD}", flush=True)
         return {name: {**row, "versions": dict(row["versions"])} for name, row in rows.items()}
-    known = results.of_run(state.place, run_id)
-    entered = {name: results.entered(state.place, row, known.get(name)) for name, row in rows.items()}
-    report(pipeline, state.place, run_id, known | entered)
+    known = results.of_run(state.paths, run_id)
+    entered = {name: results.entered(state.paths, row, known.get(name)) for name, row in rows.items()}
+    report(pipeline, state.paths, run_id, known | entered)
     return entered
 
 

@@ -11,33 +11,33 @@ from txloom.steps.snapshots.row_diff import Compared
 from txloom.storage.checks import findings
 from txloom.storage.delta import schema_evolution
 from txloom.storage.delta.schema_evolution import Undeclared
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 Results = Mapping[str, Compared]
 
 
-def take_up(transaction: OwnTransaction, place: Place, results: Results, run_id: str) -> Pipeline | None:
+def take_up(transaction: OwnTransaction, paths: TablePaths, results: Results, run_id: str) -> Pipeline | None:
     """Let tables take up columns that their extracts have; return the pipeline with them, None without any."""
     pipeline = transaction.pipeline
     new = schema_evolution.adopted(pipeline, _undeclared(transaction, results))
     if not new:
         return None
-    findings.record(place, [added(pipeline, *each) for each in new], run_id)
-    schema_evolution.adopt(place, new)
+    findings.record(paths, [added(pipeline, *each) for each in new], run_id)
+    schema_evolution.adopt(paths, new)
     return schema_evolution.with_columns(pipeline, [(each.table, column, each.source) for each, column in new])
 
 
-def note_columns(transaction: OwnTransaction, place: Place, results: Results, run_id: str) -> None:
+def note_columns(transaction: OwnTransaction, paths: TablePaths, results: Results, run_id: str) -> None:
     """Write down columns that nobody declared and no table takes up, and declared ones that went or came back."""
     found = [added(transaction.pipeline, each) for each in _undeclared(transaction, results)]
     for table, own in results.items():
         if own.rows:
             gone = set(transaction.pipeline.table(table).column_names) - own.columns
             found += [_gone(transaction, table, column) for column in sorted(gone)]
-    findings.record(place, found, run_id)
-    known = [row for row in findings.open_findings(place) if row["code"] == f.NOT_EXTRACTED]
+    findings.record(paths, found, run_id)
+    known = [row for row in findings.open_findings(paths) if row["code"] == f.NOT_EXTRACTED]
     back = [row for row in known if row["table"] in results and row["column"] in results[row["table"]].columns]
-    findings.close(place, back, run_id, f"{transaction.xid} has it")
+    findings.close(paths, back, run_id, f"{transaction.xid} has it")
 
 
 def _undeclared(transaction: OwnTransaction, results: Results) -> list[Undeclared]:

@@ -25,7 +25,7 @@ from txloom.storage.delta import data_files, schema_evolution, small_merge, smal
 from txloom.storage.delta.data_files import Part
 from txloom.storage.landing import change_events, decoding, plan, tables
 from txloom.storage.landing.change_events import Landing
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.snapshots import dated_transactions, extracts
 from txloom.storage.snapshots.dated_transactions import Landed
 from txloom.storage.snapshots.extracts import MARKER, Day
@@ -56,36 +56,36 @@ def diff_snapshot(
     """
     if pipeline.source.snapshots is None:
         raise ConfigurationError(f"{pipeline.name}: its format is {pipeline.source.format}, which has no extracts")
-    place = Place(warehouse, pipeline.name)
-    tables.create_tables(place)
-    last = finish_last(spark, pipeline, plan.planned(place.landed_files), place, run_id)
-    newest = dated_transactions.newest(place)
+    paths = TablePaths(warehouse, pipeline.name)
+    tables.create_tables(paths)
+    last = finish_last(spark, pipeline, plan.planned(paths.landed_files), paths, run_id)
+    newest = dated_transactions.newest(paths)
     if newest is not None and newest.csn >= dated_transactions.csn(day):
-        return _skipped(pipeline, place, newest, day, run_id)
+        return _skipped(pipeline, paths, newest, day, run_id)
     found = extracts.day_of(pipeline, day)
-    dated_transactions.refuse_stale(pipeline, place, found.tables)
-    _pass_by_dead(pipeline, place, day, leave_out=leave_out_dead)
+    dated_transactions.refuse_stale(pipeline, paths, found.tables)
+    _pass_by_dead(pipeline, paths, day, leave_out=leave_out_dead)
     begins = f"{day.isoformat()} 00:00:00"
     at = Landing(last + 1, datetime.now(UTC), ())
-    effective = schema_evolution.effective(pipeline, place)
+    effective = schema_evolution.effective(pipeline, paths)
     transaction = OwnTransaction(effective, at, dated_transactions.xid(day), dated_transactions.csn(day), begins)
     before = found.stamp()
-    transaction, results, written = _compared_all(cache(spark), transaction, found, place, run_id)
+    transaction, results, written = _compared_all(cache(spark), transaction, found, paths, run_id)
     told = _told(found, results)
     if found.stamp() != before:
         raise SourceUnavailable(f"{found.folder}: it changed while it was read; {NOTHING}")
-    _land(transaction, told, results, written, place, run_id)
-    note_columns(transaction, place, results, run_id)
-    landed = dated_transactions.newest(place)
+    _land(transaction, told, results, written, paths, run_id)
+    note_columns(transaction, paths, results, run_id)
+    landed = dated_transactions.newest(paths)
     if landed is None or (landed.xid, landed.landing) != (transaction.xid, at.number):
         raise WriteConflict(f"another run landed something else as landing {at.number}; {NOTHING}: run it again")
-    return {"date": day.isoformat(), "csn": landed.csn, **_enter(place, landed, run_id), "landing": at.number}
+    return {"date": day.isoformat(), "csn": landed.csn, **_enter(paths, landed, run_id), "landing": at.number}
 
 
-def _pass_by_dead(pipeline: Pipeline, place: Place, day: date, *, leave_out: bool) -> None:
+def _pass_by_dead(pipeline: Pipeline, paths: TablePaths, day: date, *, leave_out: bool) -> None:
     """Refuse partial extracts beside earlier dates that are dead letters; a full one makes good for them."""
     assert pipeline.source.snapshots is not None
-    for row in dated_transactions.dead_since(place):
+    for row in dated_transactions.dead_since(paths):
         told = f"{row['xid']} is in the dead letters ({row['cause']})"
         if pipeline.source.snapshots.extracts == "partial" and not leave_out:
             raise BeyondValidThrough(
@@ -97,18 +97,18 @@ def _pass_by_dead(pipeline: Pipeline, place: Place, day: date, *, leave_out: boo
 
 
 def _compared_all(
-    spark: Session, transaction: OwnTransaction, day: Day, place: Place, run_id: str
+    spark: Session, transaction: OwnTransaction, day: Day, paths: TablePaths, run_id: str
 ) -> tuple[OwnTransaction, dict[str, Compared], list[Part]]:
     """Compare all tables, once more when some take up columns; return also the transaction as it then is declared."""
     while True:
-        results, written = _compared(spark, transaction, day, place)
-        if not (effective := take_up(transaction, place, results, run_id)):
+        results, written = _compared(spark, transaction, day, paths)
+        if not (effective := take_up(transaction, paths, results, run_id)):
             return transaction, results, written
         transaction = OwnTransaction(effective, transaction.at, transaction.xid, transaction.csn, transaction.time)
 
 
 def _compared(
-    spark: Session, transaction: OwnTransaction, day: Day, place: Place
+    spark: Session, transaction: OwnTransaction, day: Day, paths: TablePaths
 ) -> tuple[dict[str, Compared], list[Part]]:
     """Compare all tables, small ones in this process; return what came out, and files of row events."""
     pipeline = transaction.pipeline
@@ -118,7 +118,7 @@ def _compared(
     asked = {
         name: Comparison(transaction, pipeline.table(name), files, full) for name, files in sorted(day.tables.items())
     }
-    sizes = {name: _bytes(each, place.table(current[name])) for name, each in asked.items()}
+    sizes = {name: _bytes(each, paths.table(current[name])) for name, each in asked.items()}
     results = {name: Compared() for name in asked}
     numbers, number = dict[str, tuple[int, int]](), 1
     for name, size in sizes.items():
@@ -129,14 +129,14 @@ def _compared(
     def small() -> Iterator[pa.Table]:
         for name, (first, buckets) in numbers.items():
             if not buckets:
-                yield from in_this_process(asked[name], place.table(current[name]), first, results[name])
+                yield from in_this_process(asked[name], paths.table(current[name]), first, results[name])
 
-    written = [_write(events, transaction, place) for events in decoding.gathered(small())]
+    written = [_write(events, transaction, paths) for events in decoding.gathered(small())]
     for name, (first, buckets) in numbers.items():
         if buckets:
             from txloom.steps.snapshots import spark_row_diff
 
-            own = spark_row_diff.in_tasks(spark(), asked[name], place, current[name], first, buckets, results[name])
+            own = spark_row_diff.in_tasks(spark(), asked[name], paths, current[name], first, buckets, results[name])
             written += own
     _refuse(results, day, full=full)
     return results, written
@@ -148,9 +148,9 @@ def _bytes(asked: Comparison, current: str) -> int:
     return own + small_merge.bytes_of(current)
 
 
-def _write(events: pa.Table, transaction: OwnTransaction, place: Place) -> Part:
+def _write(events: pa.Table, transaction: OwnTransaction, paths: TablePaths) -> Part:
     return data_files.write_part(
-        change_events.with_numbers(events, transaction.at), names.CHANGE_EVENTS, place.change_events
+        change_events.with_numbers(events, transaction.at), names.CHANGE_EVENTS, paths.change_events
     )
 
 
@@ -177,20 +177,20 @@ def _land(
     told: Mapping[str, Any],
     results: Mapping[str, Compared],
     written: Sequence[Part],
-    place: Place,
+    paths: TablePaths,
     run_id: str,
 ) -> None:
     """Plan the landing and write it in one commit; from the plan on it goes through or stays empty."""
     at = transaction.at
     base = {"landing": at.number, "run_id": run_id, "at": at.at, "file_number": 0}
     counts = {name: found.events for name, found in results.items() if found.events}
-    metadata = _write(transaction.landed_metadata(counts, 1, snapshot=told), transaction, place)
-    plan.write_plan(place, at.number, [{**base, "topic": dated_transactions.topic(name)} for name in results])
-    tables.append_parts([*written, metadata], at, place)
-    close(transaction.pipeline, at, place, run_id)
+    metadata = _write(transaction.landed_metadata(counts, 1, snapshot=told), transaction, paths)
+    plan.write_plan(paths, at.number, [{**base, "topic": dated_transactions.topic(name)} for name in results])
+    tables.append_parts([*written, metadata], at, paths)
+    close(transaction.pipeline, at, paths, run_id)
 
 
-def _enter(place: Place, landed: Landed, run_id: str) -> dict[str, int]:
+def _enter(paths: TablePaths, landed: Landed, run_id: str) -> dict[str, int]:
     """Enter what was landed in the ledger, once, as its metadata tells it; return the counts of all tables."""
     told = landed.told or {"tables": {}}
     counts: Counter[str] = Counter()
@@ -200,24 +200,24 @@ def _enter(place: Place, landed: Landed, run_id: str) -> dict[str, int]:
     if landed.landing is not None and landed.told is not None:
         detail = json.dumps({"extract": landed.xid, "tables": told["tables"]})
         small_tables.write_ledger(
-            place.warehouse,
-            place.pipeline,
+            paths.warehouse,
+            paths.pipeline,
             small_tables.Entry(run_id, STEP, datetime.now(UTC), totals, batch=landed.landing, detail=detail),
         )
     return totals
 
 
-def _skipped(pipeline: Pipeline, place: Place, newest: Landed, day: date, run_id: str) -> Counts:
+def _skipped(pipeline: Pipeline, paths: TablePaths, newest: Landed, day: date, run_id: str) -> Counts:
     """Leave a date alone that was landed, or is older than what was landed, and say so."""
     if newest.xid == dated_transactions.xid(day):
-        _enter(place, newest, run_id)
-        why = f"skipped: {newest.xid} was landed already" + _differing(pipeline, newest, day) + _dead(place, newest.xid)
+        _enter(paths, newest, run_id)
+        why = f"skipped: {newest.xid} was landed already" + _differing(pipeline, newest, day) + _dead(paths, newest.xid)
     else:
         newer = f"newer than {newest.xid} (csn {newest.csn}), which was landed already"
         why = f"skipped: {dated_transactions.xid(day)} is not {newer}"
     print(why, flush=True)
     entry = small_tables.Entry(run_id, STEP, datetime.now(UTC), {"skipped": 1}, detail=why)
-    small_tables.write_ledger(place.warehouse, place.pipeline, entry)
+    small_tables.write_ledger(paths.warehouse, paths.pipeline, entry)
     return {"date": day.isoformat(), "csn": dated_transactions.csn(day), "skipped": 1}
 
 
@@ -233,6 +233,6 @@ def _differing(pipeline: Pipeline, landed: Landed, day: date) -> str:
     return ""
 
 
-def _dead(place: Place, xid: str) -> str:
-    own = [row for row in dated_transactions.dead_since(place) if row["xid"] == xid]
+def _dead(paths: TablePaths, xid: str) -> str:
+    own = [row for row in dated_transactions.dead_since(paths) if row["xid"] == xid]
     return "".join(f"; it is in the dead letters ({row['cause']}): see jobs/redrive.py" for row in own)

@@ -22,7 +22,7 @@ from txloom.storage.delta import data_files, schema_evolution
 from txloom.storage.landing import change_events, decoding, loaded_snapshots, plan
 from txloom.storage.landing import tables as landing_tables
 from txloom.storage.landing.change_events import Landing
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.snapshots import files as snapshots_files
 from txloom.storage.snapshots.files import SnapshotFile
 from txloom.storage.sources.splits import Task
@@ -56,34 +56,34 @@ def load_snapshot(
     the stream's unless it is meant so (ahead). The next buffer_transactions and merge_current apply it. A snapshot that
     is no newer than what was landed is skipped. spark opens a session, which only large snapshots need.
     """
-    place = Place(warehouse, pipeline.name)
-    landing_tables.create_tables(place)
-    _refuse(csn, loaded_snapshots.newest(place), ahead=ahead)
+    paths = TablePaths(warehouse, pipeline.name)
+    landing_tables.create_tables(paths)
+    _refuse(csn, loaded_snapshots.newest(paths), ahead=ahead)
     found = _chosen(snapshots_files.tables_of(pipeline, path), tables, path)
     done, waiting = (
-        loaded_snapshots.loaded(place, loaded_snapshots.ANY, loaded_snapshots.ANY),
-        loaded_snapshots.waiting(place, found),
+        loaded_snapshots.loaded(paths, loaded_snapshots.ANY, loaded_snapshots.ANY),
+        loaded_snapshots.waiting(paths, found),
     )
     newer = [max(done.get(table, -1), waiting.get(table, -1)) for table in found]
     if min(newer) >= csn:
         print(f"skipped: {', '.join(found)} was loaded as of csn {min(newer)} already", flush=True)
         return {"skipped": 1, "csn": csn}
-    number = finish_last(spark, pipeline, plan.planned(place.landed_files), place, run_id) + 1
+    number = finish_last(spark, pipeline, plan.planned(paths.landed_files), paths, run_id) + 1
     at = Landing(number, datetime.now(UTC), ())
     whole = set(found) == {table.name for table in pipeline.tables}
     told = time.astimezone(UTC).replace(tzinfo=None).isoformat(" ") if time is not None else None
     load = OwnTransaction(
-        schema_evolution.effective(pipeline, place), at, loaded_snapshots.xid(number, whole=whole), csn, told
+        schema_evolution.effective(pipeline, paths), at, loaded_snapshots.xid(number, whole=whole), csn, told
     )
     files = list(enumerate((file for own in found.values() for file in own), 1))
     if sum(Task(number_, names.LOAD, file.path, file.size).bytes for number_, file in files) <= decoding.LOCAL_BYTES:
         rows = [events for each in files for events in _decoded(load, *each)]
-        _plan(load, found, place, run_id)
+        _plan(load, found, paths, run_id)
         head = load.truncates(found, BEHIND, _counted(rows))
-        landing_tables.append(change_events.with_numbers(pa.concat_tables([head, *rows]), at), at, place)
+        landing_tables.append(change_events.with_numbers(pa.concat_tables([head, *rows]), at), at, paths)
     else:
-        _land_large(spark(), load, found, files, place, run_id)
-    close(pipeline, at, place, run_id)
+        _land_large(spark(), load, found, files, paths, run_id)
+    close(pipeline, at, paths, run_id)
     return {"tables": len(found), "files": len(files), "csn": csn, "landing": number}
 
 
@@ -106,11 +106,11 @@ def _refuse(csn: int, newest: int | None, *, ahead: bool) -> None:
         )
 
 
-def _plan(load: OwnTransaction, tables: Iterable[str], place: Place, run_id: str) -> None:
+def _plan(load: OwnTransaction, tables: Iterable[str], paths: TablePaths, run_id: str) -> None:
     """Write down that a landing is a snapshot of some tables; from here on it goes through or stays empty."""
     base = {"landing": load.at.number, "run_id": run_id, "at": load.at.at}
     rows = [{**base, "file_number": 0, "topic": loaded_snapshots.topic(table)} for table in tables]
-    plan.write_plan(place, load.at.number, rows)
+    plan.write_plan(paths, load.at.number, rows)
 
 
 def _land_large(
@@ -118,11 +118,11 @@ def _land_large(
     load: OwnTransaction,
     tables: Mapping[str, Sequence[SnapshotFile]],
     files: Sequence[tuple[int, SnapshotFile]],
-    place: Place,
+    paths: TablePaths,
     run_id: str,
 ) -> None:
     """Decode the files in Spark's tasks, which write files of change_events; the driver commits them."""
-    path = place.change_events
+    path = paths.change_events
 
     def write(some: Iterable[tuple[int, SnapshotFile]]) -> Iterator[tuple[list[data_files.Part], dict[str, int]]]:
         for number, file in some:
@@ -135,10 +135,10 @@ def _land_large(
     for _, own in found:
         for table, count in own.items():
             counts[table] = counts.get(table, 0) + count
-    _plan(load, tables, place, run_id)
+    _plan(load, tables, paths, run_id)
     head = change_events.with_numbers(load.truncates(tables, BEHIND, counts), load.at)
     written = [part for own, _ in found for part in own] + [data_files.write_part(head, names.CHANGE_EVENTS, path)]
-    landing_tables.append_parts(written, load.at, place)
+    landing_tables.append_parts(written, load.at, paths)
 
 
 def _decoded(load: OwnTransaction, number: int, file: SnapshotFile) -> Iterator[pa.Table]:

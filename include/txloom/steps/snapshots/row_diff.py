@@ -42,7 +42,7 @@ class Comparison:
     files: Sequence[SnapshotFile]
     full: bool
 
-    def place(self, rows: pa.Table, at: int) -> str:
+    def paths(self, rows: pa.Table, at: int) -> str:
         """Say where a row of the extract stands."""
         row = rows.slice(at, 1).select([FILE, LINE]).to_pylist()[0]
         return f"{self.files[row[FILE]].path}: row {row[LINE]}"
@@ -143,7 +143,7 @@ def compared(
 def _repeated(asked: Comparison, extract: pa.Table, places: tuple[int, int]) -> str:
     key = extract.slice(places[0], 1).select(asked.table.key).to_pylist()[0]
     shown = ", ".join(f"{name} {value}" for name, value in key.items())
-    first, again = (asked.place(extract, place) for place in places)
+    first, again = (asked.paths(extract, paths) for paths in places)
     return f"{first}: its key ({shown}) stands again in {again}"
 
 

@@ -23,7 +23,7 @@ from txloom.steps.snapshots.row_diff import FILE, LINE, Compared, Comparison, co
 from txloom.storage.delta import data_files, spark_tables
 from txloom.storage.delta.data_files import Part
 from txloom.storage.landing import change_events, decoding
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.snapshots.files import SnapshotFile
 from txloom.storage.targets import schemas
 
@@ -34,15 +34,15 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def in_tasks(
-    spark: SparkSession, asked: Comparison, place: Place, current: str, first: int, buckets: int, found: Compared
+    spark: SparkSession, asked: Comparison, paths: TablePaths, current: str, first: int, buckets: int, found: Compared
 ) -> list[Part]:
     """Compare a table bucket by bucket; return the files of row events that no commit names yet.
 
     current: its current table, which may not exist yet. first: the number of the first bucket.
     """
-    extract, rows = _extract(spark, asked, buckets), _current(spark, asked.table, place.table(current), buckets)
+    extract, rows = _extract(spark, asked, buckets), _current(spark, asked.table, paths.table(current), buckets)
     both = extract.groupBy(BUCKET).cogroup(rows.groupBy(BUCKET))
-    write = _comparing(asked, place, first)
+    write = _comparing(asked, paths, first)
     written = []
     for row in both.applyInArrow(write, "told binary").collect():
         own, made = pickle.loads(row["told"])
@@ -112,7 +112,7 @@ def _bucketed(rows: pa.Table, table: Table, buckets: int) -> pa.Table:
     return hashed.append_column(BUCKET, pa.array(numbers.astype(np.int32)))
 
 
-def _comparing(asked: Comparison, place: Place, first: int) -> Callable[..., pa.Table]:
+def _comparing(asked: Comparison, paths: TablePaths, first: int) -> Callable[..., pa.Table]:
     at = asked.transaction.at
 
     def apply(bucket: tuple[pa.Scalar, ...], left: pa.Table, right: pa.Table) -> pa.Table:
@@ -125,7 +125,7 @@ def _comparing(asked: Comparison, place: Place, first: int) -> Callable[..., pa.
         number = first + bucket[0].as_py()
         for events in decoding.gathered(compared(asked, rows, right, number, found)):
             written.append(
-                data_files.write_part(change_events.with_numbers(events, at), names.CHANGE_EVENTS, place.change_events)
+                data_files.write_part(change_events.with_numbers(events, at), names.CHANGE_EVENTS, paths.change_events)
             )
         return pa.table({"told": pa.array([pickle.dumps((found, written))], pa.binary())})
 

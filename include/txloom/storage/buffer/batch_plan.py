@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.read_session import opened
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.transactions.compact_events import BUCKETS
 
 PLAN = pa.schema([("after", pa.int64()), ("until", pa.int64()), ("tasks", pa.int32()), ("change_events", pa.string())])
@@ -35,16 +35,16 @@ def plan_of(checkpoint: str) -> str:
     return f"{checkpoint}/plan"
 
 
-def change_events_id(place: Place) -> str:
+def change_events_id(paths: TablePaths) -> str:
     """Return what tells change_events from any other table."""
-    return str(opened(place.change_events).metadata().id)
+    return str(opened(paths.change_events).metadata().id)
 
 
-def extend(place: Place, plan: str, known: int = 0) -> list[End]:
+def extend(paths: TablePaths, plan: str, known: int = 0) -> list[End]:
     """Plan micro-batches for every landing after the last that a plan names; return them."""
     small_tables.ensure(plan, PLAN)
-    after, own = planned(plan), change_events_id(place)
-    found = ends(place, after, known)
+    after, own = planned(plan), change_events_id(paths)
+    found = ends(paths, after, known)
     for end in found:
         row = {"after": after, "until": end.landing, "tasks": end.tasks, "change_events": own}
         small_tables.append(plan, [row], PLAN, once=(PLANNED, end.landing))
@@ -57,21 +57,21 @@ def planned(plan: str) -> int:
     return max(small_tables.last_written(plan, PLANNED), 0)
 
 
-def ends(place: Place, after: int, known: int = 0) -> list[End]:
+def ends(paths: TablePaths, after: int, known: int = 0) -> list[End]:
     """Return where the micro-batches end that take every landing after one; one ends at `known` if they get that far.
 
     Small landings are taken together, until they are large enough.
     """
     sql = f"select landing, count(*) as n, max(kind = 'clock') as over from t where landing > {after} group by landing"
-    landed = sorted((row["landing"], row["n"]) for row in small_tables.query(place.change_events, sql) if row["over"])
+    landed = sorted((row["landing"], row["n"]) for row in small_tables.query(paths.change_events, sql) if row["over"])
     return list(_ends(landed, known))
 
 
 def _ends(landed: Sequence[tuple[int, int]], known: int) -> Iterator[End]:
     rows = taken = 0
-    for place, (landing, own) in enumerate(landed):
+    for position, (landing, own) in enumerate(landed):
         rows, taken = rows + own, taken + 1
-        following = landed[place + 1][0] if place + 1 < len(landed) else None
+        following = landed[position + 1][0] if position + 1 < len(landed) else None
         if following is None or rows >= ROWS_AT_ONCE or taken >= LANDINGS_AT_ONCE or landing <= known < following:
             yield End(landing, min(BUCKETS, 1 + rows // ROWS_OF_A_TASK))
             rows = taken = 0

@@ -6,7 +6,7 @@ from txloom.config import names
 from txloom.errors import CheckpointDamaged
 from txloom.storage.buffer import checkpoint_files
 from txloom.storage.delta import small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 STEP = "buffer_transactions"
 RELEASES_PER_GENERATION = 1_000_000_000
@@ -48,25 +48,25 @@ def root(warehouse: str, pipeline: str) -> str:
     return checkpoint(warehouse, pipeline, 0).removeprefix("file://").rsplit("/", 1)[0]
 
 
-def running(place: Place, change_events: str) -> int:
+def running(paths: TablePaths, change_events: str) -> int:
     """Return the generation to run: the newest, or the next one where that is lost or damaged.
 
     change_events: its id.
     """
-    generation = current_generation(place.warehouse, place.pipeline)
+    generation = current_generation(paths.warehouse, paths.pipeline)
     written = (
-        small_tables.last_written(place.table(names.LEDGER), small_tables.ledger_id(place.pipeline, STEP, generation))
+        small_tables.last_written(paths.table(names.LEDGER), small_tables.ledger_id(paths.pipeline, STEP, generation))
         - 1
     )
     try:
-        checkpoint_files.check(checkpoint(place.warehouse, place.pipeline, generation), change_events, written)
+        checkpoint_files.check(checkpoint(paths.warehouse, paths.pipeline, generation), change_events, written)
     except CheckpointDamaged as damage:
-        return replaced(place, generation, str(damage))
+        return replaced(paths, generation, str(damage))
     return generation
 
 
-def replaced(place: Place, generation: int, why: str) -> int:
+def replaced(paths: TablePaths, generation: int, why: str) -> int:
     """Return the generation that takes a damaged one's place, and say so."""
-    told = f"pipeline {place.pipeline}: checkpoint g{generation} of the buffer is damaged: {why}"
+    told = f"pipeline {paths.pipeline}: checkpoint g{generation} of the buffer is damaged: {why}"
     print(f"{told}; g{generation + 1} is rebuilt from change_events, no table changes", flush=True)
     return generation + 1

@@ -11,23 +11,23 @@ from pyspark.sql import functions as F
 from txloom.config import names
 from txloom.storage.buffer import checkpoints
 from txloom.storage.delta import arrow_tables, spark_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 DEATH = ["transaction_id", "cause", "first_landed_at"]
 """What tells how often a transaction died: one that is redriven and dies again has events of later landings."""
 
 
-def without_written_letters(spark: SparkSession, place: Place, letters: DataFrame, generation: int) -> DataFrame:
+def without_written_letters(spark: SparkSession, paths: TablePaths, letters: DataFrame, generation: int) -> DataFrame:
     """Leave out dead letters that an earlier generation wrote of the same landed event."""
     if generation <= checkpoints.FIRST:
         return letters
-    written = spark_tables.read(spark, place.dead_letters).where(
+    written = spark_tables.read(spark, paths.dead_letters).where(
         F.col("release") < checkpoints.first_release(generation)
     )
     return letters.join(written, ["landing", "row"], "left_anti").select(letters.columns)
 
 
-def without_written_deaths(place: Place, finished: pa.Table, generation: int) -> pa.Table:
+def without_written_deaths(paths: TablePaths, finished: pa.Table, generation: int) -> pa.Table:
     """Leave out dead transactions that an earlier generation entered with the same cause and events."""
     dead = pc.equal(finished.column("status"), "dead")
     if generation <= checkpoints.FIRST or not pc.any(dead).as_py():
@@ -36,7 +36,7 @@ def without_written_deaths(place: Place, finished: pa.Table, generation: int) ->
     where = f"status = 'dead' and release < {checkpoints.first_release(generation)}"
     sql = f"select distinct {', '.join(DEATH)} from t where {where}"
     entered = arrow_tables.select(
-        place.table(names.TRANSACTIONS), f"{sql} and transaction_id in ({arrow_tables.texts(ids)})"
+        paths.table(names.TRANSACTIONS), f"{sql} and transaction_id in ({arrow_tables.texts(ids)})"
     )
     new = finished.filter(dead).join(entered, DEATH, join_type="left anti").select(finished.column_names)
     return pa.concat_tables([finished.filter(pc.invert(dead)), new.cast(finished.schema)])

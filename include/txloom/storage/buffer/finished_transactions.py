@@ -10,14 +10,14 @@ from txloom.config import names
 from txloom.config.identity import GTID
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.read_session import exists, opened
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.transactions import memory
 from txloom.transactions.compact_events import places
 
 CONCERNED = ("row", "metadata")
 
 
-def finished_before(place: Place, events: pa.Table) -> np.ndarray:
+def finished_before(paths: TablePaths, events: pa.Table) -> np.ndarray:
     """Return transactions of some events, rows of change_events, that were finished before those came (`PLACED`).
 
     While fewer transactions were finished than one bucket of the buffer remembers, it has forgotten none, and nothing
@@ -28,7 +28,7 @@ def finished_before(place: Place, events: pa.Table) -> np.ndarray:
     buffer's own memory knows it, but not where its rows lie behind it in the log. So is one that was given up before
     anything told its csn.
     """
-    table = _table(place)
+    table = _table(paths)
     if table is None or not events.num_rows:
         return np.empty(0, memory.PLACED)
     (size,) = arrow_tables.ask({"t": table}, "select count(*) as n from t").column("n").to_pylist()
@@ -42,7 +42,7 @@ def finished_before(place: Place, events: pa.Table) -> np.ndarray:
     by_both = heard.filter(pc.and_not(is_placed, never_back))
     by_id = heard.filter(pc.and_(is_placed, never_back)), heard.filter(pc.invert(is_placed))
     parts = [_with_id_and_csn(table, by_both), *(_with_id(table, own) for own in by_id)]
-    found = np.concatenate([*parts, _given_up(place, table, heard)])
+    found = np.concatenate([*parts, _given_up(paths, table, heard)])
     found = found[np.lexsort((-found["csn"], found["tx"]))]
     return found[np.unique(found["tx"], return_index=True)[1]]
 
@@ -75,16 +75,16 @@ def _with_id(table: DeltaTable, heard: pa.Table) -> np.ndarray:
     return _placed(known.filter(pc.invert(pc.fill_null(behind, False))))
 
 
-def _given_up(place: Place, table: DeltaTable, heard: pa.Table) -> np.ndarray:
+def _given_up(paths: TablePaths, table: DeltaTable, heard: pa.Table) -> np.ndarray:
     """Return what was given up before anything told its csn, and not decided again since.
 
     Its dead letters are looked through for it, which are fewer than the transactions.
     """
-    if not exists(place.dead_letters):
+    if not exists(paths.dead_letters):
         return np.empty(0, memory.PLACED)
     ids = heard.column("transaction_id").combine_chunks()
     sql = "select transaction_id from t where csn is null and kind in ('row', 'metadata')"
-    letters = arrow_tables.batches({"t": opened(place.dead_letters)}, sql)
+    letters = arrow_tables.batches({"t": opened(paths.dead_letters)}, sql)
     dead = {each for rows in letters for each in rows.column("transaction_id").unique().to_pylist()}
     dead &= set(ids.to_pylist())
     if not dead:
@@ -103,9 +103,9 @@ def _placed(known: pa.Table) -> np.ndarray:
     return found
 
 
-def _table(place: Place) -> DeltaTable | None:
+def _table(paths: TablePaths) -> DeltaTable | None:
     try:
-        return opened(place.table(names.TRANSACTIONS))
+        return opened(paths.table(names.TRANSACTIONS))
     except TableNotFoundError:
         return None
 

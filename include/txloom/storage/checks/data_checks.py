@@ -32,7 +32,7 @@ from txloom.quality.masking import MOST
 from txloom.quality.verdicts import Evidence
 from txloom.storage.checks.check_input import asking, listed
 from txloom.storage.delta import arrow_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.targets import schemas
 
 Versions = Mapping[str, int]
@@ -78,7 +78,7 @@ def history_of(pipeline: Pipeline, table: str) -> str:
     return next(mirror.history for mirror in pipeline.targets.mirrors if mirror.table == table)
 
 
-def orphans(pipeline: Pipeline, place: Place, expectation: OrphanExpectation, at: Versions) -> Evidence:
+def orphans(pipeline: Pipeline, paths: TablePaths, expectation: OrphanExpectation, at: Versions) -> Evidence:
     """Return the child rows that name a parent which is not there; one whose parent key is null names none."""
     child, parent = (current_of(pipeline, name) for name in (expectation.child, expectation.parent))
     if child not in at or parent not in at:
@@ -91,7 +91,7 @@ def orphans(pipeline: Pipeline, place: Place, expectation: OrphanExpectation, at
     columns = ", ".join(f'c."{name}"' for name in [*shown, "_txloom_csn", "_txloom_xid"])
     lost = f'select {columns} from c left join p on {same} where {named} and p."{key[0]}" is null'
     tables = {"c": child, "p": parent}
-    ask = asking({alias: DeltaTable(place.table(name), version=at[name]) for alias, name in tables.items()})
+    ask = asking({alias: DeltaTable(paths.table(name), version=at[name]) for alias, name in tables.items()})
     order = ", ".join(f'c."{name}"' for name in own_key)
     failed = count(ask, lost)
     sample = ask(f"{lost} order by {order} limit {MOST}").to_pylist() if failed else []
@@ -99,12 +99,12 @@ def orphans(pipeline: Pipeline, place: Place, expectation: OrphanExpectation, at
     return Evidence(count(ask, f"select 1 as row from c where {named}"), failed, sample, case=case)
 
 
-def rows_of(pipeline: Pipeline, place: Place, expectation: GreatExpectation, at: Versions) -> Evidence:
+def rows_of(pipeline: Pipeline, paths: TablePaths, expectation: GreatExpectation, at: Versions) -> Evidence:
     """Return the rows of a current table that are judged: the columns that are named, and what tells rows apart."""
     schema = schema_of(pipeline, expectation.table)
     if expectation.table not in at:
         return Evidence(0, case=Case(expectation, schema.empty_table))
-    table = DeltaTable(place.table(expectation.table), version=at[expectation.table])
+    table = DeltaTable(paths.table(expectation.table), version=at[expectation.table])
     has = pa.schema(table.schema().to_arrow()).names
     of_columns = expectation.expectation.startswith(OF_COLUMNS)
     key = [name for name in _key(pipeline, expectation.table) if name in has]
@@ -143,14 +143,14 @@ def schema_of(pipeline: Pipeline, current: str) -> pa.Schema:
     return schemas.current_schema(pipeline.table(table))
 
 
-def violations(pipeline: Pipeline, place: Place, expectation: InvariantExpectation, at: Versions) -> Evidence:
+def violations(pipeline: Pipeline, paths: TablePaths, expectation: InvariantExpectation, at: Versions) -> Evidence:
     """Return the rows that a query finds; raises ConfigurationError where it cannot be run."""
     wanted = list(tables_of(pipeline, expectation))
     query = bare(expectation.sql)
     if len(at) < len(wanted):
         plan(pipeline, expectation)
         return Evidence(0)
-    tables = {name: DeltaTable(place.table(name), version=at[name]) for name in wanted}
+    tables = {name: DeltaTable(paths.table(name), version=at[name]) for name in wanted}
     ask = partial(_asked, expectation, tables)
     failed = count(ask, query)
     checked = sum(count(asking({"t": each}), "select 1 as row from t") for each in tables.values())

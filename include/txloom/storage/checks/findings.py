@@ -10,7 +10,7 @@ from typing import Any
 from txloom.config import names
 from txloom.quality.findings import NEEDS_SNAPSHOT, OF_TRANSACTION, Finding
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import FINDINGS
 
 _OWN = f"case when code in ({arrow_tables.texts(sorted(OF_TRANSACTION))}) then"
@@ -22,20 +22,20 @@ NEWEST = (
 Name = tuple[str, str | None, str | None, str | None, int | None]
 
 
-def open_findings(place: Place) -> list[dict[str, Any]]:
+def open_findings(paths: TablePaths) -> list[dict[str, Any]]:
     """Return what is open, oldest csn first."""
-    found = small_tables.query(place.table(names.FINDINGS), NEWEST)
+    found = small_tables.query(paths.table(names.FINDINGS), NEWEST)
     return [{name: row[name] for name in FINDINGS.names} for row in found]
 
 
-def closed(place: Place, code: str, table: str) -> set[str]:
+def closed(paths: TablePaths, code: str, table: str) -> set[str]:
     """Return the columns of a table of which findings of a kind were closed once."""
     condition = f"code = {arrow_tables.quoted(code)} and \"table\" = {arrow_tables.quoted(table)} and status = 'closed'"
     sql = f'select distinct "column" from t where {condition}'
-    return {row["column"] for row in small_tables.query(place.table(names.FINDINGS), sql)}
+    return {row["column"] for row in small_tables.query(paths.table(names.FINDINGS), sql)}
 
 
-def record(place: Place, found: Iterable[Finding], run_id: str, source_format: str | None = None) -> list[Finding]:
+def record(paths: TablePaths, found: Iterable[Finding], run_id: str, source_format: str | None = None) -> list[Finding]:
     """Write down findings that are not open yet, of each the earliest, and tell them in the log; return those.
 
     source_format: of what the source sends, so that the hints fit its producer.
@@ -45,29 +45,29 @@ def record(place: Place, found: Iterable[Finding], run_id: str, source_format: s
         new.setdefault(_name(vars(each)), each)
     if not new:
         return []
-    for row in open_findings(place):
+    for row in open_findings(paths):
         new.pop(_name(row), None)
-    _append(place, [_row(each, run_id, source_format) for each in new.values()])
+    _append(paths, [_row(each, run_id, source_format) for each in new.values()])
     for each in new.values():
         print(f"{each.severity}: {told(each, source_format)}", flush=True)
     return list(new.values())
 
 
-def note(place: Place, harmless: Sequence[Finding], run_id: str) -> None:
+def note(paths: TablePaths, harmless: Sequence[Finding], run_id: str) -> None:
     """Write down, once each, findings about which there is nothing to do: they are closed from the beginning."""
     codes = arrow_tables.texts(sorted({each.code for each in harmless}))
     sql = f'select code, "table", "column", xid, since_csn from t where code in ({codes})'
-    known = {_name(row) for row in small_tables.query(place.table(names.FINDINGS), sql)} if harmless else set()
+    known = {_name(row) for row in small_tables.query(paths.table(names.FINDINGS), sql)} if harmless else set()
     new = [each for each in harmless if _name(vars(each)) not in known]
-    _append(place, [_row(each, run_id) | {"status": "closed"} for each in new])
+    _append(paths, [_row(each, run_id) | {"status": "closed"} for each in new])
     for each in new:
         print(f"note: {told(each)}", flush=True)
 
 
-def repaired(place: Place, code: str) -> set[tuple[str | None, int | None]]:
+def repaired(paths: TablePaths, code: str) -> set[tuple[str | None, int | None]]:
     """Return the transactions (xid, csn) of which findings of a kind were written down and none is open any more."""
-    rows = small_tables.query(place.table(names.FINDINGS), f"select * from t where code = {arrow_tables.quoted(code)}")
-    still = {(row["xid"], row["since_csn"]) for row in open_findings(place) if row["code"] == code}
+    rows = small_tables.query(paths.table(names.FINDINGS), f"select * from t where code = {arrow_tables.quoted(code)}")
+    still = {(row["xid"], row["since_csn"]) for row in open_findings(paths) if row["code"] == code}
     return {(row["xid"], row["since_csn"]) for row in rows} - still
 
 
@@ -83,11 +83,11 @@ def told(finding: Finding, source_format: str | None = None) -> str:
     return f"{what}: {finding.evidence}. {finding.hint(source_format)}"
 
 
-def close(place: Place, rows: Sequence[dict[str, Any]], run_id: str, why: str) -> None:
+def close(paths: TablePaths, rows: Sequence[dict[str, Any]], run_id: str, why: str) -> None:
     """Close open findings; the row that does says why."""
     now = datetime.now(UTC)
     told = {"status": "closed", "run_id": run_id, "at": now}
-    _append(place, [{**row, **told, "evidence": f"{row['evidence']}; {why}"} for row in rows])
+    _append(paths, [{**row, **told, "evidence": f"{row['evidence']}; {why}"} for row in rows])
 
 
 def needing_snapshot(rows: Iterable[dict[str, Any]]) -> list[str]:
@@ -95,9 +95,9 @@ def needing_snapshot(rows: Iterable[dict[str, Any]]) -> list[str]:
     return sorted({row["table"] or "*" for row in rows if row["needs_snapshot"]})
 
 
-def _append(place: Place, rows: list[dict[str, Any]]) -> None:
+def _append(paths: TablePaths, rows: list[dict[str, Any]]) -> None:
     if rows:
-        small_tables.append(place.table(names.FINDINGS), rows, FINDINGS)
+        small_tables.append(paths.table(names.FINDINGS), rows, FINDINGS)
 
 
 def _name(row: dict[str, Any]) -> Name:

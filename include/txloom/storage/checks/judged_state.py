@@ -9,10 +9,10 @@ from deltalake import DeltaTable
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage.delta import small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import reader_holds
 from txloom.storage.publishing.cuts import newest_cut
-from txloom.storage.publishing.watermark import Mark, mark, merged, versions
+from txloom.storage.publishing.watermark import Watermark, mark, merged, versions
 from txloom.storage.targets.row_tables import flats
 
 
@@ -29,22 +29,22 @@ class Newest:
     """The tables as they are: what publish would publish."""
 
     pipeline: Pipeline
-    place: Place
+    paths: TablePaths
 
     def versions(self, tables: Iterable[str]) -> dict[str, int]:
         """Return the versions of tables; those that do not exist are left out."""
-        return versions(self.place, list(tables))
+        return versions(self.paths, list(tables))
 
     @property
     def valid_through(self) -> int | None:
         """Return the csn up to which the tables are brought, None before the first merge."""
-        reached = merged(self.place, self.pipeline.current_tables)
+        reached = merged(self.paths, self.pipeline.current_tables)
         return None if reached is None else reached.valid_through
 
     @property
     def releases(self) -> Releases:
         """Return the releases that no cut shows yet."""
-        cut = newest_cut(self.place, "release")
+        cut = newest_cut(self.paths, "release")
         return Releases(cut["release"] if cut else 0)
 
 
@@ -56,7 +56,7 @@ class Published:
     """
 
     pipeline: Pipeline
-    place: Place
+    paths: TablePaths
     cut: reader_holds.Cut
     releases: Releases
 
@@ -65,16 +65,16 @@ class Published:
         shown = self.pipeline.current_tables
         rows = {flat.current for flat in flats(self.pipeline)} - set(shown)
         found = dict[str, int]()
-        for name, newest in versions(self.place, list(tables)).items():
+        for name, newest in versions(self.paths, list(tables)).items():
             version = self.cut.versions.get(name) if name in shown else self._until(name) if name in rows else newest
             found |= {} if version is None else {name: version}
         return found
 
     def _until(self, table: str) -> int | None:
         """Return the newest version of a table that shows nothing beyond the cut."""
-        for commit in DeltaTable(self.place.table(table)).history():
+        for commit in DeltaTable(self.paths.table(table)).history():
             said = json.loads(commit.get("userMetadata") or "{}")
-            if said and Mark(said.get("valid_through", 0), said.get("release", 0)) <= self.mark:
+            if said and Watermark(said.get("valid_through", 0), said.get("release", 0)) <= self.mark:
                 return int(commit["version"])
         return None
 
@@ -84,28 +84,28 @@ class Published:
         return self.cut.valid_through
 
     @property
-    def mark(self) -> Mark:
+    def mark(self) -> Watermark:
         """Return how far the tables of the cut are."""
-        return Mark(self.cut.valid_through, self.releases.upto or 0)
+        return Watermark(self.cut.valid_through, self.releases.upto or 0)
 
     @property
     def is_newest(self) -> bool:
         """Say whether no current table shows more than the cut does."""
-        return all(mark(self.place.table(name)) <= self.mark for name in self.pipeline.current_tables)
+        return all(mark(self.paths.table(name)) <= self.mark for name in self.pipeline.current_tables)
 
 
 State = Newest | Published
 
 
-def published(pipeline: Pipeline, place: Place) -> Published | None:
+def published(pipeline: Pipeline, paths: TablePaths) -> Published | None:
     """Return the tables as the newest cut shows them, None where there is none.
 
     Raises CutReplaced where one of them was written anew since.
     """
-    cut = reader_holds.published(place)
+    cut = reader_holds.published(paths)
     if cut is None:
         return None
-    reader_holds.refuse_replaced(place, cut)
-    last = small_tables.query(place.table(names.CUTS), "select release from t order by cut_id desc limit 2")
+    reader_holds.refuse_replaced(paths, cut)
+    last = small_tables.query(paths.table(names.CUTS), "select release from t order by cut_id desc limit 2")
     before = last[1]["release"] if len(last) > 1 else 0
-    return Published(pipeline, place, cut, Releases(before, last[0]["release"]))
+    return Published(pipeline, paths, cut, Releases(before, last[0]["release"]))

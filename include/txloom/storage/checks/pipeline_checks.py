@@ -25,18 +25,18 @@ from txloom.storage.checks import findings
 from txloom.storage.checks.check_input import asking, evidence
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.snapshots import dated_transactions
 
 Versions = Mapping[str, int]
 WHERE = 'topic, partition, "offset", file, line'
 
 
-def waiting(place: Place, expectation: StuckExpectation, at: Versions) -> Evidence:
+def waiting(paths: TablePaths, expectation: StuckExpectation, at: Versions) -> Evidence:
     """Return the transactions that wait for longer than declared, longest first: what came of what is expected."""
     if names.PENDING_TRANSACTIONS not in at:
         return Evidence(0)
-    path = place.table(names.PENDING_TRANSACTIONS)
+    path = paths.table(names.PENDING_TRANSACTIONS)
     ask = asking({"t": DeltaTable(path, version=at[names.PENDING_TRANSACTIONS])})
     longest = AtMost("age_seconds", int(expectation.older_than.total_seconds()))
     columns = "xid, csn, age_seconds, cause, expected, received"
@@ -44,11 +44,11 @@ def waiting(place: Place, expectation: StuckExpectation, at: Versions) -> Eviden
     return evidence(expectation, ask, f"select {columns} from t", longest, order=order)
 
 
-def letters(place: Place, expectation: DeadLetterExpectation, at: Versions) -> Evidence:
+def letters(paths: TablePaths, expectation: DeadLetterExpectation, at: Versions) -> Evidence:
     """Return the open dead letters, the newest first; what they hold stays where it is."""
     if names.DEAD_LETTERS not in at:
         return Evidence(0)
-    asked = partial(open_letters.open_letters, place, version=at[names.DEAD_LETTERS])
+    asked = partial(open_letters.open_letters, paths, version=at[names.DEAD_LETTERS])
     few = Few(expectation.at_most)
     count = asked("count(*) as n")["n"][0].as_py()
     case = Case(expectation, lambda: asked("1 as row"), few)
@@ -60,11 +60,11 @@ def letters(place: Place, expectation: DeadLetterExpectation, at: Versions) -> E
     return Evidence(count, count, sample, told, case)
 
 
-def ledger(place: Place, expectation: LedgerExpectation, at: Versions) -> Evidence:
+def ledger(paths: TablePaths, expectation: LedgerExpectation, at: Versions) -> Evidence:
     """Return the newest balance where it does not come out even."""
     if names.LEDGER not in at:
         return Evidence(0)
-    path = place.table(names.LEDGER)
+    path = paths.table(names.LEDGER)
     ask = asking({"t": DeltaTable(path, version=at[names.LEDGER])})
     newest = (
         "select run_id, at, balanced, detail, counts from t where step = 'balance'"
@@ -74,7 +74,9 @@ def ledger(place: Place, expectation: LedgerExpectation, at: Versions) -> Eviden
     return evidence(expectation, ask, newest, InSet("balanced", (True,)), shown=shown)
 
 
-def shown(place: Place, expectation: ValidThroughExpectation, valid_through: int | None, now: datetime) -> Evidence:
+def shown(
+    paths: TablePaths, expectation: ValidThroughExpectation, valid_through: int | None, now: datetime
+) -> Evidence:
     """Return how old the commit is that readers see last, and who waits below it, where it is too old.
 
     valid_through: its csn, None where there is none yet.
@@ -82,23 +84,23 @@ def shown(place: Place, expectation: ValidThroughExpectation, valid_through: int
     if valid_through is None:
         return Evidence(0)
     committed = f"select committed_at from t where csn = {valid_through} and committed_at is not null limit 1"
-    found = small_tables.query(place.table(names.TRANSACTIONS), committed)
+    found = small_tables.query(paths.table(names.TRANSACTIONS), committed)
     if not found:
         return Evidence(1, detail=f"nobody knows when csn {valid_through} was committed")
     waits = (
         "select count(*) as n, first_value(xid order by csn) as xid, first_value(cause order by csn) as cause from t"
     )
-    first = next(iter(small_tables.query(place.table(names.PENDING_TRANSACTIONS), waits)), {"n": 0})
+    first = next(iter(small_tables.query(paths.table(names.PENDING_TRANSACTIONS), waits)), {"n": 0})
     row = {"valid_through": valid_through, "committed_at": found[0]["committed_at"]}
     row |= {"waiting": first["n"], "first_waiting": first.get("xid"), "cause": first.get("cause")}
     return _aged(row, found[0]["committed_at"], expectation, now)
 
 
-def dates(place: Place, expectation: SnapshotAgeExpectation, at: Versions, now: datetime) -> Evidence:
+def dates(paths: TablePaths, expectation: SnapshotAgeExpectation, at: Versions, now: datetime) -> Evidence:
     """Return the newest date whose extracts the tables hold, where it is too old."""
     if names.TRANSACTIONS not in at:
         return Evidence(0)
-    table = DeltaTable(place.table(names.TRANSACTIONS), version=at[names.TRANSACTIONS])
+    table = DeltaTable(paths.table(names.TRANSACTIONS), version=at[names.TRANSACTIONS])
     own = f"starts_with(xid, {arrow_tables.quoted(dated_transactions.XID)}) and status = 'released'"
     rows = small_tables.ask(table, f"select xid, csn from t where {own} order by csn desc limit 1")
     if not rows:
@@ -116,11 +118,11 @@ def _aged(
     return replace(found, sample=[{**each, **row} for each in found.sample])
 
 
-def drift(place: Place, expectation: DriftExpectation, at: Versions) -> Evidence:
+def drift(paths: TablePaths, expectation: DriftExpectation, at: Versions) -> Evidence:
     """Return the open findings that fail it, the oldest csn first."""
     if names.FINDINGS not in at:
         return Evidence(0)
-    ask = asking({"t": DeltaTable(place.table(names.FINDINGS), version=at[names.FINDINGS])})
+    ask = asking({"t": DeltaTable(paths.table(names.FINDINGS), version=at[names.FINDINGS])})
     codes = expectation.codes
     condition = InSet("code", codes, outside=True) if codes else InSet("needs_snapshot", (False,))
     columns = 'code, "table", "column", since_csn, xid, evidence, at'

@@ -9,7 +9,7 @@ from pyarrow import fs
 
 from txloom.config import names
 from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
-from txloom.storage.paths import Place, filesystem_of
+from txloom.storage.paths import TablePaths, filesystem_of
 from txloom.storage.publishing.watermark import unchanged
 from txloom.storage.system_tables import EXPECTATION_RESULTS
 
@@ -19,19 +19,19 @@ SAME = ("success", "failed", "severity")
 _NEWEST = "row_number() over (partition by expectation order by checked_at desc) as n"
 
 
-def of_run(place: Place, run_id: str) -> dict[str, dict[str, Any]]:
+def of_run(paths: TablePaths, run_id: str) -> dict[str, dict[str, Any]]:
     """Return the newest result of each expectation that a run checked."""
     sql = f"select * from (select *, {_NEWEST} from t where run_id = {arrow_tables.quoted(run_id)}) where n = 1"
-    return {row["expectation"]: row for row in small_tables.query(place.table(names.EXPECTATION_RESULTS), sql)}
+    return {row["expectation"]: row for row in small_tables.query(paths.table(names.EXPECTATION_RESULTS), sql)}
 
 
-def entered(place: Place, result: dict[str, Any], said: dict[str, Any] | None) -> dict[str, Any]:
+def entered(paths: TablePaths, result: dict[str, Any], said: dict[str, Any] | None) -> dict[str, Any]:
     """Write a result down, unless its run said the same already; return it with its history.
 
     said: the newest result of the expectation in this run, None where there is none.
     """
-    path, at = place.table(names.EXPECTATION_RESULTS), dict(result["versions"])
-    if said is not None and all(said[name] == result[name] for name in SAME) and unchanged(place, said["versions"], at):
+    path, at = paths.table(names.EXPECTATION_RESULTS), dict(result["versions"])
+    if said is not None and all(said[name] == result[name] for name in SAME) and unchanged(paths, said["versions"], at):
         return said
     row = {**result, **_streak(path, result)}
     schema_evolution.ensure(path, EXPECTATION_RESULTS)
@@ -67,14 +67,14 @@ def report_folder(run_id: str) -> str:
     return f"_{name}-{hashlib.sha256(run_id.encode()).hexdigest()[:8]}"
 
 
-def write_report(place: Place, run_id: str, pages: dict[str, str]) -> str:
+def write_report(paths: TablePaths, run_id: str, pages: dict[str, str]) -> str:
     """Write the pages of a run's report, each in the place of what it was before; return their folder."""
-    return _write(f"{place.table(names.REPORTS)}/{report_folder(run_id)}", pages)
+    return _write(f"{paths.table(names.REPORTS)}/{report_folder(run_id)}", pages)
 
 
-def write_data_docs(place: Place, run_id: str, pages: dict[str, str]) -> str:
+def write_data_docs(paths: TablePaths, run_id: str, pages: dict[str, str]) -> str:
     """Write Great Expectations' pages of a run beside its report; return their folder."""
-    return _write(f"{place.table(names.REPORTS)}/{report_folder(run_id)}/{names.DATA_DOCS}", pages)
+    return _write(f"{paths.table(names.REPORTS)}/{report_folder(run_id)}/{names.DATA_DOCS}", pages)
 
 
 def _write(path: str, pages: dict[str, str]) -> str:
@@ -87,9 +87,9 @@ def _write(path: str, pages: dict[str, str]) -> str:
     return path
 
 
-def data_docs(place: Place) -> list[tuple[str, datetime]]:
+def data_docs(paths: TablePaths) -> list[tuple[str, datetime]]:
     """Return the runs of which there are Great Expectations' pages, by the names of their folders, newest first."""
-    filesystem, root = filesystem_of(place.table(names.REPORTS))
+    filesystem, root = filesystem_of(paths.table(names.REPORTS))
     folders = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
     own = [each.base_name for each in folders if each.type == fs.FileType.Directory]
     first = filesystem.get_file_info([f"{root}/{name}/{names.DATA_DOCS}/{INDEX}" for name in own])
@@ -97,12 +97,12 @@ def data_docs(place: Place) -> list[tuple[str, datetime]]:
     return sorted(found, key=lambda each: (each[1], each[0]), reverse=True)
 
 
-def data_docs_page(place: Place, run: str, page: str) -> str | None:
+def data_docs_page(paths: TablePaths, run: str, page: str) -> str | None:
     """Return one of Great Expectations' pages of a run, None where there is none of that name.
 
     run: the name of its folder. Both are looked for among the names that are there: no name leads elsewhere.
     """
-    filesystem, root = filesystem_of(place.table(names.REPORTS))
+    filesystem, root = filesystem_of(paths.table(names.REPORTS))
     for name in (run, names.DATA_DOCS, page):
         inside = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
         if name.startswith(".") or name not in {each.base_name for each in inside}:
@@ -112,9 +112,9 @@ def data_docs_page(place: Place, run: str, page: str) -> str | None:
         return str(stream.read().decode())
 
 
-def drop_pages(place: Place, before: datetime) -> int:
+def drop_pages(paths: TablePaths, before: datetime) -> int:
     """Remove reports of runs that were written before a moment; return how many."""
-    filesystem, root = filesystem_of(place.table(names.REPORTS))
+    filesystem, root = filesystem_of(paths.table(names.REPORTS))
     gone = 0
     for folder in filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True)):
         if folder.type != fs.FileType.Directory:

@@ -15,11 +15,11 @@ from txloom.storage.checks.check_input import asking, evidence
 from txloom.storage.checks.data_checks import history_of
 from txloom.storage.checks.judged_state import Releases
 from txloom.storage.delta import arrow_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 
 def regressions(
-    pipeline: Pipeline, place: Place, expectation: VersionExpectation, at: Mapping[str, int], releases: Releases
+    pipeline: Pipeline, paths: TablePaths, expectation: VersionExpectation, at: Mapping[str, int], releases: Releases
 ) -> Evidence:
     """Return the rows whose version is below one that they had before, since they were last inserted or moved.
 
@@ -28,7 +28,7 @@ def regressions(
     name, table = history_of(pipeline, expectation.table), pipeline.table(expectation.table)
     if name not in at:
         return Evidence(0)
-    history = {"t": DeltaTable(place.table(name), version=at[name])}
+    history = {"t": DeltaTable(paths.table(name), version=at[name])}
     ask = asking(history)
     changed = count(ask, _changed(table, releases))
     if not changed:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from txloom.storage.dead_letters.open_letters import MESSAGE
 from txloom.storage.delta import arrow_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 _OWN = """
 select {message}, landing, "row", kind, pos, coalesce(transaction_id, concat(xid, ':', csn)) as tx from t
@@ -34,7 +34,7 @@ select *, first_value(delivery) over (partition by tx order by is_whole desc, de
 """
 
 
-def of_transactions(place: Place, transactions: Sequence[str]) -> pa.Table:
+def of_transactions(paths: TablePaths, transactions: Sequence[str]) -> pa.Table:
     """Return the messages of one delivery of each transaction: of the newest with a readable COMMIT, else the newest.
 
     A line that was cut off when it was read first stands there as it was read last. The columns are those of MESSAGE.
@@ -45,4 +45,4 @@ def of_transactions(place: Place, transactions: Sequence[str]) -> pa.Table:
     chosen = _CHOSEN.format(judged=_JUDGED.format(numbered=_NUMBERED.format(own=own)))
     there = "delivery = best and again = 1 and not (is_whole = 1 and kind = 'poison' and pos is null)"
     order = 'first_landing, first_row, landing, "row"'
-    return arrow_tables.select(place.change_events, f"select {MESSAGE} from ({chosen}) where {there} order by {order}")
+    return arrow_tables.select(paths.change_events, f"select {MESSAGE} from ({chosen}) where {there} order by {order}")

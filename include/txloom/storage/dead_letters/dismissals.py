@@ -12,7 +12,7 @@ from txloom.config import names
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import exists, opened
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import DISMISSALS
 
 SHOWN = 20
@@ -20,57 +20,57 @@ SHOWN = 20
 
 
 def dismiss(
-    place: Place, where: str, version: int | None, *, person: str, reason: str, run_id: str, at: datetime
+    paths: TablePaths, where: str, version: int | None, *, person: str, reason: str, run_id: str, at: datetime
 ) -> int:
     """Settle the open dead letters of a condition, as a version of their table has them; return how many they are."""
     letters = open_letters.open_letters(
-        place, 'distinct landing, "row", transaction_id, cause', f"where {where}", version
+        paths, 'distinct landing, "row", transaction_id, cause', f"where {where}", version
     )
     own = {"person": person, "reason": reason, "run_id": run_id, "at": at}
     rows = [{**row, **own} for row in letters.to_pylist()]
     if rows:
-        small_tables.append(place.table(names.DISMISSALS), rows, DISMISSALS)
+        small_tables.append(paths.table(names.DISMISSALS), rows, DISMISSALS)
     return len(rows)
 
 
-def of_run(place: Place, run_id: str) -> int:
+def of_run(paths: TablePaths, run_id: str) -> int:
     """Return how many dead letters a run has settled."""
     sql = f"select count(*) as n from t where run_id = {arrow_tables.quoted(run_id)}"
-    found = small_tables.query(place.table(names.DISMISSALS), sql)
+    found = small_tables.query(paths.table(names.DISMISSALS), sql)
     return int(found[0]["n"]) if found else 0
 
 
-def reopen(place: Place, where: str, run_id: str) -> int:
+def reopen(paths: TablePaths, where: str, run_id: str) -> int:
     """Take the dismissals of a condition on dead letters back; return how many they were."""
-    path = place.table(names.DISMISSALS)
+    path = paths.table(names.DISMISSALS)
     if not exists(path):
         return 0
     rows = arrow_tables.ask({"x": opened(path)}, "select * from x").to_pylist()
-    chosen = {(row["landing"], row["row"]) for row in _settled(place, 'landing, "row"', where).to_pylist()}
+    chosen = {(row["landing"], row["row"]) for row in _settled(paths, 'landing, "row"', where).to_pylist()}
     kept = [row for row in rows if (row["landing"], row["row"]) not in chosen]
     if len(kept) < len(rows):
         small_tables.replace(path, kept, DISMISSALS, {"reopened": len(rows) - len(kept), "run_id": run_id})
     return len(rows) - len(kept)
 
 
-def newest(place: Place) -> list[dict[str, Any]]:
+def newest(paths: TablePaths) -> list[dict[str, Any]]:
     """Return who settled what, the newest first: at, person, reason, cause, events, transactions."""
     sums = "count(*) as events, count(distinct transaction_id) as transactions"
     sql = f"select at, person, reason, cause, {sums} from t group by at, person, reason, cause"
-    return small_tables.query(place.table(names.DISMISSALS), f"{sql} order by at desc, cause limit {SHOWN}")
+    return small_tables.query(paths.table(names.DISMISSALS), f"{sql} order by at desc, cause limit {SHOWN}")
 
 
-def of_letters(place: Place, where: str) -> list[dict[str, Any]]:
+def of_letters(paths: TablePaths, where: str) -> list[dict[str, Any]]:
     """Return who settled the dead letters of a condition: at, person, reason, events."""
-    if not exists(place.table(names.DISMISSALS)):
+    if not exists(paths.table(names.DISMISSALS)):
         return []
-    letters = _settled(place, "at, person, reason, count(*) as events", f"{where} group by at, person, reason")
+    letters = _settled(paths, "at, person, reason, count(*) as events", f"{where} group by at, person, reason")
     return [dict(row) for row in letters.sort_by("at").to_pylist()]
 
 
-def _settled(place: Place, columns: str, more: str) -> pa.Table:
+def _settled(paths: TablePaths, columns: str, more: str) -> pa.Table:
     """Ask the dead letters that were settled, with what was said of it."""
-    tables = {"d": opened(place.dead_letters), "x": opened(place.table(names.DISMISSALS))}
+    tables = {"d": opened(paths.dead_letters), "x": opened(paths.table(names.DISMISSALS))}
     own = 'd.transaction_id, d.xid, d.csn, d.kind, d.cause, d.topic, d.partition, d."offset", d.file, d.line'
     both = f'select {own}, d.landing, d."row", x.at, x.person, x.reason from d join x'
     both += ' on x.landing = d.landing and x."row" = d."row"'

@@ -11,7 +11,7 @@ from txloom.storage.dead_letters import open_letters
 from txloom.storage.dead_letters.hints import hints_for
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import exists, opened
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 TOLD = 50
 """Redriven transactions whose fate is told one by one."""
@@ -19,7 +19,7 @@ _IN = "kind in ('row', 'metadata', 'marker')"
 
 
 def listing(
-    place: Place,
+    paths: TablePaths,
     *,
     transactions: Sequence[str] = (),
     causes: Sequence[str] = (),
@@ -31,22 +31,22 @@ def listing(
 
     source_format: of what the source sends, so that the hints fit its producer.
     """
-    if not exists(place.dead_letters):
+    if not exists(paths.dead_letters):
         return Listing((), 0, 0, None)
-    version = int(opened(place.dead_letters).version())
+    version = int(opened(paths.dead_letters).version())
     chosen = "true" if everything else among(transactions=transactions, causes=causes, messages=messages)
     whose = "case when kind <> 'poison' then transaction_id end"
     counted = f"cause, count(*) as events, count(distinct {whose}) as transactions"
     sums = open_letters.open_letters(
-        place, f"{counted}, min(coalesce(dead_at, landed_at)) as since", f"where {chosen} group by cause", version
+        paths, f"{counted}, min(coalesce(dead_at, landed_at)) as since", f"where {chosen} group by cause", version
     ).to_pylist()
     if not sums:
         return Listing((), 0, 0, version)
-    total = open_letters.open_letters(place, f"count(distinct {whose}) as n", f"where {chosen}", version).to_pylist()
+    total = open_letters.open_letters(paths, f"count(distinct {whose}) as n", f"where {chosen}", version).to_pylist()
     ranked = 'row_number() over (partition by cause order by csn, pos, landing, "row") as n'
     columns = f'cause, transaction_id, kind, "table", topic, partition, "offset", file, line, {ranked}'
     more = f"where {chosen} qualify n <= {EXAMPLES} order by cause, n"
-    examples = open_letters.open_letters(place, columns, more, version).to_pylist()
+    examples = open_letters.open_letters(paths, columns, more, version).to_pylist()
     rows = [{**row, "examples": [each for each in examples if each["cause"] == row["cause"]]} for row in sums]
     events = sum(row["events"] for row in sums)
     return Listing(grouped(rows, hints_for(source_format)), events, total[0]["n"] if total else 0, version)
@@ -70,11 +70,11 @@ def _literal(value: str | int) -> str:
     return arrow_tables.quoted(value) if isinstance(value, str) else str(value)
 
 
-def fate(place: Place, first: int, last: int) -> Fate:
+def fate(paths: TablePaths, first: int, last: int) -> Fate:
     """Return what came of the transactions, and the poison, that a redrive landed again; first, last: its landings."""
     among = f"landing between {int(first)} and {int(last)}"
     mine = f"{among} and {_IN} and transaction_id is not null"
-    tables = {"e": DeltaTable(place.change_events), "t": DeltaTable(place.table(names.TRANSACTIONS))}
+    tables = {"e": DeltaTable(paths.change_events), "t": DeltaTable(paths.table(names.TRANSACTIONS))}
     csn = "max(case when kind = 'metadata' then csn end) as csn"
     asked = f"select landing, transaction_id, {csn} from e where {mine} group by landing, transaction_id"
     newest = f"order by t.release desc, {open_letters.LAST}"
@@ -92,7 +92,7 @@ def fate(place: Place, first: int, last: int) -> Fate:
     ).to_pylist()
     some = arrow_tables.ask(tables, f"{sql} order by transaction_id limit {TOLD}").to_pylist()
     counts = {row["fate"]: row["n"] for row in sums}
-    poison = small_tables.query(place.change_events, f"select count(*) as n from t where {among} and kind = 'poison'")
+    poison = small_tables.query(paths.change_events, f"select count(*) as n from t where {among} and kind = 'poison'")
     return Fate(
         released=counts.pop("released", 0),
         waiting=counts.pop("waits", 0),

@@ -9,7 +9,7 @@ from txloom.config import names
 from txloom.config.identity import GTID
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import exists, opened
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.sources import file_positions
 from txloom.transactions import metadata, reused_ids
 from txloom.transactions.causes import COMPLETE
@@ -35,15 +35,15 @@ LAST = f"case when cause = '{COMPLETE}' then 0 else 1 end"
 """What one batch gave up and completed then is complete."""
 
 
-def released(place: Place, transactions: Sequence[str]) -> set[tuple[str, int]]:
+def released(paths: TablePaths, transactions: Sequence[str]) -> set[tuple[str, int]]:
     """Return the transactions of some ids that were released: id and csn."""
     ids = arrow_tables.texts(transactions)
     sql = f"select transaction_id, csn from t where status = 'released' and transaction_id in ({ids})"
-    found = small_tables.query(place.table(names.TRANSACTIONS), sql) if ids else []
+    found = small_tables.query(paths.table(names.TRANSACTIONS), sql) if ids else []
     return {(row["transaction_id"], row["csn"]) for row in found}
 
 
-def given_up(place: Place, where: str = "true") -> list[dict[str, Any]]:
+def given_up(paths: TablePaths, where: str = "true") -> list[dict[str, Any]]:
     """Return the transactions that were given up and not released since: id, xid, csn, newest cause; in commit order.
 
     where: which rows of `transactions` are looked at.
@@ -54,7 +54,7 @@ def given_up(place: Place, where: str = "true") -> list[dict[str, Any]]:
         f" where ({where}) and transaction_id in ({some}) order by release desc, {LAST}"
     )
     told: dict[tuple[str, str, int | None], list[dict[str, Any]]] = {}
-    for row in _with_known_csn(small_tables.query(place.table(names.TRANSACTIONS), sql)):
+    for row in _with_known_csn(small_tables.query(paths.table(names.TRANSACTIONS), sql)):
         told.setdefault((row["transaction_id"], row["xid"], row["csn"]), []).append(row)
     dead = [own[0] for own in told.values() if all(row["status"] != "released" for row in own)]
     found = [{name: row[name] for name in ("transaction_id", "xid", "csn", "cause")} for row in dead]
@@ -78,43 +78,43 @@ def _with_known_csn(newest_first: Sequence[dict[str, Any]]) -> list[dict[str, An
     return found
 
 
-def dead_by_hash(place: Place) -> dict[int, tuple[str, str]]:
+def dead_by_hash(paths: TablePaths) -> dict[int, tuple[str, str]]:
     """Return the dead transactions by the buffer's hash: id and cause."""
-    return {hash64(row["transaction_id"]): (row["transaction_id"], row["cause"]) for row in given_up(place)}
+    return {hash64(row["transaction_id"]): (row["transaction_id"], row["cause"]) for row in given_up(paths)}
 
 
-def complete_now(place: Place) -> list[str]:
+def complete_now(paths: TablePaths) -> list[str]:
     """Return the dead transactions that wait for nothing but a redrive."""
     completed = f"transaction_id in (select transaction_id from t where cause = '{COMPLETE}')"
-    return sorted(row["transaction_id"] for row in given_up(place, completed) if row["cause"] == COMPLETE)
+    return sorted(row["transaction_id"] for row in given_up(paths, completed) if row["cause"] == COMPLETE)
 
 
-def open_letters(place: Place, columns: str, more: str = "", version: int | None = None) -> pa.Table:
+def open_letters(paths: TablePaths, columns: str, more: str = "", version: int | None = None) -> pa.Table:
     """Ask the open dead letters; more: what follows them in the SQL. A redrive's copies keep their coordinates.
 
     version: only of those that this version of dead_letters has.
     """
-    if not exists(place.dead_letters):
+    if not exists(paths.dead_letters):
         return pa.table({})
-    tables, conditions = {"d": opened(place.dead_letters, version)}, ["true"]
-    if exists(place.table(names.DISMISSALS)):
-        tables["x"] = opened(place.table(names.DISMISSALS))
+    tables, conditions = {"d": opened(paths.dead_letters, version)}, ["true"]
+    if exists(paths.table(names.DISMISSALS)):
+        tables["x"] = opened(paths.table(names.DISMISSALS))
         conditions.append(f"not exists ({DISMISSED})")
-    if exists(place.table(names.TRANSACTIONS)):
-        tables["t"] = opened(place.table(names.TRANSACTIONS))
+    if exists(paths.table(names.TRANSACTIONS)):
+        tables["t"] = opened(paths.table(names.TRANSACTIONS))
         conditions.append(RELEASED)
-    redrives = small_tables.query(place.landed_files, f"select landing from t where topic = '{REDRIVE}'")
+    redrives = small_tables.query(paths.landed_files, f"select landing from t where topic = '{REDRIVE}'")
     if redrives:
-        tables["c"] = opened(place.change_events)
+        tables["c"] = opened(paths.change_events)
         conditions.append(SUPERSEDED.format(arrow_tables.numbers([row["landing"] for row in redrives])))
-    if again := file_positions.read_again(place):
-        tables["c"] = opened(place.change_events)
+    if again := file_positions.read_again(paths):
+        tables["c"] = opened(paths.change_events)
         conditions.append(READ_AGAIN.format(arrow_tables.numbers(again)))
     letters = f"(select * from d where {' and '.join(conditions)}) as l"
     return arrow_tables.ask(tables, f"select {columns} from {letters} {more}")
 
 
-def events_of(place: Place, transactions: Sequence[str], poison: pa.Table, letters: pa.Table) -> pa.Table:
+def events_of(paths: TablePaths, transactions: Sequence[str], poison: pa.Table, letters: pa.Table) -> pa.Table:
     """Return everything that was ever landed of some transactions, and some poison: the columns of MESSAGE.
 
     Each distinct event once, and of a transaction's metadata that alone which counts. letters: open dead letters
@@ -134,18 +134,18 @@ def events_of(place: Place, transactions: Sequence[str], poison: pa.Table, lette
     sql = f"select * from (select {columns}, {ranked} from t where {chosen}) where n = 1 or kind = 'metadata'"
     found = pa.table({})
     if transactions:
-        found = arrow_tables.select(place.change_events, f'{sql} order by landing, "row"')
-        found = _with_counting_metadata(place, _that_are_meant(place, found, ids, letters), ids)
+        found = arrow_tables.select(paths.change_events, f'{sql} order by landing, "row"')
+        found = _with_counting_metadata(paths, _that_are_meant(paths, found, ids, letters), ids)
     wanted = [name.strip('" ') for name in MESSAGE.split(",")]
     parts = [part.select(wanted) for part in (found, poison) if part.num_rows]
     return pa.concat_tables(parts) if parts else pa.table({})
 
 
-def _that_are_meant(place: Place, events: pa.Table, ids: str, letters: pa.Table) -> pa.Table:
+def _that_are_meant(paths: TablePaths, events: pa.Table, ids: str, letters: pa.Table) -> pa.Table:
     """Leave out what is of transactions that only had the ids of those that letters are of; ids: as SQL lists them."""
     sql = f'select {", ".join(reused_ids.COLUMNS)}, landing, "row" from t'
     rows = small_tables.query(
-        place.change_events, f"{sql} where kind in ('row', 'metadata') and transaction_id in ({ids})"
+        paths.change_events, f"{sql} where kind in ('row', 'metadata') and transaction_id in ({ids})"
     )
     ends = reused_ids.ends(rows)
     dead = set(zip(letters.column("landing").to_pylist(), letters.column("row").to_pylist(), strict=True))
@@ -159,11 +159,11 @@ def _that_are_meant(place: Place, events: pa.Table, ids: str, letters: pa.Table)
     return events.filter(pa.array(kept, pa.bool_()))
 
 
-def _with_counting_metadata(place: Place, events: pa.Table, ids: str) -> pa.Table:
+def _with_counting_metadata(paths: TablePaths, events: pa.Table, ids: str) -> pa.Table:
     """Leave out metadata that another one corrects, and repeated one; ids: of the transactions, as SQL lists them."""
     sql = 'select transaction_id, csn, landing, "row", expected from t'
     told: dict[tuple[str, int | None], list[dict[str, Any]]] = {}
-    for row in small_tables.query(place.change_events, f"{sql} where kind = 'metadata' and transaction_id in ({ids})"):
+    for row in small_tables.query(paths.change_events, f"{sql} where kind = 'metadata' and transaction_id in ({ids})"):
         told.setdefault((row["transaction_id"], row["csn"]), []).append(row)
     counting = [found for own in told.values() if (found := metadata.newest(own)) is not None]
     places = {(row["landing"], row["row"]) for row in counting}

@@ -24,7 +24,7 @@ from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.read_session import opened
 from txloom.storage.delta.sql import has_exact_bounds
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import newest_metadata
 from txloom.storage.system_tables import EVOLVED_COLUMNS
 
@@ -44,10 +44,10 @@ class Undeclared:
     xid: str
 
 
-def effective(pipeline: Pipeline, place: Place) -> Pipeline:
+def effective(pipeline: Pipeline, paths: TablePaths) -> Pipeline:
     """Return the pipeline with the columns that its sources added."""
     found = small_tables.query(
-        place.table(names.EVOLVED_COLUMNS), 'select "table", "column", source from t order by added_at'
+        paths.table(names.EVOLVED_COLUMNS), 'select "table", "column", source from t order by added_at'
     )
     return with_columns(pipeline, [(row["table"], row["column"], row["source"]) for row in found])
 
@@ -96,9 +96,9 @@ def lake_name(source: str) -> str | None:
     return name if fits and not name.startswith(names.OWN_PREFIX) else None
 
 
-def adopt(place: Place, columns: Sequence[tuple[Undeclared, str]]) -> None:
+def adopt(paths: TablePaths, columns: Sequence[tuple[Undeclared, str]]) -> None:
     """Write down columns that tables take up, each once."""
-    path, now = place.table(names.EVOLVED_COLUMNS), datetime.now(UTC)
+    path, now = paths.table(names.EVOLVED_COLUMNS), datetime.now(UTC)
     small_tables.ensure(path, EVOLVED_COLUMNS)
     known = {(row["table"], row["column"]) for row in small_tables.query(path, 'select "table", "column" from t')}
     rows = [

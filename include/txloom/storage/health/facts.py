@@ -17,7 +17,7 @@ from txloom.storage.delta.read_session import exists, opened
 from txloom.storage.delta.recent_files import newest_since
 from txloom.storage.health import incidents
 from txloom.storage.landing import tables as landing_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.publishing.watermark import gone, snapshot
 from txloom.storage.runs import lease
@@ -27,36 +27,36 @@ LANDS, MERGES = "step = 'land_events'", "step = 'merge_current' and detail is nu
 BALANCE, BALANCED = "step = 'balance'", ("at", "balanced", "detail")
 
 
-def facts(pipeline: Pipeline, place: Place, now: datetime) -> Facts:
+def facts(pipeline: Pipeline, paths: TablePaths, now: datetime) -> Facts:
     """Return what the tables say now."""
     alerts = pipeline.alerts
-    cut = newest_cut(place) or {}
-    ledger = _ledger(place, cut.get("valid_through"))
-    waiting, newest = _waiting(place, None)
+    cut = newest_cut(paths) or {}
+    ledger = _ledger(paths, cut.get("valid_through"))
+    waiting, newest = _waiting(paths, None)
     return Facts(
         now=now,
         valid_through=cut.get("valid_through"),
         valid_at=cut.get("committed_at") or cut.get("published_at"),
         landed_at=ledger.get("landed_at"),
-        looked_at=max((at for at in (ledger.get("looks"), incidents.looked_at(place)) if at is not None), default=None),
-        undone=next(_undone(place, ledger), None),
-        lease=_lease(place),
+        looked_at=max((at for at in (ledger.get("looks"), incidents.looked_at(paths)) if at is not None), default=None),
+        undone=next(_undone(paths, ledger), None),
+        lease=_lease(paths),
         waiting=waiting,
-        stuck=_stuck(place, now, alerts.stuck_after if alerts is not None else None, waiting, newest),
-        letters=_letters(place, pipeline.source.format),
-        expectations=failing_expectations(pipeline, place),
-        findings=findings.open_findings(place),
+        stuck=_stuck(paths, now, alerts.stuck_after if alerts is not None else None, waiting, newest),
+        letters=_letters(paths, pipeline.source.format),
+        expectations=failing_expectations(pipeline, paths),
+        findings=findings.open_findings(paths),
         unbalanced=_unbalanced(ledger),
-        gone=gone(place, pipeline.current_tables),
+        gone=gone(paths, pipeline.current_tables),
         stepped_at=ledger.get("stepped"),
     )
 
 
-def _one(place: Place, table: str, sql: str) -> dict[str, Any]:
-    return next(iter(small_tables.query(place.table(table), sql)), {})
+def _one(paths: TablePaths, table: str, sql: str) -> dict[str, Any]:
+    return next(iter(small_tables.query(paths.table(table), sql)), {})
 
 
-def _ledger(place: Place, shown: int | None) -> dict[str, Any]:
+def _ledger(paths: TablePaths, shown: int | None) -> dict[str, Any]:
     """Ask the ledger, which has a file for each step of each run until maintenance joins them.
 
     stepped: when a step ended last. looks: when a landing succeeded last. landed_at: when something new was landed;
@@ -64,12 +64,12 @@ def _ledger(place: Place, shown: int | None) -> dict[str, Any]:
     buffered, and to be published. release: up to which the last good merge came. shown: valid-through of the newest
     cut.
     """
-    if not exists(place.table(names.LEDGER)):
+    if not exists(paths.table(names.LEDGER)):
         return {}
-    redrives = small_tables.query(place.landed_files, f"select landing from t where topic = '{open_letters.REDRIVE}'")
+    redrives = small_tables.query(paths.landed_files, f"select landing from t where topic = '{open_letters.REDRIVE}'")
     own = f" and batch not in ({arrow_tables.numbers([row['landing'] for row in redrives])})" if redrives else ""
-    seen = snapshot(place)
-    order = small_tables.latest(place.table(names.LEDGER))
+    seen = snapshot(paths)
+    order = small_tables.latest(paths.table(names.LEDGER))
     newest = {
         "stepped": "max(at)",
         "looks": f"max(at) filter (where {LANDS})",
@@ -84,71 +84,71 @@ def _ledger(place: Place, shown: int | None) -> dict[str, Any]:
         "behind": f"min(at) filter (where {behind})",
         "above": f"min(at) filter (where {above})",
     }
-    found = _newest_lines(place, newest, first, f"({behind}) or ({above})")
+    found = _newest_lines(paths, newest, first, f"({behind}) or ({above})")
     return found | {"landed_at": found["landed"] or found["begun"]}
 
 
-def _newest_lines(place: Place, newest: dict[str, str], first: dict[str, str], waits: str) -> dict[str, Any]:
+def _newest_lines(paths: TablePaths, newest: dict[str, str], first: dict[str, str], waits: str) -> dict[str, Any]:
     """Ask for the newest lines where they are enough, and for the first of those that something waits for."""
-    since = newest_since(opened(place.table(names.LEDGER)))
-    everything = _one(place, names.LEDGER, _asked({**newest, **first})) if since is None else None
+    since = newest_since(opened(paths.table(names.LEDGER)))
+    everything = _one(paths, names.LEDGER, _asked({**newest, **first})) if since is None else None
     if everything is not None:
         return everything
     assert since is not None
-    recent = _one(place, names.LEDGER, f"{_asked(newest)} where at >= {arrow_tables.moment(since)}")
+    recent = _one(paths, names.LEDGER, f"{_asked(newest)} where at >= {arrow_tables.moment(since)}")
     if any(recent[name] is None for name in ("looks", "landed", "release", "balance_at")):
-        return _one(place, names.LEDGER, _asked({**newest, **first}))
-    return recent | {"begun": None} | _one(place, names.LEDGER, f"{_asked(first)} where {waits}")
+        return _one(paths, names.LEDGER, _asked({**newest, **first}))
+    return recent | {"begun": None} | _one(paths, names.LEDGER, f"{_asked(first)} where {waits}")
 
 
 def _asked(columns: dict[str, str]) -> str:
     return f"select {', '.join(f'{sql} as {name}' for name, sql in columns.items())} from t"
 
 
-def _undone(place: Place, ledger: dict[str, Any]) -> Iterator[Undone]:
+def _undone(paths: TablePaths, ledger: dict[str, Any]) -> Iterator[Undone]:
     """Yield what waits for a step, and since when it waits, the earliest step first."""
-    finished = landing_tables.last_finished(place)
-    yield from _late(place, names.LANDED_FILES, "at", f"landing > {finished}", "A landing was not finished")
+    finished = landing_tables.last_finished(paths)
+    yield from _late(paths, names.LANDED_FILES, "at", f"landing > {finished}", "A landing was not finished")
     if (behind := ledger.get("behind")) is not None:
         yield Undone("What was landed was not buffered", behind)
     unmerged = f"release > {ledger.get('release') or 0} and status = 'released'"
-    yield from _late(place, names.TRANSACTIONS, "finished_at", unmerged, "What was released was not merged")
+    yield from _late(paths, names.TRANSACTIONS, "finished_at", unmerged, "What was released was not merged")
     if (above := ledger.get("above")) is not None:
         yield Undone("What was merged was not published", above)
 
 
-def _late(place: Place, table: str, moment: str, where: str, what: str) -> Iterator[Undone]:
-    since = _one(place, table, f"select min({moment}) as at from t where {where}").get("at")
+def _late(paths: TablePaths, table: str, moment: str, where: str, what: str) -> Iterator[Undone]:
+    since = _one(paths, table, f"select min({moment}) as at from t where {where}").get("at")
     if since is not None:
         yield Undone(what, since)
 
 
-def _lease(place: Place) -> Undone | None:
-    holder = lease.newest(place)
+def _lease(paths: TablePaths) -> Undone | None:
+    holder = lease.newest(paths)
     if holder is None or holder.released_at is not None:
         return None
     told = f"Run {plain(holder.run_id)} ({holder.step}, process {holder.pid} on {holder.host}) held the lease"
     return Undone(told, holder.acquired_at)
 
 
-def _waiting(place: Place, before: datetime | None) -> tuple[Rows, datetime | None]:
+def _waiting(paths: TablePaths, before: datetime | None) -> tuple[Rows, datetime | None]:
     """Return what waits since before a moment, and when the newest of it came."""
     where = "true" if before is None else f"first_landed_at < {arrow_tables.moment(before)}"
     sums = "count(*) as n, min(first_landed_at) as since, max(first_landed_at) as newest"
-    found = _one(place, names.PENDING_TRANSACTIONS, f"select {sums} from t where {where}")
+    found = _one(paths, names.PENDING_TRANSACTIONS, f"select {sums} from t where {where}")
     if not found.get("n"):
         return Rows(), None
     columns = "transaction_id, cause, expected, received"
     sql = f"select {columns} from t where {where} order by first_landed_at, csn, transaction_id limit {SAMPLE}"
-    first = tuple(_missing(row) for row in small_tables.query(place.table(names.PENDING_TRANSACTIONS), sql))
+    first = tuple(_missing(row) for row in small_tables.query(paths.table(names.PENDING_TRANSACTIONS), sql))
     return Rows(found["n"], found["since"], first), found["newest"]
 
 
-def _stuck(place: Place, now: datetime, longer: timedelta | None, waiting: Rows, newest: datetime | None) -> Rows:
+def _stuck(paths: TablePaths, now: datetime, longer: timedelta | None, waiting: Rows, newest: datetime | None) -> Rows:
     """Return what waits for longer; asked for only where that is neither everything nor nothing."""
     if longer is None or newest is None or waiting.since is None or waiting.since >= now - longer:
         return Rows()
-    return waiting if newest < now - longer else _waiting(place, now - longer)[0]
+    return waiting if newest < now - longer else _waiting(paths, now - longer)[0]
 
 
 def _missing(row: dict[str, Any]) -> str:
@@ -159,8 +159,8 @@ def _missing(row: dict[str, Any]) -> str:
     return plain(f"{row['transaction_id']}: {row['cause'] or 'waits'}; {', '.join(have)}")
 
 
-def _letters(place: Place, source_format: str) -> Rows:
-    found = listing(place, source_format=source_format)
+def _letters(paths: TablePaths, source_format: str) -> Rows:
+    found = listing(paths, source_format=source_format)
     first = tuple(
         f"{group.cause}: {group.events} events of {group.transactions} transactions, such as {group.examples[0]}"
         for group in found.groups[:SAMPLE]
@@ -169,7 +169,7 @@ def _letters(place: Place, source_format: str) -> Rows:
     return Rows(found.events, since, first, found.groups[0].hint if found.groups else "")
 
 
-def failing_expectations(pipeline: Pipeline, place: Place) -> list[dict[str, Any]]:
+def failing_expectations(pipeline: Pipeline, paths: TablePaths) -> list[dict[str, Any]]:
     """Return the declared expectations that failed when they were last checked."""
     declared = {each.id for each in pipeline.expectations}
     newest = (
@@ -178,15 +178,15 @@ def failing_expectations(pipeline: Pipeline, place: Place) -> list[dict[str, Any
         " where n = 1 and not success order by expectation"
     )
     failed = [
-        r for r in small_tables.query(place.table(names.EXPECTATION_RESULTS), newest) if r["expectation"] in declared
+        r for r in small_tables.query(paths.table(names.EXPECTATION_RESULTS), newest) if r["expectation"] in declared
     ]
-    return [row | {"since": _failed_since(place, row), "first": _sample(row["sample"])} for row in failed]
+    return [row | {"since": _failed_since(paths, row), "first": _sample(row["sample"])} for row in failed]
 
 
-def _failed_since(place: Place, row: dict[str, Any]) -> datetime:
+def _failed_since(paths: TablePaths, row: dict[str, Any]) -> datetime:
     after = f" and checked_at > {arrow_tables.moment(row['good'])}" if row["good"] is not None else ""
     sql = f"select min(checked_at) as at from t where expectation = {arrow_tables.quoted(row['expectation'])}{after}"
-    since: datetime = _one(place, names.EXPECTATION_RESULTS, sql)["at"]
+    since: datetime = _one(paths, names.EXPECTATION_RESULTS, sql)["at"]
     return since
 
 

@@ -21,7 +21,7 @@ from txloom.quality.episodes import Episode
 from txloom.quality.incidents import Incident
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import opened
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import newest_metadata
 from txloom.storage.system_tables import INCIDENTS
 
@@ -31,26 +31,26 @@ Change = Callable[[list[Episode]], list[Episode]]
 _INCIDENT = tuple(each.name for each in fields(Incident))
 
 
-def episodes(place: Place) -> list[Episode]:
+def episodes(paths: TablePaths) -> list[Episode]:
     """Return what is known, oldest first."""
     try:
-        return _read(opened(place.table(names.INCIDENTS)))
+        return _read(opened(paths.table(names.INCIDENTS)))
     except TableNotFoundError:
         return []
 
 
-def looked_at(place: Place) -> datetime | None:
+def looked_at(paths: TablePaths) -> datetime | None:
     """Return when a cycle last found its source in order, whether or not it had something new."""
-    told = newest_metadata(place.table(names.INCIDENTS)).get(LOOKED)
+    told = newest_metadata(paths.table(names.INCIDENTS)).get(LOOKED)
     return datetime.fromisoformat(told) if told else None
 
 
-def change(place: Place, decide: Change, *, looked: datetime | None = None) -> list[Episode]:
+def change(paths: TablePaths, decide: Change, *, looked: datetime | None = None) -> list[Episode]:
     """Let a rule change the episodes and return them; it may be asked again when somebody else wrote meanwhile.
 
     looked: also note that the source was looked at then. Nothing is written when nothing changes.
     """
-    path = place.table(names.INCIDENTS)
+    path = paths.table(names.INCIDENTS)
     small_tables.ensure(path, INCIDENTS)
     for _ in range(TRIES):
         table = DeltaTable(path)
@@ -59,7 +59,7 @@ def change(place: Place, decide: Change, *, looked: datetime | None = None) -> l
         if after == known and looked is None:
             return known
         try:
-            _write(table, after, looked or looked_at(place))
+            _write(table, after, looked or looked_at(paths))
         except CommitFailedError:
             continue
         return after

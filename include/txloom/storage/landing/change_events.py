@@ -61,8 +61,8 @@ def placed_again(events: pa.Table, landing: Landing) -> pa.Table:
 def _with_coordinates(events: pa.Table, task: Task, places: Sequence[int], landing: Landing) -> pa.Table:
     """Add the coordinates to decoded events, in the order of change_events."""
     size, part = events.num_rows, task.part
-    place = pa.array(places, pa.int64())
-    line = pc.subtract(place, part.first - 1 if part else 0)
+    position = pa.array(places, pa.int64())
+    line = pc.subtract(position, part.first - 1 if part else 0)
     _refuse_beyond(line, LINES_PER_FILE, task)
     nothing = pa.nulls(size, pa.int64())
     own = {
@@ -70,9 +70,9 @@ def _with_coordinates(events: pa.Table, task: Task, places: Sequence[int], landi
         "row": pc.add(line, task.number * LINES_PER_FILE),
         "topic": pa.repeat(pa.scalar(task.topic, pa.string()), size),
         "partition": pa.repeat(pa.scalar(part.partition if part else None, pa.int32()), size),
-        "offset": nothing if part is None else place,
+        "offset": nothing if part is None else position,
         "file": pa.repeat(pa.scalar(task.file if part is None else None, pa.string()), size),
-        "line": place if part is None else nothing,
+        "line": position if part is None else nothing,
         "landed_at": pa.repeat(pa.scalar(landing.at, INSTANT), size),
         "pos": _positions(events, line, task, landing),
         "tx": pa.nulls(size, pa.int64()),

@@ -12,7 +12,7 @@ from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.events.envelope import FIRST_OF_TABLE, LAST_OF_SNAPSHOT, LAST_OF_TABLE, OF_SNAPSHOT
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import SOURCE_SNAPSHOTS
 from txloom.transactions.events import NOWHERE
 from txloom.transactions.snapshots import Shown, Snapshots, advanced
@@ -39,41 +39,41 @@ class Standing:
     initial: int | None = None
 
 
-def note_left_out(pipeline: Pipeline, place: Place, number: int, at: datetime) -> None:
+def note_left_out(pipeline: Pipeline, paths: TablePaths, number: int, at: datetime) -> None:
     """Write down, before a landing is planned, that it does not take all that the source has."""
-    if _tells_snapshots(pipeline) and standing(place, number).snapshots.lowest is not None:
+    if _tells_snapshots(pipeline) and standing(paths, number).snapshots.lowest is not None:
         rows = [{"landing": number, "at": at, "left_out": True}]
-        small_tables.append(_path(place), rows, SOURCE_SNAPSHOTS, once=(_write_id(place, "plan"), number))
+        small_tables.append(_path(paths), rows, SOURCE_SNAPSHOTS, once=(_write_id(paths, "plan"), number))
 
 
-def advance(pipeline: Pipeline, place: Place, landing: "Landing", *, took: bool) -> int | None:
+def advance(pipeline: Pipeline, paths: TablePaths, landing: "Landing", *, took: bool) -> int | None:
     """Write down what a landing showed of snapshots; return the csn that bounds valid-through, None where none does.
 
     took: it read the source.
     """
     if not _tells_snapshots(pipeline):
         return None
-    before = standing(place, landing.number)
-    shown = _shown(place, landing.number)
+    before = standing(paths, landing.number)
+    shown = _shown(paths, landing.number)
     if not shown.rows and before.snapshots.lowest is None:
         return None
-    everything = took and not _left_out(place, landing.number)
+    everything = took and not _left_out(paths, landing.number)
     after = advanced(before.snapshots, shown, everything=everything)
     open_now = after.lowest is not None
     initial = before.initial
     if initial is None and not open_now:
-        initial = _initial(place, landing.number, before.snapshots.highest)
+        initial = _initial(paths, landing.number, before.snapshots.highest)
     since = None if not open_now else before.since or landing.at
     about = {"landing": landing.number, "at": landing.at, "left_out": False}
     row = {**about, **vars(after), "since": since, "initial": initial}
-    small_tables.append(_path(place), [row], SOURCE_SNAPSHOTS, once=(_write_id(place, "shown"), landing.number))
+    small_tables.append(_path(paths), [row], SOURCE_SNAPSHOTS, once=(_write_id(paths, "shown"), landing.number))
     return after.bound
 
 
-def standing(place: Place, before: int = 2**63 - 1) -> Standing:
+def standing(paths: TablePaths, before: int = 2**63 - 1) -> Standing:
     """Return how snapshots stood before a landing; now, unless one is named."""
     newest = f"where landing < {before} and not left_out order by landing desc limit 1"
-    found = small_tables.query(_path(place), f"select * from t {newest}")
+    found = small_tables.query(_path(paths), f"select * from t {newest}")
     if not found:
         return Standing()
     row = found[0]
@@ -81,13 +81,13 @@ def standing(place: Place, before: int = 2**63 - 1) -> Standing:
     return Standing(Snapshots(**own), row["since"], row["initial"])
 
 
-def initial(place: Place, landing: int) -> int:
+def initial(paths: TablePaths, landing: int) -> int:
     """Return, after a landing, the csn of the whole snapshot that the stream began with; NOWHERE without one."""
-    found = standing(place, landing + 1).initial
+    found = standing(paths, landing + 1).initial
     return NOWHERE if found is None else found
 
 
-def given_up(pipeline: Pipeline, place: Place, number: int) -> tuple[int, list[str]] | None:
+def given_up(pipeline: Pipeline, paths: TablePaths, number: int) -> tuple[int, list[str]] | None:
     """Return what the landing that closed the snapshot with which the stream begins lets go.
 
     That is of snapshots which were given up and which this one replaces: its csn, and the tables that they had rows of,
@@ -96,23 +96,23 @@ def given_up(pipeline: Pipeline, place: Place, number: int) -> tuple[int, list[s
     """
     if not _tells_snapshots(pipeline):
         return None
-    before = standing(place, number).snapshots
+    before = standing(paths, number).snapshots
     if before.highest is None or before.lowest is None:
         return None
-    after = standing(place, number + 1)
+    after = standing(paths, number + 1)
     if after.snapshots.lowest is not None or after.initial != before.highest:
         return None
-    late = _shown(place, number).lowest
+    late = _shown(paths, number).lowest
     lowest = before.lowest if late is None else min(before.lowest, max(late, before.closed + 1))
     if lowest == before.highest:
         return None
     ended = f"select csn from t where kind = 'row' and detail = '{LAST_OF_SNAPSHOT}'"
     own = f"{_OF_SNAPSHOT} and csn >= {lowest} and csn < {before.highest} and csn not in ({ended})"
     sql = f'select distinct "table" from t where {own} and "table" is not null order by "table"'
-    return before.highest, [row["table"] for row in small_tables.query(place.change_events, sql)]
+    return before.highest, [row["table"] for row in small_tables.query(paths.change_events, sql)]
 
 
-def taken_twice(pipeline: Pipeline, place: Place, number: int) -> list[tuple[str, int, int]]:
+def taken_twice(pipeline: Pipeline, paths: TablePaths, number: int) -> list[tuple[str, int, int]]:
     """Return (table, csn, times) of tables without a key that a snapshot, closed by a landing, began more than once.
 
     A connector that dies in a snapshot and begins it anew while nothing is committed takes both at one csn: rows with a
@@ -121,8 +121,8 @@ def taken_twice(pipeline: Pipeline, place: Place, number: int) -> list[tuple[str
     keyless = [table.name for table in pipeline.tables if not table.key]
     if not keyless or not _tells_snapshots(pipeline):
         return []
-    before = standing(place, number).snapshots
-    if before.lowest is None or standing(place, number + 1).snapshots.lowest is not None:
+    before = standing(paths, number).snapshots
+    if before.lowest is None or standing(paths, number + 1).snapshots.lowest is not None:
         return []
     first, last = (
         f"count(*) filter (where detail in ({arrow_tables.texts(marks)}))"
@@ -131,20 +131,20 @@ def taken_twice(pipeline: Pipeline, place: Place, number: int) -> list[tuple[str
     own = f"{_OF_SNAPSHOT} and csn between {before.lowest} and {before.highest}"
     own += f' and "table" in ({arrow_tables.texts(keyless)})'
     sql = f'select "table", csn, greatest({first}, {last}) as times from t where {own} group by "table", csn'
-    found = small_tables.query(place.change_events, f'{sql} order by csn, "table"')
+    found = small_tables.query(paths.change_events, f'{sql} order by csn, "table"')
     return [(row["table"], row["csn"], row["times"]) for row in found if row["times"] > 1]
 
 
-def sent(pipeline: Pipeline, place: Place, table: str, since: int, until: int) -> list[int]:
+def sent(pipeline: Pipeline, paths: TablePaths, table: str, since: int, until: int) -> list[int]:
     """Return the csns, between two, of snapshots that a connector sent whole and that had rows of a table."""
     if not _tells_snapshots(pipeline):
         return []
-    whole = min(until, standing(place).snapshots.closed)
+    whole = min(until, standing(paths).snapshots.closed)
     where = f'{_OF_SNAPSHOT} and "table" = {arrow_tables.quoted(table)} and csn between {since} and {whole}'
-    return [row["csn"] for row in small_tables.query(place.change_events, f"select distinct csn from t where {where}")]
+    return [row["csn"] for row in small_tables.query(paths.change_events, f"select distinct csn from t where {where}")]
 
 
-def _shown(place: Place, number: int) -> Shown:
+def _shown(paths: TablePaths, number: int) -> Shown:
     """Ask the events of one landing; those of other landings are not read."""
     own = f"filter (where {_OF_SNAPSHOT})"
     columns = {
@@ -155,14 +155,14 @@ def _shown(place: Place, number: int) -> Shown:
         "stream": f"max(csn) filter (where {_OF_STREAM})",
     }
     asked = ", ".join(f'{sql} as "{name}"' for name, sql in columns.items())
-    found: dict[str, Any] = small_tables.query(place.change_events, f"select {asked} from t where landing = {number}")[
+    found: dict[str, Any] = small_tables.query(paths.change_events, f"select {asked} from t where landing = {number}")[
         0
     ]
     ends = {name: NOWHERE if found[name] is None else found[name] for name in ("last", "stream")}
     return Shown(found["rows"], found["lowest"], found["highest"], **ends)
 
 
-def _initial(place: Place, number: int, csn: int | None) -> int:
+def _initial(paths: TablePaths, number: int, csn: int | None) -> int:
     """Return the csn of a snapshot that is whole now; NOWHERE where the stream has something below it.
 
     Then the stream has to reach it: what it has not sent yet may lie below too.
@@ -170,20 +170,20 @@ def _initial(place: Place, number: int, csn: int | None) -> int:
     if csn is None:
         return NOWHERE
     below = f"select 1 as n from t where csn < {csn} and landing <= {number} and {_OF_STREAM} limit 1"
-    return NOWHERE if small_tables.query(place.change_events, below) else csn
+    return NOWHERE if small_tables.query(paths.change_events, below) else csn
 
 
-def _left_out(place: Place, number: int) -> bool:
-    return bool(small_tables.query(_path(place), f"select 1 as n from t where landing = {number} and left_out"))
+def _left_out(paths: TablePaths, number: int) -> bool:
+    return bool(small_tables.query(_path(paths), f"select 1 as n from t where landing = {number} and left_out"))
 
 
 def _tells_snapshots(pipeline: Pipeline) -> bool:
     return pipeline.source.format == "debezium"
 
 
-def _path(place: Place) -> str:
-    return place.table(names.SOURCE_SNAPSHOTS)
+def _path(paths: TablePaths) -> str:
+    return paths.table(names.SOURCE_SNAPSHOTS)
 
 
-def _write_id(place: Place, step: str) -> str:
-    return names.write_id(place.pipeline, f"{names.SOURCE_SNAPSHOTS}.{step}", 0)
+def _write_id(paths: TablePaths, step: str) -> str:
+    return names.write_id(paths.pipeline, f"{names.SOURCE_SNAPSHOTS}.{step}", 0)

@@ -15,7 +15,7 @@ from txloom.storage.delta import data_files
 from txloom.storage.landing import name_spellings
 from txloom.storage.landing.change_events import Landing, placed, with_numbers
 from txloom.storage.landing.open_transactions import Fronts
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.sources.file_positions import Position, to_json
 from txloom.storage.sources.files import FileUnreadable
 from txloom.storage.sources.splits import Messages, Task
@@ -98,12 +98,12 @@ def decode(
     queues: Sequence[Sequence[Task]],
     found: Fronts,
     landing: Landing,
-    place: Place,
+    paths: TablePaths,
 ) -> Decoded:
     """Decode queues of tasks; where a file cannot be read, what was decoded is not whole, and its position says so."""
     if landing.bytes > LOCAL_BYTES:
-        return decode_files(spark(), new, source, queues, found, landing, place)
-    decoder, chunks = new(spellings=name_spellings.known(place)), [CHANGE_EVENTS.empty_table()]
+        return decode_files(spark(), new, source, queues, found, landing, paths)
+    decoder, chunks = new(spellings=name_spellings.known(paths)), [CHANGE_EVENTS.empty_table()]
     reached = list[Position]()
     for queue in queues:
         chunks += decode_queue(decoder, source, queue, found, landing, reached)
@@ -117,20 +117,20 @@ def decode_files(
     queues: Sequence[Sequence[Task]],
     found: Fronts,
     landing: Landing,
-    place: Place,
+    paths: TablePaths,
 ) -> Decoded:
     """Decode a landing's files into files of change_events, in one Spark task for each queue, the largest first.
 
     Where tasks met names in several spellings they decode once more, all with the same one.
     """
     queues = sorted(queues, key=lambda queue: sum(task.size for task in queue), reverse=True)
-    path, told = place.change_events, name_spellings.known(place)
+    path, told = paths.change_events, name_spellings.known(paths)
 
     def read(some: Iterable[Sequence[Task]]) -> "Iterable[data_files.Part | Position | dict[str, str]]":
         decoder, reached = new(spellings=told), list[Position]()
         for queue in some:
             for events in gathered(decode_queue(decoder, source, queue, found, landing, reached)):
-                numbered = with_numbers(events, landing, known=finished_before(place, events))
+                numbered = with_numbers(events, landing, known=finished_before(paths, events))
                 yield data_files.write_part(numbered, names.CHANGE_EVENTS, path)
         yield from reached
         yield decoder.spellings

@@ -17,7 +17,7 @@ from txloom.errors import ConfigurationError
 from txloom.storage.delta import small_tables
 from txloom.storage.landing import plan as landing_plan
 from txloom.storage.landing import tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.sources import kafka
 from txloom.storage.sources.kafka import Loss, Reached
 from txloom.storage.sources.splits import Range
@@ -27,40 +27,40 @@ Row = dict[str, Any]
 _RANGE = 'topic, topic_id, partition, "first", "until"'
 
 
-def reached(place: Place) -> dict[tuple[str, int], Reached]:
+def reached(paths: TablePaths) -> dict[tuple[str, int], Reached]:
     """Return by topic and partition up to where records were planned, or given up, and what of that is unread."""
     newest = "row_number() over (partition by topic, partition order by landing desc) as n"
     sql = f"select landing, {_RANGE} from (select *, {newest} from t where lost is null) where n = 1"
-    plans = {_key(row): row for row in small_tables.query(place.table(names.LANDED_OFFSETS), sql)}
+    plans = {_key(row): row for row in small_tables.query(paths.table(names.LANDED_OFFSETS), sql)}
     found = {key: Reached(row["topic_id"], row["until"]) for key, row in plans.items()}
-    for row in _losses(place):
+    for row in _losses(paths):
         if (plan := plans.get(_key(row))) is not None and row["landing"] >= plan["landing"]:
             found[_key(row)] = _behind(row, found[_key(row)])
-    for part in unread(place):
+    for part in unread(paths):
         found[part.topic, part.partition] = replace(found[part.topic, part.partition], unread=part.first)
     return found
 
 
-def unread(place: Place) -> list[Range]:
+def unread(paths: TablePaths) -> list[Range]:
     """Return what a landing planned and did not read yet, because its run died or its records are gone."""
-    newest = planned_last(place)
-    if newest is None or newest["landing"] <= tables.last_read(place):
+    newest = planned_last(paths)
+    if newest is None or newest["landing"] <= tables.last_read(paths):
         return []
-    return planned(place, newest["landing"])
+    return planned(paths, newest["landing"])
 
 
-def planned_last(place: Place) -> Row | None:
+def planned_last(paths: TablePaths) -> Row | None:
     """Return the newest plan: landing, run_id, at; None before there was one."""
     sql = "select landing, run_id, at from t where lost is null order by landing desc limit 1"
-    found = small_tables.query(place.table(names.LANDED_OFFSETS), sql)
+    found = small_tables.query(paths.table(names.LANDED_OFFSETS), sql)
     return found[0] if found else None
 
 
-def planned(place: Place, number: int) -> list[Range]:
+def planned(paths: TablePaths, number: int) -> list[Range]:
     """Return what a landing takes: what was planned and not given up since."""
     sql = f"select {_RANGE} from t where landing = {number} and lost is null order by topic, partition"
-    plan = [Range(**row) for row in small_tables.query(place.table(names.LANDED_OFFSETS), sql)]
-    lost = [row for row in _losses(place) if row["landing"] == number]
+    plan = [Range(**row) for row in small_tables.query(paths.table(names.LANDED_OFFSETS), sql)]
+    lost = [row for row in _losses(paths) if row["landing"] == number]
     kept = [_left(part, [row for row in lost if _key(row) == (part.topic, part.partition)]) for part in plan]
     return [part for part in kept if part.first < part.until]
 
@@ -83,50 +83,50 @@ def _behind(row: Row, before: Reached) -> Reached:
     return Reached(row["topic_id"], max(before.until, row["until"]) if aged else row["until"])
 
 
-def _losses(place: Place) -> list[Row]:
+def _losses(paths: TablePaths) -> list[Row]:
     """Return the losses that were accepted, in the order in which they hold."""
     sql = f'select landing, at, {_RANGE} from t where lost is not null order by landing, at, topic, partition, "first"'
-    return small_tables.query(place.table(names.LANDED_OFFSETS), sql)
+    return small_tables.query(paths.table(names.LANDED_OFFSETS), sql)
 
 
 def _key(row: Row) -> tuple[str, int]:
     return row["topic"], row["partition"]
 
 
-def losses(pipeline: Pipeline, place: Place) -> list[Loss]:
+def losses(pipeline: Pipeline, paths: TablePaths) -> list[Loss]:
     """Ask the brokers what cannot be landed any more of what was not landed yet."""
-    return kafka.losses(*standing(pipeline, place))
+    return kafka.losses(*standing(pipeline, paths))
 
 
-def standing(pipeline: Pipeline, place: Place) -> tuple[list[Range], dict[tuple[str, int], Reached]]:
+def standing(pipeline: Pipeline, paths: TablePaths) -> tuple[list[Range], dict[tuple[str, int], Reached]]:
     """Return what the brokers hold now of a pipeline's topics, and what was reached of it."""
     assert pipeline.source.kafka is not None
-    topics, known = kafka.topics_of(pipeline), reached(place)
+    topics, known = kafka.topics_of(pipeline), reached(paths)
     former = {topic for (topic, _), each in known.items() if each.unread is not None} - {*topics}
     return kafka.extents(pipeline.source.kafka, topics, former), known
 
 
-def refuse_unread(place: Place) -> None:
+def refuse_unread(paths: TablePaths) -> None:
     """Raise ConfigurationError where a landing from Kafka is unfinished, and the declaration has no Kafka any more."""
-    if unread(place):
+    if unread(paths):
         raise ConfigurationError(
             "a landing from Kafka was planned and not finished: put source.kafka back until land_events has run"
         )
 
 
-def write_plan(place: Place, about: Mapping[str, Any], parts: Sequence[Range]) -> list[Range]:
+def write_plan(paths: TablePaths, about: Mapping[str, Any], parts: Sequence[Range]) -> list[Range]:
     """Write down what a landing takes, once; return what it takes then. about: landing, run_id, at."""
     rows = [{**about, **vars(part)} for part in parts]
-    write_id = names.write_id(place.pipeline, names.LANDED_OFFSETS, 0)
-    small_tables.append(place.table(names.LANDED_OFFSETS), rows, LANDED_OFFSETS, once=(write_id, about["landing"]))
-    return planned(place, about["landing"])
+    write_id = names.write_id(paths.pipeline, names.LANDED_OFFSETS, 0)
+    small_tables.append(paths.table(names.LANDED_OFFSETS), rows, LANDED_OFFSETS, once=(write_id, about["landing"]))
+    return planned(paths, about["landing"])
 
 
-def give_up(place: Place, lost: Sequence[Loss], run_id: str, at: datetime, reason: str) -> None:
+def give_up(paths: TablePaths, lost: Sequence[Loss], run_id: str, at: datetime, reason: str) -> None:
     """Write down that an operator accepted losses: landing goes on behind them."""
     rows = [
         {
-            "landing": _newest(place),
+            "landing": _newest(paths),
             "run_id": run_id,
             "at": at,
             "topic": loss.extent.topic,
@@ -138,22 +138,22 @@ def give_up(place: Place, lost: Sequence[Loss], run_id: str, at: datetime, reaso
         }
         for loss in lost
     ]
-    small_tables.append(place.table(names.LANDED_OFFSETS), rows, LANDED_OFFSETS)
+    small_tables.append(paths.table(names.LANDED_OFFSETS), rows, LANDED_OFFSETS)
 
 
-def _newest(place: Place) -> int:
+def _newest(paths: TablePaths) -> int:
     """Return the number of the landing that was planned last."""
-    plan = planned_last(place)
-    return max(landing_plan.newest(place), plan["landing"] if plan else 0)
+    plan = planned_last(paths)
+    return max(landing_plan.newest(paths), plan["landing"] if plan else 0)
 
 
-def given_up_now(place: Place) -> list[Row]:
+def given_up_now(paths: TablePaths) -> list[Row]:
     """Return the losses that were accepted since the last landing was planned: topic, partition, at."""
-    return [row for row in _losses(place) if row["landing"] == _newest(place)]
+    return [row for row in _losses(paths) if row["landing"] == _newest(paths)]
 
 
-def given_up(place: Place) -> list[Row]:
+def given_up(paths: TablePaths) -> list[Row]:
     """Return the losses that were accepted, oldest first."""
     columns = 'topic, partition, "first", "until", lost, at'
     sql = f"select {columns} from t where lost is not null order by at, topic, partition"
-    return small_tables.query(place.table(names.LANDED_OFFSETS), sql)
+    return small_tables.query(paths.table(names.LANDED_OFFSETS), sql)

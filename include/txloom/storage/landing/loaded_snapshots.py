@@ -5,7 +5,7 @@ from typing import Any
 
 from txloom.config import names
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 WHOLE, PARTIAL = f"{names.OWN_PREFIX}load:", f"{names.OWN_PREFIX}partial_load:"
 """How the transaction ids of snapshots of all watched tables, and of some, begin; a landing's number follows."""
@@ -27,58 +27,58 @@ def topic(table: str) -> str:
     return f"{_TOPIC}{table}"
 
 
-def landed(place: Place) -> list[dict[str, Any]]:
+def landed(paths: TablePaths) -> list[dict[str, Any]]:
     """Return the landings of snapshots with their topics: a small table answers, most pipelines have none."""
-    return small_tables.query(place.landed_files, f"select landing, topic from t where starts_with(topic, '{_TOPIC}')")
+    return small_tables.query(paths.landed_files, f"select landing, topic from t where starts_with(topic, '{_TOPIC}')")
 
 
-def floor(place: Place, release: int) -> int:
+def floor(paths: TablePaths, release: int) -> int:
     """Return the csn of the newest released snapshot of all tables; 0 without one.
 
     Whatever is at or below it is contained in the snapshot: nothing has to wait for it, and it amends no cut.
     """
-    if not landed(place):
+    if not landed(paths):
         return 0
     condition = f"starts_with(xid, '{WHOLE}') and status = 'released' and release <= {release}"
-    found = small_tables.query(place.table(names.TRANSACTIONS), f"select max(csn) as csn from t where {condition}")
+    found = small_tables.query(paths.table(names.TRANSACTIONS), f"select max(csn) as csn from t where {condition}")
     return int((found[0]["csn"] if found else 0) or 0)
 
 
-def waiting(place: Place, tables: Collection[str]) -> dict[str, int]:
+def waiting(paths: TablePaths, tables: Collection[str]) -> dict[str, int]:
     """Return the newest csn as of which a snapshot of each of some tables was landed and not decided on yet."""
-    ids = arrow_tables.texts(xid(row["landing"], whole=whole) for row in landed(place) for whole in (True, False))
+    ids = arrow_tables.texts(xid(row["landing"], whole=whole) for row in landed(paths) for whole in (True, False))
     if not ids:
         return {}
-    finished = small_tables.query(place.table(names.TRANSACTIONS), f"select xid from t where xid in ({ids})")
+    finished = small_tables.query(paths.table(names.TRANSACTIONS), f"select xid from t where xid in ({ids})")
     decided = {int(row["xid"].rsplit(":", 1)[-1]) for row in finished}
     found: dict[str, int] = {}
-    for row in landed(place):
+    for row in landed(paths):
         table = row["topic"].removeprefix(_TOPIC)
         if table in tables and row["landing"] not in decided:
             where = f"landing = {row['landing']} and kind = 'metadata'"
-            csns = small_tables.query(place.change_events, f"select csn from t where {where}")
+            csns = small_tables.query(paths.change_events, f"select csn from t where {where}")
             found[table] = max([found.get(table, -1), *(row["csn"] for row in csns)])
     return found
 
 
-def newest(place: Place) -> int | None:
+def newest(paths: TablePaths) -> int | None:
     """Return the highest csn that the source sent; None before it sent any."""
     found = small_tables.query(
-        place.change_events, f"select max(csn) as csn from t where not starts_with(xid, '{names.OWN_PREFIX}')"
+        paths.change_events, f"select max(csn) as csn from t where not starts_with(xid, '{names.OWN_PREFIX}')"
     )
     csn: int | None = found[0]["csn"] if found else None
     return csn
 
 
-def loaded(place: Place, csn: int, release: int) -> dict[str, int]:
+def loaded(paths: TablePaths, csn: int, release: int) -> dict[str, int]:
     """Return the newest csn, up to a mark, as of which a snapshot of each table was applied."""
-    plan = landed(place)
+    plan = landed(paths)
     if not plan:
         return {}
     condition = f"starts_with(xid, '{names.OWN_PREFIX}') and csn <= {csn} and release <= {release}"
     sql = f"select xid, csn from t where status = 'released' and {condition}"
     done = {
-        row["xid"].rsplit(":", 1)[-1]: row["csn"] for row in small_tables.query(place.table(names.TRANSACTIONS), sql)
+        row["xid"].rsplit(":", 1)[-1]: row["csn"] for row in small_tables.query(paths.table(names.TRANSACTIONS), sql)
     }
     found: dict[str, int] = {}
     for row in plan:

@@ -5,22 +5,22 @@ from datetime import UTC, datetime
 
 from txloom.config import names
 from txloom.storage.delta import small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import SOURCE_NAMES
 
 
-def known(place: Place) -> dict[str, str]:
+def known(paths: TablePaths) -> dict[str, str]:
     """Return the spelling of each name."""
-    rows = small_tables.query(place.table(names.SOURCE_NAMES), "select name, spelling from t order by landing desc")
+    rows = small_tables.query(paths.table(names.SOURCE_NAMES), "select name, spelling from t order by landing desc")
     return {row["name"]: row["spelling"] for row in rows}
 
 
-def learn(place: Place, landing: int, spellings: Mapping[str, str]) -> None:
+def learn(paths: TablePaths, landing: int, spellings: Mapping[str, str]) -> None:
     """Write down what is new, before the rows that are spelled so; done twice it writes nothing more."""
-    old, at = known(place), datetime.now(UTC)
+    old, at = known(paths), datetime.now(UTC)
     new = [{"name": name, "spelling": told} for name, told in sorted(spellings.items()) if name not in old]
     if new:
-        path = place.table(names.SOURCE_NAMES)
+        path = paths.table(names.SOURCE_NAMES)
         small_tables.ensure(path, SOURCE_NAMES)
         small_tables.append(path, [{**row, "landing": landing, "at": at} for row in new], SOURCE_NAMES)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from txloom.config import names
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.sources.file_positions import Name, Position, from_json
 from txloom.storage.sources.splits import Task
 
@@ -85,7 +85,7 @@ def fronts(
 PLACE = 'landing desc, "row" desc limit 1'
 
 
-def open_transaction(place: Place, topic: str) -> "Open | None":
+def open_transaction(paths: TablePaths, topic: str) -> "Open | None":
     """Return the transaction whose end an ordered topic has not shown yet; None where there is none.
 
     It is found in change_events: rows, and poison that may have been rows, know their place since the BEGIN that came
@@ -95,16 +95,16 @@ def open_transaction(place: Place, topic: str) -> "Open | None":
 
     own = f"topic = {arrow_tables.quoted(topic)}"
     told = f"{own} and kind in ('marker', 'row', 'metadata', 'poison') and csn is not null"
-    newest = (_last(place, told, landing) for landing in _landings(place, own))
+    newest = (_last(paths, told, landing) for landing in _landings(paths, own))
     last = next((found for found in newest if found is not None), None)
-    if last is None or (last["kind"] in ("metadata", "poison") and last["pos"] is None) or _is_cut_off(place, last):
+    if last is None or (last["kind"] in ("metadata", "poison") and last["pos"] is None) or _is_cut_off(paths, last):
         return None
     inside = f"{own} and csn = {last['csn']} and xid = {arrow_tables.quoted(last['xid'])}"
     begun = f"select landing, \"row\", committed_at from t where {inside} and kind = 'marker' order by {PLACE}"
-    (begin,) = small_tables.query(place.change_events, begun)
+    (begin,) = small_tables.query(paths.change_events, begun)
     since = f'(landing > {begin["landing"]} or landing = {begin["landing"]} and "row" > {begin["row"]})'
     counted = f'select "table", op, count(*) as n, max(pos) as pos from t where {inside} and {since} and pos > 0'
-    rows = small_tables.query(place.change_events, f'{counted} group by "table", op')
+    rows = small_tables.query(paths.change_events, f'{counted} group by "table", op')
     counts: dict[str, int] = {}
     for row in rows:
         if row["table"] is not None:
@@ -114,28 +114,28 @@ def open_transaction(place: Place, topic: str) -> "Open | None":
     return Open(last["xid"], last["csn"], begin["committed_at"], ordinal, counts, unreadable)
 
 
-def _landings(place: Place, topic: str) -> list[int]:
+def _landings(paths: TablePaths, topic: str) -> list[int]:
     """Return the landings that took something of a topic from its source, newest first: a redrive is none of them."""
-    read = {row["n"] for row in small_tables.query(place.landed_files, f"select landing as n from t where {topic}")}
-    offsets = place.table(names.LANDED_OFFSETS)
+    read = {row["n"] for row in small_tables.query(paths.landed_files, f"select landing as n from t where {topic}")}
+    offsets = paths.table(names.LANDED_OFFSETS)
     read |= {
         row["n"] for row in small_tables.query(offsets, f"select landing as n from t where {topic} and lost is null")
     }
     return sorted(read, reverse=True)
 
 
-def _last(place: Place, told: str, landing: int) -> dict[str, Any] | None:
+def _last(paths: TablePaths, told: str, landing: int) -> dict[str, Any] | None:
     """Return the last event of a landing that knows its transaction."""
     columns = 'landing, kind, xid, csn, pos, topic, partition, "offset"'
     sql = f"select {columns} from t where landing = {landing} and {told} order by {PLACE}"
-    return next(iter(small_tables.query(place.change_events, sql)), None)
+    return next(iter(small_tables.query(paths.change_events, sql)), None)
 
 
-def _is_cut_off(place: Place, last: dict[str, Any]) -> bool:
+def _is_cut_off(paths: TablePaths, last: dict[str, Any]) -> bool:
     """Tell whether records that came behind an event were given up before the next ones were landed."""
     if last["offset"] is None:
         return False
     own = f"topic = {arrow_tables.quoted(last['topic'])} and partition = {last['partition']} and lost is not null"
     behind = f'landing >= {last["landing"]} and "first" > {last["offset"]}'
     sql = f"select count(*) as n from t where {own} and {behind}"
-    return any(row["n"] for row in small_tables.query(place.table(names.LANDED_OFFSETS), sql))
+    return any(row["n"] for row in small_tables.query(paths.table(names.LANDED_OFFSETS), sql))

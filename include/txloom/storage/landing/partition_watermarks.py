@@ -13,7 +13,7 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.events.rejections import UNKNOWN_TABLE
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.landing.change_events import Landing
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import SOURCE_PARTITIONS
 from txloom.transactions.low_watermark import Frontier, Hole, Partition, advanced, frontier
 
@@ -23,39 +23,39 @@ SEEN = "csn is null and torn is null"
 """Of a row that says that a partition is there, and no more."""
 
 
-def announce(pipeline: Pipeline, place: Place, number: int, at: datetime, partitions: Iterable[Key]) -> None:
+def announce(pipeline: Pipeline, paths: TablePaths, number: int, at: datetime, partitions: Iterable[Key]) -> None:
     """Write down, before a landing reads them, partitions that nobody knew of: from now on they are waited for."""
     if not _is_bounded(pipeline):
         return
     own = [key for key in dict.fromkeys(partitions) if _counts(pipeline, key[0])]
-    known = _known(place, number)
+    known = _known(paths, number)
     about = {"landing": number, "at": at}
     rows = [{**about, "topic": topic, "partition": part} for topic, part in own if (topic, part) not in known]
     if rows:
-        small_tables.append(_path(place), rows, SOURCE_PARTITIONS, once=(_write_id(place, "plan"), number))
+        small_tables.append(_path(paths), rows, SOURCE_PARTITIONS, once=(_write_id(paths, "plan"), number))
 
 
-def advance(pipeline: Pipeline, place: Place, landing: Landing, *, took: bool) -> Frontier | None:
+def advance(pipeline: Pipeline, paths: TablePaths, landing: Landing, *, took: bool) -> Frontier | None:
     """Write down what a landing showed of each partition; return how far all are, None where none waits for another.
 
     took: it read the source. One that landed something again, or a snapshot, shows nothing new.
     """
     if not _is_bounded(pipeline):
         return None
-    partitions, holes = _known(place, landing.number), list[Hole]()
+    partitions, holes = _known(paths, landing.number), list[Hole]()
     at, rows = arrow_tables.micros(landing.at), []
-    for key, told in _told(pipeline, place, landing.number, partitions) if took else ():
+    for key, told in _told(pipeline, paths, landing.number, partitions) if took else ():
         partitions[key], found = advanced(partitions.get(key, Partition(None, at)), told, at)
         holes += found
         shown = {"landing": landing.number, "at": landing.at, "topic": key[0], "partition": key[1]}
         rows.append({**shown, "csn": partitions[key].csn, "torn": partitions[key].torn})
     if rows:
-        small_tables.append(_path(place), rows, SOURCE_PARTITIONS, once=(_write_id(place, "shown"), landing.number))
+        small_tables.append(_path(paths), rows, SOURCE_PARTITIONS, once=(_write_id(paths, "shown"), landing.number))
     if _is_counted(pipeline) and len(partitions) < 2:
         return None
     idle = idle_after(pipeline)
     micros = None if idle is None else int(idle.total_seconds() * 1_000_000)
-    holes += _known_poison(place, landing.number) if took and not _is_counted(pipeline) else []
+    holes += _known_poison(paths, landing.number) if took and not _is_counted(pipeline) else []
     return frontier(partitions.values(), at, micros, inclusive=_is_counted(pipeline), holes=holes)
 
 
@@ -79,11 +79,11 @@ def _counts(pipeline: Pipeline, topic: str) -> bool:
     return topic == pipeline.source.transaction_topic if _is_counted(pipeline) else topic not in names.LOADS
 
 
-def _known(place: Place, number: int) -> dict[Key, Partition]:
+def _known(paths: TablePaths, number: int) -> dict[Key, Partition]:
     """Return every partition as it was before a landing took anything."""
     newest = f"row_number() over (partition by topic, partition order by landing desc, {SEEN}) as n"
     before = f"select *, {newest} from t where landing < {number} or landing = {number} and {SEEN}"
-    rows = small_tables.query(_path(place), f"select topic, partition, csn, at, torn from ({before}) where n = 1")
+    rows = small_tables.query(_path(paths), f"select topic, partition, csn, at, torn from ({before}) where n = 1")
     return {
         (row["topic"], row["partition"]): Partition(row["csn"], arrow_tables.micros(row["at"]), row["torn"])
         for row in rows
@@ -91,7 +91,7 @@ def _known(place: Place, number: int) -> dict[Key, Partition]:
 
 
 def _told(
-    pipeline: Pipeline, place: Place, number: int, known: dict[Key, Partition]
+    pipeline: Pipeline, paths: TablePaths, number: int, known: dict[Key, Partition]
 ) -> Iterator[tuple[Key, list[int | None]]]:
     """Yield, of each partition that a landing has something of, the ids that it showed.
 
@@ -106,7 +106,7 @@ def _told(
     sql = (
         f"select topic, partition, max(csn) as csn, bool_or(kind = 'poison') as torn from t where {where} group by 1, 2"
     )
-    for row in small_tables.query(place.change_events, sql):
+    for row in small_tables.query(paths.change_events, sql):
         key = row["topic"], row["partition"]
         if not _counts(pipeline, key[0]):
             continue
@@ -115,26 +115,26 @@ def _told(
             continue
         partition = "null" if key[1] is None else key[1]
         own = f"topic = {arrow_tables.quoted(key[0])} and partition is not distinct from {partition}"
-        each = small_tables.query(place.change_events, f'select csn from t where {where} and ({own}) order by "row"')
+        each = small_tables.query(paths.change_events, f'select csn from t where {where} and ({own}) order by "row"')
         yield key, [event["csn"] for event in each]
 
 
-def _known_poison(place: Place, number: int) -> list[Hole]:
+def _known_poison(paths: TablePaths, number: int) -> list[Hole]:
     """Return the ids of events of a landing that could not be read, but for the id of their transaction."""
     sql = f"select distinct csn from t where landing = {number} and kind = 'poison' and csn is not null"
-    return [(row["csn"], row["csn"]) for row in small_tables.query(place.change_events, sql)]
+    return [(row["csn"], row["csn"]) for row in small_tables.query(paths.change_events, sql)]
 
 
-def _path(place: Place) -> str:
-    return place.table(names.SOURCE_PARTITIONS)
+def _path(paths: TablePaths) -> str:
+    return paths.table(names.SOURCE_PARTITIONS)
 
 
-def _write_id(place: Place, step: str) -> str:
-    return names.write_id(place.pipeline, f"{names.SOURCE_PARTITIONS}.{step}", 0)
+def _write_id(paths: TablePaths, step: str) -> str:
+    return names.write_id(paths.pipeline, f"{names.SOURCE_PARTITIONS}.{step}", 0)
 
 
-def as_rows(place: Place) -> list[dict[str, Any]]:
+def as_rows(paths: TablePaths) -> list[dict[str, Any]]:
     """Return how far each partition is now, the one that is furthest behind first."""
-    known = _known(place, 2**63 - 1)
+    known = _known(paths, 2**63 - 1)
     rows = [{"topic": key[0], "partition": key[1], **vars(each)} for key, each in known.items()]
     return sorted(rows, key=lambda row: (row["csn"] or -1, row["topic"], row["partition"] or 0))

@@ -7,7 +7,7 @@ from typing import Any
 from txloom.config import names
 from txloom.storage.delta import small_tables
 from txloom.storage.landing.change_events import Landing
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.sources import file_positions
 from txloom.storage.sources.splits import Range, Task
 from txloom.storage.system_tables import LANDED_FILES
@@ -19,23 +19,23 @@ def planned(path: str) -> list[dict[str, Any]]:
     return [{name: row.get(name) for name in LANDED_FILES.names} for row in rows]
 
 
-def newest(place: Place) -> int:
+def newest(paths: TablePaths) -> int:
     """Return the number of the landing whose files were planned last, 0 before there was one."""
-    found = small_tables.query(place.landed_files, "select max(landing) as n from t")
+    found = small_tables.query(paths.landed_files, "select max(landing) as n from t")
     return int((found[0]["n"] if found else 0) or 0)
 
 
-def write_plan(place: Place, number: int, rows: Sequence[dict[str, Any]]) -> None:
+def write_plan(paths: TablePaths, number: int, rows: Sequence[dict[str, Any]]) -> None:
     """Write down what a new landing takes, once: from here on it is finished, by this run or the next."""
-    write_id = names.write_id(place.pipeline, names.LANDED_FILES, 0)
-    small_tables.append(place.landed_files, rows, LANDED_FILES, once=(write_id, number))
+    write_id = names.write_id(paths.pipeline, names.LANDED_FILES, 0)
+    small_tables.append(paths.landed_files, rows, LANDED_FILES, once=(write_id, number))
 
 
-def landing_of(place: Place, plan: Sequence[dict[str, Any]], number: int, parts: Sequence[Range] = ()) -> Landing:
+def landing_of(paths: TablePaths, plan: Sequence[dict[str, Any]], number: int, parts: Sequence[Range] = ()) -> Landing:
     """Pick one landing out of the plan; parts: what it takes from Kafka."""
     rows = [row for row in plan if row["landing"] == number]
     files = [row for row in rows if row["file"] is not None]
-    before = file_positions.newest(place, number) if any(row["origin"] for row in files) else {}
+    before = file_positions.newest(paths, number) if any(row["origin"] for row in files) else {}
     tasks = [_task(row, before) for row in files]
     tasks += tasks_of(parts)
     return Landing(number, rows[0]["at"].astimezone(UTC), tuple(tasks))

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from txloom.storage.buffer.stream import NO_CLOCK
 from txloom.storage.delta import arrow_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.transactions import events as ev
 from txloom.transactions.compact_events import BUCKETS
 
@@ -33,7 +33,7 @@ ARRIVALS = pa.schema(
 SPARK_ARRIVALS = "bucket int, landing bigint, at bigint, reached bigint, numbers binary"
 
 
-def stream(spark: SparkSession, place: Place, plan: str, tasks: int) -> DataFrame:
+def stream(spark: SparkSession, paths: TablePaths, plan: str, tasks: int) -> DataFrame:
     """Return the arrivals (ARRIVALS) of the landings of a plan, a micro-batch for each of its rows.
 
     tasks: the most that read one; a batch that is read by one is read where the plan is.
@@ -42,7 +42,7 @@ def stream(spark: SparkSession, place: Place, plan: str, tasks: int) -> DataFram
     pieces = planned.select("after", "until", "tasks", F.explode(F.expr("sequence(0, tasks - 1)")).alias("task"))
     if tasks > 1:
         pieces = pieces.repartition(tasks, "task")
-    return pieces.mapInArrow(_reader(place.change_events), SPARK_ARRIVALS)
+    return pieces.mapInArrow(_reader(paths.change_events), SPARK_ARRIVALS)
 
 
 def _reader(path: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -21,7 +21,7 @@ from txloom.config import names
 from txloom.storage.buffer import checkpoints
 from txloom.storage.delta import arrow_tables, small_tables, spark_tables
 from txloom.storage.delta.fencing import FENCE
-from txloom.storage.paths import Place, filesystem_of
+from txloom.storage.paths import TablePaths, filesystem_of
 from txloom.storage.publishing.watermark import snapshot
 from txloom.storage.system_tables import ENTERED, LEDGER
 
@@ -39,30 +39,30 @@ NEWEST = {
 """Of each table of accounts: when a row was written, and of what the newest row is kept however old it is."""
 
 
-def expired_landing(place: Place, before: datetime) -> int:
+def expired_landing(paths: TablePaths, before: datetime) -> int:
     """Return the newest landing that is older than a moment, together with all before it, and buffered; 0: none."""
-    seen = snapshot(place)
+    seen = snapshot(paths)
     if seen is None:
         return 0
     limit = f"landing <= {seen.landing} and kind = 'clock'"
     young = f"select min(landing) as n from t where {limit} and landed_at >= {arrow_tables.moment(before)}"
-    first = small_tables.query(place.change_events, young)[0]["n"]
+    first = small_tables.query(paths.change_events, young)[0]["n"]
     below = "" if first is None else f" and landing < {first}"
-    found = small_tables.query(place.change_events, f"select max(landing) as n from t where {limit}{below}")
+    found = small_tables.query(paths.change_events, f"select max(landing) as n from t where {limit}{below}")
     return int(found[0]["n"] or 0)
 
 
-def forget_messages(spark: SparkSession, place: Place, landing: int) -> int:
+def forget_messages(spark: SparkSession, paths: TablePaths, landing: int) -> int:
     """Take the messages away of rows that were landed up to a landing and released, or that nobody watches.
 
     Returns how many. What waits or is dead keeps its message: it may still be released.
     """
-    path = place.change_events
+    path = paths.change_events
     said = f"kind = 'row' and landing <= {landing} and value is not null"
     if not small_tables.query(path, f"select 1 from t where {said} limit 1"):
         return 0
     old = spark_tables.read(spark, path).where(said).select("landing", "row", "transaction_id", "table")
-    released = _released(spark, place)
+    released = _released(spark, paths)
     watched = old.where("`table` is not null").join(released, "transaction_id", "left_semi")
     gone = spark_tables.settled(watched.unionByName(old.where("`table` is null")).select("landing", "row"))
     try:
@@ -81,19 +81,19 @@ def forget_messages(spark: SparkSession, place: Place, landing: int) -> int:
         spark_tables.unfence(spark)
 
 
-def _released(spark: SparkSession, place: Place) -> DataFrame:
-    finished = spark_tables.read(spark, place.table(names.TRANSACTIONS))
+def _released(spark: SparkSession, paths: TablePaths) -> DataFrame:
+    finished = spark_tables.read(spark, paths.table(names.TRANSACTIONS))
     return finished.where("status = 'released'").select("transaction_id").distinct()
 
 
-def shorten_ledger(place: Place, before: datetime) -> int:
+def shorten_ledger(paths: TablePaths, before: datetime) -> int:
     """Take the ledger's rows from before a moment away, in one commit; return how many fewer there are.
 
     What the balance adds up is carried forward, one row for each step and generation; the newest row of each step,
     and the newest that is good, stay as they are.
     """
     try:
-        table = FENCE.opened(place.table(names.LEDGER))
+        table = FENCE.opened(paths.table(names.LEDGER))
     except TableNotFoundError:
         return 0
     rows = small_tables.ask(table, "select * from t")
@@ -141,23 +141,23 @@ def _at(row: dict[str, Any]) -> tuple[int, datetime]:
     return row.get(ENTERED) or -1, row["at"]
 
 
-def drop_reports(place: Place, before: datetime) -> int:
+def drop_reports(paths: TablePaths, before: datetime) -> int:
     """Take accounts of runs from before a moment away; return how many rows. What is not over yet stays."""
     moment = arrow_tables.moment(before)
-    gone = small_tables.drop(place.table(names.INCIDENTS), f"is_over and closed_at < {moment}")
+    gone = small_tables.drop(paths.table(names.INCIDENTS), f"is_over and closed_at < {moment}")
     for table, (when, what) in NEWEST.items():
-        newest = small_tables.query(place.table(table), f"select max({when}) as at from t group by {what}")
+        newest = small_tables.query(paths.table(table), f"select max({when}) as at from t group by {what}")
         spared = ", ".join(arrow_tables.moment(row["at"]) for row in newest)
         gone += (
-            small_tables.drop(place.table(table), f"{when} < {moment} and {when} not in ({spared})") if spared else 0
+            small_tables.drop(paths.table(table), f"{when} < {moment} and {when} not in ({spared})") if spared else 0
         )
     return gone
 
 
-def drop_checkpoints(place: Place, retain: timedelta) -> int:
+def drop_checkpoints(paths: TablePaths, retain: timedelta) -> int:
     """Remove folders of generations that were replaced longer ago than `retain`; return how many."""
-    newest = checkpoints.current_generation(place.warehouse, place.pipeline)
-    filesystem, root = filesystem_of(checkpoints.root(place.warehouse, place.pipeline))
+    newest = checkpoints.current_generation(paths.warehouse, paths.pipeline)
+    filesystem, root = filesystem_of(checkpoints.root(paths.warehouse, paths.pipeline))
     folders = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
     old = [each for each in folders if each.base_name[1:].isdigit() and int(each.base_name[1:]) < newest]
     limit = datetime.now(UTC) - retain

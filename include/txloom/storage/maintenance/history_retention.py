@@ -18,8 +18,8 @@ from txloom.config import names
 from txloom.current.superseded import TOLD, superseded
 from txloom.storage.delta import arrow_tables, small_tables, spark_tables
 from txloom.storage.delta.fencing import FENCE
-from txloom.storage.paths import Place
-from txloom.storage.publishing.watermark import Mark
+from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.targets import history_reader
 from txloom.storage.targets.row_tables import Flat
 from txloom.storage.targets.spark_fold import key_before, key_hash
@@ -30,7 +30,7 @@ PART_ROWS = 200_000
 """Rows of a history that Spark looks at together, by hash of their key."""
 
 
-def horizon(place: Place, keep: timedelta, retain: timedelta, now: datetime) -> int:
+def horizon(paths: TablePaths, keep: timedelta, retain: timedelta, now: datetime) -> int:
     """Return the csn up to which history may be cleaned; 0: nowhere.
 
     All that the source committed up to it is older than keep (what has no time of its own counts from its landing), and
@@ -38,20 +38,20 @@ def horizon(place: Place, keep: timedelta, retain: timedelta, now: datetime) -> 
     """
     when = "coalesce(committed_at, first_landed_at)"
     old = f"{when} <= {arrow_tables.moment(now - keep)}"
-    finished = place.table(names.TRANSACTIONS)
+    finished = paths.table(names.TRANSACTIONS)
     found = small_tables.query(
         finished, f"select min(csn) as csn from t where csn is not null and not coalesce({old}, false)"
     )
     younger = f" and csn < {found[0]['csn']}" if found and found[0]["csn"] is not None else ""
     found = small_tables.query(finished, f"select max(csn) as csn from t where {old}{younger}")
     newest = int((found[0]["csn"] if found else 0) or 0)
-    return min(newest, _oldest_readable(place, now - retain))
+    return min(newest, _oldest_readable(paths, now - retain))
 
 
-def _oldest_readable(place: Place, since: datetime) -> int:
+def _oldest_readable(paths: TablePaths, since: datetime) -> int:
     """Return the valid-through of the oldest cut that can be read: no later one replaced its tables before a moment."""
     sql = "select valid_through, versions, published_at from t order by cut_id"
-    cuts: list[dict[str, Any]] = small_tables.query(place.table(names.CUTS), sql)
+    cuts: list[dict[str, Any]] = small_tables.query(paths.table(names.CUTS), sql)
     if not cuts:
         return 0
     first = max((number for number, cut in enumerate(cuts) if cut["published_at"] <= since), default=0)
@@ -60,17 +60,17 @@ def _oldest_readable(place: Place, since: datetime) -> int:
     return int(cuts[first]["valid_through"])
 
 
-def rows(place: Place, flat: Flat) -> int:
+def rows(paths: TablePaths, flat: Flat) -> int:
     """Count the rows of a mirror's history."""
     assert flat.mirror is not None
-    found = arrow_tables.select(place.table(flat.mirror.history), "select count(*) as n from t").to_pylist()
+    found = arrow_tables.select(paths.table(flat.mirror.history), "select count(*) as n from t").to_pylist()
     return int(found[0]["n"]) if found else 0
 
 
-def clean_here(place: Place, flat: Flat, upto: Mark) -> int:
+def clean_here(paths: TablePaths, flat: Flat, upto: Watermark) -> int:
     """Take superseded rows away from a small history, in this process; return how many."""
     assert flat.mirror is not None
-    path = place.table(flat.mirror.history)
+    path = paths.table(flat.mirror.history)
     told = arrow_tables.select(path, f"select {', '.join(_columns(flat))} from t")
     gone = _superseded(told, flat, upto)
     if not gone.num_rows:
@@ -85,10 +85,10 @@ def clean_here(place: Place, flat: Flat, upto: Mark) -> int:
     return int(gone.num_rows)
 
 
-def clean_with_spark(spark: SparkSession, place: Place, flat: Flat, upto: Mark, size: int) -> int:
+def clean_with_spark(spark: SparkSession, paths: TablePaths, flat: Flat, upto: Watermark, size: int) -> int:
     """Take superseded rows away from a large history; return how many."""
     assert flat.mirror is not None
-    path = place.table(flat.mirror.history)
+    path = paths.table(flat.mirror.history)
     gone = spark_tables.settled(_spread(spark_tables.read(spark, path), flat, upto, size // PART_ROWS + 1))
     try:
         count = gone.count()
@@ -107,7 +107,7 @@ def clean_with_spark(spark: SparkSession, place: Place, flat: Flat, upto: Mark, 
         spark_tables.unfence(spark)
 
 
-def _spread(history: DataFrame, flat: Flat, upto: Mark, parts: int) -> DataFrame:
+def _spread(history: DataFrame, flat: Flat, upto: Watermark, parts: int) -> DataFrame:
     """Look at a history in parts: a change of a key goes to the parts of both, a truncate to all."""
     asked = history.withColumn("_old", F.struct(*key_before(flat.key)))
     both = [F.pmod(key_hash(flat.key, prefix), F.lit(parts)).cast("int") for prefix in ("", "_old.")]
@@ -127,6 +127,6 @@ def _columns(flat: Flat, mark: str = '"') -> Iterator[str]:
     yield from EVENT
 
 
-def _superseded(told: pa.Table, flat: Flat, upto: Mark) -> pa.Table:
+def _superseded(told: pa.Table, flat: Flat, upto: Watermark) -> pa.Table:
     goes = superseded(told, key=flat.key, horizon=upto.valid_through, release=upto.release)
     return told.filter(goes).select(list(EVENT))

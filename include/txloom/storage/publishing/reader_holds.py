@@ -11,7 +11,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from txloom.config import names
 from txloom.errors import ConfigurationError, CutReplaced
 from txloom.storage.delta import small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.publishing.watermark import identity
 from txloom.storage.system_tables import READERS
@@ -40,59 +40,59 @@ class Need:
     versions: Mapping[str, int]
 
 
-def published(place: Place, cut_id: int | None = None) -> Cut | None:
+def published(paths: TablePaths, cut_id: int | None = None) -> Cut | None:
     """Return a published cut, the newest unless one is named; None where there is none."""
     chosen = "true" if cut_id is None else f"cut_id = {int(cut_id)}"
-    found = newest_cut(place, "*", chosen)
+    found = newest_cut(paths, "*", chosen)
     if found is None:
         return None
     maps = [dict(found.get(name) or ()) for name in ("versions", "table_ids", "marks")]
     return Cut(found["cut_id"], found["valid_through"], *maps)
 
 
-def refuse_replaced(place: Place, cut: Cut, tables: Collection[str] | None = None) -> None:
+def refuse_replaced(paths: TablePaths, cut: Cut, tables: Collection[str] | None = None) -> None:
     """Raise CutReplaced where a table of a cut, or one of those named, is another by now; an old cut knows none."""
     for name, version in cut.versions.items():
         if name in cut.table_ids and (tables is None or name in tables):
             known = cut.table_ids[name], cut.marks.get(name)
             try:
-                found = identity(place.table(name), version)
+                found = identity(paths.table(name), version)
             except (TableNotFoundError, DeltaError) as error:
-                raise _replaced(place, cut, name, f"it has no version {version} any more") from error
+                raise _replaced(paths, cut, name, f"it has no version {version} any more") from error
             if found[0] != known[0] or (known[1] is not None and found[1] != known[1]):
-                raise _replaced(place, cut, name, f"its version {version} is of another table")
+                raise _replaced(paths, cut, name, f"its version {version} is of another table")
 
 
-def _replaced(place: Place, cut: Cut, name: str, what: str) -> CutReplaced:
+def _replaced(paths: TablePaths, cut: Cut, name: str, what: str) -> CutReplaced:
     return CutReplaced(
-        f"cut {cut.cut_id} of pipeline {place.pipeline}: table {name} was written anew since, {what}; read a newer "
+        f"cut {cut.cut_id} of pipeline {paths.pipeline}: table {name} was written anew since, {what}; read a newer "
         f"cut, or this state out of history: read.as_of(..., csn={cut.valid_through})"
     )
 
 
-def hold(place: Place, reader: str, cut: Cut, until: datetime) -> None:
+def hold(paths: TablePaths, reader: str, cut: Cut, until: datetime) -> None:
     """Let vacuum keep a cut until a moment."""
-    _write(place, reader, cut.cut_id, until)
+    _write(paths, reader, cut.cut_id, until)
 
 
-def release(place: Place, reader: str, cut: Cut) -> None:
+def release(paths: TablePaths, reader: str, cut: Cut) -> None:
     """Say that a reader needs a cut no longer."""
-    _write(place, reader, cut.cut_id, datetime.now(UTC))
+    _write(paths, reader, cut.cut_id, datetime.now(UTC))
 
 
-def _write(place: Place, reader: str, cut_id: int, until: datetime) -> None:
+def _write(paths: TablePaths, reader: str, cut_id: int, until: datetime) -> None:
     if not reader.strip():
         raise ConfigurationError("a reader needs a name: vacuum tells who holds a cut")
     row = {"reader": reader, "cut_id": cut_id, "at": datetime.now(UTC), "until": until}
-    small_tables.append(place.table(names.READERS), [row], READERS)
+    small_tables.append(paths.table(names.READERS), [row], READERS)
 
 
-def needs(place: Place, now: datetime) -> list[Need]:
+def needs(paths: TablePaths, now: datetime) -> list[Need]:
     """Return who needs which versions: whoever reads the newest cut, and readers that hold an earlier one."""
-    newest = published(place)
+    newest = published(paths)
     found = [] if newest is None else [Need(f"cut {newest.cut_id}, the newest", newest.versions)]
-    for row in holding(place):
-        cut = published(place, row["cut_id"]) if row["until"] > now else None
+    for row in holding(paths):
+        cut = published(paths, row["cut_id"]) if row["until"] > now else None
         if cut is not None:
             since, until = (row[name].strftime("%Y-%m-%d %H:%M") for name in ("since", "until"))
             who = f"reader {row['reader']}, which holds cut {cut.cut_id} since {since} until {until} UTC at most"
@@ -100,14 +100,14 @@ def needs(place: Place, now: datetime) -> list[Need]:
     return found
 
 
-def holding(place: Place) -> list[dict[str, Any]]:
+def holding(paths: TablePaths) -> list[dict[str, Any]]:
     """Return the newest word of each reader on each cut, and when it first held it."""
     newest = (
         "select reader, cut_id, until, since from (select *, min(at) over (partition by reader, cut_id) as since,"
         " row_number() over (partition by reader, cut_id order by at desc) as n from t) where n = 1"
         " order by since, reader, cut_id"
     )
-    return small_tables.query(place.table(names.READERS), newest)
+    return small_tables.query(paths.table(names.READERS), newest)
 
 
 def outlived(path: str, versions: Collection[int], retain: timedelta) -> set[int]:

@@ -12,21 +12,21 @@ from txloom.config import names
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import answer, exists, metadata, opened
 from txloom.storage.landing import connector_snapshots, loaded_snapshots
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
 
 
 @dataclass(frozen=True, order=True)
-class Mark:
+class Watermark:
     """How far a table is: everything up to the csn `valid_through` that was released up to `release`."""
 
     valid_through: int = 0
     release: int = 0
 
     def to_json(self) -> str:
-        """Return the mark as a commit's userMetadata.
+        """Return the watermark as a commit's userMetadata.
 
-        >>> Mark(7, 3).to_json()
+        >>> Watermark(7, 3).to_json()
         '{"valid_through": 7, "release": 3}'
         """
         return json.dumps(vars(self))
@@ -47,13 +47,13 @@ class Snapshot:
     reached: int | None = None
 
 
-def snapshot(place: Place) -> Snapshot | None:
+def snapshot(paths: TablePaths) -> Snapshot | None:
     """Return the buffer's newest snapshot, None before its first batch.
 
     A batch lists what waits only after its transactions were written, so that everything released up to the snapshot's
     number is complete and everything else that was heard of is listed as waiting.
     """
-    found = newest_metadata(place.table(names.PENDING_TRANSACTIONS))
+    found = newest_metadata(paths.table(names.PENDING_TRANSACTIONS))
     return Snapshot(found["release"], found["landing"], found.get("reached")) if found else None
 
 
@@ -80,23 +80,23 @@ def _newest_told(table: DeltaTable, version: int | None = None) -> dict[str, Any
     return {}
 
 
-def mark(path: str) -> Mark:
+def mark(path: str) -> Watermark:
     """Return how far a current table is."""
     found = newest_metadata(path)
-    return Mark(found.get("valid_through", 0), found.get("release", 0))
+    return Watermark(found.get("valid_through", 0), found.get("release", 0))
 
 
-def merged(place: Place, tables: Sequence[str]) -> Mark | None:
+def merged(paths: TablePaths, tables: Sequence[str]) -> Watermark | None:
     """Return the mark up to which the last merge brought all tables; tables that had no change stay at an older one."""
     merges = "step = 'merge_current' and detail is null"
-    found = small_tables.newest(place.table(names.LEDGER), "valid_through, counts", merges)
+    found = small_tables.newest(paths.table(names.LEDGER), "valid_through, counts", merges)
     if found is None:
         return None
-    reached = Mark(found["valid_through"], dict(found["counts"])["release"])
-    return None if any(mark(place.table(name)) > reached for name in tables) else reached
+    reached = Watermark(found["valid_through"], dict(found["counts"])["release"])
+    return None if any(mark(paths.table(name)) > reached for name in tables) else reached
 
 
-def valid_through(place: Place, seen: Snapshot) -> int:
+def valid_through(paths: TablePaths, seen: Snapshot) -> int:
     """Return the largest csn at or below which every transaction heard of is finished (design.md 2.4).
 
     One partition of metadata is in commit order: what it has not shown yet lies above; several are together as far as
@@ -105,27 +105,27 @@ def valid_through(place: Place, seen: Snapshot) -> int:
     unless the stream begins with it, and a truncate outside of any transaction (MySQL), which may come before the
     metadata of earlier ones.
     """
-    below = loaded_snapshots.floor(place, seen.release)
+    below = loaded_snapshots.floor(paths, seen.release)
     sql = f"select min(csn) as lowest from t where csn > {below}"
-    waiting = small_tables.query(place.table(names.PENDING_TRANSACTIONS), sql)
+    waiting = small_tables.query(paths.table(names.PENDING_TRANSACTIONS), sql)
     lowest = waiting[0]["lowest"] if waiting else None
-    initial = connector_snapshots.initial(place, seen.landing)
+    initial = connector_snapshots.initial(paths, seen.landing)
     condition = f"release <= {seen.release} and (csn <= {initial} or not starts_with(coalesce(xid, ''), 'r:'))"
     condition += " and not starts_with(coalesce(xid, ''), 't:')"
-    if loaded_snapshots.landed(place):
+    if loaded_snapshots.landed(paths):
         condition += f" and not starts_with(xid, '{loaded_snapshots.PARTIAL}')"
     if lowest is not None:
         condition += f" and csn < {lowest}"
     if seen.reached is not None:
         condition += f" and csn <= {max(below, seen.reached)}"
-    behind = _behind_unplaced(place)
+    behind = _behind_unplaced(paths)
     if behind is not None:
         condition += f" and csn < {behind}"
-    found = small_tables.query(place.table(names.TRANSACTIONS), f"select max(csn) as newest from t where {condition}")
+    found = small_tables.query(paths.table(names.TRANSACTIONS), f"select max(csn) as newest from t where {condition}")
     return int((found[0]["newest"] if found else 0) or 0)
 
 
-def _behind_unplaced(place: Place) -> int | None:
+def _behind_unplaced(paths: TablePaths) -> int | None:
     """Return the lowest csn of what was finished although its metadata came behind that of one that still waits.
 
     Oracle's metadata, and MySQL's with GTIDs, does not say where its transaction was committed: before a row of it
@@ -135,10 +135,10 @@ def _behind_unplaced(place: Place) -> int | None:
     waiting = "select transaction_id from p where csn is null and expected is not null"
     first = f"select landing, \"row\", topic from e where kind = 'metadata' and transaction_id in ({waiting})"
     try:
-        tables = {"p": opened(place.table(names.PENDING_TRANSACTIONS)), "t": opened(place.table(names.TRANSACTIONS))}
+        tables = {"p": opened(paths.table(names.PENDING_TRANSACTIONS)), "t": opened(paths.table(names.TRANSACTIONS))}
         if not answer(tables, f"{waiting} limit 1").num_rows:
             return None
-        tables["e"] = opened(place.change_events)
+        tables["e"] = opened(paths.change_events)
     except TableNotFoundError:
         return None
     where = answer(tables, f'{first} order by landing, "row" limit 1').to_pylist()[0]
@@ -150,10 +150,10 @@ def _behind_unplaced(place: Place) -> int | None:
     return lowest
 
 
-def unchanged(place: Place, then: Mapping[str, int], now: Mapping[str, int]) -> bool:
+def unchanged(paths: TablePaths, then: Mapping[str, int], now: Mapping[str, int]) -> bool:
     """Say whether tables at two versions of each are the very same; that a lease was taken over changes none."""
     return then.keys() == now.keys() and all(
-        _is_stamped_only(place.table(name), then[name], version) for name, version in now.items()
+        _is_stamped_only(paths.table(name), then[name], version) for name, version in now.items()
     )
 
 
@@ -174,19 +174,19 @@ def identity(path: str, version: int) -> tuple[str, str]:
     return str(opened(path, version).metadata().id), json.dumps(_newest_told(opened(path), version))
 
 
-def gone(place: Place, tables: Sequence[str]) -> list[str]:
+def gone(paths: TablePaths, tables: Sequence[str]) -> list[str]:
     """Return which of some tables the newest cut names although they are not there any more."""
-    cut = newest_cut(place, "versions")
+    cut = newest_cut(paths, "versions")
     shown = dict(cut["versions"] or ()) if cut else {}
-    return [name for name in tables if name in shown and not exists(place.table(name))]
+    return [name for name in tables if name in shown and not exists(paths.table(name))]
 
 
-def versions(place: Place, tables: Sequence[str]) -> dict[str, int]:
+def versions(paths: TablePaths, tables: Sequence[str]) -> dict[str, int]:
     """Return the newest version of each table that exists."""
     found = {}
     for name in tables:
         try:
-            found[name] = int(opened(place.table(name)).version())
+            found[name] = int(opened(paths.table(name)).version())
         except TableNotFoundError:
             continue
     return found

@@ -31,7 +31,7 @@ from txloom.storage.buffer.batch_plan import plan_of
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.commits import commit_no_row
 from txloom.storage.delta.fencing import FENCE, WRITES
-from txloom.storage.paths import Place, filesystem_of
+from txloom.storage.paths import TablePaths, filesystem_of
 from txloom.storage.publishing.watermark import STAMP, newest_metadata
 from txloom.storage.system_tables import LEASES
 
@@ -60,27 +60,27 @@ class Lease:
         return f"run {self.run_id} ({self.step}, process {self.pid} on {self.host}), since {at}"
 
 
-def newest(place: Place) -> Lease | None:
+def newest(paths: TablePaths) -> Lease | None:
     """Return who holds a pipeline, or held it last; None before its first run."""
-    rows = small_tables.query(place.table(names.LEASES), "select * from t")
+    rows = small_tables.query(paths.table(names.LEASES), "select * from t")
     return Lease(**rows[0]) if rows else None
 
 
-def silent_since(place: Place, holder: Lease, now: datetime) -> datetime | None:
+def silent_since(paths: TablePaths, holder: Lease, now: datetime) -> datetime | None:
     """Return since when a holder has shown no sign of life; None while it lives, as far as one can see from here."""
-    filesystem, file = _heartbeat(place)
+    filesystem, file = _heartbeat(paths)
     beat: datetime | None = filesystem.get_file_info(file).mtime
     last = max(holder.acquired_at, beat or holder.acquired_at)
     return last if _is_dead(holder) or (now - last).total_seconds() > SILENCE else None
 
 
 @contextmanager
-def held(place: Place, run_id: str, step: str) -> Iterator[Lease]:
+def held(paths: TablePaths, run_id: str, step: str) -> Iterator[Lease]:
     """Hold a pipeline's lease; raises LeaseTaken that names another run which holds it."""
-    lease = _acquire(place, _me(run_id, step))
+    lease = _acquire(paths, _me(run_id, step))
     FENCE.begin(lease.epoch)
     done = threading.Event()
-    beating = threading.Thread(target=_beat, args=(place, lease, done), daemon=True)
+    beating = threading.Thread(target=_beat, args=(paths, lease, done), daemon=True)
     beating.start()
     try:
         yield lease
@@ -88,11 +88,11 @@ def held(place: Place, run_id: str, step: str) -> Iterator[Lease]:
         done.set()
         beating.join()
         FENCE.end()
-        _release(place, lease)
+        _release(paths, lease)
 
 
-def _lost(place: Place) -> str:
-    return f"the lease of pipeline {place.pipeline} was taken over by {newest(place)}: this run writes nothing more"
+def _lost(paths: TablePaths) -> str:
+    return f"the lease of pipeline {paths.pipeline} was taken over by {newest(paths)}: this run writes nothing more"
 
 
 def _me(run_id: str, step: str) -> Lease:
@@ -114,24 +114,24 @@ def _began(pid: int) -> str:
         return ""
 
 
-def _acquire(place: Place, me: Lease) -> Lease:
-    path = place.table(names.LEASES)
+def _acquire(paths: TablePaths, me: Lease) -> Lease:
+    path = paths.table(names.LEASES)
     small_tables.ensure(path, LEASES)
     table = DeltaTable(path)
-    last = newest(place)
+    last = newest(paths)
     taken_over = last is not None and last.released_at is None
     if last is not None and taken_over and not _is_dead(last):
-        _watch(place, last)
+        _watch(paths, last)
     lease = replace(me, epoch=last.epoch + 1 if last else 1)
     try:
         _write(table, lease)
     except CommitFailedError as error:
-        raise LeaseTaken(f"pipeline {place.pipeline} is held by {newest(place)}; it came first") from error
-    filesystem, heartbeat = _heartbeat(place)
+        raise LeaseTaken(f"pipeline {paths.pipeline} is held by {newest(paths)}; it came first") from error
+    filesystem, heartbeat = _heartbeat(paths)
     filesystem.create_dir(heartbeat.rpartition("/")[0], recursive=True)
-    _write_beat(place, lease, 0)
+    _write_beat(paths, lease, 0)
     if taken_over:
-        _stamp_all(place, lease)
+        _stamp_all(paths, lease)
     return lease
 
 
@@ -141,10 +141,10 @@ def _write(table: DeltaTable, lease: Lease) -> None:
     write_deltalake(table, rows, mode="overwrite", commit_properties=properties)
 
 
-def _release(place: Place, lease: Lease) -> None:
+def _release(paths: TablePaths, lease: Lease) -> None:
     """Give the lease back, unless somebody took it over."""
-    table = DeltaTable(place.table(names.LEASES))
-    last = newest(place)
+    table = DeltaTable(paths.table(names.LEASES))
+    last = newest(paths)
     if last is not None and last.epoch == lease.epoch:
         try:
             _write(table, replace(lease, released_at=datetime.now(UTC)))
@@ -164,47 +164,47 @@ def _machine(began: str) -> str:
     return began.rpartition(" ")[0]
 
 
-def _watch(place: Place, last: Lease) -> None:
+def _watch(paths: TablePaths, last: Lease) -> None:
     """Wait until a holder was silent for long enough; raises LeaseTaken as soon as it shows that it lives.
 
     Only this machine's own clock measures, so that clocks that differ do no harm.
     """
-    first, begun = _read_beat(place), time.monotonic()
+    first, begun = _read_beat(paths), time.monotonic()
     while time.monotonic() - begun < SILENCE:
         time.sleep(min(BEAT / 2, SILENCE / 4))
-        now = newest(place)
-        if _read_beat(place) != first or now is None or now.released_at is not None or now.epoch != last.epoch:
-            raise LeaseTaken(f"pipeline {place.pipeline} is held by {last}; wait for it, or stop it")
+        now = newest(paths)
+        if _read_beat(paths) != first or now is None or now.released_at is not None or now.epoch != last.epoch:
+            raise LeaseTaken(f"pipeline {paths.pipeline} is held by {last}; wait for it, or stop it")
 
 
-def _beat(place: Place, lease: Lease, done: threading.Event) -> None:
+def _beat(paths: TablePaths, lease: Lease, done: threading.Event) -> None:
     """Show that the holder lives; end the process when it was silent for so long that another one took over."""
     count, last = 0, time.monotonic()
     while not done.wait(BEAT):
         if time.monotonic() - last > SILENCE / 2:
-            found = newest(place)
+            found = newest(paths)
             if found is not None and found.epoch != lease.epoch:
                 # Ended this way, a process writes nothing out that it still holds.
-                print(told(lease.step, LeaseTaken(_lost(place))), file=sys.stderr, flush=True)
+                print(told(lease.step, LeaseTaken(_lost(paths))), file=sys.stderr, flush=True)
                 os._exit(LeaseTaken.exit_code)
         with suppress(OSError):
-            _write_beat(place, lease, count + 1)
+            _write_beat(paths, lease, count + 1)
             count, last = count + 1, time.monotonic()
 
 
-def _heartbeat(place: Place) -> tuple[fs.FileSystem, str]:
-    filesystem, folder = filesystem_of(place.table("_lease"))
+def _heartbeat(paths: TablePaths) -> tuple[fs.FileSystem, str]:
+    filesystem, folder = filesystem_of(paths.table("_lease"))
     return filesystem, f"{folder}/heartbeat.json"
 
 
-def _write_beat(place: Place, lease: Lease, count: int) -> None:
-    filesystem, file = _heartbeat(place)
+def _write_beat(paths: TablePaths, lease: Lease, count: int) -> None:
+    filesystem, file = _heartbeat(paths)
     with filesystem.open_output_stream(file) as stream:
         stream.write(json.dumps({"epoch": lease.epoch, "count": count}).encode())
 
 
-def _read_beat(place: Place) -> bytes:
-    filesystem, file = _heartbeat(place)
+def _read_beat(paths: TablePaths) -> bytes:
+    filesystem, file = _heartbeat(paths)
     try:
         with filesystem.open_input_stream(file) as stream:
             found: bytes = stream.read()
@@ -213,10 +213,10 @@ def _read_beat(place: Place) -> bytes:
         return b""
 
 
-def _stamp_all(place: Place, lease: Lease) -> None:
+def _stamp_all(paths: TablePaths, lease: Lease) -> None:
     """Stamp every table of the pipeline, so that commits which a run before has in flight are refused."""
-    generations = _folders(checkpoints.root(place.warehouse, place.pipeline))
-    for path in (*_folders(place.table("")), *map(plan_of, generations)):
+    generations = _folders(checkpoints.root(paths.warehouse, paths.pipeline))
+    for path in (*_folders(paths.table("")), *map(plan_of, generations)):
         if DeltaTable.is_deltatable(path):
             _stamp(path, lease.epoch * WRITES)
 

@@ -11,8 +11,8 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.errors import BeyondValidThrough
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import small_tables
-from txloom.storage.paths import Place
-from txloom.storage.publishing.watermark import Mark, mark, snapshot, valid_through
+from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.watermark import Watermark, mark, snapshot, valid_through
 from txloom.storage.targets import history_reader
 from txloom.storage.targets.row_tables import flats
 
@@ -54,15 +54,15 @@ def topic(table: str) -> str:
     return f"{_TOPIC}{table}"
 
 
-def newest(place: Place) -> Landed | None:
+def newest(paths: TablePaths) -> Landed | None:
     """Return the newest transaction that was landed, a loaded snapshot too; None before the first."""
     sql = "select xid, csn from t where csn is not null order by csn desc limit 1"
     finished = [
-        Landed(None, row["xid"], row["csn"], None) for row in small_tables.query(place.table(names.TRANSACTIONS), sql)
+        Landed(None, row["xid"], row["csn"], None) for row in small_tables.query(paths.table(names.TRANSACTIONS), sql)
     ]
     least = max((each.csn for each in finished), default=0)
     sql = f"select landing, xid, csn, value from t where kind = 'metadata' and csn >= {least}"
-    events = [Landed(*_told(row)) for row in small_tables.query(place.change_events, sql)]
+    events = [Landed(*_told(row)) for row in small_tables.query(paths.change_events, sql)]
     return max([*finished, *events], key=lambda each: (each.csn, each.landing or 0), default=None)
 
 
@@ -70,42 +70,42 @@ def _told(row: dict[str, Any]) -> tuple[int, str, int, dict[str, Any] | None]:
     return row["landing"], row["xid"], row["csn"], json.loads(row["value"]).get("snapshot")
 
 
-def refuse_stale(pipeline: Pipeline, place: Place, tables: Collection[str]) -> None:
+def refuse_stale(pipeline: Pipeline, paths: TablePaths, tables: Collection[str]) -> None:
     """Raise BeyondValidThrough unless current tables hold everything that was landed: nothing else is compared."""
-    seen = snapshot(place)
+    seen = snapshot(paths)
     sql = f'select max(landing) as newest from t where landing > {seen.landing if seen else 0} and "row" >= 0'
-    found = small_tables.query(place.change_events, sql)
+    found = small_tables.query(paths.change_events, sql)
     if found and found[0]["newest"] is not None:
         raise BeyondValidThrough(f"landing {found[0]['newest']} is not released yet: {AGAIN}")
     if seen is None:
         return
     waiting = small_tables.query(
-        place.table(names.PENDING_TRANSACTIONS), "select xid, cause from t order by csn limit 1"
+        paths.table(names.PENDING_TRANSACTIONS), "select xid, cause from t order by csn limit 1"
     )
     if waiting:
         raise BeyondValidThrough(
             f"the transaction {waiting[0]['xid']} waits in the buffer ({waiting[0]['cause']}), so that the current "
             "tables stand still: see pending_transactions"
         )
-    want = Mark(valid_through(place, seen), seen.release)
+    want = Watermark(valid_through(paths, seen), seen.release)
     for flat in flats(pipeline):
-        have = mark(place.table(flat.current))
+        have = mark(paths.table(flat.current))
         newer = f"_txloom_csn > {have.valid_through} or _txloom_release > {have.release}"
         lacks = f"_txloom_release <= {want.release} and ({newer})"
-        if flat.table.name in tables and history_reader.count(place, flat, lacks, "false")[0]:
+        if flat.table.name in tables and history_reader.count(paths, flat, lacks, "false")[0]:
             raise BeyondValidThrough(f"{flat.current} does not hold everything that was released yet: {AGAIN}")
 
 
-def dead_since(place: Place) -> list[dict[str, Any]]:
+def dead_since(paths: TablePaths) -> list[dict[str, Any]]:
     """Return the dates newer than the last one that was released whose differences are dead letters."""
-    path, own = place.table(names.TRANSACTIONS), f"starts_with(xid, '{XID}')"
+    path, own = paths.table(names.TRANSACTIONS), f"starts_with(xid, '{XID}')"
     found = small_tables.query(path, f"select max(csn) as csn from t where {own} and status = 'released'")
     released = (found[0]["csn"] if found else None) or 0
-    return open_letters.given_up(place, f"{own} and csn > {released}")
+    return open_letters.given_up(paths, f"{own} and csn > {released}")
 
 
-def superseded(place: Place, transactions: Iterable[str]) -> list[str]:
+def superseded(paths: TablePaths, transactions: Iterable[str]) -> list[str]:
     """Return which of some transactions are of dates before the newest: later differences were worked out without."""
-    last = newest(place)
+    last = newest(paths)
     dates = [each for each in transactions if each.startswith(XID)]
     return [each for each in dates if last is not None and int(each.rsplit(":", 1)[-1]) < last.csn]

@@ -13,7 +13,7 @@ import msgspec
 
 from txloom.config import names
 from txloom.storage.delta import small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import FILE_POSITIONS
 
 if TYPE_CHECKING:
@@ -71,21 +71,21 @@ def from_json(text: str | None) -> "Open | None":
     return None if text is None else msgspec.json.decode(text, type=Open)
 
 
-def newest(place: Place, before: int | None = None) -> dict[Name, Position]:
+def newest(paths: TablePaths, before: int | None = None) -> dict[Name, Position]:
     """Return the position of each file, the one that was read last at the end; before: when a landing was planned."""
     where = "" if before is None else f" where landing < {before}"
     ranked = "row_number() over (partition by topic, file order by landing desc, at desc) as n"
     sql = f"select {_COLUMNS} from (select *, {ranked} from t{where}) where n = 1 order by landing, at"
-    rows = small_tables.query(place.table(names.FILE_POSITIONS), sql)
+    rows = small_tables.query(paths.table(names.FILE_POSITIONS), sql)
     return {(row["topic"], row["file"]): Position(**row) for row in rows}
 
 
-def write(place: Place, landing: int, positions: Sequence[Position], at: datetime | None = None) -> None:
+def write(paths: TablePaths, landing: int, positions: Sequence[Position], at: datetime | None = None) -> None:
     """Append how far files were read by a landing; a later row of the same landing replaces an earlier one."""
     at = at or datetime.now(UTC)
     rows = [{"landing": landing, "at": at, **vars(position)} for position in positions]
     if rows:
-        small_tables.append(place.table(names.FILE_POSITIONS), rows, FILE_POSITIONS)
+        small_tables.append(paths.table(names.FILE_POSITIONS), rows, FILE_POSITIONS)
 
 
 def unreadable(positions: Mapping[Name, Position]) -> list[Position]:
@@ -93,23 +93,23 @@ def unreadable(positions: Mapping[Name, Position]) -> list[Position]:
     return [each for each in positions.values() if each.problem is not None and each.lost is None]
 
 
-def has_problems(place: Place) -> bool:
+def has_problems(paths: TablePaths) -> bool:
     """Tell whether there ever was a file that could not be read."""
     return bool(
-        small_tables.query(place.table(names.FILE_POSITIONS), "select 1 from t where problem is not null limit 1")
+        small_tables.query(paths.table(names.FILE_POSITIONS), "select 1 from t where problem is not null limit 1")
     )
 
 
-def set_aside(place: Place) -> list[dict[str, Any]]:
+def set_aside(paths: TablePaths) -> list[dict[str, Any]]:
     """Return the files that an operator set aside, oldest first: topic, file, lost, at."""
     sql = "select topic, file, lost, at from t where lost is not null order by at, topic, file"
-    return small_tables.query(place.table(names.FILE_POSITIONS), sql)
+    return small_tables.query(paths.table(names.FILE_POSITIONS), sql)
 
 
-def read_again(place: Place) -> list[int]:
+def read_again(paths: TablePaths) -> list[int]:
     """Return the landings that read lines which an earlier one had read."""
     sql = "select distinct landing from t where read_again order by landing"
-    return [row["landing"] for row in small_tables.query(place.table(names.FILE_POSITIONS), sql)]
+    return [row["landing"] for row in small_tables.query(paths.table(names.FILE_POSITIONS), sql)]
 
 
 def accepted(position: Position, reason: str) -> Position:

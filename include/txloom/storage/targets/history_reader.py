@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 from txloom.config import names
 from txloom.errors import BeforeHistory, BeyondValidThrough
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.paths import Place
-from txloom.storage.publishing.watermark import Mark, snapshot, valid_through
+from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.watermark import Watermark, snapshot, valid_through
 from txloom.storage.targets import schemas
 from txloom.storage.targets.row_tables import Flat
 
@@ -18,51 +18,51 @@ CLEANED = f"{names.OWN_PREFIX}cleaned"
 SHARED = ("_txloom_xid", "_txloom_csn", "_txloom_committed_at", "_txloom_release")
 
 
-def known(place: Place) -> Mark:
+def known(paths: TablePaths) -> Watermark:
     """Return how far history is complete."""
-    seen = snapshot(place)
-    return Mark() if seen is None else Mark(valid_through(place, seen), seen.release)
+    seen = snapshot(paths)
+    return Watermark() if seen is None else Watermark(valid_through(paths, seen), seen.release)
 
 
-def cleaned(place: Place, flat: Flat) -> int:
+def cleaned(paths: TablePaths, flat: Flat) -> int:
     """Return the csn below which history does not tell every state of a table any more; 0: it tells all."""
-    return 0 if flat.mirror is None else max(small_tables.last_written(place.table(flat.mirror.history), CLEANED), 0)
+    return 0 if flat.mirror is None else max(small_tables.last_written(paths.table(flat.mirror.history), CLEANED), 0)
 
 
-def refuse_cleaned(place: Place, flat: Flat, mark: Mark) -> None:
+def refuse_cleaned(paths: TablePaths, flat: Flat, mark: Watermark) -> None:
     """Raise BeforeHistory where a state lies below what history still tells."""
-    if mark.valid_through < (since := cleaned(place, flat)):
+    if mark.valid_through < (since := cleaned(paths, flat)):
         raise BeforeHistory(
             f"as of csn {mark.valid_through}: the history of {flat.table.name} was cleaned up to {since} "
             "(maintenance.history.keep); from there on every state can be read"
         )
 
 
-def changes(place: Place, flat: Flat, mark: Mark) -> pa.Table:
+def changes(paths: TablePaths, flat: Flat, mark: Watermark) -> pa.Table:
     """Return every change of a table up to a mark, in the schema of a mirror's history."""
-    return chosen(place, flat, upto(mark))
+    return chosen(paths, flat, upto(mark))
 
 
-def upto(mark: Mark) -> str:
+def upto(mark: Watermark) -> str:
     """Return the condition of changes up to a mark."""
     return f"_txloom_csn <= {mark.valid_through} and _txloom_release <= {mark.release}"
 
 
-def chosen(place: Place, flat: Flat, where: str, only: str = "") -> pa.Table:
+def chosen(paths: TablePaths, flat: Flat, where: str, only: str = "") -> pa.Table:
     """Return the changes of a table of chosen transactions, in the schema of a mirror's history; or one column only.
 
     Columns that a history written before they were declared does not have yet are null.
     """
     schema = schemas.changes_schema(flat.table)
     if flat.mirror is not None:
-        found = arrow_tables.select(place.table(flat.mirror.history), f"select {only or '*'} from t where {where}")
+        found = arrow_tables.select(paths.table(flat.mirror.history), f"select {only or '*'} from t where {where}")
         if not found.column_names:
             return schema.empty_table()
         return found if only or set(schema.names) <= set(found.column_names) else arrow_tables.conform(found, schema)
     assert flat.aggregate is not None
     field = dict(schemas.members_of(flat.aggregate))[flat.table.name]
     own = ", ".join(SHARED)
-    rows = arrow_tables.select(place.table(flat.aggregate.history), f'select {own}, "{field}" from t where {where}')
+    rows = arrow_tables.select(paths.table(flat.aggregate.history), f'select {own}, "{field}" from t where {where}')
     return changes_of(rows, flat)
 
 
@@ -81,7 +81,7 @@ def changes_of(rows: pa.Table, flat: Flat) -> pa.Table:
     return found if set(schema.names) <= set(found.column_names) else arrow_tables.conform(found, schema)
 
 
-def count(place: Place, flat: Flat, where: str, late: str) -> tuple[int, int, int]:
+def count(paths: TablePaths, flat: Flat, where: str, late: str) -> tuple[int, int, int]:
     """Count the changes of chosen transactions: all, those of late ones, and truncates."""
     op = "_txloom_op"
     changes = "t"
@@ -90,35 +90,35 @@ def count(place: Place, flat: Flat, where: str, late: str) -> tuple[int, int, in
         field = dict(schemas.members_of(flat.aggregate))[flat.table.name]
         changes = f'(select unnest("{field}") as change, _txloom_csn, _txloom_release from t) u'
         op = "get_field(change, '_txloom_op')"
-    path = place.table(flat.history)
+    path = paths.table(flat.history)
     sums = f"sum(case when {late} then 1 else 0 end) as late, sum(case when {op} = 'T' then 1 else 0 end) as truncates"
     found = arrow_tables.select(path, f"select count(*) as changes, {sums} from {changes} where {where}").to_pylist()
     row = found[0] if found else {}
     return row.get("changes") or 0, row.get("late") or 0, row.get("truncates") or 0
 
 
-def absent(place: Place, flat: Flat, where: str) -> set[str]:
+def absent(paths: TablePaths, flat: Flat, where: str) -> set[str]:
     """Return the declared columns that some insert of chosen transactions lacks."""
-    found = chosen(place, flat, where, only="_txloom_absent")
+    found = chosen(paths, flat, where, only="_txloom_absent")
     names: list[str] = pc.list_flatten(found.column("_txloom_absent")).unique().to_pylist()
     return set(names)
 
 
-def csn_at(place: Place, time: datetime) -> int:
+def csn_at(paths: TablePaths, time: datetime) -> int:
     """Return the csn of the last transaction, in commit order, that was committed by a moment; 0: none was."""
     sql = f"select max(csn) as csn from t where committed_at <= {arrow_tables.moment(time)}"
-    found = small_tables.query(place.table(names.TRANSACTIONS), sql)
+    found = small_tables.query(paths.table(names.TRANSACTIONS), sql)
     return int((found[0]["csn"] if found else 0) or 0)
 
 
-def mark_at(place: Place, csn: int | None, time: datetime | None) -> Mark:
+def mark_at(paths: TablePaths, csn: int | None, time: datetime | None) -> Watermark:
     """Return the mark of a csn or a moment; raises BeyondValidThrough where history does not reach that far yet."""
     if (csn is None) == (time is None):
         raise ValueError("as of what? give either csn or time")
-    reached = known(place)
+    reached = known(paths)
     if csn is None:
         assert time is not None
-        csn = min(csn_at(place, time), reached.valid_through)
+        csn = min(csn_at(paths, time), reached.valid_through)
     if csn > reached.valid_through:
         raise BeyondValidThrough(f"as of csn {csn}: history is complete up to {reached.valid_through} only")
-    return Mark(csn, reached.release)
+    return Watermark(csn, reached.release)

@@ -13,8 +13,8 @@ from txloom.current.documents.compose import Member
 from txloom.storage.delta import schema_evolution, small_tables
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.sql import has_exact_bounds
-from txloom.storage.paths import Place
-from txloom.storage.publishing.watermark import Mark
+from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.targets import schemas
 from txloom.storage.targets.partitioning import Partitions
 
@@ -83,32 +83,32 @@ def flats(pipeline: Pipeline) -> list[Flat]:
     return list(found.values())
 
 
-def create(flat: Flat, place: Place) -> None:
+def create(flat: Flat, paths: TablePaths) -> None:
     """Create a flat current table; its first version is the empty state as of csn 0."""
     ordered = [*flat.mirror.zorder] if flat.mirror else []
     ordered += [flat.partitions.declared.column] if flat.partitions and flat.partitions.field else []
     schema_evolution.ensure(
-        place.table(flat.current),
+        paths.table(flat.current),
         flat.schema,
         _properties(flat.schema, [*flat.key, *ordered]),
         partition_by=[flat.partitions.column] if flat.partitions else [],
-        metadata=vars(Mark()),
+        metadata=vars(Watermark()),
     )
     if flat.table.insert_only:
-        _tell_rows_apart(flat, place)
+        _tell_rows_apart(flat, paths)
 
 
-def _tell_rows_apart(flat: Flat, place: Place) -> None:
+def _tell_rows_apart(flat: Flat, paths: TablePaths) -> None:
     """Begin a table without a key anew where an older version took several of its rows for one; once.
 
     It knew rows by csn and position alone. The next merge writes the table anew out of its history.
     """
-    table = DeltaTable(place.table(flat.current))
+    table = DeltaTable(paths.table(flat.current))
     if STATISTICS not in table.metadata().configuration or names.POSITION[1] in _indexed(table):
         return
     FENCE.refuse_stale(table.table_uri)
-    if _were_taken_for_one(flat, place):
-        about = {"userMetadata": json.dumps(vars(Mark()))}
+    if _were_taken_for_one(flat, paths):
+        about = {"userMetadata": json.dumps(vars(Watermark()))}
         commit = CommitProperties(custom_metadata=about, app_transactions=FENCE.transactions())
         write_deltalake(
             table, pa.schema(table.schema().to_arrow()).empty_table(), mode="overwrite", commit_properties=commit
@@ -123,20 +123,20 @@ def _indexed(table: DeltaTable) -> list[str]:
     return told.split(",")
 
 
-def _were_taken_for_one(flat: Flat, place: Place) -> bool:
+def _were_taken_for_one(flat: Flat, paths: TablePaths) -> bool:
     """Say whether rows share csn and position, or were given the xid of a transaction that only cleared a column."""
     same = "select 1 as n from t group by _txloom_csn, _txloom_pos having count(*) > 1 limit 1"
     cleared = "select 1 as n from t where _txloom_absent is not null limit 1"
-    return any(small_tables.query(place.table(flat.history), sql) for sql in (cleared, same))
+    return any(small_tables.query(paths.table(flat.history), sql) for sql in (cleared, same))
 
 
-def create_documents(pipeline: Pipeline, aggregate: Aggregate, place: Place) -> None:
+def create_documents(pipeline: Pipeline, aggregate: Aggregate, paths: TablePaths) -> None:
     """Create the current table of an aggregate; its first version is the empty state as of csn 0."""
     schema_evolution.ensure(
-        place.table(aggregate.current),
+        paths.table(aggregate.current),
         (schema := schemas.document_schema(pipeline, aggregate)),
         _properties(schema, [*pipeline.table(aggregate.root).key, *aggregate.zorder]),
-        metadata=vars(Mark()),
+        metadata=vars(Watermark()),
     )
 
 

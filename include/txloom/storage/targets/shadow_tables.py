@@ -13,7 +13,7 @@ from pyarrow import fs
 from txloom.config import names
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.fencing import FENCE
-from txloom.storage.paths import Place, filesystem_of
+from txloom.storage.paths import TablePaths, filesystem_of
 from txloom.storage.system_tables import BACKFILLS
 
 if TYPE_CHECKING:
@@ -44,54 +44,54 @@ def write_frame(path: str, frame: "DataFrame") -> None:
         spark_tables.unfence(frame.sparkSession)
 
 
-def drop(place: Place, tables: Sequence[str]) -> int:
+def drop(paths: TablePaths, tables: Sequence[str]) -> int:
     """Remove shadow tables; return how many there were."""
     dropped = 0
     for name in tables:
         for shadow in (names.shadow_table(name), names.difference_table(name)):
-            filesystem, folder = filesystem_of(place.table(shadow))
+            filesystem, folder = filesystem_of(paths.table(shadow))
             if filesystem.get_file_info(folder).type == fs.FileType.Directory:
                 filesystem.delete_dir(folder)
                 dropped += 1
     return dropped
 
 
-def note(place: Place, row: dict[str, Any]) -> None:
+def note(paths: TablePaths, row: dict[str, Any]) -> None:
     """Write down what became of a backfill, or of one table in it."""
-    small_tables.append(place.table(names.BACKFILLS), [{**row, "at": datetime.now(UTC)}], BACKFILLS)
+    small_tables.append(paths.table(names.BACKFILLS), [{**row, "at": datetime.now(UTC)}], BACKFILLS)
 
 
-def newest_run(place: Place) -> dict[str, Any] | None:
+def newest_run(paths: TablePaths) -> dict[str, Any] | None:
     """Return the newest note of the newest backfill: its shadows are those that lie there."""
-    return small_tables.newest(place.table(names.BACKFILLS), "*", '"table" is null')
+    return small_tables.newest(paths.table(names.BACKFILLS), "*", '"table" is null')
 
 
-def repaired_since(place: Place, moment: datetime) -> list[dict[str, Any]]:
+def repaired_since(paths: TablePaths, moment: datetime) -> list[dict[str, Any]]:
     """Return run_id and from_csn of each backfill that changed rows of current tables since a moment."""
     changed = " or ".join(f"counts['{name}'] > 0" for name in ("inserts", "updates", "deletes"))
     own = f"status = 'applied' and \"table\" is null and at > {arrow_tables.moment(moment)} and ({changed})"
     sql = f"select run_id, min(coalesce(from_csn, 0)) as from_csn from t where {own} group by run_id order by run_id"
-    return small_tables.query(place.table(names.BACKFILLS), sql)
+    return small_tables.query(paths.table(names.BACKFILLS), sql)
 
 
-def compared(place: Place, run_id: str) -> list[dict[str, Any]]:
+def compared(paths: TablePaths, run_id: str) -> list[dict[str, Any]]:
     """Return the newest comparison of each table in a backfill, by the table's name."""
-    path = place.table(names.BACKFILLS)
+    path = paths.table(names.BACKFILLS)
     newest = f'row_number() over (partition by "table" order by {small_tables.latest(path)}) as n'
     own = f"run_id = {arrow_tables.quoted(run_id)} and status = 'compared' and \"table\" is not null"
     sql = f'select * from (select *, {newest} from t where {own}) where n = 1 order by "table"'
     return small_tables.query(path, sql)
 
 
-def differences(place: Place, table: str, where: str, more: str = "") -> pa.Table:
+def differences(paths: TablePaths, table: str, where: str, more: str = "") -> pa.Table:
     """Return rows of a table's differences."""
-    return arrow_tables.select(place.table(names.difference_table(table)), f"select * from t where {where} {more}")
+    return arrow_tables.select(paths.table(names.difference_table(table)), f"select * from t where {where} {more}")
 
 
-def counts(place: Place, table: str) -> tuple[dict[str, int], int]:
+def counts(paths: TablePaths, table: str) -> tuple[dict[str, int], int]:
     """Return how many rows of each kind differ in a table, and the digest of them all."""
     sql = f"select {KIND} as kind, count(*) as n, sum({DIGEST}) as digest from t group by 1"
-    found = small_tables.query(place.table(names.difference_table(table)), sql)
+    found = small_tables.query(paths.table(names.difference_table(table)), sql)
     return {row["kind"]: row["n"] for row in found}, sum(row["digest"] for row in found)
 
 
@@ -115,9 +115,9 @@ def correct(path: str, rows: pa.Table, key: Sequence[str], columns: Sequence[str
     )
 
 
-def newest_release(place: Place, history: str) -> int:
+def newest_release(paths: TablePaths, history: str) -> int:
     """Return the number of the newest release in a history: what it holds is settled up to there."""
-    found = small_tables.query(place.table(history), "select max(_txloom_release) as release from t")
+    found = small_tables.query(paths.table(history), "select max(_txloom_release) as release from t")
     return int((found[0]["release"] if found else 0) or 0)
 
 

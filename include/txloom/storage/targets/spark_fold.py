@@ -16,8 +16,8 @@ from txloom.current.folding.fold import fold
 from txloom.current.folding.value_sources import WHOLE
 from txloom.storage.delta import spark_tables
 from txloom.storage.delta.sql import spark_literal
-from txloom.storage.paths import Place
-from txloom.storage.publishing.watermark import Mark
+from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.targets import schemas
 from txloom.storage.targets.partitioning import MOST_NAMED, Within, within
 from txloom.storage.targets.row_tables import Flat
@@ -32,9 +32,9 @@ VERDICT = {"_txloom_deleted": "boolean", "_txloom_missing": "array<string>", "_t
 """What folding says of a row beside its columns."""
 
 
-def history(spark: SparkSession, place: Place, flat: Flat) -> DataFrame:
+def history(spark: SparkSession, paths: TablePaths, flat: Flat) -> DataFrame:
     """Return every change of a table, in the schema of a mirror's history."""
-    return changes_of(spark_tables.read(spark, place.table(flat.history)), flat)
+    return changes_of(spark_tables.read(spark, paths.table(flat.history)), flat)
 
 
 def changes_of(rows: DataFrame, flat: Flat) -> DataFrame:
@@ -48,14 +48,14 @@ def changes_of(rows: DataFrame, flat: Flat) -> DataFrame:
     return rows.select(*own, change).select("change.*", *own)
 
 
-def new_changes(changes: DataFrame, have: Mark, want: Mark) -> DataFrame:
+def new_changes(changes: DataFrame, have: Watermark, want: Watermark) -> DataFrame:
     """Return the changes that a table at one mark lacks at another, late ones (below valid-through) too."""
     csn, release = F.col("_txloom_csn"), F.col("_txloom_release")
     in_order = (csn > have.valid_through) & (csn <= want.valid_through)
     return changes.where((release <= want.release) & (in_order | is_late(have)) & (csn <= want.valid_through))
 
 
-def is_late(have: Mark) -> Column:
+def is_late(have: Watermark) -> Column:
     """Say whether a change belongs below what the table already shows but was released after it was merged."""
     return (F.col("_txloom_csn") <= have.valid_through) & (F.col("_txloom_release") > have.release)
 
@@ -113,9 +113,9 @@ def of_all_rows(changes: DataFrame) -> DataFrame:
 
     Whoever folds some keys only folds these with them.
     """
-    place = F.struct("_txloom_pos", "_txloom_xid")
+    position = F.struct("_txloom_pos", "_txloom_xid")
     told_by = changes.where("_txloom_absent is not null").groupBy("_txloom_csn", "_txloom_absent")
-    ends = told_by.agg(F.min(place).alias("first"), F.max(place).alias("last"))
+    ends = told_by.agg(F.min(position).alias("first"), F.max(position).alias("last"))
     lacking = ends.withColumn("place", F.explode(F.array_distinct(F.array("first", "last"))))
     told = {
         "_txloom_op": F.lit("C"),

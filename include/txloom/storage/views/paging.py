@@ -14,7 +14,7 @@ from txloom.errors import ConfigurationError
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import exists, looking, opened
 from txloom.storage.delta.recent_files import newest_since
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 
 Row = dict[str, Any]
 Given = ParamSpec("Given")
@@ -73,9 +73,9 @@ def sliced(rows: list[Row], number: int, size: int, as_of: datetime | None) -> P
     return Page(rows[(number - 1) * size : number * size], len(rows), number, size, as_of)
 
 
-def last_step(place: Place) -> datetime | None:
+def last_step(paths: TablePaths) -> datetime | None:
     """Return when a step of the pipeline ended last: what it writes is complete as of then; None: none ever did."""
-    path = place.table(names.LEDGER)
+    path = paths.table(names.LEDGER)
     since = newest_since(opened(path)) if exists(path) else None
     where = "" if since is None else f" where at >= {arrow_tables.moment(since)}"
     found = small_tables.query(path, f"select max(at) as at from t{where}")

@@ -10,7 +10,7 @@ from txloom.storage.dead_letters.listing import listing
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.read_session import looking
 from txloom.storage.landing import partition_watermarks
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.runs import lease
 from txloom.storage.views.pipeline.waiting import counted
@@ -22,24 +22,24 @@ def status(warehouse: str, pipeline: str) -> dict[str, Any]:
     partitions: how far each partition of the source is, where transactions wait for all of them.
     A table that does not exist yet has nothing to tell: no cut is None, counts are 0.
     """
-    place = Place(warehouse, pipeline)
+    paths = TablePaths(warehouse, pipeline)
     with looking():
         newest = (
             "select step, run_id, at, counts, valid_through, balanced from (select *, row_number() over (partition by"
-            f" step order by {small_tables.latest(place.table(names.LEDGER))}) as n from t) where n = 1 order by step"
+            f" step order by {small_tables.latest(paths.table(names.LEDGER))}) as n from t) where n = 1 order by step"
         )
-        found, holder = findings.open_findings(place), lease.newest(place)
+        found, holder = findings.open_findings(paths), lease.newest(paths)
         return {
             "pipeline": pipeline,
-            "cut": newest_cut(place),
-            "waiting": asdict(counted(place)),
-            "dead_letters": [_group(each) for each in listing(place).groups],
-            "complete_now": open_letters.complete_now(place),
+            "cut": newest_cut(paths),
+            "waiting": asdict(counted(paths)),
+            "dead_letters": [_group(each) for each in listing(paths).groups],
+            "complete_now": open_letters.complete_now(paths),
             "findings": found,
             "needs_snapshot": findings.needing_snapshot(found),
             "lease": vars(holder) if holder is not None and holder.released_at is None else None,
-            "partitions": partition_watermarks.as_rows(place),
-            "ledger": small_tables.query(place.table(names.LEDGER), newest),
+            "partitions": partition_watermarks.as_rows(paths),
+            "ledger": small_tables.query(paths.table(names.LEDGER), newest),
         }
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage.delta import small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import reader_holds
 from txloom.storage.views.paging import SIZE, Page, last_step, limits, look, sliced
 
@@ -20,8 +20,8 @@ def cuts(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZ
     rows: cut_id, run_id, valid_through, committed_at, published_at, versions (table to Delta version), gap_count and
     gaps (xid, csn, cause), amend_count and amends (cut_id, xid, csn).
     """
-    place, bounds = Place(warehouse, pipeline.name), limits(number, size)
-    path = place.table(names.CUTS)
+    paths, bounds = TablePaths(warehouse, pipeline.name), limits(number, size)
+    path = paths.table(names.CUTS)
     total = small_tables.query(path, "select count(*) as n from t")
     columns = "cut_id, run_id, valid_through, release, committed_at, published_at, versions"
     for name in ("gaps", "amends"):
@@ -30,12 +30,12 @@ def cuts(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZ
     rows = small_tables.query(path, f"select {columns} from t order by cut_id desc {bounds}")
     for row in rows:
         row |= {name: row[name] or [] for name in ("gaps", "amends")}
-    return Page(rows, total[0]["n"] if total else 0, number, size, last_step(place))
+    return Page(rows, total[0]["n"] if total else 0, number, size, last_step(paths))
 
 
 @look
 def holds(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZE) -> Page:
     """Return which readers hold which cuts now, so that vacuum leaves their files: reader, cut_id, since, until."""
-    place, now = Place(warehouse, pipeline.name), datetime.now(UTC)
-    rows = [row for row in reader_holds.holding(place) if row["until"] > now]
-    return sliced(rows, number, size, last_step(place))
+    paths, now = TablePaths(warehouse, pipeline.name), datetime.now(UTC)
+    rows = [row for row in reader_holds.holding(paths) if row["until"] > now]
+    return sliced(rows, number, size, last_step(paths))

@@ -8,7 +8,7 @@ from txloom.quality.letters import Listing
 from txloom.storage.dead_letters import dismissals, open_letters
 from txloom.storage.dead_letters.listing import listing
 from txloom.storage.delta import arrow_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.views.paging import SIZE, Page, Row, last_step, limits, look
 
 COLUMNS = (
@@ -33,10 +33,10 @@ class Letters:
 @look
 def letter_causes(pipeline: Pipeline, warehouse: str) -> Letters:
     """Return the open dead letters by cause."""
-    place = Place(warehouse, pipeline.name)
+    paths = TablePaths(warehouse, pipeline.name)
     dag_id = names.dead_letters_dag_id(pipeline.name)
-    found = listing(place, source_format=pipeline.source.format)
-    return Letters(found, open_letters.complete_now(place), dag_id, dismissals.newest(place))
+    found = listing(paths, source_format=pipeline.source.format)
+    return Letters(found, open_letters.complete_now(paths), dag_id, dismissals.newest(paths))
 
 
 @look
@@ -50,10 +50,10 @@ def letters(
     transaction: str | None = None,
 ) -> Page:
     """Return open dead letters, the newest first: COLUMNS; cause, transaction: only those of one."""
-    place, bounds = Place(warehouse, pipeline.name), limits(number, size)
+    paths, bounds = TablePaths(warehouse, pipeline.name), limits(number, size)
     where = "where true" if cause is None else f"where cause = {arrow_tables.quoted(cause)}"
     where += "" if transaction is None else f" and transaction_id = {arrow_tables.quoted(transaction)}"
-    total = open_letters.open_letters(place, "count(*) as n", where).to_pylist()
+    total = open_letters.open_letters(paths, "count(*) as n", where).to_pylist()
     order = 'order by coalesce(dead_at, landed_at) desc, csn, pos, landing, "row"'
-    rows = open_letters.open_letters(place, COLUMNS, f"{where} {order} {bounds}").to_pylist()
-    return Page(rows, total[0]["n"] if total else 0, number, size, last_step(place))
+    rows = open_letters.open_letters(paths, COLUMNS, f"{where} {order} {bounds}").to_pylist()
+    return Page(rows, total[0]["n"] if total else 0, number, size, last_step(paths))

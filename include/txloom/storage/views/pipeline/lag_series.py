@@ -7,7 +7,7 @@ from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.views.paging import Row, last_step, look
 
@@ -45,8 +45,8 @@ def series(
         raise ConfigurationError(f"a series has 1 to {MOST} points and spans a minute or more")
     until = now or datetime.now(UTC)
     width = max(1, -(-int(span.total_seconds()) // points))
-    since, place = until - timedelta(seconds=width * points), Place(warehouse, pipeline.name)
-    flow, shown = _flow(place, since, until, width, points), _cuts(place, since, until)
+    since, paths = until - timedelta(seconds=width * points), TablePaths(warehouse, pipeline.name)
+    flow, shown = _flow(paths, since, until, width, points), _cuts(paths, since, until)
     rows: list[Row] = []
     newest: Row | None = None
     for number in range(points):
@@ -58,10 +58,10 @@ def series(
         own = flow.get(number, {})
         counts = {name: own.get(name, 0) or 0 for name in COUNTED}
         rows.append({"at": end, "lag_seconds": lag, "valid_through": newest and newest["valid_through"], **counts})
-    return Series(rows, width, since, until, last_step(place))
+    return Series(rows, width, since, until, last_step(paths))
 
 
-def _flow(place: Place, since: datetime, until: datetime, width: int, points: int) -> dict[int, Row]:
+def _flow(paths: TablePaths, since: datetime, until: datetime, width: int, points: int) -> dict[int, Row]:
     """Return the sums of counts by bucket."""
     begin = arrow_tables.micros(since)
     bucket = f"least((cast(to_unixtime(at) as bigint) - {begin // 1_000_000}) / {width}, {points - 1})"
@@ -69,13 +69,13 @@ def _flow(place: Place, since: datetime, until: datetime, width: int, points: in
     within = f"at > {arrow_tables.moment(since)} and at <= {arrow_tables.moment(until)}"
     within += " and step in ('land_events', 'buffer_transactions')"
     sql = f"select {bucket} as bucket, {sums} from t where {within} and run_id <> 'carried forward' group by 1"
-    return {int(row["bucket"]): row for row in small_tables.query(place.table(names.LEDGER), sql)}
+    return {int(row["bucket"]): row for row in small_tables.query(paths.table(names.LEDGER), sql)}
 
 
-def _cuts(place: Place, since: datetime, until: datetime) -> list[Row]:
+def _cuts(paths: TablePaths, since: datetime, until: datetime) -> list[Row]:
     """Return the cuts of a time and the newest before it, oldest first."""
     columns = "cut_id, valid_through, committed_at, published_at"
-    before = newest_cut(place, columns, f"published_at <= {arrow_tables.moment(since)}")
+    before = newest_cut(paths, columns, f"published_at <= {arrow_tables.moment(since)}")
     within = f"published_at > {arrow_tables.moment(since)} and published_at <= {arrow_tables.moment(until)}"
-    inside = small_tables.query(place.table(names.CUTS), f"select {columns} from t where {within} order by cut_id")
+    inside = small_tables.query(paths.table(names.CUTS), f"select {columns} from t where {within} order by cut_id")
     return [*([] if before is None else [before]), *inside]

@@ -21,7 +21,7 @@ from txloom.storage.checks import findings
 from txloom.storage.health import incidents
 from txloom.storage.health.facts import facts
 from txloom.storage.landing import connector_snapshots
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.runs import lease
 from txloom.storage.views.paging import look
@@ -159,10 +159,10 @@ def _declared(pipeline: Pipeline) -> dict[str, Any]:
 
 @look
 def _health(pipeline: Pipeline, warehouse: str, now: datetime) -> Health:
-    place = Place(warehouse, pipeline.name)
-    told = facts(pipeline, place, now)
-    cut = newest_cut(place) or {}
-    reasons = _reasons(pipeline, place, told)
+    paths = TablePaths(warehouse, pipeline.name)
+    told = facts(pipeline, paths, now)
+    cut = newest_cut(paths) or {}
+    reasons = _reasons(pipeline, paths, told)
     color = next((color for severity, color in SEVERITIES.items() if any(r.severity == severity for r in reasons)), "")
     return Health(
         pipeline.name,
@@ -179,43 +179,43 @@ def _health(pipeline: Pipeline, warehouse: str, now: datetime) -> Health:
         published_at=cut.get("published_at"),
         gaps=len(cut["gaps"] or ()) if cut else None,
         needs_snapshot=tuple(findings.needing_snapshot(told.findings)),
-        lease=_held(place, now),
+        lease=_held(paths, now),
         landed_at=told.landed_at,
         as_of=told.stepped_at,
-        empty_at="" if _has_run(told, cut) else _without_credentials(place.table("").rstrip("/")),
+        empty_at="" if _has_run(told, cut) else _without_credentials(paths.table("").rstrip("/")),
     )
 
 
-def _held(place: Place, now: datetime) -> dict[str, Any] | None:
-    holder = lease.newest(place)
+def _held(paths: TablePaths, now: datetime) -> dict[str, Any] | None:
+    holder = lease.newest(paths)
     if holder is None or holder.released_at is not None:
         return None
-    return {**vars(holder), "silent_since": lease.silent_since(place, holder, now)}
+    return {**vars(holder), "silent_since": lease.silent_since(paths, holder, now)}
 
 
 def _has_run(told: Facts, cut: Mapping[str, Any]) -> bool:
     return told.stepped_at is not None or bool(cut)
 
 
-def _reasons(pipeline: Pipeline, place: Place, told: Facts) -> list[Reason]:
+def _reasons(pipeline: Pipeline, paths: TablePaths, told: Facts) -> list[Reason]:
     """Return what is wrong, errors first: what alerts say, failed tasks, and dead letters that are no incident."""
     found = rules.incidents(told, pipeline.alerts or Alerts(), pipeline.name)
-    known = [each for each in incidents.episodes(place) if each.closed_at is None]
+    known = [each for each in incidents.episodes(paths) if each.closed_at is None]
     found += [each.incident for each in known if each.incident.kind == rules.TASK]
     if told.letters.total and not any(each.kind == rules.DEAD for each in found):
         rows, dag = told.letters, names.dead_letters_dag_id(pipeline.name)
         what = f"{rows.total} dead letters are open." if rows.total > 1 else "1 dead letter is open."
         todo = f"{rows.todo} Then run the DAG {dag}.".strip()
         found.append(Incident(rules.DEAD, "", rows.since, "warn", what, todo, rows.total, rows.first, f"dags/{dag}"))
-    found += _snapshot(pipeline, place)
+    found += _snapshot(pipeline, paths)
     order = list(SEVERITIES)
     found.sort(key=lambda each: order.index(each.severity) if each.severity in order else len(order))
     return [_reason(each) for each in found]
 
 
-def _snapshot(pipeline: Pipeline, place: Place) -> Iterator[Incident]:
+def _snapshot(pipeline: Pipeline, paths: TablePaths) -> Iterator[Incident]:
     """Yield why valid-through stands still while a connector's snapshot comes."""
-    told = connector_snapshots.standing(place)
+    told = connector_snapshots.standing(paths)
     if told.snapshots.bound is None:
         return
     rows = told.snapshots.rows

@@ -7,7 +7,7 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.storage.checks import findings
 from txloom.storage.delta import small_tables
 from txloom.storage.health import incidents as told
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.views.paging import SIZE, Page, Row, last_step, look, parsed, sliced
 
 ORDER = ("block", "warn", "info")
@@ -22,8 +22,8 @@ def expectations(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: i
     checked_at, run_id, versions; since (the first failure after the last good check), last_good, streak (how many
     checks in a row failed), sample (rows that fail, bounded). As of the newest check.
     """
-    place = Place(warehouse, pipeline.name)
-    found = _newest(place)
+    paths = TablePaths(warehouse, pipeline.name)
+    found = _newest(paths)
     rows = []
     for each in pipeline.expectations:
         own: Row = {
@@ -38,7 +38,7 @@ def expectations(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: i
     return sliced(rows, number, size, as_of)
 
 
-def _newest(place: Place) -> dict[str, Row]:
+def _newest(paths: TablePaths) -> dict[str, Row]:
     """Return the newest result of each expectation by its id: what it says of the past counts before older rows."""
     good = "max(case when success then checked_at end) over (partition by expectation) as good"
     ranked = f"select *, row_number() over (partition by expectation order by checked_at desc) as n, {good} from t"
@@ -47,7 +47,7 @@ def _newest(place: Place) -> dict[str, Row]:
     began = f"min(case when {bad} then checked_at end) over (partition by expectation) as began"
     sql = f"select * from (select *, {times}, {began} from ({ranked})) where n = 1"
     found = {}
-    for row in small_tables.query(place.table(names.EXPECTATION_RESULTS), sql):
+    for row in small_tables.query(paths.table(names.EXPECTATION_RESULTS), sql):
         failed = not row["success"]
         past = {
             "since": (row.get("first_seen") or row["began"]) if failed else None,
@@ -69,9 +69,9 @@ def open_findings(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: 
 
     rows: code, severity, table, column, since_csn, xid, evidence, needs_snapshot, hint, run_id, at.
     """
-    place = Place(warehouse, pipeline.name)
-    rows = sorted(findings.open_findings(place), key=lambda row: row["severity"] != "error")
-    return sliced(rows, number, size, last_step(place))
+    paths = TablePaths(warehouse, pipeline.name)
+    rows = sorted(findings.open_findings(paths), key=lambda row: row["severity"] != "error")
+    return sliced(rows, number, size, last_step(paths))
 
 
 @look
@@ -80,8 +80,8 @@ def incidents(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int 
 
     rows: kind, subject, severity, what, todo, since, total, rows (the first, in words), page, opened_at, closed_at.
     """
-    place = Place(warehouse, pipeline.name)
-    known = sorted(told.episodes(place), key=lambda each: each.opened_at, reverse=True)
+    paths = TablePaths(warehouse, pipeline.name)
+    known = sorted(told.episodes(paths), key=lambda each: each.opened_at, reverse=True)
     known.sort(key=lambda each: each.closed_at is not None)
     rows = [
         {
@@ -92,4 +92,4 @@ def incidents(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int 
         }
         for each in known
     ]
-    return sliced(rows, number, size, told.looked_at(place) or last_step(place))
+    return sliced(rows, number, size, told.looked_at(paths) or last_step(paths))

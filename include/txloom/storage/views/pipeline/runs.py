@@ -6,7 +6,7 @@ from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.landing import partition_watermarks as own
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.views.paging import SIZE, Page, Row, last_step, limits, look, sliced
 
 CARRIED = "carried forward"
@@ -20,21 +20,21 @@ def runs(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZ
     rows: run_id, began, ended, balanced (None: it checked no balance), steps: step, at, counts, valid_through,
     balanced, detail, batch, generation, in the order in which they ended.
     """
-    place, bounds = Place(warehouse, pipeline.name), limits(number, size)
-    path, others = place.table(names.LEDGER), f"run_id <> '{CARRIED}'"
+    paths, bounds = TablePaths(warehouse, pipeline.name), limits(number, size)
+    path, others = paths.table(names.LEDGER), f"run_id <> '{CARRIED}'"
     total = small_tables.query(path, f"select count(distinct run_id) as n from t where {others}")
     sums = "run_id, min(at) as began, max(at) as ended"
     newest = f"select {sums} from t where {others} group by run_id order by ended desc, run_id desc {bounds}"
     found = small_tables.query(path, newest)
     if not found:
-        return Page([], total[0]["n"] if total else 0, number, size, last_step(place))
+        return Page([], total[0]["n"] if total else 0, number, size, last_step(paths))
     ids = arrow_tables.texts(row["run_id"] for row in found)
     columns = "run_id, step, at, counts, valid_through, balanced, detail, batch, generation"
     steps: dict[str, list[Row]] = {}
     for step in small_tables.query(path, f"select {columns} from t where run_id in ({ids}) order by at, step"):
         steps.setdefault(step.pop("run_id"), []).append(step)
     rows = [{**row, "balanced": _balanced(steps[row["run_id"]]), "steps": steps[row["run_id"]]} for row in found]
-    return Page(rows, total[0]["n"], number, size, last_step(place))
+    return Page(rows, total[0]["n"], number, size, last_step(paths))
 
 
 def _balanced(steps: list[Row]) -> bool | None:
@@ -45,12 +45,12 @@ def _balanced(steps: list[Row]) -> bool | None:
 @look
 def backfills(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZE) -> Page:
     """Return backfills, the newest first: run_id, status, at, from_csn, to_csn, counts, detail, and each table's."""
-    place = Place(warehouse, pipeline.name)
+    paths = TablePaths(warehouse, pipeline.name)
     newest = 'row_number() over (partition by run_id, "table" order by at desc) as n'
     columns = 'run_id, "table", status, from_csn, to_csn, counts, detail, at'
     sql = f'select {columns} from (select *, {newest} from t) where n = 1 order by "table"'
     found: dict[str, Row] = {}
-    for row in small_tables.query(place.table(names.BACKFILLS), sql):
+    for row in small_tables.query(paths.table(names.BACKFILLS), sql):
         each = found.setdefault(row["run_id"], {"run_id": row["run_id"], "at": row["at"], "tables": []})
         each["at"] = max(each["at"], row["at"])
         if row["table"] is None:
@@ -59,7 +59,7 @@ def backfills(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int 
             each["tables"].append({name: row[name] for name in ("table", "status", "counts", "detail", "at")})
     empty: Row = dict.fromkeys(("status", "from_csn", "to_csn", "counts", "detail"))
     rows = [{**empty, **each} for each in sorted(found.values(), key=lambda each: each["at"], reverse=True)]
-    return sliced(rows, number, size, last_step(place))
+    return sliced(rows, number, size, last_step(paths))
 
 
 @look
@@ -68,6 +68,6 @@ def partitions(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int
 
     rows: topic, partition, csn (None: it has shown none), at, torn (behind this csn came what nobody could read).
     """
-    place = Place(warehouse, pipeline.name)
-    rows = [{**row, "at": datetime.fromtimestamp(row["at"] / 1e6, UTC)} for row in own.as_rows(place)]
-    return sliced(rows, number, size, last_step(place))
+    paths = TablePaths(warehouse, pipeline.name)
+    rows = [{**row, "at": datetime.fromtimestamp(row["at"] / 1e6, UTC)} for row in own.as_rows(paths)]
+    return sliced(rows, number, size, last_step(paths))

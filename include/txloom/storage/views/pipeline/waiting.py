@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.views.paging import SIZE, Page, Row, last_step, limits, look
 
 UNDECIDED = "not decided yet"
@@ -45,17 +45,17 @@ class Counted:
     as_of: datetime | None
 
 
-def counted(place: Place) -> Counted:
+def counted(paths: TablePaths) -> Counted:
     """Return how many transactions wait."""
-    groups = _groups(place)
+    groups = _groups(paths)
     longest, as_of = (max((g[n] for g in groups if g[n] is not None), default=None) for n in ("longest", "at"))
     return Counted(sum(group["n"] for group in groups), longest, as_of)
 
 
-def _groups(place: Place) -> list[Row]:
+def _groups(paths: TablePaths) -> list[Row]:
     sums = "cause, count(*) as n, max(as_of) as at, max(age_seconds) as longest"
     sql = f"select {sums} from t group by cause order by n desc, cause"
-    return small_tables.query(place.table(names.PENDING_TRANSACTIONS), sql)
+    return small_tables.query(paths.table(names.PENDING_TRANSACTIONS), sql)
 
 
 @look
@@ -69,8 +69,8 @@ def waiting(
     longer: timedelta | None = None,
 ) -> Waiting:
     """Return what waits; cause, longer: only for this cause, only what has waited for longer."""
-    path, bounds = Place(warehouse, pipeline.name).table(names.PENDING_TRANSACTIONS), limits(number, size)
-    groups = _groups(Place(warehouse, pipeline.name))
+    path, bounds = TablePaths(warehouse, pipeline.name).table(names.PENDING_TRANSACTIONS), limits(number, size)
+    groups = _groups(TablePaths(warehouse, pipeline.name))
     where = "true" if cause is None else f"coalesce(cause, '{UNDECIDED}') = {arrow_tables.quoted(cause)}"
     if longer is not None:
         where += f" and age_seconds > {int(longer.total_seconds())}"
@@ -95,7 +95,7 @@ def _named(path: str, where: str, first: int, size: int) -> str:
 def _as_of(groups: list[Row], pipeline: Pipeline, warehouse: str) -> datetime | None:
     """Return the clock by which ages count; while nothing waits, when a step ended last."""
     at: datetime | None = max((group["at"] for group in groups if group["at"]), default=None)
-    return at or last_step(Place(warehouse, pipeline.name))
+    return at or last_step(TablePaths(warehouse, pipeline.name))
 
 
 def _told(row: Row) -> Row:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from txloom.storage.delta import small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.views.paging import Row
 from txloom.storage.views.stories.row_lookup import Member, equal, kinds
 
@@ -33,7 +33,9 @@ def of_lost(member: Member, own: Keys) -> str:
     )
 
 
-def newest(place: Place, member: Member, condition: str, limit: int, rows_with: str = "true") -> tuple[list[Row], int]:
+def newest(
+    paths: TablePaths, member: Member, condition: str, limit: int, rows_with: str = "true"
+) -> tuple[list[Row], int]:
     """Return the newest of chosen changes: table, OWN, SHARED, and image: the declared columns; and how many are.
 
     rows_with: in which rows of an aggregate's history they lie, where that is known.
@@ -41,7 +43,7 @@ def newest(place: Place, member: Member, condition: str, limit: int, rows_with: 
     order = [f"_txloom_{name}" if name == "csn" else _own(member, name) for name in ("csn", "pos", "landing", "row")]
     ordered = ", ".join(f"{column} desc" for column in order)
     counted = f"select *, count(*) over () as {TOTAL} from {_source(member, rows_with)} where {condition}"
-    rows = small_tables.query(place.table(member.flat.history), f"{counted} order by {ordered} limit {limit}")
+    rows = small_tables.query(paths.table(member.flat.history), f"{counted} order by {ordered} limit {limit}")
     return [_change(member, row) for row in rows], rows[0][TOTAL] if rows else 0
 
 

@@ -7,7 +7,7 @@ from deltalake.exceptions import TableNotFoundError
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import opened
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.views.paging import Page, Row, limits
 from txloom.transactions.hashes import hash64
 
@@ -43,11 +43,11 @@ class Landed:
     metadata: list[Row]
 
 
-def landed(place: Place, identity: str, xid: str | None, csn: int | None, *, number: int, size: int) -> Landed:
+def landed(paths: TablePaths, identity: str, xid: str | None, csn: int | None, *, number: int, size: int) -> Landed:
     """Return what was landed of a transaction; identity: its id."""
     chosen = _chosen(identity, xid, csn)
     sql = f"select landing from t where topic = '{open_letters.REDRIVE}'"
-    redrives = {row["landing"] for row in small_tables.query(place.landed_files, sql)}
+    redrives = {row["landing"] for row in small_tables.query(paths.landed_files, sql)}
     again = arrow_tables.numbers(sorted(redrives)) or "-1"
     own = f"{PLACE}, producer_run, payload, digest, landing in ({again}) as redriven"
     event = "kind, source_table, identity"
@@ -56,7 +56,7 @@ def landed(place: Place, identity: str, xid: str | None, csn: int | None, *, num
         f"select {own}, substr(value, 1, {LONGEST}) as value,"
         f" row_number() over (partition by {event}, landing in ({again}) {order}) as nth,"
         f" first_value(payload) over (partition by {event} {order}) as first_payload,"
-        f" first_value(digest) over (partition by {event} {order}) as first_digest from {_source(place)} where {chosen}"
+        f" first_value(digest) over (partition by {event} {order}) as first_digest from {_source(paths)} where {chosen}"
     )
     known = "digest is null or first_digest is null"
     same = f"case when {known} then payload = first_payload else digest = first_digest end"
@@ -64,8 +64,8 @@ def landed(place: Place, identity: str, xid: str | None, csn: int | None, *, num
         f"case when kind <> 'row' or identity is null then 'first' when not ({same}) then 'conflicting'"
         " when nth > 1 then 'again' else 'first' end as came"
     )
-    groups = small_tables.query(place.change_events, _sums(chosen))
-    rows = small_tables.query(place.change_events, f"select *, {came} from ({ranked}) {order} {limits(number, size)}")
+    groups = small_tables.query(paths.change_events, _sums(chosen))
+    rows = small_tables.query(paths.change_events, f"select *, {came} from ({ranked}) {order} {limits(number, size)}")
     for row in rows:
         for name in ("payload", "first_payload", "digest", "first_digest", "nth"):
             row.pop(name)
@@ -73,8 +73,8 @@ def landed(place: Place, identity: str, xid: str | None, csn: int | None, *, num
     return Landed(
         Page(rows, total, number, size, max((group["landed_at"] for group in groups), default=None)),
         _landings(groups, redrives),
-        *_counts(place, chosen, again),
-        _metadata(place, chosen),
+        *_counts(paths, chosen, again),
+        _metadata(paths, chosen),
     )
 
 
@@ -99,29 +99,29 @@ def _landings(groups: list[Row], redrives: set[int]) -> list[Row]:
     return [{**group, "redriven": group["landing"] in redrives} for group in groups]
 
 
-def _counts(place: Place, chosen: str, again: str) -> tuple[dict[str, int], int, int]:
+def _counts(paths: TablePaths, chosen: str, again: str) -> tuple[dict[str, int], int, int]:
     """Return distinct events by watched table, how many came again from the source, and how many nobody watches."""
     distinct = "count(distinct concat(identity, ' ', payload, ' ', coalesce(encode(digest, 'hex'), '')))"
     sums = f'"table", count(*) filter (where landing not in ({again})) as events, {distinct} as different'
     firsts = f"{distinct} filter (where landing not in ({again})) as firsts, count(distinct identity) as identities"
-    sql = f"select {sums}, {firsts} from {_source(place)} where {chosen} and kind = 'row' group by \"table\""
-    rows = small_tables.query(place.change_events, sql)
+    sql = f"select {sums}, {firsts} from {_source(paths)} where {chosen} and kind = 'row' group by \"table\""
+    rows = small_tables.query(paths.change_events, sql)
     received = {row["table"]: row["identities"] for row in rows if row["table"] is not None}
     duplicates = sum(row["events"] - row["firsts"] for row in rows if row["table"] is not None)
     return received, duplicates, sum(row["different"] for row in rows if row["table"] is None)
 
 
-def _metadata(place: Place, chosen: str) -> list[Row]:
+def _metadata(paths: TablePaths, chosen: str) -> list[Row]:
     columns = 'landing, landed_at, topic, partition, "offset", file, line, expected, event_count'
     newest = f'order by landing desc, "row" desc limit {METADATA}'
     sql = f"select {columns} from t where {chosen} and kind = 'metadata' {newest}"
-    return small_tables.query(place.change_events, sql)[::-1]
+    return small_tables.query(paths.change_events, sql)[::-1]
 
 
-def _source(place: Place) -> str:
+def _source(paths: TablePaths) -> str:
     """Return what change_events is asked as: with the columns that an older table lacks."""
     try:
-        there = {each.name for each in opened(place.change_events).schema().fields}
+        there = {each.name for each in opened(paths.change_events).schema().fields}
     except TableNotFoundError:
         return "t"
     lacking = [f"arrow_cast(null, '{kind}') as {name}" for name, kind in MORE.items() if name not in there]

@@ -3,7 +3,7 @@
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.targets.row_tables import Flat, flats
 from txloom.storage.views.paging import Row
 
@@ -11,16 +11,16 @@ KEYS = 20
 """Rows of each history that are named; counts count them all."""
 
 
-def written(pipeline: Pipeline, place: Place, csn: int, xid: str | None) -> list[Row]:
+def written(pipeline: Pipeline, paths: TablePaths, csn: int, xid: str | None) -> list[Row]:
     """Return the rows of history of a transaction by table: table, history, rows, and keys with op and pos."""
     named = "null" if xid is None else arrow_tables.quoted(xid)
     whose = f"_txloom_csn = {csn} and _txloom_xid is not distinct from {named}"
-    found = [_of(flat, place, whose) for flat in flats(pipeline)]
+    found = [_of(flat, paths, whose) for flat in flats(pipeline)]
     return [row for row in found if row["rows"]]
 
 
-def _of(flat: Flat, place: Place, whose: str) -> Row:
-    path = place.table(flat.history)
+def _of(flat: Flat, paths: TablePaths, whose: str) -> Row:
+    path = paths.table(flat.history)
     key = {name: name for name in flat.table.key}
     if flat.mirror is not None:
         changes = f"(select * from t where {whose}) as c"
@@ -36,11 +36,11 @@ def _of(flat: Flat, place: Place, whose: str) -> Row:
     return {"table": flat.table.name, "history": flat.history, "rows": total[0]["n"] if total else 0, "keys": keys}
 
 
-def first_cut(place: Place, csn: int | None, release: int) -> Row | None:
+def first_cut(paths: TablePaths, csn: int | None, release: int) -> Row | None:
     """Return the first cut that showed what a release brought: cut_id, published_at, valid_through, run_id."""
     if csn is None:
         return None
     columns = "cut_id, run_id, published_at, valid_through"
     where = f"valid_through >= {csn} and release >= {release}"
     sql = f"select {columns} from t where {where} order by cut_id limit 1"
-    return next(iter(small_tables.query(place.table(names.CUTS), sql)), None)
+    return next(iter(small_tables.query(paths.table(names.CUTS), sql)), None)

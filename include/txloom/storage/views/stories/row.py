@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality import masking
 from txloom.storage.delta import schema_evolution, small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import mark
 from txloom.storage.targets import history_reader
 from txloom.storage.views.paging import Page, Row, last_step, limits, look
@@ -56,12 +56,12 @@ def key_story(
     Raises ConfigurationError for a table or a key column that there is not, or a value that its type does not have.
     """
     limits(number, size)
-    place = Place(warehouse, pipeline.name)
-    what = asked(schema_evolution.effective(pipeline, place), table)
+    paths = TablePaths(warehouse, pipeline.name)
+    what = asked(schema_evolution.effective(pipeline, paths), table)
     own = read_key(what, key)
-    begin, reached = (number - 1) * size, history_reader.known(place)
+    begin, reached = (number - 1) * size, history_reader.known(paths)
     most = begin + size + BEFORE
-    keys, found, total = _found(place, what, own, most)
+    keys, found, total = _found(paths, what, own, most)
     found.sort(key=lambda row: tuple(row[name] or 0 for name in ("csn", "pos", "landing", "row")))
     steps = told(found[-most:], {member.table.name: member.table for member in what.members})[::-1]
     secret = masking.secret_names(pipeline)
@@ -71,29 +71,29 @@ def key_story(
         {**row, "is_shown": row["csn"] <= reached.valid_through and row["release"] <= reached.release}
         for row in steps[begin : begin + size]
     ]
-    path = place.table(what.current)
+    path = paths.table(what.current)
     same = equal([f'"{name}"' for name in what.key], list(own.values()), kinds(what.root, what.key))
     current = small_tables.query(path, f"select * from t where {same} limit 1")
     return Story(
         what.current,
         keys,
-        Page(page, total, number, size, last_step(place)),
+        Page(page, total, number, size, last_step(paths)),
         masking.hidden(current[0], secret) if current else None,
         mark(path).valid_through,
-        max(history_reader.cleaned(place, member.flat) for member in what.members),
+        max(history_reader.cleaned(paths, member.flat) for member in what.members),
     )
 
 
-def _found(place: Place, what: Asked, own: Row, most: int) -> tuple[list[Row], list[Row], int]:
+def _found(paths: TablePaths, what: Asked, own: Row, most: int) -> tuple[list[Row], list[Row], int]:
     """Return the keys of a story, its newest changes, and how many there are; none for a key that nobody ever told."""
     root, *children = what.members
     keys, followed = [own], 0
     while followed < len(keys):
         followed = len(keys)
-        found, total = changes.newest(place, root, changes.of_keys(root, what.key, keys), most)
+        found, total = changes.newest(paths, root, changes.of_keys(root, what.key, keys), most)
         keys = _linked(keys, found, what)
     for member in children:
-        rows, count = _children(place, what, member, keys, most)
+        rows, count = _children(paths, what, member, keys, most)
         found, total = [*found, *rows], total + count
     if all(row["op"] == "T" for row in found):
         return keys, [], 0
@@ -113,13 +113,13 @@ def _linked(keys: list[Row], found: list[Row], what: Asked) -> list[Row]:
     return linked
 
 
-def _children(place: Place, what: Asked, member: Member, keys: list[Row], most: int) -> tuple[list[Row], int]:
+def _children(paths: TablePaths, what: Asked, member: Member, keys: list[Row], most: int) -> tuple[list[Row], int]:
     """Return the changes of a child table below some parents, also deletes that tell no parent."""
-    found, total = changes.newest(place, member, changes.of_keys(member, what.key, keys), most)
+    found, total = changes.newest(paths, member, changes.of_keys(member, what.key, keys), most)
     own = {tuple(row["image"][name] for name in member.table.key): row["image"] for row in found if row["op"] != "T"}
     if not own or member.is_own:
         return found, total
     of_lost, aggregate = changes.of_lost(member, list(own.values())[:CHILDREN]), member.flat.aggregate
     parentless = f'"{what.key[0]}" is null' if aggregate is not None and aggregate.current == what.current else "true"
-    lost, more = changes.newest(place, member, of_lost, most, parentless)
+    lost, more = changes.newest(paths, member, of_lost, most, parentless)
     return [*found, *lost], total + more

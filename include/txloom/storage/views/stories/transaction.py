@@ -11,7 +11,7 @@ from txloom.quality import masking
 from txloom.storage.dead_letters import dismissals, open_letters
 from txloom.storage.dead_letters.hints import hints_for
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.paths import Place
+from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import snapshot
 from txloom.storage.views.paging import Row, last_step, limits, look
 from txloom.storage.views.pipeline.waiting import UNDECIDED, compared
@@ -85,15 +85,15 @@ def transaction(
     if sum(each is not None for each in (xid, csn, transaction_id)) != 1:
         raise ConfigurationError("which transaction? give one of xid, csn and transaction_id")
     limits(number, size)
-    place = Place(warehouse, pipeline.name)
-    found = _candidates(place, xid, csn, transaction_id)
-    as_of = last_step(place)
+    paths = TablePaths(warehouse, pipeline.name)
+    found = _candidates(paths, xid, csn, transaction_id)
+    as_of = last_step(paths)
     if len(found) != 1:
         return Told(None, found[:CANDIDATES], len(found), as_of)
-    return Told(_story(pipeline, place, found[0], number, size), found, 1, as_of)
+    return Told(_story(pipeline, paths, found[0], number, size), found, 1, as_of)
 
 
-def _candidates(place: Place, xid: str | None, csn: int | None, identity: str | None) -> list[Row]:
+def _candidates(paths: TablePaths, xid: str | None, csn: int | None, identity: str | None) -> list[Row]:
     """Return transactions of a name: finished ones, those that wait, and what was landed of others."""
     texts = {"xid": xid, "transaction_id": identity}
     where = " and ".join(f"{name} = {arrow_tables.quoted(text)}" for name, text in texts.items() if text is not None)
@@ -106,22 +106,22 @@ def _candidates(place: Place, xid: str | None, csn: int | None, identity: str | 
     finished = f"select {own}, status from ({newest} from t where {where}) where n = 1"
     waiting = f"select {own}, '{WAITS}' as status from t where {where}"
     for table, sql in ((names.TRANSACTIONS, finished), (names.PENDING_TRANSACTIONS, waiting)):
-        for row in small_tables.query(place.table(table), sql):
+        for row in small_tables.query(paths.table(table), sql):
             found.setdefault(row["transaction_id"], row)
     if not found:
-        found = {row["transaction_id"]: row for row in _only_landed(place, where)}
+        found = {row["transaction_id"]: row for row in _only_landed(paths, where)}
     return sorted(found.values(), key=lambda row: (row["csn"] is None, row["csn"], row["transaction_id"]))
 
 
-def _only_landed(place: Place, where: str) -> list[Row]:
+def _only_landed(paths: TablePaths, where: str) -> list[Row]:
     """Return what nobody has decided on: the buffer has not seen it, nobody watches it, or it could not be read."""
     named = "coalesce(transaction_id, concat(xid, ':', csn))"
     watched = "bool_or(\"table\" is not null or kind = 'metadata')"
     columns = f"{named} as transaction_id, max(xid) as xid, max(csn) as csn, max(committed_at) as committed_at"
     own = f"{where} and kind in ('row', 'metadata', 'marker', 'poison') and {named} is not null"
     sql = f"select {columns}, {watched} as watched, bool_and(kind = 'poison') as poison, max(landing) as landing"
-    rows = small_tables.query(place.change_events, f"{sql} from t where {own} group by 1")
-    seen = snapshot(place)
+    rows = small_tables.query(paths.change_events, f"{sql} from t where {own} group by 1")
+    seen = snapshot(paths)
     return [_undecided(row, seen.landing if seen else 0) for row in rows]
 
 
@@ -131,20 +131,20 @@ def _undecided(row: Row, seen: int) -> Row:
     return {**row, "status": status}
 
 
-def _story(pipeline: Pipeline, place: Place, about: Row, number: int, size: int) -> Story:
+def _story(pipeline: Pipeline, paths: TablePaths, about: Row, number: int, size: int) -> Story:
     identity, csn = about["transaction_id"], about["csn"]
-    finished = _finished(place, identity)
-    waits = _waiting(place, identity)
-    came = landed(place, identity, about["xid"], csn, number=number, size=size)
+    finished = _finished(paths, identity)
+    waits = _waiting(paths, identity)
+    came = landed(paths, identity, about["xid"], csn, number=number, size=size)
     secret = masking.secret_names(pipeline)
     for row in came.page.rows:
         row["value"] = None if row["value"] is None else masking.message(row["value"], secret)
     own = _own_letters(identity, about["xid"], csn)
     hints = hints_for(pipeline.source.format)
-    letters = _letters(place, own, hints)
-    settled = dismissals.of_letters(place, own) if letters else []
+    letters = _letters(paths, own, hints)
+    settled = dismissals.of_letters(paths, own) if letters else []
     released = next((row for row in finished if row["status"] == RELEASED), None)
-    cut = first_cut(place, csn, released["release"]) if released else None
+    cut = first_cut(paths, csn, released["release"]) if released else None
     cause = waits["cause"] if waits else None
     if not released and not waits:
         cause = next((row["cause"] for row in reversed(finished)), letters[0]["cause"] if letters else None)
@@ -153,29 +153,29 @@ def _story(pipeline: Pipeline, place: Place, about: Row, number: int, size: int)
         status=RELEASED if released else WAITS if waits else about["status"],
         cause=cause,
         hint=hints.get(cause) if cause else None,
-        said=_said(came, finished, waits, settled, cut) + ([] if cut or not released else [_unshown(place)]),
+        said=_said(came, finished, waits, settled, cut) + ([] if cut or not released else [_unshown(paths)]),
         tables=_tables(came, waits),
         metadata=came.metadata,
         waiting=None if waits is None else {name: waits[name] for name in ("since", "age_seconds", "cause", "as_of")},
         letters=letters,
         events=came,
-        written=written(pipeline, place, csn, about["xid"]) if released and csn is not None else [],
+        written=written(pipeline, paths, csn, about["xid"]) if released and csn is not None else [],
         cut=cut,
     )
 
 
-def _finished(place: Place, identity: str) -> list[Row]:
+def _finished(paths: TablePaths, identity: str) -> list[Row]:
     """Return what was decided of a transaction, in the order of the decisions."""
     columns = "status, cause, rows, first_landed_at, finished_at, release"
     order = f"order by release, {open_letters.LAST} desc, finished_at"
     sql = f"select {columns} from t where transaction_id = {arrow_tables.quoted(identity)} {order}"
-    return small_tables.query(place.table(names.TRANSACTIONS), sql)
+    return small_tables.query(paths.table(names.TRANSACTIONS), sql)
 
 
-def _waiting(place: Place, identity: str) -> Row | None:
+def _waiting(paths: TablePaths, identity: str) -> Row | None:
     columns = "first_landed_at as since, age_seconds, cause, expected, received, as_of"
     sql = f"select {columns} from t where transaction_id = {arrow_tables.quoted(identity)}"
-    return next(iter(small_tables.query(place.table(names.PENDING_TRANSACTIONS), sql)), None)
+    return next(iter(small_tables.query(paths.table(names.PENDING_TRANSACTIONS), sql)), None)
 
 
 def _own_letters(identity: str, xid: str | None, csn: int | None) -> str:
@@ -186,15 +186,15 @@ def _own_letters(identity: str, xid: str | None, csn: int | None) -> str:
     return f"({where} or (kind = 'poison' and csn = {csn} and xid = {arrow_tables.quoted(xid)}))"
 
 
-def _letters(place: Place, where: str, hints: Mapping[str, str]) -> list[Row]:
+def _letters(paths: TablePaths, where: str, hints: Mapping[str, str]) -> list[Row]:
     """Return a transaction's dead letters by cause, and how many of them are still open."""
     sums = "cause, min(detail) as detail, count(*) as events, min(dead_at) as dead_at"
     rows = small_tables.query(
-        place.dead_letters, f"select {sums} from t where {where} group by cause order by dead_at, cause"
+        paths.dead_letters, f"select {sums} from t where {where} group by cause order by dead_at, cause"
     )
     if not rows:
         return []
-    left = open_letters.open_letters(place, "cause, count(*) as n", f"where {where} group by cause").to_pylist()
+    left = open_letters.open_letters(paths, "cause, count(*) as n", f"where {where} group by cause").to_pylist()
     still = {row["cause"]: row["n"] for row in left}
     return [{**row, "open": still.get(row["cause"], 0), "hint": hints.get(row["cause"])} for row in rows]
 
@@ -241,12 +241,12 @@ def _said(
     return [{"at": at, "what": what, "sentence": sentence} for at, _, what, sentence in ordered]
 
 
-def _unshown(place: Place) -> Row:
+def _unshown(paths: TablePaths) -> Row:
     """Say that a released transaction is in no cut, and what that waits for."""
-    lowest = small_tables.query(place.table(names.PENDING_TRANSACTIONS), "select min(csn) as csn from t")
+    lowest = small_tables.query(paths.table(names.PENDING_TRANSACTIONS), "select min(csn) as csn from t")
     below = lowest[0]["csn"] if lowest else None
     why = "." if below is None else f"; the lowest that waits is csn {below}."
-    return {"at": last_step(place), "what": "not shown", "sentence": f"No cut shows it yet{why}"}
+    return {"at": last_step(paths), "what": "not shown", "sentence": f"No cut shows it yet{why}"}
 
 
 def _many(count: int | None, noun: str) -> str:
