@@ -24,7 +24,7 @@ COPY --chown=airflow:0 scripts/machine.sh scripts/ivy.sh scripts/fetch_jars.sh s
 COPY --chown=airflow:0 scripts/ivy scripts/ivy
 RUN scripts/fetch_jars.sh "$(command -v python)" /opt/txloom/jars && rm -rf .state
 
-COPY --chown=airflow:0 pyproject.toml ./
+COPY --chown=airflow:0 pyproject.toml LICENSE ./
 COPY --chown=airflow:0 include include
 RUN pip install --no-cache-dir --no-deps --editable .
 COPY --chown=airflow:0 jobs jobs
