@@ -83,7 +83,7 @@ def chosen(pipeline: str, params: dict[str, Any], run_id: str, ti: Any) -> str:
     return "apply" if changes else "outcome"
 
 
-def told(ti: Any) -> str:
+def result(ti: Any) -> str:
     """Say in one sentence what came of a backfill, in the log and in the run's note."""
     person, applied = answered(ti, "approve"), ti.xcom_pull(task_ids="apply")
     said = "nothing differs: nothing was applied"
@@ -123,7 +123,7 @@ def backfill(pipeline: Pipeline) -> DAG:
         rule = "none_failed_min_one_success"
         apply = spark_job(pipeline, "backfill", task_id="apply", arguments=["--task", "apply"], trigger_rule=rule)
         publish = spark_job(pipeline, "publish", outlets=[cuts_asset(pipeline)])
-        outcome = PythonOperator(task_id="outcome", python_callable=told, trigger_rule="none_failed", **turns)
+        outcome = PythonOperator(task_id="outcome", python_callable=result, trigger_rule="none_failed", **turns)
         drop = spark_job(pipeline, "backfill", task_id="drop", arguments=["--task", "drop"])
         rebuild >> compare >> decide >> [approve, apply, outcome]
         approve >> apply >> publish >> outcome >> drop.as_teardown(setups=rebuild)

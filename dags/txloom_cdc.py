@@ -48,8 +48,8 @@ DATE = "{{ params.date or (dag_run.logical_date or dag_run.run_after) | ds }}"
 
 def form() -> dict[str, Param]:
     """Return what somebody is asked who starts a cycle of snapshots by hand."""
-    told = "The date of the extracts to compare; empty: today (UTC), or the date of the schedule"
-    return {"date": Param(None, title="Date", description=told, type=["null", "string"], format="date")}
+    description = "The date of the extracts to compare; empty: today (UTC), or the date of the schedule"
+    return {"date": Param(None, title="Date", description=description, type=["null", "string"], format="date")}
 
 
 def cycle(pipeline: Pipeline) -> DAG:

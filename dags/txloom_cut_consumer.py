@@ -33,16 +33,16 @@ def consumer(pipeline: Pipeline) -> DAG:
         """Count the rows of each table of the newest cut among those that started this run."""
         from txloom import read
 
-        events = [event for own in triggering_asset_events.values() for event in own]
-        told = max((event.extra for event in events), key=lambda extra: int(extra["cut_id"]))
+        events = [event for of_asset in triggering_asset_events.values() for event in of_asset]
+        newest = max((event.extra for event in events), key=lambda extra: int(extra["cut_id"]))
         name = str(pipeline.name)
-        with read.held(name, reader=names.consumer_dag_id(name), cut_id=int(told["cut_id"])) as cut:
+        with read.held(name, reader=names.consumer_dag_id(name), cut_id=int(newest["cut_id"])) as cut:
             rows = {
                 table: read.at_version(name, table, version, cut=cut).num_rows
                 for table, version in cut.versions.items()
             }
-        print(f"cut {told['cut_id']}, valid through {told['valid_through']}: {rows}", flush=True)
-        return {"cut_id": told["cut_id"], "valid_through": told["valid_through"], "rows": rows}
+        print(f"cut {newest['cut_id']}, valid through {newest['valid_through']}: {rows}", flush=True)
+        return {"cut_id": newest["cut_id"], "valid_through": newest["valid_through"], "rows": rows}
 
     with DAG(
         dag_id=names.consumer_dag_id(pipeline.name),

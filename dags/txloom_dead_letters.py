@@ -32,9 +32,16 @@ from airflow.sdk import DAG, Param
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
+from txloom.orchestration.dead_letter_approval import (
+    DISMISS,
+    REDRIVE,
+    approval_task,
+    approved_task,
+    listing_task,
+    outcome_task,
+)
 from txloom.orchestration.forms import ALWAYS, NEVER
 from txloom.orchestration.jobs import cuts_asset, spark_job
-from txloom.orchestration.letters import DISMISS, REDRIVE, approval_task, approved_task, listing_task, outcome_task
 from txloom.orchestration.pipelines import begins, declared
 
 TEXTS: dict[str, Any] = {"type": ["array", "null"], "items": {"type": "string", "minLength": 1}, "maxItems": 1000}
@@ -64,9 +71,9 @@ def letters(pipeline: Pipeline) -> DAG:
         again = [spark_job(pipeline, step) for step in ("buffer_transactions", "merge_current")]
         publish = spark_job(pipeline, "publish", outlets=[cuts_asset(pipeline)])
         listed, approved = listing_task(pipeline), approval_task(pipeline)
-        redriven, told = approved_task(pipeline, REDRIVE), outcome_task(pipeline)
-        listed >> approved >> redriven >> again[0] >> again[1] >> publish >> told
-        approved >> approved_task(pipeline, DISMISS) >> told
+        redriven, outcome = approved_task(pipeline, REDRIVE), outcome_task(pipeline)
+        listed >> approved >> redriven >> again[0] >> again[1] >> publish >> outcome
+        approved >> approved_task(pipeline, DISMISS) >> outcome
     return dag
 
 

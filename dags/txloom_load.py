@@ -73,13 +73,13 @@ def marked(pipeline: str) -> list[str]:
     from txloom.storage.checks import findings
     from txloom.storage.paths import TablePaths
 
-    found = findings.open_findings(TablePaths(warehouse(), pipeline))
-    for row in found:
+    open_findings = findings.open_findings(TablePaths(warehouse(), pipeline))
+    for row in open_findings:
         if row["needs_snapshot"]:
             print(
                 f"{row['table'] or '*'} {row['column'] or ''}: {row['code']}, since csn {row['since_csn']}", flush=True
             )
-    return findings.needing_snapshot(found)
+    return findings.needing_snapshot(open_findings)
 
 
 def load(pipeline: Pipeline) -> DAG:

@@ -26,7 +26,7 @@ from txloom.steps.backfill.backfill import backfill
 from txloom.steps.runner import listed, optional, parser, run
 
 
-def _asked(given: Namespace) -> dict[str, Any]:
+def _options(given: Namespace) -> dict[str, Any]:
     csns, times = (given.from_csn, given.to_csn), (given.from_time, given.to_time)
     return {"task": given.task, "csns": csns, "times": times, "tables": listed(given.table)}
 
@@ -38,4 +38,4 @@ if __name__ == "__main__":
         flags.add_argument(f"--from-{name}", type=optional(kind), help=f"the first {what} of the range")
         flags.add_argument(f"--to-{name}", type=optional(kind), help=f"the last {what} of the range")
     flags.add_argument("--table", action="append", default=[], help="a watched table, or several with commas")
-    sys.exit(run("backfill", backfill, flags=flags, extra=_asked, session="lazy"))
+    sys.exit(run("backfill", backfill, flags=flags, extra=_options, session="lazy"))

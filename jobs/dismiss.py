@@ -17,16 +17,16 @@ import getpass
 import sys
 
 from txloom.steps.dead_letters.dismiss import dismiss
-from txloom.steps.runner import letter_flags, letters, parser, run
+from txloom.steps.runner import dead_letter_flags, dead_letter_selection, parser, run
 
 if __name__ == "__main__":
     flags = parser("dismiss", __doc__)
-    letter_flags(flags)
+    dead_letter_flags(flags)
     flags.add_argument("--reason", required=True, help="why no redrive is needed, or why they are reopened")
     flags.add_argument("--by", default=getpass.getuser(), help="who says so; default: who runs this")
     flags.add_argument("--reopen", action="store_true", help="take dismissals back")
     extra = lambda given: {  # noqa: E731
-        **letters(given),
+        **dead_letter_selection(given),
         "reason": given.reason,
         "person": given.by,
         "reopen": given.reopen,

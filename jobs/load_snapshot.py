@@ -22,9 +22,9 @@ from txloom.steps.runner import listed, optional, parser, run
 from txloom.steps.snapshots.load_snapshot import load_snapshot
 
 
-def _asked(given: Namespace) -> dict[str, Any]:
-    own = {name: getattr(given, name) for name in ("path", "csn", "time", "ahead")}
-    return own | {"tables": listed(given.table)}
+def _options(given: Namespace) -> dict[str, Any]:
+    options = {name: getattr(given, name) for name in ("path", "csn", "time", "ahead")}
+    return options | {"tables": listed(given.table)}
 
 
 if __name__ == "__main__":
@@ -38,4 +38,4 @@ if __name__ == "__main__":
     )
     ahead = "the csn is meant, though it is far above the stream's"
     flags.add_argument("--ahead", action=BooleanOptionalAction, default=False, help=ahead)
-    sys.exit(run("load_snapshot", load_snapshot, flags=flags, extra=_asked, session="lazy"))
+    sys.exit(run("load_snapshot", load_snapshot, flags=flags, extra=_options, session="lazy"))

@@ -17,9 +17,9 @@ log holds the counts.
 import sys
 
 from txloom.steps.dead_letters.redrive import redrive
-from txloom.steps.runner import letter_flags, letters, parser, run
+from txloom.steps.runner import dead_letter_flags, dead_letter_selection, parser, run
 
 if __name__ == "__main__":
     flags = parser("redrive", __doc__)
-    letter_flags(flags)
-    sys.exit(run("redrive", redrive, flags=flags, extra=letters, session="none"))
+    dead_letter_flags(flags)
+    sys.exit(run("redrive", redrive, flags=flags, extra=dead_letter_selection, session="none"))

@@ -51,8 +51,8 @@ def _text(dag_run: Any, session: Any) -> str | None:
 
 def _pushed(dag_run: Any, session: Any, key: str, tasks: list[str] | None = None) -> dict[str, Any]:
     """Return by task what the run's tasks pushed under a key."""
-    asked = XComModel.get_many(run_id=dag_run.run_id, key=key, dag_ids=dag_run.dag_id, task_ids=tasks)
-    rows: list[Any] = list(session.scalars(asked))
+    query = XComModel.get_many(run_id=dag_run.run_id, key=key, dag_ids=dag_run.dag_id, task_ids=tasks)
+    rows: list[Any] = list(session.scalars(query))
     return {row.task_id: XComModel.deserialize_value(row) for row in rows}
 
 

@@ -60,8 +60,8 @@ def refusals(user: GetUserDep) -> dict[str, str]:
 
 def warehouse() -> str:
     """Return where the tables are."""
-    if found := os.environ.get("TXLOOM_WAREHOUSE"):
-        return found
+    if path := os.environ.get("TXLOOM_WAREHOUSE"):
+        return path
     raise HTTPException(404, "TXLOOM_WAREHOUSE is not set where the API server runs: there are no tables to look at.")
 
 
@@ -76,26 +76,26 @@ There = Annotated[Links, Depends(links)]
 
 def declared(dag_id: str) -> Pipeline:
     """Return the pipeline whose cdc DAG a path names; where its declaration is refused, what knows its name."""
-    found = declarations().pipelines.get(dag_id) or stand_ins().get(dag_id)
-    if found is None:
+    pipeline = declarations().pipelines.get(dag_id) or stand_ins().get(dag_id)
+    if pipeline is None:
         raise HTTPException(404, f"{dag_id} is no cdc DAG of a declared pipeline.")
-    return found
+    return pipeline
 
 
 def stand_ins() -> dict[str, Pipeline]:
     """Return by the id of its cdc DAG what stands in for each declaration that is refused."""
-    found = [stand_in(name) for name in declarations().refused]
-    return {names.cdc_dag_id(each.name): each for each in found if each is not None}
+    made = [stand_in(name) for name in declarations().refused]
+    return {names.cdc_dag_id(each.name): each for each in made if each is not None}
 
 
 def view(dag_id: DagId, lake: Lake, at: There, refused: Annotated[dict[str, str], Depends(refusals)]) -> pages.View:
     """Return whose pages a path asks for; why a declaration is refused is for who may see Airflow's import errors."""
     pipeline = declared(dag_id)
     is_refused = dag_id not in declarations().pipelines
-    return pages.View.of(pipeline, lake, at, refused.get(pipeline.name, UNTOLD) if is_refused else None)
+    return pages.View.of(pipeline, lake, at, refused.get(pipeline.name, NOT_GIVEN) if is_refused else None)
 
 
-UNTOLD = "Its declaration is wrong; who may see Airflow's import errors is told where."
+NOT_GIVEN = "Its declaration is wrong; who may see Airflow's import errors is told where."
 
 
 Whose = Annotated[pages.View, Depends(view)]
@@ -135,10 +135,10 @@ def overview(
 def tab(dag_id: DagId, at: There) -> Response:
     """Lead from any DAG of a pipeline to the pipeline's page, which looks whether its cdc DAG may be read."""
     every = [*declarations().pipelines.values(), *stand_ins().values()]
-    found = next((each for each in every if dag_id in _dags(each)), None)
-    if found is None:
+    pipeline = next((each for each in every if dag_id in _dags(each)), None)
+    if pipeline is None:
         raise HTTPException(404, f"{dag_id} belongs to no txloom pipeline.")
-    return RedirectResponse(at.of(found.name), 303, headers={"Cache-Control": "no-store"})
+    return RedirectResponse(at.of(pipeline.name), 303, headers={"Cache-Control": "no-store"})
 
 
 @app.get("/dags/{dag_id}", dependencies=[READS])
@@ -161,8 +161,8 @@ def turns(session: Session, pipeline: str) -> list[Turn]:
     ]
 
 
-def _since(found: Any) -> datetime | None:
-    since: datetime | None = found.start_date if found.state == "running" else found.scheduled_dttm
+def _since(run: Any) -> datetime | None:
+    since: datetime | None = run.start_date if run.state == "running" else run.scheduled_dttm
     return since
 
 
@@ -178,10 +178,10 @@ def expectations(whose: Whose, number: Number = 1) -> HTMLResponse:
 @app.get("/dags/{dag_id}/data_docs/{run}/{page}", dependencies=[READS])
 def data_docs(whose: Whose, run: Name, page: Name) -> HTMLResponse:
     """Show a page that Great Expectations rendered; no name leads out of the folder of such pages."""
-    found = pages.data_docs(whose, run, page)
-    if found is None:
+    document = pages.data_docs(whose, run, page)
+    if document is None:
         raise HTTPException(404, "There is no such page of Great Expectations, or it is older than reports are kept.")
-    return HTMLResponse(found, headers=dict(rendering.DATA_DOCS_HEADERS))
+    return HTMLResponse(document, headers=dict(rendering.DATA_DOCS_HEADERS))
 
 
 @app.get("/dags/{dag_id}/waiting", dependencies=[READS])

@@ -35,7 +35,7 @@ LONGEST = 600
 
 def main() -> int:
     """Run the demo; the exit code is 0 when every value equals the source's."""
-    warehouse, inbox = places()
+    warehouse, inbox = folders()
     environment = {**os.environ, "TXLOOM_WAREHOUSE": str(warehouse), "TXLOOM_INBOX": str(inbox)}
     subprocess.run([ROOT / "scripts" / "down.sh"], check=True, stdout=subprocess.DEVNULL)
     if subprocess.run([ROOT / "scripts" / "up.sh"], env=environment, check=False).returncode:
@@ -56,16 +56,16 @@ def main() -> int:
         subprocess.run([ROOT / "scripts" / "down.sh"], check=False)
 
 
-def places() -> tuple[Path, Path]:
+def folders() -> tuple[Path, Path]:
     """Return warehouse and inbox of the demo, empty; a warehouse that somebody named is never cleared."""
-    own = STATE / "demo"
-    shutil.rmtree(own, ignore_errors=True)
-    inbox = own / "inbox"
+    folder = STATE / "demo"
+    shutil.rmtree(folder, ignore_errors=True)
+    inbox = folder / "inbox"
     inbox.mkdir(parents=True)
     named = os.environ.get("TXLOOM_WAREHOUSE")
     if named and Path(named, "orders").exists():
         sys.exit(f"txloom: {named}/orders exists already; the demo wants an empty TXLOOM_WAREHOUSE, or none")
-    return (Path(named) if named else own / "warehouse"), inbox
+    return (Path(named) if named else folder / "warehouse"), inbox
 
 
 def deliver(arrival: Path, inbox: Path) -> None:
@@ -117,12 +117,12 @@ def run(token: str) -> bool:
     body = {"logical_date": None}
     triggered = begun_by_schedule or call(token, "POST", f"/api/v2/dags/{DAG}/dagRuns", body)["dag_run_id"]
     path = f"/api/v2/dags/{DAG}/dagRuns/{triggered}"
-    told: set[str] = set()
+    reported: set[str] = set()
     begun = time.monotonic()
     while time.monotonic() - begun < LONGEST:
         for task in call(token, "GET", f"{path}/taskInstances")["task_instances"]:
-            if task["state"] in ("success", "failed", "upstream_failed") and task["task_id"] not in told:
-                told.add(task["task_id"])
+            if task["state"] in ("success", "failed", "upstream_failed") and task["task_id"] not in reported:
+                reported.add(task["task_id"])
                 print(f"[demo]   {task['task_id']}: {task['state']}, {task['duration'] or 0:.0f} s", flush=True)
         state = call(token, "GET", path)["state"]
         if state in ("success", "failed"):
@@ -155,10 +155,11 @@ def report(warehouse: Path) -> int:
     wrong = 0
     for name, expected in truth.items():
         actual = comparison.keyed(arrow_tables.select(str(lake / name), "select * from t").to_pylist(), keys[name])
-        found = comparison.differences({name: expected}, {name: actual})
-        wrong += len(found)
+        differences = comparison.differences({name: expected}, {name: actual})
+        wrong += len(differences)
         print(
-            f"[demo] {name}: {len(actual)} rows, " + ("equal to the source" if not found else comparison.report(found))
+            f"[demo] {name}: {len(actual)} rows, "
+            + ("equal to the source" if not differences else comparison.report(differences))
         )
     print(f"\n[demo] tables: {lake} (plain Delta folders)")
     print(f"[demo] UI: TXLOOM_WAREHOUSE={warehouse} make up, then {API}, DAG {DAG}")

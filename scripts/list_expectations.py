@@ -19,7 +19,7 @@ def listed() -> dict[str, Any]:
     """Return by class name the arguments of each expectation: their JSON types, and whether they are required."""
     from great_expectations import expectations
 
-    found = {}
+    rules = {}
     for name in sorted(vars(expectations)):
         kind = getattr(expectations, name)
         if not name.startswith("Expect") or name == "Expectation" or not isinstance(kind, type):
@@ -27,14 +27,14 @@ def listed() -> dict[str, Any]:
         schema = kind.schema()
         about = schema["properties"]["metadata"]["properties"]
         if "Pandas" in about.get("supported_data_sources", {}).get("const", []):
-            found[name] = _arguments(schema)
-    return found
+            rules[name] = _arguments(schema)
+    return rules
 
 
 def _arguments(schema: dict[str, Any]) -> dict[str, Any]:
-    own = {name: about for name, about in schema["properties"].items() if name not in OURS}
+    arguments = {name: about for name, about in schema["properties"].items() if name not in OURS}
     required = schema.get("required", [])
-    return {name: {"types": _types(about), "required": name in required} for name, about in sorted(own.items())}
+    return {name: {"types": _types(about), "required": name in required} for name, about in sorted(arguments.items())}
 
 
 def _types(about: dict[str, Any]) -> list[str]:

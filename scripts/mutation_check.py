@@ -65,23 +65,23 @@ class Mutant:
         >>> Mutant("order is lost", "a.py", "sorted(x)", "x", ()).within("return sorted(x)")
         'return x'
         """
-        if (found := code.count(self.before)) != 1:
+        if (count := code.count(self.before)) != 1:
             raise Untrustworthy(
-                f"mutant {self.name!r}: {self.before!r} stands {found} times in {LIBRARY / self.file}, expected once"
+                f"mutant {self.name!r}: {self.before!r} stands {count} times in {LIBRARY / self.file}, expected once"
             )
         return code.replace(self.before, self.after)
 
 
 def mutants() -> list[Mutant]:
     """Read the wrong rules: `=` file and tests, `-` the text there, then `#` the sentence and `+` the text of each."""
-    found: list[Mutant] = []
-    told: dict[str, str] = {}
+    mutants_read: list[Mutant] = []
+    fields: dict[str, str] = {}
     for line in filter(None, MUTANTS.read_text().splitlines()):
-        told[line[0]] = line[2:]
+        fields[line[0]] = line[2:]
         if line[0] == "+":
-            file, *tests = told["="].split()
-            found.append(Mutant(told["#"], file, told["-"], told["+"], tuple(tests)))
-    return found
+            file, *tests = fields["="].split()
+            mutants_read.append(Mutant(fields["#"], file, fields["-"], fields["+"], tuple(tests)))
+    return mutants_read
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -91,8 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="how many are tried at a time")
     parser.add_argument("--list", action="store_true", help="name the mutants and end")
     options = parser.parse_args(arguments)
-    wanted = options.only.lower()
-    chosen = [mutant for mutant in mutants() if wanted in f"{mutant.file}: {mutant.name}".lower()]
+    text = options.only.lower()
+    chosen = [mutant for mutant in mutants() if text in f"{mutant.file}: {mutant.name}".lower()]
     if options.list:
         print(*(f"{mutant.file}: {mutant.name}" for mutant in chosen), sep="\n")
         return 0
@@ -176,8 +176,8 @@ def caught(folder: Path, mutant: Mutant) -> bool:
 def run(folder: Path, tests: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run tests of the copy, up to the first that fails, in their order; bytecode of a mutant must not outlive it."""
     options = ["-x", "-q", "-n0", "--random-order-bucket=none", f"--timeout={SECONDS}"]
-    own = {"PYTHONPATH": str(folder / "include"), "PYTHONDONTWRITEBYTECODE": "1"}
-    environment = {"TXLOOM_JARS": str(ROOT / "jars"), **os.environ, **own}
+    variables = {"PYTHONPATH": str(folder / "include"), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {"TXLOOM_JARS": str(ROOT / "jars"), **os.environ, **variables}
     command = [sys.executable, "-m", "pytest", *options, *tests]
     out, err = subprocess.PIPE, subprocess.STDOUT
     return subprocess.run(command, cwd=folder, env=environment, stdout=out, stderr=err, text=True, check=False)

@@ -60,7 +60,7 @@ class Outcomes:
 
 def run(spark: Any, pipeline: Pipeline, paths: TablePaths, run_id: str) -> dict[str, int]:
     """Take in what was landed since the last run, as `txloom.steps.buffer.buffer_transactions` does by a stream."""
-    generation = checkpoints.current_generation(paths.warehouse, pipeline.name)
+    generation = checkpoints.current_epoch(paths.warehouse, pipeline.name)
     known = known_before(paths, generation)
     folder = Path(checkpoints.checkpoint(paths.warehouse, pipeline.name, generation).removeprefix("file://"))
     taken, number, held = _kept(folder)
@@ -82,8 +82,8 @@ def run(spark: Any, pipeline: Pipeline, paths: TablePaths, run_id: str) -> dict[
 
 
 def _plain(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = frame.to_dict("records")
-    return found
+    rows: list[dict[str, Any]] = frame.to_dict("records")
+    return rows
 
 
 def _kept(folder: Path) -> tuple[int, int, dict[int, buffer.Held]]:

@@ -83,8 +83,8 @@ class Lake:
 
 
 def _mark(commit: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(commit["userMetadata"])
-    return found
+    about: dict[str, Any] = json.loads(commit["userMetadata"])
+    return about
 
 
 def plain(frame: pa.Table) -> list[dict[str, Any]]:
@@ -119,19 +119,19 @@ def arrivals() -> list[Path]:
 def shown(lake: Lake, versions: dict[str, int] | None = None) -> dict[str, Any]:
     """Return every mirror and the documents, newest or at the versions of a cut, keyed for `oracle.comparison`."""
     at = versions or {}
-    found = {
+    tables_shown = {
         name: comparison.keyed(lake.rows(name, at.get(name)), table.key) for name, table in declarations.TABLES.items()
     }
-    found["documents"] = comparison.keyed(lake.rows("orders_current", at.get("orders_current")), ("order_id",))
-    return found
+    tables_shown["documents"] = comparison.keyed(lake.rows("orders_current", at.get("orders_current")), ("order_id",))
+    return tables_shown
 
 
-def wanted(source: Source, csn: int, excluding: Collection[str] = ()) -> dict[str, Any]:
+def expected_state(source: Source, csn: int, excluding: Collection[str] = ()) -> dict[str, Any]:
     """Return the same out of the oracle, as of a csn, without the transactions of listed gaps."""
     state = values.typed_state(source.state_as_of(csn, excluding))
-    found = {name: state.get(name, {}) for name in declarations.TABLES}
-    found["documents"] = values.typed_documents(source.documents_as_of(csn, excluding))
-    return found
+    state_shown = {name: state.get(name, {}) for name in declarations.TABLES}
+    state_shown["documents"] = values.typed_documents(source.documents_as_of(csn, excluding))
+    return state_shown
 
 
 def assert_every_cut_is_exact(lake: Lake, source: Source) -> list[dict[str, Any]]:
@@ -139,6 +139,8 @@ def assert_every_cut_is_exact(lake: Lake, source: Source) -> list[dict[str, Any]
     cuts = lake.query("cuts", "select * from t order by cut_id")
     for cut in cuts:
         gaps = [gap["xid"] for gap in cut["gaps"]]
-        found = comparison.differences(wanted(source, cut["valid_through"], gaps), shown(lake, cut["versions"]))
-        assert not found, f"cut {cut['cut_id']}: {comparison.report(found)}"
+        differences = comparison.differences(
+            expected_state(source, cut["valid_through"], gaps), shown(lake, cut["versions"])
+        )
+        assert not differences, f"cut {cut['cut_id']}: {comparison.report(differences)}"
     return cuts

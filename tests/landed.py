@@ -14,7 +14,7 @@ def landed_between(paths: TablePaths, after: int, until: int) -> dict[int, np.nd
     """Return the events of each bucket in the landings after one up to another."""
     arrived = pa.concat_tables(landing_stream.arrivals(paths.change_events, after, until)).to_pandas()
     packed = {bucket: list(stream.unpacked(arrived.loc[arrived["bucket"] == bucket])) for bucket in range(BUCKETS)}
-    return {bucket: ev.concatenate(own) for bucket, own in packed.items()}
+    return {bucket: ev.concatenate(chunks) for bucket, chunks in packed.items()}
 
 
 def newest_landing(paths: TablePaths, taken: int) -> int:

@@ -56,26 +56,26 @@ class Shop(Lake):
 
     def rows_of(self, csn: int, *changes: Change, **more: Any) -> list[str]:
         """Return a transaction's row messages."""
-        found = []
+        rows = []
         for op, table, before, after in changes:
             self.pos += 1
             message = {"table": f"APP.{table.upper()}", "op_type": op, "pos": f"{self.pos:020}"}
             message |= {"xid": f"x{csn}", "csn": str(csn), "op_ts": f"2026-01-01 00:00:{csn % 60:02}.000000", **more}
             message |= {name: image for name, image in (("before", before), ("after", after)) if image is not None}  # type: ignore[misc]
-            found.append(json.dumps(message))
-        return found
+            rows.append(json.dumps(message))
+        return rows
 
     def metadata_of(self, csn: int, **counts: int) -> str:
         """Return a transaction's metadata."""
         parts = [{"data_collection": table.upper(), "event_count": count} for table, count in counts.items()]
-        told = {"xid": f"x{csn}", "csn": str(csn), "event_count": sum(counts.values()), "data_collections": parts}
-        return json.dumps(told | {"tx_ts": f"2026-01-01 00:00:{csn % 60:02}.000000"})
+        metadata = {"xid": f"x{csn}", "csn": str(csn), "event_count": sum(counts.values()), "data_collections": parts}
+        return json.dumps(metadata | {"tx_ts": f"2026-01-01 00:00:{csn % 60:02}.000000"})
 
     def send(self, *messages: str) -> None:
         """Put messages into the inbox: rows and metadata, each in its topic."""
         self.files += 1
-        for topic, own in (("rows", '"op_type"'), ("metadata", '"data_collections"')):
-            lines = [message for message in messages if own in message]
+        for topic, key in (("rows", '"op_type"'), ("metadata", '"data_collections"')):
+            lines = [message for message in messages if key in message]
             if lines:
                 (self.inbox / topic).mkdir(exist_ok=True)
                 (self.inbox / topic / f"{self.files:03}.jsonl").write_text("".join(f"{line}\n" for line in lines))

@@ -34,12 +34,12 @@ class Topics(Shop):
         return load(file)
 
     def send(self, *messages: str) -> None:
-        for topic, own in ((self.rows_topic, '"op_type"'), (self.metadata_topic, '"data_collections"')):
-            self.broker.produce(topic, [(None, message) for message in messages if own in message])
+        for topic, key in ((self.rows_topic, '"op_type"'), (self.metadata_topic, '"data_collections"')):
+            self.broker.produce(topic, [(None, message) for message in messages if key in message])
 
     def accept(self, *topics: str) -> dict[str, int]:
-        told = {"topics": topics, "reason": "CHG-7", "warehouse": self.warehouse, "run_id": "accepted"}
-        return dict(accept_loss(None, self.pipeline, **told))
+        options = {"topics": topics, "reason": "CHG-7", "warehouse": self.warehouse, "run_id": "accepted"}
+        return dict(accept_loss(None, self.pipeline, **options))
 
     def land(self, run_id: str = "landed") -> dict[str, int]:
         """Land what is new, in this process."""

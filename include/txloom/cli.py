@@ -38,22 +38,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def check(paths: Sequence[Path]) -> int:
     """Print the verdict on files and on all declarations of folders; without any, on the project's own."""
-    found = [_planned(*verdict) for path in paths or [_near(pipelines_dir())] for verdict in _verdicts(path)]
-    for path, verdict in found:
-        print(_told(path, verdict))
-    return ConfigurationError.exit_code if any(isinstance(verdict, ConfigurationError) for _, verdict in found) else 0
+    rows = [_planned(*verdict) for path in paths or [_near(pipelines_dir())] for verdict in _verdicts(path)]
+    for path, verdict in rows:
+        print(_result_lines(path, verdict))
+    return ConfigurationError.exit_code if any(isinstance(verdict, ConfigurationError) for _, verdict in rows) else 0
 
 
 def _verdicts(path: Path) -> Iterator[Verdict]:
     if not path.is_dir():
         yield path, _loaded(path)
         return
-    found: list[Verdict] = list(discover(path))
+    verdicts: list[Verdict] = list(discover(path))
     ending = "found the ending .yml, expected .yaml. Nothing runs it as it is."
-    found += [(stray, ConfigurationError(f"{stray}: {ending}")) for stray in sorted(path.glob("*.yml"))]
-    if not found:
-        found.append((path, ConfigurationError(f"{path}: found no declaration, expected at least one file NAME.yaml.")))
-    yield from found
+    verdicts += [(stray, ConfigurationError(f"{stray}: {ending}")) for stray in sorted(path.glob("*.yml"))]
+    if not verdicts:
+        verdicts.append(
+            (path, ConfigurationError(f"{path}: found no declaration, expected at least one file NAME.yaml."))
+        )
+    yield from verdicts
 
 
 def _loaded(path: Path) -> Pipeline | ConfigurationError:
@@ -75,7 +77,7 @@ def _planned(path: Path, verdict: Pipeline | ConfigurationError) -> Verdict:
     return path, ConfigurationError("\n".join(problems)) if problems else verdict
 
 
-def _told(path: Path, verdict: Pipeline | ConfigurationError) -> str:
+def _result_lines(path: Path, verdict: Pipeline | ConfigurationError) -> str:
     if isinstance(verdict, ConfigurationError):
         return f"{verdict}\n{path}: refused, {counted(len(str(verdict).splitlines()), 'problem')}"
     parts = {
@@ -84,8 +86,8 @@ def _told(path: Path, verdict: Pipeline | ConfigurationError) -> str:
         "mirror": verdict.targets.mirrors,
         "expectation": verdict.expectations,
     }
-    told = f"{path}: ok, {', '.join(counted(len(part), noun) for noun, part in parts.items())}"
-    return f"{told}; connections that its jobs need: {', '.join(ids)}" if (ids := connections_of(path)) else told
+    line = f"{path}: ok, {', '.join(counted(len(part), noun) for noun, part in parts.items())}"
+    return f"{line}; connections that its jobs need: {', '.join(ids)}" if (ids := connections_of(path)) else line
 
 
 def _near(folder: Path) -> Path:
@@ -100,8 +102,8 @@ def _parser() -> argparse.ArgumentParser:
     checks = commands.add_parser("check", help="name every mistake in declarations", description=check.__doc__)
     checks.add_argument("files", nargs="*", metavar="FILE", help="file or folder; default: include/pipelines")
     commands.add_parser("schema", help="print the JSON schema of declarations")
-    told = "write order-entry transactions in any format"
-    generation.add_flags(commands.add_parser("generate", help=told, description=generation.__doc__))
+    summary = "write order-entry transactions in any format"
+    generation.add_flags(commands.add_parser("generate", help=summary, description=generation.__doc__))
     flags.add_flags(commands)
     return parser
 

@@ -123,12 +123,12 @@ class CheckpointDamaged(TxloomError):
     exit_code = 40
 
 
-def told(step: str, error: Exception) -> str:
+def message_of(step: str, error: Exception) -> str:
     """Return the sentence with which a step fails; what others raise comes in one line: a task's error shows no more.
 
-    >>> told("publish", OSError("storage error\\n  no space left on device"))
+    >>> message_of("publish", OSError("storage error\\n  no space left on device"))
     'txloom publish failed (OSError, exit code 1): storage error no space left on device'
-    >>> told("publish", LeaseTaken("run r1 holds it"))
+    >>> message_of("publish", LeaseTaken("run r1 holds it"))
     'txloom publish failed (LeaseTaken, exit code 10): run r1 holds it'
     """
     code = error.exit_code if isinstance(error, TxloomError) else TxloomError.exit_code

@@ -32,7 +32,7 @@ from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import reader_holds
 from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.targets import history_reader, schemas
-from txloom.storage.targets.row_tables import Flat, flats, member_of
+from txloom.storage.targets.row_tables import RowTable, member_of, row_tables
 
 
 def as_of(
@@ -51,21 +51,21 @@ def as_of(
     ConfigurationError for a table that the pipeline does not have.
     """
     declared, paths = _opened(pipeline, warehouse)
-    upto = history_reader.mark_at(paths, csn, time)
+    upto = history_reader.watermark_at(paths, csn, time)
     aggregate = _aggregate(declared, table)
     if aggregate is None:
-        return _folded(paths, _flat(declared, table), upto)
-    members = {name: _folded(paths, _flat_of(declared, name), upto).to_pylist() for name in _members(aggregate)}
+        return _folded(paths, _row_table(declared, table), upto)
+    members = {name: _folded(paths, _row_table_of(declared, name), upto).to_pylist() for name in _members(aggregate)}
     root = declared.table(aggregate.root)
     roots = {key_of(row, root.key): row for row in members[root.name]}
     children = {
         child.table: (member_of(declared.table(child.table), child), members[child.table])
         for child in aggregate.children
     }
-    found = compose(sorted(roots), roots, children, root.key, root.column_names)
-    for row in found:
+    documents = compose(sorted(roots), roots, children, root.key, root.column_names)
+    for row in documents:
         del row["_txloom_deleted"]
-    return pa.Table.from_pylist(found, schemas.document_schema(declared, aggregate))
+    return pa.Table.from_pylist(documents, schemas.document_schema(declared, aggregate))
 
 
 def intervals(
@@ -86,18 +86,18 @@ def intervals(
     upto = history_reader.known(paths)
     aggregate = _aggregate(declared, table)
     if aggregate is None:
-        flat = _flat(declared, table)
-        _refuse_unknown(untracked, flat.table)
-        found = _versions(paths, flat, upto)
-        return intervals_of(found, key=flat.key, columns=flat.table.column_names, untracked=untracked)
+        row_table = _row_table(declared, table)
+        _refuse_unknown(untracked, row_table.table)
+        versions = _versions(paths, row_table, upto)
+        return intervals_of(versions, key=row_table.key, columns=row_table.table.column_names, untracked=untracked)
     if untracked:
         raise ConfigurationError(f"{table}: columns can be left untracked in mirrors, not in documents")
     root = declared.table(aggregate.root)
     children = [
-        (member_of(declared.table(child.table), child), _versions(paths, _flat_of(declared, child.table), upto))
+        (member_of(declared.table(child.table), child), _versions(paths, _row_table_of(declared, child.table), upto))
         for child in aggregate.children
     ]
-    rows = _versions(paths, _flat_of(declared, root.name), upto)
+    rows = _versions(paths, _row_table_of(declared, root.name), upto)
     return document_intervals(
         rows, root.key, root.column_names, children, pa.schema(schemas.document_fields(declared, aggregate))
     )
@@ -110,11 +110,11 @@ def versions(pipeline: str | Pipeline, *, cut_id: int | None = None, warehouse: 
     a table was written anew since, so that its version of that number is another.
     """
     _, paths = _opened(pipeline, warehouse)
-    found = reader_holds.published(paths, cut_id)
-    if found is None:
+    cut = reader_holds.published(paths, cut_id)
+    if cut is None:
         return {}
-    reader_holds.refuse_replaced(paths, found)
-    return dict(found.versions)
+    reader_holds.refuse_replaced(paths, cut)
+    return dict(cut.versions)
 
 
 @contextmanager
@@ -188,34 +188,39 @@ def _aggregate(pipeline: Pipeline, table: str) -> Aggregate | None:
     return next((each for each in pipeline.targets.aggregates if each.current == table), None)
 
 
-def _flat(pipeline: Pipeline, table: str) -> Flat:
-    mirrors = {flat.current: flat for flat in flats(pipeline) if flat.mirror is not None}
+def _row_table(pipeline: Pipeline, table: str) -> RowTable:
+    mirrors = {row_table.current: row_table for row_table in row_tables(pipeline) if row_table.mirror is not None}
     if table not in mirrors:
         known = sorted([*mirrors, *(each.current for each in pipeline.targets.aggregates)])
         raise ConfigurationError(f"pipeline {pipeline.name} has no current table {table!r}; it has {', '.join(known)}")
     return mirrors[table]
 
 
-def _flat_of(pipeline: Pipeline, source_table: str) -> Flat:
-    return next(flat for flat in flats(pipeline) if flat.table.name == source_table)
+def _row_table_of(pipeline: Pipeline, source_table: str) -> RowTable:
+    return next(row_table for row_table in row_tables(pipeline) if row_table.table.name == source_table)
 
 
 def _members(aggregate: Aggregate) -> list[str]:
     return [aggregate.root, *(child.table for child in aggregate.children)]
 
 
-def _folded(paths: TablePaths, flat: Flat, upto: Watermark) -> pa.Table:
-    history_reader.refuse_cleaned(paths, flat, upto)
-    empty = schemas.current_schema(flat.table).empty_table()
-    found = fold(empty, history_reader.changes(paths, flat, upto), key=flat.key, columns=flat.table.column_names)
-    rows = found.filter(pc.invert(found.column("_txloom_deleted"))).select(empty.schema.names)
-    return rows.sort_by([(name, "ascending") for name in flat.key])
+def _folded(paths: TablePaths, row_table: RowTable, upto: Watermark) -> pa.Table:
+    history_reader.refuse_cleaned(paths, row_table, upto)
+    empty = schemas.current_schema(row_table.table).empty_table()
+    folded = fold(
+        empty, history_reader.changes(paths, row_table, upto), key=row_table.key, columns=row_table.table.column_names
+    )
+    rows = folded.filter(pc.invert(folded.column("_txloom_deleted"))).select(empty.schema.names)
+    return rows.sort_by([(name, "ascending") for name in row_table.key])
 
 
-def _versions(paths: TablePaths, flat: Flat, upto: Watermark) -> pa.Table:
-    schema = schemas.current_schema(flat.table)
+def _versions(paths: TablePaths, row_table: RowTable, upto: Watermark) -> pa.Table:
+    schema = schemas.current_schema(row_table.table)
     return versions_of(
-        history_reader.changes(paths, flat, upto), key=flat.key, columns=flat.table.column_names, schema=schema
+        history_reader.changes(paths, row_table, upto),
+        key=row_table.key,
+        columns=row_table.table.column_names,
+        schema=schema,
     )
 
 

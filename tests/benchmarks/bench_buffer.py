@@ -30,7 +30,7 @@ REFERENCE = HERE / "reference"
 SCRATCH = PROJECT / ".state" / "bench"
 TRANSACTIONS = int(os.environ.get("TXLOOM_BENCH_TRANSACTIONS", "100000"))
 ROUNDS = int(os.environ.get("TXLOOM_BENCH_ROUNDS", "3"))
-WANTED = float(os.environ.get("TXLOOM_BENCH_WANTED", "1.3"))
+EXPECTED = float(os.environ.get("TXLOOM_BENCH_WANTED", "1.3"))
 MEMORY = "4g"
 ARRIVALS = 4
 
@@ -107,8 +107,8 @@ def run(command: list[Any], changes: Mapping[str, str] | None = None) -> str:
 def result_of(printed: str) -> dict[str, Any]:
     """Return what a run printed after RESULT."""
     line = next(line for line in printed.splitlines() if line.startswith("RESULT "))
-    found: dict[str, Any] = json.loads(line.removeprefix("RESULT "))
-    return found
+    result: dict[str, Any] = json.loads(line.removeprefix("RESULT "))
+    return result
 
 
 def fresh(name: str) -> Path:
@@ -157,9 +157,9 @@ def main() -> int:
         say(f"  WRONG {mistake}")
     say(
         f"  median:  reference {medians['reference']:6.1f}   txloom {medians['txloom']:6.1f}   "
-        f"txloom is {ratio:.2f} times as fast (wanted: {WANTED})"
+        f"txloom is {ratio:.2f} times as fast (wanted: {EXPECTED})"
     )
-    return 0 if ratio >= WANTED and not mistakes else 1
+    return 0 if ratio >= EXPECTED and not mistakes else 1
 
 
 if __name__ == "__main__":

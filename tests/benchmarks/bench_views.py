@@ -176,8 +176,8 @@ def letter(number: int) -> dict[str, Any]:
 def entries(number: int) -> Iterator[dict[str, Any]]:
     counts = {"land_events": {"landed": 700}, "buffer_transactions": {"released": 600}, "balance": {"landed": 700},
               "merge_current": {"release": number, "changes": 600}, "publish": {"cut_id": number}}  # fmt: skip
-    for step, told in counts.items():
-        row = {"run_id": f"scheduled__{number}", "step": step, "at": at(number * 14.4), "counts": list(told.items())}
+    for step, counted in counts.items():
+        row = {"run_id": f"scheduled__{number}", "step": step, "at": at(number * 14.4), "counts": list(counted.items())}
         yield row | {"batch": number, "generation": 1, "valid_through": number, "balanced": step == "balance" or None}
 
 
@@ -193,19 +193,19 @@ def cut(number: int, rows: int) -> dict[str, Any]:
     return about | moments | {"versions": [("orders", number)], "gaps": gaps, "amends": []}
 
 
-def asked(pipeline: Pipeline, warehouse: str, rows: int) -> dict[str, Callable[[], Any]]:
+def timed_calls(pipeline: Pipeline, warehouse: str, rows: int) -> dict[str, Callable[[], Any]]:
     """Return what a page asks, by name."""
     one = {
         "health": health, "expectations": problems.expectations, "waiting": waiting, "runs": runs.runs,
-        "letter causes": dead_letters.letter_causes, "letters": dead_letters.letters, "cuts": cuts.cuts,
+        "letter causes": dead_letters.causes, "letters": dead_letters.dead_letters, "cuts": cuts.cuts,
         "series of a day": series,
     }  # fmt: skip
-    found: dict[str, Callable[[], Any]] = {
+    calls: dict[str, Callable[[], Any]] = {
         name: lambda each=each: each(pipeline, warehouse) for name, each in one.items()
     }
-    found |= {
+    calls |= {
         "waiting, page 40, one cause": lambda: waiting(pipeline, warehouse, number=40, cause="table short"),
-        "letters, page 900": lambda: dead_letters.letters(pipeline, warehouse, number=900),
+        "letters, page 900": lambda: dead_letters.dead_letters(pipeline, warehouse, number=900),
         "series of 30 days": lambda: series(pipeline, warehouse, span=timedelta(days=30)),
         "transaction by xid": lambda: transaction(pipeline, warehouse, xid=f"x{rows // 20}"),
         "transaction by csn": lambda: transaction(pipeline, warehouse, csn=rows // 25),
@@ -216,7 +216,7 @@ def asked(pipeline: Pipeline, warehouse: str, rows: int) -> dict[str, Callable[[
         "key of a child in documents": lambda: key_story(pipeline, warehouse, "lines", {"id": "4711"}),
         "document": lambda: key_story(pipeline, warehouse, "whole_current", {"id": "4711"}),
     }
-    return found
+    return calls
 
 
 def milliseconds(ask: Callable[[], Any]) -> tuple[float, float]:
@@ -259,7 +259,7 @@ def main() -> None:
             )
             small_tables.append(paths.table(names.CUTS), [cut(RUNS, 1)], system_tables.CUTS)
     print(f"{'milliseconds':32} {'cold':>8} {'cpu':>8} {'warm':>8}")
-    everything = asked(large, warehouse, given.rows)
+    everything = timed_calls(large, warehouse, given.rows)
     everything[f"overview of {len(small)} pipelines"] = lambda: overview(small, warehouse)
     for name, ask in everything.items():
         forget()

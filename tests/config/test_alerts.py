@@ -23,10 +23,10 @@ def test_without_the_block_nobody_is_told(declared: Declared) -> None:
 
 
 def test_what_is_left_out_is_not_looked_at_and_the_log_is_told_every_five_minutes(declared: Declared) -> None:
-    found = load(declared(alerts("dead_letters: 0"))).alerts
-    assert found == Alerts(dead_letters=0)
-    assert (found.schedule, found.valid_through_age, found.stuck_after) == ("*/5 * * * *", None, None)
-    assert [each.kind for each in found.notify] == ["log"]
+    loaded = load(declared(alerts("dead_letters: 0"))).alerts
+    assert loaded == Alerts(dead_letters=0)
+    assert (loaded.schedule, loaded.valid_through_age, loaded.stuck_after) == ("*/5 * * * *", None, None)
+    assert [each.kind for each in loaded.notify] == ["log"]
 
 
 def test_every_channel_and_threshold(declared: Declared, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,16 +40,16 @@ def test_every_channel_and_threshold(declared: Declared, monkeypatch: pytest.Mon
             'notify: [{kind: webhook, url: "${HOOK}"}, {kind: email, to: [a@b.c]}, {kind: slack, connection: team}]',
         )
     )
-    found = load(file).alerts
-    assert found is not None
-    assert (found.valid_through_age, found.stuck_after, found.source_quiet, found.dead_letters) == (
+    loaded = load(file).alerts
+    assert loaded is not None
+    assert (loaded.valid_through_age, loaded.stuck_after, loaded.source_quiet, loaded.dead_letters) == (
         timedelta(minutes=30),
         timedelta(minutes=10),
         timedelta(hours=2),
         5,
     )
-    assert found.notify[0].url == "https://hooks.example/x?token=t"  # type: ignore[union-attr]
-    assert found.connections == ("smtp_default", "team")
+    assert loaded.notify[0].url == "https://hooks.example/x?token=t"  # type: ignore[union-attr]
+    assert loaded.connections == ("smtp_default", "team")
 
 
 def test_a_webhooks_url_may_come_from_a_connection(declared: Declared) -> None:
@@ -103,6 +103,6 @@ def test_a_url_out_of_the_environment_that_is_none_is_not_shown(
     refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOOK", "token-4711")
-    told = refused(*alerts('notify: [{kind: webhook, url: "${HOOK}"}]'))
-    assert "4711" not in told
-    assert told.startswith("shop.yaml:55: alerts.notify[0].url: found '${HOOK}'")
+    message = refused(*alerts('notify: [{kind: webhook, url: "${HOOK}"}]'))
+    assert "4711" not in message
+    assert message.startswith("shop.yaml:55: alerts.notify[0].url: found '${HOOK}'")

@@ -76,12 +76,12 @@ def test_a_declaration_with_anything_anywhere_is_loaded_or_refused(
             container[key] = data.draw(values)
         else:
             del container[key]
-    found = outcome(yaml.safe_dump(content, allow_unicode=True))
-    assert isinstance(found, Pipeline) or all(line.startswith("shop.yaml:") for line in found)
+    result = outcome(yaml.safe_dump(content, allow_unicode=True))
+    assert isinstance(result, Pipeline) or all(line.startswith("shop.yaml:") for line in result)
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(st.sampled_from("ab: -[]{}'\"\n#&*!|>%@`,?\t~0\x00é"), max_size=40))
 def test_any_text_is_loaded_or_refused(text: str, outcome: Callable[[str], Pipeline | list[str]]) -> None:
-    found = outcome(text)
-    assert isinstance(found, list) and all(line.startswith("shop.yaml:") for line in found)
+    result = outcome(text)
+    assert isinstance(result, list) and all(line.startswith("shop.yaml:") for line in result)

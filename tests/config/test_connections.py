@@ -144,10 +144,10 @@ def test_no_name_hangs_on_a_connection(
 
 def test_discovering_needs_no_connection_and_a_job_does(declared: Declared) -> None:
     declared(TOPICS)
-    ((_, found),) = discover(Path())
-    assert isinstance(found, Pipeline)
-    assert found.source.kafka is not None
-    assert found.source.kafka.options["sasl.password"] == "${conn:shop_kafka.password}"
+    ((_, declarations_read),) = discover(Path())
+    assert isinstance(declarations_read, Pipeline)
+    assert declarations_read.source.kafka is not None
+    assert declarations_read.source.kafka.options["sasl.password"] == "${conn:shop_kafka.password}"
     with pytest.raises(ConfigurationError, match="expected the connection shop_kafka"):
         find("shop", Path())
 
@@ -158,9 +158,9 @@ def test_discovering_shows_no_secret_even_where_the_environment_has_it(
     monkeypatch.setenv("AIRFLOW_CONN_SHOP_KAFKA", URI)
     declared(TOPICS)
     assert SECRET not in repr(discover(Path()))
-    found = find("shop", Path(), {"AIRFLOW_CONN_SHOP_KAFKA": JSON.replace(SECRET, "other")})
-    assert found.source.kafka is not None
-    assert found.source.kafka.options["sasl.password"] == "other"
+    result = find("shop", Path(), {"AIRFLOW_CONN_SHOP_KAFKA": JSON.replace(SECRET, "other")})
+    assert result.source.kafka is not None
+    assert result.source.kafka.options["sasl.password"] == "other"
 
 
 def test_the_connections_of_a_file_are_listed(declared: Declared, capsys: pytest.CaptureFixture[str]) -> None:

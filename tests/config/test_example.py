@@ -52,7 +52,7 @@ def source_tables() -> dict[str, dict[str, str]]:
     kinds = r"(?:double precision|numeric\(\d+,\d+\)|\w+\(\d+\)|\w+)(?:\[\])?"
     tables = re.findall(r"CREATE TABLE (\w+) \((.*?)\);", text, flags=re.DOTALL)
     columns = {table: re.findall(rf"(?:^|,)\s*([a-z_]+)\s+({kinds})", body) for table, body in tables}
-    return {table: {name: lake_type(kind) for name, kind in found} for table, found in columns.items()}
+    return {table: {name: lake_type(kind) for name, kind in columns_of} for table, columns_of in columns.items()}
 
 
 def test_every_watched_table_has_the_columns_of_the_source(orders: Pipeline) -> None:
@@ -102,8 +102,8 @@ def test_the_example_names_the_schema_and_fits_it() -> None:
 
 def numbers(text: str) -> dict[str, Any]:
     """Return the parts of the example that hold numbers; the base loader reads them as text."""
-    found = yaml.safe_load(text)
-    return {"alerts": found["alerts"], "maintenance": found["maintenance"]}
+    collected = yaml.safe_load(text)
+    return {"alerts": collected["alerts"], "maintenance": collected["maintenance"]}
 
 
 @pytest.mark.parametrize(
@@ -117,10 +117,10 @@ def test_an_editor_sees_what_we_refuse(old: str, new: str) -> None:
 
 
 def models(model: type[Model]) -> list[type[Model]]:
-    return [model, *(inside for own in model.__subclasses__() for inside in models(own))]
+    return [model, *(inside for subclass in model.__subclasses__() for inside in models(subclass))]
 
 
 def test_every_field_has_a_description_of_one_line() -> None:
-    found = [field.description for model in models(Model) for field in model.model_fields.values()]
-    assert len(found) > 40
-    assert all(text and "\n" not in text and not text.endswith(".") and text[0].isupper() for text in found)
+    descriptions = [field.description for model in models(Model) for field in model.model_fields.values()]
+    assert len(descriptions) > 40
+    assert all(text and "\n" not in text and not text.endswith(".") and text[0].isupper() for text in descriptions)

@@ -142,8 +142,8 @@ def test_great_expectations_judges_on_failure_unless_always_is_declared(declared
     assert load(declared()).judge == "on_failure"
     assert load(declared((MAINTENANCE, f"judge: always\n{MAINTENANCE}"))).judge == "always"
     for wrong in ("never", "true", "[always]"):
-        told = refused(MAINTENANCE, f"judge: {wrong}\n{MAINTENANCE}")
-        assert re.match(r"shop\.yaml:54: judge: found .*, expected on_failure or always\.", told), told
+        message = refused(MAINTENANCE, f"judge: {wrong}\n{MAINTENANCE}")
+        assert re.match(r"shop\.yaml:54: judge: found .*, expected on_failure or always\.", message), message
 
 
 def test_a_column_that_the_source_may_add_is_not_refused(declared: Declared) -> None:

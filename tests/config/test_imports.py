@@ -35,15 +35,15 @@ def parsed(program: str = PROGRAM) -> dict[str, object]:
     environment = {**os.environ, "PYTHONPATH": str(INCLUDE)}
     environment.pop("TXLOOM_PIPELINES", None)
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    found: dict[str, object] = json.loads(done.stdout)
-    return found
+    printed: dict[str, object] = json.loads(done.stdout)
+    return printed
 
 
 def test_discovering_pipelines_imports_neither_spark_nor_airflow() -> None:
-    found = parsed()
-    assert found["pipelines"]
-    assert isinstance(found["modules"], list)
-    roots = {name.partition(".")[0] for name in found["modules"]}
+    result = parsed()
+    assert result["pipelines"]
+    assert isinstance(result["modules"], list)
+    roots = {name.partition(".")[0] for name in result["modules"]}
     assert roots.isdisjoint({"pyspark", "delta", "deltalake", "airflow", "pandas", "pyarrow", "great_expectations"})
 
 

@@ -138,8 +138,8 @@ EXPECTED = "expected a column, or the year, month or day of one, such as year(cr
     ],
 )
 def test_anything_else_does_not(text: str, hint: str) -> None:
-    found = refused(f'[{{table: readings_1, partition_by: "{text}"}}]')
-    assert found == f"[0].partition_by: found '{text}', {EXPECTED}{hint}"
+    result = refused(f'[{{table: readings_1, partition_by: "{text}"}}]')
+    assert result == f"[0].partition_by: found '{text}', {EXPECTED}{hint}"
 
 
 def test_a_moment_makes_no_partition() -> None:

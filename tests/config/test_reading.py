@@ -137,13 +137,13 @@ def test_a_folder_shows_all_its_declarations_in_order_whether_right_or_wrong(dec
     for ignored in (".hidden.yaml", "notes.txt", "old.yaml.bak", "deeper/shop.yaml"):
         Path(ignored).parent.mkdir(exist_ok=True)
         Path(ignored).write_text("nonsense: [")
-    found = discover(Path())
-    assert [(str(path), isinstance(pipeline, Pipeline)) for path, pipeline in found] == [
+    declarations_read = discover(Path())
+    assert [(str(path), isinstance(pipeline, Pipeline)) for path, pipeline in declarations_read] == [
         ("bad.yaml", False),
         ("shop.yaml", True),
         ("zoo.yaml", True),
     ]
-    assert str(found[0][1]) == (
+    assert str(declarations_read[0][1]) == (
         "bad.yaml:1: name: found 5, expected a name of lower-case letters, digits and underscores, "
         "beginning with a letter."
     )

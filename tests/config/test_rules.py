@@ -127,10 +127,10 @@ def test_a_run_begins_by_the_clock_or_by_assets(refused: Refused) -> None:
     ],
 )
 def test_the_unit_of_debeziums_times_is_told_once_and_in_full(refused: Refused, options: str, message: str) -> None:
-    told = "format: debezium\n  debezium: {" + options + "}"
-    assert refused("format: goldengate", told) == message
+    text = "format: debezium\n  debezium: {" + options + "}"
+    assert refused("format: goldengate", text) == message
 
 
 def test_a_mode_that_counts_one_unit_needs_no_database(declared: Declared) -> None:
-    told = "format: debezium\n  debezium: {time_precision_mode: connect}"
-    assert load(declared(("format: goldengate", told))).source.debezium.time_precision_mode == "connect"
+    text = "format: debezium\n  debezium: {time_precision_mode: connect}"
+    assert load(declared(("format: goldengate", text))).source.debezium.time_precision_mode == "connect"

@@ -63,29 +63,29 @@ def interpret(changes: list[Change]) -> dict[int, Effect]:
         assert change.id is not None and change.old is not None
         touched |= {change.old: change.at, change.id: change.at}
         act(world, change)
-    found: dict[int, Effect] = {key: (at, None, None) for key, at in touched.items()}
+    collected: dict[int, Effect] = {key: (at, None, None) for key, at in touched.items()}
     for row in world:
         assert row.id is not None
-        found[row.id] = touched[row.id], {"id": row.id, **row.values}, sorted(row.missing) or None
-    return found
+        collected[row.id] = touched[row.id], {"id": row.id, **row.values}, sorted(row.missing) or None
+    return collected
 
 
 def act(world: list[Standing], change: Change) -> None:
     """Let one change act on the world; a row that moves stands behind those that were at its key before."""
-    told: dict[str, Any] = dict(zip(("name", "note"), change.values, strict=True))
+    counts: dict[str, Any] = dict(zip(("name", "note"), change.values, strict=True))
     first = next((row for row in world if row.id == change.old), None)
     if change.op in "Ir":
         world[:] = [row for row in world if row.id != change.id]
-        world.append(Standing(change.id, told))
+        world.append(Standing(change.id, counts))
     elif change.op == "D" and first:
         world.remove(first)
     elif change.op == "U":
-        left = {name for name in change.unchanged if name in told}
-        row = first or Standing(change.old, {name: dict(change.before).get(name) for name in told}, set(told))
+        left = {name for name in change.unchanged if name in counts}
+        row = first or Standing(change.old, {name: dict(change.before).get(name) for name in counts}, set(counts))
         if not first:
             row.missing -= dict(change.before).keys()
             world.append(row)
-        row.values = {name: row.values[name] if name in left else told[name] for name in told}
+        row.values = {name: row.values[name] if name in left else counts[name] for name in counts}
         row.missing &= left
         if change.id != change.old:
             world[:] = [other for other in world if other is not row]
@@ -95,22 +95,25 @@ def act(world: list[Standing], change: Change) -> None:
 
 def as_table(changes: list[Change]) -> pa.Table:
     """Write changes as a mirror's history."""
-    found = []
+    rows = []
     for change in changes:
         line = dict(zip(COLUMNS, (change.id, *change.values), strict=True))
         csn, pos = change.at
-        own = {"_txloom_op": change.op, "_txloom_xid": f"x{csn}", "_txloom_csn": csn, "_txloom_pos": pos}
-        own |= {"_txloom_unchanged": list(change.unchanged) or None, "_txloom_before": dict(change.before) or None}
-        own["_txloom_absent"] = list(change.absent) or None
-        own["_txloom_before_known"] = [name for name, _ in change.before] or None
-        found.append(line | own)
-    return pa.Table.from_pylist(found, change_schema(row_schema(COLUMNS), COLUMNS))
+        system_columns = {"_txloom_op": change.op, "_txloom_xid": f"x{csn}", "_txloom_csn": csn, "_txloom_pos": pos}
+        system_columns |= {
+            "_txloom_unchanged": list(change.unchanged) or None,
+            "_txloom_before": dict(change.before) or None,
+        }
+        system_columns["_txloom_absent"] = list(change.absent) or None
+        system_columns["_txloom_before_known"] = [name for name, _ in change.before] or None
+        rows.append(line | system_columns)
+    return pa.Table.from_pylist(rows, change_schema(row_schema(COLUMNS), COLUMNS))
 
 
-def as_effects(found: pa.Table) -> dict[int, Effect]:
+def as_effects(given_effects: pa.Table) -> dict[int, Effect]:
     """Read what `fold` returned."""
     effects: dict[int, Effect] = {}
-    for line in found.to_pylist():
+    for line in given_effects.to_pylist():
         assert line["id"] not in effects
         row = {name: line[name] for name in COLUMNS}
         if line["_txloom_deleted"]:

@@ -30,8 +30,8 @@ def changes_at(draw: st.DrawFn, at: Stamp) -> Change:
     image = dict(zip(COLUMNS, (draw(KEYS), *draw(VALUES)), strict=True))
     if op in "Ir" and draw(st.integers(0, 3)) == 0:
         absent = draw(GONE)
-        told = tuple(None if name in absent else value for name, value in zip(COLUMNS[1:], values, strict=True))
-        return Change(op, at, key, (told[0], told[1]), absent=absent)
+        reported = tuple(None if name in absent else value for name, value in zip(COLUMNS[1:], values, strict=True))
+        return Change(op, at, key, (reported[0], reported[1]), absent=absent)
     if op != "U":
         return Change(op, at, key, values if op != "D" else (None, None))
     before = tuple((name, image[name]) for name in known)
@@ -97,8 +97,8 @@ def test_chained_keys_in_one_part_and_truncates_in_all_give_the_same(changes: li
         mine = [change for change in new if change.op in "TC" or tied.get(change.id, change.id) % 3 == part]
         mine += [Change("C", change.at, absent=change.absent) for change in new if change.absent and change.op != "C"]
         here = [tied.get(key, key) % 3 == part for key in rows.column("id").to_pylist()]
-        own = rows.filter(pa.array(here, pa.bool_()))
-        found = as_effects(folded(own, mine))
-        assert not effects.keys() & found.keys()
-        effects |= found
+        chosen = rows.filter(pa.array(here, pa.bool_()))
+        folded_rows = as_effects(folded(chosen, mine))
+        assert not effects.keys() & folded_rows.keys()
+        effects |= folded_rows
     assert effects == as_effects(folded(rows, new))

@@ -101,8 +101,12 @@ GONE = """
 
 
 def test_columns_are_followed_in_commit_order() -> None:
-    found = columns_of(changes_of(GONE, COLUMNS), {})
-    assert (found.gone, found.clearing, list(found.flapping)) == ({"note": Gone(4, 1, "x4")}, ["note"], ["note"])
+    collected = columns_of(changes_of(GONE, COLUMNS), {})
+    assert (collected.gone, collected.clearing, list(collected.flapping)) == (
+        {"note": Gone(4, 1, "x4")},
+        ["note"],
+        ["note"],
+    )
 
 
 def test_a_column_that_is_known_to_be_gone_takes_nothing_away_again() -> None:

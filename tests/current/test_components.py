@@ -9,9 +9,9 @@ EDGES = st.lists(st.tuples(st.integers(0, 15), st.integers(0, 15)), max_size=20)
 
 
 def test_a_chain_has_one_representative() -> None:
-    found = components([("b", "c"), ("a", "b"), ("x", "y")])
-    assert len({found[key] for key in "abc"}) == 1
-    assert found["x"] == found["y"] != found["a"]
+    representatives = components([("b", "c"), ("a", "b"), ("x", "y")])
+    assert len({representatives[key] for key in "abc"}) == 1
+    assert representatives["x"] == representatives["y"] != representatives["a"]
 
 
 def test_every_named_key_is_in_the_answer_and_no_other() -> None:
@@ -34,6 +34,10 @@ def test_two_keys_share_a_representative_exactly_if_edges_connect_them(edges: li
         for left, right in edges:
             for key in reached[left] | reached[right]:
                 reached[key] = reached[key] | reached[left] | reached[right]
-    found = components(edges)
-    assert found.keys() == reached.keys()
-    assert all((found[left] == found[right]) == (right in reached[left]) for left in found for right in found)
+    representatives = components(edges)
+    assert representatives.keys() == reached.keys()
+    assert all(
+        (representatives[left] == representatives[right]) == (right in reached[left])
+        for left in representatives
+        for right in representatives
+    )

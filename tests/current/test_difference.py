@@ -58,14 +58,14 @@ def arrow(rows: Rows) -> pa.Table:
 
 
 def compared(old: Rows, new: Rows) -> list[tuple[str, Any, Any]]:
-    found = difference(arrow(old), arrow(new))
-    assert found.repeated is None
-    assert len(new) == len(found.inserted) + len(found.updated) + found.unchanged
-    assert len(old) == len(found.missing) + len(found.replaced) + found.unchanged
-    gone = [("D", old[position], None) for position in found.missing.to_pylist()]
-    changed = zip(found.replaced.to_pylist(), found.updated.to_pylist(), strict=True)
+    difference_of = difference(arrow(old), arrow(new))
+    assert difference_of.repeated is None
+    assert len(new) == len(difference_of.inserted) + len(difference_of.updated) + difference_of.unchanged
+    assert len(old) == len(difference_of.missing) + len(difference_of.replaced) + difference_of.unchanged
+    gone = [("D", old[position], None) for position in difference_of.missing.to_pylist()]
+    changed = zip(difference_of.replaced.to_pylist(), difference_of.updated.to_pylist(), strict=True)
     updates = [("U", old[before], new[after]) for before, after in changed]
-    return [*gone, *updates, *(("I", None, new[position]) for position in found.inserted.to_pylist())]
+    return [*gone, *updates, *(("I", None, new[position]) for position in difference_of.inserted.to_pylist())]
 
 
 def unique(rows: Rows) -> Rows:
@@ -77,9 +77,9 @@ def test_differences_by_hash_are_those_by_value(old: Rows, new: Rows, data: st.D
     """Rows of the new side are new ones, and old ones of which some changed in one value."""
     kept = [row | data.draw(st.sampled_from([{}, {"text": ""}, {"money": Decimal("1.0")}])) for row in old]
     new = unique([*new, *kept[: data.draw(st.integers(0, len(kept)))]])
-    wanted = by_value(keyed(old, *KEY), keyed(new, *KEY))
-    found = compared(old, new)
-    assert sorted(map(repr, found)) == sorted(map(repr, wanted))
+    expected = by_value(keyed(old, *KEY), keyed(new, *KEY))
+    difference_of = compared(old, new)
+    assert sorted(map(repr, difference_of)) == sorted(map(repr, expected))
 
 
 @given(st.lists(ROW, min_size=2, max_size=6))
@@ -133,6 +133,6 @@ def test_10000_rows_of_which_2000_were_replaced_and_4000_updated() -> None:
     old = [base | {"a": f"{i}", "b": "", "n": 1, "text": "old"} for i in range(10_000)]
     new = [row | {"text": "new"} if i < 6_000 else row for i, row in enumerate(old) if i >= 2_000]
     new += [base | {"a": f"{i}", "b": "", "n": 1} for i in range(10_000, 12_000)]
-    found = difference(arrow(old), arrow(new))
+    difference_of = difference(arrow(old), arrow(new))
     assert Counter(op for op, _, _ in compared(old, new)) == Counter(I=2_000, U=4_000, D=2_000)
-    assert found.unchanged == 4_000
+    assert difference_of.unchanged == 4_000

@@ -16,7 +16,7 @@ def documents(
     """Nest children in their roots, ordered by the root's key; a child without a root is in no document."""
     gathered = [(member, by_parent(member, rows)) for member, rows in children]
     return [
-        root | {member.field: nested(member, found.get(key_of(root, key), [])) for member, found in gathered}
+        root | {member.field: nested(member, by_key.get(key_of(root, key), [])) for member, by_key in gathered}
         for root in sorted(roots, key=lambda root: key_of(root, key))
     ]
 

@@ -18,8 +18,8 @@ ROWS = """
 
 def evidence(changes: str) -> list[tuple[str, str | None, int]]:
     effects = fold(rows_of(ROWS, COLUMNS), changes_of(changes, COLUMNS), key=["id"], columns=COLUMNS, evidence=True)
-    found = [json.loads(text) for text in effects.column("_txloom_evidence").drop_null().to_pylist()]
-    return sorted((each["what"], each["column"], each["csn"]) for each in found)
+    evidence = [json.loads(text) for text in effects.column("_txloom_evidence").drop_null().to_pylist()]
+    return sorted((each["what"], each["column"], each["csn"]) for each in evidence)
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ COLUMNS = ("id", "name")
 MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def told(text: str) -> list[dict[str, str]]:
+def interval_texts(text: str) -> list[dict[str, str]]:
     """Return intervals as a text table: the rows, from and to in csn, and in hours of commit time."""
     changes = changes_of(text, COLUMNS)
     hours = [int(line["hour"]) for line in table(text)]
     committed = pa.array([MIDNIGHT + timedelta(hours=hour) for hour in hours], pa.timestamp("us", "UTC"))
     changes = changes.append_column("_txloom_committed_at", committed)
-    found = versions(changes, key=["id"], columns=COLUMNS, schema=row_schema(COLUMNS))
-    rows = intervals(found, key=["id"], columns=COLUMNS).sort_by([("id", "ascending")]).to_pylist()
+    finding = versions(changes, key=["id"], columns=COLUMNS, schema=row_schema(COLUMNS))
+    rows = intervals(finding, key=["id"], columns=COLUMNS).sort_by([("id", "ascending")]).to_pylist()
     return [
         {
             "id": str(row["id"]),
@@ -36,7 +36,7 @@ def hour(at: datetime | None) -> str:
 
 
 def test_an_interval_ends_when_the_next_one_begins() -> None:
-    assert told(
+    assert interval_texts(
         """
         op at  id name hour
         I  5.1 1  Ada  1
@@ -56,7 +56,7 @@ def test_an_interval_ends_when_the_next_one_begins() -> None:
 
 
 def test_a_deleted_row_that_comes_back_as_it_was_was_gone_in_between() -> None:
-    assert told(
+    assert interval_texts(
         """
         op at  id name hour
         I  1.1 1  -    1
@@ -70,7 +70,7 @@ def test_a_deleted_row_that_comes_back_as_it_was_was_gone_in_between() -> None:
 
 
 def test_a_clock_that_was_set_back_does_not_change_which_state_came_first() -> None:
-    assert told(
+    assert interval_texts(
         """
         op at   id name hour
         U  10.1 1  new  1

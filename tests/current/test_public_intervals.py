@@ -17,11 +17,11 @@ from txloom.current.versions import intervals, versions
 COLUMNS = ("id", "name", "city")
 
 
-def told(untracked: tuple[str, ...] = ()) -> set[str]:
+def interval_texts(untracked: tuple[str, ...] = ()) -> set[str]:
     """Return the intervals as the documentation writes them: id, columns, start and end."""
     changes = with_time(changes_of(AUTO_CDC, COLUMNS))
-    found = versions(changes, key=["id"], columns=COLUMNS, schema=row_schema(COLUMNS))
-    rows = intervals(found, key=["id"], columns=COLUMNS, untracked=untracked).to_pylist()
+    finding = versions(changes, key=["id"], columns=COLUMNS, schema=row_schema(COLUMNS))
+    rows = intervals(finding, key=["id"], columns=COLUMNS, untracked=untracked).to_pylist()
     shown = [name for name in COLUMNS if name not in untracked]
     return {" ".join([*(str(row[name]) for name in shown), span(row)]) for row in rows}
 
@@ -35,7 +35,7 @@ def with_time(changes: pa.Table) -> pa.Table:
 
 
 def test_the_history_of_auto_cdc() -> None:
-    assert told() == {
+    assert interval_texts() == {
         "123 Isabel Monterrey 1-5",
         "123 Isabel Chihuahua 5-6",
         "124 Raul Oaxaca 1-",
@@ -47,13 +47,13 @@ def test_the_history_of_auto_cdc() -> None:
 
 
 def test_the_history_of_auto_cdc_that_does_not_track_city() -> None:
-    assert told(untracked=("city",)) == {"123 Isabel 1-6", "124 Raul 1-", "125 Mercedes 2-", "126 Lily 2-"}
+    assert interval_texts(untracked=("city",)) == {"123 Isabel 1-6", "124 Raul 1-", "125 Mercedes 2-", "126 Lily 2-"}
 
 
 def test_what_is_not_tracked_shows_what_it_was_last() -> None:
     changes = with_time(changes_of(AUTO_CDC, COLUMNS))
-    found = versions(changes, key=["id"], columns=COLUMNS, schema=row_schema(COLUMNS))
-    rows = intervals(found, key=["id"], columns=COLUMNS, untracked=("city",)).to_pylist()
+    versions_read = versions(changes, key=["id"], columns=COLUMNS, schema=row_schema(COLUMNS))
+    rows = intervals(versions_read, key=["id"], columns=COLUMNS, untracked=("city",)).to_pylist()
     assert {row["id"]: row["city"] for row in rows} == {
         123: "Chihuahua",
         124: "Oaxaca",
@@ -84,8 +84,8 @@ def documents(orders: list[Change], lines: list[Change]) -> list[str]:
     member = Member("lines", "many", ("line",), ("id",), LINE)
     row = pa.struct([row_schema(LINE).field(name) for name in LINE])
     schema = pa.schema([*[row_schema(ORDER).field(name) for name in ORDER], ("lines", pa.list_(row))])
-    found = document_intervals(history(ORDER, orders), ["id"], ORDER, [(member, history(LINE, lines))], schema)
-    rows = sorted(found.to_pylist(), key=lambda row: row["_txloom_valid_from"])
+    by_key = document_intervals(history(ORDER, orders), ["id"], ORDER, [(member, history(LINE, lines))], schema)
+    rows = sorted(by_key.to_pylist(), key=lambda row: row["_txloom_valid_from"])
     return [f"{row['name']} {','.join(str(line['line']) for line in row['lines'])} {span(row)}" for row in rows]
 
 
@@ -113,8 +113,8 @@ def test_order_joiner_c_five_transactions_are_five_states() -> None:
     lines: list[Change] = [
         ("I", csn, 2 + n, (100 * csn + n, 7, None)) for csn, count in enumerate(counts, 1) for n in range(count)
     ]
-    found = documents(orders, lines)
-    assert [len(line.split()[1].split(",")) for line in found] == [3, 3, 8, 13, 18]
+    documents_read = documents(orders, lines)
+    assert [len(line.split()[1].split(",")) for line in documents_read] == [3, 3, 8, 13, 18]
 
 
 @pytest.mark.parametrize("order_last", [True, False])

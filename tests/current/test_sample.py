@@ -13,13 +13,13 @@ from oracle.state import Source
 from txloom.current.folding.fold import fold
 
 STEPS = 12
-OWN = [("_txloom_csn", pa.int64()), ("_txloom_pos", pa.int64()), ("_txloom_xid", pa.string())]
+SYSTEM_COLUMNS = [("_txloom_csn", pa.int64()), ("_txloom_pos", pa.int64()), ("_txloom_xid", pa.string())]
 
 
 @cache
 def heard() -> tuple[capture.Capture, Source]:
-    found = capture.read(capture.arrivals())
-    return found, Source(found)
+    transactions = capture.read(capture.arrivals())
+    return transactions, Source(transactions)
 
 
 def change(event: Event, columns: list[str]) -> dict[str, object]:
@@ -27,10 +27,10 @@ def change(event: Event, columns: list[str]) -> dict[str, object]:
     before, after = event.before or {}, event.after or {}
     image = before if event.op == "D" else before | after
     left = [name for name in columns if event.op == "U" and name not in after]
-    told = {"before": event.before, "before_known": list(before), "unchanged": left}
-    own = {"op": event.op, "csn": event.csn, "pos": event.pos, "xid": event.xid, **told}
+    given = {"before": event.before, "before_known": list(before), "unchanged": left}
+    system_columns = {"op": event.op, "csn": event.csn, "pos": event.pos, "xid": event.xid, **given}
     shown = {name: None if name in left else image.get(name) for name in columns}
-    return shown | {f"_txloom_{name}": value for name, value in own.items()}
+    return shown | {f"_txloom_{name}": value for name, value in system_columns.items()}
 
 
 def merged(rows: pa.Table, effects: pa.Table, key: tuple[str, ...]) -> pa.Table:
@@ -47,13 +47,13 @@ def state(rows: pa.Table, table: declarations.Table) -> dict[Key, Image]:
 
 @pytest.mark.parametrize("name", declarations.TABLES)
 def test_every_step_of_folding_a_real_capture_is_a_state_of_its_source(name: str) -> None:
-    found, source = heard()
+    result, source = heard()
     table = declarations.TABLES[name]
     columns = list(table.columns)
-    schema = pa.schema([*((column, pa.string()) for column in columns), *OWN])
+    schema = pa.schema([*((column, pa.string()) for column in columns), *SYSTEM_COLUMNS])
     rows, done = schema.empty_table(), -1
     for csn in [*source.csns[:: len(source.csns) // STEPS], source.csns[-1]]:
-        new = [t for t in found.transactions if t.whole and done < t.csn <= csn]
+        new = [t for t in result.transactions if t.whole and done < t.csn <= csn]
         changes = [change(event, columns) for t in reversed(new) for event in t.events if event.table == name]
         given = pa.Table.from_pylist(changes, change_schema(schema, columns))
         effects = fold(rows, given, key=table.key, columns=columns)

@@ -13,7 +13,7 @@ from txloom.current.superseded import superseded
 from txloom.current.versions import intervals, versions
 
 
-def told(changes: list[Change]) -> list[Change]:
+def interval_rows_of(changes: list[Change]) -> list[Change]:
     """Return changes as a history has them: clears are no rows of it."""
     return [change for change in changes if change.op != "C"]
 
@@ -27,8 +27,8 @@ def history(changes: list[Change], released: dict[int, int] | None = None) -> pa
 
 
 def gone(changes: list[Change], horizon: int, released: dict[int, int] | None = None) -> list[bool]:
-    found = superseded(history(changes, released), key=["id"], horizon=horizon, release=1)
-    return list(found.to_pylist())
+    removed = superseded(history(changes, released), key=["id"], horizon=horizon, release=1)
+    return list(removed.to_pylist())
 
 
 def kept(changes: list[Change], horizon: int, released: dict[int, int] | None = None) -> list[Change]:
@@ -43,8 +43,8 @@ def state(changes: list[Change], upto: int | None = None) -> list[dict[str, obje
 def since(changes: list[Change], horizon: int) -> list[tuple[object, ...]]:
     """Return the intervals that reach beyond the horizon; of what began before it, only that it held there."""
     table = as_table(changes).append_column("_txloom_committed_at", pa.nulls(len(changes), pa.timestamp("us", "UTC")))
-    found = versions(table, key=["id"], columns=COLUMNS, schema=row_schema(COLUMNS))
-    rows = intervals(found, key=["id"], columns=COLUMNS).to_pylist()
+    interval_rows = versions(table, key=["id"], columns=COLUMNS, schema=row_schema(COLUMNS))
+    rows = intervals(interval_rows, key=["id"], columns=COLUMNS).to_pylist()
     shown = [
         (*(row[name] for name in COLUMNS), max(row["_txloom_valid_from"], horizon), row["_txloom_valid_to"])
         for row in rows
@@ -56,7 +56,7 @@ def since(changes: list[Change], horizon: int) -> list[tuple[object, ...]]:
 @given(histories(), st.integers(0, 60))
 @settings(max_examples=200)
 def test_states_and_intervals_from_the_horizon_on_stay(drawn: list[Change], horizon: int) -> None:
-    changes = told(drawn)
+    changes = interval_rows_of(drawn)
     left = kept(changes, horizon)
     for csn in {horizon, *(change.at[0] for change in changes if change.at[0] > horizon)}:
         assert state(left, csn) == state(changes, csn)
@@ -71,14 +71,14 @@ def test_a_late_transaction_ends_in_the_same_state(
     drawn: list[Change], horizon: int, csn: int, data: st.DataObject
 ) -> None:
     """It may do anything but one thing: change a key, below the horizon, and leave columns of the row unchanged."""
-    changes = told(drawn)
+    changes = interval_rows_of(drawn)
     late = [data.draw(changes_at((csn, 1000 + pos))) for pos in range(data.draw(st.integers(1, 4)))]
-    late = told(late)
+    late = interval_rows_of(late)
     assume(all(change.at[0] > horizon or change.old == change.id or not change.unchanged for change in late))
     assert state(kept(changes, horizon) + late) == state(changes + late)
-    found = interpret(changes + late)
+    effects = interpret(changes + late)
     again = as_effects(fold(NO_ROWS, as_table(kept(changes, horizon) + late), key=["id"], columns=COLUMNS))
-    alive = {key: effect[1] for key, effect in found.items() if effect[1] is not None}
+    alive = {key: effect[1] for key, effect in effects.items() if effect[1] is not None}
     assert {key: effect[1] for key, effect in again.items() if effect[1] is not None} == alive
 
 
@@ -87,7 +87,7 @@ def test_a_late_transaction_ends_in_the_same_state(
 def test_what_is_not_merged_yet_neither_goes_nor_supersedes(
     drawn: list[Change], horizon: int, data: st.DataObject
 ) -> None:
-    changes = told(drawn)
+    changes = interval_rows_of(drawn)
     csns = sorted({change.at[0] for change in changes})
     released = {csn: data.draw(st.integers(1, 2)) for csn in csns}
     merged = [change for change in changes if released[change.at[0]] == 1]
@@ -101,8 +101,8 @@ def test_what_is_not_merged_yet_neither_goes_nor_supersedes(
 @settings(max_examples=100)
 def test_parts_that_hold_whole_chains_say_the_same(drawn: list[Change], horizon: int, parts: int) -> None:
     """As Spark spreads them: a change of a key goes to the parts of both keys, a truncate to all."""
-    changes = told(drawn)
-    found: dict[int, bool] = {}
+    changes = interval_rows_of(drawn)
+    removed_by_key: dict[int, bool] = {}
     for part in range(parts):
         mine = [
             position
@@ -110,8 +110,8 @@ def test_parts_that_hold_whole_chains_say_the_same(drawn: list[Change], horizon:
             if change.op == "T" or part in ((change.id or 0) % parts, (change.old or 0) % parts)
         ]
         goes = gone([changes[position] for position in mine], horizon)
-        found |= {position: goes_now for position, goes_now in zip(mine, goes, strict=True) if goes_now}
-    assert sorted(found) == [position for position, goes in enumerate(gone(changes, horizon)) if goes]
+        removed_by_key |= {position: goes_now for position, goes_now in zip(mine, goes, strict=True) if goes_now}
+    assert sorted(removed_by_key) == [position for position, goes in enumerate(gone(changes, horizon)) if goes]
 
 
 def rows(*given: tuple[object, ...]) -> list[Change]:

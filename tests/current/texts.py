@@ -22,44 +22,53 @@ def table(text: str) -> Rows:
 
 def rows_of(text: str, columns: Sequence[str]) -> pa.Table:
     """Read current rows."""
-    found = []
+    rows = []
     for line in table(text):
         csn, pos = line["at"].split(".")
-        own = {"_txloom_csn": int(csn), "_txloom_pos": int(pos), "_txloom_xid": f"x{csn}"}
-        found.append({name: value(name, line.get(name, "-")) for name in columns} | own)
-    return pa.Table.from_pylist(found, row_schema(columns))
+        system_columns = {"_txloom_csn": int(csn), "_txloom_pos": int(pos), "_txloom_xid": f"x{csn}"}
+        rows.append({name: value(name, line.get(name, "-")) for name in columns} | system_columns)
+    return pa.Table.from_pylist(rows, row_schema(columns))
 
 
 def changes_of(text: str, columns: Sequence[str]) -> pa.Table:
     """Read changes."""
-    found = []
+    changes = []
     for line in table(text):
         csn, pos = line["at"].split(".")
         before = dict(pair.split("=") for pair in listed(line.get("before", "-")))
-        own = {"_txloom_op": line["op"], "_txloom_xid": f"x{csn}", "_txloom_csn": int(csn), "_txloom_pos": int(pos)}
-        own["_txloom_unchanged"] = listed(line.get("unchanged", "-")) or None
-        own["_txloom_absent"] = listed(line.get("absent", "-")) or None
-        own["_txloom_before"] = {name: value(name, text) for name, text in before.items()} or None
-        own["_txloom_before_known"] = list(before) or None
-        found.append({name: value(name, line.get(name, "-")) for name in columns} | own)
-    return pa.Table.from_pylist(found, change_schema(row_schema(columns), columns))
+        system_columns = {
+            "_txloom_op": line["op"],
+            "_txloom_xid": f"x{csn}",
+            "_txloom_csn": int(csn),
+            "_txloom_pos": int(pos),
+        }
+        system_columns["_txloom_unchanged"] = listed(line.get("unchanged", "-")) or None
+        system_columns["_txloom_absent"] = listed(line.get("absent", "-")) or None
+        system_columns["_txloom_before"] = {name: value(name, text) for name, text in before.items()} or None
+        system_columns["_txloom_before_known"] = list(before) or None
+        changes.append({name: value(name, line.get(name, "-")) for name in columns} | system_columns)
+    return pa.Table.from_pylist(changes, change_schema(row_schema(columns), columns))
 
 
 def row_schema(columns: Sequence[str]) -> pa.Schema:
     """Return the schema of current rows: whole numbers and text."""
     declared = [(name, pa.int64() if name in WHOLE_NUMBERS else pa.string()) for name in columns]
-    own = [("_txloom_csn", pa.int64()), ("_txloom_pos", pa.int64()), ("_txloom_xid", pa.string())]
-    return pa.schema([*declared, *own])
+    system_fields = [("_txloom_csn", pa.int64()), ("_txloom_pos", pa.int64()), ("_txloom_xid", pa.string())]
+    return pa.schema([*declared, *system_fields])
 
 
 def change_schema(rows: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     """Return the schema of a mirror's history, as far as folding needs it."""
     declared = [rows.field(name) for name in columns]
     names = pa.list_(pa.string())
-    own = [("_txloom_op", pa.string()), ("_txloom_xid", pa.string())]
-    own += [("_txloom_csn", pa.int64()), ("_txloom_pos", pa.int64()), ("_txloom_unchanged", names)]
-    own += [("_txloom_before", pa.struct(declared)), ("_txloom_before_known", names), ("_txloom_absent", names)]
-    return pa.schema([*declared, *own])
+    system_fields = [("_txloom_op", pa.string()), ("_txloom_xid", pa.string())]
+    system_fields += [("_txloom_csn", pa.int64()), ("_txloom_pos", pa.int64()), ("_txloom_unchanged", names)]
+    system_fields += [
+        ("_txloom_before", pa.struct(declared)),
+        ("_txloom_before_known", names),
+        ("_txloom_absent", names),
+    ]
+    return pa.schema([*declared, *system_fields])
 
 
 def value(name: str, text: str) -> int | str | None:
@@ -76,8 +85,8 @@ def listed(text: str) -> list[str]:
 
 def folded(rows: str, changes: str, *, key: Sequence[str] = ("id",)) -> Rows:
     """Fold text into text, ordered by key."""
-    own = {"op", "at", "before", "unchanged", "absent"}
-    columns = [name for name in changes.split("\n")[1].split() if name not in own]
+    extra_columns = {"op", "at", "before", "unchanged", "absent"}
+    columns = [name for name in changes.split("\n")[1].split() if name not in extra_columns]
     effects = fold(rows_of(rows, columns), changes_of(changes, columns), key=key, columns=columns).to_pylist()
     effects.sort(key=lambda effect: tuple(effect[name] for name in key))
     return [_line(effect, columns) for effect in effects]

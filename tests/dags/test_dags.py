@@ -57,7 +57,7 @@ print(json.dumps({
 """
 
 
-def told(home: Path, program: str, **more: str) -> Any:
+def run_program(home: Path, program: str, **more: str) -> Any:
     """Load the DAGs in a process of its own, with an Airflow home of its own; return what a program prints of them."""
     environment = {**os.environ, "AIRFLOW_HOME": str(home), "AIRFLOW__CORE__LOAD_EXAMPLES": "False", **more}
     environment["AIRFLOW__CORE__DAGS_FOLDER"] = str(PROJECT / "dags")
@@ -71,8 +71,8 @@ def told(home: Path, program: str, **more: str) -> Any:
 
 @pytest.fixture(scope="module")
 def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, dict[str, object]]]:
-    found: dict[str, dict[str, dict[str, object]]] = told(tmp_path_factory.mktemp("airflow"), LIST)
-    return found
+    by_id: dict[str, dict[str, dict[str, object]]] = run_program(tmp_path_factory.mktemp("airflow"), LIST)
+    return by_id
 
 
 WHAT = ("alerts", "backfill", "cdc", "cut_consumer", "dead_letters", "load", "maintenance")
@@ -87,13 +87,13 @@ def test_every_shipped_example_has_all_its_dags_in_order(tmp_path: Path) -> None
     names = [name for name, declared in discover(examples) if isinstance(declared, Pipeline)]
     pipelines = sorted(load(file, connected=False).name for file in names)
     assert len(pipelines) == len(list(examples.glob("*.yaml")))
-    found = told(tmp_path, LIST, TXLOOM_PIPELINES=str(examples))
-    alerting = {name for name in pipelines if f"{name}_alerts" in found}
-    assert sorted(found) == sorted(
+    listed = run_program(tmp_path, LIST, TXLOOM_PIPELINES=str(examples))
+    alerting = {name for name in pipelines if f"{name}_alerts" in listed}
+    assert sorted(listed) == sorted(
         f"{name}_{what}" for name in pipelines for what in WHAT if what != "alerts" or name in alerting
     )
     for name in pipelines:
-        assert_in_order({dag: tasks for dag, tasks in found.items() if dag.startswith(f"{name}_")}, name)
+        assert_in_order({dag: tasks for dag, tasks in listed.items() if dag.startswith(f"{name}_")}, name)
 
 
 def test_the_cycle_checks_its_source_lands_buffers_merges_checks_each_expectation_and_publishes(
@@ -195,7 +195,7 @@ print(json.dumps(answers))
 def test_a_form_gives_the_arguments_of_its_job_and_refuses_what_is_none(tmp_path: Path) -> None:
     times = {"from_time": "2026-07-01T00:00:00Z", "tables": ["orders", "promo_codes"]}
     load = {"path": "/exports/monday", "csn": 7}
-    asked = [
+    requested = [
         ("orders_backfill", "rebuild", {}),
         ("orders_backfill", "rebuild", {"from_csn": 5, "to_csn": 0}),
         ("orders_backfill", "rebuild", times),
@@ -206,15 +206,15 @@ def test_a_form_gives_the_arguments_of_its_job_and_refuses_what_is_none(tmp_path
         ("orders_load", "load_snapshot", {"path": "/exports/monday"}),
         ("orders_load", "load_snapshot", {**load, "path": ""}),
     ]
-    found = told(tmp_path, FORMS.replace("ASKED", repr(asked)))
+    listed = run_program(tmp_path, FORMS.replace("ASKED", repr(requested)))
     base = ["--pipeline", "orders", "--run-id", "r"]
     range_ = [*base, "--task", "rebuild", "--from-csn={}", "--to-csn={}", "--from-time={}", "--to-time=", "--table={}"]
-    assert found[0] == [each.format("") for each in range_]
-    assert [each for each in found[1] if "csn" in each] == ["--from-csn=5", "--to-csn=0"]
-    assert found[2][-3:] == ["--from-time=2026-07-01T00:00:00Z", "--to-time=", "--table=orders,promo_codes"]
-    assert found[3:6] == ["ParamValidationError"] * 3
-    assert found[6] == [*base, "--path=/exports/monday", "--csn=7", "--time=", "--table=orders", "--ahead"]
-    assert found[7:] == ["ParamValidationError"] * 2
+    assert listed[0] == [each.format("") for each in range_]
+    assert [each for each in listed[1] if "csn" in each] == ["--from-csn=5", "--to-csn=0"]
+    assert listed[2][-3:] == ["--from-time=2026-07-01T00:00:00Z", "--to-time=", "--table=orders,promo_codes"]
+    assert listed[3:6] == ["ParamValidationError"] * 3
+    assert listed[6] == [*base, "--path=/exports/monday", "--csn=7", "--time=", "--table=orders", "--ahead"]
+    assert listed[7:] == ["ParamValidationError"] * 2
 
 
 def test_every_task_that_writes_takes_turns_in_its_pipelines_pool_and_all_have_owner_docs_and_retries(
@@ -247,7 +247,7 @@ print(json.dumps([alert.is_teardown, alert.on_failure_fail_dagrun, alert.trigger
 
 
 def test_whether_a_cycle_succeeded_is_not_the_alerts_to_say(tmp_path: Path) -> None:
-    assert told(tmp_path, ENDS) == [True, False, "all_done_setup_success"]
+    assert run_program(tmp_path, ENDS) == [True, False, "all_done_setup_success"]
 
 
 DECLARED = """
@@ -274,12 +274,12 @@ def test_a_pipeline_runs_by_the_clock_when_the_run_before_ended_or_when_assets_a
     begun = {"timed": 'schedule: "*/5 * * * *"', "steady": 'schedule: "@continuous"', "led": "after: [s3://in/done]"}
     for name, how in begun.items():
         (tmp_path / f"{name}.yaml").write_text(SHOP.format(name=name, begun=how, keep="400d"))
-    found = told(tmp_path / "airflow", DECLARED, TXLOOM_PIPELINES=str(tmp_path))
-    shown = {dag.removesuffix("_cdc"): kind for dag, (kind, _) in found.items() if dag.endswith("_cdc")}
+    listed = run_program(tmp_path / "airflow", DECLARED, TXLOOM_PIPELINES=str(tmp_path))
+    shown = {dag.removesuffix("_cdc"): kind for dag, (kind, _) in listed.items() if dag.endswith("_cdc")}
     assert shown == {
         "timed": "CronTriggerTimetable", "steady": "ContinuousTimetable", "led": "AssetTriggeredTimetable"
     }  # fmt: skip
-    assert found["timed_maintenance"][1] == ["clean_history", "expire", "optimize", "vacuum", "statistics"]
+    assert listed["timed_maintenance"][1] == ["clean_history", "expire", "optimize", "vacuum", "statistics"]
 
 
 DATED = """
@@ -314,16 +314,16 @@ print(json.dumps({
 
 def test_a_pipeline_of_snapshots_compares_the_date_of_its_run_once_the_date_before_is_merged(tmp_path: Path) -> None:
     """As scheduled or backfilled, by hand (no logical date), and as its form says."""
-    found = told(tmp_path, DATED, TXLOOM_PIPELINES=str(PROJECT / "include" / "pipelines" / "examples"))
-    assert found["after"] == {
+    listed = run_program(tmp_path, DATED, TXLOOM_PIPELINES=str(PROJECT / "include" / "pipelines" / "examples"))
+    assert listed["after"] == {
         "diff_snapshot": [],
         "buffer_transactions": ["diff_snapshot"],
         "merge_current": ["buffer_transactions", "diff_snapshot"],
         "publish": ["merge_current"],
     }
-    assert found["runs"] == [True, 1, True, True]
-    assert found["arguments"] == [
+    assert listed["runs"] == [True, 1, True, True]
+    assert listed["arguments"] == [
         ["--pipeline", "snapshots", "--run-id", "r", "--date", day]
         for day in ("2026-11-20", "2026-11-21", "2026-11-01")
     ]
-    assert "'yesterday' is not" in found["refused"]
+    assert "'yesterday' is not" in listed["refused"]

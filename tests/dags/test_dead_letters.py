@@ -52,9 +52,9 @@ class Shop:
         self.airflow.unpause("shop_dead_letters")
         return self.airflow.trigger("shop_dead_letters", conf)
 
-    def asked(self, run_id: str) -> str:
+    def question(self, run_id: str) -> str:
         """Wait until a person is asked, and return what they read."""
-        return self.airflow.asked("shop_dead_letters", run_id, "approve", within=LONG)
+        return self.airflow.question("shop_dead_letters", run_id, "approve", within=LONG)
 
     def answer(self, run_id: str, option: str) -> str:
         """Answer, and return how the run ended."""
@@ -65,7 +65,7 @@ class Shop:
         run = self.airflow.ask("GET", f"/api/v2/dags/shop_dead_letters/dagRuns/{urllib.parse.quote(run_id)}")
         return str(run["note"])
 
-    def told(self) -> list[tuple[str, str, str]]:
+    def notified(self) -> list[tuple[str, str, str]]:
         return [(body["event"], body["kind"], body["subject"]) for body in self.hooks.bodies()]
 
 
@@ -91,7 +91,7 @@ def test_a_cycle_ends_with_one_message_about_what_it_could_not_read(shop: Shop) 
     assert shop.airflow.wait("shop_cdc", run_id, LONG) == "success"
     assert shop.amounts() == [5, 7]
     assert shop.airflow.tasks("shop_cdc", run_id)["alert"]["state"] == "success"
-    assert shop.told() == [("opened", "dead letters", "")]
+    assert shop.notified() == [("opened", "dead letters", "")]
     (body,) = shop.hooks.bodies()
     assert body["link"] == f"{shop.airflow.url}/dags/shop_dead_letters"
 
@@ -115,12 +115,12 @@ def test_with_nothing_chosen_a_run_lists_and_ends(shop: Shop) -> None:
     assert (states["approve"], states["redrive"], states["outcome"]) == ("skipped", "skipped", "success")
     assert shop.note(run_id) == "Nothing was redriven: no open dead letter was chosen."
     assert CAUSE in shop.airflow.log("shop_dead_letters", run_id, "list_dead_letters")
-    assert shop.told()[2:] == [("closed", "failed task", "shop_dead_letters.list_dead_letters")]
+    assert shop.notified()[2:] == [("closed", "failed task", "shop_dead_letters.list_dead_letters")]
 
 
 def test_what_a_person_refuses_is_not_redriven(shop: Shop) -> None:
     run_id = shop.start(everything=True)
-    shop.asked(run_id)
+    shop.question(run_id)
     assert shop.answer(run_id, "Reject") == "success"
     states = {task: each["state"] for task, each in shop.airflow.tasks("shop_dead_letters", run_id).items()}
     assert (states["redrive"], states["publish"], states["outcome"]) == ("skipped", "skipped", "success")
@@ -131,7 +131,7 @@ def test_what_a_person_refuses_is_not_redriven(shop: Shop) -> None:
 def test_what_a_person_approves_is_redriven_as_declared_now_and_told_one_by_one(shop: Shop) -> None:
     shop.declare("long")
     run_id = shop.start(causes=[CAUSE])
-    page = shop.asked(run_id)
+    page = shop.question(run_id)
     (letter,) = shop.query("dead_letters", "select transaction_id, dead_at from t")
     assert page.startswith("**1 events of 1 transactions** go through the buffer once more.")
     assert f"| {CAUSE} | 1 | 1 | " in page
@@ -149,15 +149,17 @@ def test_when_it_is_over_one_more_message_says_so(shop: Shop) -> None:
     for _ in range(2):
         shop.airflow.unpause("shop_alerts")
         assert shop.airflow.wait("shop_alerts", shop.airflow.trigger("shop_alerts"), LONG) == "success"
-    assert shop.told()[3:] == [("closed", "dead letters", "")]
+    assert shop.notified()[3:] == [("closed", "dead letters", "")]
 
 
 def test_what_needs_no_redrive_is_dismissed_by_name_and_the_message_says_that_it_is_over(shop: Shop) -> None:
     (shop.folder / "inbox" / "rows" / "2.jsonl").write_text("{broken\n")
     assert shop.airflow.wait("shop_cdc", shop.airflow.trigger("shop_cdc"), LONG) == "success"
-    assert shop.told()[4:] == [("opened", "dead letters", "")]
+    assert shop.notified()[4:] == [("opened", "dead letters", "")]
     run_id = shop.start(action="dismiss", messages=["rows/2.jsonl, line 1"], reason="sent again whole")
-    assert shop.asked(run_id).startswith("**1 events of 0 transactions** are dismissed: sent again whole\n\nNobody is")
+    assert shop.question(run_id).startswith(
+        "**1 events of 0 transactions** are dismissed: sent again whole\n\nNobody is"
+    )
     assert shop.answer(run_id, "Approve") == "success"
     states = {task: each["state"] for task, each in shop.airflow.tasks("shop_dead_letters", run_id).items()}
     assert (states["dismiss"], states["redrive"], states["publish"]) == ("success", "skipped", "skipped")
@@ -165,7 +167,7 @@ def test_what_needs_no_redrive_is_dismissed_by_name_and_the_message_says_that_it
     settled = shop.query("dismissals", "select person, reason, transaction_id from t")
     assert settled == [{"person": "admin", "reason": "sent again whole", "transaction_id": None}]
     assert shop.airflow.wait("shop_alerts", shop.airflow.trigger("shop_alerts"), LONG) == "success"
-    assert shop.told()[5:] == [("closed", "dead letters", "")]
+    assert shop.notified()[5:] == [("closed", "dead letters", "")]
     assert shop.amounts() == [5, VALUE, 7]
 
 

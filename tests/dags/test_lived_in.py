@@ -1,4 +1,4 @@
-"""Pipelines in a real Airflow: what people do there is safe at any moment, and says what it did (faults.md 34, 49)."""
+"""Pipelines in a real Airflow: what people do is safe at any moment, and says what it did (docs/faults.md 34, 49)."""
 
 import json
 import os
@@ -54,9 +54,9 @@ class Shop:
 
     def assert_exact(self) -> None:
         """Every row that was sent is current once and in history once, and the ledger balances."""
-        wanted = list(range(self.sent))
+        expected = list(range(self.sent))
         for table in ("rows", "rows_changes"):
-            assert [row["id"] for row in self.query(table, "select id from t order by id")] == wanted, table
+            assert [row["id"] for row in self.query(table, "select id from t order by id")] == expected, table
         assert all(row["balanced"] for row in self.query("ledger", "select balanced from t where step = 'balance'"))
         lease = self.query("leases", "select released_at from t")
         assert [row["released_at"] is not None for row in lease] == [True]
@@ -68,8 +68,8 @@ class Shop:
         return self.states(run_id)
 
     def states(self, run_id: str) -> dict[str, str]:
-        found = self.airflow.tasks(self.cdc, run_id)
-        return {task: found[task]["state"] for task in CYCLE}
+        tasks = self.airflow.tasks(self.cdc, run_id)
+        return {task: tasks[task]["state"] for task in CYCLE}
 
     def jvm(self, step: str) -> int | None:
         """Return the JVM that runs a step of this pipeline, once it works."""
@@ -128,8 +128,8 @@ def test_a_cut_starts_its_consumer_once_with_the_versions_to_read(shop: Shop, ai
     shop.assert_exact()
     (read,) = wait_until(lambda: airflow.runs("shop_cut_consumer"), "the consumer to start", 60)
     assert airflow.wait("shop_cut_consumer", read["dag_run_id"]) == "success"
-    found = airflow.xcom("shop_cut_consumer", read["dag_run_id"], "count_rows")
-    assert (found["cut_id"], found["rows"]) == (1, {"rows": 3})
+    counted = airflow.xcom("shop_cut_consumer", read["dag_run_id"], "count_rows")
+    assert (counted["cut_id"], counted["rows"]) == (1, {"rows": 3})
     note = str(airflow.runs("shop_cdc")[-1]["note"])
     assert "**land_events** landing 1, landed 3" in note and "**publish** cut_id 1" in note
 
@@ -189,8 +189,8 @@ def _ended_early(shop: Shop, run_id: str) -> str:
 
 def _timeout(airflow: Airflow) -> float:
     task = airflow.ask("GET", "/api/v2/dags/shop_cdc/tasks/buffer_transactions")
-    told = task["execution_timeout"]
-    return 0.0 if told is None else float(told["days"] * 86400 + told["seconds"])
+    timeout = task["execution_timeout"]
+    return 0.0 if timeout is None else float(timeout["days"] * 86400 + timeout["seconds"])
 
 
 def test_a_paused_schedule_loses_nothing_and_an_idle_one_skips_its_cycle(airflow: Airflow) -> None:

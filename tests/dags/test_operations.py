@@ -158,11 +158,11 @@ def test_2_a_declaration_that_is_wrong_is_an_import_error_with_file_and_line(sho
     line = DECLARATION.count("\n") + 1
 
     def errors() -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = shop.airflow.ask("GET", "/api/v2/importErrors")["import_errors"]
-        return found
+        answer: list[dict[str, Any]] = shop.airflow.ask("GET", "/api/v2/importErrors")["import_errors"]
+        return answer
 
-    (told, *_) = wait_until(errors, "an import error", 120)
-    assert f"shop.yaml:{line}: patience: " in told["stack_trace"]
+    (error, *_) = wait_until(errors, "an import error", 120)
+    assert f"shop.yaml:{line}: patience: " in error["stack_trace"]
     shop.declare()
     wait_until(lambda: not errors(), "the import error to go", 120)
 

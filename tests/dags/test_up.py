@@ -31,24 +31,26 @@ class Site:
     said: str
 
     def run(self, script: str) -> str:
-        own = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW_", "TXLOOM_"))}
-        own |= {"TXLOOM_STATE": str(self.state), "TXLOOM_PORT": str(self.port), "TXLOOM_DRIVER_MEMORY": "1g"}
+        system_columns = {
+            name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW_", "TXLOOM_"))
+        }
+        system_columns |= {"TXLOOM_STATE": str(self.state), "TXLOOM_PORT": str(self.port), "TXLOOM_DRIVER_MEMORY": "1g"}
         done = subprocess.run(
-            [PROJECT / "scripts" / script], env=own, capture_output=True, text=True, check=False, timeout=400
+            [PROJECT / "scripts" / script], env=system_columns, capture_output=True, text=True, check=False, timeout=400
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     def password(self) -> str:
-        found = re.search(r"password: (\S+) \(", self.said)
-        assert found, self.said
-        return found[1]
+        match = re.search(r"password: (\S+) \(", self.said)
+        assert match, self.said
+        return match[1]
 
     def ask(self, method: str, path: str, body: Any = None, token: str | None = None) -> Any:
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
         content = None if body is None else json.dumps(body).encode()
-        asked = urllib.request.Request(f"http://localhost:{self.port}{path}", content, headers, method=method)
-        with urllib.request.urlopen(asked, timeout=60) as answer:
+        request = urllib.request.Request(f"http://localhost:{self.port}{path}", content, headers, method=method)
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)
 
     def token(self, password: str) -> str:
@@ -115,8 +117,8 @@ def test_the_first_cycle_is_green_at_once(site: Site) -> None:
 
     (run,) = wait_until(ended, "the first run to end", 400)
     tasks = site.ask("GET", f"/api/v2/dags/orders_cdc/dagRuns/{run['dag_run_id']}/taskInstances", token=token)
-    told = {each["task_id"]: (each["state"], each["try_number"]) for each in tasks["task_instances"]}
-    assert set(told.values()) == {("success", 1)}, told
+    states = {each["task_id"]: (each["state"], each["try_number"]) for each in tasks["task_instances"]}
+    assert set(states.values()) == {("success", 1)}, states
     assert "transactions 717, released 11894" in run["note"], run["note"]
 
 

@@ -114,11 +114,11 @@ def both(declared: str, texts: list[str], *, bare: bool) -> list[Any]:
     messages = [message(text, bare=bare) for text in texts]
     reader, single = ImageReader(table(declared)), ImageMessages(table(declared))
     began = time.process_time()
-    found = reader.read(messages).to_pylist()
+    images = reader.read(messages).to_pylist()
     alone = pa.Table.from_pylist([single.read(each) for each in messages], reader.schema).to_pylist()
     assert time.process_time() - began < BOUND * (1 + len(texts))
-    assert list(map(repr, found)) == list(map(repr, alone))
-    return [f"problem: {row['problem']}" if row["problem"] else row["after"]["v"] for row in found]
+    assert list(map(repr, images)) == list(map(repr, alone))
+    return [f"problem: {row['problem']}" if row["problem"] else row["after"]["v"] for row in images]
 
 
 @st.composite
@@ -217,8 +217,8 @@ def test_what_its_type_does_not_hold_exactly_is_a_problem(declared: str, text: s
 )
 def test_what_its_type_holds_is_read_to_its_last_digit(declared: str, text: str, value: Any) -> None:
     for bare in (False, True):
-        (found,) = both(declared, [text], bare=bare)
-        assert (found, type(found), str(found).removesuffix("+00:00")) == (
+        (image,) = both(declared, [text], bare=bare)
+        assert (image, type(image), str(image).removesuffix("+00:00")) == (
             value,
             type(value),
             str(value).removesuffix("+00:00"),

@@ -26,21 +26,21 @@ def from_files(name: str) -> Pipeline:
 
 @pytest.mark.parametrize("name", ["orders", "orders_debezium", "orders_wal2json", "change_events", "change_sets"])
 def test_a_blank_line_of_a_file_is_no_dead_letter(name: str) -> None:
-    found = SourceDecoder(from_files(name)).decode("rows", BLANKS)
-    assert found.column("kind").to_pylist() == ["tombstone"] * len(BLANKS)
+    events = SourceDecoder(from_files(name)).decode("rows", BLANKS)
+    assert events.column("kind").to_pylist() == ["tombstone"] * len(BLANKS)
 
 
 def test_the_lines_around_it_keep_their_places() -> None:
-    found = SourceDecoder(find("orders")).decode("rows", [ROW, b"", ROW])
-    assert found.column("kind").to_pylist() == ["row", "tombstone", "row"]
+    events = SourceDecoder(find("orders")).decode("rows", [ROW, b"", ROW])
+    assert events.column("kind").to_pylist() == ["row", "tombstone", "row"]
 
 
 def test_an_empty_record_of_a_topic_is_told() -> None:
     pipeline = find("orders")
     kafka = {"kafka": Kafka(brokers="localhost:9092", topics=("rows",)), "files": None}
     pipeline = pipeline.model_copy(update={"source": pipeline.source.model_copy(update=kafka)})
-    found = SourceDecoder(pipeline).decode("rows", [b"", b" "])
-    assert found.column("cause").to_pylist() == [rejections.EMPTY] * 2
+    events = SourceDecoder(pipeline).decode("rows", [b"", b" "])
+    assert events.column("cause").to_pylist() == [rejections.EMPTY] * 2
 
 
 def test_a_blank_line_between_records_is_none() -> None:

@@ -36,22 +36,22 @@ def event(kind: str, timestamp: Any, columns: Row | None = None, old: Row | None
     """Write a change event as the resolver's ChangeEvent does: what does not apply is null."""
     names = {"columnNames": columns, "oldKeyNames": old}
     values = {"columnValues": columns, "oldKeyValues": old}
-    lists: Row = {name: told and list(told) for name, told in names.items()}
-    lists |= {name: told and list(told.values()) for name, told in values.items()}
+    lists: Row = {name: event_fields and list(event_fields) for name, event_fields in names.items()}
+    lists |= {name: event_fields and list(event_fields.values()) for name, event_fields in values.items()}
     return {"changeType": kind, "timestamp": timestamp, "table": "public.people", **lists, **more}
 
 
 def decode(*messages: Row | bytes, tables: Sequence[Table] = (PEOPLE, VISITS), **more: Any) -> list[Row]:
     values = [message if isinstance(message, bytes) else json.dumps(message).encode() for message in messages]
-    found = ChangeEventDecoder(tables, **more).decode("people", values)
-    assert found.schema == ENVELOPE
-    return [dict(row) for row in found.to_pylist(maps_as_pydicts="strict")]
+    events = ChangeEventDecoder(tables, **more).decode("people", values)
+    assert events.schema == ENVELOPE
+    return [dict(row) for row in events.to_pylist(maps_as_pydicts="strict")]
 
 
 def canonical(op: str, message: Row | str, table: Table = PEOPLE) -> Row:
     value = message if isinstance(message, str) else json.dumps(message)
-    (found,) = ChangeEventImages(table).canonical([value], [op], [None])
-    return dict(json.loads(found))
+    (image,) = ChangeEventImages(table).canonical([value], [op], [None])
+    return dict(json.loads(image))
 
 
 def resolved(table: Table, images: Any, events: pa.Table) -> list[Row]:
@@ -90,8 +90,8 @@ RESOLVER = [
 @pytest.mark.parametrize("arrival", [[0, 1, 2], [2, 1, 0], [1, 2, 0], [0, 0, 2, 1, 2]])
 def test_the_resolvers_example(arrival: list[int]) -> None:
     """Seed "Handling upstream data changes via Change Data Capture" (Change Event Resolver)."""
-    found = people([ALICE, BOB, *(RESOLVER[i] for i in arrival)])
-    assert found == [{"id": "id1", "name": "Angela"}, {"id": "id2", "name": "Carol"}]
+    events = people([ALICE, BOB, *(RESOLVER[i] for i in arrival)])
+    assert events == [{"id": "id1", "name": "Angela"}, {"id": "id2", "name": "Carol"}]
 
 
 def test_a_key_that_changes_twice_takes_its_row_along() -> None:
@@ -111,22 +111,22 @@ def test_of_one_timestamp_the_place_decides() -> None:
 
 
 def test_one_row_comes_out_for_each_message() -> None:
-    found = ChangeEventDecoder([PEOPLE]).decode("people", [json.dumps(ALICE).encode(), None, b"{}"])
-    assert found.column("kind").to_pylist() == ["row", "tombstone", "poison"]
+    events = ChangeEventDecoder([PEOPLE]).decode("people", [json.dumps(ALICE).encode(), None, b"{}"])
+    assert events.column("kind").to_pylist() == ["row", "tombstone", "poison"]
 
 
 def test_an_event_is_a_whole_transaction() -> None:
-    (found,) = decode(event("Update", "2018-03-27 11:58:28.988414+02", {"name": "A"}, {"id": "id1"}))
-    assert (found["kind"], found["op"], found["table"], found["source_table"]) == (
+    (decoded_event,) = decode(event("Update", "2018-03-27 11:58:28.988414+02", {"name": "A"}, {"id": "id1"}))
+    assert (decoded_event["kind"], decoded_event["op"], decoded_event["table"], decoded_event["source_table"]) == (
         "row",
         "U",
         "people",
         "public.people",
     )
-    assert (found["csn"], found["expected"]) == (1522144708988414, {"people": 1})
-    assert found["committed_at"].isoformat() == "2018-03-27T09:58:28.988414+00:00"
-    assert found["transaction_id"].startswith("public.people:1522144708988414:")
-    assert found["xid"] == found["transaction_id"]
+    assert (decoded_event["csn"], decoded_event["expected"]) == (1522144708988414, {"people": 1})
+    assert decoded_event["committed_at"].isoformat() == "2018-03-27T09:58:28.988414+00:00"
+    assert decoded_event["transaction_id"].startswith("public.people:1522144708988414:")
+    assert decoded_event["xid"] == decoded_event["transaction_id"]
 
 
 def test_a_redelivery_is_the_same_transaction_and_another_event_of_its_time_is_not() -> None:
@@ -147,7 +147,7 @@ def test_what_is_finer_than_a_microsecond_still_tells_events_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "csn"),
+    ("given", "csn"),
     [
         ("0", 0),
         (12, 12),
@@ -160,13 +160,17 @@ def test_what_is_finer_than_a_microsecond_still_tells_events_apart() -> None:
         ("9999-12-31 23:59:59.999999", 253402300799999999),
     ],
 )
-def test_a_timestamp_is_a_number_or_an_instant(told: Any, csn: int) -> None:
-    (found,) = decode(event("insert", told, {"id": "1"}))
-    assert (found["kind"], found["csn"], found["committed_at"] is None) == ("row", csn, "-" not in str(told))
+def test_a_timestamp_is_a_number_or_an_instant(given: Any, csn: int) -> None:
+    (decoded_event,) = decode(event("insert", given, {"id": "1"}))
+    assert (decoded_event["kind"], decoded_event["csn"], decoded_event["committed_at"] is None) == (
+        "row",
+        csn,
+        "-" not in str(given),
+    )
 
 
 @pytest.mark.parametrize(
-    ("told", "detail"),
+    ("given", "detail"),
     [
         (None, "timestamp is null"),
         ("", 'timestamp is ""'),
@@ -181,9 +185,13 @@ def test_a_timestamp_is_a_number_or_an_instant(told: Any, csn: int) -> None:
         ([1], "timestamp is [1]"),
     ],
 )
-def test_a_timestamp_that_orders_nothing_is_poison(told: Any, detail: str) -> None:
-    (found,) = decode(event("insert", told, {"id": "1"}))
-    assert (found["kind"], found["cause"], found["detail"]) == ("poison", rejections.NO_CSN, detail)
+def test_a_timestamp_that_orders_nothing_is_poison(given: Any, detail: str) -> None:
+    (decoded_event,) = decode(event("insert", given, {"id": "1"}))
+    assert (decoded_event["kind"], decoded_event["cause"], decoded_event["detail"]) == (
+        "poison",
+        rejections.NO_CSN,
+        detail,
+    )
 
 
 ID = {"id": "1"}
@@ -227,9 +235,9 @@ KEYLESS = "operation {} on visits, whose key is declared none"
     ],
 )
 def test_an_event_that_cannot_be_applied_is_poison_with_its_cause(message: Row, cause: str, detail: str) -> None:
-    (found,) = decode(message)
-    assert (found["kind"], found["cause"], found["detail"]) == ("poison", cause, detail)
-    assert json.loads(found["value"]) == message and found["transaction_id"] is None
+    (event,) = decode(message)
+    assert (event["kind"], event["cause"], event["detail"]) == ("poison", cause, detail)
+    assert json.loads(event["value"]) == message and event["transaction_id"] is None
 
 
 @pytest.mark.parametrize(
@@ -246,8 +254,8 @@ def test_an_event_that_cannot_be_applied_is_poison_with_its_cause(message: Row, 
     ],
 )
 def test_what_is_no_event_is_poison_and_keeps_what_came(value: bytes, cause: str) -> None:
-    (found,) = decode(value)
-    assert (found["kind"], found["cause"], found["value"]) == (
+    (event,) = decode(value)
+    assert (event["kind"], event["cause"], event["value"]) == (
         "poison",
         cause,
         value.decode("utf-8", "backslashreplace"),
@@ -256,9 +264,9 @@ def test_what_is_no_event_is_poison_and_keeps_what_came(value: bytes, cause: str
 
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=60), st.text(max_size=40).map(str.encode)), max_size=20))
 def test_any_bytes_come_out_as_one_row_each(values: list[bytes | None]) -> None:
-    found = ChangeEventDecoder([PEOPLE]).decode("people", values)
-    assert found.column("ordinal").to_pylist() == list(range(len(values)))
-    assert [kind == "tombstone" for kind in found.column("kind").to_pylist()] == [value is None for value in values]
+    events = ChangeEventDecoder([PEOPLE]).decode("people", values)
+    assert events.column("ordinal").to_pylist() == list(range(len(values)))
+    assert [kind == "tombstone" for kind in events.column("kind").to_pylist()] == [value is None for value in values]
 
 
 def test_a_table_without_a_key_takes_inserts_and_truncates() -> None:
@@ -271,20 +279,20 @@ def test_a_table_without_a_key_takes_inserts_and_truncates() -> None:
 
 @pytest.mark.parametrize("name", ["public.people", "PUBLIC.PEOPLE", "People", None, ""])
 def test_a_table_is_known_by_its_source_in_full_or_short_or_by_its_topic(name: str | None) -> None:
-    (found,) = decode(event("insert", "1", ID, table=name))
-    assert (found["table"], found["source_table"]) == ("people", name or "people")
+    (decoded_event,) = decode(event("insert", "1", ID, table=name))
+    assert (decoded_event["table"], decoded_event["source_table"]) == ("people", name or "people")
 
 
 def test_a_short_name_of_two_tables_is_refused_and_a_full_one_is_not() -> None:
     tables = [declared("a.people"), declared("b.people").model_copy(update={"name": "others"})]
-    short, whole, own = decode(
+    short, whole, full = decode(
         *(event("insert", "1", ID, table=n) for n in ("people", "B.people", "others")), tables=tables
     )
     assert (short["cause"], short["detail"]) == (
         rejections.UNKNOWN_TABLE,
         "people may be a.people or b.people: name it in full",
     )
-    assert (whole["table"], own["table"]) == ("others", "others")
+    assert (whole["table"], full["table"]) == ("others", "others")
 
 
 def test_an_unwatched_table_is_counted_or_poison_as_declared() -> None:
@@ -308,9 +316,9 @@ def test_values_keep_their_digits() -> None:
         '{"changeType":"insert","timestamp":"1","columnNames":["ID","LINE","PRICE","NOTE"],"columnTypes":["int8"],'
         f'"columnValues":[9007199254740993, "2", {PRICE}, "é\\u0000\\"x"]}}'
     )
-    (found,) = ChangeEventImages(WIDE).canonical([message], ["I"], [None])
-    assert f'"PRICE":{PRICE},'.encode() in found
-    (row,) = ImageReader(WIDE).read([found]).to_pylist()
+    (image,) = ChangeEventImages(WIDE).canonical([message], ["I"], [None])
+    assert f'"PRICE":{PRICE},'.encode() in image
+    (row,) = ImageReader(WIDE).read([image]).to_pylist()
     assert {**row["after"], "price": str(row["after"]["price"])} == {
         "id": 9007199254740993,
         "line": 2,
@@ -336,20 +344,20 @@ BOTH = {"ID": 1, "line": 2}
 )
 def test_images_say_what_the_event_says(op: str, message: Row, before: Row | None, after: Row | None) -> None:
     assert canonical(op, message, WIDE) == {"op_type": op, "before": before, "after": after}
-    (found,) = decode({**message, "table": "wide"}, tables=[WIDE])
-    assert (found["kind"], found["op"]) == ("row", op)
+    (event,) = decode({**message, "table": "wide"}, tables=[WIDE])
+    assert (event["kind"], event["op"]) == ("row", op)
 
 
 def test_a_column_that_an_insert_lacks_is_null_and_no_drop() -> None:
-    (found,) = ChangeEventImages(PEOPLE).canonical([json.dumps(event("insert", "1", ID))], ["I"], [None])
-    (row,) = ImageReader(PEOPLE).read([found]).to_pylist()
+    (image,) = ChangeEventImages(PEOPLE).canonical([json.dumps(event("insert", "1", ID))], ["I"], [None])
+    (row,) = ImageReader(PEOPLE).read([image]).to_pylist()
     assert (row["after"], row["absent"]) == ({"id": "1", "name": None}, None)
 
 
 def test_column_sets_may_differ_between_events() -> None:
     """Seed "Handling upstream data changes via Change Data Capture", its questions 3 and 4."""
     table = declared("public.people", ("id",), id="string", name="string", city="string")
-    found = people(
+    events = people(
         [
             event("insert", "1", {"id": "a", "name": "Ann"}),
             event("insert", "2", {"id": "b", "name": "Ben", "city": "Bonn"}),
@@ -359,7 +367,7 @@ def test_column_sets_may_differ_between_events() -> None:
         ],
         table,
     )
-    assert found == [
+    assert events == [
         {"id": "a", "name": "Ann", "city": "Aix"},
         {"id": "b", "name": "Bea", "city": "Bonn"},
         {"id": "c", "name": None, "city": "Cork"},
@@ -375,7 +383,7 @@ CITIES = declared("public.people", ("id",), id="string", name="string", city="st
 @st.composite
 def histories(draw: st.DrawFn) -> list[Row]:
     """Draw what happened at a source, in order; several events may share a timestamp, but no two that say the same."""
-    there, now, told, found = set[str](), 0, set[str](), list[Row]()
+    there, now, columns_given, events = set[str](), 0, set[str](), list[Row]()
     for number, (tick, key, new, names, drop) in enumerate(draw(st.lists(STEP, max_size=25))):
         values = {name: f"{name}{number}" for name in sorted(names)}
         now += tick
@@ -387,12 +395,12 @@ def histories(draw: st.DrawFn) -> list[Row]:
             moved = new if new not in there else key
             kind, columns, old = "update", {"id": moved, **values}, {"id": key}
         content = f"{kind} {columns} {old}"
-        if (now, content) in told:
+        if (now, content) in columns_given:
             now += 1
-        told.add((now, content))
+        columns_given.add((now, content))
         there = (there - {key}) | ({columns["id"]} if columns else set())
-        found.append(event(kind, str(now), columns, old))
-    return found
+        events.append(event(kind, str(now), columns, old))
+    return events
 
 
 @st.composite

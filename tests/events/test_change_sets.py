@@ -34,20 +34,20 @@ COLUMNS = ("FLAG", "ID", "VALUE", "CDC_TIMESTAMP")
 
 def change(flag: Any = "I", key: Any = 1, value: Any = 10, at: Any = AT, **more: Any) -> Row:
     row = {**dict(zip(COLUMNS, (flag, key, value, at), strict=True)), **more}
-    return {name: told for name, told in row.items() if told != "gone"}
+    return {name: value for name, value in row.items() if value != "gone"}
 
 
 def decode(*rows: Row | bytes, topic: str = "T", tables: Sequence[Table] = (T, LOG), **more: Any) -> list[Row]:
     values = [row if isinstance(row, bytes) else json.dumps(row).encode() for row in rows]
-    found = ChangeSetDecoder(tables, **more).decode(topic, values)
-    assert found.schema == ENVELOPE
-    return [dict(row) for row in found.to_pylist(maps_as_pydicts="strict")]
+    events = ChangeSetDecoder(tables, **more).decode(topic, values)
+    assert events.schema == ENVELOPE
+    return [dict(row) for row in events.to_pylist(maps_as_pydicts="strict")]
 
 
 def left(rows: Iterable[Row], table: Table = T) -> list[tuple[Any, ...]]:
     values = [json.dumps(row).encode() for row in rows]
-    found = resolved(table, ChangeSetImages(table), ChangeSetDecoder([table]).decode("t", values))
-    return [tuple(row.values()) for row in found]
+    left_rows = resolved(table, ChangeSetImages(table), ChangeSetDecoder([table]).decode("t", values))
+    return [tuple(row.values()) for row in left_rows]
 
 
 DELTA = [
@@ -85,12 +85,12 @@ def test_rows_of_one_file_may_come_in_parts() -> None:
 
 
 def test_a_row_is_a_whole_transaction() -> None:
-    (found,) = decode(change("u"))
-    assert (found["kind"], found["op"], found["table"], found["source_table"]) == ("row", "U", "t", "T")
-    assert (found["csn"], found["pos"], found["expected"]) == (1514822520000000, None, {"t": 1})
-    assert found["committed_at"].isoformat() == "2018-01-01T16:02:00+00:00"
-    assert found["transaction_id"].startswith("t:1514822520000000:")
-    assert found["xid"] == found["transaction_id"]
+    (event,) = decode(change("u"))
+    assert (event["kind"], event["op"], event["table"], event["source_table"]) == ("row", "U", "t", "T")
+    assert (event["csn"], event["pos"], event["expected"]) == (1514822520000000, None, {"t": 1})
+    assert event["committed_at"].isoformat() == "2018-01-01T16:02:00+00:00"
+    assert event["transaction_id"].startswith("t:1514822520000000:")
+    assert event["xid"] == event["transaction_id"]
 
 
 def test_the_very_same_row_of_another_file_is_the_same_transaction() -> None:
@@ -110,14 +110,14 @@ def test_a_row_that_comes_back_within_one_timestamp_is_a_change_of_its_own() -> 
 
 @pytest.mark.parametrize("topic", ["t", "T", "public.t", "PUBLIC.T", "Mine"])
 def test_a_folder_is_named_like_its_table_in_any_case(topic: str) -> None:
-    (found,) = decode(change(), topic=topic, tables=[T.model_copy(update={"name": "mine"})])
-    assert (found["table"], found["source_table"]) == ("mine", topic)
+    (event,) = decode(change(), topic=topic, tables=[T.model_copy(update={"name": "mine"})])
+    assert (event["table"], event["source_table"]) == ("mine", topic)
 
 
 def test_another_folder_is_unwatched_or_unknown() -> None:
     assert [row["table"] for row in decode(change(), {"FLAG": "d", "CDC_TIMESTAMP": 1}, topic="other")] == [None, None]
-    (found,) = decode(change(), topic="other", ignored=["public.log2"])
-    assert (found["cause"], found["detail"]) == (rejections.UNKNOWN_TABLE, "other is neither watched nor ignored")
+    (event,) = decode(change(), topic="other", ignored=["public.log2"])
+    assert (event["cause"], event["detail"]) == (rejections.UNKNOWN_TABLE, "other is neither watched nor ignored")
     assert decode(change(), topic="other", ignored=["public.OTHER"])[0]["kind"] == "row"
 
 
@@ -138,14 +138,14 @@ def test_another_folder_is_unwatched_or_unknown() -> None:
     ],
 )
 def test_a_row_that_cannot_be_applied_is_poison_with_its_cause(row: Row, cause: str, detail: str) -> None:
-    (found,) = decode(row)
-    assert (found["kind"], found["cause"], found["detail"]) == ("poison", cause, detail)
-    assert json.loads(found["value"]) == row
+    (event,) = decode(row)
+    assert (event["kind"], event["cause"], event["detail"]) == ("poison", cause, detail)
+    assert json.loads(event["value"]) == row
 
 
 @pytest.mark.parametrize(("flag", "op"), [("i", "I"), (" U ", "U"), ("d", "D")])
 def test_a_flag_comes_in_any_case_and_may_be_padded(flag: str, op: str) -> None:
-    assert [found["op"] for found in decode(change(flag))] == [op]
+    assert [events["op"] for events in decode(change(flag))] == [op]
 
 
 @pytest.mark.parametrize("flag", ["U", "D"])
@@ -171,14 +171,14 @@ def test_a_table_without_a_key_takes_inserts_only(flag: str) -> None:
     ],
 )
 def test_what_is_no_row_is_poison_and_keeps_what_came(value: bytes, cause: str) -> None:
-    (found,) = decode(value)
-    assert (found["kind"], found["cause"], found["value"]) == ("poison", cause, value.decode())
+    (event,) = decode(value)
+    assert (event["kind"], event["cause"], event["value"]) == ("poison", cause, value.decode())
 
 
 def test_flag_and_timestamp_may_have_other_names() -> None:
     row = {"op$": "D", "Seq": "7", "id": 1, "FLAG": "nothing to us"}
-    (found,) = decode(row, fields=ChangeSets(flag="OP$", timestamp="seq"))
-    assert (found["op"], found["csn"], found["committed_at"]) == ("D", 7, None)
+    (event,) = decode(row, fields=ChangeSets(flag="OP$", timestamp="seq"))
+    assert (event["op"], event["csn"], event["committed_at"]) == ("D", 7, None)
     (shown,) = ChangeSetImages(T, ChangeSets(flag="OP$", timestamp="seq")).canonical(
         [json.dumps({**row, "op$": "U"})], ["U"], [None]
     )
@@ -190,22 +190,22 @@ def test_flag_and_timestamp_may_have_other_names() -> None:
     [("I", None, {"ID": 1, "VALUE": 10}), ("U", None, {"ID": 1, "VALUE": 10}), ("D", {"ID": 1}, None)],
 )
 def test_inserts_and_updates_tell_the_row_and_deletes_the_key(op: str, before: Row | None, after: Row | None) -> None:
-    (found,) = ChangeSetImages(T).canonical([json.dumps(change(op))], [op], [None])
-    assert json.loads(found) == {"op_type": op, "before": before, "after": after}
+    (image,) = ChangeSetImages(T).canonical([json.dumps(change(op))], [op], [None])
+    assert json.loads(image) == {"op_type": op, "before": before, "after": after}
 
 
 def test_a_declared_timestamp_stays_a_column() -> None:
     """Seed "Simplifying Change Data Capture with Databricks Delta": the target has the set's columns but FLAG."""
     table = declared("public.t", ("id",), id="long", cdc_timestamp="timestamp")
-    (found,) = ChangeSetImages(table).canonical([json.dumps(change())], ["I"], [None])
-    assert json.loads(found)["after"] == {"ID": 1, "VALUE": 10, "CDC_TIMESTAMP": AT}
+    (image,) = ChangeSetImages(table).canonical([json.dumps(change())], ["I"], [None])
+    assert json.loads(image)["after"] == {"ID": 1, "VALUE": 10, "CDC_TIMESTAMP": AT}
 
 
 def test_values_keep_their_digits() -> None:
     digits = "1234567890123456789012345678.0123456789"
     value = f'{{"FLAG":"I","ID":9007199254740993,"VALUE":{digits},"CDC_TIMESTAMP":1}}'
-    (found,) = ChangeSetImages(T).canonical([value], ["I"], [None])
-    assert found == f'{{"op_type":"I","before":null,"after":{{"ID":9007199254740993,"VALUE":{digits}}}}}'.encode()
+    (image,) = ChangeSetImages(T).canonical([value], ["I"], [None])
+    assert image == f'{{"op_type":"I","before":null,"after":{{"ID":9007199254740993,"VALUE":{digits}}}}}'.encode()
 
 
 STEPS = st.lists(st.tuples(st.integers(0, 1), st.sampled_from("IUD"), st.integers(1, 3)), max_size=25)
@@ -291,13 +291,16 @@ PARQUET = {
 
 
 def test_typed_values_of_parquet_are_exact(tmp_path: Path) -> None:
-    path, table = tmp_path / "a.parquet", declared("s.t", ("id",), **{name: own[0] for name, own in PARQUET.items()})
-    pq.write_table(pa.table({name: own[1] for name, own in PARQUET.items()}), path)
+    path, table = (
+        tmp_path / "a.parquet",
+        declared("s.t", ("id",), **{name: group[0] for name, group in PARQUET.items()}),
+    )
+    pq.write_table(pa.table({name: group[1] for name, group in PARQUET.items()}), path)
     rows = [row.decode() for _, rows in rows_as_json(path) for row in rows]
     assert set(json.loads(rows[1]).values()) == {None}
-    (found,) = ImageReader(table).read(ChangeSetImages(table).canonical(rows[:1], ["I"], [None])).to_pylist()
-    assert found["problem"] is None
-    assert found["after"] == {name: own[2] for name, own in PARQUET.items()}
+    (image,) = ImageReader(table).read(ChangeSetImages(table).canonical(rows[:1], ["I"], [None])).to_pylist()
+    assert image["problem"] is None
+    assert image["after"] == {name: group[2] for name, group in PARQUET.items()}
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])

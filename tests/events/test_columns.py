@@ -67,11 +67,11 @@ def test_images_are_the_same_by_column_and_by_message(messages: list[Any], undec
     declared = table(TYPES, undeclared_columns=undeclared)
     texts = [json.dumps(message) for message in messages]
     reader, single = ImageReader(declared), ImageMessages(declared)
-    wanted = pa.Table.from_pylist([single.read(text) for text in texts], reader.schema)
+    expected = pa.Table.from_pylist([single.read(text) for text in texts], reader.schema)
     reader.read(texts[: len(texts) // 2])
-    found = reader.read([text.encode() for text in texts] if as_bytes else texts)
-    assert found.schema == wanted.schema
-    assert comparable(found.to_pylist()) == comparable(wanted.to_pylist())
+    images = reader.read([text.encode() for text in texts] if as_bytes else texts)
+    assert images.schema == expected.schema
+    assert comparable(images.to_pylist()) == comparable(expected.to_pylist())
 
 
 @given(st.data(), st.sampled_from(range(len(TYPES))))
@@ -80,9 +80,9 @@ def test_columns_of_one_type_are_the_same_by_column_and_by_message(data: st.Data
     values = data.draw(st.lists(st.one_of(st.none(), TEXTS, NUMBERS), min_size=1, max_size=len(TYPES) - 1))
     image = {"C0": 1, **dict(zip(NAMES[1:], values, strict=False))}
     text = json.dumps({"op_type": "I", "after": image})
-    (found,) = ImageReader(declared).read([text]).to_pylist()
-    wanted = pa.Table.from_pylist([ImageMessages(declared).read(text)], ImageReader(declared).schema).to_pylist()
-    assert comparable([found]) == comparable(wanted)
+    (value,) = ImageReader(declared).read([text]).to_pylist()
+    expected = pa.Table.from_pylist([ImageMessages(declared).read(text)], ImageReader(declared).schema).to_pylist()
+    assert comparable([value]) == comparable(expected)
 
 
 PIPELINE = find("orders")
@@ -139,6 +139,6 @@ def test_envelopes_are_the_same_by_column_and_by_message(rows: list[bytes | None
     topic = PIPELINE.source.transaction_topic
     decoder, single = GoldenGateDecoder(PIPELINE.tables, topic), MessageReader(PIPELINE.tables, topic)
     for name, values in (("rows", rows), (topic, metadata)):
-        found, wanted = decoder.decode(name, values), single.read(name, values)
-        assert found.schema == wanted.schema
-        assert comparable(found.to_pylist()) == comparable(wanted.to_pylist())
+        events, expected = decoder.decode(name, values), single.read(name, values)
+        assert events.schema == expected.schema
+        assert comparable(events.to_pylist()) == comparable(expected.to_pylist())

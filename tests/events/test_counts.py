@@ -33,11 +33,11 @@ def decode(form: str, message: dict[str, Any]) -> dict[str, Any]:
     """Decode one message of the transaction topic; goldengate also as the slow way reads it."""
     if form == "debezium":
         values = [json.dumps({"status": "END", "id": "776:31369312", **message}).encode()]
-        (found,) = DebeziumDecoder(TABLES, "tx").decode("tx", values).to_pylist(maps_as_pydicts="strict")
-        return dict(found)
+        (event,) = DebeziumDecoder(TABLES, "tx").decode("tx", values).to_pylist(maps_as_pydicts="strict")
+        return dict(event)
     values = [json.dumps({"xid": "1.2.3", "csn": "7", **message}).encode()]
-    found, slow = (kind(TABLES, "tx") for kind in (GoldenGateDecoder, MessageReader))
-    (row,), (other,) = (t.to_pylist() for t in (found.decode("tx", values), slow.read("tx", values)))
+    event, slow = (kind(TABLES, "tx") for kind in (GoldenGateDecoder, MessageReader))
+    (row,), (other,) = (t.to_pylist() for t in (event.decode("tx", values), slow.read("tx", values)))
     assert row == other
     return dict(row) | {"expected": None if row["expected"] is None else dict(row["expected"])}
 
@@ -60,18 +60,18 @@ def decode(form: str, message: dict[str, Any]) -> dict[str, Any]:
 def test_counts_that_contradict_themselves_are_poison(
     form: str, message: dict[str, Any], cause: str, detail: str
 ) -> None:
-    found = decode(form, message)
-    assert (found["kind"], found["cause"], found["detail"]) == ("poison", cause, detail)
+    events = decode(form, message)
+    assert (events["kind"], events["cause"], events["detail"]) == ("poison", cause, detail)
 
 
 def test_a_table_that_goldengate_counts_twice_is_poison() -> None:
-    found = decode("goldengate", said(9, public__orders=2, PUBLIC__ORDERS=1))
-    assert (found["kind"], found["cause"], found["detail"]) == ("poison", rejections.COUNTS, TWICE)
+    events = decode("goldengate", said(9, public__orders=2, PUBLIC__ORDERS=1))
+    assert (events["kind"], events["cause"], events["detail"]) == ("poison", rejections.COUNTS, TWICE)
 
 
 def test_debezium_counts_a_table_of_another_case_as_another_table() -> None:
-    found = decode("debezium", said(3, public__orders=2, PUBLIC__ORDERS=1))
-    assert (found["kind"], found["expected"]) == ("metadata", {"orders": 2})
+    events = decode("debezium", said(3, public__orders=2, PUBLIC__ORDERS=1))
+    assert (events["kind"], events["expected"]) == ("metadata", {"orders": 2})
 
 
 def test_a_row_in_the_transaction_topic_counts_nothing() -> None:
@@ -83,8 +83,8 @@ def test_a_row_in_the_transaction_topic_counts_nothing() -> None:
 @pytest.mark.parametrize("form", ["goldengate", "debezium"])
 @pytest.mark.parametrize("message", [{"event_count": 0}, {"event_count": 0, "data_collections": []}], ids=repr)
 def test_a_transaction_without_events_is_whole_at_once(form: str, message: dict[str, Any]) -> None:
-    found = decode(form, message)
-    assert (found["kind"], found["expected"], found["event_count"]) == ("metadata", {}, 0)
+    events = decode(form, message)
+    assert (events["kind"], events["expected"], events["event_count"]) == ("metadata", {}, 0)
 
 
 def test_goldengate_counts_operations_that_no_collection_is_named_for() -> None:
@@ -98,6 +98,6 @@ def test_debezium_counts_nothing_but_its_collections() -> None:
 
 @pytest.mark.parametrize("form", ["goldengate", "debezium"])
 def test_counts_may_be_text_and_the_sum_may_be_left_out(form: str) -> None:
-    found = decode(form, {"data_collections": counted(public__orders="2")})
-    assert (found["kind"], found["expected"], found["event_count"]) == ("metadata", {"orders": 2}, None)
+    events = decode(form, {"data_collections": counted(public__orders="2")})
+    assert (events["kind"], events["expected"], events["event_count"]) == ("metadata", {"orders": 2}, None)
     assert decode(form, {"event_count": "2", "data_collections": counted(public__orders=2)})["event_count"] == 2

@@ -12,7 +12,7 @@ from txloom.config.models.column_types import parse
 from txloom.config.models.pipeline import Column, Table
 from txloom.events import rejections
 from txloom.events.debezium.decoder import DebeziumDecoder
-from txloom.events.debezium.messages import HEADER, HINTS, NEW_KEY, OLD_KEY, SHAPE, UNTOLD
+from txloom.events.debezium.messages import HEADER, HINTS, NEW_KEY, NOT_GIVEN, OLD_KEY, SHAPE
 from txloom.events.envelope import FIRST_OF_TABLE, LAST_OF_SNAPSHOT, LAST_OF_TABLE, OF_SNAPSHOT
 
 PIPELINE = find("orders")
@@ -27,8 +27,8 @@ def decode(topic: str, *values: Any, headers: Any = None, ignored: Any = None) -
     """Decode messages of one topic; a dict stands for its JSON."""
     sent = [json.dumps(value).encode() if isinstance(value, dict) else value for value in values]
     decoder = DebeziumDecoder([*PIPELINE.tables, NOTES], TOPIC, ignored)
-    found = decoder.decode(topic, sent, None if headers is None else [headers] * len(sent))
-    return [dict(row) for row in found.to_pylist(maps_as_pydicts="strict")]
+    events = decoder.decode(topic, sent, None if headers is None else [headers] * len(sent))
+    return [dict(row) for row in events.to_pylist(maps_as_pydicts="strict")]
 
 
 def message(**changed: Any) -> dict[str, Any]:
@@ -38,21 +38,21 @@ def message(**changed: Any) -> dict[str, Any]:
 
 
 def row(headers: Any = None, **changed: Any) -> dict[str, Any]:
-    (found,) = decode(ROWS, message(**changed), headers=headers)
-    return found
+    (event,) = decode(ROWS, message(**changed), headers=headers)
+    return event
 
 
 def wrapped(payload: Any) -> dict[str, Any]:
     return {"schema": {"type": "struct", "fields": []}, "payload": payload}
 
 
-def poison(found: dict[str, Any]) -> tuple[str, str, str]:
-    return found["kind"], found["cause"], found["detail"]
+def poison(event: dict[str, Any]) -> tuple[str, str, str]:
+    return event["kind"], event["cause"], event["detail"]
 
 
-@pytest.mark.parametrize(("op", "wanted"), [("c", "I"), ("u", "U"), ("d", "D"), ("t", "T"), ("r", "r")])
-def test_each_operation_has_its_letter(op: str, wanted: str) -> None:
-    assert row(op=op, before={"code": "P1"})["op"] == wanted
+@pytest.mark.parametrize(("op", "expected"), [("c", "I"), ("u", "U"), ("d", "D"), ("t", "T"), ("r", "r")])
+def test_each_operation_has_its_letter(op: str, expected: str) -> None:
+    assert row(op=op, before={"code": "P1"})["op"] == expected
 
 
 def test_rows_are_joined_on_the_part_of_the_id_that_all_messages_of_a_transaction_share() -> None:
@@ -112,13 +112,13 @@ def test_of_a_table_without_a_key_the_row_and_its_number_are_the_identity() -> N
 
 
 def test_a_row_tells_when_it_was_committed_and_by_which_run_it_was_sent() -> None:
-    found = row(headers={"__debezium.context.runId": "01a1", "__debezium.context.taskId": "0"})
-    assert found["committed_at"].isoformat() == "2026-11-21T03:03:21.314108+00:00"
-    assert (found["producer_run"], found["headers"]) == ("01a1", None)
+    event = row(headers={"__debezium.context.runId": "01a1", "__debezium.context.taskId": "0"})
+    assert event["committed_at"].isoformat() == "2026-11-21T03:03:21.314108+00:00"
+    assert (event["producer_run"], event["headers"]) == ("01a1", None)
 
 
 @pytest.mark.parametrize(
-    ("stamps", "wanted"),
+    ("stamps", "expected"),
     [
         ({"ts_us": None}, "2026-11-21T03:03:21.314000+00:00"),
         ({"ts_us": "1795230201314109"}, "2026-11-21T03:03:21.314109+00:00"),
@@ -126,20 +126,20 @@ def test_a_row_tells_when_it_was_committed_and_by_which_run_it_was_sent() -> Non
         ({"ts_us": "soon", "ts_ms": 2**62}, None),
     ],
 )
-def test_stamps_are_exact_and_a_garbled_one_is_no_poison(stamps: dict[str, Any], wanted: str | None) -> None:
-    found = row(source=stamps)["committed_at"]
-    assert (found and found.isoformat()) == wanted
+def test_stamps_are_exact_and_a_garbled_one_is_no_poison(stamps: dict[str, Any], expected: str | None) -> None:
+    event = row(source=stamps)["committed_at"]
+    assert (event and event.isoformat()) == expected
 
 
 def test_a_row_of_a_snapshot_is_whole_by_itself() -> None:
-    found = row(op="r", transaction=None)
-    assert found["transaction_id"] == 'r:31368536:public.promo_codes:["P1"]'
-    assert (found["csn"], found["pos"], found["expected"]) == (31368536, 0, {"promo_codes": 1})
+    event = row(op="r", transaction=None)
+    assert event["transaction_id"] == 'r:31368536:public.promo_codes:["P1"]'
+    assert (event["csn"], event["pos"], event["expected"]) == (31368536, 0, {"promo_codes": 1})
     assert (row()["expected"], row(op="r", transaction=None, source={"table": "x"})["expected"]) == (None, None)
 
 
 @pytest.mark.parametrize(
-    ("op", "told", "wanted"),
+    ("op", "reported", "expected"),
     [
         ("r", {"snapshot": "first"}, FIRST_OF_TABLE),
         ("r", {"snapshot": "first_in_data_collection"}, FIRST_OF_TABLE),
@@ -154,11 +154,15 @@ def test_a_row_of_a_snapshot_is_whole_by_itself() -> None:
     ],
 )
 def test_a_row_tells_whether_it_is_of_a_snapshot_also_where_nobody_watches_its_table(
-    op: str, told: dict[str, Any], wanted: str | None
+    op: str, reported: dict[str, Any], expected: str | None
 ) -> None:
-    own = {"op": op} | ({"transaction": None} if op == "r" else {})
-    unwatched = row(**own, source={**told, "table": "x"})
-    assert (row(**own, source=told)["detail"], unwatched["detail"], unwatched["table"]) == (wanted, wanted, None)
+    system_columns = {"op": op} | ({"transaction": None} if op == "r" else {})
+    unwatched = row(**system_columns, source={**reported, "table": "x"})
+    assert (row(**system_columns, source=reported)["detail"], unwatched["detail"], unwatched["table"]) == (
+        expected,
+        expected,
+        None,
+    )
 
 
 def test_the_halves_of_a_key_change_are_a_row_that_counts_and_an_update_of_the_old_key() -> None:
@@ -187,14 +191,14 @@ def test_a_header_that_names_part_of_the_key_only_is_no_key_change() -> None:
 
 
 def test_a_key_header_that_cannot_be_read_is_poison() -> None:
-    wanted = ("poison", HEADER, "__debezium.oldkey is no JSON object: 'Struct{code=P1}'")
-    assert poison(row(headers={OLD_KEY: "Struct{code=P1}"})) == wanted
+    expected = ("poison", HEADER, "__debezium.oldkey is no JSON object: 'Struct{code=P1}'")
+    assert poison(row(headers={OLD_KEY: "Struct{code=P1}"})) == expected
 
 
 @pytest.mark.parametrize("op", ["c", "r"])
 def test_an_insert_without_a_value_that_did_not_change_is_poison(op: str) -> None:
-    found = row(op=op, after={**AFTER, "discount": LEFT_OUT})
-    assert poison(found) == ("poison", UNTOLD, f"discount is {LEFT_OUT}")
+    event = row(op=op, after={**AFTER, "discount": LEFT_OUT})
+    assert poison(event) == ("poison", NOT_GIVEN, f"discount is {LEFT_OUT}")
 
 
 def test_the_value_may_be_missing_where_the_old_key_is_known_or_nobody_watches_it() -> None:
@@ -239,9 +243,9 @@ def test_the_value_may_be_missing_where_the_old_key_is_known_or_nobody_watches_i
     ],
 )
 def test_a_row_that_cannot_be_placed_is_poison_with_its_cause(changed: dict[str, Any], cause: str, detail: str) -> None:
-    found = row(**changed)
-    assert poison(found)[:2] == ("poison", cause)
-    assert found["detail"].startswith(detail)
+    event = row(**changed)
+    assert poison(event)[:2] == ("poison", cause)
+    assert event["detail"].startswith(detail)
 
 
 @pytest.mark.parametrize(
@@ -259,21 +263,21 @@ def test_a_row_that_cannot_be_placed_is_poison_with_its_cause(changed: dict[str,
     ],
 )
 def test_what_is_no_message_is_poison_and_keeps_what_came(value: bytes, cause: str) -> None:
-    (found,) = decode(ROWS, value)
-    assert (found["kind"], found["cause"]) == ("poison", cause)
-    assert found["value"] == value.decode("utf-8", "backslashreplace")
+    (event,) = decode(ROWS, value)
+    assert (event["kind"], event["cause"]) == ("poison", cause)
+    assert event["value"] == value.decode("utf-8", "backslashreplace")
 
 
 def test_a_message_in_its_schema_means_what_it_means_alone() -> None:
-    (found,) = decode(ROWS, wrapped(message()))
-    assert {**found, "value": None} == {**row(), "value": None}
+    (event,) = decode(ROWS, wrapped(message()))
+    assert {**event, "value": None} == {**row(), "value": None}
     (end,) = decode(TOPIC, wrapped({"status": "END", "id": "1:7", "event_count": 0, "data_collections": []}))
     assert (end["kind"], end["csn"], end["expected"]) == ("metadata", 7, {})
 
 
 @pytest.mark.parametrize("value", [None, b"null", b'{"schema":null,"payload":null}'])
 def test_a_tombstone_is_neither_an_event_nor_poison(value: bytes | None) -> None:
-    assert [found["kind"] for found in decode(ROWS, value)] == ["tombstone"]
+    assert [events["kind"] for events in decode(ROWS, value)] == ["tombstone"]
 
 
 @pytest.mark.parametrize(
@@ -289,7 +293,7 @@ def test_a_tombstone_is_neither_an_event_nor_poison(value: bytes | None) -> None
     ],
 )
 def test_messages_of_other_kinds_are_markers(topic: str, value: dict[str, Any]) -> None:
-    assert [found["kind"] for found in decode(topic, value, wrapped(value))] == ["marker", "marker"]
+    assert [events["kind"] for events in decode(topic, value, wrapped(value))] == ["marker", "marker"]
 
 
 def test_a_flattened_row_is_no_marker() -> None:
@@ -299,21 +303,21 @@ def test_a_flattened_row_is_no_marker() -> None:
 def end(**changed: Any) -> dict[str, Any]:
     counts = changed.pop("counts", [("public.orders", 2), ("public.audit_log", 3), ("public.promo_codes", 1)])
     collections = [{"data_collection": name, "event_count": number} for name, number in counts]
-    told = {"status": "END", "id": "776:31369312", "ts_ms": 1795230201314, "event_count": 6, **changed}
-    (found,) = decode(TOPIC, {"data_collections": collections, **told})
-    return found
+    fields = {"status": "END", "id": "776:31369312", "ts_ms": 1795230201314, "event_count": 6, **changed}
+    (event,) = decode(TOPIC, {"data_collections": collections, **fields})
+    return event
 
 
 def test_end_counts_watched_tables_by_their_full_names() -> None:
-    found = end(counts=[("archive.orders", 1), ("orders", 1), ("Public.Orders", "3")])
-    assert (found["kind"], found["expected"], found["event_count"]) == ("metadata", {"orders": 3}, 6)
-    assert found["committed_at"].isoformat() == "2026-11-21T03:03:21.314000+00:00"
+    event = end(counts=[("archive.orders", 1), ("orders", 1), ("Public.Orders", "3")])
+    assert (event["kind"], event["expected"], event["event_count"]) == ("metadata", {"orders": 3}, 6)
+    assert event["committed_at"].isoformat() == "2026-11-21T03:03:21.314000+00:00"
 
 
 @pytest.mark.parametrize("collections", [None, []])
 def test_the_end_of_an_empty_transaction_expects_nothing(collections: list[Any] | None) -> None:
-    found = end(event_count=0, data_collections=collections)
-    assert (found["kind"], found["expected"], found["event_count"]) == ("metadata", {}, 0)
+    event = end(event_count=0, data_collections=collections)
+    assert (event["kind"], event["expected"], event["event_count"]) == ("metadata", {}, 0)
 
 
 def test_an_end_that_counts_less_after_a_restart_is_passed_on_as_it_is() -> None:
@@ -338,27 +342,27 @@ def test_an_end_that_cannot_be_read_is_poison(changed: dict[str, Any], cause: st
 
 
 def test_an_unwatched_table_is_a_row_without_a_declared_name() -> None:
-    found = row(source={"table": "audit_log"}, after={"id": 1})
-    assert (found["kind"], found["table"], found["source_table"]) == ("row", None, "public.audit_log")
+    event = row(source={"table": "audit_log"}, after={"id": 1})
+    assert (event["kind"], event["table"], event["source_table"]) == ("row", None, "public.audit_log")
 
 
 def test_an_unknown_table_is_poison_where_the_ignored_ones_are_named() -> None:
-    told = [message(source={"table": table}) for table in ("promo_codes", "audit_log", "surprise")]
-    found = decode(ROWS, *told, ignored=["PUBLIC.AUDIT_LOG"])
-    assert [each["kind"] for each in found] == ["row", "row", "poison"]
-    assert poison(found[2])[1:] == (rejections.UNKNOWN_TABLE, "public.surprise is neither watched nor ignored")
+    listed = [message(source={"table": table}) for table in ("promo_codes", "audit_log", "surprise")]
+    events = decode(ROWS, *listed, ignored=["PUBLIC.AUDIT_LOG"])
+    assert [each["kind"] for each in events] == ["row", "row", "poison"]
+    assert poison(events[2])[1:] == (rejections.UNKNOWN_TABLE, "public.surprise is neither watched nor ignored")
 
 
 def test_names_of_columns_and_tables_are_read_in_any_case() -> None:
-    found = row(source={"schema": "PUBLIC", "table": "Promo_Codes"}, after={"Code": "P1"})
-    assert (found["table"], found["identity"]) == ("promo_codes", '31368536:PUBLIC.Promo_Codes:c:["P1"]')
+    event = row(source={"schema": "PUBLIC", "table": "Promo_Codes"}, after={"Code": "P1"})
+    assert (event["table"], event["identity"]) == ("promo_codes", '31368536:PUBLIC.Promo_Codes:c:["P1"]')
 
 
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=60), st.text(max_size=40).map(str.encode)), max_size=20))
 def test_any_bytes_come_out_as_one_row_each(values: list[bytes | None]) -> None:
     for topic in (ROWS, TOPIC, "__debezium-heartbeat.dev"):
-        found = decode(topic, *values)
-        assert [each["ordinal"] for each in found] == list(range(len(values)))
+        events = decode(topic, *values)
+        assert [each["ordinal"] for each in events] == list(range(len(values)))
 
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=20), st.just({}), st.just([]))
@@ -368,11 +372,11 @@ SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=20
     st.fixed_dictionaries({}, optional=dict.fromkeys([*message(), "status", "id", "event_count", "payload"], SCALARS))
 )
 def test_no_message_is_too_odd_to_come_out_as_one_row(odd: dict[str, Any]) -> None:
-    for told in (odd, {**message(), **odd}, message(source=odd), message(transaction=odd), wrapped(odd)):
-        kinds = [decode(topic, told)[0]["kind"] for topic in (ROWS, TOPIC)]
+    for value in (odd, {**message(), **odd}, message(source=odd), message(transaction=odd), wrapped(odd)):
+        kinds = [decode(topic, value)[0]["kind"] for topic in (ROWS, TOPIC)]
         assert set(kinds) <= {"row", "poison", "marker", "tombstone", "metadata"}
 
 
 def test_every_cause_of_its_own_has_a_hint() -> None:
-    assert {SHAPE, UNTOLD, HEADER} == set(HINTS)
+    assert {SHAPE, NOT_GIVEN, HEADER} == set(HINTS)
     assert not set(HINTS) & set(rejections.HINTS)

@@ -33,33 +33,33 @@ Rows = dict[tuple[Any, ...], dict[str, Any]]
 @cache
 def records() -> dict[str, list[dict[str, Any]]]:
     """Return the capture's records by topic, in the order of their offsets."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_topic: dict[str, list[dict[str, Any]]] = {}
     for path in sorted(CAPTURE.glob("*.jsonl.gz")):
-        own = [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().split("\n")[:-1]]
-        found[own[0]["topic"]] = own
-    return found
+        lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().split("\n")[:-1]]
+        by_topic[lines[0]["topic"]] = lines
+    return by_topic
 
 
-def decoded(topic: str, told: list[dict[str, Any]]) -> list[Event]:
-    values = [None if each["value"] is None else each["value"].encode() for each in told]
-    found = DebeziumDecoder(PIPELINE.tables, END).decode(topic, values, [dict(each["headers"]) for each in told])
-    return [dict(event) for event in found.to_pylist(maps_as_pydicts="strict")]
+def decoded(topic: str, records_of: list[dict[str, Any]]) -> list[Event]:
+    values = [None if each["value"] is None else each["value"].encode() for each in records_of]
+    events = DebeziumDecoder(PIPELINE.tables, END).decode(topic, values, [dict(each["headers"]) for each in records_of])
+    return [dict(event) for event in events.to_pylist(maps_as_pydicts="strict")]
 
 
 @cache
 def events() -> tuple[Event, ...]:
     """Return every record's event, topic by topic, with the images of rows."""
-    found = [event for topic, told in records().items() for event in decoded(topic, told)]
+    decoded_events = [event for topic, records_of in records().items() for event in decoded(topic, records_of)]
     for table in PIPELINE.tables:
-        own = [event for event in found if event["kind"] == "row" and event["table"] == table.name]
-        columns = ([event[name] for event in own] for name in ("value", "op", "headers"))
+        of_table = [event for event in decoded_events if event["kind"] == "row" and event["table"] == table.name]
+        columns = ([event[name] for event in of_table] for name in ("value", "op", "headers"))
         for event, images in zip(
-            own,
+            of_table,
             ImageReader(table).read(DebeziumImages(table, time_unit="adaptive").canonical(*columns)).to_pylist(),
             strict=True,
         ):
             event["images"] = images
-    return tuple(found)
+    return tuple(decoded_events)
 
 
 def rows() -> list[Event]:
@@ -73,17 +73,21 @@ def ends() -> list[Event]:
 @cache
 def transactions() -> dict[str, dict[str, Event]]:
     """Return the distinct rows of each transaction by table and identity."""
-    found: dict[str, dict[str, Event]] = defaultdict(dict)
+    by_transaction: dict[str, dict[str, Event]] = defaultdict(dict)
     for event in rows():
-        found[event["transaction_id"]].setdefault(f"{event['table']} {event['identity']}", event)
-    return found
+        by_transaction[event["transaction_id"]].setdefault(f"{event['table']} {event['identity']}", event)
+    return by_transaction
 
 
 def whole() -> list[tuple[int, str]]:
     """Return csn and id of the transactions that have exactly the rows that their metadata expects, in commit order."""
-    told = {event["transaction_id"]: event for event in events() if event["expected"] is not None}
-    received = {name: Counter(event["table"] for event in own.values()) for name, own in transactions().items()}
-    return sorted((event["csn"], name) for name, event in told.items() if received.get(name, {}) == event["expected"])
+    metadata_of = {event["transaction_id"]: event for event in events() if event["expected"] is not None}
+    received = {
+        name: Counter(event["table"] for event in events_of.values()) for name, events_of in transactions().items()
+    }
+    return sorted(
+        (event["csn"], name) for name, event in metadata_of.items() if received.get(name, {}) == event["expected"]
+    )
 
 
 def apply(event: Event, table: Table, state: Rows) -> None:
@@ -122,7 +126,9 @@ def test_the_snapshot_and_whole_transactions_give_the_final_state_exactly() -> N
         for event in sorted(transactions().get(name, {}).values(), key=lambda event: event["pos"]):
             apply(event, PIPELINE.table(event["table"]), state[event["table"]])
     truth = typed_state(capture.truth())
-    assert {name: len(own) for name, own in truth.items()} == {name: len(own) for name, own in state.items()}
+    assert {name: len(rows_of) for name, rows_of in truth.items()} == {
+        name: len(rows_of) for name, rows_of in state.items()
+    }
     for name in declarations.TABLES:
         assert state[name] == truth[name], name
 
@@ -148,14 +154,16 @@ def test_a_row_that_came_again_is_the_same_row() -> None:
 
 
 def test_joined_on_the_full_id_no_transaction_is_whole() -> None:
-    told = [
+    incomplete = [
         json.loads(each["value"])
-        for own in records().values()
-        for each in own
+        for records_of in records().values()
+        for each in records_of
         if each["value"] and '"id":' in each["value"]
     ]
-    of_ends = {each["id"]: each["event_count"] for each in told if each.get("status") == "END" and each["event_count"]}
-    of_rows = Counter(each["transaction"]["id"] for each in told if each.get("transaction"))
+    of_ends = {
+        each["id"]: each["event_count"] for each in incomplete if each.get("status") == "END" and each["event_count"]
+    }
+    of_rows = Counter(each["transaction"]["id"] for each in incomplete if each.get("transaction"))
     assert not [name for name, count in of_ends.items() if of_rows[name] == count]
 
 
@@ -185,7 +193,7 @@ def test_the_runs_of_the_connector_show_which_transaction_came_from_two_of_them(
         runs[event["transaction_id"]].add(event["producer_run"])
     assert len(set.union(*runs.values())) == 3
     assert None not in set.union(*runs.values())
-    assert any(len(own) == 2 for own in runs.values())
+    assert any(len(senders) == 2 for senders in runs.values())
 
 
 def test_key_changes_come_in_pairs_and_keep_large_values_of_the_old_key() -> None:
@@ -195,9 +203,9 @@ def test_key_changes_come_in_pairs_and_keep_large_values_of_the_old_key() -> Non
 
 
 def test_truncates_have_their_place_and_are_counted() -> None:
-    found = [event for event in rows() if event["op"] == "T"]
-    assert Counter(event["table"] for event in found) == {"promo_codes": 3, "promo_uses": 1}
-    assert all(event["pos"] > 0 for event in found)
+    truncates = [event for event in rows() if event["op"] == "T"]
+    assert Counter(event["table"] for event in truncates) == {"promo_codes": 3, "promo_uses": 1}
+    assert all(event["pos"] > 0 for event in truncates)
 
 
 def test_a_delete_under_the_default_identity_tells_its_key_only() -> None:
@@ -213,15 +221,15 @@ def test_no_value_of_the_capture_is_unreadable() -> None:
 
 @pytest.mark.parametrize("topic", [END, "dev.public.order_attachments"])
 def test_a_topic_cut_anywhere_decodes_to_the_same_events(topic: str) -> None:
-    told = records()[topic]
-    pieces = [event for at in range(0, len(told), 97) for event in decoded(topic, told[at : at + 97])]
-    assert [{**event, "ordinal": 0} for event in pieces] == [{**event, "ordinal": 0} for event in decoded(topic, told)]
+    sent = records()[topic]
+    pieces = [event for at in range(0, len(sent), 97) for event in decoded(topic, sent[at : at + 97])]
+    assert [{**event, "ordinal": 0} for event in pieces] == [{**event, "ordinal": 0} for event in decoded(topic, sent)]
 
 
 @pytest.mark.parametrize("topic", ["dev.public.orders", "dev.public.order_attachments"])
 def test_messages_in_their_schemas_mean_the_same(topic: str) -> None:
-    told = [each for each in records()[topic] if each["value"] is not None][-120:]
-    around = [{**each, "value": json.dumps({"schema": None, "payload": json.loads(each["value"])})} for each in told]
-    for alone, wrapped in zip(decoded(topic, told), decoded(topic, around), strict=True):
+    sent = [each for each in records()[topic] if each["value"] is not None][-120:]
+    around = [{**each, "value": json.dumps({"schema": None, "payload": json.loads(each["value"])})} for each in sent]
+    for alone, wrapped in zip(decoded(topic, sent), decoded(topic, around), strict=True):
         volatile = dict.fromkeys(("value", "payload", "digest"))
         assert {**alone, **volatile} == {**wrapped, **volatile}

@@ -48,15 +48,15 @@ def row(source: dict[str, Any], transaction: Any, declared: str = "", **changed:
     declared = declared or f"{source.get('schema', 'shop')}.customers"
     block = transaction and {"id": transaction, "total_order": "1", "data_collection_order": "1"}
     message = {"before": None, "after": {"ID": 1, "NAME": "Ann"}, "op": "c", "source": source, "transaction": block}
-    (found,) = decoder(declared).decode("dev.rows", [json.dumps({**message, **changed}).encode()]).to_pylist()
-    return dict(found)
+    (event,) = decoder(declared).decode("dev.rows", [json.dumps({**message, **changed}).encode()]).to_pylist()
+    return dict(event)
 
 
 def end(transaction: str, collection: str, declared: str = "shop.customers") -> dict[str, Any]:
     collections = [{"data_collection": collection, "event_count": 2}]
     message = {"status": "END", "id": transaction, "event_count": 2, "data_collections": collections}
-    found = decoder(declared).decode("dev.transaction", [json.dumps(message).encode()])
-    return dict(found.to_pylist(maps_as_pydicts="strict")[0])
+    events = decoder(declared).decode("dev.transaction", [json.dumps(message).encode()])
+    return dict(events.to_pylist(maps_as_pydicts="strict")[0])
 
 
 @pytest.mark.parametrize(
@@ -75,9 +75,9 @@ def end(transaction: str, collection: str, declared: str = "shop.customers") -> 
 def test_rows_and_end_share_the_whole_id_and_tell_the_commit_position_where_they_know_it(
     source: dict[str, Any], transaction: str, of_row: int, of_end: int | None
 ) -> None:
-    found, metadata = row(source, transaction), end(transaction, "shop.customers")
-    assert found["transaction_id"] == found["xid"] == metadata["transaction_id"] == transaction
-    assert (found["csn"], metadata["csn"]) == (of_row, of_end)
+    event, metadata = row(source, transaction), end(transaction, "shop.customers")
+    assert event["transaction_id"] == event["xid"] == metadata["transaction_id"] == transaction
+    assert (event["csn"], metadata["csn"]) == (of_row, of_end)
 
 
 @pytest.mark.parametrize(
@@ -122,14 +122,14 @@ def test_another_place_is_another_row(source: dict[str, Any], changed: dict[str,
     ],
 )
 def test_a_row_of_a_snapshot_lies_where_the_snapshot_was_taken(source: dict[str, Any], alone: str, csn: int) -> None:
-    found = row(source, None, op="r")
-    assert (found["transaction_id"], found["csn"], found["pos"]) == (alone, csn, 0)
+    event = row(source, None, op="r")
+    assert (event["transaction_id"], event["csn"], event["pos"]) == (alone, csn, 0)
 
 
 def test_mysql_commits_a_truncate_by_itself_and_counts_it_nowhere() -> None:
-    found = row(MYSQL, None, op="t", after=None)
-    assert found["transaction_id"].startswith("t:mysql-bin.000003:1310:0:shop.customers:")
-    assert (found["csn"], found["op"], found["expected"]) == (3 * 2**40 + 1310, "T", [("customers", 1)])
+    event = row(MYSQL, None, op="t", after=None)
+    assert event["transaction_id"].startswith("t:mysql-bin.000003:1310:0:shop.customers:")
+    assert (event["csn"], event["op"], event["expected"]) == (3 * 2**40 + 1310, "T", [("customers", 1)])
     assert row(SQLSERVER, None, op="t", after=None)["cause"] == rejections.NO_TRANSACTION
 
 
@@ -164,12 +164,12 @@ def test_oracle_and_sql_server_count_with_the_database_in_front(
     ],
 )
 def test_rows_are_told_apart_as_their_counts_are(source: dict[str, Any], declared: str, name: str | None) -> None:
-    found = row(source, GTID if source is MYSQL else "5.6.641", declared)
-    assert (found["table"], found["source_table"]) == (name, f"{source.get('schema', 'shop')}.{source['table']}")
+    event = row(source, GTID if source is MYSQL else "5.6.641", declared)
+    assert (event["table"], event["source_table"]) == (name, f"{source.get('schema', 'shop')}.{source['table']}")
 
 
 @pytest.mark.parametrize(
-    ("told", "fits"),
+    ("message", "fits"),
     [
         ("007fffff:00ffffff:ffff", True),
         ("00800000:00000000:0000", False),
@@ -177,14 +177,14 @@ def test_rows_are_told_apart_as_their_counts_are(source: dict[str, Any], declare
         ("25:d98:a2", False),
     ],
 )
-def test_a_commit_lsn_of_sql_server_is_packed_in_order_or_refused(told: str, fits: bool) -> None:
-    assert (packed_lsn(told) is not None) is fits
+def test_a_commit_lsn_of_sql_server_is_packed_in_order_or_refused(message: str, fits: bool) -> None:
+    assert (packed_lsn(message) is not None) is fits
 
 
 def test_packed_lsns_keep_their_order() -> None:
-    told = ["00000024:00ffffff:ffff", "00000025:00000001:ffff", "00000025:00000002:0000", "007fffff:00ffffff:ffff"]
-    assert sorted(told, key=lambda lsn: packed_lsn(lsn) or 0) == told
-    assert packed_lsn(told[-1]) == 2**63 - 1
+    lsns = ["00000024:00ffffff:ffff", "00000025:00000001:ffff", "00000025:00000002:0000", "007fffff:00ffffff:ffff"]
+    assert sorted(lsns, key=lambda lsn: packed_lsn(lsn) or 0) == lsns
+    assert packed_lsn(lsns[-1]) == 2**63 - 1
 
 
 @pytest.mark.parametrize(
@@ -228,9 +228,9 @@ def test_packed_lsns_keep_their_order() -> None:
 def test_a_position_that_nobody_knows_is_poison_with_its_cause(
     source: dict[str, Any], transaction: str, cause: str, detail: str
 ) -> None:
-    found = row(source, transaction)
-    assert (found["kind"], found["cause"]) == ("poison", cause)
-    assert found["detail"].startswith(detail)
+    event = row(source, transaction)
+    assert (event["kind"], event["cause"]) == ("poison", cause)
+    assert event["detail"].startswith(detail)
 
 
 def test_oracle_tells_when_a_change_was_committed() -> None:

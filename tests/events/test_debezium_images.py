@@ -35,10 +35,10 @@ def wrapped(payload: dict[str, Any], fields: Any) -> dict[str, Any]:
     return {"schema": {"type": "struct", "fields": parts, "name": "dev.public.t.Envelope"}, "payload": payload}
 
 
-def canonical(told: Any, op: str, headers: Any = None) -> dict[str, Any]:
-    value = told if isinstance(told, str) else json.dumps(told)
-    (found,) = DebeziumImages(TABLE).canonical([value], [op], [headers])
-    return dict(json.loads(found))
+def canonical(content: Any, op: str, headers: Any = None) -> dict[str, Any]:
+    value = content if isinstance(content, str) else json.dumps(content)
+    (image,) = DebeziumImages(TABLE).canonical([value], [op], [headers])
+    return dict(json.loads(image))
 
 
 @pytest.mark.parametrize("op", ["I", "r"])
@@ -47,16 +47,16 @@ def test_an_insert_has_its_whole_row_and_none_before(op: str) -> None:
 
 
 def test_every_digit_is_kept() -> None:
-    told = '{"op":"c","before":null,"after":{"code":"P1","total":%s},"source":{"connector":"postgresql"}}'
+    template = '{"op":"c","before":null,"after":{"code":"P1","total":%s},"source":{"connector":"postgresql"}}'
     digits = "1234567890123456789012345678.0123456789"
-    (found,) = DebeziumImages(TABLE).canonical([told % digits], ["I"], [None])
-    assert digits.encode() in found
+    (image,) = DebeziumImages(TABLE).canonical([template % digits], ["I"], [None])
+    assert digits.encode() in image
 
 
 def test_an_update_leaves_out_what_did_not_change_and_keeps_nulls() -> None:
-    found = canonical(message("u", None, {**ROW, "body": UNAVAILABLE, "total": None}), "U")
+    image = canonical(message("u", None, {**ROW, "body": UNAVAILABLE, "total": None}), "U")
     after = {"code": "P1", "day": "2026-02-17", "total": None, "codes": [1]}
-    assert found == {"op_type": "U", "before": None, "after": after}
+    assert image == {"op_type": "U", "before": None, "after": after}
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_a_value_that_only_looks_like_it_is_a_value(value: Any) -> None:
 
 
 def test_an_update_with_the_whole_row_before_tells_it() -> None:
-    found = canonical(message("u", {**ROW, "body": "old"}, {**ROW, "body": "new"}), "U")
-    assert found == {"op_type": "U", "before": {**READ, "body": "old"}, "after": {**READ, "body": "new"}}
+    image = canonical(message("u", {**ROW, "body": "old"}, {**ROW, "body": "new"}), "U")
+    assert image == {"op_type": "U", "before": {**READ, "body": "old"}, "after": {**READ, "body": "new"}}
 
 
 INVENTED = {"code": "P1", "day": 20501, "total": "0", "body": "", "codes": None}
@@ -121,16 +121,16 @@ def test_a_delete_tells_its_key_and_more_only_where_the_log_has_it(connector: st
 
 
 def test_the_insert_of_a_key_change_is_an_update_of_the_old_key() -> None:
-    told = message("c", None, {**ROW, "code": "P2", "body": UNAVAILABLE})
-    found = canonical(told, "U", {OLD_KEY: '{"code":"P1","day":20500}'})
-    assert found["before"] == {"code": "P1", "day": "2026-02-16"}
-    assert found["after"] == {"code": "P2", "day": "2026-02-17", "total": "1.5", "codes": [1]}
+    sent = message("c", None, {**ROW, "code": "P2", "body": UNAVAILABLE})
+    image = canonical(sent, "U", {OLD_KEY: '{"code":"P1","day":20500}'})
+    assert image["before"] == {"code": "P1", "day": "2026-02-16"}
+    assert image["after"] == {"code": "P2", "day": "2026-02-17", "total": "1.5", "codes": [1]}
 
 
 def test_the_old_key_may_have_its_schema_around_it() -> None:
     header = {"schema": {"type": "struct", "fields": FIELDS}, "payload": {"code": "P1", "day": 20500}}
-    found = canonical(message("c", None, ROW), "U", {OLD_KEY: json.dumps(header)})
-    assert found["before"] == {"code": "P1", "day": "2026-02-16"}
+    image = canonical(message("c", None, ROW), "U", {OLD_KEY: json.dumps(header)})
+    assert image["before"] == {"code": "P1", "day": "2026-02-16"}
 
 
 def test_a_truncate_has_no_images() -> None:
@@ -146,19 +146,19 @@ def test_columns_are_converted_in_any_case_and_undeclared_ones_pass() -> None:
 def test_each_message_is_read_with_the_schema_around_it() -> None:
     images = DebeziumImages(TABLE)
     days, moments = ([FIELDS[0], {**FIELDS[1], "name": f"io.debezium.time.{name}"}] for name in ("Date", "Timestamp"))
-    told = [
+    sent = [
         wrapped(message("c", None, {"code": "P1", "day": 1}), days),
         wrapped(message("c", None, {"code": "P1", "day": 86400000}), moments),
         message("c", None, {"code": "P1", "day": 1}),
         wrapped(message("c", None, {"code": "P1", "day": 1}), days),
     ]
-    found = images.canonical([json.dumps(each) for each in told], ["I"] * 4, [None] * 4)
-    assert [row["after"]["day"] for row in ImageReader(TABLE).read(found).to_pylist()] == [date(1970, 1, 2)] * 4
+    image = images.canonical([json.dumps(each) for each in sent], ["I"] * 4, [None] * 4)
+    assert [row["after"]["day"] for row in ImageReader(TABLE).read(image).to_pylist()] == [date(1970, 1, 2)] * 4
 
 
 def test_a_schema_of_a_column_that_was_dropped_since_still_tells() -> None:
-    told = wrapped(message("d", {"code": "P1", "day": 1}, None), FIELDS)
-    assert canonical(told, "D")["before"] == {"code": "P1", "day": "1970-01-02"}
+    sent = wrapped(message("d", {"code": "P1", "day": 1}, None), FIELDS)
+    assert canonical(sent, "D")["before"] == {"code": "P1", "day": "1970-01-02"}
 
 
 @pytest.mark.parametrize("schema", [None, 7, {"fields": 7}, {"type": "struct", "fields": [{"field": "after"}]}])
@@ -167,8 +167,8 @@ def test_a_schema_that_is_none_tells_nothing(schema: Any) -> None:
 
 
 def test_the_image_reader_sees_unchanged_columns_under_the_old_key() -> None:
-    told = json.dumps(message("c", None, {**ROW, "code": "P2", "body": UNAVAILABLE}))
-    found = DebeziumImages(TABLE).canonical([told], ["U"], [{OLD_KEY: '{"code":"P1","day":20501}'}])
-    (row,) = ImageReader(TABLE).read(found).to_pylist()
+    sent = json.dumps(message("c", None, {**ROW, "code": "P2", "body": UNAVAILABLE}))
+    image = DebeziumImages(TABLE).canonical([sent], ["U"], [{OLD_KEY: '{"code":"P1","day":20501}'}])
+    (row,) = ImageReader(TABLE).read(image).to_pylist()
     assert (row["unchanged"], row["before"]["code"], row["after"]["code"]) == (["body"], "P1", "P2")
     assert row["before_known"] == ["code", "day"]

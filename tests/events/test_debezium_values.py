@@ -30,13 +30,13 @@ def unscaled(number: Decimal) -> int:
     return int(f"{number:f}".replace(".", ""))
 
 
-def read(declared: str, value: Any, told: dict[str, Any] | None = None, **options: Any) -> Any:
-    """Read one value as a declared type; told: its part of the schema. A problem comes back as text in brackets."""
+def read(declared: str, value: Any, declared_as: dict[str, Any] | None = None, **options: Any) -> Any:
+    """Read one value as a declared type; declared_as: its part of the schema. A problem: text in brackets."""
     columns = (Column(name="k", type=parse("long")), Column(name="v", type=parse(declared)))
     table = Table(name="t", source="s.t", columns=columns, key=("k",))
     message: dict[str, Any] = {"op": "c", "source": {"connector": "postgresql"}, "after": {"k": 1, "v": value}}
-    if told is not None:
-        fields = [{"type": "int64", "field": "k"}, {"type": "int64", **told, "field": "v"}]
+    if declared_as is not None:
+        fields = [{"type": "int64", "field": "k"}, {"type": "int64", **declared_as, "field": "v"}]
         image = {"type": "struct", "fields": fields, "optional": True}
         envelope = [{**image, "field": "before"}, {**image, "field": "after"}, {"type": "string", "field": "op"}]
         message = {"schema": {"type": "struct", "fields": envelope}, "payload": message}
@@ -54,7 +54,7 @@ def bits(length: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("declared", "value", "wanted"),
+    ("declared", "value", "expected"),
     [
         ("date", 20501, date(2026, 2, 17)),
         ("date", -1, date(1969, 12, 31)),
@@ -114,9 +114,9 @@ def bits(length: int) -> dict[str, Any]:
         ("array<date>", None, None),
     ],
 )
-def test_without_a_schema_the_declared_type_tells(declared: str, value: Any, wanted: Any) -> None:
-    found = read(declared, value, time_precision_mode="microseconds")
-    assert (str(found) if wanted == "nan" else found) == wanted
+def test_without_a_schema_the_declared_type_tells(declared: str, value: Any, expected: Any) -> None:
+    image = read(declared, value, time_precision_mode="microseconds")
+    assert (str(image) if expected == "nan" else image) == expected
 
 
 @pytest.mark.parametrize(
@@ -171,22 +171,22 @@ def test_without_a_schema_database_and_mode_tell_the_unit_and_another_one_is_ref
 def test_the_last_day_of_year_9999_is_read_whatever_counts_finer_units(mode: Any) -> None:
     options = {"database": "mysql", "time_precision_mode": mode}
     assert read("timestamp", 253402300799000, **options) == datetime(9999, 12, 31, 23, 59, 59)
-    found = read("timestamp", 253402214399000, **options)
-    assert (found == datetime(9999, 12, 30, 23, 59, 59)) == (mode == "connect")
+    value = read("timestamp", 253402214399000, **options)
+    assert (value == datetime(9999, 12, 30, 23, 59, 59)) == (mode == "connect")
 
 
 @pytest.mark.parametrize("options", [{}, {"time_precision_mode": "isostring"}])
 def test_a_number_of_a_time_column_whose_unit_nobody_tells_is_no_value(options: Any) -> None:
-    told = "its unit is unknown: tell source.debezium.database and source.debezium.time_precision_mode"
+    problem = "its unit is unknown: tell source.debezium.database and source.debezium.time_precision_mode"
     for declared in ("timestamp", "timestamptz", "time"):
-        assert read(declared, 1500000, **options) == f"[v: '1500000, {told}' is not a {declared}]"
+        assert read(declared, 1500000, **options) == f"[v: '1500000, {problem}' is not a {declared}]"
     assert read("timestamp", "2026-02-17T10:15:30Z", **options) == datetime(2026, 2, 17, 10, 15, 30)
     assert read("timestamp", 1500, {"name": f"{TIME}Timestamp"}, **options) == datetime(1970, 1, 1, 0, 0, 1, 500000)
     assert read("date", 1, **options) == date(1970, 1, 2)
 
 
 @pytest.mark.parametrize(
-    ("declared", "name", "value", "wanted"),
+    ("declared", "name", "value", "expected"),
     [
         ("date", f"{TIME}Date", -1, date(1969, 12, 31)),
         ("date", f"{CONNECT}Date", 20501, date(2026, 2, 17)),
@@ -221,12 +221,12 @@ def test_a_number_of_a_time_column_whose_unit_nobody_tells_is_no_value(options: 
         ("timestamp", None, 1500000, datetime(1970, 1, 1, 0, 0, 1, 500000)),
     ],
 )
-def test_with_a_schema_its_names_tell(declared: str, name: str | None, value: Any, wanted: Any) -> None:
-    assert read(declared, value, {"name": name}, time_unit="adaptive") == wanted
+def test_with_a_schema_its_names_tell(declared: str, name: str | None, value: Any, expected: Any) -> None:
+    assert read(declared, value, {"name": name}, time_unit="adaptive") == expected
 
 
 @pytest.mark.parametrize(
-    ("declared", "value", "told", "wanted"),
+    ("declared", "value", "given", "expected"),
     [
         ("decimal(20,4)", base64(5494869713), scale(4), Decimal("549486.9713")),
         ("decimal(20,4)", base64(-1), scale(4), Decimal("-0.0001")),
@@ -263,23 +263,23 @@ def test_with_a_schema_its_names_tell(declared: str, name: str | None, value: An
         ("string", b64encode(bytes([5])).decode(), bits(2**31 - 1), "BQ=="),
     ],
 )
-def test_bytes_are_read_exactly_with_a_schema(declared: str, value: Any, told: dict[str, Any], wanted: Any) -> None:
-    found = read(declared, value, told)
-    if isinstance(wanted, str) and wanted.startswith("[v: "):
-        assert str(found).startswith(wanted)
+def test_bytes_are_read_exactly_with_a_schema(declared: str, value: Any, given: dict[str, Any], expected: Any) -> None:
+    image = read(declared, value, given)
+    if isinstance(expected, str) and expected.startswith("[v: "):
+        assert str(image).startswith(expected)
     else:
-        assert found == wanted
+        assert image == expected
 
 
-@pytest.mark.parametrize("told", [None, {"type": "string"}])
-def test_hexadecimal_bytes_pass_where_the_option_says_so(told: dict[str, Any] | None) -> None:
-    assert read("binary", "00ff", told, binary_mode="hex") == b"\x00\xff"
+@pytest.mark.parametrize("given", [None, {"type": "string"}])
+def test_hexadecimal_bytes_pass_where_the_option_says_so(given: dict[str, Any] | None) -> None:
+    assert read("binary", "00ff", given, binary_mode="hex") == b"\x00\xff"
 
 
 def test_the_schema_knows_better_than_the_options() -> None:
     assert read("binary", "AP8=", {"type": "bytes"}, binary_mode="hex") == b"\x00\xff"
-    told = {"name": f"{TIME}MicroTimestamp"}
-    assert read("timestamp", 1500000, told, time_unit="nanos") == datetime(1970, 1, 1, 0, 0, 1, 500000)
+    fields = {"name": f"{TIME}MicroTimestamp"}
+    assert read("timestamp", 1500000, fields, time_unit="nanos") == datetime(1970, 1, 1, 0, 0, 1, 500000)
 
 
 MOMENTS = st.datetimes()

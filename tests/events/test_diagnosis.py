@@ -54,6 +54,6 @@ TEXT = GOOD.encode()
 def test_a_message_that_cannot_be_read_is_told_by_what_is_wrong_with_it(
     name: str, value: bytes, cause: str, detail: str
 ) -> None:
-    (found,) = DECODERS[name].decode("rows", [value]).to_pylist()
-    assert (found["kind"], found["cause"], found["detail"]) == ("poison", cause, detail)
-    assert found["value"] == value.decode("utf-8", "backslashreplace")
+    (event,) = DECODERS[name].decode("rows", [value]).to_pylist()
+    assert (event["kind"], event["cause"], event["detail"]) == ("poison", cause, detail)
+    assert event["value"] == value.decode("utf-8", "backslashreplace")

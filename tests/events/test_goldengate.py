@@ -24,20 +24,20 @@ AFTER = {"CODE": "P1", "DISCOUNT": "1.5000", "VALID_TO": None}
 
 
 def decode(topic: str, *values: bytes | None) -> list[dict[str, Any]]:
-    found = GoldenGateDecoder(PIPELINE.tables, METADATA).decode(topic, values)
-    return [dict(row) for row in found.to_pylist(maps_as_pydicts="strict")]
+    events = GoldenGateDecoder(PIPELINE.tables, METADATA).decode(topic, values)
+    return [dict(row) for row in events.to_pylist(maps_as_pydicts="strict")]
 
 
 def row(**changed: Any) -> dict[str, Any]:
     message = {**GOOD, "after": AFTER, **changed}
-    (found,) = decode(ROWS, json.dumps({name: value for name, value in message.items() if value != "gone"}).encode())
-    return found
+    (event,) = decode(ROWS, json.dumps({name: value for name, value in message.items() if value != "gone"}).encode())
+    return event
 
 
 def test_a_row_is_known_by_transaction_and_position() -> None:
-    found = row()
-    assert (found["kind"], found["transaction_id"], found["csn"]) == ("row", "1.2.3:334516829", 334516829)
-    assert (found["pos"], found["identity"], found["table"]) == (110009047521, "110009047521", "promo_codes")
+    event = row()
+    assert (event["kind"], event["transaction_id"], event["csn"]) == ("row", "1.2.3:334516829", 334516829)
+    assert (event["pos"], event["identity"], event["table"]) == (110009047521, "110009047521", "promo_codes")
 
 
 def test_a_redelivery_with_another_time_stamp_has_the_same_payload() -> None:
@@ -56,8 +56,8 @@ def test_a_sparse_update_may_leave_its_key_to_the_old_image() -> None:
 
 
 def test_an_unwatched_table_is_a_row_without_a_declared_name() -> None:
-    found = row(table="PUBLIC.AUDIT_LOG", after="gone")
-    assert (found["kind"], found["table"], found["source_table"]) == ("row", None, "PUBLIC.AUDIT_LOG")
+    event = row(table="PUBLIC.AUDIT_LOG", after="gone")
+    assert (event["kind"], event["table"], event["source_table"]) == ("row", None, "PUBLIC.AUDIT_LOG")
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_an_unwatched_table_is_a_row_without_a_declared_name() -> None:
     ],
 )
 def test_a_row_that_cannot_be_placed_is_poison_with_its_cause(changed: dict[str, Any], cause: str, detail: str) -> None:
-    found = row(**changed)
-    assert (found["kind"], found["cause"], found["detail"]) == ("poison", cause, detail)
+    event = row(**changed)
+    assert (event["kind"], event["cause"], event["detail"]) == ("poison", cause, detail)
 
 
 @pytest.mark.parametrize(
@@ -95,28 +95,28 @@ def test_a_row_that_cannot_be_placed_is_poison_with_its_cause(changed: dict[str,
     ],
 )
 def test_what_is_no_message_is_poison_and_keeps_what_came(value: bytes, cause: str) -> None:
-    (found,) = decode(ROWS, value)
-    assert (found["kind"], found["cause"]) == ("poison", cause)
-    assert found["value"] == value.decode("utf-8", "backslashreplace")
+    (event,) = decode(ROWS, value)
+    assert (event["kind"], event["cause"]) == ("poison", cause)
+    assert event["value"] == value.decode("utf-8", "backslashreplace")
 
 
 def test_a_tombstone_is_neither_an_event_nor_poison() -> None:
-    assert [found["kind"] for found in decode(ROWS, None)] == ["tombstone"]
+    assert [events["kind"] for events in decode(ROWS, None)] == ["tombstone"]
 
 
 def metadata(**changed: Any) -> dict[str, Any]:
     message = {"xid": "1.2.3", "csn": "7", "event_count": 9, "data_collections": [], **changed}
-    (found,) = decode(METADATA, json.dumps(message).encode())
-    return found
+    (event,) = decode(METADATA, json.dumps(message).encode())
+    return event
 
 
 def test_metadata_counts_watched_tables_by_their_short_names() -> None:
     counts = [
         {"data_collection": name, "event_count": n} for name, n in (("ORDERS", 2), ("AUDIT_LOG", 3), ("PROMO_CODES", 1))
     ]
-    found = metadata(data_collections=counts)
-    assert (found["kind"], found["expected"], found["event_count"]) == ("metadata", {"orders": 2, "promo_codes": 1}, 9)
-    assert found["transaction_id"] == "1.2.3:7"
+    event = metadata(data_collections=counts)
+    assert (event["kind"], event["expected"], event["event_count"]) == ("metadata", {"orders": 2, "promo_codes": 1}, 9)
+    assert event["transaction_id"] == "1.2.3:7"
 
 
 @pytest.mark.parametrize("collections", [None, []])
@@ -124,16 +124,16 @@ def test_metadata_of_an_empty_transaction_expects_nothing(collections: list[Any]
     assert metadata(data_collections=collections, event_count=0)["expected"] == {}
 
 
-@pytest.mark.parametrize("told", ["2025-07-07 23:33:54.000000", "2025-07-07T23:33:54", 1751931234000])
-def test_times_come_with_a_space_a_t_or_as_milliseconds(told: Any) -> None:
-    assert metadata(tx_ts=told)["committed_at"].isoformat() == "2025-07-07T23:33:54+00:00"
+@pytest.mark.parametrize("given", ["2025-07-07 23:33:54.000000", "2025-07-07T23:33:54", 1751931234000])
+def test_times_come_with_a_space_a_t_or_as_milliseconds(given: Any) -> None:
+    assert metadata(tx_ts=given)["committed_at"].isoformat() == "2025-07-07T23:33:54+00:00"
 
 
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=60), st.text(max_size=40).map(str.encode)), max_size=20))
 def test_any_bytes_come_out_as_one_row_each(values: list[bytes | None]) -> None:
     for topic in (ROWS, METADATA):
-        found = decode(topic, *values)
-        assert [each["ordinal"] for each in found] == list(range(len(values)))
+        events = decode(topic, *values)
+        assert [each["ordinal"] for each in events] == list(range(len(values)))
 
 
 def test_every_cause_has_a_hint() -> None:

@@ -30,7 +30,7 @@ def read(declared: str, value: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("declared", "value", "wanted"),
+    ("declared", "value", "expected"),
     [
         ("long", '"9007199254740993"', 9007199254740993),
         ("long", "-9223372036854775808", -9223372036854775808),
@@ -76,9 +76,9 @@ def read(declared: str, value: str) -> Any:
         ("string", "null", None),
     ],
 )
-def test_a_value_is_read_exactly_or_named(declared: str, value: str, wanted: Any) -> None:
-    found = read(declared, value)
-    assert (found, str(found)) == (wanted, str(wanted))
+def test_a_value_is_read_exactly_or_named(declared: str, value: str, expected: Any) -> None:
+    image = read(declared, value)
+    assert (image, str(image)) == (expected, str(expected))
 
 
 def one(message: dict[str, Any], declared: Table | None = None) -> dict[str, Any]:
@@ -137,5 +137,5 @@ def test_every_image_of_the_sample_is_what_the_oracle_reads() -> None:
                 after = content.get("after")
                 if after is not None and len(after) == len(declarations.TABLES[names[content["table"]]].columns):
                     lower = {column.lower(): value for column, value in after.items()}
-                    wanted = typed_row(lower, declarations.TABLES[names[content["table"]]])
-                    assert {column: row["after"][column] for column in wanted} == wanted
+                    expected = typed_row(lower, declarations.TABLES[names[content["table"]]])
+                    assert {column: row["after"][column] for column in expected} == expected

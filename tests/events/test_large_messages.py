@@ -26,16 +26,16 @@ def limited(name: str, limit: int = LIMIT) -> Pipeline:
 
 
 def decode(name: str, topic: str, *values: bytes | None, limit: int = LIMIT) -> list[dict[str, Any]]:
-    found = SourceDecoder(limited(name, limit)).decode(topic, values)
-    return [dict(row) for row in found.to_pylist(maps_as_pydicts="strict")]
+    events = SourceDecoder(limited(name, limit)).decode(topic, values)
+    return [dict(row) for row in events.to_pylist(maps_as_pydicts="strict")]
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_message_above_the_limit_is_a_dead_letter_of_its_first_bytes(name: str) -> None:
-    (found,) = decode(name, "rows", LARGE)
-    assert (found["kind"], found["cause"]) == ("poison", rejections.TOO_LARGE)
-    assert found["detail"] == f"the message has {len(LARGE)} bytes; its first {KEPT} are kept"
-    assert found["value"] == LARGE[:KEPT].decode("utf-8", "backslashreplace")
+    (event,) = decode(name, "rows", LARGE)
+    assert (event["kind"], event["cause"]) == ("poison", rejections.TOO_LARGE)
+    assert event["detail"] == f"the message has {len(LARGE)} bytes; its first {KEPT} are kept"
+    assert event["value"] == LARGE[:KEPT].decode("utf-8", "backslashreplace")
 
 
 @pytest.mark.parametrize("topic", ["rows", METADATA])
@@ -56,9 +56,9 @@ def test_the_limit_itself_is_allowed() -> None:
 
 
 def test_what_a_reader_has_cut_is_poison_even_where_its_beginning_is_an_event() -> None:
-    (found,) = decode("orders", "rows", cut(ROW, 10**9))
-    assert (found["cause"], found["value"]) == (rejections.TOO_LARGE, ROW.decode())
-    assert found["detail"] == f"the message has 1000000000 bytes; its first {len(ROW)} are kept"
+    (event,) = decode("orders", "rows", cut(ROW, 10**9))
+    assert (event["cause"], event["value"]) == (rejections.TOO_LARGE, ROW.decode())
+    assert event["detail"] == f"the message has 1000000000 bytes; its first {len(ROW)} are kept"
 
 
 def test_a_wal2json_message_above_the_limit_may_have_been_a_row_of_its_transaction() -> None:
@@ -67,7 +67,7 @@ def test_a_wal2json_message_above_the_limit_may_have_been_a_row_of_its_transacti
     first, row, commit = decode("orders_wal2json", "wal", begin, large, end)
     assert (first["kind"], row["cause"], row["pos"]) == ("marker", rejections.TOO_LARGE, 1)
     assert commit["cause"] == "transaction with unreadable messages"
-    assert [found["kind"] for found in decode("orders_wal2json", "wal", begin, logical, end)][1:] == [
+    assert [events["kind"] for events in decode("orders_wal2json", "wal", begin, logical, end)][1:] == [
         "poison",
         "metadata",
     ]

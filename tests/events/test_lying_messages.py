@@ -24,17 +24,17 @@ def text(message: dict[str, Any]) -> bytes:
 
 def both(value: bytes) -> dict[str, Any]:
     """Decode a GoldenGate row by column and by message; they must be the same."""
-    found = GoldenGateDecoder(TABLES, METADATA, "RUN").decode(ROWS, [value]).to_pylist()
-    assert found == MessageReader(TABLES, METADATA, "RUN").read(ROWS, [value]).to_pylist()
-    return dict(found[0])
+    events = GoldenGateDecoder(TABLES, METADATA, "RUN").decode(ROWS, [value]).to_pylist()
+    assert events == MessageReader(TABLES, METADATA, "RUN").read(ROWS, [value]).to_pylist()
+    return dict(events[0])
 
 
 @pytest.mark.parametrize("op", ["I", "U", "D", "T"])
 @pytest.mark.parametrize("name", ["before", "after"])
 @pytest.mark.parametrize("image", [5, "a", [], [{"ID": 1}], True], ids=repr)
 def test_an_image_that_is_no_object_is_poison_whether_or_not_it_is_needed(op: str, name: str, image: Any) -> None:
-    found = both(text({**ROW, "before": {"ID": 1}, "op_type": op, name: image}))
-    assert (found["cause"], found["detail"]) == (rejections.BROKEN, f"`{name}` is no object")
+    value = both(text({**ROW, "before": {"ID": 1}, "op_type": op, name: image}))
+    assert (value["cause"], value["detail"]) == (rejections.BROKEN, f"`{name}` is no object")
 
 
 def test_a_key_inside_another_object_is_none() -> None:
@@ -43,9 +43,9 @@ def test_a_key_inside_another_object_is_none() -> None:
 
 
 def test_a_number_that_no_type_holds_leaves_its_row_a_row() -> None:
-    found = both(text(ROW).replace(b'"ID":1', b'"ID":1,"RATIO":1e400'))
-    assert found["kind"] == "row"
-    (image,) = ImageReader(TABLE).read([found["value"]]).to_pylist()
+    value = both(text(ROW).replace(b'"ID":1', b'"ID":1,"RATIO":1e400'))
+    assert value["kind"] == "row"
+    (image,) = ImageReader(TABLE).read([value["value"]]).to_pylist()
     assert image["problem"] is None or "ratio" in image["problem"]
 
 
@@ -53,8 +53,8 @@ def test_a_number_that_no_type_holds_leaves_its_row_a_row() -> None:
     "tokens", [b'"\xff"', b'{"RUN":"\xff"}', b"[" * 5_000 + b"]" * 5_000, b'{"RUN":' * 500 + b"1" + b"}" * 500], ids=len
 )
 def test_tokens_that_nobody_can_read_end_no_landing(tokens: bytes) -> None:
-    found = both(text(ROW)[:-1] + b',"tokens":' + tokens + b"}")
-    assert found["kind"] in ("row", "poison")
+    value = both(text(ROW)[:-1] + b',"tokens":' + tokens + b"}")
+    assert value["kind"] in ("row", "poison")
 
 
 @pytest.mark.parametrize(
@@ -67,15 +67,17 @@ def test_a_detail_is_short_however_long_the_value_that_it_quotes(changed: dict[s
 def debezium(op: str, headers: dict[str, str]) -> dict[str, Any]:
     block = {"id": "776:31368536", "total_order": 3}
     message = {"op": op, "source": SOURCES["postgresql"], "before": {"id": 1}, "after": DEBEZIUM, "transaction": block}
-    (found,) = SourceDecoder(PIPELINES["debezium"]).decode(ROWS, [text(message)], [headers]).to_pylist()
-    return dict(found)
+    (sent,) = SourceDecoder(PIPELINES["debezium"]).decode(ROWS, [text(message)], [headers]).to_pylist()
+    return dict(sent)
 
 
-@pytest.mark.parametrize("told", ["null", "x", "", "[]", "5", '{"id":' * 5_000, '"\\ud800"'], ids=lambda told: told[:6])
+@pytest.mark.parametrize(
+    "given", ["null", "x", "", "[]", "5", '{"id":' * 5_000, '"\\ud800"'], ids=lambda message: message[:6]
+)
 @pytest.mark.parametrize(("op", "name"), [("c", OLD_KEY), ("d", NEW_KEY), ("u", OLD_KEY)])
-def test_a_key_header_that_nobody_can_read_is_told_when_it_lands(op: str, name: str, told: str) -> None:
-    found = debezium(op, {name: told})
-    assert (found["kind"], found["cause"]) == ("poison", HEADER)
+def test_a_key_header_that_nobody_can_read_is_told_when_it_lands(op: str, name: str, given: str) -> None:
+    event = debezium(op, {name: given})
+    assert (event["kind"], event["cause"]) == ("poison", HEADER)
 
 
 def test_what_an_earlier_version_landed_with_such_a_header_is_a_problem_of_its_row() -> None:
@@ -114,7 +116,7 @@ def test_a_transaction_of_format_version_1_that_nobody_can_read_is_one_dead_lett
     name: str, value: Any, cause: str
 ) -> None:
     lines = [line for each in ({**wal2json_v1(), name: value}, wal2json_v1()) for line in expanded(text(each))]
-    found = SourceDecoder(PIPELINES["wal2json"]).decode(ROWS, lines)
-    first, *others = found.to_pylist()
+    events = SourceDecoder(PIPELINES["wal2json"]).decode(ROWS, lines)
+    first, *others = events.to_pylist()
     assert (first["cause"], first["value"]) == (cause, lines[0].decode())
     assert [row["kind"] for row in others] == ["marker", "row", "row", "row", "marker", "metadata"]

@@ -31,8 +31,10 @@ def goldengate(name: str) -> bytes:
 
 def debezium(name: str) -> bytes:
     source = {"connector": "postgresql", "db": "shop", "schema": "public", "table": name, "lsn": 7}
-    told = {"id": "7:7", "total_order": 1}
-    return json.dumps({"before": None, "after": {"id": 1}, "source": source, "transaction": told, "op": "c"}).encode()
+    versions = {"id": "7:7", "total_order": 1}
+    return json.dumps(
+        {"before": None, "after": {"id": 1}, "source": source, "transaction": versions, "op": "c"}
+    ).encode()
 
 
 def wal2json(name: str) -> bytes:
@@ -41,8 +43,8 @@ def wal2json(name: str) -> bytes:
 
 
 def change_event(name: str) -> bytes:
-    told = {"changeType": "insert", "timestamp": 7, "table": f"public.{name}"}
-    return json.dumps({**told, "columnNames": ["id"], "columnValues": [1]}).encode()
+    fields = {"changeType": "insert", "timestamp": 7, "table": f"public.{name}"}
+    return json.dumps({**fields, "columnNames": ["id"], "columnValues": [1]}).encode()
 
 
 BEGIN = b'{"action":"B","xid":7,"lsn":"0/7"}'
@@ -107,8 +109,8 @@ def test_what_txloom_counts_itself_counts_for_the_table_of_exactly_that_name() -
     sources = ["public.s", "public.S"]
     decoder = GoldenGateDecoder([table(source, f"t{n}") for n, source in enumerate(sources)], "tx")
     parts = [{"data_collection": source, "event_count": n + 1} for n, source in enumerate(sources)]
-    told = {"xid": "7", "csn": "7", "event_count": 3, "data_collections": parts}
-    (row,) = decoder.decode("tx", [json.dumps(told).encode()]).to_pylist()
+    fields = {"xid": "7", "csn": "7", "event_count": 3, "data_collections": parts}
+    (row,) = decoder.decode("tx", [json.dumps(fields).encode()]).to_pylist()
     assert row["expected"] == [("t0", 1), ("t1", 2)]
 
 
@@ -120,8 +122,8 @@ def test_no_table_ever_gets_rows_of_two_spellings(declared: list[str], names: li
     known = SourceNames([table(source, f"t{n}") for n, source in enumerate(declared)])
     seen: dict[str, set[str]] = {}
     for name in names:
-        found = known.counted(name)
-        if found is not None:
-            seen.setdefault(found.name, set()).add(name)
-            assert found.source == name or name not in declared
+        result = known.counted(name)
+        if result is not None:
+            seen.setdefault(result.name, set()).add(name)
+            assert result.source == name or name not in declared
     assert all(len(spellings) == 1 for spellings in seen.values())

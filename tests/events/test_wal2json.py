@@ -19,8 +19,8 @@ AT = "2026-11-21 03:03:20.87328+00"
 
 def line(action: str, xid: int | None = 7, lsn: str | None = "0/10", **more: Any) -> bytes:
     """Write a message as wal2json does."""
-    told = {"action": action, "xid": xid, "timestamp": AT, "lsn": lsn, **more}
-    return json.dumps(told, separators=(",", ":"), ensure_ascii=False).encode()
+    line_fields = {"action": action, "xid": xid, "timestamp": AT, "lsn": lsn, **more}
+    return json.dumps(line_fields, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def cells(values: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -29,8 +29,8 @@ def cells(values: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def row(op: str, table: str, new: Any = None, old: Any = None, schema: str = "public", **more: Any) -> bytes:
     images = {"columns": new, "identity": old}
-    told = {name: cells(image) for name, image in images.items() if image is not None}
-    return line(op, **{"schema": schema, "table": table, **told, **more})
+    source_fields = {name: cells(image) for name, image in images.items() if image is not None}
+    return line(op, **{"schema": schema, "table": table, **source_fields, **more})
 
 
 PROMO = row("I", "promo_codes", {"code": "P1", "discount": 1, "valid_to": None})
@@ -39,9 +39,9 @@ B, C = line("B"), line("C")
 
 
 def decode(*values: bytes | None, decoder: Wal2JsonDecoder | None = None) -> list[dict[str, Any]]:
-    found = (decoder or Wal2JsonDecoder(PIPELINE.tables)).decode(TOPIC, values)
-    assert found.schema == ENVELOPE
-    return [dict(each) for each in found.to_pylist(maps_as_pydicts="strict")]
+    events = (decoder or Wal2JsonDecoder(PIPELINE.tables)).decode(TOPIC, values)
+    assert events.schema == ENVELOPE
+    return [dict(each) for each in events.to_pylist(maps_as_pydicts="strict")]
 
 
 def kinds(*values: bytes | None) -> str:
@@ -55,10 +55,10 @@ def inside(*values: bytes) -> list[dict[str, Any]]:
 
 
 def test_a_begin_is_a_marker_that_names_its_transaction() -> None:
-    (found,) = decode(line("B", 771, "1/1DD9F38"))
-    assert (found["kind"], found["transaction_id"], found["xid"]) == ("marker", "771:4326268728", "771")
-    assert (found["csn"], found["committed_at"].isoformat()) == (4326268728, "2026-11-21T03:03:20.873280+00:00")
-    assert found["value"] == line("B", 771, "1/1DD9F38").decode()
+    (event,) = decode(line("B", 771, "1/1DD9F38"))
+    assert (event["kind"], event["transaction_id"], event["xid"]) == ("marker", "771:4326268728", "771")
+    assert (event["csn"], event["committed_at"].isoformat()) == (4326268728, "2026-11-21T03:03:20.873280+00:00")
+    assert event["value"] == line("B", 771, "1/1DD9F38").decode()
 
 
 def test_a_row_is_known_by_its_ordinal_and_placed_by_its_begin() -> None:
@@ -72,10 +72,10 @@ def test_a_row_is_known_by_its_ordinal_and_placed_by_its_begin() -> None:
 
 
 def test_a_commit_counts_the_watched_rows_since_its_begin() -> None:
-    *_, found = decode(B, PROMO, AUDIT, PROMO, row("T", "orders"), C)
-    assert (found["kind"], found["transaction_id"], found["xid"], found["csn"]) == ("metadata", "7:16", "7", 16)
-    assert (found["expected"], found["event_count"]) == ({"promo_codes": 2, "orders": 1}, 4)
-    assert found["committed_at"].isoformat() == "2026-11-21T03:03:20.873280+00:00"
+    *_, events = decode(B, PROMO, AUDIT, PROMO, row("T", "orders"), C)
+    assert (events["kind"], events["transaction_id"], events["xid"], events["csn"]) == ("metadata", "7:16", "7", 16)
+    assert (events["expected"], events["event_count"]) == ({"promo_codes": 2, "orders": 1}, 4)
+    assert events["committed_at"].isoformat() == "2026-11-21T03:03:20.873280+00:00"
 
 
 def test_a_transaction_without_rows_expects_nothing() -> None:
@@ -83,8 +83,8 @@ def test_a_transaction_without_rows_expects_nothing() -> None:
 
 
 def test_a_truncate_is_a_row_event_without_images_for_each_table() -> None:
-    found = inside(row("T", "promo_codes"), row("T", "promo_uses"))
-    assert [(each["op"], each["table"], each["identity"]) for each in found] == [
+    result = inside(row("T", "promo_codes"), row("T", "promo_uses"))
+    assert [(each["op"], each["table"], each["identity"]) for each in result] == [
         ("T", "promo_codes", "1"),
         ("T", "promo_uses", "2"),
     ]
@@ -92,18 +92,18 @@ def test_a_truncate_is_a_row_event_without_images_for_each_table() -> None:
 
 def test_messages_of_applications_are_markers_inside_and_outside_and_take_no_ordinal() -> None:
     said = line("M", None, transactional=False, prefix="app", content="{")
-    found = decode(said, B, said, PROMO, line("M", 7, transactional=True, prefix="app", content=""), C)
-    assert [each["kind"] for each in found] == ["marker", "marker", "marker", "row", "marker", "metadata"]
-    assert [found[n]["xid"] for n in (0, 2, 4)] == [None, None, None]
-    assert found[3]["pos"] == found[5]["event_count"] == 1
+    events = decode(said, B, said, PROMO, line("M", 7, transactional=True, prefix="app", content=""), C)
+    assert [each["kind"] for each in events] == ["marker", "marker", "marker", "row", "marker", "metadata"]
+    assert [events[n]["xid"] for n in (0, 2, 4)] == [None, None, None]
+    assert events[3]["pos"] == events[5]["event_count"] == 1
 
 
 def test_a_begin_that_comes_again_restarts_the_ordinals() -> None:
-    found = decode(B, PROMO, AUDIT, B, PROMO, AUDIT, PROMO, C)
-    rows = [each for each in found if each["kind"] == "row"]
+    events = decode(B, PROMO, AUDIT, B, PROMO, AUDIT, PROMO, C)
+    rows = [each for each in events if each["kind"] == "row"]
     assert [each["identity"] for each in rows] == ["1", "2", "1", "2", "3"]
     assert rows[0]["payload"] == rows[2]["payload"]
-    assert found[-1]["expected"] == {"promo_codes": 2}
+    assert events[-1]["expected"] == {"promo_codes": 2}
 
 
 def test_a_begin_of_another_transaction_leaves_the_open_one_unfinished() -> None:
@@ -135,29 +135,29 @@ HOSTILE = [
 
 @pytest.mark.parametrize(("schema", "table"), HOSTILE)
 def test_a_hostile_name_comes_verbatim_and_is_no_declared_table(schema: str, table: str) -> None:
-    (found,) = inside(row("I", table, {"code": "P"}, schema=schema))
-    assert (found["kind"], found["table"], found["source_table"]) == ("row", None, f"{schema}.{table}")
+    (event,) = inside(row("I", table, {"code": "P"}, schema=schema))
+    assert (event["kind"], event["table"], event["source_table"]) == ("row", None, f"{schema}.{table}")
 
 
 @pytest.mark.parametrize(("schema", "table"), [("PUBLIC", "PROMO_CODES"), ("Public", "Promo_Codes")])
 def test_schema_and_table_are_declared_in_any_case(schema: str, table: str) -> None:
-    (found,) = inside(row("I", table, {"CODE": "P"}, schema=schema))
-    assert (found["table"], found["source_table"]) == ("promo_codes", f"{schema}.{table}")
+    (event,) = inside(row("I", table, {"CODE": "P"}, schema=schema))
+    assert (event["table"], event["source_table"]) == ("promo_codes", f"{schema}.{table}")
 
 
 def test_a_declared_database_is_not_what_rows_tell() -> None:
     table = PIPELINE.tables[0].model_copy(update={"source": "SHOP.PUBLIC.ORDERS"})
-    (_, found) = decode(B, row("I", "orders", {"order_id": 1}), decoder=Wal2JsonDecoder([table]))
-    assert found["table"] == "orders"
+    (_, events) = decode(B, row("I", "orders", {"order_id": 1}), decoder=Wal2JsonDecoder([table]))
+    assert events["table"] == "orders"
 
 
 def test_a_table_without_a_key_takes_inserts_and_truncates_only() -> None:
     columns = (Column(name="n", type=parse("string"), source="n"),)
     keyless = Table(name="notes", source="PUBLIC.NOTES", columns=columns, key="none")
     messages = (row("I", "notes", {"n": None}, pk=[]), row("T", "notes"), row("D", "notes", None, {"n": "a"}))
-    *found, _ = decode(B, *messages, C, decoder=Wal2JsonDecoder([keyless]))[1:]
-    assert [each["kind"] for each in found] == ["row", "row", "poison"]
-    assert found[2]["detail"] == "operation D on notes, whose key is declared none"
+    *events, _ = decode(B, *messages, C, decoder=Wal2JsonDecoder([keyless]))[1:]
+    assert [each["kind"] for each in events] == ["row", "row", "poison"]
+    assert events[2]["detail"] == "operation D on notes, whose key is declared none"
 
 
 def test_two_topics_are_two_streams() -> None:
@@ -171,10 +171,10 @@ def test_two_topics_are_two_streams() -> None:
 def test_a_transaction_that_was_left_open_goes_on_with_its_next_ordinal() -> None:
     decoder = Wal2JsonDecoder(PIPELINE.tables)
     decoder.resume(TOPIC, Open("7", 16, None, 4, {"orders": 2}))
-    found, committed = decode(PROMO, C, decoder=decoder)
-    assert (found["identity"], found["transaction_id"]) == ("5", "7:16")
+    events, committed = decode(PROMO, C, decoder=decoder)
+    assert (events["identity"], events["transaction_id"]) == ("5", "7:16")
     assert (committed["expected"], committed["event_count"]) == ({"orders": 2, "promo_codes": 1}, 5)
-    assert found["committed_at"] == committed["committed_at"] == decode(B)[0]["committed_at"]
+    assert events["committed_at"] == committed["committed_at"] == decode(B)[0]["committed_at"]
     assert decoder.open(TOPIC) is None
 
 

@@ -30,12 +30,12 @@ def lines() -> list[bytes]:
 
 def transactions() -> list[list[bytes]]:
     """Return the messages of each transaction, its BEGIN first and its COMMIT last."""
-    found: list[list[bytes]] = []
+    by_transaction: list[list[bytes]] = []
     for line in lines():
         if json.loads(line)["action"] == "B":
-            found.append([])
-        found[-1].append(line)
-    return found
+            by_transaction.append([])
+        by_transaction[-1].append(line)
+    return by_transaction
 
 
 @cache
@@ -45,10 +45,12 @@ def envelopes() -> list[Row]:
 
 def read(table: Table) -> list[Row]:
     """Read the images of a table's rows; each with its operation and its place in the capture."""
-    own = [each for each in envelopes() if each["kind"] == "row" and each["table"] == table.name]
-    values, ops = [each["value"] for each in own], [each["op"] for each in own]
-    found = ImageReader(table).read(Wal2JsonImages(table).canonical(values, ops, [None] * len(own))).to_pylist()
-    return [image | {"op": op, "ordinal": each["ordinal"]} for image, op, each in zip(found, ops, own, strict=True)]
+    of_table = [each for each in envelopes() if each["kind"] == "row" and each["table"] == table.name]
+    values, ops = [each["value"] for each in of_table], [each["op"] for each in of_table]
+    images = ImageReader(table).read(Wal2JsonImages(table).canonical(values, ops, [None] * len(of_table))).to_pylist()
+    return [
+        image | {"op": op, "ordinal": each["ordinal"]} for image, op, each in zip(images, ops, of_table, strict=True)
+    ]
 
 
 def replayed(table: Table) -> dict[tuple[Any, ...], Row]:
@@ -69,10 +71,12 @@ def replayed(table: Table) -> dict[tuple[Any, ...], Row]:
 
 
 def test_a_replay_from_empty_tables_ends_where_the_source_did() -> None:
-    found = {table.name: replayed(table) for table in PIPELINE.tables}
-    wanted = typed_state(capture.truth())
-    assert {name: len(rows) for name, rows in found.items()} == {name: len(rows) for name, rows in wanted.items()}
-    assert not differences(wanted, found), report(differences(wanted, found))
+    replayed_state = {table.name: replayed(table) for table in PIPELINE.tables}
+    expected = typed_state(capture.truth())
+    assert {name: len(rows) for name, rows in replayed_state.items()} == {
+        name: len(rows) for name, rows in expected.items()
+    }
+    assert not differences(expected, replayed_state), report(differences(expected, replayed_state))
 
 
 def test_each_message_comes_out_once_and_none_is_poison() -> None:
@@ -91,7 +95,7 @@ def test_each_transaction_has_as_many_identities_as_its_commit_counts() -> None:
             received.setdefault((each["transaction_id"], each["table"]), set()).add(each["identity"])
         for table, count in (each["expected"] or {}).items():
             expected[each["transaction_id"], table] = count
-    assert {name: len(found) for name, found in received.items()} == expected
+    assert {name: len(identities) for name, identities in received.items()} == expected
     assert max(expected.values()) == 5001
 
 

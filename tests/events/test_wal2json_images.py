@@ -26,17 +26,17 @@ def table(declared: str = "string", source: str = "v") -> Table:
 
 def canonical(message: bytes, of: Table = PROMO) -> dict[str, Any]:
     op = json.loads(message)["action"]
-    (found,) = Wal2JsonImages(of).canonical([message.decode()], [op], [None])
-    return dict(json.loads(found))
+    (image,) = Wal2JsonImages(of).canonical([message.decode()], [op], [None])
+    return dict(json.loads(image))
 
 
-def read(told: str, declared: str, source: str = "v") -> Any:
+def read(declared_as: str, declared: str, source: str = "v") -> Any:
     """Read one value, given as it stands in a message, as a declared type; a problem comes back in brackets."""
-    cell = f'{{"name":{json.dumps(source)},"type":"any","value":{told}}}'
+    cell = f'{{"name":{json.dumps(source)},"type":"any","value":{declared_as}}}'
     message = f'{{"action":"I","columns":[{{"name":"k","type":"bigint","value":1}},{cell}]}}'
-    own = table(declared, source)
-    (found,) = ImageReader(own).read(Wal2JsonImages(own).canonical([message], ["I"], [None])).to_pylist()
-    return f"[{found['problem']}]" if found["problem"] else found["after"]["v"]
+    of_table = table(declared, source)
+    (images,) = ImageReader(of_table).read(Wal2JsonImages(of_table).canonical([message], ["I"], [None])).to_pylist()
+    return f"[{images['problem']}]" if images["problem"] else images["after"]["v"]
 
 
 def test_the_old_key_is_the_image_before_and_the_columns_the_one_after() -> None:
@@ -53,19 +53,19 @@ def test_the_old_key_is_the_image_before_and_the_columns_the_one_after() -> None
 
 def test_under_a_full_identity_every_old_column_is_known() -> None:
     message = row("U", "promo_codes", {"code": "P", "discount": 2}, {"code": "P", "discount": 1, "valid_to": None})
-    (found,) = ImageReader(PROMO).read(Wal2JsonImages(PROMO).canonical([message.decode()], ["U"], [None])).to_pylist()
-    assert found["before_known"] == ["code", "discount", "valid_to"]
-    assert found["before"] == {"code": "P", "discount": Decimal("1.0000"), "valid_to": None}
+    (image,) = ImageReader(PROMO).read(Wal2JsonImages(PROMO).canonical([message.decode()], ["U"], [None])).to_pylist()
+    assert image["before_known"] == ["code", "discount", "valid_to"]
+    assert image["before"] == {"code": "P", "discount": Decimal("1.0000"), "valid_to": None}
 
 
 def test_a_large_value_that_did_not_change_is_absent_and_a_null_is_null() -> None:
     message = row("U", "promo_codes", {"code": "P", "valid_to": None}, {"code": "P"})
-    (found,) = ImageReader(PROMO).read(Wal2JsonImages(PROMO).canonical([message.decode()], ["U"], [None])).to_pylist()
-    assert (found["unchanged"], found["after"]["valid_to"]) == (["discount"], None)
+    (image,) = ImageReader(PROMO).read(Wal2JsonImages(PROMO).canonical([message.decode()], ["U"], [None])).to_pylist()
+    assert (image["unchanged"], image["after"]["valid_to"]) == (["discount"], None)
 
 
 @pytest.mark.parametrize(
-    ("told", "declared", "wanted"),
+    ("given", "declared", "expected"),
     [
         ("12345678901234567890123456.0123456789", "decimal(38,10)", Decimal("12345678901234567890123456.0123456789")),
         ("12345678901234567890123456.0123456789", "string", "12345678901234567890123456.0123456789"),
@@ -97,8 +97,8 @@ def test_a_large_value_that_did_not_change_is_absent_and_a_null_is_null() -> Non
         ('"\\u202eRTL \\\\N \\ud83e\\udde8"', "string", "\u202eRTL \\N \U0001f9e8"),
     ],
 )
-def test_a_value_is_what_the_source_had(told: str, declared: str, wanted: Any) -> None:
-    assert same(wanted, read(told, declared)), read(told, declared)
+def test_a_value_is_what_the_source_had(given: str, declared: str, expected: Any) -> None:
+    assert same(expected, read(given, declared)), read(given, declared)
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=10, min_value=-(10**27), max_value=10**27))
@@ -116,8 +116,8 @@ def test_a_column_named_as_a_flag_of_goldengate_hides_nothing() -> None:
     message = (
         '{"action":"I","columns":[{"name":"k","value":1},{"name":"v","value":"a"},{"name":"v_ismissing","value":true}]}'
     )
-    (found,) = ImageReader(table()).read(Wal2JsonImages(table()).canonical([message], ["I"], [None])).to_pylist()
-    assert found["after"] == {"k": 1, "v": "a"}
+    (image,) = ImageReader(table()).read(Wal2JsonImages(table()).canonical([message], ["I"], [None])).to_pylist()
+    assert image["after"] == {"k": 1, "v": "a"}
 
 
 @pytest.mark.parametrize("order", [("v", "V", "\u0076\u0131"), ("V", "v", "x")])
@@ -140,23 +140,23 @@ def test_each_row_has_its_own_columns_also_inside_one_transaction() -> None:
         row("I", "t", {"k": 3, "v": "b"}),
     ]
     values = [message.decode() for message in messages]
-    found = ImageReader(table()).read(Wal2JsonImages(table()).canonical(values, ["I"] * 3, [None] * 3)).to_pylist()
-    assert [each["absent"] for each in found] == [["v"], None, None]
-    assert [each["undeclared"] for each in found] == [None, ["new"], None]
-    assert [each["after"]["v"] for each in found] == [None, "a", "b"]
+    image = ImageReader(table()).read(Wal2JsonImages(table()).canonical(values, ["I"] * 3, [None] * 3)).to_pylist()
+    assert [each["absent"] for each in image] == [["v"], None, None]
+    assert [each["undeclared"] for each in image] == [None, ["new"], None]
+    assert [each["after"]["v"] for each in image] == [None, "a", "b"]
 
 
 @pytest.mark.parametrize("images", ['"columns":{"k":1}', '"columns":[{"name":"k","value":1},5]', '"identity":[]'])
 def test_images_that_are_none_leave_the_row_without_a_key(images: str) -> None:
-    (found,) = (
+    (result,) = (
         ImageReader(table()).read(Wal2JsonImages(table()).canonical([f"{{{images}}}"], ["I"], [None])).to_pylist()
     )
-    assert found["problem"] == "K: a key without a value"
+    assert result["problem"] == "K: a key without a value"
 
 
 def test_a_row_with_odd_spacing_is_the_same_row() -> None:
     message = row("U", "promo_codes", {"code": "P", "discount": 1}, {"code": "P"})
     spaced = json.dumps(json.loads(message)).encode()
-    (found,) = inside(spaced)
-    assert (found["kind"], found["table"]) == ("row", "promo_codes")
+    (event,) = inside(spaced)
+    assert (event["kind"], event["table"]) == ("row", "promo_codes")
     assert canonical(spaced) == canonical(message)

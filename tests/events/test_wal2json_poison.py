@@ -13,9 +13,9 @@ from txloom.events.wal2json.decoder import Wal2JsonDecoder
 def test_a_stream_that_begins_in_mid_transaction_has_poison_first(message: bytes) -> None:
     decoder = Wal2JsonDecoder(PIPELINE.tables)
     decoder.resume(TOPIC, None)
-    (found,) = decode(message, decoder=decoder)
-    assert (found["kind"], found["cause"]) == ("poison", wal2json_decoder.OUTSIDE)
-    assert (found["detail"], found["csn"]) == ("no BEGIN of xid 7 before it", None)
+    (event,) = decode(message, decoder=decoder)
+    assert (event["kind"], event["cause"]) == ("poison", wal2json_decoder.OUTSIDE)
+    assert (event["detail"], event["csn"]) == ("no BEGIN of xid 7 before it", None)
 
 
 def test_what_follows_a_commit_is_outside() -> None:
@@ -52,10 +52,10 @@ def test_a_message_of_another_transaction_than_the_open_one_is_poison(message: b
 def test_what_cannot_be_taken_is_poison_with_its_cause_and_keeps_what_came(
     message: bytes, cause: str, detail: str | None
 ) -> None:
-    (found,) = decode(message)
-    assert (found["kind"], found["cause"]) == ("poison", cause)
-    assert found["detail"] == detail or (detail is None and found["detail"])
-    assert found["value"] == message.decode("utf-8", "backslashreplace")
+    (event,) = decode(message)
+    assert (event["kind"], event["cause"]) == ("poison", cause)
+    assert event["detail"] == detail or (detail is None and event["detail"])
+    assert event["value"] == message.decode("utf-8", "backslashreplace")
 
 
 @pytest.mark.parametrize(
@@ -85,17 +85,17 @@ def test_what_cannot_be_taken_is_poison_with_its_cause_and_keeps_what_came(
 def test_a_row_that_its_table_cannot_take_is_poison_that_its_transaction_lacks(
     message: bytes, cause: str, detail: str
 ) -> None:
-    _, found, after, committed = decode(B, message, PROMO, C)
-    assert (found["kind"], found["cause"], found["detail"]) == ("poison", cause, detail)
-    assert (found["xid"], found["csn"], found["pos"], found["transaction_id"]) == ("7", 16, 1, None)
+    _, events, after, committed = decode(B, message, PROMO, C)
+    assert (events["kind"], events["cause"], events["detail"]) == ("poison", cause, detail)
+    assert (events["xid"], events["csn"], events["pos"], events["transaction_id"]) == ("7", 16, 1, None)
     assert after["identity"] == "2"
     assert committed["kind"] == "metadata"
-    assert committed["expected"] == {"promo_codes": 1} | {found["table"]: 2 if found["table"] == "promo_codes" else 1}
+    assert committed["expected"] == {"promo_codes": 1} | {events["table"]: 2 if events["table"] == "promo_codes" else 1}
 
 
 def test_a_large_key_that_did_not_change_may_be_left_to_the_old_image() -> None:
-    (found,) = inside(row("U", "promo_codes", {"discount": 2}, {"code": "P" * 9000}))
-    assert (found["kind"], found["op"]) == ("row", "U")
+    (event,) = inside(row("U", "promo_codes", {"discount": 2}, {"code": "P" * 9000}))
+    assert (event["kind"], event["op"]) == ("row", "U")
 
 
 @pytest.mark.parametrize(
@@ -147,20 +147,20 @@ def test_what_surely_was_no_row_does_not_hurt_its_transaction(message: bytes | N
 
 
 def test_a_damaged_transaction_that_comes_again_whole_is_whole() -> None:
-    found = decode(B, PROMO, AUDIT[:40], PROMO, C, B, PROMO, AUDIT, PROMO, C)
-    first, again = ([each for each in part if each["kind"] == "row"] for part in (found[:5], found[5:]))
+    events = decode(B, PROMO, AUDIT[:40], PROMO, C, B, PROMO, AUDIT, PROMO, C)
+    first, again = ([each for each in part if each["kind"] == "row"] for part in (events[:5], events[5:]))
     assert [each["identity"] for each in first] == ["1", "3"]
     assert [each["identity"] for each in again] == ["1", "2", "3"]
-    assert (found[-1]["kind"], found[-1]["expected"]) == ("metadata", {"promo_codes": 2})
+    assert (events[-1]["kind"], events[-1]["expected"]) == ("metadata", {"promo_codes": 2})
 
 
 @pytest.mark.parametrize("cut", [1, 12, 40, len(PROMO) - 1])
 def test_a_begin_behind_a_message_that_a_crash_cut_off_begins_its_transaction(cut: int) -> None:
-    found = decode(B, PROMO, PROMO[:cut] + B, PROMO, PROMO, C)
-    assert [each["kind"] for each in found] == ["marker", "row", "marker", "row", "row", "metadata"]
-    assert found[2]["value"] == (PROMO[:cut] + B).decode()
-    assert (found[2]["transaction_id"], found[2]["detail"]) == ("7:16", "behind a message that was cut off")
-    assert (found[4]["identity"], found[5]["expected"]) == ("2", {"promo_codes": 2})
+    events = decode(B, PROMO, PROMO[:cut] + B, PROMO, PROMO, C)
+    assert [each["kind"] for each in events] == ["marker", "row", "marker", "row", "row", "metadata"]
+    assert events[2]["value"] == (PROMO[:cut] + B).decode()
+    assert (events[2]["transaction_id"], events[2]["detail"]) == ("7:16", "behind a message that was cut off")
+    assert (events[4]["identity"], events[5]["expected"]) == ("2", {"promo_codes": 2})
 
 
 @pytest.mark.parametrize("message", [C + B, b"x" + B, PROMO[:40] + line("B", lsn=None), PROMO[:40] + B + b"}"])
@@ -179,12 +179,12 @@ def test_rows_of_unknown_tables_are_poison_where_asked_for_and_keep_their_ordina
 
 
 def test_every_own_cause_has_a_hint() -> None:
-    own = {
+    system_columns = {
         wal2json_decoder.OUTSIDE,
         wal2json_decoder.ANOTHER,
         wal2json_decoder.DAMAGED,
         wal2json_decoder.BACKWARDS,
         version_1.VERSION_1,
     }
-    assert set(wal2json_decoder.HINTS) == own
+    assert set(wal2json_decoder.HINTS) == system_columns
     assert not set(wal2json_decoder.HINTS) & set(rejections.HINTS)

@@ -42,8 +42,8 @@ def in_parts(values: list[bytes | None], cuts: list[int]) -> list[dict[str, Any]
         decoder.resume(TOPIC, left)
         parts.append(decoder.decode(TOPIC, values[start:end]))
         left = decoder.open(TOPIC)
-    found = pa.concat_tables(parts).to_pylist()
-    return [each | {"ordinal": ordinal} for ordinal, each in enumerate(found)]
+    events = pa.concat_tables(parts).to_pylist()
+    return [each | {"ordinal": ordinal} for ordinal, each in enumerate(events)]
 
 
 @given(STREAMS, st.lists(st.integers(0, 99), max_size=6))
@@ -59,8 +59,8 @@ def test_a_real_stream_is_the_same_in_any_parts(cuts: list[int]) -> None:
 @given(STREAMS)
 def test_one_decoder_goes_on_by_itself(values: list[bytes | None]) -> None:
     decoder = Wal2JsonDecoder(PIPELINE.tables)
-    found = [each for value in values for each in decoder.decode(TOPIC, [value]).to_pylist()]
-    assert [each | {"ordinal": n} for n, each in enumerate(found)] == whole(values)
+    events = [each for value in values for each in decoder.decode(TOPIC, [value]).to_pylist()]
+    assert [each | {"ordinal": n} for n, each in enumerate(events)] == whole(values)
 
 
 @given(st.data(), STREAMS)
@@ -102,8 +102,8 @@ def test_rows_of_one_transaction_between_begin_and_commit_have_identities_of_the
 
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=60), st.text(max_size=40).map(str.encode)), max_size=20))
 def test_any_bytes_come_out_as_one_row_each(values: list[bytes | None]) -> None:
-    found = whole([line("B"), *values])
-    assert [each["ordinal"] for each in found] == list(range(len(values) + 1))
+    events = whole([line("B"), *values])
+    assert [each["ordinal"] for each in events] == list(range(len(values) + 1))
 
 
 @given(STREAMS)
@@ -126,6 +126,6 @@ IMAGES = st.one_of(st.none(), st.dictionaries(st.sampled_from(["code", "CODE", "
 def test_a_row_is_refused_for_what_it_is_and_not_for_how_it_is_written(op: str, table: str, new: Any, old: Any) -> None:
     message = row(op, table, new, old)
     spaced = json.dumps(json.loads(message), indent=1).encode()
-    (_, found), (_, wanted) = (whole([line("B"), each]) for each in (message, spaced))
+    (_, events), (_, expected) = (whole([line("B"), each]) for each in (message, spaced))
     names = ("kind", "cause", "detail", "table", "pos", "identity")
-    assert [found[name] for name in names] == [wanted[name] for name in names]
+    assert [events[name] for name in names] == [expected[name] for name in names]

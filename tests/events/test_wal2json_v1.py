@@ -54,11 +54,11 @@ def test_a_transaction_becomes_a_begin_its_rows_and_a_commit() -> None:
 
 
 def test_what_it_becomes_is_decoded_as_format_version_2() -> None:
-    found = decode(*expanded(transaction(INSERT, UPDATE, SAID, DELETE)))
-    assert [each["kind"] for each in found] == ["marker", "row", "row", "marker", "row", "metadata"]
-    assert [each["op"] for each in found if each["kind"] == "row"] == ["I", "U", "D"]
-    assert (found[-1]["transaction_id"], found[-1]["expected"]) == ("7:16", {"promo_codes": 3})
-    assert found[1]["committed_at"].isoformat() == "2026-11-21T03:03:20.873280+00:00"
+    events = decode(*expanded(transaction(INSERT, UPDATE, SAID, DELETE)))
+    assert [each["kind"] for each in events] == ["marker", "row", "row", "marker", "row", "metadata"]
+    assert [each["op"] for each in events if each["kind"] == "row"] == ["I", "U", "D"]
+    assert (events[-1]["transaction_id"], events[-1]["expected"]) == ("7:16", {"promo_codes": 3})
+    assert events[1]["committed_at"].isoformat() == "2026-11-21T03:03:20.873280+00:00"
 
 
 def test_a_truncate_was_lost_at_the_source() -> None:
@@ -78,8 +78,8 @@ def test_a_message_outside_transactions_stands_alone() -> None:
 def test_types_may_be_left_out() -> None:
     bare = json.loads(INSERT)
     del bare["columntypes"]
-    _, found, _ = expanded(transaction(json.dumps(bare)))
-    assert b'"columns":[{"name":"code","value":"P1"},' in found
+    _, insert, _ = expanded(transaction(json.dumps(bare)))
+    assert b'"columns":[{"name":"code","value":"P1"},' in insert
     assert [each["kind"] for each in decode(*expanded(transaction(json.dumps(bare))))] == ["marker", "row", "metadata"]
 
 
@@ -136,25 +136,25 @@ class Cell(msgspec.Struct):
 def in_version_1(lines: list[bytes]) -> bytes:
     """Write a transaction of format-version 2 as its source would have in format-version 1; truncates get lost."""
     begin = json.loads(lines[0])
-    told = f'{{"xid":{begin["xid"]},"nextlsn":"{begin["lsn"]}","timestamp":"{begin["timestamp"]}","change":['
-    return told.encode() + b",".join(_change(line) for line in lines[1:-1] if b'"T"' not in line[:16]) + b"]}"
+    header = f'{{"xid":{begin["xid"]},"nextlsn":"{begin["lsn"]}","timestamp":"{begin["timestamp"]}","change":['
+    return header.encode() + b",".join(_change(line) for line in lines[1:-1] if b'"T"' not in line[:16]) + b"]}"
 
 
 def _change(line: bytes) -> bytes:
     parts = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
     kind = KINDS[msgspec.json.decode(parts["action"])]
-    found = b'{"kind":"%s","schema":%s,"table":%s' % (kind.encode(), bytes(parts["schema"]), bytes(parts["table"]))
+    text = b'{"kind":"%s","schema":%s,"table":%s' % (kind.encode(), bytes(parts["schema"]), bytes(parts["table"]))
     if "columns" in parts:
-        found += b"," + _lists(parts["columns"], "column")
+        text += b"," + _lists(parts["columns"], "column")
     if "identity" in parts:
-        found += b',"oldkeys":{' + _lists(parts["identity"], "key") + b"}"
-    return found + b"}"
+        text += b',"oldkeys":{' + _lists(parts["identity"], "key") + b"}"
+    return text + b"}"
 
 
 def _lists(image: msgspec.Raw, prefix: str) -> bytes:
     cells = msgspec.json.decode(image, type=list[Cell])
-    told = {name: b",".join(bytes(getattr(cell, name)) for cell in cells) for name in ("name", "type", "value")}
-    return b",".join(b'"%s%ss":[%s]' % (prefix.encode(), name.encode(), values) for name, values in told.items())
+    lists = {name: b",".join(bytes(getattr(cell, name)) for cell in cells) for name in ("name", "type", "value")}
+    return b",".join(b'"%s%ss":[%s]' % (prefix.encode(), name.encode(), values) for name, values in lists.items())
 
 
 def test_the_whole_capture_in_version_1_has_the_same_rows() -> None:
@@ -163,18 +163,20 @@ def test_the_whole_capture_in_version_1_has_the_same_rows() -> None:
     two = [line for lines in chosen for line in lines]
     assert len(chosen) > 700
     names = ("kind", "transaction_id", "pos", "table", "op", "identity", "committed_at", "expected", "event_count")
-    found, wanted = (Wal2JsonDecoder(PIPELINE.tables).decode(TOPIC, lines).to_pylist() for lines in (one, two))
-    assert [[each[name] for name in names] for each in found] == [[each[name] for name in names] for each in wanted]
+    version_1, version_2 = (Wal2JsonDecoder(PIPELINE.tables).decode(TOPIC, lines).to_pylist() for lines in (one, two))
+    assert [[each[name] for name in names] for each in version_1] == [
+        [each[name] for name in names] for each in version_2
+    ]
     for table in PIPELINE.tables:
-        assert _images(found, table.name) == _images(wanted, table.name)
+        assert _images(version_1, table.name) == _images(version_2, table.name)
 
 
 def _images(envelopes: list[dict[str, Any]], name: str) -> list[bytes]:
     (table,) = (table for table in PIPELINE.tables if table.name == name)
-    own = [each for each in envelopes if each["table"] == name]
-    return Wal2JsonImages(table).canonical([each["value"] for each in own], [each["op"] for each in own])
+    of_table = [each for each in envelopes if each["table"] == name]
+    return Wal2JsonImages(table).canonical([each["value"] for each in of_table], [each["op"] for each in of_table])
 
 
 def test_the_cause_of_what_was_not_expanded_names_the_version() -> None:
-    (found,) = decode(transaction(INSERT))
-    assert found["cause"] == version_1.VERSION_1 == "format-version 1"
+    (event,) = decode(transaction(INSERT))
+    assert event["cause"] == version_1.VERSION_1 == "format-version 1"

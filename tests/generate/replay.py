@@ -31,7 +31,7 @@ class Event:
     new: Image | None
 
 
-Told = list[tuple[int, list[Event]]]
+Versions = list[tuple[int, list[Event]]]
 """Transactions in commit order, with the csn of each."""
 
 
@@ -46,34 +46,34 @@ def topics(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if not path.name.startswith(("_", ".")))
 
 
-def states(told: Told) -> Iterator[tuple[int, State]]:
+def states(names_of: Versions) -> Iterator[tuple[int, State]]:
     """Yield csn and state after every transaction; the state is one and the same object."""
     state: State = {name: {} for name in TABLES}
-    for csn, events in told:
+    for csn, events in names_of:
         for event in events:
             apply(state[event.table], event)
         yield csn, state
 
 
-def final(told: Told) -> dict[str, Any]:
+def final(versions: Versions) -> dict[str, Any]:
     """Return the last state, typed."""
     state: State = {name: {} for name in TABLES}
-    for event in (event for _, events in told for event in events):
+    for event in (event for _, events in versions for event in events):
         apply(state[event.table], event)
     return typed_state(state)
 
 
 def truth(folder: Path) -> dict[str, Any]:
     """Return the rows that the generator wrote down, typed."""
-    found: State = {}
+    state: State = {}
     for name, table in TABLES.items():
         rows = [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().split("\n")[:-1]]
-        found[name] = {tuple(row[column] for column in table.key): row for row in rows}
-        assert len(found[name]) == len(rows)
-    return typed_state(found)
+        state[name] = {tuple(row[column] for column in table.key): row for row in rows}
+        assert len(state[name]) == len(rows)
+    return typed_state(state)
 
 
-def goldengate(folder: Path) -> Told:
+def goldengate(folder: Path) -> Versions:
     """Read rows by transaction and position, and require what the metadata counts."""
     metadata_topic = "dev.transaction_metadata_json"
     rows: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
@@ -81,41 +81,41 @@ def goldengate(folder: Path) -> Told:
         for line in lines(folder, topic) if topic != metadata_topic else ():
             row = json.loads(line)
             rows[row["xid"]][int(row["pos"])] = row
-    told = []
+    versions = []
     for line in lines(folder, metadata_topic):
         metadata = json.loads(line)
-        own = [row for _, row in sorted(rows.pop(metadata["xid"], {}).items())]
-        assert {row["csn"] for row in own} <= {metadata["csn"]}
-        counts = Counter(row["table"].removeprefix("PUBLIC.") for row in own)
+        changes = [row for _, row in sorted(rows.pop(metadata["xid"], {}).items())]
+        assert {row["csn"] for row in changes} <= {metadata["csn"]}
+        counts = Counter(row["table"].removeprefix("PUBLIC.") for row in changes)
         assert counts == {part["data_collection"]: part["event_count"] for part in metadata["data_collections"]}
-        assert metadata["event_count"] == len(own)
-        events = [_goldengate_event(row) for row in own if row["table"] != "PUBLIC.AUDIT_LOG"]
-        told.append((int(metadata["csn"]), events))
+        assert metadata["event_count"] == len(changes)
+        events = [_goldengate_event(row) for row in changes if row["table"] != "PUBLIC.AUDIT_LOG"]
+        versions.append((int(metadata["csn"]), events))
     assert not rows
-    return sorted(told, key=lambda each: each[0])
+    return sorted(versions, key=lambda each: each[0])
 
 
-def wal2json(folder: Path) -> Told:
+def wal2json(folder: Path) -> Versions:
     """Read one stream, in which transactions are whole and in commit order."""
-    told: Told = []
+    versions: Versions = []
     begun: str | None = None
     for line in lines(folder, "wal2json"):
         row = json.loads(line, parse_int=str, parse_float=str)
         if row["action"] == "B":
             begun = row["xid"]
-            told.append((_lsn(row["lsn"]), []))
+            versions.append((_lsn(row["lsn"]), []))
         elif row["action"] == "C":
-            assert row["xid"] == begun and _lsn(row["lsn"]) == told[-1][0] < _lsn(row["nextlsn"])
+            assert row["xid"] == begun and _lsn(row["lsn"]) == versions[-1][0] < _lsn(row["nextlsn"])
             begun = None
         else:
-            assert row["xid"] == begun and row["schema"] == "public" and _lsn(row["lsn"]) < told[-1][0]
+            assert row["xid"] == begun and row["schema"] == "public" and _lsn(row["lsn"]) < versions[-1][0]
             if row["table"] != "audit_log":
-                told[-1][1].append(_wal2json_event(row))
+                versions[-1][1].append(_wal2json_event(row))
     assert begun is None
-    return told
+    return versions
 
 
-def debezium(folder: Path) -> Told:
+def debezium(folder: Path) -> Versions:
     """Read records; transactions are joined on the part of their id before the colon, END says csn and counts."""
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     records = [json.loads(line) for topic in topics(folder) for line in lines(folder, topic)]
@@ -127,42 +127,46 @@ def debezium(folder: Path) -> Told:
                 ends[value["id"].partition(":")[0]] = value
         elif value is not None:
             rows[value["transaction"]["id"].partition(":")[0]].append(value | {"headers": dict(record["headers"])})
-    told = []
+    versions = []
     for xid, end in ends.items():
-        own = sorted(rows.pop(xid, []), key=lambda row: row["transaction"]["total_order"])
-        assert [row["transaction"]["total_order"] for row in own] == list(range(1, len(own) + 1))
-        counts = Counter(f"public.{row['source']['table']}" for row in own)
+        topic_records = sorted(rows.pop(xid, []), key=lambda row: row["transaction"]["total_order"])
+        assert [row["transaction"]["total_order"] for row in topic_records] == list(range(1, len(topic_records) + 1))
+        counts = Counter(f"public.{row['source']['table']}" for row in topic_records)
         assert counts == {part["data_collection"]: part["event_count"] for part in end["data_collections"]}
         csn = int(end["id"].partition(":")[2])
-        assert all(int(row["transaction"]["id"].partition(":")[2]) == row["source"]["lsn"] < csn for row in own)
-        told.append((csn, _debezium_events([row for row in own if row["source"]["table"] != "audit_log"])))
+        assert all(
+            int(row["transaction"]["id"].partition(":")[2]) == row["source"]["lsn"] < csn for row in topic_records
+        )
+        versions.append(
+            (csn, _debezium_events([row for row in topic_records if row["source"]["table"] != "audit_log"]))
+        )
     assert not rows
-    return sorted(told, key=lambda each: each[0])
+    return sorted(versions, key=lambda each: each[0])
 
 
-def change_events(folder: Path) -> Told:
+def change_events(folder: Path) -> Versions:
     """Read events in the order of their timestamps."""
-    told = []
+    versions = []
     for topic in topics(folder):
         for line in lines(folder, topic):
             event = json.loads(line)
             op = event["changeType"][0].upper()
             old = None if event["oldKeyNames"] is None else tuple(event["oldKeyValues"])
             new = None if op == "D" else dict(zip(event["columnNames"], event["columnValues"], strict=True))
-            told.append((_micros(event["timestamp"]), [Event(topic.removeprefix("public."), op, old, new)]))
-    return _watched(told)
+            versions.append((_micros(event["timestamp"]), [Event(topic.removeprefix("public."), op, old, new)]))
+    return _watched(versions)
 
 
-def change_sets(folder: Path) -> Told:
+def change_sets(folder: Path) -> Versions:
     """Read rows in the order of their timestamps."""
-    told = []
+    versions = []
     for topic in topics(folder):
         table = topic.removeprefix("public.")
         for row in _change_set(folder, topic):
             op, at = row.pop("FLAG"), _micros(str(row.pop("CDC_TIMESTAMP")))
             key = tuple(str(row[name]) for name in TABLES[table].key) if table in TABLES else None
-            told.append((at, [Event(table, op, None if op == "I" else key, None if op == "D" else row)]))
-    return _watched(told)
+            versions.append((at, [Event(table, op, None if op == "I" else key, None if op == "D" else row)]))
+    return _watched(versions)
 
 
 READERS = {
@@ -221,7 +225,7 @@ def _lsn(text: str) -> int:
 
 def _debezium_events(rows: Iterable[dict[str, Any]]) -> list[Event]:
     """Return a transaction's events; a delete and the insert that names its key are one update of the key."""
-    found: list[Event] = []
+    events: list[Event] = []
     for row in rows:
         table, op = row["source"]["table"], row["op"]
         key = TABLES[table].key
@@ -230,18 +234,18 @@ def _debezium_events(rows: Iterable[dict[str, Any]]) -> list[Event]:
             continue
         before, after = (_debezium_image(table, row[part]) for part in ("before", "after"))
         if op == "t":
-            found.append(Event(table, "T", None, None))
+            events.append(Event(table, "T", None, None))
         elif op == "d":
             assert before is not None
-            found.append(Event(table, "D", tuple(str(before[name]) for name in key), None))
+            events.append(Event(table, "D", tuple(str(before[name]) for name in key), None))
         elif op == "c" and old_key is None:
-            found.append(Event(table, "I", None, after))
+            events.append(Event(table, "I", None, after))
         else:
             assert after is not None
-            told = after if old_key is None else {name: str(value) for name, value in json.loads(old_key).items()}
+            key_values = after if old_key is None else {name: str(value) for name, value in json.loads(old_key).items()}
             new = {name: value for name, value in after.items() if value != UNAVAILABLE}
-            found.append(Event(table, "U", tuple(str(told[name]) for name in key), new))
-    return found
+            events.append(Event(table, "U", tuple(str(key_values[name]) for name in key), new))
+    return events
 
 
 def _debezium_image(table: str, image: dict[str, Any] | None) -> Image | None:
@@ -274,22 +278,22 @@ def _debezium_text(declared: str, value: Any) -> str | None:
 
 def _change_set(folder: Path, topic: str) -> list[dict[str, Any]]:
     options = pa.csv.ConvertOptions(null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False)
-    found: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = []
     for file in sorted((folder / topic).iterdir()):
         if file.suffix == ".jsonl":
             rows = [json.loads(line, parse_int=str, parse_float=str) for line in file.read_bytes().split(b"\n")[:-1]]
-            found += [{name: _text(value) for name, value in row.items()} for row in rows]
+            events += [{name: _text(value) for name, value in row.items()} for row in rows]
             continue
         options.column_types = dict.fromkeys(file.read_text().partition("\n")[0].split(","), pa.string())
         parsing = pa.csv.ParseOptions(newlines_in_values=True)
-        found += pa.csv.read_csv(file, parse_options=parsing, convert_options=options).to_pylist()
-    return found
+        events += pa.csv.read_csv(file, parse_options=parsing, convert_options=options).to_pylist()
+    return events
 
 
 def _micros(text: str) -> int:
     return (datetime.fromisoformat(text).replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
 
 
-def _watched(told: Told) -> Told:
-    assert len({csn for csn, _ in told}) == len(told)
-    return sorted([each for each in told if each[1][0].table in TABLES], key=lambda each: each[0])
+def _watched(versions: Versions) -> Versions:
+    assert len({csn for csn, _ in versions}) == len(versions)
+    return sorted([each for each in versions if each[1][0].table in TABLES], key=lambda each: each[0])

@@ -58,10 +58,10 @@ def test_it_says_what_it_wrote(tmp_path: Path, capsys: Captured) -> None:
     generated(
         tmp_path, "--format", "wal2json", "--transactions", 20, "--rows-per-transaction", 5, "--share-of", "empty=0"
     )
-    told = dict(pair.split("=") for pair in capsys.readouterr().out.removeprefix("generate: ").split())
+    counts = dict(pair.split("=") for pair in capsys.readouterr().out.removeprefix("generate: ").split())
     size = (tmp_path / "wal2json" / "00000000.jsonl").stat().st_size
-    assert (told["transactions"], told["rows"], told["messages"], told["files"]) == ("20", "100", "140", "1")
-    assert (told["bytes"], told["out"]) == (str(size), str(tmp_path))
+    assert (counts["transactions"], counts["rows"], counts["messages"], counts["files"]) == ("20", "100", "140", "1")
+    assert (counts["bytes"], counts["out"]) == (str(size), str(tmp_path))
 
 
 def test_minutes_and_rate_say_how_many_transactions_and_when(tmp_path: Path) -> None:

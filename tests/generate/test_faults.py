@@ -46,10 +46,10 @@ class Run:
 
     def by_topic(self, delivered: Delivered) -> dict[str, list[Message]]:
         """Return messages by their topics, in order."""
-        found: dict[str, list[Message]] = {}
+        by_topic: dict[str, list[Message]] = {}
         for _, message in delivered:
-            found.setdefault(message.topic, []).append(message)
-        return found
+            by_topic.setdefault(message.topic, []).append(message)
+        return by_topic
 
 
 def workload() -> Workload:
@@ -125,14 +125,14 @@ def test_poison_comes_beside_the_messages(name: str) -> None:
 def test_poison_of_goldengate_is_poison_and_nothing_else_is() -> None:
     run = Run("goldengate", poison=0.2)
     decoder = GoldenGateDecoder(PIPELINE.tables, "dev.transaction_metadata_json")
-    found: Counter[str] = Counter()
+    counted: Counter[str] = Counter()
     causes: Counter[str] = Counter()
     for topic, messages in run.by_topic(run.delivered).items():
         table = decoder.decode(topic, [message.value for message in messages])
-        found.update(table.column("kind").to_pylist())
+        counted.update(table.column("kind").to_pylist())
         causes.update(table.column("cause").to_pylist())
-    assert found["poison"] == run.counts["poison"]
-    assert found["row"] + found["metadata"] == len(run.sent)
+    assert counted["poison"] == run.counts["poison"]
+    assert counted["row"] + counted["metadata"] == len(run.sent)
     del causes[None]
     assert len(causes) == 6, causes
 
@@ -202,11 +202,11 @@ def test_all_faults_together_are_counted_and_noted(
     unfit = {"wal2json": NAMES[1:5], "change_events": NAMES[2:5], "change_sets": NAMES[2:5]}.get(name, ())
     faults = [f"{fault}=0.05" for fault in NAMES if fault not in unfit and fault != "truncated_file"]
     generated(tmp_path, "--format", name, "--transactions", 400, "--files", 5, "--faults", *faults, "truncated_file=1")
-    told = dict(pair.split("=") for pair in capsys.readouterr().out.removeprefix("generate: ").split())
+    counts = dict(pair.split("=") for pair in capsys.readouterr().out.removeprefix("generate: ").split())
     noted: Counter[str] = Counter()
     for note in json_lines(tmp_path / "_source" / "faults.jsonl"):
         noted[note["fault"]] += note["messages"]
-    assert noted == {fault: int(told[fault]) for fault in NAMES if fault not in unfit}
+    assert noted == {fault: int(counts[fault]) for fault in NAMES if fault not in unfit}
     assert min(noted.values()) > 0
 
 
@@ -217,12 +217,12 @@ def test_a_truncated_file_is_a_topics_last_and_lacks_the_end_of_its_last_line(tm
     truncated = {note["topic"] for note in json_lines(cut / "_source" / "faults.jsonl")}
     assert 0 < len(truncated) < len(topics(cut))
     for topic in topics(clean):
-        whole, found = ((folder / topic / "00000002.jsonl").read_bytes() for folder in (clean, cut))
-        assert found.endswith(b"\n") != (topic in truncated)
-        assert whole.startswith(found) and whole.count(b"\n") - found.count(b"\n") == (topic in truncated)
+        whole, cut_bytes = ((folder / topic / "00000002.jsonl").read_bytes() for folder in (clean, cut))
+        assert cut_bytes.endswith(b"\n") != (topic in truncated)
+        assert whole.startswith(cut_bytes) and whole.count(b"\n") - cut_bytes.count(b"\n") == (topic in truncated)
         if topic in truncated:
             with pytest.raises(json.JSONDecodeError):
-                json.loads(found.rpartition(b"\n")[2].decode(errors="replace"))
+                json.loads(cut_bytes.rpartition(b"\n")[2].decode(errors="replace"))
         for file in ("00000000.jsonl", "00000001.jsonl"):
             assert (clean / topic / file).read_bytes() == (cut / topic / file).read_bytes()
 

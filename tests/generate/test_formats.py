@@ -38,13 +38,13 @@ def debezium(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 
 def test_goldengate_decodes_without_poison(goldengate: Path) -> None:
-    found: Counter[str] = Counter()
+    counted: Counter[str] = Counter()
     for topic in topics(goldengate):
         table = GoldenGateDecoder(PIPELINE.tables, METADATA).decode(topic, lines(goldengate, topic))
-        found.update(table.column("kind").to_pylist())
+        counted.update(table.column("kind").to_pylist())
         names = {topic.split(".")[2]} if topic != METADATA else set()
         assert set(table.column("table").to_pylist()) == ({None} if names <= {"audit_log"} else names)
-    assert found == {"row": found["row"], "metadata": 300} and found["row"] > 1000
+    assert counted == {"row": counted["row"], "metadata": 300} and counted["row"] > 1000
 
 
 def test_goldengate_images_are_read_as_declared(goldengate: Path) -> None:
@@ -120,9 +120,9 @@ def test_debezium_ids_differ_between_begin_rows_and_end(debezium: list[dict[str,
     for record in debezium:
         value = record["value"]
         if value is not None:
-            own = value["id"] if "status" in value else value["transaction"]["id"]
-            ids[own.partition(":")[0]].add(own)
-    assert len(ids) == 300 and sum(len(own) > 2 for own in ids.values()) > 150
+            message_id = value["id"] if "status" in value else value["transaction"]["id"]
+            ids[message_id.partition(":")[0]].add(message_id)
+    assert len(ids) == 300 and sum(len(message_id) > 2 for message_id in ids.values()) > 150
 
 
 def test_debezium_begin_names_the_first_row_and_end_what_is_behind_all(debezium: list[dict[str, Any]]) -> None:

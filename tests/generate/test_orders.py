@@ -50,13 +50,13 @@ def test_every_value_is_of_its_declared_type() -> None:
     [("1", {1}), ("8", {8}), ("2-5", {2, 3, 4, 5}), ("1:1,100:1", {1, 100}), ("70", {70})],
 )
 def test_transactions_have_the_sizes_that_were_asked_for(sizes: str, allowed: set[int]) -> None:
-    found = {len(each.changes) for each in played(150, sizes=sizes, shares=Shares(0.2, 0.2, 0.01, 0))}
-    assert found == allowed
+    sizes_made = {len(each.changes) for each in played(150, sizes=sizes, shares=Shares(0.2, 0.2, 0.01, 0))}
+    assert sizes_made == allowed
 
 
 def test_sizes_are_taken_by_their_weights() -> None:
-    found = Counter(len(each.changes) for each in played(2000, sizes="1:70,2:30", shares=Shares(empty=0)))
-    assert 0.65 < found[1] / found.total() < 0.75
+    counted = Counter(len(each.changes) for each in played(2000, sizes="1:70,2:30", shares=Shares(empty=0)))
+    assert 0.65 < counted[1] / counted.total() < 0.75
 
 
 def test_the_large_transaction_is_the_one_in_the_middle() -> None:
@@ -98,8 +98,8 @@ NOTHING: dict[str, float] = {"deletes": 0, "key_changes": 0, "truncates": 0, "em
 
 def test_shares_are_shares_of_statements() -> None:
     shares = Shares(**{**NOTHING, "deletes": 0.2})
-    found = Counter(change.op for change in changes(played(4000, sizes="1", shares=shares)))
-    assert 0.15 < found["D"] / found.total() < 0.25
+    counted = Counter(change.op for change in changes(played(4000, sizes="1", shares=shares)))
+    assert 0.15 < counted["D"] / counted.total() < 0.25
 
 
 def test_some_transactions_are_empty() -> None:
@@ -140,15 +140,15 @@ def test_orders_exchange_their_keys() -> None:
 
 def firsts(transaction: Transaction) -> list[Row]:
     """Return the orders of a transaction as they were before it."""
-    found: dict[str | None, Row] = {}
+    first_rows: dict[str | None, Row] = {}
     born: set[str | None] = set()
     for change in transaction.changes:
         if change.table.name == "orders":
             if change.before is not None and change.before[0] not in born:
-                found.setdefault(change.before[0], change.before)
+                first_rows.setdefault(change.before[0], change.before)
             if change.after is not None:
                 born.add(change.after[0])
-    return list(found.values())
+    return list(first_rows.values())
 
 
 def test_versions_count_the_updates_of_a_row() -> None:
@@ -161,8 +161,8 @@ def test_versions_count_the_updates_of_a_row() -> None:
 
 def images(table: str) -> list[dict[str, Any]]:
     """Return all new rows of a table in a workload of some size."""
-    found = [change for change in changes(played(1500)) if change.table.name == table and change.after is not None]
-    return [dict(zip(change.table.columns, change.after or (), strict=True)) for change in found]
+    with_image = [change for change in changes(played(1500)) if change.table.name == table and change.after is not None]
+    return [dict(zip(change.table.columns, change.after or (), strict=True)) for change in with_image]
 
 
 def test_values_are_hostile_large_and_far_away() -> None:
@@ -190,14 +190,14 @@ def test_large_values_are_left_alone_by_updates_and_key_changes() -> None:
     left, under_another_key = 0, 0
     for change in changes(played(2000, shares=Shares(key_changes=0.2))):
         if change.op == "U" and change.before is not None and change.after is not None:
-            found = bool(change.table.left_out(change.before, change.after))
-            left += found
-            under_another_key += found and moved(change)
+            is_left_out = bool(change.table.left_out(change.before, change.after))
+            left += is_left_out
+            under_another_key += is_left_out and moved(change)
     assert left > under_another_key > 10
 
 
 def test_truncates_tell_the_rows_that_they_took() -> None:
-    found = [change for change in changes(played(1500, shares=Shares(truncates=0.01))) if change.op == "T"]
-    assert {change.table.name for change in found} == {"order_attachments", "promo_uses", "promo_codes"}
-    assert all(change.before is None and change.after is None for change in found)
-    assert sum(len(change.removed) for change in found) > 50
+    truncates = [change for change in changes(played(1500, shares=Shares(truncates=0.01))) if change.op == "T"]
+    assert {change.table.name for change in truncates} == {"order_attachments", "promo_uses", "promo_codes"}
+    assert all(change.before is None and change.after is None for change in truncates)
+    assert sum(len(change.removed) for change in truncates) > 50

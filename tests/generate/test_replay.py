@@ -21,10 +21,10 @@ FORMATS = pytest.mark.parametrize(("name", "layout"), LAYOUTS)
 def test_a_naive_replay_ends_where_the_source_does(name: str, layout: str, tmp_path: Path) -> None:
     flags = ("--format", name, "--layout", layout, "--transactions", 400, "--files", 3, "--large", 700)
     folder = generated(tmp_path, *flags, *EVERYTHING)
-    found = final(READERS[name](folder))
-    wanted = truth(folder / "_source" / "final")
-    assert not differences(wanted, found), report(differences(wanted, found))
-    assert len(wanted["orders"]) > 200 and len(wanted["order_line_items"]) > 1000 and wanted["promo_codes"]
+    replayed = final(READERS[name](folder))
+    true_state = truth(folder / "_source" / "final")
+    assert not differences(true_state, replayed), report(differences(true_state, replayed))
+    assert len(true_state["orders"]) > 200 and len(true_state["order_line_items"]) > 1000 and true_state["promo_codes"]
 
 
 @FORMATS
@@ -32,11 +32,11 @@ def test_a_state_as_of_a_csn_is_what_a_replay_up_to_it_gives(name: str, layout: 
     flags = ("--format", name, "--layout", layout, "--transactions", 120, "--states")
     folder = generated(tmp_path, *flags, *EVERYTHING)
     csns = sorted({version["csn"] for version in json_lines(folder / "_source" / "versions.jsonl")})
-    told = READERS[name](folder)
+    versions = READERS[name](folder)
     for csn in csns[:: len(csns) // 7]:
-        found = final([each for each in told if each[0] <= csn])
-        wanted = typed_state({name: {} for name in TABLES} | state_as_of(folder / "_source", csn))  # type: ignore[arg-type]
-        assert not differences(wanted, found), (csn, report(differences(wanted, found)))
+        replayed = final([each for each in versions if each[0] <= csn])
+        true_state = typed_state({name: {} for name in TABLES} | state_as_of(folder / "_source", csn))  # type: ignore[arg-type]
+        assert not differences(true_state, replayed), (csn, report(differences(true_state, replayed)))
 
 
 def test_states_as_of_csns_are_written_as_the_final_one_is(tmp_path: Path) -> None:
@@ -44,8 +44,8 @@ def test_states_as_of_csns_are_written_as_the_final_one_is(tmp_path: Path) -> No
     csns = [csn for csn, _ in READERS["goldengate"](folder)]
     generated(folder, "--append", "--transactions", 0, "--as-of", csns[30], csns[-1])
     assert truth(folder / "_source" / "as_of" / str(csns[-1])) == truth(folder / "_source" / "final")
-    wanted = final(READERS["goldengate"](folder)[:31])
-    assert truth(folder / "_source" / "as_of" / str(csns[30])) == wanted
+    replayed = final(READERS["goldengate"](folder)[:31])
+    assert truth(folder / "_source" / "as_of" / str(csns[30])) == replayed
 
 
 def test_every_transaction_leaves_sound_totals_and_no_orphans(tmp_path: Path) -> None:
@@ -57,17 +57,19 @@ def test_every_transaction_leaves_sound_totals_and_no_orphans(tmp_path: Path) ->
 def broken(state: State) -> list[str]:
     """Name orders whose total is not the sum of their lines, and rows whose parent is not there."""
     sums = dict.fromkeys([key[0] for key in state["orders"]], Decimal(0))
-    found = []
+    by_clause = []
     for line in state["order_line_items"].values():
         if line["order_id"] not in sums:
-            found.append(f"orphan line {line['line_item_id']}")
+            by_clause.append(f"orphan line {line['line_item_id']}")
         else:
             sums[str(line["order_id"])] += Decimal(line["item_amount"] or 0)
     for name in ("order_details", "order_attachments", "promo_uses"):
-        found += [f"orphan of {name}" for row in state[name].values() if row["order_id"] not in sums]
-    found += ["use of no code" for row in state["promo_uses"].values() if (row["code"],) not in state["promo_codes"]]
+        by_clause += [f"orphan of {name}" for row in state[name].values() if row["order_id"] not in sums]
+    by_clause += [
+        "use of no code" for row in state["promo_uses"].values() if (row["code"],) not in state["promo_codes"]
+    ]
     wrong = [key for (key,), row in state["orders"].items() if Decimal(row["total_amount"] or "") != sums[key]]
-    return found + [f"total of {key}" for key in wrong]
+    return by_clause + [f"total of {key}" for key in wrong]
 
 
 def test_csns_rise_and_xids_do_not(tmp_path: Path) -> None:
@@ -85,6 +87,6 @@ def test_any_seed_keeps_what_must_hold(seed: int, tmp_path: Path) -> None:
     sizes = ("1", "1-4", "2-30", "60", "1:5,100:1")[seed % 5]
     flags = ("--seed", seed, "--transactions", 60, "--share-of", shares, "--rows-per-transaction", sizes)
     folder = generated(tmp_path, "--format", "goldengate", *flags)
-    told = READERS["goldengate"](folder)
-    assert [csn for csn, state in states(told) if broken(state)] == []
-    assert final(told) == truth(folder / "_source" / "final")
+    versions = READERS["goldengate"](folder)
+    assert [csn for csn, state in states(versions) if broken(state)] == []
+    assert final(versions) == truth(folder / "_source" / "final")

@@ -37,8 +37,10 @@ def test_runs_that_go_on_make_what_one_long_run_makes(name: str, layout: str, tm
     for count in (1, 49, 0, 150):
         generated(parts, *flags, "--append", "--transactions", count)
     assert stream(parts) == stream(whole)
-    own = [digests(folder / "_source") for folder in (whole, parts)]
-    assert {file for file in own[0] if own[0][file] != own[1][file]} == {"state.jsonl"}
+    digests_of_both = [digests(folder / "_source") for folder in (whole, parts)]
+    assert {file for file in digests_of_both[0] if digests_of_both[0][file] != digests_of_both[1][file]} == {
+        "state.jsonl"
+    }
     headers, rows = zip(
         *[(json_lines(f / "_source" / "state.jsonl")[0], _rows(f)) for f in (whole, parts)], strict=True
     )
@@ -99,11 +101,11 @@ def test_states_can_be_kept_from_a_later_run_on(tmp_path: Path, capsys: pytest.C
 
 
 def test_a_later_run_adds_to_the_faults_that_are_told(tmp_path: Path) -> None:
-    told = tmp_path / "_source" / "faults.jsonl"
+    faults_file = tmp_path / "_source" / "faults.jsonl"
     generated(tmp_path, "--format", "goldengate", "--transactions", 60, *FAULTS)
-    before = told.read_bytes()
+    before = faults_file.read_bytes()
     generated(tmp_path, "--append", "--transactions", 60, *FAULTS)
-    assert before and told.read_bytes().startswith(before) and len(told.read_bytes()) > len(before)
+    assert before and faults_file.read_bytes().startswith(before) and len(faults_file.read_bytes()) > len(before)
 
 
 def test_a_run_that_was_killed_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from txloom.generate import resume_point
-from txloom.generate.resume_point import Standing
+from txloom.generate.resume_point import ResumeState
 from txloom.generate.workload.orders import Position, Workload
 from txloom.generate.workload.settings import SIZES, Shares, sizes_of
 from txloom.generate.workload.source import Source
@@ -20,12 +20,12 @@ def played(count: int) -> Workload:
     return workload
 
 
-def told(source: Source) -> dict[str, Any]:
+def state_of(source: Source) -> dict[str, Any]:
     """Return all that decides what a source does next."""
     keys = [order.row.order_id for order in source.orders]
     return {
         "rows": [list(source.rows_of(table)) for table in WATCHED],
-        "places": [order.place for order in source.orders],
+        "places": [order.index for order in source.orders],
         "made": source.made,
         "used": {code: count for code, count in source.used.items() if count},
         "attached": sorted(key for key, order in zip(keys, source.orders, strict=True) if order in source.attached),
@@ -36,14 +36,14 @@ def told(source: Source) -> dict[str, Any]:
 
 def test_a_source_is_read_back_as_it_was(tmp_path: Path) -> None:
     workload = played(700)
-    begun = Standing({"seed": 9}, workload.position, 3, {"t/0": 7}, workload.source.made, {"faults.jsonl": 5})
+    begun = ResumeState({"seed": 9}, workload.position, 3, {"t/0": 7}, workload.source.made, {"faults.jsonl": 5})
     resume_point.save(tmp_path, begun, workload.source)
-    found = resume_point.load(tmp_path)
-    assert found is not None
-    assert found[0] == begun
-    assert told(found[1]) == told(workload.source)
-    assert told(workload.source)["places"] == list(range(len(workload.source.orders)))
-    assert all(told(workload.source).values())
+    loaded = resume_point.load(tmp_path)
+    assert loaded is not None
+    assert loaded[0] == begun
+    assert state_of(loaded[1]) == state_of(workload.source)
+    assert state_of(workload.source)["places"] == list(range(len(workload.source.orders)))
+    assert all(state_of(workload.source).values())
 
 
 def test_where_no_run_was_there_is_nothing_to_read(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from txloom.history.changes import images
 TABLE = table("string")
 
 
-def held(op: str, **told: dict[str, Any]) -> tuple[Any, ...]:
+def held(op: str, **given_images: dict[str, Any]) -> tuple[Any, ...]:
     """Return (k, v) as history holds them of a message."""
-    found = ImageReader(TABLE).read([json.dumps({"op_type": op, **told})])
-    found = found.append_column("op", pa.array([op]))
-    return tuple(column[0].as_py() for column in images(found, TABLE).values())
+    rows_held = ImageReader(TABLE).read([json.dumps({"op_type": op, **given_images})])
+    rows_held = rows_held.append_column("op", pa.array([op]))
+    return tuple(column[0].as_py() for column in images(rows_held, TABLE).values())
 
 
 def test_an_insert_holds_the_new_row() -> None:

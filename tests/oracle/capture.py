@@ -73,8 +73,8 @@ class Capture:
     @property
     def transactions(self) -> list[Transaction]:
         """Return every transaction heard of, by metadata or by a watched row, in commit order."""
-        found = [self.transaction(xid) for xid in self._csns]
-        return sorted(found, key=lambda transaction: transaction.csn)
+        transactions = [self.transaction(xid) for xid in self._csns]
+        return sorted(transactions, key=lambda transaction: transaction.csn)
 
     def transaction(self, xid: str) -> Transaction:
         """Return what has been seen of one transaction."""

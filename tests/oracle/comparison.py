@@ -36,13 +36,13 @@ class Difference:
 
 def keyed(rows: Iterable[Mapping[str, Any]], key: tuple[str, ...]) -> dict[tuple[Any, ...], dict[str, Any]]:
     """Return rows under their key; raise ValueError when one key names two rows."""
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    by_key: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows:
         name = tuple(row[column] for column in key)
-        if name in found:
+        if name in by_key:
             raise ValueError(f"two rows under key {name}")
-        found[name] = dict(row)
-    return found
+        by_key[name] = dict(row)
+    return by_key
 
 
 def differences(
@@ -56,10 +56,10 @@ def differences(
     ]
 
 
-def report(found: list[Difference], limit: int = 20) -> str:
+def report(differences: list[Difference], limit: int = 20) -> str:
     """Return the differences as text, one a line, the first of many."""
-    rest = [f"... and {len(found) - limit} more"] if len(found) > limit else []
-    return "\n".join([*(str(difference) for difference in found[:limit]), *rest])
+    rest = [f"... and {len(differences) - limit} more"] if len(differences) > limit else []
+    return "\n".join([*(str(difference) for difference in differences[:limit]), *rest])
 
 
 def same(expected: Any, actual: Any) -> bool:
@@ -77,19 +77,19 @@ def same(expected: Any, actual: Any) -> bool:
 
 
 def _table_differences(table: str, expected: Rows, actual: Rows, ignoring: str) -> list[Difference]:
-    found: list[Difference] = []
+    differences: list[Difference] = []
     for key in sorted({*expected, *actual}, key=lambda key: (key not in expected, repr(key))):
         if key not in actual:
-            found.append(Difference(table, key, WHOLE_ROW, dict(expected[key]), MISSING))
+            differences.append(Difference(table, key, WHOLE_ROW, dict(expected[key]), MISSING))
         elif key not in expected:
-            found.append(Difference(table, key, WHOLE_ROW, MISSING, dict(actual[key])))
+            differences.append(Difference(table, key, WHOLE_ROW, MISSING, dict(actual[key])))
         else:
-            found.extend(
+            differences.extend(
                 Difference(table, key, column, left, right)
                 for column, left, right in _unlike("", expected[key], actual[key])
                 if not column.startswith(ignoring)
             )
-    return found
+    return differences
 
 
 def _unlike(path: str, expected: Any, actual: Any) -> list[tuple[str, Any, Any]]:

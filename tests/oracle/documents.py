@@ -19,12 +19,12 @@ Tables = Mapping[str, dict[Key, Image]]
 
 def documents(state: Tables, aggregate: Aggregate, tables: Mapping[str, Table]) -> dict[Key, Document]:
     """Nest the children of each root row, those of a `many` child in the order of their key."""
-    found: dict[Key, Document] = {key: dict(row) for key, row in state[aggregate.root].items()}
+    by_key: dict[Key, Document] = {key: dict(row) for key, row in state[aggregate.root].items()}
     for child in aggregate.children:
         groups = _by_parent(state[child.table], child, tables[child.table])
-        for key, document in found.items():
+        for key, document in by_key.items():
             document[child.field] = _nested(groups.get(key, []), child)
-    return found
+    return by_key
 
 
 def orphans(state: Tables, aggregate: Aggregate) -> dict[str, list[Key]]:

@@ -49,7 +49,7 @@ def test_a_difference_reads_as_a_sentence(right: dict[tuple[Any, ...], dict[str,
 
 
 def test_a_missing_table_is_all_its_rows() -> None:
-    assert [found.table for found in differences({"orders": LEFT}, {})] == ["orders"]
+    assert [difference.table for difference in differences({"orders": LEFT}, {})] == ["orders"]
 
 
 def test_a_report_is_bounded() -> None:

@@ -21,8 +21,8 @@ def sample() -> Source:
 
 def items(capture: Capture, csn: int) -> dict[str, list[str]]:
     """Return the line items of each order."""
-    found = Source(capture).documents_as_of(csn)
-    return {key[0]: [item["line_item_id"] for item in document["line_items"]] for key, document in found.items()}
+    documents = Source(capture).documents_as_of(csn)
+    return {key[0]: [item["line_item_id"] for item in document["line_items"]] for key, document in documents.items()}
 
 
 def order(number: int, at: tuple[int, int]) -> str:
@@ -49,12 +49,14 @@ def test_the_source_sent_an_event_for_every_child_that_moved(sample: Source) -> 
 
 def test_documents_hold_every_child_once(sample: Source) -> None:
     for csn in sample.csns[::20]:
-        state, found = sample.state_as_of(csn), sample.documents_as_of(csn)
+        state, documents_of = sample.state_as_of(csn), sample.documents_as_of(csn)
         for child in ORDER.children:
-            nested = [document[child.field] for document in found.values()]
+            nested = [document[child.field] for document in documents_of.values()]
             flat = [one for some in nested for one in (some if isinstance(some, list) else [some]) if one is not None]
             assert len(flat) == len(state[child.table]), (csn, child.table)
-            assert all(document[child.field] is not None or child.relation == "one" for document in found.values())
+            assert all(
+                document[child.field] is not None or child.relation == "one" for document in documents_of.values()
+            )
 
 
 def test_children_come_in_the_order_of_their_key_as_a_number() -> None:
@@ -120,8 +122,8 @@ def test_a_moved_one_to_one_child_keeps_its_unchanged_values() -> None:
 
 
 def test_documents_have_typed_values_at_every_level(sample: Source) -> None:
-    found = typed_documents(sample.documents_as_of(sample.csns[-1]))
-    document = next(one for one in found.values() if one["order_details"] and one["attachments"])
+    documents_read = typed_documents(sample.documents_as_of(sample.csns[-1]))
+    document = next(one for one in documents_read.values() if one["order_details"] and one["attachments"])
     assert isinstance(document["order_id"], int)
     assert isinstance(document["order_details"]["order_id"], int)
     assert isinstance(document["attachments"][0]["attachment_no"], int)

@@ -28,13 +28,13 @@ def details(source: Source, csn: int) -> dict[str, tuple[str | None, str | None]
 
 
 def test_folding_the_sample_gives_the_true_final_state(sample: Source) -> None:
-    found = differences(truth(), sample.state_as_of(sample.csns[-1]))
-    assert not found, report(found)
+    differing = differences(truth(), sample.state_as_of(sample.csns[-1]))
+    assert not differing, report(differing)
 
 
 def test_every_value_of_the_truth_has_its_declared_type(sample: Source) -> None:
-    found = differences(typed_state(truth()), typed_state(sample.state_as_of(sample.csns[-1])))
-    assert not found, report(found)
+    differing = differences(typed_state(truth()), typed_state(sample.state_as_of(sample.csns[-1])))
+    assert not differing, report(differing)
 
 
 @pytest.mark.parametrize("table", TABLES)

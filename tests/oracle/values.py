@@ -55,11 +55,11 @@ def typed_state(
 
 
 def typed_documents(
-    found: Mapping[Key, Mapping[str, Any]], tables: Mapping[str, Table] = TABLES, aggregate: Aggregate = ORDER
+    documents_of: Mapping[Key, Mapping[str, Any]], tables: Mapping[str, Table] = TABLES, aggregate: Aggregate = ORDER
 ) -> dict[TypedKey, TypedRow]:
     """Return documents as typed values under typed keys."""
     root = tables[aggregate.root]
-    typed_ones = [_typed_document(document, root, tables, aggregate) for document in found.values()]
+    typed_ones = [_typed_document(document, root, tables, aggregate) for document in documents_of.values()]
     return {tuple(document[column] for column in root.key): document for document in typed_ones}
 
 
@@ -70,12 +70,12 @@ def array_elements(literal: str) -> list[str | None]:
     elements: list[str | None] = []
     at, end = 1, len(literal) - 1
     while at < end:
-        found = _ELEMENT.match(literal, at, end)
-        if found is None:
+        element = _ELEMENT.match(literal, at, end)
+        if element is None:
             raise ValueError(f"not an array: {literal!r}")
-        quoted, bare = found.groups()
+        quoted, bare = element.groups()
         elements.append(re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL) if bare is None else _unless_null(bare))
-        at = found.end()
+        at = element.end()
         if at < end and (literal[at] != "," or at + 1 == end):
             raise ValueError(f"not an array: {literal!r}")
         at += 1

@@ -70,11 +70,11 @@ def damaged(airflow: Airflow) -> None:
 def answered(airflow: Airflow, answer: str) -> tuple[str, dict[str, Any], str]:
     """Start a backfill, answer what it asks, and return how it ended, its tasks' states, and what it asked."""
     run = airflow.trigger("plant_backfill", {"from_csn": 0, "tables": ["readings"]})
-    asked = airflow.asked("plant_backfill", run, "approve", within=ENDS)
+    question = airflow.question_of("plant_backfill", run, "approve", within=ENDS)
     airflow.answer("plant_backfill", run, "approve", answer)
     ended = airflow.wait("plant_backfill", run, ENDS)
     states = {name: task["state"] for name, task in airflow.tasks("plant_backfill", run).items()}
-    return ended, states | {"said": airflow.xcom("plant_backfill", run, "outcome")}, asked
+    return ended, states | {"said": airflow.xcom("plant_backfill", run, "outcome")}, question
 
 
 def noted(airflow: Airflow) -> str:
@@ -89,9 +89,9 @@ def test_a_backfill_that_is_refused_applies_nothing_and_says_who_refused_it(airf
     assert airflow.wait("plant_cdc", airflow.runs("plant_cdc")[0]["dag_run_id"], ENDS) == "success"
     damaged(airflow)
     airflow.unpause("plant_backfill")
-    ended, states, asked = answered(airflow, "Reject")
-    assert asked.startswith("**1 rows would change** in plant, rebuilt from csn 0 to the newest.")
-    assert "| updates | `id` 1 | `value` 666 | `value` 11 |" in asked
+    ended, states, question = answered(airflow, "Reject")
+    assert question.startswith("**1 rows would change** in plant, rebuilt from csn 0 to the newest.")
+    assert "| updates | `id` 1 | `value` 666 | `value` 11 |" in question
     assert (ended, states.pop("said")) == ("success", "refused by admin: nothing was applied")
     ran = ("rebuild", "compare", "decide", "approve", "outcome", "drop")
     assert states == dict.fromkeys(ran, "success") | {"apply": "skipped", "publish": "skipped"}
@@ -117,8 +117,8 @@ def test_a_backfill_that_is_approved_puts_it_right_and_publishes_it(airflow: Air
 def test_a_backfill_of_three_intervals_over_a_live_run_overlaps_never_and_is_exact(airflow: Airflow) -> None:
     send(airflow, "b", ("I", 4, 40), ("D", 2, 20))
     by_hand = airflow.trigger("plant_cdc")
-    asked = {"dag_id": "plant_cdc", "from_date": "2026-01-01T06:00:00Z", "to_date": "2026-01-03T06:00:00Z"}
-    airflow.ask("POST", "/api/v2/backfills", {**asked, "max_active_runs": 3, "reprocess_behavior": "completed"})
+    request = {"dag_id": "plant_cdc", "from_date": "2026-01-01T06:00:00Z", "to_date": "2026-01-03T06:00:00Z"}
+    airflow.ask("POST", "/api/v2/backfills", {**request, "max_active_runs": 3, "reprocess_behavior": "completed"})
     assert airflow.wait("plant_cdc", by_hand, ENDS) == "success"
     runs = [run["dag_run_id"] for run in airflow.runs("plant_cdc")]
     assert {run: airflow.wait("plant_cdc", run, ENDS) for run in runs} == dict.fromkeys(runs, "success")

@@ -111,8 +111,8 @@ class Airflow:
         (line,) = (
             line for line in self.call("-c", RUN, str(PROJECT / "dags"), without).splitlines() if line[:5] == "TOLD "
         )
-        told: dict[str, Any] = json.loads(line[5:])
-        return told
+        result: dict[str, Any] = json.loads(line[5:])
+        return result
 
     def holding(self, secret: str) -> list[str]:
         """Return the files that hold a text: logs, database, warehouse."""
@@ -134,10 +134,10 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, 
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory: pytest.TempPathFactory) -> Airflow:
     """An Airflow whose database is there."""
-    own = Airflow(tmp_path_factory.mktemp("own"))
-    own.call("-m", "airflow", "db", "migrate")
-    own.said = ""
-    return own
+    server = Airflow(tmp_path_factory.mktemp("own"))
+    server.call("-m", "airflow", "db", "migrate")
+    server.said = ""
+    return server
 
 
 def test_a_secret_reaches_the_broker_and_no_log_no_rendered_field_and_no_xcom(
@@ -160,14 +160,14 @@ def test_a_secret_reaches_the_broker_and_no_log_no_rendered_field_and_no_xcom(
     connection = {"conn_type": "kafka", "host": "127.0.0.1", "port": port, "login": "loom", "password": SECRET}
     connection |= {"extra": {"own": TOKEN}}
     airflow.call("-c", DEFINE, json.dumps(connection))
-    told = airflow.run(later)
-    assert {task: told["states"][task] for task in ("check_source", "land_events")} == dict.fromkeys(
+    result = airflow.run(later)
+    assert {task: result["states"][task] for task in ("check_source", "land_events")} == dict.fromkeys(
         ("check_source", "land_events"), "success"
     ), airflow.said[-5000:]
-    assert told["xcom"]["check_source"]["waiting"] == 2
-    assert told["xcom"]["land_events"]["landed"] == "2"
-    assert "land_events.py" in str(told["rendered"]["land_events"])
+    assert result["xcom"]["check_source"]["waiting"] == 2
+    assert result["xcom"]["land_events"]["landed"] == "2"
+    assert "land_events.py" in str(result["rendered"]["land_events"])
     assert "Spark-Submit cmd" in airflow.said
     for secret in (SECRET, TOKEN):
         assert airflow.holding(secret) == []
-        assert secret not in airflow.said + json.dumps(told)
+        assert secret not in airflow.said + json.dumps(result)

@@ -12,7 +12,7 @@ from services.process import wait_until
 
 PROJECT = Path(__file__).resolve().parents[2]
 SUBMIT = PROJECT / "include" / "bin" / "spark-submit-bound"
-NOT_FOUND = 127
+NO_SUCH_FILE = 127
 
 
 def submitted(job: str, master: str, warehouse: Path) -> subprocess.CompletedProcess[str]:
@@ -39,7 +39,7 @@ def test_a_job_that_seldom_needs_spark_runs_without_it_on_this_machine(job: str,
 @pytest.mark.parametrize(("job", "master"), [("buffer_transactions", "local[*]"), ("publish", "spark://far:7077")])
 def test_everything_else_is_submitted_to_spark(job: str, master: str, tmp_path: Path) -> None:
     done = submitted(job, master, tmp_path)
-    assert (done.returncode, "spark-submit" in done.stderr) == (NOT_FOUND, True), done.stderr
+    assert (done.returncode, "spark-submit" in done.stderr) == (NO_SUCH_FILE, True), done.stderr
 
 
 OPENS = """

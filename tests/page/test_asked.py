@@ -7,7 +7,7 @@ import pytest
 from txloom.config import load
 from txloom.config.project import PROJECT
 from txloom.errors import ConfigurationError
-from txloom.page.requests import csn_of, longer_than, sane, wanted
+from txloom.page.requests import csn_of, longer_than, row_query, sane
 
 ORDERS = load(PROJECT / "include" / "pipelines" / "orders.yaml")
 REFUSED: tuple[tuple[Any, str, str], ...] = (
@@ -30,13 +30,13 @@ def test_what_cannot_be_looked_up_is_refused_with_the_reason(ask: Any, text: str
 
 
 def test_a_key_of_several_columns_is_whole_when_each_is_told() -> None:
-    assert wanted(ORDERS, "orders", " 248 ", {}).key == {"order_id": "248"}
-    some = wanted(ORDERS, "order_attachments", "248", {"key.order_id": "248"})
-    assert (some.columns, some.key, some.told) == (("order_id", "attachment_no"), None, {"order_id": "248"})
+    assert row_query(ORDERS, "orders", " 248 ", {}).key == {"order_id": "248"}
+    some = row_query(ORDERS, "order_attachments", "248", {"key.order_id": "248"})
+    assert (some.columns, some.key, some.given) == (("order_id", "attachment_no"), None, {"order_id": "248"})
     both = {"key.order_id": "248", "key.attachment_no": "1", "table": "order_attachments"}
-    assert wanted(ORDERS, "order_attachments", None, both).key == {"order_id": "248", "attachment_no": "1"}
+    assert row_query(ORDERS, "order_attachments", None, both).key == {"order_id": "248", "attachment_no": "1"}
 
 
 def test_a_table_that_there_is_not_is_refused_by_name() -> None:
     with pytest.raises(ConfigurationError, match=r"pipeline orders has no table '\.\./etc'"):
-        wanted(ORDERS, "../etc", "1", {})
+        row_query(ORDERS, "../etc", "1", {})

@@ -27,12 +27,12 @@ def test_a_gap_before_the_first_cut_is_no_line() -> None:
 
 
 def test_the_highest_lag_and_the_largest_flow_lie_within_the_grid() -> None:
-    found = chart(series(5, 90_000, 10, released=[0, 700, 1], dead=[0, 30, 0]))
-    heights = [float(point.split(",")[1]) for line in found.lines for point in line.split()]
-    tops = [tick.at for tick in (found.lag_ticks[-1], found.flow_ticks[-1])]
-    assert min(heights) >= tops[0] and min(bar.dead_y for bar in found.bars) >= tops[1]
-    assert [tick.text for tick in found.lag_ticks] == ["0 s", "12 h", "1 d", "1 d 12 h"]
-    assert [tick.text for tick in found.flow_ticks] == ["0", "500", "1,000"]
+    lag = chart(series(5, 90_000, 10, released=[0, 700, 1], dead=[0, 30, 0]))
+    heights = [float(point.split(",")[1]) for line in lag.lines for point in line.split()]
+    tops = [tick.at for tick in (lag.lag_ticks[-1], lag.flow_ticks[-1])]
+    assert min(heights) >= tops[0] and min(bar.dead_y for bar in lag.bars) >= tops[1]
+    assert [tick.text for tick in lag.lag_ticks] == ["0 s", "12 h", "1 d", "1 d 12 h"]
+    assert [tick.text for tick in lag.flow_ticks] == ["0", "500", "1,000"]
 
 
 def test_dead_letters_stand_on_what_was_released() -> None:
@@ -42,6 +42,8 @@ def test_dead_letters_stand_on_what_was_released() -> None:
 
 
 def test_it_says_in_words_what_there_is_to_see() -> None:
-    told = "Events: 9 landed, 0 released, 0 dead, 0 duplicates."
-    assert chart(series(None, None, landed=[9, 0])).said == f"No cut was published by then. {told}"
-    assert chart(series(120, 60, landed=[9, 0])).said == f"Readers are 1 min behind the source, at most 2 min. {told}"
+    sentence = "Events: 9 landed, 0 released, 0 dead, 0 duplicates."
+    assert chart(series(None, None, landed=[9, 0])).said == f"No cut was published by then. {sentence}"
+    assert (
+        chart(series(120, 60, landed=[9, 0])).said == f"Readers are 1 min behind the source, at most 2 min. {sentence}"
+    )

@@ -104,9 +104,9 @@ def test_texts_of_the_source_are_escaped_wherever_they_stand(tmp_path: Path) -> 
     }
     cut |= {"gaps": [{"xid": HOSTILE, "csn": 3, "cause": HOSTILE}], "amends": [{"cut_id": 1, "xid": HOSTILE, "csn": 2}]}
     small_tables.append(paths.table("cuts"), [cut], system_tables.CUTS)
-    found = {"code": HOSTILE, "severity": "error", "table": HOSTILE, "column": HOSTILE, "evidence": HOSTILE}
-    found |= {"xid": HOSTILE, "hint": HOSTILE, "status": "open", "since_csn": 1, "needs_snapshot": True, "at": at}
-    small_tables.append(paths.table("findings"), [found], system_tables.FINDINGS)
+    finding = {"code": HOSTILE, "severity": "error", "table": HOSTILE, "column": HOSTILE, "evidence": HOSTILE}
+    finding |= {"xid": HOSTILE, "hint": HOSTILE, "status": "open", "since_csn": 1, "needs_snapshot": True, "at": at}
+    small_tables.append(paths.table("findings"), [finding], system_tables.FINDINGS)
     view = pages.View.of(SHIPPED, str(tmp_path), Links())
     shown = (
         pages.now(view, span="1d"),

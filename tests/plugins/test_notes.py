@@ -102,7 +102,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     home = tmp_path_factory.mktemp("airflow")
     (home / "pipelines").mkdir()
     (home / "pipelines" / "plant.yaml").write_text(DECLARED)
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW_", "TXLOOM_"))} | {
+    system_columns = {
+        name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW_", "TXLOOM_"))
+    } | {
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "dags"),
@@ -110,17 +112,17 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "TXLOOM_PIPELINES": str(home / "pipelines"),
     }
     airflow = Path(sys.executable).with_name("airflow")
-    subprocess.run([airflow, "db", "migrate"], env=own, check=True, capture_output=True)
-    return own
+    subprocess.run([airflow, "db", "migrate"], env=system_columns, check=True, capture_output=True)
+    return system_columns
 
 
-def notes(environment: dict[str, str], *told: object) -> list[str | None]:
+def notes(environment: dict[str, str], *arguments: object) -> list[str | None]:
     """Let runs end, and return their notes."""
-    command = [sys.executable, "-W", "ignore", "-c", ENDED, *map(json.dumps, told)]
+    command = [sys.executable, "-W", "ignore", "-c", ENDED, *map(json.dumps, arguments)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    found: list[str | None] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    printed: list[str | None] = json.loads(done.stdout.splitlines()[-1])
+    return printed
 
 
 def test_a_note_is_what_a_task_said_else_what_was_counted_and_failed_and_nothing_where_nobody_speaks(

@@ -35,12 +35,12 @@ def table(page: Any, within: str = "main") -> list[list[str]]:
     return [[re.sub(r"\s+", " ", text).strip() for text in row.locator("th, td").all_inner_texts()] for row in rows]
 
 
-def moment(told: str) -> datetime:
-    return datetime.strptime(told, "%Y-%m-%d %H:%M:%S UTC").replace(tzinfo=UTC)
+def moment(text: str) -> datetime:
+    return datetime.strptime(text, "%Y-%m-%d %H:%M:%S UTC").replace(tzinfo=UTC)
 
 
-def span(told: str) -> timedelta:
-    hours, minutes = map(int, re.fullmatch(r"(\d+) h (\d+) min", told).groups())
+def span(text: str) -> timedelta:
+    hours, minutes = map(int, re.fullmatch(r"(\d+) h (\d+) min", text).groups())
     return timedelta(hours=hours, minutes=minutes)
 
 
@@ -85,7 +85,7 @@ def test_a_healthy_pipeline_says_so_in_each_panel(visit: Visit) -> None:
     assert "balanced" in table(page, section("runs"))[0][3]
     panels = page.locator("main .head").count()
     assert page.locator("main .head .as-of").count() == panels == 8
-    assert all(re.match(r"as of .* ago$", told) for told in texts(page, ".as-of")[:-1])
+    assert all(re.match(r"as of .* ago$", text) for text in texts(page, ".as-of")[:-1])
 
 
 def test_a_failing_pipeline_says_what_since_when_which_rows_and_what_to_do(visit: Visit) -> None:
@@ -163,8 +163,8 @@ def test_an_empty_pipeline_claims_nothing(visit: Visit) -> None:
     page = visitor.open("/txloom/dags/empty_cdc")
     visitor.keep("empty")
     said = texts(page, "main")[0]
-    for told in ("Nothing was ever landed.", "No run has written anything yet.", "Nothing was published yet."):
-        assert told in said
+    for sentence in ("Nothing was ever landed.", "No run has written anything yet.", "Nothing was published yet."):
+        assert sentence in said
     assert re.search(r"No table lies in /.*/empty yet\.", said)
     assert f"{EXPECTATIONS} of {EXPECTATIONS} were never checked." in said and said.count("No run has looked yet.") == 3
     assert page.locator("svg").count() == 0 and "No cut was published by then." in said

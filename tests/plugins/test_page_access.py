@@ -124,13 +124,13 @@ def test_hostile_ids_find_nothing_and_are_shown_as_text(site: ApiServer, tokens:
 
 def test_each_page_forbids_what_it_does_not_need(site: ApiServer, tokens: dict[str, str]) -> None:
     for path, token in (("", tokens["admin"]), ("dags/orders_cdc", tokens["admin"]), ("dags/orders_cdc", None)):
-        told = get(site, path, token).headers
-        assert told["content-security-policy"] == (
+        headers = get(site, path, token).headers
+        assert headers["content-security-policy"] == (
             "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; form-action 'self';"
             " base-uri 'none'; frame-ancestors 'self'"
         )
-        assert (told["x-content-type-options"], told["referrer-policy"]) == ("nosniff", "no-referrer")
-        assert told["cache-control"] == "no-store"
+        assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "no-referrer")
+        assert headers["cache-control"] == "no-store"
 
 
 def test_data_docs_may_do_nothing_and_are_for_who_may_read_the_pipeline(
@@ -138,8 +138,10 @@ def test_data_docs_may_do_nothing_and_are_for_who_may_read_the_pipeline(
 ) -> None:
     listed = get(site, "dags/shop_cdc/expectations", tokens["admin"]).text
     (path,) = re.findall(r'href="/txloom/(dags/shop_cdc/data_docs/[^"]+)"', listed)
-    told = get(site, path, tokens["admin"])
-    assert told.code == 200 and told.headers["content-security-policy"].startswith("sandbox allow-same-origin; default")
+    response = get(site, path, tokens["admin"])
+    assert response.code == 200 and response.headers["content-security-policy"].startswith(
+        "sandbox allow-same-origin; default"
+    )
     assert (get(site, path, tokens["nobody"]).code, get(site, path).code) == (403, 401)
 
 

@@ -24,9 +24,9 @@ MARK = f"""[...document.querySelectorAll("{REACHED}")].filter(one => one.checkVi
 
 def frame(page: Any) -> Any:
     """Return the page's frame in Airflow's, once it shows something."""
-    found = page.frame_locator("iframe")
-    found.locator("h1").wait_for()
-    return found
+    iframe = page.frame_locator("iframe")
+    iframe.locator("h1").wait_for()
+    return iframe
 
 
 def test_the_overview_is_an_entry_of_airflows_navigation(visit: Visit) -> None:
@@ -91,12 +91,12 @@ def test_the_frame_shows_who_may_not_see_a_pipeline_why(visit: Visit) -> None:
 @pytest.mark.parametrize("dark", [False, True])
 def test_axe_finds_nothing(visit: Visit, dark: bool) -> None:
     visitor = visit(dark=dark)
-    found = []
+    violations = []
     for path in PAGES:
-        told = Axe().run(visitor.open(f"/txloom/{path}")).response
-        assert len(told["passes"]) > 15, path
-        found += [(path, each["impact"], each["id"], each["nodes"][0]["html"]) for each in told["violations"]]
-    assert found == []
+        report = Axe().run(visitor.open(f"/txloom/{path}")).response
+        assert len(report["passes"]) > 15, path
+        violations += [(path, each["impact"], each["id"], each["nodes"][0]["html"]) for each in report["violations"]]
+    assert violations == []
 
 
 @pytest.mark.parametrize(
@@ -104,14 +104,14 @@ def test_axe_finds_nothing(visit: Visit, dark: bool) -> None:
 )
 def test_the_keyboard_reaches_every_link_and_control(visit: Visit, path: str) -> None:
     page = visit().open(f"/txloom/{path}")
-    wanted = page.evaluate(MARK)
+    controls = page.evaluate(MARK)
     reached = []
-    for _ in range(wanted):
+    for _ in range(controls):
         page.keyboard.press("Tab")
         reached.append(page.evaluate("document.activeElement.dataset.at"))
         outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
         assert outline == "solid", reached[-1]
-    assert reached == [str(number) for number in range(wanted)]
+    assert reached == [str(number) for number in range(controls)]
 
 
 def test_the_first_link_skips_to_the_content(visit: Visit) -> None:

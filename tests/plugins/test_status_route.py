@@ -40,16 +40,16 @@ def test_nobody_sees_a_pipeline_without_a_token(server: ApiServer) -> None:
 
 
 def test_a_pipeline_that_never_ran_has_no_cut_and_nothing_waiting(server: ApiServer) -> None:
-    code, found = status(server, "orders_cdc", server.token("admin"))
-    assert (code, found["cut"], found["waiting"]["transactions"], found["dead_letters"]) == (200, None, 0, [])
+    code, shown = status(server, "orders_cdc", server.token("admin"))
+    assert (code, shown["cut"], shown["waiting"]["transactions"], shown["dead_letters"]) == (200, None, 0, [])
 
 
 def test_a_published_cut_shows_at_once(server: ApiServer, warehouse: Path) -> None:
     paths = TablePaths(str(warehouse), "orders")
     cut = {"cut_id": 3, "valid_through": 77, "versions": [("orders", 5)], "gaps": [], "amends": []}
     small_tables.append(paths.table("cuts"), [cut], CUTS)
-    found = status(server, "orders_cdc", server.token("admin"))[1]
-    assert (found["cut"]["cut_id"], found["cut"]["valid_through"], found["cut"]["versions"]) == (3, 77, {"orders": 5})
+    shown = status(server, "orders_cdc", server.token("admin"))[1]
+    assert (shown["cut"]["cut_id"], shown["cut"]["valid_through"], shown["cut"]["versions"]) == (3, 77, {"orders": 5})
 
 
 def test_a_dag_that_is_no_pipeline_is_not_found(server: ApiServer) -> None:

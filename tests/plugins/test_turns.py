@@ -52,11 +52,11 @@ def server(tmp_path_factory: pytest.TempPathFactory, pipelines: Path) -> Iterato
         yield started
 
 
-def states(server: ApiServer, *told: str) -> None:
+def states(server: ApiServer, *names_of: str) -> None:
     """Put tasks into states, as the scheduler does."""
-    command = [sys.executable, "-W", "ignore", "-c", STATES, *told]
-    own = server.environment | {"PATH": "/usr/bin:/bin"}
-    done = subprocess.run(command, env=own, check=False, capture_output=True, text=True)
+    command = [sys.executable, "-W", "ignore", "-c", STATES, *names_of]
+    variables = server.environment | {"PATH": "/usr/bin:/bin"}
+    done = subprocess.run(command, env=variables, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
@@ -99,8 +99,8 @@ def test_a_refused_declaration_keeps_its_page_and_its_status_and_says_why(server
             "key",
         ):
             assert "<h1" in page(server, f"dags/orders_cdc/{part}"), part
-        found = ask(server, "/txloom/status/orders_cdc", server.token("ann"), "application/json")
-        assert (found.code, found.told["pipeline"], found.told["cut"]) == (200, "orders", None)
+        shown = ask(server, "/txloom/status/orders_cdc", server.token("ann"), "application/json")
+        assert (shown.code, shown.told["pipeline"], shown.told["cut"]) == (200, "orders", None)
         assert ask(server, "/txloom/dags/orders_cdc", server.token("nobody"), "text/html").code == 403
         assert ask(server, "/txloom/dags/orders_maintenance/tab", server.token("ann"), "text/html").code == 303
     finally:

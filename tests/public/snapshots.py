@@ -18,11 +18,11 @@ def difference(old: Rows, new: Rows) -> list[Difference]:
 
 def load(source: Source, name: str, rows: Rows, csn: int | None = None) -> Counter[str]:
     """Commit the differences between a table and a new snapshot of it as one transaction; return their operations."""
-    found = difference(source.rows[name], rows)
-    for op, before, after in found:
+    difference_of = difference(source.rows[name], rows)
+    for op, before, after in difference_of:
         source.change(name, op, before, after)
     source.commit(csn)
-    return Counter(op for op, _, _ in found)
+    return Counter(op for op, _, _ in difference_of)
 
 
 def keyed(rows: list[Row], *key: str) -> dict[Key, Row]:

@@ -21,7 +21,7 @@ from workloads.core import Core, Rows
 from workloads.database import Sent, State
 from workloads.delivery import deliver
 from workloads.shapes import Shape, declaration
-from workloads.truth import wanted
+from workloads.truth import expected_tables
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]
@@ -47,7 +47,7 @@ class Source:
         self.rows = {name: {} for name in self.shape.tables}
         self._state: State = {name: {} for name in self.shape.tables}
         self._events: list[tuple[Table, str, Row | None, Row | None]] = []
-        self._told = cycle(("whole", "key", "nothing"))
+        self._absent = cycle(("whole", "key", "nothing"))
 
     def insert(self, name: str, /, **row: Any) -> None:
         """Insert a row; what is not told of it is null, and the message says so."""
@@ -56,11 +56,11 @@ class Source:
     def update(self, name: str, key: Key, /, **changed: Any) -> None:
         """Update a row; the message's `after` is sparse, its `before` whole, the key alone, or left out in turn."""
         old = self.rows[name][key]
-        own = {column: old[column] for column in self.shape.tables[name].key}
-        moves = any(column in changed and changed[column] != value for column, value in own.items())
-        told = next(self._told)
-        before = old if told == "whole" else own if told == "key" or moves else None
-        self.change(name, "U", before, own | changed, old)
+        key_values = {column: old[column] for column in self.shape.tables[name].key}
+        moves = any(column in changed and changed[column] != value for column, value in key_values.items())
+        absent = next(self._absent)
+        before = old if absent == "whole" else key_values if absent == "key" or moves else None
+        self.change(name, "U", before, key_values | changed, old)
 
     def delete(self, name: str, key: Key) -> None:
         """Delete a row."""
@@ -133,8 +133,8 @@ def in_order(sent: Sequence[Sent]) -> list[Message]:
 
 def shuffled(sent: Sequence[Sent], seed: int, landings: int) -> list[list[Message]]:
     """Deliver rows in any order and some messages twice, the metadata in commit order, in landings of one size."""
-    found = deliver(sent, Random(seed), in_order=True)
-    messages = [message for landing in found.landings for message in landing]
+    delivered = deliver(sent, Random(seed), in_order=True)
+    messages = [message for landing in delivered.landings for message in landing]
     size = -(-len(messages) // landings)
     return [messages[start : start + size] for start in range(0, len(messages), size)]
 
@@ -149,8 +149,8 @@ def states(core: Core, landings: Sequence[Sequence[Message]]) -> Iterator[Rows]:
 
 def assert_shown(core: Core, source: Source) -> None:
     """Compare what is shown with what the source held as of valid-through."""
-    found = comparison.differences(wanted(source.shape, source.sent, core.valid_through), core.shown())
-    assert not found, f"as of {core.valid_through}:\n{comparison.report(found)}"
+    differences = comparison.differences(expected_tables(source.shape, source.sent, core.valid_through), core.shown())
+    assert not differences, f"as of {core.valid_through}:\n{comparison.report(differences)}"
 
 
 def _key(row: Mapping[str, Any], declared: Table) -> Key:

@@ -61,7 +61,7 @@ def test_the_example_shows_a_state_after_each_row(tmp_path: Path) -> None:
     source = source_of(table("t", "id", id="long", value="long"))
     core = Core(pipeline_of(source, tmp_path))
     receive(source, "t", read(EXAMPLE))
-    shown = [{key: row["value"] for (key,), row in found["t"].items()} for found in states(core, rows_of(source))]
+    shown = [{key: row["value"] for (key,), row in state["t"].items()} for state in states(core, rows_of(source))]
     assert shown == [{1: 10}, {1: 11}, {}, {2: 20}, {2: 20}]
 
 

@@ -29,13 +29,13 @@ NAMES = PIPELINE.tables[0].column_names
 
 def decoded(message: str) -> dict[str, Any]:
     decoder = GoldenGateDecoder(PIPELINE.tables, PIPELINE.source.transaction_topic)
-    (found,) = decoder.decode("qasource.tcustord", [message.encode()]).to_pylist(maps_as_pydicts="strict")
-    return dict(found)
+    (event,) = decoder.decode("qasource.tcustord", [message.encode()]).to_pylist(maps_as_pydicts="strict")
+    return dict(event)
 
 
 def read(op: str) -> dict[str, Any]:
-    (found,) = ImageReader(PIPELINE.tables[0]).read([MESSAGES[op]]).to_pylist()
-    return dict(found)
+    (images,) = ImageReader(PIPELINE.tables[0]).read([MESSAGES[op]]).to_pylist()
+    return dict(images)
 
 
 def within(op: str, csn: int) -> str:
@@ -50,16 +50,16 @@ def metadata(csn: int) -> Message:
 
 @pytest.mark.parametrize("op", MESSAGES)
 def test_a_message_that_names_no_transaction_is_poison_with_that_cause(op: str) -> None:
-    found = decoded(MESSAGES[op])
-    assert (found["kind"], found["cause"]) == ("poison", rejections.NO_TRANSACTION)
-    assert found["value"] == MESSAGES[op]
+    event = decoded(MESSAGES[op])
+    assert (event["kind"], event["cause"]) == ("poison", rejections.NO_TRANSACTION)
+    assert event["value"] == MESSAGES[op]
 
 
 @pytest.mark.parametrize(("op", "pos", "second"), [("I", 2928, 36), ("U", 4300, 39), ("D", 5272, 39), ("T", 5480, 39)])
 def test_op_ts_has_a_space_current_ts_a_t_and_an_image_may_be_left_out(op: str, pos: int, second: int) -> None:
-    found = decoded(within(op, 7))
-    assert (found["kind"], found["table"], found["op"], found["csn"], found["pos"]) == ("row", "tcustord", op, 7, pos)
-    assert found["committed_at"] == datetime(2015, 11, 5, 18, 45, second, tzinfo=UTC)
+    event = decoded(within(op, 7))
+    assert (event["kind"], event["table"], event["op"], event["csn"], event["pos"]) == ("row", "tcustord", op, 7, pos)
+    assert event["committed_at"] == datetime(2015, 11, 5, 18, 45, second, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("op", MESSAGES)
@@ -70,38 +70,38 @@ def test_current_ts_says_when_it_was_sent_and_makes_no_other_event(op: str) -> N
 
 
 def test_the_insert_has_no_image_before_and_its_date_is_a_moment() -> None:
-    found = read("I")
+    value = read("I")
     values = (*WILL, Decimal("17520.00"), 3, 100)
-    assert found["after"] == dict(zip(NAMES, values, strict=True))
-    assert (found["before"], found["unchanged"], found["problem"]) == (None, None, None)
+    assert value["after"] == dict(zip(NAMES, values, strict=True))
+    assert (value["before"], value["unchanged"], value["problem"]) == (None, None, None)
 
 
 def test_what_the_updates_after_leaves_out_is_unchanged() -> None:
-    found = read("U")
-    assert found["after"] == dict(zip(NAMES, (*BILL, Decimal("14000.00"), None, None), strict=True))
-    assert found["unchanged"] == ["product_amount", "transaction_id"]
-    assert found["before"] == dict(zip(NAMES, (*BILL, Decimal("15000.00"), 3, 100), strict=True))
-    assert found["before_known"] == list(NAMES)
+    value = read("U")
+    assert value["after"] == dict(zip(NAMES, (*BILL, Decimal("14000.00"), None, None), strict=True))
+    assert value["unchanged"] == ["product_amount", "transaction_id"]
+    assert value["before"] == dict(zip(NAMES, (*BILL, Decimal("15000.00"), 3, 100), strict=True))
+    assert value["before_known"] == list(NAMES)
 
 
 def test_the_delete_has_no_image_after() -> None:
-    found = read("D")
+    value = read("D")
     dave = ("DAVE", datetime(1993, 11, 3, 7, 51, 35), "PLANE", 600, Decimal("135000.00"), 2, 200)
-    assert found["before"] == dict(zip(NAMES, dave, strict=True))
-    assert (found["after"], found["problem"]) == (None, None)
+    assert value["before"] == dict(zip(NAMES, dave, strict=True))
+    assert (value["after"], value["problem"]) == (None, None)
 
 
 def test_the_truncate_has_neither_image() -> None:
-    found = read("T")
-    assert [found[name] for name in ("after", "before", "unchanged", "before_known", "problem")] == [None] * 5
+    value = read("T")
+    assert [value[name] for name in ("after", "before", "unchanged", "before_known", "problem")] == [None] * 5
 
 
 @pytest.mark.parametrize("op", MESSAGES)
 def test_an_image_that_is_null_is_an_image_left_out(op: str) -> None:
     content = json.loads(MESSAGES[op])
     nulls = json.dumps({"before": None, "after": None, **content})
-    (found,) = ImageReader(PIPELINE.tables[0]).read([nulls]).to_pylist()
-    assert found == read(op)
+    (image,) = ImageReader(PIPELINE.tables[0]).read([nulls]).to_pylist()
+    assert image == read(op)
 
 
 @pytest.mark.parametrize("landings", [1, 4])
@@ -120,7 +120,7 @@ def test_the_four_of_them_one_after_the_other(landings: int) -> None:
             assert core.shown()["tcustord"].get(BILL, bill) == bill
         assert seen == [{WILL}, {WILL, BILL}, {WILL, BILL}, set()]
     assert (core.shown()["tcustord"], core.valid_through) == ({}, 4)
-    told = [
+    sent = [
         (row["cust_code"], row["_txloom_valid_from"], row["_txloom_valid_to"]) for row in core.intervals("tcustord")
     ]
-    assert sorted(told) == [("BILL", 2, 4), ("WILL", 1, 4)]
+    assert sorted(sent) == [("BILL", 2, 4), ("WILL", 1, 4)]

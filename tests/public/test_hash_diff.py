@@ -45,7 +45,7 @@ class Days:
     source: Source
     core: Core
     rows: dict[Key, Row]
-    found: list[Counter[str]]
+    differences: list[Counter[str]]
 
 
 @pytest.fixture(scope="module")
@@ -55,16 +55,16 @@ def days(tmp_path_factory: pytest.TempPathFactory) -> Days:
     source = source_of(table("synthetic", " ".join(KEYS), **columns))
     core = Core(pipeline_of(source, tmp_path_factory.mktemp("days")))
     rows = keyed([row_of(chance) for _ in range(ROWS)], *KEYS)
-    found = [load(source, "synthetic", rows, DAY_1)]
+    loads = [load(source, "synthetic", rows, DAY_1)]
     core.run(in_order(source.sent))
     rows = next_day(rows, chance)
-    found.append(load(source, "synthetic", rows, DAY_2))
+    loads.append(load(source, "synthetic", rows, DAY_2))
     core.run(in_order(source.sent[1:]))
-    return Days(source, core, rows, found)
+    return Days(source, core, rows, loads)
 
 
 def test_the_differences_are_2000_new_2000_deleted_and_4000_updated_rows(days: Days) -> None:
-    assert days.found == [Counter(I=10_000), Counter(I=2_000, D=2_000, U=4_000)]
+    assert days.differences == [Counter(I=10_000), Counter(I=2_000, D=2_000, U=4_000)]
 
 
 def test_current_is_the_second_day(days: Days) -> None:
@@ -80,8 +80,8 @@ def test_the_last_change_of_each_current_row_says_new_updated_or_untouched(days:
 
 
 def test_the_history_of_the_day_holds_its_changes_and_nothing_else(days: Days) -> None:
-    told = [each for each in days.core.history["synthetic"] if each.column("_txloom_csn")[0].as_py() == DAY_2]
-    ops = [op for each in told for op in each.column("_txloom_op").to_pylist()]
+    changes = [each for each in days.core.history["synthetic"] if each.column("_txloom_csn")[0].as_py() == DAY_2]
+    ops = [op for each in changes for op in each.column("_txloom_op").to_pylist()]
     assert Counter(ops) == Counter(I=2_000, D=2_000, U=4_000)
 
 
@@ -126,9 +126,9 @@ def test_null_and_the_text_that_looks_like_it_differ(first: str | None, then: st
 def test_null_is_no_empty_key_but_none_at_all() -> None:
     """A row whose key is null would be another one than the row whose key is ''; it is refused, not taken for it."""
     columns = ("key", "part", "note")
-    own = {"_txloom_csn": 1, "_txloom_pos": 1, "_txloom_xid": "x", "_txloom_op": "I"}
+    system_columns = {"_txloom_csn": 1, "_txloom_pos": 1, "_txloom_xid": "x", "_txloom_op": "I"}
     schema = change_schema(row_schema(columns), columns)
-    empty, null = ({"key": "a", "part": part, "note": "n", **own} for part in ("", None))
+    empty, null = ({"key": "a", "part": part, "note": "n", **system_columns} for part in ("", None))
 
     def folded(row: dict[str, Any]) -> list[dict[str, Any]]:
         changes = schema.empty_table().from_pylist([row], schema)

@@ -60,12 +60,12 @@ def landed(landings: Iterable[Sequence[Message]]) -> Landed:
     pipeline = find("orders")
     patient = pipeline.completeness.model_copy(update={"patience": timedelta(days=30)})
     core = Core(pipeline.model_copy(update={"completeness": patient}))
-    found = []
+    landed_rows = []
     for messages in landings:
         core.run(messages)
         assert core.balanced()
-        found.append((core.valid_through, core.shown()))
-    return Landed(core, found)
+        landed_rows.append((core.valid_through, core.shown()))
+    return Landed(core, landed_rows)
 
 
 @pytest.fixture(scope="module")
@@ -100,10 +100,10 @@ def test_it_holds_after_every_landing(
 def test_the_states_after_the_arrivals_are_those_of_the_source(whole: Landed, source: Source) -> None:
     assert [csn for csn, _ in whole.shown] == [step.valid_through for step in progress(capture.arrivals())]
     for csn, shown in whole.shown:
-        wanted: dict[str, Any] = dict(values.typed_state(source.state_as_of(csn)))
-        wanted["orders_current"] = values.typed_documents(source.documents_as_of(csn))
-        found = comparison.differences(wanted, shown)
-        assert not found, f"as of {csn}: {comparison.report(found)}"
+        true_state: dict[str, Any] = dict(values.typed_state(source.state_as_of(csn)))
+        true_state["orders_current"] = values.typed_documents(source.documents_as_of(csn))
+        differences = comparison.differences(true_state, shown)
+        assert not differences, f"as of {csn}: {comparison.report(differences)}"
 
 
 def test_smaller_landings_show_more_states_and_end_in_the_same(whole: Landed, cut: Landed) -> None:

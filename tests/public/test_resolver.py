@@ -66,9 +66,9 @@ def resolved(pipeline: Pipeline, landings: Sequence[Sequence[Message]]) -> dict[
 @pytest.mark.parametrize("case", CASES)
 def test_events_in_order_leave_what_the_source_holds(case: str, together: bool, tmp_path: Path) -> None:
     source = played(case, together=together)
-    found = resolved(pipeline_of(source, tmp_path), [in_order(source.sent)])
-    assert found == RESOLVED[case]
-    assert found == {key: (row["name"], row["city"]) for (key,), row in source.rows["customers"].items()}
+    result = resolved(pipeline_of(source, tmp_path), [in_order(source.sent)])
+    assert result == RESOLVED[case]
+    assert result == {key: (row["name"], row["city"]) for (key,), row in source.rows["customers"].items()}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -95,11 +95,11 @@ def test_a_chain_of_keys_is_told_as_intervals_of_each_key(tmp_path: Path) -> Non
     core = Core(pipeline_of(source, tmp_path))
     core.run(in_order(source.sent))
     begun = source.sent[0].csn
-    told = {
+    intervals = {
         (row["id"], row["name"], row["_txloom_valid_from"] - begun, (row["_txloom_valid_to"] or begun) - begun)
         for row in core.intervals("customers")
     }
-    assert told == {
+    assert intervals == {
         ("id1", "Alice", 0, 1),
         ("b", "second", 1, 2),
         ("c", "third", 2, 0),

@@ -106,7 +106,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Pipeline, Tab
 
 
 def create(pipeline: Pipeline, paths: TablePaths) -> None:
-    for flat in row_tables.flats(pipeline):
+    for flat in row_tables.row_tables(pipeline):
         row_tables.create(flat, paths)
     for aggregate in pipeline.targets.aggregates:
         row_tables.create_documents(pipeline, aggregate, paths)
@@ -114,15 +114,15 @@ def create(pipeline: Pipeline, paths: TablePaths) -> None:
 
 def tables_of(pipeline: Pipeline) -> list[str]:
     aggregates = [aggregate.current for aggregate in pipeline.targets.aggregates]
-    return [*(flat.current for flat in row_tables.flats(pipeline)), *aggregates, names.LEDGER]
+    return [*(flat.current for flat in row_tables.row_tables(pipeline)), *aggregates, names.LEDGER]
 
 
 def test_3_every_table_opens_by_its_path_alone(lake: tuple[Pipeline, TablePaths], tmp_path: Path) -> None:
     pipeline, paths = lake
     for name in tables_of(pipeline):
-        found = DeltaTable(str(tmp_path / "lake" / "orders" / name))
+        table = DeltaTable(str(tmp_path / "lake" / "orders" / name))
         assert paths.table(name) == f"{tmp_path}/lake/orders/{name}"
-        assert (found.version(), found.metadata().name) == (0, None)
+        assert (table.version(), table.metadata().name) == (0, None)
     assert [each.name for each in tmp_path.iterdir()] == ["lake"]  # no metastore_db, no spark-warehouse
 
 
@@ -150,8 +150,8 @@ def test_4_the_jvm_starts_with_the_module_options_of_java_17_and_with_our_flags(
 @pytest.mark.parametrize("step", [None, "land_events", "merge_current"])
 def test_4_java_takes_our_flags(step: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TXLOOM_CLASS_ARCHIVE", str(tmp_path / "none"))  # an archive fits Spark's class path alone
-    found = subprocess.run([java(), *jvm.flags(step).split(), "-version"], capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stderr
+    done = subprocess.run([java(), *jvm.flags(step).split(), "-version"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def java() -> str:

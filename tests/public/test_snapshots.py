@@ -53,8 +53,8 @@ def test_the_history_of_two_snapshots(source: Source, backwards: bool, tmp_path:
     for each in reversed(source.sent) if backwards else source.sent:
         core.run(in_order([each]))
     assert core.shown()["trips"] == snapshot(1)
-    told = {f"{row['key']} {row['city']} {span(row)}" for row in core.intervals("trips")}
-    assert told == set(HISTORY.strip().splitlines())
+    intervals = {f"{row['key']} {row['city']} {span(row)}" for row in core.intervals("trips")}
+    assert intervals == set(HISTORY.strip().splitlines())
 
 
 def span(row: Row) -> str:

@@ -63,9 +63,9 @@ def test_the_sums_are_one_in_every_interval(source: Source, pipeline: Pipeline) 
     core = Core(pipeline)
     for _ in states(core, shuffled(source.sent, 7, 3)):
         pass
-    told = {name: core.intervals(name) for name in tpcb.SUMS}
+    intervals = {name: core.intervals(name) for name in tpcb.SUMS}
     for each in source.sent:
-        held = {name: dict(enumerate(row for row in rows if holds(row, each.csn))) for name, rows in told.items()}
+        held = {name: dict(enumerate(row for row in rows if holds(row, each.csn))) for name, rows in intervals.items()}
         assert len(tpcb.sums(held)) == 1, each.csn
 
 

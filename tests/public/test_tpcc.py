@@ -56,13 +56,13 @@ class Published:
 def published(terminal: tpcc.Terminal, tmp_path_factory: pytest.TempPathFactory) -> list[Published]:
     """Return what is shown after each landing of each delivery; all of it is what the source held."""
     pipeline = pipeline_of(terminal.source, tmp_path_factory.mktemp("tpcc"))
-    found = []
+    cuts = []
     for seed in SEEDS:
         core = Core(pipeline)
         for shown in states(core, shuffled(terminal.source.sent, seed, LANDINGS)):
             assert_shown(core, terminal.source)
-            found.append(Published(seed, core.valid_through, shown))
-    return found
+            cuts.append(Published(seed, core.valid_through, shown))
+    return cuts
 
 
 def held(state: Any) -> dict[str, dict[Any, Any]]:

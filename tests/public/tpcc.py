@@ -110,8 +110,8 @@ class Terminal:
         self.source.insert("orders", o_w_id=w, o_d_id=d, o_id=o, o_c_id=c, **more)
         for number in range(1, lines + 1):
             amount = Decimal("0.00") if delivered else self._money(1, 999_999)
-            told = {"ol_delivery_d": now if delivered else None, "ol_quantity": 5, "ol_amount": amount}
-            self._line((w, d, o, number), self.chance.randint(1, ITEMS), w, **told)
+            line_values = {"ol_delivery_d": now if delivered else None, "ol_quantity": 5, "ol_amount": amount}
+            self._line((w, d, o, number), self.chance.randint(1, ITEMS), w, **line_values)
         if not delivered:
             self.source.insert("new_order", no_w_id=w, no_d_id=d, no_o_id=o)
 
@@ -199,14 +199,16 @@ class Terminal:
         counted = customer["c_delivery_cnt"] + 1
         self.source.update("customer", owner, c_balance=customer["c_balance"] + total, c_delivery_cnt=counted)
 
-    def _line(self, key: tuple[int, int, int, int], item: int, supply: int, **told: object) -> None:
-        own = dict(zip(("ol_w_id", "ol_d_id", "ol_o_id", "ol_number"), key, strict=True))
-        self.source.insert("order_line", **own, ol_i_id=item, ol_supply_w_id=supply, **told)
+    def _line(self, key: tuple[int, int, int, int], item: int, supply: int, **values: object) -> None:
+        key_columns = dict(zip(("ol_w_id", "ol_d_id", "ol_o_id", "ol_number"), key, strict=True))
+        self.source.insert("order_line", **key_columns, ol_i_id=item, ol_supply_w_id=supply, **values)
 
     def _history(self, customer: tuple[int, ...], where: tuple[int, int], amount: Decimal) -> None:
-        own = dict(zip(("h_c_w_id", "h_c_d_id", "h_c_id", "h_w_id", "h_d_id"), (*customer, *where), strict=True))
+        key_columns = dict(
+            zip(("h_c_w_id", "h_c_d_id", "h_c_id", "h_w_id", "h_d_id"), (*customer, *where), strict=True)
+        )
         more = {"h_date": self._now(), "h_amount": amount, "h_data": "w  d"}
-        self.source.insert("history", h_id=next(self._payments), **own, **more)
+        self.source.insert("history", h_id=next(self._payments), **key_columns, **more)
 
     def _commit(self, kind: str) -> None:
         self.source.commit()

@@ -18,18 +18,18 @@ ZERO = Decimal(0)
 
 def sums(rows: Iterable[Row], by: str, column: str) -> dict[Key, Decimal]:
     """Sum a column by other columns."""
-    found: dict[Key, Decimal] = defaultdict(lambda: ZERO)
+    totals: dict[Key, Decimal] = defaultdict(lambda: ZERO)
     for row in rows:
-        found[key(row, by)] += row[column]
-    return found
+        totals[key(row, by)] += row[column]
+    return totals
 
 
 def numbers(rows: Iterable[Row], by: str, column: str) -> dict[Key, list[int]]:
     """List a column's values by other columns."""
-    found: dict[Key, list[int]] = defaultdict(list)
+    collected: dict[Key, list[int]] = defaultdict(list)
     for row in rows:
-        found[key(row, by)].append(row[column])
-    return found
+        collected[key(row, by)].append(row[column])
+    return collected
 
 
 def counts(rows: Iterable[Row], by: str) -> Counter[Key]:
@@ -45,18 +45,18 @@ def key(row: Row, columns: str) -> Key:
 def delivered(shown: Shown) -> dict[Key, Decimal]:
     """Sum the amounts of delivered order lines by customer."""
     owners = {key(row, "o_w_id o_d_id o_id"): row["o_c_id"] for row in shown["orders"].values()}
-    found: dict[Key, Decimal] = defaultdict(lambda: ZERO)
+    totals: dict[Key, Decimal] = defaultdict(lambda: ZERO)
     for row in shown["order_line"].values():
         if row["ol_delivery_d"] is not None:
             w, d, o = key(row, "ol_w_id ol_d_id ol_o_id")
-            found[w, d, owners.get((w, d, o))] += row["ol_amount"]
-    return found
+            totals[w, d, owners.get((w, d, o))] += row["ol_amount"]
+    return totals
 
 
 def condition_1(shown: Shown) -> list[Key]:
     """3.3.2.1: W_YTD = sum(D_YTD) for each warehouse."""
     districts = sums(shown["district"].values(), "d_w_id", "d_ytd")
-    return [own for own, row in shown["warehouse"].items() if row["w_ytd"] != districts[own]]
+    return [key for key, row in shown["warehouse"].items() if row["w_ytd"] != districts[key]]
 
 
 def condition_2(shown: Shown) -> list[Key]:
@@ -67,59 +67,60 @@ def condition_2(shown: Shown) -> list[Key]:
     entered = numbers(shown["orders"].values(), "o_w_id o_d_id", "o_id")
     waiting = numbers(shown["new_order"].values(), "no_w_id no_d_id", "no_o_id")
     return [
-        own
-        for own, row in shown["district"].items()
-        if {row["d_next_o_id"] - 1} != {max(entered[own], default=0), *([max(waiting[own])] if waiting[own] else [])}
+        chosen
+        for chosen, row in shown["district"].items()
+        if {row["d_next_o_id"] - 1}
+        != {max(entered[chosen], default=0), *([max(waiting[chosen])] if waiting[chosen] else [])}
     ]
 
 
 def condition_3(shown: Shown) -> list[Key]:
     """3.3.2.3: max(NO_O_ID) - min(NO_O_ID) + 1 = the number of NEW-ORDER rows, for each district that has some."""
     waiting = numbers(shown["new_order"].values(), "no_w_id no_d_id", "no_o_id")
-    return [own for own, found in waiting.items() if max(found) - min(found) + 1 != len(found)]
+    return [key for key, orders in waiting.items() if max(orders) - min(orders) + 1 != len(orders)]
 
 
 def condition_4(shown: Shown) -> list[Key]:
     """3.3.2.4: sum(O_OL_CNT) = the number of ORDER-LINE rows, for each district."""
     promised = sums(shown["orders"].values(), "o_w_id o_d_id", "o_ol_cnt")
     there = counts(shown["order_line"].values(), "ol_w_id ol_d_id")
-    return [own for own in {*promised, *there, *shown["district"]} if promised.get(own, 0) != there[own]]
+    return [group for group in {*promised, *there, *shown["district"]} if promised.get(group, 0) != there[group]]
 
 
 def condition_5(shown: Shown) -> list[Key]:
     """3.3.2.5: O_CARRIER_ID is null if and only if the order has a row in NEW-ORDER."""
-    return [own for own, row in shown["orders"].items() if (row["o_carrier_id"] is None) != (own in shown["new_order"])]
+    return [key for key, row in shown["orders"].items() if (row["o_carrier_id"] is None) != (key in shown["new_order"])]
 
 
 def condition_6(shown: Shown) -> list[Key]:
     """3.3.2.6: O_OL_CNT = the number of the order's ORDER-LINE rows, for any order."""
     there = counts(shown["order_line"].values(), "ol_w_id ol_d_id ol_o_id")
-    return [own for own, row in shown["orders"].items() if row["o_ol_cnt"] != there[own]]
+    return [key for key, row in shown["orders"].items() if row["o_ol_cnt"] != there[key]]
 
 
 def condition_7(shown: Shown) -> list[Key]:
     """3.3.2.7: OL_DELIVERY_D is null if and only if the line's order has a null O_CARRIER_ID."""
-    waiting = {own: row["o_carrier_id"] is None for own, row in shown["orders"].items()}
+    waiting = {key: row["o_carrier_id"] is None for key, row in shown["orders"].items()}
     lines = shown["order_line"].items()
-    return [own for own, row in lines if (row["ol_delivery_d"] is None) != waiting.get(own[:3])]
+    return [key for key, row in lines if (row["ol_delivery_d"] is None) != waiting.get(key[:3])]
 
 
 def condition_8(shown: Shown) -> list[Key]:
     """3.3.2.8: W_YTD = sum(H_AMOUNT) for each warehouse, by H_W_ID."""
     paid = sums(shown["history"].values(), "h_w_id", "h_amount")
-    return [own for own, row in shown["warehouse"].items() if row["w_ytd"] != paid[own]]
+    return [key for key, row in shown["warehouse"].items() if row["w_ytd"] != paid[key]]
 
 
 def condition_9(shown: Shown) -> list[Key]:
     """3.3.2.9: D_YTD = sum(H_AMOUNT) for each district, by H_W_ID and H_D_ID."""
     paid = sums(shown["history"].values(), "h_w_id h_d_id", "h_amount")
-    return [own for own, row in shown["district"].items() if row["d_ytd"] != paid[own]]
+    return [key for key, row in shown["district"].items() if row["d_ytd"] != paid[key]]
 
 
 def condition_10(shown: Shown) -> list[Key]:
     """3.3.2.10: C_BALANCE = sum(OL_AMOUNT) of delivered lines - sum(H_AMOUNT), for each customer."""
     bought, paid = delivered(shown), sums(shown["history"].values(), "h_c_w_id h_c_d_id h_c_id", "h_amount")
-    return [own for own, row in shown["customer"].items() if row["c_balance"] != bought[own] - paid[own]]
+    return [key for key, row in shown["customer"].items() if row["c_balance"] != bought[key] - paid[key]]
 
 
 def condition_11(shown: Shown) -> list[Key]:
@@ -131,14 +132,14 @@ def condition_11(shown: Shown) -> list[Key]:
     entered = counts(shown["orders"].values(), "o_w_id o_d_id")
     waiting = counts(shown["new_order"].values(), "no_w_id no_d_id")
     since = sums(shown["customer"].values(), "c_w_id c_d_id", "c_delivery_cnt")
-    return [own for own in shown["district"] if entered[own] - waiting[own] != DELIVERED + since[own]]
+    return [group for group in shown["district"] if entered[group] - waiting[group] != DELIVERED + since[group]]
 
 
 def condition_12(shown: Shown) -> list[Key]:
     """3.3.2.12: C_BALANCE + C_YTD_PAYMENT = sum(OL_AMOUNT) of delivered lines, for any customer."""
     bought = delivered(shown)
     rows = shown["customer"].items()
-    return [own for own, row in rows if row["c_balance"] + row["c_ytd_payment"] != bought[own]]
+    return [key for key, row in rows if row["c_balance"] + row["c_ytd_payment"] != bought[key]]
 
 
 def stock(shown: Shown) -> list[Key]:
@@ -151,9 +152,9 @@ def stock(shown: Shown) -> list[Key]:
     taken, times = sums(lines, where, "ol_quantity"), counts(lines, where)
     remote = counts((row for row in lines if row["ol_supply_w_id"] != row["ol_w_id"]), where)
     return [
-        own
-        for own, row in shown["stock"].items()
-        if key(row, "s_ytd s_order_cnt s_remote_cnt") != (taken[own], times[own], remote[own])
+        chosen
+        for chosen, row in shown["stock"].items()
+        if key(row, "s_ytd s_order_cnt s_remote_cnt") != (taken[chosen], times[chosen], remote[chosen])
     ]
 
 
@@ -176,5 +177,5 @@ CONDITIONS: dict[str, Callable[[Shown], list[Key]]] = {
 
 def broken(shown: Shown) -> dict[str, list[Key]]:
     """Return, by clause, the keys for which a condition does not hold."""
-    found = {clause: condition(shown) for clause, condition in CONDITIONS.items()}
-    return {clause: keys for clause, keys in found.items() if keys}
+    by_clause = {clause: condition(shown) for clause, condition in CONDITIONS.items()}
+    return {clause: keys for clause, keys in by_clause.items() if keys}

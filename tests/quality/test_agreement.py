@@ -25,8 +25,8 @@ from txloom.config.models.expectations import (
 from txloom.errors import TxloomError
 from txloom.quality.checkpoint import Case, count
 from txloom.quality.conditions import AtMost, Few, InSet, NoRows, NotBelow, OfRows
-from txloom.quality.verdicts import Evidence, Verdict, judge
-from txloom.storage.checks.check_input import asking, evidence
+from txloom.quality.verdicts import CheckInput, Verdict, judge
+from txloom.storage.checks.check_input import asking, check_input
 from txloom.storage.delta.arrow_tables import moment
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -64,29 +64,29 @@ def sql(kind: str, *columns: Column, names: Sequence[str]) -> str:
     cells = [[f"arrow_cast({literal(value)}, '{kind}')" for value in column] for column in columns]
     rows = ", ".join(f"({', '.join(row)})" for row in zip(*cells, strict=True))
     empty = ", ".join([f"arrow_cast(null, '{kind}')"] * len(columns))
-    found = f"select * from (values {rows or f'({empty})'}) as v ({', '.join(names)})"
-    return found if rows else f"{found} where false"
+    query = f"select * from (values {rows or f'({empty})'}) as v ({', '.join(names)})"
+    return query if rows else f"{query} where false"
 
 
 def stuck(number: int) -> tuple[Expectation, OfRows]:
-    told = StuckExpectation(kind="stuck_transactions", id=f"stuck_{number}", older_than="10m", **TELLS)  # type: ignore[arg-type]
-    return told, AtMost("age_seconds", 600)
+    expectation = StuckExpectation(kind="stuck_transactions", id=f"stuck_{number}", older_than="10m", **TELLS)  # type: ignore[arg-type]
+    return expectation, AtMost("age_seconds", 600)
 
 
 def regressed(number: int) -> tuple[Expectation, OfRows]:
-    told = VersionExpectation(kind="version_regressions", id=f"version_{number}", table="t", **TELLS)
-    return told, NotBelow("version", "highest")
+    expectation = VersionExpectation(kind="version_regressions", id=f"version_{number}", table="t", **TELLS)
+    return expectation, NotBelow("version", "highest")
 
 
-def looked(expectation: Expectation, condition: OfRows, kind: str, *columns: Column) -> tuple[Expectation, Evidence]:
+def looked(expectation: Expectation, condition: OfRows, kind: str, *columns: Column) -> tuple[Expectation, CheckInput]:
     rows = sql(kind, *columns, names=condition.columns)
-    return expectation, evidence(expectation, asking({}), rows, condition)
+    return expectation, check_input(expectation, asking({}), rows, condition)
 
 
-def few(name: str, most: int, rows: int) -> tuple[Expectation, Evidence, int]:
-    told = DeadLetterExpectation(kind="dead_letters", id=name, at_most=most, **TELLS)
-    case = Case(told, lambda: Table.from_pydict({"row": [1] * rows}), Few(most))
-    return told, Evidence(rows, rows if Few(most).fails(rows) else 0, case=case), rows if rows > most else 0
+def few(name: str, most: int, rows: int) -> tuple[Expectation, CheckInput, int]:
+    expectation = DeadLetterExpectation(kind="dead_letters", id=name, at_most=most, **TELLS)
+    case = Case(expectation, lambda: Table.from_pydict({"row": [1] * rows}), Few(most))
+    return expectation, CheckInput(rows, rows if Few(most).fails(rows) else 0, case=case), rows if rows > most else 0
 
 
 def maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
@@ -94,20 +94,20 @@ def maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
 
 
 @st.composite
-def cases(draw: st.DrawFn, number: int) -> tuple[Expectation, Evidence, int]:
+def cases(draw: st.DrawFn, number: int) -> tuple[Expectation, CheckInput, int]:
     """Return rows in question, what SQL finds among them, and how many fail by the words of the documentation."""
     kind = draw(st.sampled_from(["stuck", "ledger", "codes", "versions", "few"]))
     if kind == "stuck":
         ages = draw(maybe(st.integers(599, 601) | WIDE))
         return *looked(*stuck(number), "Int64", ages), sum(age is not None and age > 600 for age in ages)
     if kind == "ledger":
-        told = draw(maybe(st.booleans()))
+        is_given = draw(maybe(st.booleans()))
         ledger = LedgerExpectation(kind="unbalanced_ledger", id=f"ledger_{number}", **TELLS)
-        return *looked(ledger, InSet("balanced", (True,)), "Boolean", told), sum(each is False for each in told)
+        return *looked(ledger, InSet("balanced", (True,)), "Boolean", is_given), sum(each is False for each in is_given)
     if kind == "codes":
-        found = draw(maybe(st.sampled_from([*CODES, "it's", ""])))
+        code = draw(maybe(st.sampled_from([*CODES, "it's", ""])))
         drift = DriftExpectation(kind="drift", id=f"drift_{number}", codes=CODES, **TELLS)
-        return *looked(drift, InSet("code", CODES, outside=True), "Utf8", found), sum(each in CODES for each in found)
+        return *looked(drift, InSet("code", CODES, outside=True), "Utf8", code), sum(each in CODES for each in code)
     if kind == "few":
         most, rows = draw(st.integers(0, 3)), draw(st.integers(0, 5))
         return few(f"dead_{number}", most, rows)
@@ -128,12 +128,12 @@ def below(version: Any, highest: Any) -> bool:
 @given(st.data())
 def test_whatever_rows_there_are_both_find_the_same_ones(data: st.DataObject) -> None:
     drawn = [data.draw(cases(number)) for number in range(12)]
-    told = judge([(each, found) for each, found, _ in drawn], suite="any", run_id="r", always=True)
-    for expectation, found, failing in drawn:
-        verdict = told.verdicts[expectation.id]
+    judgement = judge([(each, case_input) for each, case_input, _ in drawn], suite="any", run_id="r", always=True)
+    for expectation, case_input, failing in drawn:
+        verdict = judgement.verdicts[expectation.id]
         assert isinstance(verdict, Verdict), (verdict, expectation)
-        assert (verdict.success, verdict.failed, found.failed) == (failing == 0, failing, failing), expectation
-        assert expectation.id in told.outcomes
+        assert (verdict.success, verdict.failed, case_input.failed) == (failing == 0, failing, failing), expectation
+        assert expectation.id in judgement.outcomes
 
 
 def test_what_is_at_the_limit_holds_by_both() -> None:
@@ -142,11 +142,11 @@ def test_what_is_at_the_limit_holds_by_both() -> None:
         (*looked(*regressed(2), "Int64", [5, 5, 4], [5, 4, 5]), 1),
         *[few(f"dead_{rows}", 2, rows) for rows in (2, 3)],
     ]
-    told = judge([(each, found) for each, found, _ in drawn], suite="any", run_id="r", always=True)
-    for expectation, found, failing in drawn:
-        verdict = told.verdicts[expectation.id]
+    judgement = judge([(each, case_input) for each, case_input, _ in drawn], suite="any", run_id="r", always=True)
+    for expectation, case_input, failing in drawn:
+        verdict = judgement.verdicts[expectation.id]
         assert isinstance(verdict, Verdict), verdict
-        assert (verdict.failed, found.failed) == (failing, failing), expectation
+        assert (verdict.failed, case_input.failed) == (failing, failing), expectation
 
 
 @pytest.mark.parametrize("keys", [[2**53, 2**53 + 1], ["a", "A"], [datetime(9999, 12, 31), datetime(1, 1, 1)]])
@@ -154,18 +154,18 @@ def test_a_query_is_asked_of_the_tables_by_great_expectations_itself(tmp_path: P
     write_deltalake(str(tmp_path / "t"), Table.from_pydict({"id": [*keys, None], "{n}": [1, 2, 3]}))
     ask = asking({"t": DeltaTable(str(tmp_path / "t"))})
     for query, failing in (('select id, "{n}" from t where "{n}" < 3', 2), ("select * from t where id <> id", 0)):
-        told = InvariantExpectation(kind="invariant", id="own", sql=query, **TELLS)
-        case = Case(told, lambda: Table.from_pydict({"table": ["t"]}), NoRows(query), ask)
-        found = Evidence(3, count(ask, query), case=case)
-        judged = judge([(told, found)], suite="any", run_id="r", always=True)
-        assert judged.outcomes["own"].told["observed_value"] == failing
+        expectation = InvariantExpectation(kind="invariant", id="own", sql=query, **TELLS)
+        case = Case(expectation, lambda: Table.from_pydict({"table": ["t"]}), NoRows(query), ask)
+        case_input = CheckInput(3, count(ask, query), case=case)
+        judged = judge([(expectation, case_input)], suite="any", run_id="r", always=True)
+        assert judged.outcomes["own"].result["observed_value"] == failing
         verdict = judged.verdicts["own"]
         assert isinstance(verdict, Verdict) and verdict.failed == failing
 
 
 def test_what_sql_overlooks_is_an_error_and_not_a_verdict() -> None:
-    told, found = looked(*stuck(1), "Int64", [601, 5])
-    wrong = Evidence(found.checked, 0, case=found.case)
-    for evidence_, always in ((wrong, True), (Evidence(2, 2, case=found.case), False)):
-        verdict = judge([(told, evidence_)], suite="any", run_id="r", always=always).verdicts["stuck_1"]
+    expectation, case_input = looked(*stuck(1), "Int64", [601, 5])
+    wrong = CheckInput(case_input.checked, 0, case=case_input.case)
+    for evidence_, always in ((wrong, True), (CheckInput(2, 2, case=case_input.case), False)):
+        verdict = judge([(expectation, evidence_)], suite="any", run_id="r", always=always).verdicts["stuck_1"]
         assert isinstance(verdict, TxloomError) and "Great Expectations 1," in str(verdict)

@@ -7,7 +7,18 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txloom.quality.episodes import CLAIM, CLOSED, KEPT, OPENED, Due, Episode, claimed, due, judged, noted
+from txloom.quality.incident_lifecycle import (
+    CLAIM,
+    CLOSED,
+    KEPT,
+    OPENED,
+    Due,
+    IncidentLifecycle,
+    claimed,
+    due,
+    judged,
+    noted,
+)
 from txloom.quality.incidents import Incident
 from txloom.quality.messages import message
 
@@ -23,7 +34,7 @@ def incident(kind: str, what: str = "It is wrong.") -> Incident:
 class World:
     """A table of episodes, a clock, and all that channels heard."""
 
-    episodes: list[Episode] = field(default_factory=list)
+    episodes: list[IncidentLifecycle] = field(default_factory=list)
     now: datetime = NOON
     heard: list[tuple[str, str, str]] = field(default_factory=list)
     senders: int = 0
@@ -68,10 +79,10 @@ def test_senders_that_die_and_channels_that_are_down_lose_no_message(
         began, ended, before = began + len(wrong - before), ended + len(before - wrong), wrong
     for _ in range(2):
         world.run(before)
-    told = set(world.heard)
+    heard_by_all = set(world.heard)
     for channel in CHANNELS:
-        assert sum(1 for _, heard, event in told if (heard, event) == (channel, OPENED)) == began
-        assert sum(1 for _, heard, event in told if (heard, event) == (channel, CLOSED)) == ended
+        assert sum(1 for _, heard, event in heard_by_all if (heard, event) == (channel, OPENED)) == began
+        assert sum(1 for _, heard, event in heard_by_all if (heard, event) == (channel, CLOSED)) == ended
     deaths = sum(dies for _, dies, _ in sequence)
     again = [count for count in Counter(world.heard).values() if count > 1]
     assert max(again, default=1) <= deaths + 1
@@ -106,8 +117,8 @@ def test_what_is_not_judged_stays_as_it_is() -> None:
 def test_who_did_not_hear_the_opening_of_what_is_over_hears_of_it_no_more() -> None:
     (episode,) = judged([], [incident("a")], kinds=("a",), now=NOON)
     (closed,) = judged([episode], [], kinds=("a",), now=NOON)
-    told = [Due(closed, event, channel) for channel in CHANNELS for event in (OPENED, CLOSED)]
-    (over,) = noted([closed], told, CHANNELS, by="me")
+    messages_due = [Due(closed, event, channel) for channel in CHANNELS for event in (OPENED, CLOSED)]
+    (over,) = noted([closed], messages_due, CHANNELS, by="me")
     assert (over.is_over, due(over, [*CHANNELS, "email"])) == (True, [])
 
 
@@ -130,13 +141,13 @@ def test_only_the_newest_that_are_over_are_kept() -> None:
 
 def test_a_message_says_what_since_which_rows_what_to_do_and_where() -> None:
     wrong = Incident("stuck", "x", NOON, "warn", "12 wait.", "Look there.", 12, ("one", "two"), "dags/shop_cdc")
-    episode = Episode(wrong, NOON + timedelta(minutes=1))
-    told = message("shop", Due(episode, OPENED, "log"), "http://airflow/")
-    assert told.text == (
+    episode = IncidentLifecycle(wrong, NOON + timedelta(minutes=1))
+    text = message("shop", Due(episode, OPENED, "log"), "http://airflow/")
+    assert text.text == (
         "[txloom] shop: stuck (x)\nWhat: 12 wait.\nSince: 2026-01-01 12:00:00 UTC\nRows: 12, the first 2:\n"
         "- one\n- two\nDo: Look there.\nLink: http://airflow/dags/shop_cdc"
     )
-    assert told.id == "shop/stuck/x/2026-01-01T12:01:00+00:00/opened"
+    assert text.id == "shop/stuck/x/2026-01-01T12:01:00+00:00/opened"
     closed = replace(episode, closed_at=NOON + timedelta(hours=1))
     assert message("shop", Due(closed, CLOSED, "log"), "").text == (
         "[txloom] shop: stuck (x) is over\nWhat: 12 wait.\nSince: 2026-01-01 12:00:00 UTC\n"

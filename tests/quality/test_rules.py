@@ -15,13 +15,13 @@ from datetime import timedelta
 from great_expectations.expectations.expectation import Expectation
 from txloom.config.models.expectations import StuckExpectation
 from txloom.quality.conditions import AtMost
-from txloom.quality.rules import OWN, rule
+from txloom.quality.rules import PIPELINE_RULES, rule
 stuck = StuckExpectation(
     kind="stuck_transactions", id="stuck", older_than="10m", severity="warn", sentence="Nobody waits.", hint="Look."
 )
 made = rule(stuck, AtMost("age_seconds", 600))
 print(json.dumps({
-    "own": sorted(OWN), "gx": all(issubclass(kind, Expectation) for kind in OWN.values()),
+    "own": sorted(PIPELINE_RULES), "gx": all(issubclass(kind, Expectation) for kind in PIPELINE_RULES.values()),
     "type": made.expectation_type, "meta": made.meta, "description": made.description,
     "severity": made.severity, "max": made.max_value,
 }))
@@ -31,8 +31,8 @@ print(json.dumps({
 def test_each_kind_is_a_class_of_great_expectations_that_carries_id_sentence_and_hint() -> None:
     environment = {**os.environ, "PYTHONPATH": str(PROJECT / "include")}
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found == {
+    classes = json.loads(done.stdout.splitlines()[-1])
+    assert classes == {
         "own": [
             "dead_letters",
             "drift",

@@ -124,10 +124,10 @@ class Airflow:
         if token:
             headers["Authorization"] = f"Bearer {self._signed_in()}"
         content = None if body is None else json.dumps(body).encode()
-        asked = urllib.request.Request(self.url + path, content, headers, method=method)
+        request = urllib.request.Request(self.url + path, content, headers, method=method)
         for left in reversed(range(BUSY if method in ("GET", "PATCH") else 1)):
             try:
-                with urllib.request.urlopen(asked, timeout=60) as answer:
+                with urllib.request.urlopen(request, timeout=60) as answer:
                     text = answer.read()
                     return json.loads(text) if text else None
             except urllib.error.HTTPError as error:
@@ -138,8 +138,8 @@ class Airflow:
 
     def _signed_in(self) -> str:
         if not self._token:
-            told = {"username": "admin", "password": "secret"}
-            self._token = self.ask("POST", "/auth/token", told, token=False)["access_token"]
+            credentials = {"username": "admin", "password": "secret"}
+            self._token = self.ask("POST", "/auth/token", credentials, token=False)["access_token"]
         return self._token
 
     def unpause(self, dag: str, *, paused: bool = False) -> None:
@@ -162,15 +162,15 @@ class Airflow:
     def trigger(self, dag: str, conf: Mapping[str, Any] | None = None) -> str:
         """Begin a run by hand and return its id."""
         body = {"logical_date": None, "conf": dict(conf or {})}
-        found: str = self.ask("POST", f"/api/v2/dags/{dag}/dagRuns", body)["dag_run_id"]
-        return found
+        run_id: str = self.ask("POST", f"/api/v2/dags/{dag}/dagRuns", body)["dag_run_id"]
+        return run_id
 
     def runs(self, dag: str) -> list[dict[str, Any]]:
         """Return a DAG's runs, oldest first."""
-        found: list[dict[str, Any]] = self.ask("GET", f"/api/v2/dags/{dag}/dagRuns?order_by=run_after&limit=100")[
+        dag_runs: list[dict[str, Any]] = self.ask("GET", f"/api/v2/dags/{dag}/dagRuns?order_by=run_after&limit=100")[
             "dag_runs"
         ]
-        return found
+        return dag_runs
 
     def wait(self, dag: str, run_id: str, within: float = 300) -> str:
         """Wait until a run has ended and return how."""
@@ -192,14 +192,14 @@ class Airflow:
 
         def reached() -> dict[str, Any] | None:
             time.sleep(0.5)
-            found = self.tasks(dag, run_id).get(task)
-            return found if found is not None and found["state"] in states else None
+            task_state = self.tasks(dag, run_id).get(task)
+            return task_state if task_state is not None and task_state["state"] in states else None
 
-        found = wait_until(reached, f"{dag} {run_id} {task} to be {' or '.join(states)}", within)
-        assert found is not None
-        return found
+        task_reached = wait_until(reached, f"{dag} {run_id} {task} to be {' or '.join(states)}", within)
+        assert task_reached is not None
+        return task_reached
 
-    def asked(self, dag: str, run_id: str, task: str, within: float = 180) -> str:
+    def question_of(self, dag: str, run_id: str, task: str, within: float = 180) -> str:
         """Wait until a task asks a person something, and return what they read, which takes them some seconds.
 
         Airflow takes an answer within the first seconds, and asks again: the scheduler has not heard yet that the task

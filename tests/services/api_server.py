@@ -49,7 +49,7 @@ class ApiServer(Service):
 
     def token(self, person: str) -> str:
         """Log somebody in and return the token."""
-        told = json.dumps({"username": person, "password": PASSWORD}).encode()
-        asked = urllib.request.Request(f"{self.url}/auth/token", told, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(asked, timeout=30) as answer:
+        credentials = json.dumps({"username": person, "password": PASSWORD}).encode()
+        request = urllib.request.Request(f"{self.url}/auth/token", credentials, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=30) as answer:
             return str(json.load(answer)["access_token"])

@@ -93,8 +93,8 @@ class Broker(Service):
         properties = self.folder / "server.properties"
         topics = self.folder / "topics"
         if not (topics / "meta.properties").exists():
-            own = PROPERTIES.format(port=self.port, controller=self.controller, topics=topics)
-            properties.write_text(own + self.settings)
+            server_properties = PROPERTIES.format(port=self.port, controller=self.controller, topics=topics)
+            properties.write_text(server_properties + self.settings)
             self.format(properties, self.log, "--standalone")
         self._launch(jvm.command("kafka.Kafka", properties))
         self._wait(lambda: listens(self.port), f"it listened on port {self.port}")
@@ -128,8 +128,8 @@ class Broker(Service):
 
     def leader(self, topic: str, partition: int) -> int | None:
         """Return the broker that leads a partition, or None while none does."""
-        found = int(self._admin.list_topics(topic, timeout=PATIENCE).topics[topic].partitions[partition].leader)
-        return None if found < 0 else found
+        leader = int(self._admin.list_topics(topic, timeout=PATIENCE).topics[topic].partitions[partition].leader)
+        return None if leader < 0 else leader
 
     def topic_id(self, name: str) -> str:
         """Return the id that a topic has from its creation to its deletion."""
@@ -211,9 +211,9 @@ class Broker(Service):
     def format(self, properties: Path, log: Path, *options: str) -> None:
         """Give the empty folder of a node the id of this cluster; `--standalone` for its first controller."""
         arguments = ("format", *options, f"--cluster-id={self._cluster}", "-c", properties)
-        with log.open("ab") as told:
+        with log.open("ab") as log_file:
             format_folder = tied(jvm.command("kafka.tools.StorageTool", *arguments))
-            ran = subprocess.run(format_folder, stdout=told, stderr=told, check=False)
+            ran = subprocess.run(format_folder, stdout=log_file, stderr=log_file, check=False)
         if ran.returncode:
             raise ServiceFailed(f"the broker's folder could not be formatted; the end of {log}:\n{self.tail()}")
 
@@ -238,13 +238,13 @@ class Broker(Service):
 
     def _ask(self, request: Callable[[AdminClient], Mapping[Any, Any]]) -> dict[Any, Any]:
         """Send a request and wait for every part of its answer."""
-        return {asked: future.result(PATIENCE) for asked, future in request(self._admin).items()}
+        return {key: future.result(PATIENCE) for key, future in request(self._admin).items()}
 
     def _offsets(self, topic: str, partitions: int, end: OffsetSpec) -> list[int]:
-        asked = {TopicPartition(topic, partition): end for partition in range(partitions)}
+        ends = {TopicPartition(topic, partition): end for partition in range(partitions)}
         isolation = IsolationLevel.READ_UNCOMMITTED
-        found = self._ask(lambda admin: admin.list_offsets(asked, isolation_level=isolation))
-        return [found[partition].offset for partition in asked]
+        offsets = self._ask(lambda admin: admin.list_offsets(ends, isolation_level=isolation))
+        return [offsets[partition].offset for partition in ends]
 
     def _wait_for_leaders(self, topic: str, partitions: int) -> None:
         """A topic is known a moment before its partitions take writes."""

@@ -86,13 +86,13 @@ class Answer:
     text: str
 
     @property
-    def told(self) -> Any:
+    def content(self) -> Any:
         """Return the answer's JSON."""
         return json.loads(self.text)
 
 
 class _Stays(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *told: Any, **more: Any) -> None:
+    def redirect_request(self, *arguments: Any, **more: Any) -> None:
         return None
 
 
@@ -100,11 +100,11 @@ def ask(server: ApiServer, path: str, token: str | None = None, accept: str = "t
     """Ask as a program does, which shows addresses as they are, and follows no redirect."""
     headers = {"Accept": accept} | ({"Authorization": f"Bearer {token}"} if token else {})
     try:
-        told = urllib.request.build_opener(_Stays).open(
+        response = urllib.request.build_opener(_Stays).open(
             urllib.request.Request(server.url + path, headers=headers), timeout=60
         )
     except urllib.error.HTTPError as refused:
-        told = refused
-    with told:
-        lower = {name.lower(): value for name, value in told.headers.items()}
-        return Answer(told.status, lower, told.read().decode())
+        response = refused
+    with response:
+        lower = {name.lower(): value for name, value in response.headers.items()}
+        return Answer(response.status, lower, response.read().decode())

@@ -13,10 +13,10 @@ LOGGING = ("-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogg
 def java() -> str:
     """Return the java that Spark would start."""
     home = os.environ.get("JAVA_HOME")
-    found = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    if not found or not Path(found).exists():
+    path = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if not path or not Path(path).exists():
         raise NotHere(f"no java: JAVA_HOME is {home or 'not set'}")
-    return found
+    return path
 
 
 def command(main: str, *arguments: object) -> list[str]:

@@ -107,10 +107,10 @@ def _account() -> tuple[int, int]:
     """Return the user and group that stand in for root, which PostgreSQL refuses to be."""
     for name in (USER, "nobody"):
         try:
-            found = pwd.getpwnam(name)
+            account = pwd.getpwnam(name)
         except KeyError:
             continue
-        return found.pw_uid, found.pw_gid
+        return account.pw_uid, account.pw_gid
     raise ServiceFailed("PostgreSQL does not run as root, and this machine has neither a user postgres nor nobody")
 
 

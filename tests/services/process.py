@@ -60,10 +60,10 @@ def listens(port: int) -> bool:
 @functools.cache
 def can_tie() -> bool:
     """Tell whether this system can end a process with the one that started it, even when that is killed."""
-    found = shutil.which("setpriv")
-    if not found:
+    program = shutil.which("setpriv")
+    if not program:
         return False
-    return "--pdeathsig" in subprocess.run([found, "--help"], capture_output=True, text=True, check=False).stdout
+    return "--pdeathsig" in subprocess.run([program, "--help"], capture_output=True, text=True, check=False).stdout
 
 
 def tied(

@@ -45,8 +45,8 @@ def program(environment: Mapping[str, str], name: str) -> list[object]:
 
 def command(environment: Mapping[str, str], *arguments: str) -> str:
     """Run one of Airflow's commands and return what it said."""
-    told = {**os.environ, **environment}
-    done = run([AIRFLOW, *arguments], env=told, capture_output=True, text=True, check=False)
+    variables = {**os.environ, **environment}
+    done = run([AIRFLOW, *arguments], env=variables, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ServiceFailed(f"airflow {' '.join(arguments)}: {done.stderr[-2000:]}")
     return done.stdout

@@ -101,7 +101,7 @@ def waiting(count: int) -> list[dict[str, Any]]:
     """Return transactions that wait, each a minute longer than the one before, in turn for metadata and for a row."""
     rows = []
     for number in range(count):
-        told = number % 2 == 1
+        is_odd = number % 2 == 1
         rows.append(
             {
                 "transaction_id": f"{9000 + number}:{500 + number}",
@@ -110,24 +110,24 @@ def waiting(count: int) -> list[dict[str, Any]]:
                 "committed_at": ago(minutes=30 + number),
                 "first_landed_at": ago(minutes=15 + number),
                 "age_seconds": 60 * (15 + number),
-                "expected": {"orders": 1, "order_line_items": 4} if told else None,
-                "received": {"orders": 1, "order_line_items": 3} if told else {"orders": 1},
-                "cause": buffer.SHORT if told else buffer.NO_METADATA,
+                "expected": {"orders": 1, "order_line_items": 4} if is_odd else None,
+                "received": {"orders": 1, "order_line_items": 3} if is_odd else {"orders": 1},
+                "cause": buffer.SHORT if is_odd else buffer.NO_METADATA,
                 "as_of": ago(minutes=2),
             }
         )
     return rows
 
 
-def cut(number: int, **told: Any) -> dict[str, Any]:
+def cut(number: int, **columns: Any) -> dict[str, Any]:
     """Return a published cut."""
     versions = {"orders": number, "orders_current": number, "order_line_items": number}
     moments = {"committed_at": ago(hours=5 - number), "published_at": ago(hours=4.5 - number)}
     row = {"cut_id": number, "run_id": f"scheduled {number}", "valid_through": 100 * number, "release": number}
-    return {**row, **moments, "versions": versions, "gaps": [], "amends": [], **told}
+    return {**row, **moments, "versions": versions, "gaps": [], "amends": [], **columns}
 
 
-def ledger(number: int, **told: Any) -> list[dict[str, Any]]:
+def ledger(number: int, **columns: Any) -> list[dict[str, Any]]:
     """Return what a run entered in the ledger."""
     counts = {
         "land_events": {"landed": 120 * number, "files": 4},
@@ -138,10 +138,16 @@ def ledger(number: int, **told: Any) -> list[dict[str, Any]]:
     }
     run = {"run_id": f"scheduled {number}", "generation": 1, "batch": number, "valid_through": 100 * number}
     return [
-        {**run, "step": step, "at": ago(hours=4.6 - number, seconds=9 - position), "counts": own, "balanced": balanced}
-        for position, (step, own) in enumerate(counts.items())
+        {
+            **run,
+            "step": step,
+            "at": ago(hours=4.6 - number, seconds=9 - position),
+            "counts": counted,
+            "balanced": balanced,
+        }
+        for position, (step, counted) in enumerate(counts.items())
         for balanced in [True if step == "balance" else None]
-    ] + ([{**run, **told}] if told else [])
+    ] + ([{**run, **columns}] if columns else [])
 
 
 def failing(paths: TablePaths) -> None:
@@ -193,16 +199,16 @@ def results() -> list[dict[str, Any]]:
         {"line_item_id": 12, "order_id": 4712, "remark": HIDDEN},
         {"line_item_id": 13, "order_id": 4713, "remark": None},
     ]
-    told = {
+    result_columns = {
         "orphan_line_items": ("orphans", "block", "Every line item belongs to an order.", "Look up the order_id."),
         "stuck_transactions": ("stuck_transactions", "warn", "No transaction waits for long.", "Look at the producer."),
     }
     rows = []
     for number, hours in enumerate((3, 2, 1), 1):
-        for name, (kind, severity, sentence, hint) in told.items():
+        for name, (kind, severity, sentence, hint) in result_columns.items():
             failed = (ORPHANS if number > 1 else 0) if kind == "orphans" else 0
-            own = {"success": not failed, "failed": failed, "sample": json.dumps(sample if failed else [])}
-            row = {"run_id": f"scheduled {number}", "expectation": name, "kind": kind, "severity": severity, **own}
+            outcome = {"success": not failed, "failed": failed, "sample": json.dumps(sample if failed else [])}
+            row = {"run_id": f"scheduled {number}", "expectation": name, "kind": kind, "severity": severity, **outcome}
             row |= {"sentence": sentence, "hint": hint, "checked": 5000, "checked_at": ago(hours=hours)}
             rows.append(row | {"versions": {"order_line_items": number}})
     return rows
@@ -243,8 +249,15 @@ def lease() -> dict[str, Any]:
 def incident(kind: str, minutes: int, over: datetime | None) -> dict[str, Any]:
     """Return something that people were told of."""
     moments = {"opened_at": ago(minutes=minutes), "since": ago(minutes=minutes + 5), "closed_at": over}
-    told = {"kind": kind, "subject": "", "severity": "warn", "what": f"Told: {kind}.", "todo": "Look.", "total": 3}
-    return {**told, **moments, "rows": ["one"], "page": "dags/failing_cdc", "is_over": over is not None}
+    incident_columns = {
+        "kind": kind,
+        "subject": "",
+        "severity": "warn",
+        "what": f"Told: {kind}.",
+        "todo": "Look.",
+        "total": 3,
+    }
+    return {**incident_columns, **moments, "rows": ["one"], "page": "dags/failing_cdc", "is_over": over is not None}
 
 
 def huge(paths: TablePaths) -> None:

@@ -14,8 +14,13 @@ class SiteAuthManager(SimpleAuthManager):
 
     def is_authorized_dag(self, *, method: Any, user: Any, access_entity: Any = None, details: Any = None) -> bool:
         """Tell whether somebody may do that with a DAG."""
-        told = dict(each.split("=") for each in os.environ.get(FEWER, "").split(";") if each)
-        own = told.get(user.username)
-        if own is not None and details is not None and details.id is not None and details.id not in own.split(","):
+        allowed_by_user = dict(each.split("=") for each in os.environ.get(FEWER, "").split(";") if each)
+        allowed = allowed_by_user.get(user.username)
+        if (
+            allowed is not None
+            and details is not None
+            and details.id is not None
+            and details.id not in allowed.split(",")
+        ):
             return False
         return bool(super().is_authorized_dag(method=method, user=user, access_entity=access_entity, details=details))

@@ -27,9 +27,9 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def test_the_files_asked_for_are_the_files_expected() -> None:
-    asked = ET.parse(IVY / "kafka.xml").iter("dependency")
+    declared = ET.parse(IVY / "kafka.xml").iter("dependency")
     suffixes = {"libs->master": ".jar", "plugins->master": "-plugin.tar.gz"}
-    named = {f"{file.attrib['name']}-{file.attrib['rev']}{suffixes[file.attrib['conf']]}" for file in asked}
+    named = {f"{file.attrib['name']}-{file.attrib['rev']}{suffixes[file.attrib['conf']]}" for file in declared}
     expected = [line.split()[1] for line in (IVY / "kafka.sha256").read_text().splitlines()]
     assert named == {Path(file).name for file in expected}
     assert len(named) == len(expected)
@@ -38,7 +38,7 @@ def test_the_files_asked_for_are_the_files_expected() -> None:
 def test_nothing_says_where_files_come_from() -> None:
     shared = [PROJECT / "scripts" / name for name in ("ivy.sh", "debian.sh")]
     files = [IVY / "kafka.xml", *(PROJECT / "scripts").glob("fetch_*.sh"), *shared]
-    addresses = {found for file in files for found in re.findall(r"https?://[^\s\"]+", file.read_text())}
+    addresses = {address for file in files for address in re.findall(r"https?://[^\s\"]+", file.read_text())}
     assert addresses == {"http://ant.apache.org/ivy/maven"}, "of all addresses only the name of an XML namespace"
 
 
@@ -101,8 +101,8 @@ def test_debians_package_is_installed_even_where_its_lists_cannot_be_had_anew(de
         0,
         ["ROOT/bin/chromium", "[chromium] it is not installed: taking Debian's (see ROOT/.state/log/chromium.log)"],
     )
-    asked = (debian.root / "asked").read_text().splitlines()
-    assert asked == ["update", "-o DPkg::Lock::Timeout=120 install --yes --no-install-recommends chromium"]
+    calls = (debian.root / "asked").read_text().splitlines()
+    assert calls == ["update", "-o DPkg::Lock::Timeout=120 install --yes --no-install-recommends chromium"]
 
 
 def test_a_package_that_debian_does_not_give_is_said_with_apts_last_word(debian: Machine) -> None:

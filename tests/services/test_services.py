@@ -24,7 +24,7 @@ ROWS = 30_000
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def fresh_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker that may be killed, because nothing else needs it."""
     with Broker(tmp_path_factory.mktemp("own")) as started:
         yield started
@@ -85,24 +85,24 @@ class TestBroker:
         assert [record.value for record in broker.read("aborted")] == [b"was"]
         assert [record.value for record in broker.read("aborted", committed=False)] == [b"never was", b"was"]
 
-    def test_a_paused_broker_answers_nothing_until_it_goes_on(self, own: Broker) -> None:
-        client = Producer({"bootstrap.servers": own.address, "log_level": 0})
-        own.pause()
-        with socket.create_connection(("127.0.0.1", own.port), 5), pytest.raises(KafkaException):
+    def test_a_paused_broker_answers_nothing_until_it_goes_on(self, broker: Broker) -> None:
+        client = Producer({"bootstrap.servers": broker.address, "log_level": 0})
+        broker.pause()
+        with socket.create_connection(("127.0.0.1", broker.port), 5), pytest.raises(KafkaException):
             client.list_topics(timeout=1)
-        own.resume()
+        broker.resume()
         assert client.list_topics(timeout=30).brokers
 
-    def test_a_killed_broker_comes_back_with_what_it_had(self, own: Broker) -> None:
-        topic = own.create_topic("kept")
-        own.produce("kept", [("k", "v")])
-        address, pid = own.address, own.pid
-        own.kill()
-        assert own.pid is None
-        own.start()
-        assert own.pid not in (None, pid)
-        assert (own.address, own.topic_id("kept")) == (address, topic)
-        assert [record.value for record in own.read("kept")] == [b"v"]
+    def test_a_killed_broker_comes_back_with_what_it_had(self, broker: Broker) -> None:
+        topic = broker.create_topic("kept")
+        broker.produce("kept", [("k", "v")])
+        address, pid = broker.address, broker.pid
+        broker.kill()
+        assert broker.pid is None
+        broker.start()
+        assert broker.pid not in (None, pid)
+        assert (broker.address, broker.topic_id("kept")) == (address, topic)
+        assert [record.value for record in broker.read("kept")] == [b"v"]
 
     def test_a_start_that_fails_shows_the_end_of_the_log(self, tmp_path: Path) -> None:
         broker = Broker(tmp_path)
@@ -126,13 +126,13 @@ class TestPostgres:
 
     @pytest.mark.usefixtures("postgres")
     def test_a_killed_server_recovers_what_was_committed(self, tmp_path: Path) -> None:
-        with Postgres(tmp_path) as own:
-            own.fresh_database("recovered", SCHEMA)
-            own.psql("UPDATE accounts SET balance = 11 WHERE id = 1", "recovered")
-            own.kill()
-            own.start()
-            assert own.psql("SELECT balance FROM accounts WHERE id = 1", "recovered") == "11.0000"
-            assert "automatic recovery in progress" in own.log.read_text()
+        with Postgres(tmp_path) as postgres:
+            postgres.fresh_database("recovered", SCHEMA)
+            postgres.psql("UPDATE accounts SET balance = 11 WHERE id = 1", "recovered")
+            postgres.kill()
+            postgres.start()
+            assert postgres.psql("SELECT balance FROM accounts WHERE id = 1", "recovered") == "11.0000"
+            assert "automatic recovery in progress" in postgres.log.read_text()
 
     def test_wrong_sql_is_an_error(self, postgres: Postgres) -> None:
         with pytest.raises(ServiceFailed, match='relation "nothing" does not exist'):

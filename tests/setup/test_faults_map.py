@@ -37,8 +37,8 @@ def test_every_fault_has_its_number_and_tests_or_the_reason_why_there_is_none() 
 
 
 def test_every_finding_of_the_examination_has_one_row() -> None:
-    told = [row[0] for row in rows("examination.md")]
-    assert told == [str(number) for number in range(1, FINDINGS + 1)]
+    numbers = [row[0] for row in rows("examination.md")]
+    assert numbers == [str(number) for number in range(1, FINDINGS + 1)]
 
 
 def test_faults_that_make_test_leaves_out_are_said_to_be() -> None:

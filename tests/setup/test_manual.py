@@ -34,7 +34,7 @@ def test_every_key_of_a_declaration_is_told(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "told"),
+    ("file", "sentence"),
     [
         ("docs/operations.md", "Files of a topic are read in the order of their names"),
         ("docs/operations.md", "it is read on from where it was read to"),
@@ -47,5 +47,5 @@ def test_every_key_of_a_declaration_is_told(key: str) -> None:
         ("docs/debezium.md", "provide.transaction.metadata"),
     ],
 )
-def test_what_nobody_can_guess_stands_in_the_manual(file: str, told: str) -> None:
-    assert told in " ".join((PROJECT / file).read_text().split())
+def test_what_nobody_can_guess_stands_in_the_manual(file: str, sentence: str) -> None:
+    assert sentence in " ".join((PROJECT / file).read_text().split())

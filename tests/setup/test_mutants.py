@@ -41,10 +41,10 @@ def test_each_mutant_has_a_sentence_of_its_own() -> None:
     assert len(names) == len(set(names)) >= 14
 
 
-@pytest.mark.parametrize(("code", "found"), [("", 0), ("x = 1; x = 1", 2)])
-def test_a_mutant_that_no_longer_fits_is_refused_by_name(code: str, found: int) -> None:
+@pytest.mark.parametrize(("code", "count"), [("", 0), ("x = 1; x = 1", 2)])
+def test_a_mutant_that_no_longer_fits_is_refused_by_name(code: str, count: int) -> None:
     mutant = CHECK.Mutant("one is two", "a/b.py", "x = 1", "x = 2", ())
     with pytest.raises(CHECK.Untrustworthy) as refused:
         mutant.within(code)
-    reason = f"mutant 'one is two': 'x = 1' stands {found} times in include/txloom/a/b.py, expected once"
+    reason = f"mutant 'one is two': 'x = 1' stands {count} times in include/txloom/a/b.py, expected once"
     assert str(refused.value) == reason

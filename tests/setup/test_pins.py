@@ -22,14 +22,14 @@ def lines(file: str) -> list[str]:
 
 def pins(file: str) -> dict[str, str]:
     """Return the version of each package pinned for this machine."""
-    found = (PINNED.fullmatch(line) for line in lines(file))
-    return {pin["name"]: pin["version"] for pin in found if pin}
+    matches = (PINNED.fullmatch(line) for line in lines(file))
+    return {pin["name"]: pin["version"] for pin in matches if pin}
 
 
 def jars() -> dict[str, str]:
     """Return the version of each jar that Ivy is asked for."""
-    asked = ET.parse(IVY / "jars.xml").iter("dependency")
-    return {jar.attrib["name"]: jar.attrib["rev"] for jar in asked}
+    declared = ET.parse(IVY / "jars.xml").iter("dependency")
+    return {jar.attrib["name"]: jar.attrib["rev"] for jar in declared}
 
 
 def recorded(package: str) -> dict[str, str]:
@@ -51,8 +51,8 @@ def test_no_pin_says_where_a_package_comes_from(file: str) -> None:
 
 @pytest.mark.parametrize("name", ["requirements", "requirements-dev"])
 def test_what_is_asked_for_is_pinned(name: str) -> None:
-    asked = [re.match(r"[A-Za-z0-9-]+", line) for line in lines(f"{name}.in") if not line.startswith("-")]
-    names = {match[0].lower() for match in asked if match}
+    declared = [re.match(r"[A-Za-z0-9-]+", line) for line in lines(f"{name}.in") if not line.startswith("-")]
+    names = {match[0].lower() for match in declared if match}
     assert names <= pins(f"{name}.txt").keys()
 
 
@@ -64,8 +64,8 @@ def test_building_and_running_pin_the_same_versions() -> None:
 
 
 def test_what_is_installed_is_what_is_pinned() -> None:
-    asked = [line for line in lines("requirements.txt") if ";" not in line]
-    pinned = [match for match in map(PINNED.fullmatch, asked) if match]
+    pins_here = [line for line in lines("requirements.txt") if ";" not in line]
+    pinned = [match for match in map(PINNED.fullmatch, pins_here) if match]
     assert {match["name"]: metadata.version(match["name"]) for match in pinned} == {
         match["name"]: match["version"] for match in pinned
     }

@@ -45,7 +45,7 @@ def alive(pid: int) -> bool:
 def test_a_started_process_runs_under_its_new_name_until_it_is_stopped_with_its_children(home: Path) -> None:
     assert shell(home, "start api-server") == 0
     for _ in range(100):
-        if shell(home, "running api-server") == 0 and (home / "child").exists():
+        if shell(home, "running api-server") == 0 and (home / "child").exists() and (home / "child").read_text():
             break
         time.sleep(0.1)
     pid, child = int((home / "api-server.pid").read_text()), int((home / "child").read_text())

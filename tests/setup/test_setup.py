@@ -39,7 +39,7 @@ def said(machine: Machine) -> str:
     return text.replace(".".join(map(str, sys.version_info[:3])), "VERSION")
 
 
-def asked(machine: Machine) -> list[str]:
+def questions(machine: Machine) -> list[str]:
     """Return what uv was asked for since the last look."""
     file = machine.root / "asked"
     lines = file.read_text().splitlines() if file.exists() else []
@@ -49,14 +49,14 @@ def asked(machine: Machine) -> list[str]:
 
 def test_the_first_set_up_says_what_it_makes(machine: Machine) -> None:
     assert said(machine) == PACKAGES + JARS
-    assert asked(machine) == ["venv --quiet", "pip install", "pip install"]
+    assert questions(machine) == ["venv --quiet", "pip install", "pip install"]
 
 
 def test_the_second_set_up_does_nothing(machine: Machine) -> None:
     said(machine)
-    asked(machine)
+    questions(machine)
     assert said(machine) == ""
-    assert asked(machine) == []
+    assert questions(machine) == []
 
 
 def test_a_changed_pin_is_installed_anew(machine: Machine) -> None:

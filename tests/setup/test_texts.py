@@ -12,10 +12,10 @@ def test_no_text_holds_a_conflict() -> None:
     files = [path for room in ROOMS for path in (PROJECT / room).rglob("*") if path.suffix in KINDS and path.is_file()]
     files += [path for path in PROJECT.iterdir() if path.is_file()]
     assert len(files) > 400
-    found = [
+    conflicts = [
         f"{path.relative_to(PROJECT)}:{number}"
         for path in files
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
         if line.startswith(TRACES)
     ]
-    assert found == []
+    assert conflicts == []

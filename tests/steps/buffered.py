@@ -11,7 +11,7 @@ from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.steps.backfill.backfill import backfill
 from txloom.steps.buffer.completeness import rules_of
-from txloom.steps.buffer.release import CHOSEN, PLACES, Share, release
+from txloom.steps.buffer.release import CHOSEN, COORDINATES, Share, release
 from txloom.steps.landing.land_events import land_events
 from txloom.steps.merge.merge_current import merge_current
 from txloom.storage import system_tables
@@ -36,7 +36,7 @@ class Buffered:
         self.held = {bucket: buffer.Held() for bucket in range(BUCKETS)}
         self.taken = self.batches = 0
         self.late = self.duplicates = 0
-        self.dead: list[buffer.Standing] = []
+        self.dead: list[buffer.Waiting] = []
 
     def run(self) -> None:
         """Run one cycle up to the merge."""
@@ -55,14 +55,14 @@ class Buffered:
         for bucket, each in landed_between(self.paths, taken, self.taken).items():
             self.held[bucket], decided = buffer.decide(self.held[bucket], each, rules)
             released += decided.released
-            repeated += [{name: int(e[name]) for name in PLACES.names} for part in decided.repeated for e in part]
+            repeated += [{name: int(e[name]) for name in COORDINATES.names} for part in decided.repeated for e in part]
             waiting += decided.waiting
             self.dead += decided.dead
             self.late += sum(len(part) for part in decided.late)
             self.duplicates += decided.duplicates
-            reached = decided.frontier
+            reached = decided.low_watermark
         chosen = {name: [int(n) for part in released for n in getattr(part, name)] for name in CHOSEN.names}
-        share = Share(pa.table(chosen, CHOSEN), range(1, self.taken + 1), pa.Table.from_pylist(repeated, PLACES))
+        share = Share(pa.table(chosen, CHOSEN), range(1, self.taken + 1), pa.Table.from_pylist(repeated, COORDINATES))
         made = release(self.pipeline, self.paths, self.batches, share)
         for name, rows in {**made.history, names.TRANSACTIONS: made.transactions}.items():
             path = self.paths.table(name)
@@ -72,8 +72,8 @@ class Buffered:
         small_tables.replace(path, [{"csn": each.csn} for each in waiting], system_tables.PENDING_TRANSACTIONS, about)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = arrow_tables.select(self.paths.table(table), "select * from t").to_pylist()
-        return found
+        rows: list[dict[str, Any]] = arrow_tables.select(self.paths.table(table), "select * from t").to_pylist()
+        return rows
 
     def backfill(self, name: str, run_id: str = "b1") -> dict[str, int]:
         """Run a step of a backfill; return its counts that are not 0."""

@@ -32,10 +32,10 @@ class DebeziumShop(Lake):
 
     declared = DECLARED
 
-    def __init__(self, spark: Any, folder: Path, **told: str) -> None:
+    def __init__(self, spark: Any, folder: Path, **options: str) -> None:
         (folder / "inbox").mkdir()
         self.file, self.files = folder / "shop.yaml", 0
-        self.declare(**told)
+        self.declare(**options)
         super().__init__(spark, folder, self.pipeline)
 
     def declare(self, *, suspects: str = "release", patience: str = "1s", **more: str) -> None:
@@ -50,7 +50,7 @@ class DebeziumShop(Lake):
         for topic in {topic for topic, _ in records}:
             folder = self.inbox / topic
             folder.mkdir(exist_ok=True)
-            lines = [json.dumps(record) for own, record in records if own == topic]
+            lines = [json.dumps(record) for record_topic, record in records if record_topic == topic]
             (folder / f"{self.files:03}.jsonl").write_text("".join(f"{line}\n" for line in lines))
 
     def shown(self, table: str) -> list[int]:
@@ -91,20 +91,20 @@ def updated(xid: int, lsn: int, key: int, note: str, run: str, *, table: str = "
 
 def snapshot(lsn: int, keys: Sequence[int], *, table: str = "lines", last: bool = True) -> list[Record]:
     """Return the rows of a table that a connector's snapshot sends; last: the snapshot ends with them."""
-    found = []
+    records = []
     for position, key in enumerate(keys, 1):
         marked = "last" if last and position == len(keys) else "true"
         source = {"connector": "postgresql", "db": "shop", "schema": "public", "table": table, "lsn": lsn}
         value = {"before": None, "after": {"id": key, "note": f"note {key}"}, "op": "r", "transaction": None}
-        found.append(_record(f"dev.public.{table}", value | {"source": {**source, "snapshot": marked}}, "again"))
-    return found
+        records.append(_record(f"dev.public.{table}", value | {"source": {**source, "snapshot": marked}}, "again"))
+    return records
 
 
 def ended(xid: int, lsn: int, **counts: int) -> list[Record]:
     """Return a transaction's END; counts: by table."""
     parts = [{"data_collection": f"public.{table}", "event_count": count} for table, count in Counter(counts).items()]
-    told = {"status": "END", "id": f"{xid}:{lsn}", "ts_ms": 1_767_225_600_000, "event_count": sum(counts.values())}
-    return [_record("dev.transaction", told | {"data_collections": parts}, None)]
+    end = {"status": "END", "id": f"{xid}:{lsn}", "ts_ms": 1_767_225_600_000, "event_count": sum(counts.values())}
+    return [_record("dev.transaction", end | {"data_collections": parts}, None)]
 
 
 def _record(topic: str, value: dict[str, Any], run: str | None) -> Record:

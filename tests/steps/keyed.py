@@ -109,23 +109,23 @@ class Keyed:
         file = self.folder / "keys.yaml"
         if self.documented is None:
             self.documented = self.tables
-        told, targets = [], []
+        tables, targets = [], []
         for name in self.tables:
             key = [f"k{number}" for number in range(len(KEYS[name]))]
             columns = [f"{each}: '{kind}'" for each, kind in zip(key, KEYS[name], strict=True)]
-            told.append(f"- {{name: {name}, source: S.{name.upper()}, key: [{', '.join(key)}], ")
-            told[-1] += f"columns: {{{', '.join(columns)}, v: long, w: string}}}}"
+            tables.append(f"- {{name: {name}, source: S.{name.upper()}, key: [{', '.join(key)}], ")
+            tables[-1] += f"columns: {{{', '.join(columns)}, v: long, w: string}}}}"
             if name not in self.documented:
                 continue
-            told.append(f"- {{name: {name}_line, source: S.{name.upper()}_LINE, key: [id], ")
-            told[-1] += f"columns: {{id: long, {', '.join(columns)}}}}}"
+            tables.append(f"- {{name: {name}_line, source: S.{name.upper()}_LINE, key: [id], ")
+            tables[-1] += f"columns: {{id: long, {', '.join(columns)}}}}}"
             children = f"{{table: {name}_line, as: lines, relation: many, parent_key: [{', '.join(key)}]}}"
             targets.append(f"- {{name: {name}_doc, root: {name}, children: [{children}]}}")
         mirrors = [*self.tables, *(f"{name}_line" for name in self.documented)]
         lines = [
             f"name: keys\nsource: {{format: change_events, files: {{path: {self.folder}}}}}",
             "completeness: {rule: single}\ntables:",
-            *[f"  {line}" for line in told],
+            *[f"  {line}" for line in tables],
             f"targets:\n  mirrors: [{', '.join(mirrors)}]\n  aggregates:",
             *[f"    {line}" for line in targets],
         ]
@@ -145,8 +145,8 @@ class Keyed:
             schema = schemas.changes_schema(self.pipeline.table(table))
             rows = [
                 self._row(table, change, {"xid": f"x{csn}", "csn": csn, "pos": pos, "release": self.releases})
-                for csn, own_changes in transactions.items()
-                for pos, change in enumerate(own_changes)
+                for csn, changes in transactions.items()
+                for pos, change in enumerate(changes)
             ]
             small_tables.append(self.paths.table(f"{table}_changes"), rows, schema)
             csns |= set(transactions)
@@ -160,11 +160,11 @@ class Keyed:
     def _row(self, table: str, change: Change, paths: Mapping[str, Any]) -> Row:
         declared = self.pipeline.table(table)
         left = [name for name in declared.column_names if name not in change.after] if change.op == "U" else []
-        told = {**paths, "op": change.op, "before": change.before or None}
-        told |= {"before_known": list(change.before) or None, "absent": list(change.absent) or None}
-        told["unchanged"] = [name for name in left if name not in declared.key] or None
+        row_columns = {**paths, "op": change.op, "before": change.before or None}
+        row_columns |= {"before_known": list(change.before) or None, "absent": list(change.absent) or None}
+        row_columns["unchanged"] = [name for name in left if name not in declared.key] or None
         image = change.before if change.op == "D" else change.after
-        return {**image, **{f"_txloom_{name}": value for name, value in told.items()}}
+        return {**image, **{f"_txloom_{name}": value for name, value in row_columns.items()}}
 
     def merge(self, spark: Callable[[], Any]) -> dict[str, int]:
         """Merge all tables."""
@@ -172,16 +172,16 @@ class Keyed:
 
     def content(self) -> dict[str, list[str]]:
         """Return what every current table and the findings hold, as comparable text."""
-        found = {}
+        content = {}
         for table in self.pipeline.current_tables:
             rows = arrow_tables.select(self.paths.table(table), "select * from t").to_pylist()
             for row in rows:
                 if "lines" in row:
                     row["lines"] = sorted(map(repr, row["lines"]))
-            found[table] = sorted(map(repr, rows))
+            content[table] = sorted(map(repr, rows))
         columns = 'code, "table", "column", since_csn, xid, evidence, status'
-        told = arrow_tables.select(self.paths.table(names.FINDINGS), f"select {columns} from t").to_pylist()
-        return found | {"findings": sorted(map(repr, told))}
+        finding_rows = arrow_tables.select(self.paths.table(names.FINDINGS), f"select {columns} from t").to_pylist()
+        return content | {"findings": sorted(map(repr, finding_rows))}
 
     def rows(self, table: str) -> dict[Key, Row]:
         """Return a mirror's rows by key, without txloom's own columns."""
@@ -246,23 +246,23 @@ class World:
 
     def _insert(self, key: Key, *, lacking: bool) -> Change:
         self.made += 1
-        told = {**self._named(key), "v": self.made, "w": self.random.choice([None, f"w{self.made}"])}
+        values = {**self._named(key), "v": self.made, "w": self.random.choice([None, f"w{self.made}"])}
         if lacking:
-            told.pop("v")
+            values.pop("v")
             for row in self.rows.values():
                 row["v"] = None
-        self.rows[key] = {"v": None, **told}
-        return Change("I", {}, told, ("v",) if lacking else ())
+        self.rows[key] = {"v": None, **values}
+        return Change("I", {}, values, ("v",) if lacking else ())
 
     def _update(self, old: Key, new: Key) -> Change:
         self.made += 1
         row = self.rows.pop(old) | self._named(new)
-        told = {"v": self.made} if self.random.random() < 0.5 else {"w": f"w{self.made}"}
-        self.rows[new] = row | told
+        values = {"v": self.made} if self.random.random() < 0.5 else {"w": f"w{self.made}"}
+        self.rows[new] = row | values
         before = self._named(old)
         if self.random.random() < 0.5:
             before = {name: value for name, value in before.items() if value != self._named(new)[name]}
-        return Change("U", before, self._named(new) | told)
+        return Change("U", before, self._named(new) | values)
 
     def _line(self) -> Iterator[Change]:
         self.made += 1
@@ -281,10 +281,10 @@ class World:
 
     def lines(self) -> dict[Key, list[int]]:
         """Return the lines of each row by its key."""
-        found: dict[Key, list[int]] = {key: [] for key in self.rows}
+        keys_of_lines: dict[Key, list[int]] = {key: [] for key in self.rows}
         for line, parent in self.below.items():
-            found.get(tuple(parent[name] for name in self.key), []).append(line)
-        return {key: sorted(own_lines) for key, own_lines in found.items()}
+            keys_of_lines.get(tuple(parent[name] for name in self.key), []).append(line)
+        return {key: sorted(line_keys) for key, line_keys in keys_of_lines.items()}
 
 
 def _stored(kind: str, value: Any) -> Any:
@@ -306,7 +306,7 @@ def workload(tables: Sequence[str], seed: int, transactions: int = 12, releases:
     """Commit random transactions and cut them into releases; some come in a later one than their neighbours."""
     chosen = random.Random(seed)
     worlds = {table: World(table, random.Random(f"{table}{seed}")) for table in tables}
-    found: list[dict[str, dict[int, Sequence[Change]]]] = [
+    steps: list[dict[str, dict[int, Sequence[Change]]]] = [
         {each: {} for table in tables for each in (table, f"{table}_line")} for _ in range(releases)
     ]
     for number in range(transactions):
@@ -314,6 +314,6 @@ def workload(tables: Sequence[str], seed: int, transactions: int = 12, releases:
         late = min(releases - 1, turn + (chosen.random() < 0.25))
         for table, world in worlds.items():
             rows, lines = world.transaction()
-            found[late][table][10 * (number + 1)] = rows
-            found[late][f"{table}_line"][10 * (number + 1)] = lines
-    return Workload(worlds, [dict(each) for each in found])
+            steps[late][table][10 * (number + 1)] = rows
+            steps[late][f"{table}_line"][10 * (number + 1)] = lines
+    return Workload(worlds, [dict(each) for each in steps])

@@ -20,7 +20,7 @@ WRITES = (
     (small_tables, "append"),
     (small_tables, "replace"),
     (arrow_tables, "append_once"),
-    (data_files, "append_parts"),
+    (data_files, "append_files"),
     (spark_fold, "merge"),
     (small_merge, "merge"),
     (shadow_tables, "write"),

@@ -16,15 +16,15 @@ def commands(under: str) -> list[str]:
     return re.findall(r"^    (python jobs/.*)$", section.split("\n#")[0], re.MULTILINE)
 
 
-def line(command: str, warehouse: str, own: Mapping[str, str]) -> list[str]:
-    """Return a command as a process gets it; own: a test's words for those of the manual."""
-    words = [own.get(word, word) for word in shlex.split(command)]
+def line(command: str, warehouse: str, variables: Mapping[str, str]) -> list[str]:
+    """Return a command as a process gets it; variables: a test's words for those of the manual."""
+    words = [variables.get(word, word) for word in shlex.split(command)]
     return [sys.executable, *words[1:], "--warehouse", warehouse]
 
 
-def run(command: str, warehouse: str, own: Mapping[str, str]) -> str:
-    """Run a command, which must end well, and return what it prints; own: as in `line`."""
-    words = line(command, warehouse, own)
+def run(command: str, warehouse: str, variables: Mapping[str, str]) -> str:
+    """Run a command, which must end well, and return what it prints; variables: as in `line`."""
+    words = line(command, warehouse, variables)
     done = subprocess.run(words, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
     return done.stdout

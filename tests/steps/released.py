@@ -74,10 +74,10 @@ class Released:
     def _row(self, change: Change, paths: dict[str, Any]) -> dict[str, Any]:
         op, before, after = change
         left = [name for name in self.table.column_names if name not in after] if op == "U" else []
-        told = {**paths, "op": op, "before": before or None, "before_known": list(before) or None}
-        told["unchanged"] = [name for name in left if name not in self.table.key] or None
+        row_columns = {**paths, "op": op, "before": before or None, "before_known": list(before) or None}
+        row_columns["unchanged"] = [name for name in left if name not in self.table.key] or None
         image = before if op == "D" else {**{name: before.get(name) for name in self.table.key}, **after}
-        return {**image, **{f"_txloom_{name}": value for name, value in told.items()}}
+        return {**image, **{f"_txloom_{name}": value for name, value in row_columns.items()}}
 
     def merge(self, spark: Callable[[], Any]) -> dict[str, int]:
         return merge_current(spark, self.pipeline, warehouse=str(self.folder), run_id=f"run-{self.releases}")

@@ -24,15 +24,15 @@ Transaction = list[str]
 
 def marker(action: str, xid: int) -> str:
     """Return a BEGIN or a COMMIT; the commit position follows from the id."""
-    told = {"action": action, "xid": xid, "timestamp": "2026-01-01 00:00:00+00", "lsn": f"0/{xid * 0x1000:X}"}
-    return json.dumps(told, separators=(",", ":"))
+    marker_fields = {"action": action, "xid": xid, "timestamp": "2026-01-01 00:00:00+00", "lsn": f"0/{xid * 0x1000:X}"}
+    return json.dumps(marker_fields, separators=(",", ":"))
 
 
 def row(xid: int, key: int) -> str:
     """Return an insert; the keys of a transaction grow with its log."""
     cells = [{"name": "id", "type": "bigint", "value": key}]
-    told = {"action": "I", "xid": xid, "lsn": f"0/{xid * 0x1000 - 0x800 + key:X}", "schema": "public"}
-    return json.dumps({**told, "table": "orders", "columns": cells}, separators=(",", ":"))
+    source_fields = {"action": "I", "xid": xid, "lsn": f"0/{xid * 0x1000 - 0x800 + key:X}", "schema": "public"}
+    return json.dumps({**source_fields, "table": "orders", "columns": cells}, separators=(",", ":"))
 
 
 def transaction(xid: int, *keys: int) -> Transaction:
@@ -90,18 +90,18 @@ class Slot:
         Each row has been landed under one identity alone, and as many as the COMMIT counts.
         """
         sql = "select xid, kind, identity, value, event_count from t where transaction_id is not null order by landing"
-        found: dict[int, dict[str, str]] = {}
+        by_xid: dict[int, dict[str, str]] = {}
         counts: dict[int, set[int]] = {}
         for each in small_tables.query(self.paths.change_events, sql):
             xid = int(each["xid"])
             if each["kind"] == "row":
-                rows = found.setdefault(xid, {})
+                rows = by_xid.setdefault(xid, {})
                 assert rows.setdefault(each["identity"], each["value"]) == each["value"], "one identity, two rows"
             elif each["kind"] == "metadata":
                 counts.setdefault(xid, set()).add(each["event_count"])
         shown = {}
         for xid, counted in counts.items():
-            rows = found.get(xid, {})
+            rows = by_xid.get(xid, {})
             if counted == {len(rows)}:
                 keys = [json.loads(value)["columns"][0]["value"] for value in rows.values()]
                 assert len(set(keys)) == len(keys), "a row twice"

@@ -170,9 +170,12 @@ def test_every_channel_is_told_and_the_log_too(
     assert by_path[f"/services/{TOKEN}"] == {
         "text": text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     }
-    ((to, told),) = mail.taken
-    assert (to, told["From"], told["To"]) == (["a@b.c", "d@e.f"], "txloom@example.com", "a@b.c, d@e.f")
-    assert (told["Subject"], told.get_content().replace("\r\n", "\n").strip()) == ("[txloom] shop: dead letters", text)
+    ((to, mail_text),) = mail.taken
+    assert (to, mail_text["From"], mail_text["To"]) == (["a@b.c", "d@e.f"], "txloom@example.com", "a@b.c, d@e.f")
+    assert (mail_text["Subject"], mail_text.get_content().replace("\r\n", "\n").strip()) == (
+        "[txloom] shop: dead letters",
+        text,
+    )
     assert capsys.readouterr().out.strip() == text
 
 
@@ -201,19 +204,23 @@ def test_what_goes_wrong_with_a_channel_is_named_without_any_secret(tmp_path: Pa
     letters(paths, "x1:1")
     mail.refuses = 550
     extra = {"from_email": "t@e.c", "disable_ssl": "true", "disable_tls": "true"}
-    own_mail = json.dumps({"host": "127.0.0.1", "port": mail.port, "extra": extra, "password": PASSWORD})
+    mail_connection = json.dumps({"host": "127.0.0.1", "port": mail.port, "extra": extra, "password": PASSWORD})
     hidden = json.dumps({"host": f"http://127.0.0.1:9/{TOKEN} {TOKEN}", "password": TOKEN})
-    told = []
+    errors = []
     for slack in (hidden, json.dumps({"host": f"http://127.0.0.1:9/{TOKEN}"}), ""):
         with pytest.raises(MessageUnsent) as refused:
-            run(pipeline, tmp_path, environment={"AIRFLOW_CONN_POST": own_mail, "AIRFLOW_CONN_SLACK_DEFAULT": slack})
-        told.append(str(refused.value))
+            run(
+                pipeline,
+                tmp_path,
+                environment={"AIRFLOW_CONN_POST": mail_connection, "AIRFLOW_CONN_SLACK_DEFAULT": slack},
+            )
+        errors.append(str(refused.value))
     missing = (
         "slack: expected the connection slack_default. Define it in Airflow; for a job by hand set "
         "AIRFLOW_CONN_SLACK_DEFAULT to its URI or JSON."
     )
     refusal = "email: SMTPSenderRefused 550"
-    assert told == [
+    assert errors == [
         f"{refusal}; slack: InvalidURL",
         f"{refusal}; slack: ConnectionRefusedError",
         f"{refusal}; {missing}",
@@ -231,8 +238,8 @@ def test_a_failed_task_is_one_incident_until_it_succeeds(tmp_path: Path, hook: H
     run(pipeline, tmp_path)
     for _ in range(2):
         task_succeeded(pipeline, **where)
-    told = [(body["event"], body["subject"], body["what"]) for body in hook.bodies() if body["kind"] == "failed task"]
-    assert told == [
+    listed = [(body["event"], body["subject"], body["what"]) for body in hook.bodies() if body["kind"] == "failed task"]
+    assert listed == [
         ("opened", "shop_cdc.merge_current", "failed in run 1 badly"),
         ("opened", "shop_cdc.publish", "no"),
         ("closed", "shop_cdc.merge_current", "failed in run 2 badly"),
@@ -265,7 +272,7 @@ def test_runs_that_meet_send_one_message(tmp_path: Path, hook: Hooks) -> None:
         each.join(60)
     assert [each.exitcode for each in runs] == [0, 0, 0]
     assert [body["kind"] for body in hook.bodies()] == ["dead letters"]
-    assert [each.opened_to for each in incidents.episodes(paths)] == [frozenset({"webhook"})]
+    assert [each.opened_to for each in incidents.lifecycles(paths)] == [frozenset({"webhook"})]
 
 
 DIES = """
@@ -296,7 +303,7 @@ def test_a_sender_that_dies_before_it_noted_sends_again_under_the_same_id(
     died = subprocess.run([sys.executable, "-c", DIES, tmp_path], capture_output=True, text=True, check=False)
     assert died.returncode == 9, died.stderr
     assert run(pipeline, tmp_path) == {"open": 1, "sent": 0}
-    monkeypatch.setattr("txloom.quality.episodes.CLAIM", timedelta(0))
+    monkeypatch.setattr("txloom.quality.incident_lifecycle.CLAIM", timedelta(0))
     assert run(pipeline, tmp_path) == {"open": 1, "sent": 1}
     first, second = (body["id"] for body in hook.bodies())
     assert first == second
@@ -311,8 +318,8 @@ def test_a_look_at_the_source_keeps_a_quiet_pipeline_from_being_called_broken(tm
     run(pipeline, tmp_path)
     run(pipeline, tmp_path, looked=True)
     run(pipeline, tmp_path)
-    told = [(body["event"], body["kind"]) for body in hook.bodies()]
-    assert told == [("opened", "pipeline broken"), ("closed", "pipeline broken"), ("opened", "source quiet")]
+    listed = [(body["event"], body["kind"]) for body in hook.bodies()]
+    assert listed == [("opened", "pipeline broken"), ("closed", "pipeline broken"), ("opened", "source quiet")]
 
 
 def _landing(minutes: float) -> dict[str, Any]:
@@ -341,11 +348,11 @@ def test_what_the_tables_say_is_every_kind_at_once(tmp_path: Path, hook: Hooks) 
     bad = {"run_id": "r", "step": "balance", "at": at(3), "balanced": False, "detail": "1 events are not accounted for"}
     small_tables.append(paths.table("ledger"), [bad], system_tables.LEDGER)
     run(pipeline, tmp_path)
-    told = {body["kind"]: body for body in hook.bodies()}
-    assert sorted(told) == ["ledger unbalanced", "stuck transactions", "valid-through old"]
-    stuck = told["stuck transactions"]
+    by_kind = {body["kind"]: body for body in hook.bodies()}
+    assert sorted(by_kind) == ["ledger unbalanced", "stuck transactions", "valid-through old"]
+    stuck = by_kind["stuck transactions"]
     assert (stuck["total"], len(stuck["rows"]), stuck["rows"][0]) == (6, 5, "x1:1: table short; items 1/2")
-    assert (told["valid-through old"]["total"], told["ledger unbalanced"]["what"]) == (
+    assert (by_kind["valid-through old"]["total"], by_kind["ledger unbalanced"]["what"]) == (
         8,
         "1 events are not accounted for.",
     )
@@ -371,7 +378,7 @@ def test_no_secret_and_no_value_is_in_the_table_or_in_a_job_s_log(tmp_path: Path
     kept = "".join(
         file.read_bytes().decode(errors="replace") for file in (tmp_path / "shop" / "incidents").rglob("*.*")
     )
-    for text in (kept, done.stdout, str(incidents.episodes(paths))):
+    for text in (kept, done.stdout, str(incidents.lifecycles(paths))):
         assert not [secret for secret in (TOKEN, PASSWORD, "a value that nobody") if secret in text]
 
 
@@ -415,8 +422,8 @@ def test_a_task_that_fails_for_an_expectation_is_told_as_that_expectation_alone(
     where: dict[str, Any] = {"warehouse": str(tmp_path), "page": "", "task": "shop_cdc.publish"}
     task_failed(pipeline, sentence="stuck: Nobody waits. 1 of 3 rows fail", **where)
     run(pipeline, tmp_path)
-    told = [each.incident.key for each in incidents.episodes(paths) if each.closed_at is None]
-    assert told == [("failed expectation", "stuck")]
+    open_keys = [each.incident.key for each in incidents.lifecycles(paths) if each.closed_at is None]
+    assert open_keys == [("failed expectation", "stuck")]
     task_failed(pipeline, sentence="stuck: Nobody waits. 1 of 3 rows fail | the disk is full", **where)
-    told = [each.incident.key for each in incidents.episodes(paths) if each.closed_at is None]
-    assert told == [("failed expectation", "stuck"), ("failed task", "shop_cdc.publish")]
+    open_keys = [each.incident.key for each in incidents.lifecycles(paths) if each.closed_at is None]
+    assert open_keys == [("failed expectation", "stuck"), ("failed task", "shop_cdc.publish")]

@@ -16,7 +16,7 @@ def no_spark() -> Any:
 
 
 def test_there_is_a_table_for_every_type_that_may_be_a_key() -> None:
-    kinds = {kind.partition("(")[0] for own in KEYS.values() for kind in own}
+    kinds = {kind.partition("(")[0] for key_types in KEYS.values() for kind in key_types}
     assert kinds == {"decimal", *SPARK_TYPES} - set(KEYLESS)
 
 

@@ -72,11 +72,11 @@ def compared(shop: Shop, run_id: str = "b1", **more: Any) -> dict[str, int]:
 
 
 def samples(shop: Shop, table: str, run_id: str = "b1") -> list[dict[str, Any]]:
-    own = f"run_id = '{run_id}' and \"table\" = '{table}' and status = 'compared' order by at desc limit 1"
-    found: list[dict[str, Any]] = json.loads(
-        shop.query("backfills", f"select samples from t where {own}")[0]["samples"]
+    condition = f"run_id = '{run_id}' and \"table\" = '{table}' and status = 'compared' order by at desc limit 1"
+    sample_rows: list[dict[str, Any]] = json.loads(
+        shop.query("backfills", f"select samples from t where {condition}")[0]["samples"]
     )
-    return found
+    return sample_rows
 
 
 def content(shop: Shop) -> dict[str, list[str]]:
@@ -90,8 +90,8 @@ def versions(shop: Shop) -> dict[str, int]:
 def damage(shop: Shop, table: str, where: str, **values: str) -> None:
     """Change rows behind txloom's back."""
     delta = DeltaTable(shop.path(table))
-    told = [commit["userMetadata"] for commit in delta.history() if commit.get("userMetadata")]
-    properties = CommitProperties(custom_metadata={"userMetadata": told[0]} if told else None)
+    about = [commit["userMetadata"] for commit in delta.history() if commit.get("userMetadata")]
+    properties = CommitProperties(custom_metadata={"userMetadata": about[0]} if about else None)
     if values:
         delta.update(updates=values, predicate=where, commit_properties=properties)
     else:
@@ -101,8 +101,8 @@ def damage(shop: Shop, table: str, where: str, **values: str) -> None:
 def assert_exact(shop: Shop) -> None:
     """Current tables are what history says, and documents are made of them."""
     for table in ("orders", "order_current"):
-        told = read.as_of(shop.pipeline, table, csn=40, warehouse=shop.warehouse)
-        assert sorted(map(repr, told.to_pylist())) == sorted(map(repr, shop.rows(table))), table
+        as_of = read.as_of(shop.pipeline, table, csn=40, warehouse=shop.warehouse)
+        assert sorted(map(repr, as_of.to_pylist())) == sorted(map(repr, shop.rows(table))), table
 
 
 def test_nothing_differs_and_nothing_is_written(shop: Shop) -> None:
@@ -142,8 +142,8 @@ def test_the_cut_after_a_repair_amends_every_cut_from_its_range_on(shop: Shop) -
         shop.run([publish])
     cuts = shop.query("cuts", "select cut_id, valid_through, amends from t order by cut_id")
     assert [cut["valid_through"] for cut in cuts] == [20, 30, 40, 40]
-    told = [[tuple(amended.values()) for amended in cut["amends"]] for cut in cuts]
-    assert told == [[], [], [], [(2, "backfill b1", 25), (3, "backfill b1", 25)]]
+    amended_cuts = [[tuple(amended.values()) for amended in cut["amends"]] for cut in cuts]
+    assert amended_cuts == [[], [], [], [(2, "backfill b1", 25), (3, "backfill b1", 25)]]
 
 
 def test_history_gets_what_it_lacks_and_newer_changes_and_deletes_stand(shop: Shop) -> None:
@@ -190,10 +190,12 @@ def test_what_history_has_too_much_is_told_and_stays(shop: Shop) -> None:
     stranger = twice.set_column(twice.schema.get_field_index("_txloom_pos"), "_txloom_pos", pa.array([999], pa.int64()))
     write_deltalake(path, pa.concat_tables([twice, stranger]), mode="append")
     task(shop, "rebuild")
-    found = task(shop, "compare")
-    assert found["surplus"] == 2
-    told = [(each["kind"], each["key"]["_txloom_pos"], each["after"]) for each in samples(shop, "orders_changes")]
-    assert sorted(told, key=repr) == [("surplus", 3, None), ("surplus", 999, None)]
+    compared = task(shop, "compare")
+    assert compared["surplus"] == 2
+    sample_rows = [
+        (each["kind"], each["key"]["_txloom_pos"], each["after"]) for each in samples(shop, "orders_changes")
+    ]
+    assert sorted(sample_rows, key=repr) == [("surplus", 3, None), ("surplus", 999, None)]
     task(shop, "apply")
     assert len(shop.rows("orders_changes")) == 7
     assert_exact(shop)
@@ -328,7 +330,7 @@ def test_a_range_of_commit_times_is_one_of_csns(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("options", "message"),
     [
         ({"tables": ["order"]}, "pipeline shop keeps no table 'order'; it has lines, orders"),
         ({"csns": (7, 3)}, "from csn 7 to csn 3: expected the lower one first"),
@@ -338,9 +340,9 @@ def test_a_range_of_commit_times_is_one_of_csns(shop: Shop) -> None:
         ),
     ],
 )
-def test_what_is_not_there_is_refused(shop: Shop, asked: dict[str, Any], message: str) -> None:
+def test_what_is_not_there_is_refused(shop: Shop, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        task(shop, "rebuild", **asked)
+        task(shop, "rebuild", **options)
     assert str(refused.value) == message
 
 

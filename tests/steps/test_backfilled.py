@@ -37,9 +37,9 @@ def test_a_backfill_done_twice_over_the_live_stream_changes_nothing_that_was_rig
         shop.send(*backfill)
         shop.commit(40 + shop.files, insert("orders", id=100 + shop.files, note="live beside it"))
         shop.run()
-    found = shop.shown("orders", "id", "note")
-    assert [row for row in found if row[0] < 100] == [(1, "newest"), (3, "only in the backfill")]
-    assert len(found) == 4
+    shown = shop.shown("orders", "id", "note")
+    assert [row for row in shown if row[0] < 100] == [(1, "newest"), (3, "only in the backfill")]
+    assert len(shown) == 4
     balance = shop.query("ledger", "select counts from t where step = 'balance' order by at desc limit 1")[0]["counts"]
     assert dict(balance)["duplicates"] == 11
     cuts = shop.query("cuts", "select amends from t order by cut_id")

@@ -33,8 +33,8 @@ def store(warehouse: Path, table: str, rows: pa.Table) -> None:
 
 def keyed(**columns: list[Any]) -> pa.Table:
     size = len(next(iter(columns.values())))
-    own = {"_txloom_csn": pa.array([7] * size, pa.int64()), "_txloom_xid": pa.array(["x7"] * size, pa.string())}
-    return pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()} | own)
+    csns = {"_txloom_csn": pa.array([7] * size, pa.int64()), "_txloom_xid": pa.array(["x7"] * size, pa.string())}
+    return pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()} | csns)
 
 
 def check(pipeline: Pipeline, warehouse: Path, run_id: str, only: str) -> dict[str, int]:
@@ -89,16 +89,16 @@ def test_a_repeated_run_enters_its_results_once(pipeline: Pipeline, tmp_path: Pa
 def test_what_a_run_has_found_is_read_once_however_much_is_checked(
     pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = list[str]()
+    queries = list[str]()
 
     def counted(paths: TablePaths, run_id: str) -> dict[str, dict[str, Any]]:
-        asked.append(run_id)
+        queries.append(run_id)
         return of_run(paths, run_id)
 
     monkeypatch.setattr("txloom.storage.checks.results.of_run", counted)
     check_expectations(None, pipeline, warehouse=str(tmp_path), run_id="r1")
     hold(pipeline, TablePaths(str(tmp_path), pipeline.name), "r1")
-    assert asked == ["r1", "r1"], "once by each"
+    assert queries == ["r1", "r1"], "once by each"
     assert len(results(tmp_path)) == len(CHECKS)
 
 

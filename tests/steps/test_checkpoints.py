@@ -23,7 +23,7 @@ targets: {mirrors: ["*"]}
 """
 PATIENCE = 1.0
 BUFFERING = (land_events, buffer_transactions)
-TOLD = ("orders_changes", "transactions", "dead_letters", "findings", "orders", "cuts")
+TABLES = ("orders_changes", "transactions", "dead_letters", "findings", "orders", "cuts")
 
 
 def order(number: int, total: str = "1") -> Any:
@@ -64,7 +64,7 @@ def shop(story: Shop, tmp_path: Path) -> Iterator[Shop]:
 
 def versions(shop: Shop) -> dict[str, int]:
     """Return the version of each table that says what became of transactions."""
-    return {name: shop.version(name) for name in TOLD if DeltaTable.is_deltatable(shop.path(name))}
+    return {name: shop.version(name) for name in TABLES if DeltaTable.is_deltatable(shop.path(name))}
 
 
 def balance(shop: Shop) -> dict[str, int]:
@@ -177,7 +177,7 @@ def foreign(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
         pytest.param(shutil.rmtree, None, id="missing"),
         pytest.param(empty, None, id="empty"),
@@ -188,12 +188,12 @@ def foreign(folder: Path) -> None:
     ],
 )
 def test_the_six_kinds_of_damage_are_known_before_spark_starts(
-    shop: Shop, damage: Callable[[Path], None], told: str | None, capfd: Any
+    shop: Shop, damage: Callable[[Path], None], message: str | None, capfd: Any
 ) -> None:
     damage(folder_of(shop))
     assert running(shop) == 2
-    if told is not None:
-        assert f"checkpoint g1 of the buffer is damaged: {told}" in capfd.readouterr().out
+    if message is not None:
+        assert f"checkpoint g1 of the buffer is damaged: {message}" in capfd.readouterr().out
 
 
 def test_a_state_that_only_spark_finds_damaged_is_replaced_in_the_same_run(shop: Shop, capfd: Any) -> None:

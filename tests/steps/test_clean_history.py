@@ -38,7 +38,7 @@ def clean(lake: Released, spark: Any = None) -> dict[str, int]:
     return maintain_tables(spark, lake.pipeline, warehouse=str(lake.folder), run_id="m", task="clean_history")
 
 
-def told(lake: Released) -> list[tuple[int, str, int]]:
+def history_rows(lake: Released) -> list[tuple[int, str, int]]:
     rows = arrow_tables.select(
         lake.paths.table("readings_changes"), "select * from t order by _txloom_csn, id"
     ).to_pylist()
@@ -70,7 +70,7 @@ def test_what_later_rows_supersede_goes_and_states_from_the_horizon_on_stay(lake
     states = {csn: shown(lake, csn) for csn in (30, OLD, OLD + 1, OLD + 2)}
     before = DeltaTable(lake.paths.table("readings_changes")).version()
     assert clean(lake) == {"tables": 1, "cleaned": 1, "rows_before": 7, "rows_after": 3, "horizon": 30}
-    assert told(lake) == [(30, "U", 1), (30, "D", 2), (OLD + 2, "U", 1)]
+    assert history_rows(lake) == [(30, "U", 1), (30, "D", 2), (OLD + 2, "U", 1)]
     assert {csn: shown(lake, csn) for csn in states} == states
     assert DeltaTable(lake.paths.table("readings_changes")).version() == before + 1, "one commit"
     assert clean(lake) == {"tables": 1, "cleaned": 0, "rows_before": 3, "rows_after": 3, "horizon": 30}
@@ -114,15 +114,19 @@ def test_a_table_without_a_key_is_kept_whole(tmp_path: Path) -> None:
     lake.merge(nothing)
     cut(lake, 1, 20, 0)
     assert clean(lake) == {"tables": 0, "cleaned": 0, "rows_before": 0, "rows_after": 0, "horizon": 20}
-    assert len(told(lake)) == 3
+    assert len(history_rows(lake)) == 3
 
 
 def test_what_is_released_but_not_merged_supersedes_nothing(lake: Released) -> None:
     lake.release(31, [("U", {"id": 1}, row(1, "late"))])
     assert clean(lake)["horizon"] == 31
-    assert [found for found in told(lake) if found[0] in (30, 31)] == [(30, "U", 1), (30, "D", 2), (31, "U", 1)]
+    assert [listed for listed in history_rows(lake) if listed[0] in (30, 31)] == [
+        (30, "U", 1),
+        (30, "D", 2),
+        (31, "U", 1),
+    ]
     lake.merge(nothing)
-    assert [found["name"] for found in shown(lake, OLD)] == ["late"]
+    assert [listed["name"] for listed in shown(lake, OLD)] == ["late"]
 
 
 def test_late_transactions_end_as_they_would_have(lake: Released, tmp_path: Path) -> None:
@@ -149,18 +153,18 @@ def test_late_transactions_end_as_they_would_have(lake: Released, tmp_path: Path
             each.release(csn, changes)
             each.merge(nothing)
         assert shown(lake, OLD + 2) == shown(whole, OLD + 2)
-    assert [found["id"] for found in shown(lake, OLD + 2)] == [1, 3, 4]
+    assert [row["id"] for row in shown(lake, OLD + 2)] == [1, 3, 4]
 
 
 def test_a_late_change_that_needs_what_was_cleaned_is_a_finding(lake: Released) -> None:
     clean(lake)
     lake.release(15, [("U", {"id": 2}, {"id": 5, "name": "moved"})])
     lake.merge(nothing)
-    (found,) = small_tables.query(
+    (finding,) = small_tables.query(
         lake.paths.table("findings"), "select * from t where code = 'came too late for its history'"
     )
-    assert (found["table"], found["since_csn"], found["needs_snapshot"]) == ("readings", 15, True)
-    assert found["evidence"] == "1 rows changed their key below csn 30"
+    assert (finding["table"], finding["since_csn"], finding["needs_snapshot"]) == ("readings", 15, True)
+    assert finding["evidence"] == "1 rows changed their key below csn 30"
 
 
 @pytest.mark.parametrize("writer", ["in process", "spark"])
@@ -178,7 +182,7 @@ def test_a_run_that_dies_around_its_commit_is_repeated(
     assert died.counts["rows_after"] == 3
     monkeypatch.undo()
     assert clean(lake)["rows_before"] == 3
-    assert told(lake) == [(30, "U", 1), (30, "D", 2), (OLD + 2, "U", 1)]
+    assert history_rows(lake) == [(30, "U", 1), (30, "D", 2), (OLD + 2, "U", 1)]
     with pytest.raises(BeforeHistory):
         shown(lake, 29)
 
@@ -205,9 +209,9 @@ def test_spark_takes_the_same_rows_away(spark: Any, tmp_path: Path, monkeypatch:
         lake, random = Released(tmp_path / writer, COLUMNS, more=KEEP), Random(7)
         for csn in range(10, 60):
             key, new = random.randrange(12), random.randrange(12)
-            told_now = row(new if random.random() < 0.1 else key, random.choice("abc"))
+            image = row(new if random.random() < 0.1 else key, random.choice("abc"))
             sparse = {"name": "x"}
-            drawn = [("I", {}, row(key, "a")), ("U", {"id": key}, told_now), ("U", {"id": key}, sparse)]
+            drawn = [("I", {}, row(key, "a")), ("U", {"id": key}, image), ("U", {"id": key}, sparse)]
             lake.release(csn, [random.choice([*drawn, ("D", {"id": key}, {})] + [("T", {}, {})] * (csn == 20))])
         lake.merge(nothing)
         cut(lake, 1, 59, 0)
@@ -217,7 +221,7 @@ def test_spark_takes_the_same_rows_away(spark: Any, tmp_path: Path, monkeypatch:
         counts = clean(lake, spark if writer == "spark" else None)
         assert 0 < counts["rows_after"] < counts["rows_before"] == 50
         monkeypatch.undo()
-        left.append((told(lake), shown(lake, 59)))
+        left.append((history_rows(lake), shown(lake, 59)))
     assert left[0] == left[1]
 
 

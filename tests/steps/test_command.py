@@ -52,16 +52,16 @@ def test_two_writers_of_one_file_end_with_a_code_that_is_retried(
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "told"),
+    ("error", "code", "sentence"),
     [
         (SourceUnavailable("no folder"), 12, "txloom publish failed (SourceUnavailable, exit code 12): no folder"),
         (ZeroDivisionError("what"), 1, "txloom publish failed (ZeroDivisionError, exit code 1): what"),
     ],
 )
 def test_an_error_is_one_sentence_and_its_code(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], error: Exception, code: int, told: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], error: Exception, code: int, sentence: str
 ) -> None:
     def failing(*_: object, **__: object) -> dict[str, int]:
         raise error
 
-    assert ended(tmp_path, failing, capsys) == (code, told)
+    assert ended(tmp_path, failing, capsys) == (code, sentence)

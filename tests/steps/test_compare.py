@@ -18,7 +18,7 @@ from public.snapshots import keyed
 from txloom.config import load
 from txloom.current.row_diff import with_hashes
 from txloom.events.images.reader import ImageReader
-from txloom.steps.snapshots.internal_transaction import OwnTransaction
+from txloom.steps.snapshots.internal_transaction import InternalTransaction
 from txloom.steps.snapshots.row_diff import Compared, Comparison, compared, empty, read
 from txloom.storage.landing.change_events import Landing
 from txloom.storage.snapshots.files import SnapshotFile
@@ -50,7 +50,9 @@ with tempfile.TemporaryDirectory() as _folder:
     Path(_folder, "club.yaml").write_text(DECLARED)
     CLUB = load(Path(_folder, "club.yaml"))
 THINGS = CLUB.table("things")
-TRANSACTION = OwnTransaction(CLUB, Landing(3, datetime(2026, 11, 21, tzinfo=UTC), ()), "snapshot:x", 20261120, None)
+TRANSACTION = InternalTransaction(
+    CLUB, Landing(3, datetime(2026, 11, 21, tzinfo=UTC), ()), "snapshot:x", 20261120, None
+)
 TEXTS = st.sampled_from(["", "a", "ab", "null", '"', "ä\n", "\\", "1.0"])
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "text": TEXTS,
@@ -93,9 +95,9 @@ def extracted(rows: Rows, folder: str, name: str) -> tuple[pa.Table, SnapshotFil
     file = SnapshotFile("things", f"{folder}/{name}.jsonl", 0)
     lines = [{THINGS.column(key).source: plain(value) for key, value in row.items()} for row in rows]
     Path(file.path).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    found = Compared()
-    typed = pa.concat_tables([empty(THINGS), *read(THINGS, 0, file, found)])
-    assert (found.problems, found.undeclared) == ([], set())
+    result = Compared()
+    typed = pa.concat_tables([empty(THINGS), *read(THINGS, 0, file, result)])
+    assert (result.problems, result.undeclared) == ([], set())
     return with_hashes(typed, THINGS.key, THINGS.column_names), file
 
 
@@ -107,29 +109,29 @@ def test_events_are_the_differences_and_read_back_exactly(old: Rows, new: Rows, 
     with tempfile.TemporaryDirectory() as folder:
         current, _ = extracted(old, folder, "old")
         extract, file = extracted(new, folder, "new")
-        found = Compared()
-        asked = Comparison(TRANSACTION, THINGS, [file], full=True)
-        chunks = list(compared(asked, extract, current, 5, found))
-    wanted = by_value(keyed(old, "a", "b"), keyed(new, "a", "b"))
-    told = []
+        result = Compared()
+        comparison = Comparison(TRANSACTION, THINGS, [file], full=True)
+        chunks = list(compared(comparison, extract, current, 5, result))
+    expected = by_value(keyed(old, "a", "b"), keyed(new, "a", "b"))
+    event_changes = []
     for events in chunks:
         assert pc.all(pc.equal(events.column("kind"), "row")).as_py()
         images = ImageReader(THINGS).read(events.column("value").to_pylist())
         assert images.column("problem").null_count == images.num_rows
         sides = [images.column(name).to_pylist() for name in ("before", "after")]
-        told += list(zip(events.column("op").to_pylist(), *sides, strict=True))
+        event_changes += list(zip(events.column("op").to_pylist(), *sides, strict=True))
         for op, after, line in zip(
             events.column("op").to_pylist(), sides[1], events.column("line").to_pylist(), strict=True
         ):
             assert (line is None) if op == "D" else new[line - 1] == after
-    assert sorted(map(repr, told)) == sorted(map(repr, wanted))
-    assert {kind: found.counts[kind] for kind in ("inserts", "updates", "deletes", "missing")} == {
-        "inserts": sum(op == "I" for op, _, _ in wanted),
-        "updates": sum(op == "U" for op, _, _ in wanted),
-        "deletes": sum(op == "D" for op, _, _ in wanted),
+    assert sorted(map(repr, event_changes)) == sorted(map(repr, expected))
+    assert {kind: result.counts[kind] for kind in ("inserts", "updates", "deletes", "missing")} == {
+        "inserts": sum(op == "I" for op, _, _ in expected),
+        "updates": sum(op == "U" for op, _, _ in expected),
+        "deletes": sum(op == "D" for op, _, _ in expected),
         "missing": 0,
     }
-    assert found.rows == len(new)
+    assert result.rows == len(new)
     positions = [position for events in chunks for position in events.column("pos").to_pylist()]
     assert len(set(positions)) == len(positions)
 
@@ -139,8 +141,8 @@ def test_a_partial_extract_deletes_nothing() -> None:
     with tempfile.TemporaryDirectory() as folder:
         current, _ = extracted(rows, folder, "old")
         extract, file = extracted([rows[1], rows[2] | {"text": "new"}], folder, "new")
-        found = Compared()
-        asked = Comparison(TRANSACTION, THINGS, [file], full=False)
-        (events,) = compared(asked, extract, current, 5, found)
+        result = Compared()
+        comparison = Comparison(TRANSACTION, THINGS, [file], full=False)
+        (events,) = compared(comparison, extract, current, 5, result)
     assert events.column("op").to_pylist() == ["U"]
-    assert dict(found.counts) == {"inserts": 0, "updates": 1, "missing": 1, "unchanged": 1}
+    assert dict(result.counts) == {"inserts": 0, "updates": 1, "missing": 1, "unchanged": 1}

@@ -89,5 +89,5 @@ def test_what_was_released_stays_and_other_counts_name_the_table_that_needs_a_sn
     rebuild(shop)
     assert (shop.shown("orders", "id"), dead(shop)) == ([(100,), (200,)], {})
     assert shop.findings() == [(f.COUNTS_CHANGED, "orders", None, 10, True)]
-    (told,) = shop.query("findings", "select evidence from t")
-    assert told["evidence"] == "x10 was released with 1 rows of orders; metadata that came later counts 2"
+    (finding,) = shop.query("findings", "select evidence from t")
+    assert finding["evidence"] == "x10 was released with 1 rows of orders; metadata that came later counts 2"

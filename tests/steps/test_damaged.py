@@ -76,11 +76,11 @@ def failed(shop: Shop) -> dict[str, list[dict[str, Any]]]:
         shop.refusal = str(error)  # type: ignore[attr-defined]
     rows = shop.query("expectation_results", f"select * from t where run_id = '{run}'")
     assert len(rows) == len(shop.pipeline.expectations)
-    found = {row["expectation"]: json.loads(row["sample"]) for row in rows if not row["success"]}
-    assert {name: len(sample) for name, sample in found.items()} == {
+    samples = {row["expectation"]: json.loads(row["sample"]) for row in rows if not row["success"]}
+    assert {name: len(sample) for name, sample in samples.items()} == {
         row["expectation"]: row["failed"] for row in rows if not row["success"]
     }
-    return found
+    return samples
 
 
 def cycle(shop: Shop) -> int:
@@ -146,12 +146,12 @@ def test_lost_metadata_makes_a_transaction_stuck_then_dead_until_it_comes(shop: 
     patient = shop.pipeline
     completeness = patient.completeness.model_copy(update={"patience": timedelta(microseconds=1)})
     shop.pipeline = patient.model_copy(update={"completeness": completeness})
-    found = failed(shop)
-    assert {(row["xid"], row["table"], row["cause"]) for row in found.pop("dead")} == {
+    failures = failed(shop)
+    assert {(row["xid"], row["table"], row["cause"]) for row in failures.pop("dead")} == {
         ("x40", "lines", "metadata never came"),
         ("x40", "orders", "metadata never came"),
     }
-    assert found == {}
+    assert failures == {}
     shop.pipeline = patient
     shop.send(shop.metadata_of(40, orders=1, lines=1))
     assert failed(shop) == {}
@@ -162,9 +162,11 @@ def test_a_version_that_falls_and_a_value_that_is_lost_are_named_until_they_are_
     shop.commit(50, changed(1, 30, 3), order(6, 0, email=None))
     shop.commit(51, order(7, 0, version=5))
     shop.commit(52, changed(1, 30, 2))
-    found = failed(shop)
-    assert found.pop("versions") == [{"id": 1, "version": 2, "csn": 52, "xid": "x52", "highest": 3, "highest_csn": 50}]
-    assert found.pop("emails") == [{"id": 6, "email": None}]
-    assert found == {}
+    failures = failed(shop)
+    assert failures.pop("versions") == [
+        {"id": 1, "version": 2, "csn": 52, "xid": "x52", "highest": 3, "highest_csn": 50}
+    ]
+    assert failures.pop("emails") == [{"id": 6, "email": None}]
+    assert failures == {}
     shop.commit(53, changed(1, 30, 4), changed(6, 0, 2))
     assert failed(shop) == {}

@@ -22,10 +22,12 @@ def slot(tmp_path: Path) -> Slot:
 
 def give_up(slot: Slot, xid: int) -> None:
     """Say that the buffer gave a transaction up."""
-    told = {"transaction_id": f"{xid}:{xid * 0x1000}", "xid": str(xid), "csn": xid * 0x1000}
+    transaction = {"transaction_id": f"{xid}:{xid * 0x1000}", "xid": str(xid), "csn": xid * 0x1000}
     path = slot.paths.table("transactions")
     small_tables.ensure(path, TRANSACTIONS)
-    small_tables.append(path, [{**told, "status": "dead", "cause": "metadata never came", "release": 1}], TRANSACTIONS)
+    small_tables.append(
+        path, [{**transaction, "status": "dead", "cause": "metadata never came", "release": 1}], TRANSACTIONS
+    )
 
 
 def again(slot: Slot) -> list[tuple[str, int | None]]:
@@ -64,12 +66,12 @@ def test_a_line_that_is_complete_now_is_no_dead_letter_any_more_and_stands_for_w
     at = content.index(WHOLE[2]) + 40
     slot.put("a", content[:at])
     slot.land()
-    assert open_letters.open_letters(slot.paths, "line").to_pylist() == [{"line": 3}]
+    assert open_letters.open_dead_letters(slot.paths, "line").to_pylist() == [{"line": 3}]
     slot.put("a", content[at:], append=True)
     slot.land()
-    assert open_letters.open_letters(slot.paths, "line").num_rows == 0
-    found = deliveries.of_transactions(slot.paths, [f"20:{20 * 0x1000}"])
-    assert found.column("value").to_pylist() == WHOLE
+    assert open_letters.open_dead_letters(slot.paths, "line").num_rows == 0
+    events = deliveries.of_transactions(slot.paths, [f"20:{20 * 0x1000}"])
+    assert events.column("value").to_pylist() == WHOLE
 
 
 def test_poison_of_a_file_that_only_has_other_content_now_stays_a_dead_letter(slot: Slot) -> None:
@@ -77,5 +79,5 @@ def test_poison_of_a_file_that_only_has_other_content_now_stays_a_dead_letter(sl
     slot.land()
     slot.put("a", text(transaction(30, 1)))
     slot.land()
-    assert open_letters.open_letters(slot.paths, "line").to_pylist() == [{"line": 1}]
+    assert open_letters.open_dead_letters(slot.paths, "line").to_pylist() == [{"line": 1}]
     assert plan.newest(slot.paths) == 2

@@ -90,21 +90,21 @@ class Club(Lake):
         return path
 
     def diff(self, day: int, **more: Any) -> dict[str, Any]:
-        told = {"warehouse": self.warehouse, "run_id": f"day-{day}", "day": date(2026, 11, day)}
-        return diff_snapshot(lambda: self.spark, self.pipeline, **told, **more)
+        options = {"warehouse": self.warehouse, "run_id": f"day-{day}", "day": date(2026, 11, day)}
+        return diff_snapshot(lambda: self.spark, self.pipeline, **options, **more)
 
     def cycle(self, day: int, **more: Any) -> dict[str, Any]:
         """Compare a date and bring the tables up to it; return what differed, where something did."""
-        found = self.diff(day, **more)
+        counts = self.diff(day, **more)
         self.run(STEPS[1:])
-        return {name: found[name] for name in (*step.KINDS, "skipped") if found.get(name)}
+        return {name: counts[name] for name in (*step.KINDS, "skipped") if counts.get(name)}
 
     def shown(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
         return sorted((tuple(row[name] for name in columns) for row in self.rows(table)), key=repr)
 
     def intervals(self, table: str) -> Rows:
-        found: Rows = read.intervals(self.pipeline, table, warehouse=self.warehouse).to_pylist()
-        return found
+        intervals: Rows = read.intervals(self.pipeline, table, warehouse=self.warehouse).to_pylist()
+        return intervals
 
     def findings(self) -> list[tuple[Any, ...]]:
         rows = open_findings(TablePaths(self.warehouse, "club"))
@@ -161,10 +161,10 @@ def test_10000_rows_of_which_a_fifth_is_replaced_and_two_fifths_are_updated(
     }  # fmt: skip
     spans = Counter((row["_txloom_valid_from"], row["_txloom_valid_to"]) for row in made.intervals("synthetic"))
     assert spans == {(20261118, None): 4_000, (20261118, 20261119): 6_000, (20261119, None): 6_000}
-    (told,) = made.query("ledger", "select counts, detail from t where step = 'diff_snapshot' and batch = 2")
+    (entry,) = made.query("ledger", "select counts, detail from t where step = 'diff_snapshot' and batch = 2")
     counts = {"inserts": 2_000, "updates": 4_000, "deletes": 2_000, "missing": 0, "unchanged": 4_000}
-    assert told["counts"] == {"tables": 1, **counts}
-    assert json.loads(told["detail"]) == {"extract": "snapshot:2026-11-19", "tables": {"synthetic": counts}}
+    assert entry["counts"] == {"tables": 1, **counts}
+    assert json.loads(entry["detail"]) == {"extract": "snapshot:2026-11-19", "tables": {"synthetic": counts}}
     assert all(row["balanced"] for row in made.query("ledger", "select balanced from t where step = 'balance'"))
 
 
@@ -204,10 +204,10 @@ def test_the_history_of_two_snapshots_and_a_late_one_that_is_skipped(
     said = "skipped: snapshot:2026-11-01 is not newer than snapshot:2026-11-03 (csn 20261103), which was landed already"
     assert capsys.readouterr().out.splitlines()[0] == said
     assert keyed([{"key": key, "city": city} for key, city in club.shown("trips", "key", "city")], "key") == snapshot(1)
-    found = club.intervals("trips")
-    told = {f"{row['key']} {row['city']} {span(row)}" for row in found}
-    assert told == set(HISTORY.strip().splitlines())
-    times = {str(row[f"_txloom_valid_{end}_time"]) for row in found for end in ("from", "to")}
+    intervals = club.intervals("trips")
+    spans = {f"{row['key']} {row['city']} {span(row)}" for row in intervals}
+    assert spans == set(HISTORY.strip().splitlines())
+    times = {str(row[f"_txloom_valid_{end}_time"]) for row in intervals for end in ("from", "to")}
     assert times == {"2026-11-02 00:00:00+00:00", "2026-11-03 00:00:00+00:00", "None"}
     assert read.as_of(club.pipeline, "trips", csn=20261102, warehouse=club.warehouse).num_rows == 3
     (entry,) = club.query("ledger", "select detail from t where step = 'diff_snapshot' and counts['skipped'] = 1")
@@ -261,7 +261,7 @@ def test_the_same_date_twice_is_skipped_and_said_also_where_it_has_changed(
         f"--path {club.day(1)} --csn 20261101"
     )
     assert club.shown("trips", "city") == [("Oaxaca",)]
-    load_snapshot(lambda: club.spark, club.pipeline, **told(club), path=str(club.day(1)), csn=20261101)
+    load_snapshot(lambda: club.spark, club.pipeline, **redrive_options(club), path=str(club.day(1)), csn=20261101)
     club.put(2, "trips", trips((1, "Monterrey")))
     assert refused(club, 2).startswith("landing 2 is not released yet: ")
     club.run(STEPS[1:])
@@ -327,8 +327,8 @@ def test_a_table_of_which_nothing_changed_is_not_behind(
     club.put(1, "trips", [])
     club.cycle(1)
     (tmp_path / "load" / "trips").mkdir(parents=True)
-    told = {"warehouse": club.warehouse, "run_id": "load", "path": str(tmp_path / "load")}
-    load_snapshot(lambda: club.spark, club.pipeline, **told, csn=20261101, ahead=True)
+    options = {"warehouse": club.warehouse, "run_id": "load", "path": str(tmp_path / "load")}
+    load_snapshot(lambda: club.spark, club.pipeline, **options, csn=20261101, ahead=True)
     with lease.held(TablePaths(club.warehouse, "club"), "run", "all") if leased else nullcontext():
         club.run(STEPS[1:])
     club.put(2, "trips", trips((1, "Linz")))
@@ -356,13 +356,13 @@ def refused(club: Club, day: int, kind: type[TxloomError] = BeyondValidThrough) 
 
 def test_an_extract_that_changes_while_it_is_read_is_not_landed(club: Club, monkeypatch: pytest.MonkeyPatch) -> None:
     path = club.put(1, "trips", trips((1, "Oaxaca")))
-    told = step._told
+    summary = step._summary
 
     def growing(*given: Any) -> Any:
         path.write_text(path.read_text() + '{"KEY": 2}\n')
-        return told(*given)
+        return summary(*given)
 
-    monkeypatch.setattr(step, "_told", growing)
+    monkeypatch.setattr(step, "_summary", growing)
     message = f"{club.day(1)}: it changed while it was read; nothing was landed"
     assert refused(club, 1, SourceUnavailable) == message
     assert club.query("landed_files", "select * from t") == []
@@ -372,14 +372,14 @@ def test_a_date_that_another_run_overtook_says_so(club: Club, monkeypatch: pytes
     """Both runs see no landing; the second one's writes are not taken, because number 1 is written."""
     club.put(1, "trips", trips((1, "Oaxaca")))
     club.put(2, "trips", trips((2, "Monterrey")))
-    told = step._told
+    summary = step._summary
 
     def overtaken(*given: Any) -> Any:
-        monkeypatch.setattr(step, "_told", told)
+        monkeypatch.setattr(step, "_summary", summary)
         club.diff(2)
-        return told(*given)
+        return summary(*given)
 
-    monkeypatch.setattr(step, "_told", overtaken)
+    monkeypatch.setattr(step, "_summary", overtaken)
     message = "another run landed something else as landing 1; nothing was landed: run it again"
     assert refused(club, 1, WriteConflict) == message
     assert [row["xid"] for row in club.query("change_events", "select xid from t where kind = 'metadata'")] == [
@@ -422,11 +422,11 @@ def test_a_date_that_became_dead_letters_is_made_good_by_the_next_full_one(
     assert capsys.readouterr().out.startswith(note)
     assert made.shown("trips", "key", "city") == [(1, 5), (2, 6)]
     with pytest.raises(ConfigurationError) as error:
-        redrive(None, made.pipeline, **told(made), transactions=["snapshot:2026-11-01:20261101"])
+        redrive(None, made.pipeline, **redrive_options(made), transactions=["snapshot:2026-11-01:20261101"])
     assert str(error.value) == (
         "snapshot:2026-11-01:20261101: a newer date was compared without it, so that it cannot be redriven"
     )
-    assert redrive(None, made.pipeline, **told(made), everything=True) == {"transactions": 0, "events": 0}
+    assert redrive(None, made.pipeline, **redrive_options(made), everything=True) == {"transactions": 0, "events": 0}
     made.put(3, "trips", [{"KEY": 1, "CITY": 5}])
     assert made.cycle(3) == {"deletes": 1, "unchanged": 1}, "nothing is said of it any more"
 
@@ -456,7 +456,7 @@ def dead(spark: Any, folder: Path, extracts: str) -> Club:
     return made
 
 
-def told(club: Club) -> dict[str, str]:
+def redrive_options(club: Club) -> dict[str, str]:
     return {"warehouse": club.warehouse, "run_id": "redrive"}
 
 

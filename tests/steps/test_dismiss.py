@@ -27,7 +27,7 @@ from txloom.storage.checks import data_checks, pipeline_checks
 from txloom.storage.dead_letters import dismissals, open_letters
 from txloom.storage.delta import small_tables
 from txloom.storage.publishing.watermark import versions
-from txloom.storage.views.pipeline.dead_letters import letter_causes
+from txloom.storage.views.pipeline.dead_letters import causes
 from txloom.storage.views.stories.transaction import transaction
 
 pytestmark = pytest.mark.usefixtures("no_stream")
@@ -61,8 +61,8 @@ def test_a_message_that_was_sent_again_whole_is_settled_by_its_place(lake: Lake)
 
 
 def _listed(lake: Lake) -> list[str]:
-    found = chosen(lake.pipeline, warehouse=lake.warehouse, everything=True)
-    return [example for group in found.groups for example in group.examples]
+    listing = chosen(lake.pipeline, warehouse=lake.warehouse, everything=True)
+    return [example for group in listing.groups for example in group.examples]
 
 
 def test_a_dismissed_transaction_stays_a_gap_and_is_released_when_it_becomes_whole(lake: Lake) -> None:
@@ -90,22 +90,22 @@ def test_what_comes_later_and_does_not_make_it_whole_is_a_dead_letter_again(lake
 
 def test_a_dismissal_killed_after_its_write_is_done_once(lake: Lake) -> None:
     dead_without_metadata(lake)
-    asked = ["--all", "--reason", "nobody can repair it", "--by", "ada"]
-    assert run(lake, "dismiss", 1, *asked) == -signal.SIGKILL
-    assert run(lake, "dismiss", 0, *asked) == 0
-    found = lake.query("dismissals", "select transaction_id, cause, person, reason from t")
+    arguments = ["--all", "--reason", "nobody can repair it", "--by", "ada"]
+    assert run(lake, "dismiss", 1, *arguments) == -signal.SIGKILL
+    assert run(lake, "dismiss", 0, *arguments) == 0
+    dismissals = lake.query("dismissals", "select transaction_id, cause, person, reason from t")
     settled = {"transaction_id": "x20:20", "cause": "metadata never came"}
-    assert found == [settled | {"person": "ada", "reason": "nobody can repair it"}] * 2
+    assert dismissals == [settled | {"person": "ada", "reason": "nobody can repair it"}] * 2
 
 
 def letter(number: int, transaction: str | None, cause: str) -> dict[str, Any]:
     """Return a dead letter at line `number` of a file, or without a file at an offset where the number is odd."""
     file = {"file": "rows/1.jsonl", "line": number}
     offset = {"partition": 2, "offset": number}
-    own_place = offset if number % 2 else file
+    coordinates = offset if number % 2 else file
     kind = "row" if transaction else "poison"
     named = {"transaction_id": transaction, "cause": cause, "kind": kind, "table": "items", "csn": number}
-    return {**named, "topic": "rows", "landing": 1, "row": number, "dead_at": NOON, **own_place}
+    return {**named, "topic": "rows", "landing": 1, "row": number, "dead_at": NOON, **coordinates}
 
 
 def place_of(number: int) -> str:
@@ -119,17 +119,17 @@ def shop_with(folder: Path, *letters: dict[str, Any]) -> Shop:
 
 
 def still_open(shop: Shop) -> set[int]:
-    return set(open_letters.open_letters(shop.paths, '"row"').to_pydict()["row"])
+    return set(open_letters.open_dead_letters(shop.paths, '"row"').to_pydict()["row"])
 
 
 def test_it_is_shown_who_settled_what_why_and_when(tmp_path: Path) -> None:
     shop = shop_with(tmp_path, letter(2, "x1:1", "excess"), letter(4, "x1:1", "excess"), letter(6, None, "broken JSON"))
     began = datetime.now(UTC)
     assert settle(shop, transactions=["x1:1"], reason=" known ") == {"dismissed": 2}
-    (shown,) = letter_causes(shop.pipeline, shop.warehouse).dismissed
+    (shown,) = causes(shop.pipeline, shop.warehouse).dismissed
     assert began <= shown.pop("at") <= datetime.now(UTC)
     assert shown == {"person": "ada", "reason": "known", "cause": "excess", "events": 2, "transactions": 1}
-    assert letter_causes(shop.pipeline, shop.warehouse).listing.events == 1
+    assert causes(shop.pipeline, shop.warehouse).listing.events == 1
 
 
 def test_a_transactions_story_tells_that_it_was_dismissed(tmp_path: Path) -> None:
@@ -149,13 +149,13 @@ def test_a_transactions_story_tells_that_it_was_dismissed(tmp_path: Path) -> Non
 
 def test_an_expectation_counts_only_what_is_open(tmp_path: Path) -> None:
     shop = shop_with(tmp_path, letter(2, None, "broken JSON"), letter(4, None, "broken JSON"))
-    own_words = {"severity": "warn", "sentence": "None.", "hint": "Look."}
-    limit = DeadLetterExpectation(kind="dead_letters", id="few", at_most=0, **own_words)
+    texts = {"severity": "warn", "sentence": "None.", "hint": "Look."}
+    limit = DeadLetterExpectation(kind="dead_letters", id="few", at_most=0, **texts)
     looked_at = list(data_checks.tables_of(shop.pipeline, limit))
     before = versions(shop.paths, looked_at)
     settle(shop, messages=[place_of(2)])
     assert versions(shop.paths, looked_at) == {**before, "dismissals": 1}, "checked anew"
-    counted = pipeline_checks.letters(shop.paths, limit, {"dead_letters": 1})
+    counted = pipeline_checks.dead_letters(shop.paths, limit, {"dead_letters": 1})
     assert (counted.checked, [each["line"] for each in counted.sample]) == (1, [4])
 
 
@@ -206,9 +206,9 @@ def test_what_cannot_be_dismissed_is_refused_by_name(tmp_path: Path, which: dict
 def test_the_job_takes_what_the_listing_says(tmp_path: Path) -> None:
     shop = shop_with(tmp_path, letter(2, None, "it's broken"), letter(3, None, "it's broken"))
     job = [sys.executable, str(PROJECT / "jobs" / "dismiss.py"), "--pipeline", str(shop.file)]
-    asked = ["--message", place_of(3), "--reason", "it's known", "--by", "ada", "--run-id", "r"]
+    arguments = ["--message", place_of(3), "--reason", "it's known", "--by", "ada", "--run-id", "r"]
     environment = {**os.environ, "TXLOOM_WAREHOUSE": shop.warehouse}
-    done = subprocess.run([*job, *asked], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run([*job, *arguments], env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (
         0,
         ["txloom dismiss: pipeline=shop run_id=r dismissed=1"],
@@ -241,21 +241,21 @@ def test_any_dismissals_and_reopenings_leave_open_what_a_plain_list_says(
     with tempfile.TemporaryDirectory() as folder:
         shop = shop_with(Path(folder), *(letter(number, *each) for number, each in known.items()))  # type: ignore[arg-type]
         for step, (back, choice) in enumerate(steps):
-            asked = _asked(known, choice)
-            wanted = asked - expected if back else asked & expected
+            chosen_now = _selected(known, choice)
+            to_change = chosen_now - expected if back else chosen_now & expected
             try:
                 done = settle(shop, f"run {step}", reopen=back, **choice)
             except ConfigurationError:
                 assert not _each_has_some(known, choice, expected)
                 continue
-            assert done == {"reopened" if back else "dismissed": len(wanted)}
-            expected = expected | wanted if back else expected - wanted
+            assert done == {"reopened" if back else "dismissed": len(to_change)}
+            expected = expected | to_change if back else expected - to_change
             assert still_open(shop) == expected
             settled = sum(each["events"] for each in dismissals.newest(shop.paths))
             assert settled == len(known) - len(expected)
 
 
-def _asked(known: dict[int, tuple[str | None, str | None]], choice: dict[str, list[str]]) -> set[int]:
+def _selected(known: dict[int, tuple[str | None, str | None]], choice: dict[str, list[str]]) -> set[int]:
     return {
         number
         for number, (transaction, cause) in known.items()
@@ -268,5 +268,5 @@ def _asked(known: dict[int, tuple[str | None, str | None]], choice: dict[str, li
 def _each_has_some(
     known: dict[int, tuple[str | None, str | None]], choice: dict[str, list[str]], among: set[int]
 ) -> bool:
-    single = [{kind: [each]} for kind, asked in choice.items() for each in asked]
-    return all(_asked(known, each) & among for each in single)
+    single = [{kind: [each]} for kind, values in choice.items() for each in values]
+    return all(_selected(known, each) & among for each in single)

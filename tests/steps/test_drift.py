@@ -75,8 +75,8 @@ def test_a_column_that_the_source_adds_appears_as_text_and_takes_its_type_when_d
         (1, "7"), (2, str(big)), (3, "None"), (4, "8")
     ]  # fmt: skip
     assert [row["gift"] for row in made.rows("doc_current") if row["id"] == 2] == [big]
-    told = read.as_of(made.pipeline, "orders", csn=20, warehouse=made.warehouse).to_pylist()
-    assert [(row["id"], row["gift"]) for row in told] == [(1, None), (2, big), (3, None)]
+    as_of = read.as_of(made.pipeline, "orders", csn=20, warehouse=made.warehouse).to_pylist()
+    assert [(row["id"], row["gift"]) for row in as_of] == [(1, None), (2, big), (3, None)]
 
 
 def test_a_declared_type_that_does_not_hold_what_came_is_refused(spark: Any, tmp_path: Path) -> None:
@@ -106,8 +106,8 @@ def test_a_column_that_comes_back_shows_nothing_of_what_it_held(spark: Any, tmp_
     made.run()
     assert made.shown("orders", "id", "note") == [(1, None), (2, "new too"), (3, None), (4, "new")]
     assert made.findings() == []
-    told = read.as_of(made.pipeline, "orders", csn=10, warehouse=made.warehouse).to_pylist()
-    assert [row["note"] for row in told] == ["old", "old too"]
+    as_of = read.as_of(made.pipeline, "orders", csn=10, warehouse=made.warehouse).to_pylist()
+    assert [row["note"] for row in as_of] == ["old", "old too"]
     held = read.intervals(made.pipeline, "orders", warehouse=made.warehouse).to_pylist()
     spans = [(row["note"], row["_txloom_valid_from"], row["_txloom_valid_to"]) for row in held if row["id"] == 2]
     assert sorted(spans, key=lambda span: span[1]) == [("old too", 10, 20), (None, 20, 40), ("new too", 40, None)]
@@ -189,8 +189,8 @@ def test_a_rename_shows_first_in_an_update_and_then_in_an_insert_of_another_run(
     made.commit(40, insert("orders", id=3, remark="d", gift="g"))
     made.run()
     assert (f.RENAMED, "orders", "note", 40, True) in made.findings()
-    (told,) = made.query("findings", f"select evidence from t where code = '{f.RENAMED}'")
-    assert told["evidence"] == "inserts lack note; since its last value there is remark"
+    (finding,) = made.query("findings", f"select evidence from t where code = '{f.RENAMED}'")
+    assert finding["evidence"] == "inserts lack note; since its last value there is remark"
 
 
 @pytest.mark.parametrize(

@@ -47,14 +47,17 @@ def shown(lake: Lake, table: str, *columns: str) -> list[tuple[Any, ...]]:
 def test_a_change_set_leaves_what_its_last_rows_say(lake: Lake, kind: str) -> None:
     """Several changes of one key share a timestamp; a set that comes again changes nothing, a later one does."""
     first, second = rows(SET, "2026-01-01 00:00:00"), rows([("U", 2, 21), ("U", 2, 20), ("U", 2, 21)], "2026-01-02")
-    for name, own in (("1", first), ("2", second), ("again", first)):
+    for name, content in (("1", first), ("2", second), ("again", first)):
         if kind == "parquet":
             put(lake, f"readings/{name}.parquet", b"")
-            pq.write_table(pa.Table.from_pylist(own), lake.inbox / f"readings/{name}.parquet")
+            pq.write_table(pa.Table.from_pylist(content), lake.inbox / f"readings/{name}.parquet")
         elif kind == "jsonl":
-            put(lake, f"readings/{name}.jsonl", b"".join(json.dumps(row).encode() + b"\n" for row in own))
+            put(lake, f"readings/{name}.jsonl", b"".join(json.dumps(row).encode() + b"\n" for row in content))
         else:
-            lines = [",".join(own[0]), *(",".join("" if v is None else str(v) for v in row.values()) for row in own)]
+            lines = [
+                ",".join(content[0]),
+                *(",".join("" if v is None else str(v) for v in row.values()) for row in content),
+            ]
             put(lake, f"readings/{name}.csv.gz", gzip.compress("".join(f"{line}\n" for line in lines).encode()))
         settle(lake, name)
         done = lake.run()
@@ -72,8 +75,8 @@ def settle(lake: Lake, name: str) -> None:
 
 @pytest.mark.parametrize("lake", ["change_sets"], indirect=True)
 def test_a_table_without_a_key_keeps_every_insert_and_refuses_the_rest(lake: Lake) -> None:
-    told = [{"FLAG": flag, "PLACE": "hall", "SECONDS": "5", "CDC_TIMESTAMP": "2026-01-01"} for flag in "IID"]
-    put(lake, "visits/1.jsonl", b"".join(json.dumps(row).encode() + b"\n" for row in told))
+    sent = [{"FLAG": flag, "PLACE": "hall", "SECONDS": "5", "CDC_TIMESTAMP": "2026-01-01"} for flag in "IID"]
+    put(lake, "visits/1.jsonl", b"".join(json.dumps(row).encode() + b"\n" for row in sent))
     lake.run()
     assert shown(lake, "visits", "place", "seconds") == [("hall", 5), ("hall", 5)]
     assert [row["cause"] for row in lake.query("dead_letters", "select cause from t")] == ["table without a key"]
@@ -81,9 +84,14 @@ def test_a_table_without_a_key_keeps_every_insert_and_refuses_the_rest(lake: Lak
 
 
 def event(kind: str, at: int, after: dict[str, Any], old: dict[str, Any]) -> bytes:
-    told = {"changeType": kind, "timestamp": at, "columnNames": list(after), "columnValues": list(after.values())}
-    told |= {"oldKeyNames": list(old), "oldKeyValues": list(old.values())}
-    return json.dumps(told).encode() + b"\n"
+    event_fields = {
+        "changeType": kind,
+        "timestamp": at,
+        "columnNames": list(after),
+        "columnValues": list(after.values()),
+    }
+    event_fields |= {"oldKeyNames": list(old), "oldKeyValues": list(old.values())}
+    return json.dumps(event_fields).encode() + b"\n"
 
 
 @pytest.mark.parametrize("lake", ["change_events"], indirect=True)
@@ -113,17 +121,17 @@ def test_the_difference_of_two_extracts(lake: Lake) -> None:
         date(2026, 11, 1): 'ID,NAME,CITY,VALUE\n1,Ann,Oaxaca,1.5\n2,Bo,,2\n3,Cy,"",3\n',
         date(2026, 11, 2): "ID,NAME,CITY,VALUE\n4,Di,Carmel,4\n3,Cy,,3\n1,Ann,Oaxaca,1.50\n",
     }
-    found = []
+    states = []
     for day, text in days.items():
         for name, content in (("players/1.csv", text), ("_SUCCESS", "")):
             path = lake.inbox / day.isoformat() / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
-        told = {"warehouse": lake.warehouse, "run_id": day.isoformat(), "day": day}
-        counts = diff_snapshot(lambda: lake.spark, lake.pipeline, **told)
-        found.append({name: counts[name] for name in ("inserts", "updates", "deletes", "unchanged")})
+        options = {"warehouse": lake.warehouse, "run_id": day.isoformat(), "day": day}
+        counts = diff_snapshot(lambda: lake.spark, lake.pipeline, **options)
+        states.append({name: counts[name] for name in ("inserts", "updates", "deletes", "unchanged")})
         lake.run(STEPS[1:])
-    assert found == [
+    assert states == [
         {"inserts": 3, "updates": 0, "deletes": 0, "unchanged": 0},
         {"inserts": 1, "updates": 1, "deletes": 1, "unchanged": 1},
     ]

@@ -128,8 +128,8 @@ def test_a_backfill_leaves_what_it_cannot_read_any_more(lake: Old) -> None:
     before = lake.state()
     lake.maintain()
     given = {"warehouse": lake.warehouse, "run_id": "b1"}
-    told = backfill(lambda: lake.spark, lake.pipeline, **given, task="rebuild")
-    assert (told["gone"], told["transactions"]) == (5, 5)
+    counts = backfill(lambda: lake.spark, lake.pipeline, **given, task="rebuild")
+    assert (counts["gone"], counts["transactions"]) == (5, 5)
     compared = backfill(lambda: lake.spark, lake.pipeline, **given, task="compare")
     assert compared["changes"] == 0
     backfill(lambda: lake.spark, lake.pipeline, **given, task="drop")
@@ -141,8 +141,8 @@ def test_vacuum_between_comparison_and_approval_takes_nothing_from_a_backfill(la
     DeltaTable(lake.path("orders")).update(updates={"total": "99"}, predicate="id = 1")
     given = {"warehouse": lake.warehouse, "run_id": "b2"}
     for task in ("rebuild", "compare"):
-        told = backfill(lambda: lake.spark, lake.pipeline, **given, task=task)
-    assert (told["changes"], told["updates"]) == (1, 1)
+        counts = backfill(lambda: lake.spark, lake.pipeline, **given, task=task)
+    assert (counts["changes"], counts["updates"]) == (1, 1)
     assert lake.maintain("vacuum")["vacuumed"] > 1
     for task in ("apply", "drop"):
         backfill(lambda: lake.spark, lake.pipeline, **given, task=task)

@@ -39,8 +39,8 @@ def code(name: str, discount: str) -> dict[str, str | None]:
 
 def write(lake: Lake, name: str, messages: list[str]) -> None:
     """Put messages into the inbox: row events of promo_codes, and metadata, each in its topic."""
-    for topic, own in (("dev.appuser.promo_codes.json", '"table"'), (METADATA_TOPIC, '"data_collections"')):
-        lines = [message for message in messages if own in message or (own == '"table"' and "{" not in message)]
+    for topic, key in (("dev.appuser.promo_codes.json", '"table"'), (METADATA_TOPIC, '"data_collections"')):
+        lines = [message for message in messages if key in message or (key == '"table"' and "{" not in message)]
         if lines:
             folder = lake.inbox / topic
             folder.mkdir(exist_ok=True)
@@ -57,10 +57,10 @@ def lake(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
 
 
 def letters(lake: Lake) -> list[tuple[Any, ...]]:
-    found = lake.query(
+    rows = lake.query(
         "dead_letters", "select xid, kind, cause, detail, file, line from t order by csn, kind, file, line"
     )
-    return [tuple(found_row.values()) for found_row in found]
+    return [tuple(row.values()) for row in rows]
 
 
 ROWS = "dev.appuser.promo_codes.json"
@@ -106,7 +106,7 @@ def test_what_cannot_be_whole_becomes_dead_letters_with_its_cause(lake: Lake) ->
     assert details["x30"] == "promo_codes 1/?"
     assert details["x40"] == "promo_codes 2/1"
     assert "12x" in details["x50"] and "decimal(20,4)" in details["x50"]
-    poison = [found for found in letters(lake) if found[0] is None]
+    poison = [row for row in letters(lake) if row[0] is None]
     assert [(kind, file, line) for _, kind, _, _, file, line in poison] == [("poison", f"{ROWS}/a.jsonl", 8)]
     cut = lake.query("cuts", "select * from t order by cut_id desc limit 1")[0]
     assert cut["valid_through"] == 60
@@ -116,7 +116,7 @@ def test_what_cannot_be_whole_becomes_dead_letters_with_its_cause(lake: Lake) ->
         ("x40", "excess"),
         ("x50", "value cannot be read"),
     ]
-    assert sorted(found["code"] for found in lake.rows("promo_codes")) == ["last", "whole"]
+    assert sorted(row["code"] for row in lake.rows("promo_codes")) == ["last", "whole"]
     assert done["publish"]["gaps"] == 4
 
 
@@ -134,7 +134,7 @@ def test_late_events_of_a_finished_transaction_are_told_apart(lake: Lake) -> Non
         ("x10", "late event of a finished transaction", 3),
     ]
     assert (done["buffer_transactions"]["duplicates"], done["buffer_transactions"]["dead"]) == (1, 2)
-    assert [found["discount"] for found in lake.rows("promo_codes")] == [pytest.approx(1)]
+    assert [row["discount"] for row in lake.rows("promo_codes")] == [pytest.approx(1)]
 
 
 def test_a_late_transaction_does_not_overwrite_newer_data_nor_revive_deleted_rows(lake: Lake) -> None:
@@ -165,7 +165,7 @@ def test_a_late_transaction_does_not_overwrite_newer_data_nor_revive_deleted_row
         ],
     )
     lake.run()
-    rows = {found["code"]: str(found["discount"]) for found in lake.rows("promo_codes")}
+    rows = {row["code"]: str(row["discount"]) for row in lake.rows("promo_codes")}
     assert rows == {"kept": "3.0000", "late": "2.0000"}
     cuts = lake.query("cuts", "select cut_id, valid_through, amends from t order by cut_id")
     assert [(cut["valid_through"], cut["amends"]) for cut in cuts] == [
@@ -187,4 +187,4 @@ def test_a_lost_checkpoint_is_rebuilt_from_change_events_and_the_tables_do_not_c
     assert {table: lake.version(table) for table in tables} == before
     write(lake, "b", [row("I", "promo_codes", (20, 2), after=code("two", "1")), metadata(20, promo_codes=1)])
     lake.run()
-    assert sorted(found["code"] for found in lake.rows("promo_codes")) == ["one", "two"]
+    assert sorted(row["code"] for row in lake.rows("promo_codes")) == ["one", "two"]

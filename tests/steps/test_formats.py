@@ -31,8 +31,8 @@ def declared(lake: Lake, example: str, **files: Any) -> None:
     """Take another declaration, without its expectations, as `new_lake` does; files: let it read files, not Kafka."""
     lake.pipeline = load(EXAMPLES / f"{example}.yaml").model_copy(update={"expectations": ()})
     if files:
-        own = {"kafka": None, "files": Files(path=str(lake.folder / "inbox"), **files)}
-        source = lake.pipeline.source.model_copy(update=own)
+        source_fields = {"kafka": None, "files": Files(path=str(lake.folder / "inbox"), **files)}
+        source = lake.pipeline.source.model_copy(update=source_fields)
         lake.pipeline = lake.pipeline.model_copy(update={"source": source})
 
 
@@ -60,7 +60,10 @@ def debezium(lake: Lake) -> Iterator[dict[str, list[str]]]:
         file.name.removesuffix(".jsonl.gz"): lines(f"debezium/{file.name}") for file in (CAPTURE / "debezium").iterdir()
     }
     for number in range(RUNS):
-        yield {topic: own[number * len(own) // RUNS : (number + 1) * len(own) // RUNS] for topic, own in topics.items()}
+        yield {
+            topic: records[number * len(records) // RUNS : (number + 1) * len(records) // RUNS]
+            for topic, records in topics.items()
+        }
 
 
 @pytest.mark.parametrize("stream", [goldengate, wal2json, debezium])
@@ -75,8 +78,8 @@ def test_the_three_streams_of_one_load_end_in_the_same_tables(
         lake.run()
     tables = shown(lake)
     documents = tables.pop("documents")
-    found = comparison.differences(values.typed_state(capture.truth()), tables)
-    assert not found, comparison.report(found)
+    differences = comparison.differences(values.typed_state(capture.truth()), tables)
+    assert not differences, comparison.report(differences)
     assert len(documents) == len(tables["orders"])
     assert lake.query("dead_letters", "select cause, detail from t") == []
     assert lake.query("pending_transactions", "select count(*) as n from t") == [{"n": 0}]
@@ -89,8 +92,8 @@ def test_a_snapshot_shows_nothing_before_all_of_it_has_come(
     lake = new_lake(spark, tmp_path, monkeypatch)
     declared(lake, "orders_debezium", layout="records")
     first, rest, _ = snapshot_and_stream()
-    own = {"completeness": lake.pipeline.completeness.model_copy(update={"patience": timedelta(0)})}
-    lake.pipeline = lake.pipeline.model_copy(update=own)
+    changed = {"completeness": lake.pipeline.completeness.model_copy(update={"patience": timedelta(0)})}
+    lake.pipeline = lake.pipeline.model_copy(update=changed)
     for number, records in enumerate((first, rest)):
         send(lake, records, number)
         assert lake.run()["buffer_transactions"]["released"] == len(records)
@@ -123,8 +126,8 @@ def test_a_stream_that_comes_before_the_last_rows_of_the_snapshot_shows_nothing_
     lake.run()
     tables = shown(lake)
     del tables["documents"]
-    found = comparison.differences(values.typed_state(capture.truth()), tables)
-    assert not found, comparison.report(found)
+    differences = comparison.differences(values.typed_state(capture.truth()), tables)
+    assert not differences, comparison.report(differences)
     assert all(not cut["amends"] for cut in lake.query("cuts", "select amends from t"))
 
 
@@ -138,18 +141,18 @@ def snapshot_and_stream() -> tuple[list[Record], list[Record], list[Record]]:
     for each in records:
         is_row = each["value"] is not None and json.loads(each["value"]).get("op") == "r"
         (rows.setdefault((each["topic"], each["partition"]), []) if is_row else stream).append(each)
-    first = [each for own in rows.values() for each in own[: len(own) // 2]]
-    return first, [each for own in rows.values() for each in own[len(own) // 2 :]], stream
+    first = [each for records in rows.values() for each in records[: len(records) // 2]]
+    return first, [each for records in rows.values() for each in records[len(records) // 2 :]], stream
 
 
 def send(lake: Lake, records: list[Record], number: int, *, ended: bool = True) -> None:
     """Deliver records, a file for each topic; one that is not ended is still being written."""
     for topic in {each["topic"] for each in records}:
         (lake.inbox / topic).mkdir(exist_ok=True)
-        own = [json.dumps(each) for each in records if each["topic"] == topic]
-        (lake.inbox / topic / f"{number}.jsonl").write_text("\n".join(own) + "\n" * ended)
+        records_of = [json.dumps(each) for each in records if each["topic"] == topic]
+        (lake.inbox / topic / f"{number}.jsonl").write_text("\n".join(records_of) + "\n" * ended)
 
 
 def lsn(record: Record) -> int:
-    found: int = json.loads(record["value"])["source"]["lsn"]
-    return found
+    position: int = json.loads(record["value"])["source"]["lsn"]
+    return position

@@ -203,10 +203,10 @@ def test_a_file_that_vanishes_while_it_is_listed_is_none(slot: Slot, monkeypatch
     resolve = type(gone).resolve
 
     def removes(path: Path, *args: Any, **named: Any) -> Path:
-        found = resolve(path, *args, **named)
+        resolved = resolve(path, *args, **named)
         if path.name == "part-2":
             gone.unlink(missing_ok=True)
-        return found
+        return resolved
 
     monkeypatch.setattr(type(gone), "resolve", removes)
     assert [file.file for file in list_files(str(slot.topic.parent))] == ["slot/part-1"]

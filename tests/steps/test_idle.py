@@ -81,9 +81,9 @@ def test_what_is_new_and_what_waits_is_work(shop: Pipeline, paths: TablePaths) -
     land(shop, paths)
     merged(paths, 0)
     published(paths, 0)
-    for waiting, wanted in ((0, []), (2, ["2 transactions wait"])):
+    for waiting, expected in ((0, []), (2, ["2 transactions wait"])):
         buffered(paths, waiting)
-        assert reasons(shop, paths.warehouse, 0) == wanted
+        assert reasons(shop, paths.warehouse, 0) == expected
     assert reasons(shop, paths.warehouse, 3) == ["3 new at the source", "2 transactions wait"]
 
 

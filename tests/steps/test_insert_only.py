@@ -43,8 +43,8 @@ def test_equal_rows_stand_beside_each_other_and_late_ones_join_them(
     shop.commit(40, insert("visits", page="e", seconds=6))
     shop.run()
     assert shop.shown("visits", "page", "seconds") == [("b", None), *[("c", 3)] * 3, ("d", 4), ("e", 6)]
-    told = read.as_of(shop.pipeline, "visits", csn=10, warehouse=shop.warehouse).to_pylist()
-    assert [(row["page"], row["seconds"]) for row in told] == [("a", 1), ("a", 1)]
+    as_of = read.as_of(shop.pipeline, "visits", csn=10, warehouse=shop.warehouse).to_pylist()
+    assert [(row["page"], row["seconds"]) for row in as_of] == [("a", 1), ("a", 1)]
     held = read.intervals(shop.pipeline, "visits", warehouse=shop.warehouse).to_pylist()
     ends = sorted((row["page"], row["_txloom_valid_from"], row["_txloom_valid_to"] or 0) for row in held)
     assert ends == [

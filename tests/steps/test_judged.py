@@ -56,8 +56,8 @@ class Shop:
 
     def store(self, table: str, rows: Sequence[dict[str, Any]]) -> None:
         """Replace a current table's rows."""
-        own_columns = {"_txloom_csn": 7, "_txloom_pos": 1, "_txloom_xid": "x7"}
-        full = [{**own_columns, **row} for row in rows]
+        system_columns = {"_txloom_csn": 7, "_txloom_pos": 1, "_txloom_xid": "x7"}
+        full = [{**system_columns, **row} for row in rows]
         small_tables.replace(self.paths.table(table), full, data_checks.schema_of(self.pipeline, table), {})
 
     def check(self, run_id: str = "") -> tuple[bool, int, list[dict[str, Any]]]:
@@ -204,10 +204,10 @@ def test_no_sample_holds_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     )
     shop.store("orders", [order(1, api_token="tok-4711", email="mail hunter-2-hunter now")])
     assert shop.check() == (False, 1, [{"id": 1, "api_token": "***", "email": "mail *** now", "other": "***"}])
-    told = (
+    reports = (
         shop.report("r1", "report.html") + shop.report("r1", "report.md") + json.dumps(shop.result("r1"), default=str)
     )
-    assert "4711" not in told and "hunter" not in told
+    assert "4711" not in reports and "hunter" not in reports
     shop.declare(great("ExpectColumnValuesToBeInSet", "column: api_token", "value_set: [a]"))
     assert shop.check("again") == (False, 1, [{"id": 1, "api_token": "***"}])
     shop.declare(great("ExpectColumnMostCommonValueToBeInSet", "column: api_token", "value_set: [a]"))

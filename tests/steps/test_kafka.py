@@ -1,4 +1,4 @@
-"""Kafka through a real broker: what comes, what is gone, and what is refused by name (faults.md 36, 37)."""
+"""Kafka through a real broker: what comes, what is gone, and what is refused by name (docs/faults.md 36, 37)."""
 
 import time
 from pathlib import Path
@@ -63,7 +63,7 @@ def test_a_run_takes_no_more_than_it_may(topics: Topics) -> None:
 def test_valid_through_is_what_every_partition_of_the_metadata_has_shown(
     spark: Any, tmp_path: Path, broker: Broker
 ) -> None:
-    """What only one of two partitions has shown lies beside what the other may still bring (design.md 2.4)."""
+    """What only one of two partitions has shown lies beside what the other may still bring (docs/semantics.md 4)."""
     topics = Topics(spark, tmp_path, broker, of_metadata=2)
     reached = []
     for csn, partition in ((10, 0), (30, 0), (20, 1), (40, 1), (50, 0)):
@@ -170,7 +170,7 @@ def test_records_that_are_gone_are_never_skipped_until_somebody_accepts_it_by_na
     expected = {(10,), (20,), (50,)} if lose is lose_by_age else {(10,), (20,), *((csn,) for csn in range(100, 110))}
     shown = set(topics.shown("orders", "id"))
     assert shown <= expected, "what waits below holds up what lies above"
-    assert (f.LOST, None, None, 21, True) in [(*found[:3], 21, found[4]) for found in topics.findings()]
+    assert (f.LOST, None, None, 21, True) in [(*finding[:3], 21, finding[4]) for finding in topics.findings()]
     (cut,) = topics.query("cuts", "select gaps from t order by cut_id desc limit 1")
     (gap,) = cut["gaps"]
     assert gap["cause"].startswith(f"{topics.rows_topic}[0]: ") and gap["cause"].endswith("; accepted: CHG-7")

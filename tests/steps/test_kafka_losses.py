@@ -108,7 +108,7 @@ def test_an_unfinished_landing_takes_exactly_the_planned_records_that_are_left(
     assert given_up == [{"landing": 2, "lost": f"{topics.rows_topic}[0]: {why}; accepted: CHG-7"}]
     ledger = topics.query("ledger", "select detail from t where step = 'accept_loss'")
     assert ledger == [{"detail": f"{topics.rows_topic}[0]: {why} (accepted: CHG-7)"}]
-    assert [found[0] for found in topics.findings()] == ["records were lost"]
+    assert [finding[0] for finding in topics.findings()] == ["records were lost"]
 
 
 def redriving(topics: Topics) -> None:
@@ -119,8 +119,8 @@ def loading(topics: Topics) -> dict[str, int]:
     export = topics.folder / "export" / "orders"
     export.mkdir(parents=True)
     (export / "rows.jsonl").write_text('{"id": 1, "note": "loaded"}\n')
-    told: dict[str, Any] = {"warehouse": topics.warehouse, "run_id": "load"}
-    return load_snapshot(dies, topics.pipeline, path=str(export.parent), csn=15, **told)
+    options: dict[str, Any] = {"warehouse": topics.warehouse, "run_id": "load"}
+    return load_snapshot(dies, topics.pipeline, path=str(export.parent), csn=15, **options)
 
 
 @pytest.mark.parametrize("step", [redriving, loading])
@@ -226,9 +226,9 @@ def test_a_topic_with_fewer_partitions_than_before_has_lost_those_that_are_gone(
     broker.produce(topics.rows_topic, [(None, rows[2], None, 0)])
     with pytest.raises(SourceLost) as refused:
         topics.land()
-    told = str(refused.value)
-    assert f"{topics.rows_topic}[0]: the topic" in told and "held from offset 0 on is lost" in told
-    assert f"{topics.rows_topic}[1]: the topic" in told and "held from offset 1 on is lost" in told
+    message = str(refused.value)
+    assert f"{topics.rows_topic}[0]: the topic" in message and "held from offset 0 on is lost" in message
+    assert f"{topics.rows_topic}[1]: the topic" in message and "held from offset 1 on is lost" in message
     assert topics.accept(topics.rows_topic) == {"partitions": 2}
     topics.land()
     assert ids(topics) == [10, 30]

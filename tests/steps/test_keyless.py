@@ -36,8 +36,8 @@ def row(table: str, after: Message, lsn: int, number: int | None = None, xid: in
     if number is None:
         source["snapshot"] = "true"
         return {"before": None, "after": after, "source": source, "transaction": None, "op": "r"}
-    told = {"id": f"{xid}:{lsn}", "total_order": number}
-    return {"before": None, "after": after, "source": source, "transaction": told, "op": "c"}
+    source_fields = {"id": f"{xid}:{lsn}", "total_order": number}
+    return {"before": None, "after": after, "source": source, "transaction": source_fields, "op": "c"}
 
 
 def end(lsn: int, xid: int = 7, **counts: int) -> Message:
@@ -54,8 +54,8 @@ def declared(folder: Path) -> Pipeline:
 
 def send(pipeline: Pipeline, number: int, *messages: Message) -> None:
     """Put messages into the inbox as one file of each topic."""
-    for topic, own in (("rows", "op"), ("transaction", "status")):
-        lines = [json.dumps(each) for each in messages if own in each]
+    for topic, records_of in (("rows", "op"), ("transaction", "status")):
+        lines = [json.dumps(each) for each in messages if records_of in each]
         file = Path(pipeline.source.files.path) / topic / f"{number}.jsonl"
         file.parent.mkdir(exist_ok=True)
         if lines:
@@ -141,15 +141,15 @@ def test_any_stream_makes_as_many_rows_as_its_source_has_changes(
 ) -> None:
     folder = tmp_path_factory.mktemp("any")
     shop = Buffered(declared(folder), folder)
-    told = [row("notes", {"note": note}, 40) for note in first]
+    rows_sent = [row("notes", {"note": note}, 40) for note in first]
     for number, copy in enumerate(copies, 1):
         lsn = 40 + number * 10
-        told += [row("notes", {"note": note}, lsn, n, xid=number) for n, note in enumerate(copy, 1)]
-        told.append(end(lsn + 5, xid=number, **({"notes": len(copy)} if copy else {})))
-    send(shop.pipeline, 1, *told, end(900, xid=99))
+        rows_sent += [row("notes", {"note": note}, lsn, n, xid=number) for n, note in enumerate(copy, 1)]
+        rows_sent.append(end(lsn + 5, xid=number, **({"notes": len(copy)} if copy else {})))
+    send(shop.pipeline, 1, *rows_sent, end(900, xid=99))
     shop.run()
     if again:
-        send(shop.pipeline, 2, *[each for each in told if each.get("op") != "r"])
+        send(shop.pipeline, 2, *[each for each in rows_sent if each.get("op") != "r"])
     shop.run()
     changes = shop.rows("notes_changes")
     assert notes(changes) == notes(shop.rows("notes")) == sorted([*first, *(note for copy in copies for note in copy)])
@@ -169,6 +169,6 @@ def test_the_same_holds_where_spark_lands_merges_and_compares(
     lake.run()
     assert notes(lake.rows("notes")) == notes(lake.rows("notes_changes")) == SHOWN
     assert len(keys(lake.rows("notes_changes"))) == len(SHOWN)
-    told: dict[str, Any] = {"warehouse": lake.warehouse, "run_id": "b1"}
-    backfill(lambda: spark, lake.pipeline, task="rebuild", **told)
-    assert sum(backfill(lambda: spark, lake.pipeline, task="compare", **told).values()) == 0
+    options: dict[str, Any] = {"warehouse": lake.warehouse, "run_id": "b1"}
+    backfill(lambda: spark, lake.pipeline, task="rebuild", **options)
+    assert sum(backfill(lambda: spark, lake.pipeline, task="compare", **options).values()) == 0

@@ -1,4 +1,4 @@
-"""SIGKILL after a write, then the next run: the tables are what they would have been (faults.md 28)."""
+"""SIGKILL after a write, then the next run: the tables are what they would have been (docs/faults.md 28)."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lake import Lake, arrivals, new_lake, shown, wanted
+from lake import Lake, arrivals, expected_state, new_lake, shown
 from oracle import capture, comparison, declarations
 from oracle.completeness import progress
 from oracle.state import Source
@@ -56,16 +56,16 @@ def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_landing_killed_after_each_write_takes_every_file_once(lake: Lake) -> None:
     killed_again_and_again(lake, "land_events", (1, 1, 1, 1))
     heard = capture.read(arrivals()[:3])
-    found = lake.query("change_events", "select kind, count(*) as n from t group by kind")
-    counts = {row["kind"]: row["n"] for row in found}
+    kinds = lake.query("change_events", "select kind, count(*) as n from t group by kind")
+    counts = {row["kind"]: row["n"] for row in kinds}
     assert (counts["row"], counts["metadata"]) == (heard.rows, heard.metadata)
 
 
 def test_buffering_killed_between_writes_releases_every_transaction_once(lake: Lake) -> None:
     killed_again_and_again(lake, "buffer_transactions", (1, 4, 4))
-    told = list(progress(arrivals()))[2]
+    third = list(progress(arrivals()))[2]
     released = lake.query("transactions", "select count(*) as n, count(distinct csn) as different from t")
-    assert released == [{"n": len(told.released), "different": len(told.released)}]
+    assert released == [{"n": len(third.released), "different": len(third.released)}]
     heard = capture.read(arrivals()[:3])
     for table in declarations.TABLES:
         whole = sorted((t.csn, e.pos) for t in heard.transactions if t.whole for e in t.events if e.table == table)
@@ -77,14 +77,16 @@ def test_merging_killed_between_writes_ends_exact(lake: Lake) -> None:
     source = Source(capture.read(capture.arrivals()))
     csn = list(progress(arrivals()))[2].valid_through
     assert csn is not None
-    found = comparison.differences(wanted(source, csn), shown(lake))
-    assert not found, comparison.report(found)
+    differences = comparison.differences(expected_state(source, csn), shown(lake))
+    assert not differences, comparison.report(differences)
 
 
 def test_checking_killed_after_each_result_enters_them_once(lake: Lake) -> None:
     killed_again_and_again(lake, "check_expectations", (1, 1, 1), "--run-id", "checked")
-    found = lake.query("expectation_results", "select expectation from t where run_id = 'checked' order by expectation")
-    assert [row["expectation"] for row in found] == sorted(each.id for each in find("orders").expectations)
+    judged = lake.query(
+        "expectation_results", "select expectation from t where run_id = 'checked' order by expectation"
+    )
+    assert [row["expectation"] for row in judged] == sorted(each.id for each in find("orders").expectations)
     report = Path(lake.path("_reports"), "checked", "report.md").read_text()
     assert report.startswith("**orders** run checked: ") and "not checked yet" not in report
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lake import arrivals, leave_to_spark, new_lake, shown, wanted
+from lake import arrivals, expected_state, leave_to_spark, new_lake, shown
 from oracle import capture, comparison
 from oracle.state import Source
 from shop import Shop, insert
@@ -49,8 +49,8 @@ def test_a_large_batch_gives_what_small_ones_give(spark: Any, tmp_path: Path, mo
     heard = capture.read(capture.arrivals())
     source = Source(heard)
     last = source.csns[-1]
-    found = comparison.differences(wanted(source, last), shown(lake))
-    assert not found, comparison.report(found)
+    differences = comparison.differences(expected_state(source, last), shown(lake))
+    assert not differences, comparison.report(differences)
     rows = lake.rows("order_stream")
     changes = sum(len(row[field]) for row in rows for field in ("orders", "order_details", "line_items", "attachments"))
     members = {"orders", "order_details", "order_line_items", "order_attachments"}

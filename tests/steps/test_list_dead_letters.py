@@ -12,8 +12,8 @@ import pytest
 from txloom.config import load
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
-from txloom.quality.letters import fate_in_markdown, markdown, text
-from txloom.steps.dead_letters.list_dead_letters import chosen, fate, list_dead_letters
+from txloom.quality.dead_letters import markdown, outcome_in_markdown, text
+from txloom.steps.dead_letters.list_dead_letters import chosen, list_dead_letters, outcome
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.storage import system_tables
 from txloom.storage.dead_letters import open_letters
@@ -56,9 +56,9 @@ def test_a_page_shows_causes_with_totals_hints_and_where_the_first_lie(tmp_path:
     rows = [letter("x1:1", "table short", n) for n in range(1, 5)] + [letter("<i>|x2_:2", "excess", 9, **kafka)]
     write(tmp_path, *rows, letter(None, "broken JSON", 7))
     everything = {"transactions": [], "causes": [], "everything": True}
-    found = chosen(pipeline, warehouse=str(tmp_path), **everything)
-    assert (found.events, found.transactions, found.version) == (6, 2, 1)
-    assert markdown(found) == (
+    listing = chosen(pipeline, warehouse=str(tmp_path), **everything)
+    assert (listing.events, listing.transactions, listing.version) == (6, 2, 1)
+    assert markdown(listing) == (
         "**6 events of 2 transactions** go through the buffer once more.\n\n"
         "| cause | events | transactions | since |\n|---|---|---|---|\n"
         "| table short | 4 | 1 | 2026-01-01 12:00:00 UTC |\n"
@@ -91,9 +91,9 @@ def test_causes_and_transactions_add_up_and_what_is_not_there_is_refused(tmp_pat
 
 def test_ten_thousand_letters_are_one_short_page_with_the_right_totals(tmp_path: Path, pipeline: Pipeline) -> None:
     write(tmp_path, *(letter(f"x{n // 2}:{n // 2}", f"cause {n % 100}", n) for n in range(10_000)))
-    found = chosen(pipeline, warehouse=str(tmp_path), transactions=[], causes=[], everything=True)
-    page = markdown(found)
-    assert (found.events, found.transactions, len(found.groups)) == (10_000, 5_000, 100)
+    listing = chosen(pipeline, warehouse=str(tmp_path), transactions=[], causes=[], everything=True)
+    page = markdown(listing)
+    assert (listing.events, listing.transactions, len(listing.groups)) == (10_000, 5_000, 100)
     assert (page.count("\n- "), "| and 60 more causes | | | |" in page, len(page) < 20_000) == (120, True, True)
 
 
@@ -133,7 +133,7 @@ def test_what_came_of_each_redriven_transaction_is_told(tmp_path: Path, pipeline
         {"transaction_id": "x2:2", "status": "dead", "cause": "table short", "release": 2},
     ]
     small_tables.append(paths.table("transactions"), finished, system_tables.TRANSACTIONS)
-    assert fate_in_markdown(fate(pipeline, warehouse=str(tmp_path), landing=3, last_landing=3)) == (
+    assert outcome_in_markdown(outcome(pipeline, warehouse=str(tmp_path), landing=3, last_landing=3)) == (
         "**1 of 3 transactions were released.**\n- 1 dead again: table short\n- 1 wait for their missing parts\n"
         "- 1 messages still cannot be read\n\n- x1:1: released\n- x2:2: dead again: table short\n"
         "- x3:3: waits for its missing parts"
@@ -145,8 +145,8 @@ def test_what_died_after_the_list_was_made_is_not_taken_along(tmp_path: Path, pi
     seen = chosen(pipeline, warehouse=str(tmp_path), transactions=[], causes=["excess"], everything=False)
     write(tmp_path, letter("x2:2", "excess", 2))
     for version, there in ((seen.version, ["x1:1"]), (None, ["x1:1", "x2:2"])):
-        found = open_letters.open_letters(paths, "transaction_id", "order by transaction_id", version)
-        assert found.column("transaction_id").to_pylist() == there
+        dead = open_letters.open_dead_letters(paths, "transaction_id", "order by transaction_id", version)
+        assert dead.column("transaction_id").to_pylist() == there
 
 
 def test_a_redrive_of_nothing_is_refused(tmp_path: Path, pipeline: Pipeline) -> None:
@@ -167,6 +167,6 @@ def test_what_came_is_told_of_each_transaction_of_an_id_that_came_again(tmp_path
         {"transaction_id": "7", "csn": 900, "status": "dead", "cause": "excess", "release": 2},
     ]
     small_tables.append(paths.table("transactions"), finished, system_tables.TRANSACTIONS)
-    told = fate_in_markdown(fate(pipeline, warehouse=str(tmp_path), landing=3, last_landing=4))
-    assert "1 of 2 transactions were released" in told
-    assert "7: dead again: excess" in told
+    text = outcome_in_markdown(outcome(pipeline, warehouse=str(tmp_path), landing=3, last_landing=4))
+    assert "1 of 2 transactions were released" in text
+    assert "7: dead again: excess" in text

@@ -46,42 +46,42 @@ MANY = 4_000
 
 def load_of(chance: Random, keys: list[int], transactions: int = 40) -> str:
     """Write random transactions over orders that are there, some of them rolled back."""
-    told = list[str]()
+    log = list[str]()
     for _ in range(transactions):
-        told.append("BEGIN;")
-        kept, own = list(keys), list(keys)
+        log.append("BEGIN;")
+        kept, local_keys = list(keys), list(keys)
         for _ in range(chance.randint(1, 6)):
-            key = chance.choice(own) if own else None
+            key = chance.choice(local_keys) if local_keys else None
             kind = chance.choice("IIIUUUUDKL")
             if kind == "I" or key is None:
-                new = max([500, *own, *keys]) + chance.randint(1, 3)
-                own.append(new)
+                new = max([500, *local_keys, *keys]) + chance.randint(1, 3)
+                local_keys.append(new)
                 values = f"{new}, {chance.choice(['NULL', repr('Ünï<b>')])}, {chance.randint(-9999, 9999)}.0001"
                 day = chance.choice(["1906-01-01", "2100-02-28"])
-                told.append(f"INSERT INTO orders VALUES ({values}, now(), '{day}', {chance.choice([LARGE, 'NULL'])});")
-                told.append(f"INSERT INTO lines VALUES ({new}, 1, 'a', 0.0000000001), ({new}, 2, 'b', 1e27);")
+                log.append(f"INSERT INTO orders VALUES ({values}, now(), '{day}', {chance.choice([LARGE, 'NULL'])});")
+                log.append(f"INSERT INTO lines VALUES ({new}, 1, 'a', 0.0000000001), ({new}, 2, 'b', 1e27);")
             elif kind == "U":
-                told.append(f"UPDATE orders SET note = note || 'x', amount = amount * -1 WHERE id = {key};")
+                log.append(f"UPDATE orders SET note = note || 'x', amount = amount * -1 WHERE id = {key};")
             elif kind == "D":
-                told.append(f"DELETE FROM lines WHERE order_id = {key}; DELETE FROM orders WHERE id = {key};")
-                own.remove(key)
+                log.append(f"DELETE FROM lines WHERE order_id = {key}; DELETE FROM orders WHERE id = {key};")
+                local_keys.remove(key)
             elif kind == "K":
-                new = max([500, *own, *keys]) + 1
-                told.append(f"UPDATE orders SET id = {new} WHERE id = {key};")
-                told.append(f"UPDATE lines SET order_id = {new} WHERE order_id = {key};")
-                own[own.index(key)] = new
+                new = max([500, *local_keys, *keys]) + 1
+                log.append(f"UPDATE orders SET id = {new} WHERE id = {key};")
+                log.append(f"UPDATE lines SET order_id = {new} WHERE order_id = {key};")
+                local_keys[local_keys.index(key)] = new
             else:
-                told.append(f"UPDATE lines SET item = 'changed', line = line + 10 WHERE order_id = {key};")
+                log.append(f"UPDATE lines SET item = 'changed', line = line + 10 WHERE order_id = {key};")
         done = chance.random() < 0.85
-        told.append("COMMIT;" if done else "ROLLBACK;")
-        keys = own if done else kept
-    return "\n".join(told)
+        log.append("COMMIT;" if done else "ROLLBACK;")
+        keys = local_keys if done else kept
+    return "\n".join(log)
 
 
 def in_database(connect: Connect, table: str, key: int) -> dict[Any, dict[str, Any]]:
     rows = connect.postgres.psql(f"SELECT row_to_json(t) FROM {table} t", connect.database).splitlines()
-    found = [json.loads(row, parse_float=Decimal) for row in rows]
-    return {tuple(row.values())[:key]: {name: as_text(value) for name, value in row.items()} for row in found}
+    rows_there = [json.loads(row, parse_float=Decimal) for row in rows]
+    return {tuple(row.values())[:key]: {name: as_text(value) for name, value in row.items()} for row in rows_there}
 
 
 def in_lake(lake: Lake, table: str, key: int) -> dict[Any, dict[str, Any]]:

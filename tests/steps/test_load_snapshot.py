@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lake import Lake, arrivals, assert_every_cut_is_exact, new_lake, shown, wanted
+from lake import Lake, arrivals, assert_every_cut_is_exact, expected_state, new_lake, shown
 from oracle import capture, comparison, declarations
 from oracle.state import Source
 from shop import delete, insert, update
@@ -26,8 +26,8 @@ pytestmark = pytest.mark.usefixtures("no_stream")
 
 
 def load(lake: Lake, folder: Path, csn: int, **more: Any) -> dict[str, int]:
-    told = {"warehouse": lake.warehouse, "run_id": "load", "path": str(folder), "csn": csn}
-    return load_snapshot(lambda: lake.spark, lake.pipeline, **told, **more)
+    options = {"warehouse": lake.warehouse, "run_id": "load", "path": str(folder), "csn": csn}
+    return load_snapshot(lambda: lake.spark, lake.pipeline, **options, **more)
 
 
 def write(folder: Path, table: str, rows: list[dict[str, Any]], kind: str = "jsonl") -> None:
@@ -52,8 +52,8 @@ def source_of_sample() -> Source:
 
 def drift(made: Lake, run_id: str) -> list[tuple[Any, ...]]:
     """Check that nothing drifts, and return the findings that the expectation names."""
-    told = {"severity": "warn", "sentence": "Tables are the source's.", "hint": "Load a snapshot."}
-    expectation = DriftExpectation(kind="drift", id="drift", **told)
+    texts = {"severity": "warn", "sentence": "Tables are the source's.", "hint": "Load a snapshot."}
+    expectation = DriftExpectation(kind="drift", id="drift", **texts)
     pipeline = made.pipeline.model_copy(update={"expectations": (expectation,)})
     done = check_expectations(None, pipeline, warehouse=made.warehouse, run_id=run_id)
     (result,) = made.query("expectation_results", f"select success, failed, sample from t where run_id = '{run_id}'")
@@ -76,8 +76,8 @@ def test_a_load_in_the_middle_of_the_stream_ends_exact_whatever_overlaps(
     assert load(lake, tmp_path / "export", csn)["tables"] == 6
     lake.run()
     assert lake.query("cuts", "select valid_through from t")[0]["valid_through"] == csn
-    found = comparison.differences(wanted(source, csn), shown(lake))
-    assert not found, comparison.report(found)
+    differences = comparison.differences(expected_state(source, csn), shown(lake))
+    assert not differences, comparison.report(differences)
     lake.deliver(*arrivals())
     lake.run()
     cuts = assert_every_cut_is_exact(lake, source)

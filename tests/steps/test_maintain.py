@@ -15,9 +15,9 @@ from txloom.errors import ConfigurationError
 from txloom.steps.maintenance.maintain_tables import maintain_tables
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.watermark import Watermark, mark
+from txloom.storage.publishing.watermark import Watermark, watermark_of
 from txloom.storage.system_tables import CUTS
-from txloom.storage.targets.row_tables import create, flats
+from txloom.storage.targets.row_tables import create, row_tables
 
 pytestmark = pytest.mark.random_order(disabled=True)
 """The tests are steps of one story."""
@@ -29,7 +29,7 @@ def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Return a lake whose promo_codes lies in nine small files, each commit with its mark."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         made = new_lake(spark, tmp_path_factory.mktemp("maintained"), monkeypatch)
-        for flat in flats(made.pipeline):
+        for flat in row_tables(made.pipeline):
             create(flat, TablePaths(made.warehouse, made.pipeline.name))
         path = made.path("promo_codes")
         for n in range(1, FILES + 1):
@@ -56,7 +56,7 @@ def test_optimize_joins_small_files_and_carries_the_mark_forward(lake: Lake) -> 
     assert counts["optimized"] == 1
     assert len(DeltaTable(lake.path("promo_codes")).file_uris()) == 1
     assert codes(lake) == before
-    assert mark(lake.path("promo_codes")) == Watermark(FILES, FILES)
+    assert watermark_of(lake.path("promo_codes")) == Watermark(FILES, FILES)
     assert maintain(lake, "optimize")["optimized"] == 0
 
 

@@ -37,8 +37,8 @@ def land(shop: Shop) -> None:
 
 def letters(shop: Shop) -> list[tuple[Any, ...]]:
     """Return every dead letter: its transaction, kind and cause."""
-    found = shop.query("dead_letters", "select xid, kind, cause from t order by 1, 2, 3")
-    return [tuple(row.values()) for row in found]
+    rows = shop.query("dead_letters", "select xid, kind, cause from t order by 1, 2, 3")
+    return [tuple(row.values()) for row in rows]
 
 
 def test_what_comes_again_after_its_release_is_not_in_history_twice(shop: Shop) -> None:

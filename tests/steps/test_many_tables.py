@@ -49,8 +49,8 @@ def put(lake: Lake, name: str, tables: range, flag: str, value: int, day: int) -
 
 def sums(lake: Lake, tables: range) -> list[tuple[int, int]]:
     """Return how many rows each table shows, and the sum of their values."""
-    asked = "select count(*) as n, sum(value) as total from t"
-    return [tuple(lake.query(f"t{number}", asked)[0].values()) for number in tables]  # type: ignore[misc]
+    query = "select count(*) as n, sum(value) as total from t"
+    return [tuple(lake.query(f"t{number}", query)[0].values()) for number in tables]  # type: ignore[misc]
 
 
 def test_65_tables_take_their_change_sets_in_one_cycle(spark: Any, tmp_path: Path) -> None:
@@ -63,10 +63,10 @@ def test_65_tables_take_their_change_sets_in_one_cycle(spark: Any, tmp_path: Pat
     assert sums(lake, every) == [(ROWS, ROWS), *[(ROWS, 3 * ROWS)] * (TABLES - 1)]
     (cut,) = lake.query("cuts", "select * from t")
     assert len(cut["versions"]) == TABLES and cut["gaps"] == []
-    asked = "select distinct _txloom_partition as own from t order by own"
-    assert {tuple(row["own"] for row in lake.query(f"t{number}", asked)) for number in range(3, 10)} == {(2024, 2025)}
-    assert [row["own"] for row in lake.query("t65", asked)] == ["2024-05", "2025-05"]
-    assert [row["own"] for row in lake.query("t2", asked)] == ["p"]
+    query = "select distinct _txloom_partition as own from t order by own"
+    assert {tuple(row["own"] for row in lake.query(f"t{number}", query)) for number in range(3, 10)} == {(2024, 2025)}
+    assert [row["own"] for row in lake.query("t65", query)] == ["2024-05", "2025-05"]
+    assert [row["own"] for row in lake.query("t2", query)] == ["p"]
 
 
 @pytest.mark.parametrize("broken", ["its log", "a file of it"])

@@ -47,7 +47,7 @@ def land(pipeline: Any, folder: Path, name: str) -> None:
     land_events(no_session, pipeline, warehouse=str(folder / "lake"), run_id=name)
 
 
-def told(folder: Path, *, without: int = 0) -> list[tuple[Any, ...]]:
+def landed_rows(folder: Path, *, without: int = 0) -> list[tuple[Any, ...]]:
     """Return what was landed of the source: kind, transaction, position, counts; without: the landing of a redrive."""
     where = f'"row" >= 0 and landing <> {without}'
     sql = f'select kind, transaction_id, pos, expected from t where {where} order by landing, "row"'
@@ -74,7 +74,7 @@ def test_a_redrive_between_two_landings_closes_nothing(tmp_path: Path) -> None:
     redrive(None, pipeline, warehouse=str(tmp_path / "lake"), run_id="again", everything=True)
     (inbox / "2.jsonl").write_text("".join(f"{line}\n" for line in LAST))
     land(pipeline, tmp_path, "last")
-    assert told(tmp_path, without=2)[4:] == OPEN
+    assert landed_rows(tmp_path, without=2)[4:] == OPEN
 
 
 class Slot:
@@ -101,7 +101,7 @@ def test_a_topic_of_kafka_goes_on_where_the_last_landing_ended(tmp_path: Path, b
     for _ in range(between * 2):
         slot.land("nothing new")
     slot.land("last", LAST)
-    assert told(tmp_path)[4:] == OPEN
+    assert landed_rows(tmp_path)[4:] == OPEN
 
 
 def test_nothing_goes_on_inside_a_transaction_behind_records_that_were_given_up(tmp_path: Path, broker: Broker) -> None:
@@ -109,10 +109,12 @@ def test_nothing_goes_on_inside_a_transaction_behind_records_that_were_given_up(
     slot.land("first", FIRST)
     slot.produce(LAST)
     broker.delete_records(slot.topic, 0, 7)
-    told_of = {"topics": [slot.topic], "reason": "CHG-7", "warehouse": str(tmp_path / "lake"), "run_id": "accepted"}
-    accept_loss(None, slot.pipeline, **told_of)
+    options = {"topics": [slot.topic], "reason": "CHG-7", "warehouse": str(tmp_path / "lake"), "run_id": "accepted"}
+    accept_loss(None, slot.pipeline, **options)
     slot.land("behind the loss")
-    assert told(tmp_path)[4:] == [*OPEN[:2], ("poison", None, None, {})], "a COMMIT makes no transaction of a part"
+    assert landed_rows(tmp_path)[4:] == [*OPEN[:2], ("poison", None, None, {})], (
+        "a COMMIT makes no transaction of a part"
+    )
     slot.land("a new one", [marker("B", 30), row(30, 4)])
     slot.land("its end", [row(30, 5), marker("C", 30)])
-    assert told(tmp_path)[-1] == ("metadata", "30:30", None, {"orders": 2})
+    assert landed_rows(tmp_path)[-1] == ("metadata", "30:30", None, {"orders": 2})

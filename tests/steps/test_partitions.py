@@ -34,20 +34,20 @@ def row(key: int, created: date | None, value: int, position: str | None = "hall
 def lie(lake: Released, column: str = "_txloom_partition") -> dict[int, Any]:
     """Return the partition of every row by its key."""
     rows = arrow_tables.select(lake.paths.table("readings"), f'select id, "{column}" as own from t').to_pylist()
-    return {found["id"]: found["own"] for found in rows}
+    return {row["id"]: row["own"] for row in rows}
 
 
 def touched(lake: Released) -> tuple[set[str | None], set[str | None]]:
     """Return the partitions that files were removed from, and added to, by the newest commit."""
     path = Path(lake.paths.table("readings"))
     newest = path / "_delta_log" / f"{DeltaTable(path).version():020}.json"
-    found: dict[str, set[str | None]] = {"remove": set(), "add": set()}
+    paths: dict[str, set[str | None]] = {"remove": set(), "add": set()}
     for line in newest.read_text().splitlines():
         for kind, action in json.loads(line).items():
-            if kind in found:
+            if kind in paths:
                 name = action["path"].split("/")[0].partition("=")[2]
-                found[kind].add(None if name == "__HIVE_DEFAULT_PARTITION__" else name)
-    return found["remove"], found["add"]
+                paths[kind].add(None if name == "__HIVE_DEFAULT_PARTITION__" else name)
+    return paths["remove"], paths["add"]
 
 
 YEARS = [row(n, date(2024 + n % 3, 5, 1), n) for n in range(12)] + [row(99, None, 99)]
@@ -92,12 +92,12 @@ def test_a_merge_touches_the_partitions_of_what_changes_and_no_other(
 def assert_is_history(lake: Released) -> None:
     """The table holds what history says, as a reader sees it: without a column that nobody declared."""
     reached = max(
-        found["csn"] for found in arrow_tables.select(lake.paths.table("transactions"), "select csn from t").to_pylist()
+        rows["csn"] for rows in arrow_tables.select(lake.paths.table("transactions"), "select csn from t").to_pylist()
     )
-    told = read.as_of(lake.pipeline, "readings", csn=reached, warehouse=str(lake.folder))
+    as_of = read.as_of(lake.pipeline, "readings", csn=reached, warehouse=str(lake.folder))
     stored = arrow_tables.select(lake.paths.table("readings"), "select * from t order by id, value")
-    assert stored.select(told.column_names).to_pylist() == told.to_pylist()
-    assert "_txloom_partition" not in told.column_names
+    assert stored.select(as_of.column_names).to_pylist() == as_of.to_pylist()
+    assert "_txloom_partition" not in as_of.column_names
 
 
 @pytest.mark.parametrize(
@@ -121,27 +121,27 @@ def test_random_changes_end_in_what_history_says(spark: Any, tmp_path: Path, wri
         for csn in csns[merged : merged + at_once]:
             changes: list[Any] = []
             for _ in range(4):
-                told, old = image(), {"id": random.randrange(5), "value": random.randrange(3)}
-                sparse = {name: told[name] for name in random.sample(["place", "created", "value"], 2)}
-                kinds = [("I", {}, told), ("U", old, told), ("U", old, sparse), ("D", old, {})]
+                new, old = image(), {"id": random.randrange(5), "value": random.randrange(3)}
+                sparse = {name: new[name] for name in random.sample(["place", "created", "value"], 2)}
+                kinds = [("I", {}, new), ("U", old, new), ("U", old, sparse), ("D", old, {})]
                 changes.append(random.choice(kinds))
             lake.release(csn, changes)
         lake.merge(lambda: spark)
     assert_is_history(lake)
     rows = arrow_tables.select(lake.paths.table("readings"), "select * from t").to_pylist()
     assert len(rows) > 5
-    for found in rows:
+    for held_row in rows:
         match options:
             case "place":
-                name = found["place"] if found["place"] not in ("", "__HIVE_DEFAULT_PARTITION__") else None
-                assert found["_txloom_partition"] == name
+                name = held_row["place"] if held_row["place"] not in ("", "__HIVE_DEFAULT_PARTITION__") else None
+                assert held_row["_txloom_partition"] == name
             case "month(created)":
-                day = found["created"]
-                assert found["_txloom_partition"] == (day and f"{day.year:04}-{day.month:02}")
+                day = held_row["created"]
+                assert held_row["_txloom_partition"] == (day and f"{day.year:04}-{day.month:02}")
             case _:
-                assert "_txloom_partition" not in found
+                assert "_txloom_partition" not in held_row
     read_by_spark = spark_tables.read(spark, lake.paths.table("readings")).toArrow().to_pylist()
-    order = lambda told: (told["id"], told["value"])  # noqa: E731
+    order = lambda new: (new["id"], new["value"])  # noqa: E731
     assert sorted(read_by_spark, key=order) == sorted(rows, key=order)
 
 

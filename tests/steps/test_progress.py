@@ -17,7 +17,7 @@ from txloom.steps.dead_letters.redrive import redrive
 from txloom.steps.landing import land_events as landing_of_files
 from txloom.storage.landing import partition_watermarks
 from txloom.storage.paths import TablePaths
-from txloom.transactions.buffer import BEHIND, TORN
+from txloom.transactions.buffer import BEHIND, UNREADABLE
 
 TOTAL = Decimal("1818.11")
 OPENED = [("I", 343, 51, "500.00"), ("I", 343, 105, "293.30"), ("I", 343, 1, "1000.00"), ("I", 343, 28, "24.81")]
@@ -43,8 +43,8 @@ targets: {{mirrors: [accounts]}}
 
 
 def row(op: str, tid: int, account: int | None, balance: str | None) -> str:
-    told = {"op": op, "tid": tid, "changed_at": "2023-06-01T14:12:01"}
-    return json.dumps(told | ({} if account is None else {"account_id": account, "balance": balance}))
+    source_fields = {"op": op, "tid": tid, "changed_at": "2023-06-01T14:12:01"}
+    return json.dumps(source_fields | ({} if account is None else {"account_id": account, "balance": balance}))
 
 
 class Bank(Lake):
@@ -62,7 +62,7 @@ class Bank(Lake):
         self.broker.produce(self.topic, sent)
 
     def balances(self, version: int | None = None) -> dict[int, Decimal]:
-        return {found["account_id"]: found["balance"] for found in self.rows("accounts", version)}
+        return {row["account_id"]: row["balance"] for row in self.rows("accounts", version)}
 
     def reached(self) -> int:
         cuts = self.query("cuts", "select valid_through from t order by cut_id desc limit 1")
@@ -168,16 +168,16 @@ def test_transactions_beside_an_unreadable_row_die_by_name_and_go_on_after_a_red
     deliver(lake, *(row(*change) for change in [*OPENED, *PAID[:1]]), '{"op": "U", "tid": 344, "acc')
     deliver(lake, *(row(*change) for change in PAID[2:]), row("H", 346, None, None))
     dead = lake.query("transactions", "select xid, cause from t where status = 'dead' order by csn")
-    assert [(row["xid"], row["cause"]) for row in dead] == [("344", TORN), ("345", TORN)]
+    assert [(row["xid"], row["cause"]) for row in dead] == [("344", UNREADABLE), ("345", UNREADABLE)]
     assert {r["account_id"]: r["balance"] for r in lake.rows("accounts")}[51] == Decimal("500.00")
     (cut,) = lake.query("cuts", "select gaps, valid_through from t order by cut_id desc limit 1")
     assert ([gap["xid"] for gap in cut["gaps"]], cut["valid_through"]) == (["344", "345"], 345)
     counts = deliver(lake, row(*PAID[1]))
     assert counts["buffer_transactions"]["dead"] == 1, "what was missing joins the dead"
-    told = {"transactions": ["344", "345"], "warehouse": lake.warehouse, "run_id": "redrive"}
-    assert redrive(None, lake.pipeline, **told)["transactions"] == 2
+    options = {"transactions": ["344", "345"], "warehouse": lake.warehouse, "run_id": "redrive"}
+    assert redrive(None, lake.pipeline, **options)["transactions"] == 2
     lake.run()
-    balances = {found["account_id"]: found["balance"] for found in lake.rows("accounts")}
+    balances = {row["account_id"]: row["balance"] for row in lake.rows("accounts")}
     assert (sum(balances.values()), balances[105]) == (TOTAL, Decimal("351.22"))
     (cut,) = lake.query("cuts", "select gaps from t order by cut_id desc limit 1")
     assert cut["gaps"] == []

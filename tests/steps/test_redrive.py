@@ -48,7 +48,7 @@ def again(lake: Lake, pipeline: Pipeline | None = None, **which: Any) -> dict[st
 
 
 def codes(lake: Lake) -> dict[str, str]:
-    return {found["code"]: str(found["discount"]) for found in lake.rows("promo_codes")}
+    return {row["code"]: str(row["discount"]) for row in lake.rows("promo_codes")}
 
 
 def gaps(lake: Lake) -> list[tuple[str, str]]:
@@ -57,7 +57,7 @@ def gaps(lake: Lake) -> list[tuple[str, str]]:
 
 
 def open_causes(lake: Lake) -> dict[str, int]:
-    return {found["cause"]: found["events"] for found in status(lake.warehouse, "orders")["dead_letters"]}
+    return {row["cause"]: row["events"] for row in status(lake.warehouse, "orders")["dead_letters"]}
 
 
 def dead_without_metadata(lake: Lake) -> None:
@@ -88,7 +88,7 @@ def test_metadata_that_comes_after_all_makes_a_redrive_whole(lake: Lake) -> None
     assert (gaps(lake), open_causes(lake)) == ([], {})
     (cut,) = lake.query("cuts", "select * from t order by cut_id desc limit 1")
     assert {(amended["xid"], amended["csn"]) for amended in cut["amends"]} == {("x20", 20)}
-    changes = sorted((found["_txloom_csn"], found["_txloom_pos"]) for found in lake.rows("promo_codes_changes"))
+    changes = sorted((row["_txloom_csn"], row["_txloom_pos"]) for row in lake.rows("promo_codes_changes"))
     assert changes == [(10, 1), (20, 2), (20, 3), (30, 4)]
 
 

@@ -54,7 +54,7 @@ def plant(tmp_path: Path) -> Released:
 
 
 @pytest.mark.parametrize(
-    ("transactions", "found"),
+    ("transactions", "regressed"),
     [
         ([[insert(1, 1)], [update(1, 2)], [update(1, 3)]], []),
         ([[insert(1, 1), insert(2, 9)], [update(1, 3)], [update(1, 2), update(2, 10)]], [(1, 2, 3)]),
@@ -73,11 +73,11 @@ def plant(tmp_path: Path) -> Released:
     ],
 )
 def test_a_row_fails_whose_newest_version_is_below_one_that_it_had(
-    plant: Released, transactions: Sequence[Sequence[Change]], found: list[tuple[int, int, int]]
+    plant: Released, transactions: Sequence[Sequence[Change]], regressed: list[tuple[int, int, int]]
 ) -> None:
     for csn, changes in enumerate(transactions, 10):
         plant.release(csn, changes)
-    assert fallen(plant) == found
+    assert fallen(plant) == regressed
 
 
 def test_a_late_transaction_below_is_no_fall(plant: Released) -> None:

@@ -77,9 +77,9 @@ def test_a_vanished_table_fails_its_expectations_and_is_told_and_gives_a_cycle_w
     with pytest.raises(ExpectationFailed, match="positive: table readings is gone: the newest cut has it; the next"):
         check_expectations(None, lake.pipeline, warehouse=str(lake.folder), run_id="looking")
     assert results.of_run(lake.paths, "looking")["positive"]["success"] is False
-    found = health(lake.pipeline, str(lake.folder))
+    health_shown = health(lake.pipeline, str(lake.folder))
     assert ("red", "table gone", "1 table of the newest cut is gone.") in [
-        (found.color, each.kind, each.what) for each in found.reasons
+        (health_shown.color, each.kind, each.what) for each in health_shown.reasons
     ]
     assert "current table readings is gone" in reasons(lake.pipeline, str(lake.folder), 0)
 

@@ -27,7 +27,7 @@ def shop(tmp_path: Path, request: pytest.FixtureRequest) -> Buffered:
 
 
 def notes(shop: Buffered) -> list[str]:
-    return sorted(found["note"] for found in shop.rows("notes"))
+    return sorted(row["note"] for row in shop.rows("notes"))
 
 
 def test_another_transaction_of_a_released_ones_xid_is_released_too(shop: Buffered) -> None:
@@ -71,7 +71,7 @@ def test_one_batch_releases_both_though_each_changed_another_member_of_an_aggreg
     shop.run()
     (document,) = shop.rows("doc_current")
     assert (document["id"], [line["id"] for line in document["lines"]]) == (1, [1])
-    assert sorted(found["_txloom_csn"] for found in shop.rows(shop.pipeline.targets.aggregates[0].history)) == [
+    assert sorted(row["_txloom_csn"] for row in shop.rows(shop.pipeline.targets.aggregates[0].history)) == [
         110,
         210,
     ]

@@ -53,15 +53,15 @@ def expected_documents(source: Source, csn: int) -> dict[Any, Any]:
 
 def test_the_mirrors_equal_the_true_final_state(lake: Lake) -> None:
     truth = values.typed_state(capture.truth())
-    found = comparison.differences(truth, {table: flat(lake, table) for table in MIRRORS})
-    assert not found, comparison.report(found)
+    differences = comparison.differences(truth, {table: flat(lake, table) for table in MIRRORS})
+    assert not differences, comparison.report(differences)
 
 
 def test_the_documents_equal_the_true_final_state(lake: Lake, source: Source) -> None:
     truth = expected_documents(source, source.csns[-1])
     actual = comparison.keyed(lake.rows("orders_current"), ("order_id",))
-    found = comparison.differences({"orders_current": truth}, {"orders_current": actual})
-    assert not found, comparison.report(found)
+    differences = comparison.differences({"orders_current": truth}, {"orders_current": actual})
+    assert not differences, comparison.report(differences)
 
 
 def test_one_changed_value_of_one_row_is_a_difference(lake: Lake) -> None:
@@ -77,17 +77,17 @@ def test_every_version_of_a_mirror_is_the_source_as_of_its_valid_through(
     lake: Lake, source: Source, table: str
 ) -> None:
     for version, csn in lake.marks(table):
-        found = comparison.differences(
+        differences = comparison.differences(
             {table: expected(source, csn).get(table, {})}, {table: flat(lake, table, version)}
         )
-        assert not found, f"version {version} as of {csn}: {comparison.report(found)}"
+        assert not differences, f"version {version} as of {csn}: {comparison.report(differences)}"
 
 
 def test_every_version_of_the_documents_is_the_source_as_of_its_valid_through(lake: Lake, source: Source) -> None:
     for version, csn in lake.marks("orders_current"):
         actual = comparison.keyed(lake.rows("orders_current", version), ("order_id",))
-        found = comparison.differences({"documents": expected_documents(source, csn)}, {"documents": actual})
-        assert not found, f"version {version} as of {csn}: {comparison.report(found)}"
+        differences = comparison.differences({"documents": expected_documents(source, csn)}, {"documents": actual})
+        assert not differences, f"version {version} as of {csn}: {comparison.report(differences)}"
 
 
 def test_every_cut_names_versions_that_show_one_state(lake: Lake, source: Source) -> None:
@@ -96,17 +96,17 @@ def test_every_cut_names_versions_that_show_one_state(lake: Lake, source: Source
     for cut in cuts:
         state = expected(source, cut["valid_through"])
         actual = {table: flat(lake, table, cut["versions"][table]) for table in MIRRORS}
-        found = comparison.differences({table: state.get(table, {}) for table in MIRRORS}, actual)
+        differences = comparison.differences({table: state.get(table, {}) for table in MIRRORS}, actual)
         documents = comparison.keyed(lake.rows("orders_current", cut["versions"]["orders_current"]), ("order_id",))
-        found += comparison.differences(
+        differences += comparison.differences(
             {"documents": expected_documents(source, cut["valid_through"])}, {"documents": documents}
         )
-        assert not found, f"cut {cut['cut_id']}: {comparison.report(found)}"
+        assert not differences, f"cut {cut['cut_id']}: {comparison.report(differences)}"
 
 
 def test_valid_through_after_each_arrival_is_the_oracles(lake: Lake) -> None:
-    wanted = [step.valid_through for step in progress(arrivals())]
-    assert [run["merge_current"]["valid_through"] for run in lake.history] == wanted  # type: ignore[attr-defined]
+    expected_csns = [step.valid_through for step in progress(arrivals())]
+    assert [run["merge_current"]["valid_through"] for run in lake.history] == expected_csns  # type: ignore[attr-defined]
 
 
 def test_the_ledger_balances_after_every_run(lake: Lake) -> None:
@@ -122,18 +122,18 @@ def test_the_ledger_balances_after_every_run(lake: Lake) -> None:
 def test_history_holds_every_change_of_every_transaction(lake: Lake, source: Source) -> None:
     whole = capture.read(capture.arrivals())
     for table in MIRRORS:
-        wanted = sorted((t.csn, e.pos) for t in whole.transactions for e in t.events if e.table == table)
+        expected = sorted((t.csn, e.pos) for t in whole.transactions for e in t.events if e.table == table)
         actual = sorted((r["_txloom_csn"], r["_txloom_pos"]) for r in lake.rows(f"{table}_changes"))
-        assert actual == wanted, table
+        assert actual == expected, table
 
 
 def test_every_table_reads_as_of_any_csn(lake: Lake, source: Source) -> None:
     for csn in source.csns[::60] + source.csns[-1:]:
         actual = {table: as_rows(read_as_of(lake, table, csn=csn), table) for table in MIRRORS}
-        found = comparison.differences(expected(source, csn), actual)
+        differences = comparison.differences(expected(source, csn), actual)
         documents = comparison.keyed(read_as_of(lake, "orders_current", csn=csn), ("order_id",))
-        found += comparison.differences({"documents": expected_documents(source, csn)}, {"documents": documents})
-        assert not found, f"as of {csn}: {comparison.report(found)}"
+        differences += comparison.differences({"documents": expected_documents(source, csn)}, {"documents": documents})
+        assert not differences, f"as of {csn}: {comparison.report(differences)}"
 
 
 def test_a_moment_is_the_last_transaction_committed_by_then(lake: Lake) -> None:
@@ -154,20 +154,20 @@ def test_what_is_not_complete_yet_or_not_there_is_refused(lake: Lake, source: So
 
 
 def test_intervals_tell_every_state(lake: Lake, source: Source) -> None:
-    def told(table: str) -> list[dict[str, Any]]:
+    def intervals(table: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = read.intervals(lake.pipeline, table, warehouse=lake.warehouse).to_pylist()
         return rows
 
     def held(rows: list[dict[str, Any]], csn: int) -> list[dict[str, Any]]:
         return [row for row in rows if row["_txloom_valid_from"] <= csn < (row["_txloom_valid_to"] or 2**63)]
 
-    mirrors, orders = {table: told(table) for table in MIRRORS}, told("orders_current")
+    mirrors, orders = {table: intervals(table) for table in MIRRORS}, intervals("orders_current")
     for csn in source.csns[::40] + source.csns[-1:]:
         actual = {table: as_rows(held(rows, csn), table) for table, rows in mirrors.items()}
-        found = comparison.differences(expected(source, csn), actual)
+        differences = comparison.differences(expected(source, csn), actual)
         documents = comparison.keyed(held(orders, csn), ("order_id",))
-        found += comparison.differences({"documents": expected_documents(source, csn)}, {"documents": documents})
-        assert not found, f"as of {csn}: {comparison.report(found)}"
+        differences += comparison.differences({"documents": expected_documents(source, csn)}, {"documents": documents})
+        assert not differences, f"as of {csn}: {comparison.report(differences)}"
 
 
 def test_the_newest_cut_is_what_a_reader_reads(lake: Lake) -> None:

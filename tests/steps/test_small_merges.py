@@ -78,8 +78,8 @@ class Warehouse:
 def history_row(change: Change, paths: Mapping[str, Any]) -> dict[str, Any]:
     table, op, before, after = change
     old, new = (dict(zip(COLUMNS[table], image, strict=False)) for image in (before, after))
-    told = {**paths, "op": op, "before": old or None, "before_known": list(old) or None}
-    return {**(old if op == "D" else new), **{f"_txloom_{name}": value for name, value in told.items()}}
+    row_columns = {**paths, "op": op, "before": old or None, "before_known": list(old) or None}
+    return {**(old if op == "D" else new), **{f"_txloom_{name}": value for name, value in row_columns.items()}}
 
 
 def no_spark() -> NoReturn:
@@ -159,8 +159,8 @@ def test_a_late_truncate_spares_what_came_after_it(lake: Warehouse) -> None:
 def test_a_table_can_be_read_as_of_any_csn(lake: Warehouse) -> None:
     lake.release({30: [("orders", "U", (1, "Ada"), (1, "Eve"))]})
     lake.merge()
-    told = {csn: read.as_of(lake.pipeline, "orders", csn=csn, warehouse=str(lake.folder)) for csn in (9, 10, 29, 30)}
-    assert {csn: rows.column("name").to_pylist() for csn, rows in told.items()} == {
+    by_csn = {csn: read.as_of(lake.pipeline, "orders", csn=csn, warehouse=str(lake.folder)) for csn in (9, 10, 29, 30)}
+    assert {csn: rows.column("name").to_pylist() for csn, rows in by_csn.items()} == {
         9: [],
         10: ["Ada"],
         29: ["Ada", "Bob"],

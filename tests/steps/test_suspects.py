@@ -11,7 +11,7 @@ from steps import manual
 from steps.debezium_shop import DebeziumShop, copied, ended, snapshot, updated
 from steps.test_load_snapshot import load
 from txloom.quality import findings as f
-from txloom.storage.views.pipeline.dead_letters import letter_causes
+from txloom.storage.views.pipeline.dead_letters import causes
 from txloom.storage.views.status import status
 
 
@@ -28,7 +28,7 @@ def overlap(shop: DebeziumShop, xid: int, lsn: int, keys: range, counted: int = 
     shop.send(*ended(xid, lsn + 8, lines=counted))
 
 
-def causes(shop: DebeziumShop) -> dict[str, int]:
+def counted_causes(shop: DebeziumShop) -> dict[str, int]:
     return {row["cause"]: row["events"] for row in status(shop.warehouse, "shop")["dead_letters"]}
 
 
@@ -65,8 +65,8 @@ def test_each_transaction_with_a_hole_is_named_and_a_load_of_its_table_closes_th
     assert shop.shown("lines") == [*range(5), *range(7, 15), *range(17, 30)], "whole as far as anybody counts"
     named = [(f.TWO_RUNS, "lines", "700", 1008, True), (f.TWO_RUNS, "lines", "701", 2008, True)]
     assert shop.findings() == named, "and no update without an image before is held against the connector"
-    (told, *_, note) = shop.query("findings", "select evidence, code, status from t order by since_csn")
-    assert told["evidence"] == (
+    (finding, *_, note) = shop.query("findings", "select evidence, code, status from t order by since_csn")
+    assert finding["evidence"] == (
         "rows of 700 in lines come from 2 runs: run 1 sent 5 at 1000 to 1000, run 2 sent 3 at 1000 to 1000, "
         "0 rows came from both"
     )
@@ -87,10 +87,10 @@ def test_a_held_suspect_and_an_excess_name_their_tables_and_are_gaps_until_the_t
     overlap(shop, 701, 2000, range(10, 20), counted=9)
     overlap(shop, 702, 3000, range(20, 30))
     give_up(shop)
-    assert (shop.shown("lines"), causes(shop)) == ([*range(20, 30)], {"two producer runs": 9, "excess": 11})
+    assert (shop.shown("lines"), counted_causes(shop)) == ([*range(20, 30)], {"two producer runs": 9, "excess": 11})
     named = [(f.TWO_RUNS, "lines", "700", 1008, True), (f.TWO_RUNS, "lines", "701", 2008, True)]
     assert (shop.findings(), gaps(shop)) == (named, [1008, 2008])
-    hints = {each.cause: each.hint for each in letter_causes(shop.pipeline, shop.warehouse).listing.groups}
+    hints = {each.cause: each.hint for each in causes(shop.pipeline, shop.warehouse).listing.groups}
     assert "load a snapshot" in hints["excess"].lower() and "GROUPTRANSOPS" not in "".join(hints.values())
     load(shop, export(shop, "lines", range(30)), 3008)
     shop.send(*copied(703, 4000, [1], "two", table="orders"), *ended(703, 4008, orders=1))
@@ -129,11 +129,11 @@ def test_the_documented_commands_repair_a_suspect(spark: Any, tmp_path: Path) ->
     assert [row["needs_snapshot"] for row in [status(shop.warehouse, "shop")]] == [["lines"]]
     shop.send(*copied(703, 4000, [1], "two", table="orders"), *ended(703, 4008, orders=1))
     export(shop, "lines", range(10))
-    own = {"NAME": str(shop.file), "/exports/lines": f"{tmp_path}/export", "24023128": "4000", "1389": "700"}
+    replaced = {"NAME": str(shop.file), "/exports/lines": f"{tmp_path}/export", "24023128": "4000", "1389": "700"}
     commands = manual.commands("### A transaction from two runs of its producer")
     assert len(commands) == 6
     for command in commands:
-        manual.run(command, shop.warehouse, own)
-    told = status(shop.warehouse, "shop")
-    assert (shop.shown("lines"), told["needs_snapshot"], told["dead_letters"]) == ([*range(10)], [], [])
+        manual.run(command, shop.warehouse, replaced)
+    shown = status(shop.warehouse, "shop")
+    assert (shop.shown("lines"), shown["needs_snapshot"], shown["dead_letters"]) == ([*range(10)], [], [])
     assert (gaps(shop), shop.findings()) == ([], [])

@@ -118,8 +118,8 @@ def test_a_file_that_cannot_be_read_any_more_after_it_was_planned_stops_no_other
     slot.put("3.jsonl", text(THIRD))
     slot.land()
     assert slot.whole() == {10: {1, 2}, 30: {4}}
-    (found,) = slot.query("findings", "select evidence, severity from t where status = 'open'")
-    assert found == {"evidence": f"{problem}; nothing of it was landed behind its byte 0", "severity": "error"}
+    (finding,) = slot.query("findings", "select evidence, severity from t where status = 'open'")
+    assert finding == {"evidence": f"{problem}; nothing of it was landed behind its byte 0", "severity": "error"}
 
 
 def test_a_file_that_nobody_may_read_is_landed_once_somebody_may() -> None:

@@ -74,8 +74,8 @@ class Shop:
     def publish(self) -> None:
         """Enter a cut that shows the tables as they are."""
         at = Newest(self.pipeline, self.paths).versions(self.pipeline.current_tables)
-        told = {name: identity(self.paths.table(name), version) for name, version in at.items()}
-        ids, marks = ({name: each[part] for name, each in told.items()} for part in (0, 1))
+        identities = {name: identity(self.paths.table(name), version) for name, version in at.items()}
+        ids, marks = ({name: each[part] for name, each in identities.items()} for part in (0, 1))
         cut = {"cut_id": self.csn, "valid_through": self.csn, "release": self.csn, "published_at": NOW}
         cut |= {"versions": at, "table_ids": ids, "marks": marks, "gaps": [], "amends": []}
         small_tables.append(self.paths.table(names.CUTS), [cut], system_tables.CUTS)
@@ -100,9 +100,9 @@ class Shop:
         return judged(self.pipeline, state, self.pipeline.expectations, "r", always=always)
 
     def page(self, name: str, run: str = "m1") -> str:
-        found = results.data_docs_page(self.paths, run, name)
-        assert found is not None
-        return found
+        html = results.data_docs_page(self.paths, run, name)
+        assert html is not None
+        return html
 
 
 def failed(shop: Shop, run_id: str = "m1") -> set[str]:
@@ -112,11 +112,11 @@ def failed(shop: Shop, run_id: str = "m1") -> set[str]:
 def test_all_expectations_are_judged_by_great_expectations_in_one_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = list[list[str]]()
+    suites = list[list[str]]()
     run = checkpoint.run
 
     def seen(cases: Any, **more: Any) -> Any:
-        asked.append([case.expectation.id for case in cases])
+        suites.append([case.expectation.id for case in cases])
         return run(cases, **more)
 
     monkeypatch.setattr(checkpoint, "run", seen)
@@ -124,7 +124,7 @@ def test_all_expectations_are_judged_by_great_expectations_in_one_checkpoint(
     shop.cycle([order(1)], [{"id": 1, "order_id": 1}])
     shop.publish()
     assert shop.validate() == {"validated": 11, "failed": 0, "rows": 0, "cut_id": 1, "judged": 5}
-    assert asked == [["orphans", "totals", "age", "mail", "tokens"]], "of the others there is no table yet"
+    assert suites == [["orphans", "totals", "age", "mail", "tokens"]], "of the others there is no table yet"
     findings.record(shop.paths, [Finding(UNKNOWN_ROW, "orders", None, 7, "x7", "id 9 was never seen")], "r")
     small_tables.append(
         shop.paths.table(names.PENDING_TRANSACTIONS),
@@ -215,11 +215,11 @@ def test_data_docs_are_kept_as_long_as_reports(tmp_path: Path) -> None:
 def test_a_cycle_that_judges_always_lets_great_expectations_judge_what_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = list[str]()
+    judged = list[str]()
     run = checkpoint.run
 
     def seen(cases: Any, **more: Any) -> Any:
-        asked.extend(case.expectation.id for case in cases)
+        judged.extend(case.expectation.id for case in cases)
         return run(cases, **more)
 
     monkeypatch.setattr(checkpoint, "run", seen)
@@ -229,7 +229,7 @@ def test_a_cycle_that_judges_always_lets_great_expectations_judge_what_holds(
         shop = Shop(folder, judge=judge)
         shop.cycle([order(1)])
         check_expectations(None, shop.pipeline, warehouse=str(folder), run_id="r", only=["totals"])
-        assert asked == expected
+        assert judged == expected
 
 
 def test_great_expectations_that_cannot_be_loaded_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

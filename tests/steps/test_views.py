@@ -26,9 +26,9 @@ targets:
 
 
 def story(shop: Shop, xid: str) -> Story:
-    found = transaction(shop.pipeline, shop.warehouse, xid=xid).story
-    assert found is not None
-    return found
+    story = transaction(shop.pipeline, shop.warehouse, xid=xid).story
+    assert story is not None
+    return story
 
 
 def changes(shop: Shop, table: str, **key: str) -> list[tuple[Any, ...]]:
@@ -86,9 +86,9 @@ def test_what_was_sent_is_what_is_told(spark: Any, tmp_path: Path) -> None:
     assert (current["note"], [line["no"] for line in current["lines"]]) == ("new", [1])
     assert [row["cut_id"] for row in cuts.cuts(shop.pipeline, shop.warehouse).rows] == [2, 1]
     steps = ["land_events", "buffer_transactions", "balance", "merge_current", "publish"]
-    found = runs.runs(shop.pipeline, shop.warehouse).rows
-    told = [(row["run_id"], row["balanced"], [step["step"] for step in row["steps"]]) for row in found]
-    assert told == [("run-2", True, steps), ("run-1", True, steps)]
+    run_rows = runs.runs(shop.pipeline, shop.warehouse).rows
+    shown = [(row["run_id"], row["balanced"], [step["step"] for step in row["steps"]]) for row in run_rows]
+    assert shown == [("run-2", True, steps), ("run-1", True, steps)]
 
 
 def test_a_transaction_that_was_given_up_and_completed_tells_all_of_it(
@@ -104,9 +104,9 @@ def test_a_transaction_that_was_given_up_and_completed_tells_all_of_it(
     dead = story(shop, "x10")
     assert (dead.status, dead.cause, dead.letters[0]["open"], dead.cut) == ("dead", "table short", 2, None)
     assert dead.letters[0]["detail"] == "orders 1/2"
-    found = dead_letters.letter_causes(shop.pipeline, shop.warehouse).listing
-    page = dead_letters.letters(shop.pipeline, shop.warehouse)
-    assert (found.events, page.total, {row["kind"] for row in page.rows}) == (3, 3, {"row", "metadata", "poison"})
+    listing = dead_letters.causes(shop.pipeline, shop.warehouse).listing
+    page = dead_letters.dead_letters(shop.pipeline, shop.warehouse)
+    assert (listing.events, page.total, {row["kind"] for row in page.rows}) == (3, 3, {"row", "metadata", "poison"})
     assert health(shop.pipeline, shop.warehouse).color == "amber"
     shop.send(second)
     shop.run()

@@ -19,8 +19,8 @@ DONE = 'v1\n{"nextBatchWatermarkMs":0}'
 
 
 def offset(plan: str) -> str:
-    told = {"sourceVersion": 1, "reservoirId": plan, "reservoirVersion": 3, "index": -1, "isStartingVersion": False}
-    return f"v1\n{ABOUT}\n" + json.dumps(told)
+    content = {"sourceVersion": 1, "reservoirId": plan, "reservoirVersion": 3, "index": -1, "isStartingVersion": False}
+    return f"v1\n{ABOUT}\n" + json.dumps(content)
 
 
 def planned(folder: Path, table: str) -> str:
@@ -100,7 +100,7 @@ def all_of(name: str) -> Callable[[Path], None]:
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
         pytest.param(all_of("offsets"), "offsets is empty, though batch 1 was written", id="missing"),
         pytest.param(cut("offsets/2"), "offsets/2 is cut or not readable", id="offsets cut"),
@@ -124,11 +124,11 @@ def all_of(name: str) -> Callable[[Path], None]:
         pytest.param(cut_plan, "its plan cannot be read", id="plan cut"),
     ],
 )
-def test_damage_is_named(folder: Path, damage: Callable[[Path], None], told: str) -> None:
+def test_damage_is_named(folder: Path, damage: Callable[[Path], None], message: str) -> None:
     damage(folder)
     with pytest.raises(CheckpointDamaged) as refused:
         check(str(folder), TABLE, written=1)
-    assert str(refused.value) == told
+    assert str(refused.value) == message
 
 
 def test_a_snapshot_that_is_gone_needs_every_change_before_it(folder: Path) -> None:

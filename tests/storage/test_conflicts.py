@@ -15,7 +15,7 @@ from txloom.errors import WriteConflict
 from txloom.storage.delta import arrow_tables, retry, small_merge
 from txloom.storage.targets import spark_fold
 
-TOLD = "another writer came first, the write is made again: "
+RETRIED = "another writer came first, the write is made again: "
 EFFECTS = [{"id": 1, "value": 10, "_txloom_deleted": False}, {"id": 9, "value": 90, "_txloom_deleted": False}]
 
 
@@ -56,7 +56,7 @@ def test_a_small_merge_that_meets_an_optimize_is_made_again(
     retry.repeated(partial(small_merge.merge, path, pa.Table.from_pylist(EFFECTS), ["id"], {}))
     assert rows(path) == [(1, 10), (2, 2), (3, 3), (9, 90), (100, 0)]
     assert operations(path)[:3] == ["MERGE", "OPTIMIZE", "WRITE"]
-    assert capsys.readouterr().out.count(TOLD) == 1
+    assert capsys.readouterr().out.count(RETRIED) == 1
 
 
 def test_a_writer_that_never_ends_is_a_conflict_that_names_it(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +93,7 @@ def test_a_merge_by_spark_that_meets_an_optimize_is_made_again(
     retry.repeated(partial(spark_fold.merge, path, effects, ["id"], metadata="{}"))
     assert rows(path) == [(1, 10), (2, 2), (3, 3), (9, 90)]
     assert operations(path)[:2] == ["MERGE", "OPTIMIZE"]
-    assert capsys.readouterr().out.count(TOLD) == 1
+    assert capsys.readouterr().out.count(RETRIED) == 1
 
 
 def test_merge_current_survives_whoever_rewrites_its_tables(
@@ -120,7 +120,7 @@ def test_merge_current_survives_whoever_rewrites_its_tables(
     assert lake.merge(nothing)["changes"] == 2
     assert rows(path) == [(1, 2), (2, 2)]
     assert len(armed) == 2
-    assert TOLD in capsys.readouterr().out
+    assert RETRIED in capsys.readouterr().out
 
 
 nothing: Callable[[], Any] = lambda: pytest.fail("a small table opened a Spark session")  # noqa: E731

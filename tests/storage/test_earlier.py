@@ -16,7 +16,7 @@ from txloom.storage.system_tables import TRANSACTIONS
 
 def finished(*rows: tuple[str, str | None, int, int]) -> pa.Table:
     """Return rows of `transactions`: id, cause (None: released), second of the first landing, release."""
-    told = [
+    entries = [
         {
             "transaction_id": name,
             "status": "released" if cause is None else "dead",
@@ -26,20 +26,25 @@ def finished(*rows: tuple[str, str | None, int, int]) -> pa.Table:
         }
         for name, cause, second, release in rows
     ]
-    return pa.Table.from_pylist(told, TRANSACTIONS)
+    return pa.Table.from_pylist(entries, TRANSACTIONS)
 
 
 def left(folder: Path, rows: pa.Table, generation: int) -> list[tuple[Any, ...]]:
-    found = without_written_deaths(TablePaths(str(folder), "shop"), rows, generation).to_pylist()
-    return sorted((row["transaction_id"], row["cause"] or "") for row in found)
+    left_rows = without_written_deaths(TablePaths(str(folder), "shop"), rows, generation).to_pylist()
+    return sorted((row["transaction_id"], row["cause"] or "") for row in left_rows)
 
 
 def test_a_death_is_entered_once_over_all_generations(tmp_path: Path) -> None:
-    path, own = TablePaths(str(tmp_path), "shop").table(names.TRANSACTIONS), first_release(2)
-    before = [("a", "short", 1, own - 1), ("b", None, 1, own - 1), ("c", "short", 1, own), ("d", "short", 1, own - 1)]
+    path, table_path = TablePaths(str(tmp_path), "shop").table(names.TRANSACTIONS), first_release(2)
+    before = [
+        ("a", "short", 1, table_path - 1),
+        ("b", None, 1, table_path - 1),
+        ("c", "short", 1, table_path),
+        ("d", "short", 1, table_path - 1),
+    ]
     write_deltalake(path, finished(*before))
     again = ("a", "short", 1), ("b", None, 1), ("c", "short", 1), ("d", "excess", 1), ("d", "short", 2), ("e", "x", 1)
-    rows = finished(*[(*each, own) for each in again])
+    rows = finished(*[(*each, table_path) for each in again])
     expected = [("b", ""), ("c", "short"), ("d", "excess"), ("d", "short"), ("e", "x")]
     assert left(tmp_path, rows, generation=2) == expected
     assert len(left(tmp_path, rows, generation=1)) == len(again)

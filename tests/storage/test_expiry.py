@@ -30,7 +30,7 @@ def ledger(folder: Path, *rows: dict[str, Any]) -> TablePaths:
     return paths
 
 
-def told(paths: TablePaths) -> list[tuple[str, int, str, int]]:
+def ledger_rows(paths: TablePaths) -> list[tuple[str, int, str, int]]:
     rows = small_tables.query(paths.table(names.LEDGER), "select * from t order by at, step")
     return [(row["step"], (NOW - row["at"]).days, row["run_id"], dict(row["counts"])["landed"]) for row in rows]
 
@@ -39,7 +39,7 @@ def test_old_rows_of_the_ledger_become_one_for_each_step_that_is_added_up(tmp_pa
     lines = [entry(step, age) for step in ("land_events", "publish", "accept_loss") for age in (30, 20, 2)]
     paths = ledger(tmp_path, *lines)
     assert expiry.shorten_ledger(paths, NOW - timedelta(days=10)) == 3
-    assert told(paths) == [
+    assert ledger_rows(paths) == [
         ("accept_loss", 30, "r", 1),
         ("accept_loss", 20, "r", 1),
         ("land_events", 20, "carried forward", 2),
@@ -57,7 +57,7 @@ def test_the_newest_row_of_each_step_stays_and_the_newest_good_one(tmp_path: Pat
         entry("balance", 25),
     )
     assert expiry.shorten_ledger(paths, NOW) == 1
-    assert [row[:2] for row in told(paths)] == [("merge_current", 30), ("balance", 25), ("merge_current", 20)]
+    assert [row[:2] for row in ledger_rows(paths)] == [("merge_current", 30), ("balance", 25), ("merge_current", 20)]
 
 
 rows = st.builds(
@@ -96,14 +96,14 @@ def test_a_row_that_another_run_appends_meanwhile_stays(tmp_path: Path, monkeypa
     ask = small_tables.ask
 
     def slow(table: DeltaTable, sql: str) -> list[dict[str, Any]]:
-        found = ask(table, sql)
+        rows = ask(table, sql)
         monkeypatch.undo()
         ledger(tmp_path, entry("publish", 1))
-        return found
+        return rows
 
     monkeypatch.setattr(small_tables, "ask", slow)
     assert expiry.shorten_ledger(paths, NOW) == 1
-    assert [row[:2] for row in told(paths)] == [("publish", 20), ("publish", 1)]
+    assert [row[:2] for row in ledger_rows(paths)] == [("publish", 20), ("publish", 1)]
 
 
 def test_reports_go_but_the_newest_of_each_and_what_is_open(tmp_path: Path) -> None:

@@ -56,11 +56,11 @@ def refused(club: Pipeline, kind: type[TxloomError]) -> str:
 
 def test_a_date_that_nobody_writes_any_more_is_whole(club: Pipeline, put: Callable[..., Path]) -> None:
     first, second = put("players/1.jsonl", '{"id": 1}\n'), put("players/2.csv.gz")
-    found = day_of(club, DAY)
-    assert {name: [file.path for file in files] for name, files in found.tables.items()} == {
+    day = day_of(club, DAY)
+    assert {name: [file.path for file in files] for name, files in day.tables.items()} == {
         "players": [str(first), str(second)]
     }
-    assert found.marked == frozenset()
+    assert day.marked == frozenset()
 
 
 def test_a_date_without_a_folder_is_said_to_be_missing(club: Pipeline, tmp_path: Path) -> None:

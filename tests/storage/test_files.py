@@ -70,8 +70,8 @@ def test_lines_go_on_across_blocks_and_the_last_needs_no_newline(tmp_path: Path,
     content = b"".join(b"%d" % n + b"x" * 1000 + b"\n" for n in range(10_000)) + b"last"
     put(tmp_path, name, gzip.compress(content) if name.endswith("gz") else content)
     lines = Lines(tmp_path / name, (tmp_path / name).stat().st_size, 0, 1 << 20)
-    found = [line for block in lines.blocks() for line in block]
-    assert len(found) == 10_000 and found[4999].startswith(b"4999x")
+    read_lines = [line for block in lines.blocks() for line in block]
+    assert len(read_lines) == 10_000 and read_lines[4999].startswith(b"4999x")
     assert (lines.tail, lines.tail_bytes, lines.until) == (b"last", 4, len(content) - 4)
 
 

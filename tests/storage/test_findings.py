@@ -60,12 +60,12 @@ def test_a_note_is_written_down_once_and_never_open(paths: TablePaths, capsys: p
 def test_who_has_no_goldengate_reads_none_of_its_settings(paths: TablePaths, source_format: str | None) -> None:
     settings = ("GROUPTRANSOPS", "IGNORE", "GETUPDATE", "omitNullValues", "GoldenGate", "replicat")
     hints = hints_for(source_format)
-    told = [
+    hints_shown = [
         hints[cause] for cause in (buffer.NO_METADATA, buffer.EXCESS, buffer.SHORT, buffer.CONFLICT, buffer.SUSPECT)
     ]
-    told += [
+    hints_shown += [
         of(code, 1, "x").hint(source_format) for code in (f.TWO_RUNS, f.NULLS_OMITTED, f.CHANGED, f.COUNTS_CHANGED)
     ]
-    assert not [hint for hint in told if any(setting in hint for setting in settings)]
+    assert not [hint for hint in hints_shown if any(setting in hint for setting in settings)]
     assert "GROUPTRANSOPS" in hints_for("goldengate")[buffer.EXCESS]
     assert "omitNullValues" in of(f.NULLS_OMITTED, 1, "x").hint("goldengate")

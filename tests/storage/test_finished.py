@@ -81,8 +81,8 @@ def test_a_pipeline_that_finished_nothing_knows_nothing(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("forgetful")
 def test_what_was_finished_is_told_with_the_csn_of_that_time(paths: TablePaths) -> None:
     rows = [{"kind": "row", "table": "t", "transaction_id": "x7", "tx": hash64("x7"), "csn": None}]
-    found = finished_before(paths, pa.Table.from_pylist(rows, system_tables.CHANGE_EVENTS))
-    assert found.tolist() == [(hash64("x7"), 70)], "another one of that id is told apart by it"
+    finished = finished_before(paths, pa.Table.from_pylist(rows, system_tables.CHANGE_EVENTS))
+    assert finished.tolist() == [(hash64("x7"), 70)], "another one of that id is told apart by it"
 
 
 @pytest.mark.usefixtures("forgetful")
@@ -106,10 +106,10 @@ def test_a_row_is_of_the_first_transaction_of_its_id_that_ends_behind_it(paths: 
     def known(*lies_at: int) -> list[tuple[int, int]]:
         about = {"kind": "row", "table": "t", "transaction_id": "x7", "tx": hash64("x7")}
         rows = [about | {"identity": f"{at}:t:c:1"} for at in lies_at]
-        found: list[tuple[int, int]] = finished_before(
+        finished: list[tuple[int, int]] = finished_before(
             paths, pa.Table.from_pylist(rows, system_tables.CHANGE_EVENTS)
         ).tolist()
-        return found
+        return finished
 
     assert known(701) == []
     assert known(71) == known(71, 900) == known(69) == [(hash64("x7"), 700)]

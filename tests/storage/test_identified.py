@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from txloom.config import load
 from txloom.events.debezium.decoder import DebeziumDecoder
-from txloom.storage.landing.change_events import Landing, placed
+from txloom.storage.landing.change_events import Landing, with_position
 from txloom.storage.sources.splits import Range, Task
 from txloom.transactions import buffer
-from txloom.transactions.compact_events import numbers_of
+from txloom.transactions.compact_events import compact_events_of
 
 DECLARED = """
 name: shop
@@ -36,15 +36,17 @@ def decoder(folder: Path) -> DebeziumDecoder:
 
 def row(table: str, after: dict[str, Any], number: int | None = None) -> bytes:
     source = {"connector": "postgresql", "db": "shop", "schema": "public", "table": table, "lsn": 40}
-    told = None if number is None else {"id": "7:40", "total_order": number}
+    source_fields = None if number is None else {"id": "7:40", "total_order": number}
     op = "r" if number is None else "c"
-    return json.dumps({"before": None, "after": after, "source": source, "transaction": told, "op": op}).encode()
+    return json.dumps(
+        {"before": None, "after": after, "source": source, "transaction": source_fields, "op": op}
+    ).encode()
 
 
 def landed(folder: Path, *values: bytes, number: int = 1, first: int = 1, file: str = "a.jsonl") -> pa.Table:
     task = Task(1, "notes", file, 0)
     places = range(first, first + len(values))
-    return placed(decoder(folder).decode("notes", values), task, places, Landing(number, AT, (task,)))
+    return with_position(decoder(folder).decode("notes", values), task, places, Landing(number, AT, (task,)))
 
 
 def named(events: pa.Table) -> list[tuple[str, str, str]]:
@@ -68,7 +70,7 @@ def test_a_line_that_is_landed_again_is_the_row_that_it_was(tmp_path: Path) -> N
 def test_a_record_is_known_by_its_topic_partition_and_offset(tmp_path: Path) -> None:
     task = Task(3, "notes", "", 0, Range("notes", "id", 2, 10, 12))
     events = decoder(tmp_path).decode("notes", [row("notes", {"note": "a"})])
-    assert named(placed(events, task, [11], Landing(1, AT, (task,))))[0][0].endswith("@notes:2:11")
+    assert named(with_position(events, task, [11], Landing(1, AT, (task,))))[0][0].endswith("@notes:2:11")
 
 
 def test_rows_with_a_key_or_a_transaction_keep_what_they_are_known_by(tmp_path: Path) -> None:
@@ -78,20 +80,22 @@ def test_rows_with_a_key_or_a_transaction_keep_what_they_are_known_by(tmp_path: 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans()), max_size=12))
 def test_every_row_of_a_table_without_a_key_is_one_event_and_a_redelivery_is_none(
-    tmp_path_factory: Any, told: list[tuple[str, bool]]
+    tmp_path_factory: Any, rows_sent: list[tuple[str, bool]]
 ) -> None:
     folder = tmp_path_factory.mktemp("notes")
-    values = [row("notes", {"note": note}, n if within else None) for n, (note, within) in enumerate(told, 1)]
+    values = [row("notes", {"note": note}, n if within else None) for n, (note, within) in enumerate(rows_sent, 1)]
     end = {"status": "END", "id": "7:41", "data_collections": []}
-    count = sum(within for _, within in told)
+    count = sum(within for _, within in rows_sent)
     end["data_collections"] = [{"data_collection": "public.notes", "event_count": count}]
     task = Task(2, "transaction", "t.jsonl", 0)
-    ends = placed(decoder(folder).decode("transaction", [json.dumps(end).encode()]), task, [1], Landing(1, AT, (task,)))
+    ends = with_position(
+        decoder(folder).decode("transaction", [json.dumps(end).encode()]), task, [1], Landing(1, AT, (task,))
+    )
     events = [landed(folder, *values), landed(folder, *values, number=2), ends]
     held, decisions = buffer.Held(), []
     for each in events:
-        held, decided = buffer.decide(held, numbers_of(each), buffer.Rules(10))
+        held, decided = buffer.decide(held, compact_events_of(each), buffer.Rules(10))
         decisions.append(decided)
     released = sum(int(part.rows.sum()) for decided in decisions for part in decided.released)
-    assert released == len(told)
+    assert released == len(rows_sent)
     assert len(held.events) == 0

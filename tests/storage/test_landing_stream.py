@@ -28,11 +28,11 @@ def planned(landed: list[tuple[int, int]], known: int) -> list[End]:
 
 def numbered(gaps: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return landings with their rows; a number may be left out, of a landing that died."""
-    found, number = [], 0
+    landings, number = [], 0
     for gap, rows in gaps:
         number += gap
-        found.append((number, rows))
-    return found
+        landings.append((number, rows))
+    return landings
 
 
 @pytest.fixture
@@ -47,12 +47,12 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_batches_take_every_landing_once_and_no_more_than_they_may(gaps: Any, known: int) -> None:
     landed, after = numbered(gaps), 0
     for end in planned(landed, known):
-        own = [(number, rows) for number, rows in landed if after < number <= end.landing]
-        assert own, "an empty batch"
-        assert own[-1][0] == end.landing
-        assert len(own) <= 6
-        assert sum(rows for _, rows in own[:-1]) < 50, "the last of them was one too many"
-        assert after >= known or end.landing <= known or own[0][0] > known, "what is known and what is new, in one"
+        taken = [(number, rows) for number, rows in landed if after < number <= end.landing]
+        assert taken, "an empty batch"
+        assert taken[-1][0] == end.landing
+        assert len(taken) <= 6
+        assert sum(rows for _, rows in taken[:-1]) < 50, "the last of them was one too many"
+        assert after >= known or end.landing <= known or taken[0][0] > known, "what is known and what is new, in one"
         after = end.landing
     assert after == (landed[-1][0] if landed else 0)
 
@@ -63,8 +63,8 @@ def test_small_landings_are_taken_together(gaps: Any) -> None:
     landed = numbered(gaps)
     ends = planned(landed, 0)
     for one, other in zip([End(0), *ends], ends[:-1], strict=False):
-        own = [rows for number, rows in landed if one.landing < number <= other.landing]
-        assert sum(own) >= 50 or len(own) == 6
+        taken = [rows for number, rows in landed if one.landing < number <= other.landing]
+        assert sum(taken) >= 50 or len(taken) == 6
 
 
 @given(st.integers(1, BUCKETS))
@@ -108,17 +108,17 @@ def test_a_landing_that_is_not_over_is_not_planned(tmp_path: Path) -> None:
 
 def test_a_clock_comes_to_every_bucket_with_the_holes_that_it_brings(tmp_path: Path) -> None:
     paths, at = TablePaths(str(tmp_path), "shop"), datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)
-    holes = ev.to_bytes(ev.holes(3, [(7, 9)]))
-    own = {"landing": 3, "landed_at": at}
+    holes = ev.to_bytes(ev.unreadable_ranges(3, [(7, 9)]))
+    clock = {"landing": 3, "landed_at": at}
     rows = [
-        own | {"kind": "clock", "csn": 40, "numbers": holes},
-        own | {"kind": "numbers", "bucket": 1, "numbers": b"x"},
+        clock | {"kind": "clock", "csn": 40, "numbers": holes},
+        clock | {"kind": "numbers", "bucket": 1, "numbers": b"x"},
     ]
     small_tables.append(paths.change_events, rows, CHANGE_EVENTS)
-    found = pa.concat_tables(stream.arrivals(paths.change_events, 2, 3, (1, 5))).to_pylist()
+    arrived = pa.concat_tables(stream.arrivals(paths.change_events, 2, 3, (1, 5))).to_pylist()
     clocks = [{"bucket": bucket, "landing": 3, "at": 5_000_000, "reached": 40, "numbers": holes} for bucket in (1, 5)]
     numbers = {"bucket": 1, "landing": 3, "at": 5_000_000, "reached": NO_CLOCK, "numbers": b"x"}
-    assert sorted(found, key=repr) == sorted([*clocks, numbers], key=repr)
+    assert sorted(arrived, key=repr) == sorted([*clocks, numbers], key=repr)
 
 
 EVENTS = pa.schema([("landing", pa.int64()), ("kind", pa.string())])

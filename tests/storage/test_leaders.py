@@ -44,10 +44,10 @@ def test_a_broker_that_comes_back_in_a_moment_is_waited_for(
     first, second = away
     monkeypatch.setattr(kafka, "MOVES", 120)
     with ThreadPoolExecutor(1) as beside:  # the broker is this thread's: it dies with the thread that starts it
-        asked = beside.submit(kafka.extents, Kafka(brokers=first.address, topics=("rows",)), ["rows"])
+        future = beside.submit(kafka.extents, Kafka(brokers=first.address, topics=("rows",)), ["rows"])
         second.start()
-        found = asked.result()
-    assert found == [Range("rows", first.topic_id("rows"), 0, 0, RECORDS)]
+        extents = future.result()
+    assert extents == [Range("rows", first.topic_id("rows"), 0, 0, RECORDS)]
 
 
 def test_a_partition_that_no_broker_leads_is_named_in_time(

@@ -110,9 +110,13 @@ def rows(paths: TablePaths) -> list[int]:
 
 def test_a_lease_that_was_given_back_goes_to_the_next_run_with_the_next_epoch(paths: TablePaths) -> None:
     for number in (1, 2):
-        with lease.held(paths, f"run-{number}", "land_events") as own:
-            found = lease.newest(paths)
-            assert found is not None and (own.epoch, found.run_id, found.released_at) == (number, f"run-{number}", None)
+        with lease.held(paths, f"run-{number}", "land_events") as holder:
+            newest = lease.newest(paths)
+            assert newest is not None and (holder.epoch, newest.run_id, newest.released_at) == (
+                number,
+                f"run-{number}",
+                None,
+            )
     last = lease.newest(paths)
     assert last is not None and last.released_at is not None
     assert DeltaTable(paths.table("rows")).version() == 0, "tables are stamped only when a lease is taken over"
@@ -123,17 +127,17 @@ def test_a_second_run_is_refused_with_the_name_of_the_first(paths: TablePaths, o
     with pytest.raises(LeaseTaken) as refused, lease.held(paths, "mine", "publish"):
         pass
     assert time.monotonic() - begun < 30
-    told = str(refused.value)
-    assert told.startswith(f"pipeline shop is held by run other (merge_current, process {other.process.pid} on ")
-    assert told.endswith("; wait for it, or stop it")
+    message = str(refused.value)
+    assert message.startswith(f"pipeline shop is held by run other (merge_current, process {other.process.pid} on ")
+    assert message.endswith("; wait for it, or stop it")
     assert other.tell()[0] == "wrote\n"
     assert rows(paths) == [66]
 
 
 def silent(paths: TablePaths) -> bool:
-    found = lease.newest(paths)
-    assert found is not None
-    return lease.silent_since(paths, found, datetime.now(UTC)) is not None
+    holder = lease.newest(paths)
+    assert holder is not None
+    return lease.silent_since(paths, holder, datetime.now(UTC)) is not None
 
 
 def test_who_looks_sees_that_a_holder_was_killed_and_that_a_living_one_was_not(paths: TablePaths, other: Other) -> None:
@@ -155,9 +159,9 @@ def test_the_lease_of_a_killed_process_of_this_machine_is_taken_over_at_once(pat
     other.process.kill()
     other.process.wait()
     begun = time.monotonic()
-    with lease.held(paths, "mine", "publish") as own:
+    with lease.held(paths, "mine", "publish") as holder:
         assert time.monotonic() - begun < lease.SILENCE
-        assert own.epoch == 2
+        assert holder.epoch == 2
         assert DeltaTable(paths.table("rows")).transaction_version("leases") == 2 * WRITES
         small_tables.replace(paths.table("rows"), [{"n": 2}], SCHEMA, {"valid_through": 8})
     assert rows(paths) == [2]
@@ -165,8 +169,8 @@ def test_the_lease_of_a_killed_process_of_this_machine_is_taken_over_at_once(pat
 
 def machine_of(began: str, boot: str | None = None, namespace: str | None = None) -> str:
     """Return what a lease says of when its process began, as another machine or container would have written it."""
-    own_boot, own_namespace, ticks = began.split(" ")
-    return f"{boot or own_boot} {namespace or own_namespace} {ticks}"
+    boot_id, namespace_id, ticks = began.split(" ")
+    return f"{boot or boot_id} {namespace or namespace_id} {ticks}"
 
 
 @pytest.mark.parametrize(
@@ -195,7 +199,7 @@ def test_a_stamp_changes_neither_rows_nor_what_a_table_is_about(paths: TablePath
 
 
 def test_a_paused_process_that_wakes_after_its_successor_writes_nothing(paths: TablePaths, other: Other) -> None:
-    """faults.md 33: it was stopped before its write, is silent, and goes on when another run is through."""
+    """docs/faults.md 33: it was stopped before its write, is silent, and goes on when another run is through."""
     other.process.send_signal(signal.SIGSTOP)
     with lease.held(paths, "mine", "publish"):
         small_tables.replace(paths.table("rows"), [{"n": 2}], SCHEMA, {"valid_through": 8})
@@ -277,12 +281,12 @@ def test_a_stamp_is_about_the_version_that_it_follows(paths: TablePaths, monkeyp
     from txloom.storage.publishing.watermark import newest_metadata
 
     def late(path: str) -> dict[str, int]:
-        found = newest_metadata(path)
-        if found["valid_through"] == 7:
+        about = newest_metadata(path)
+        if about["valid_through"] == 7:
             FENCE.begin(1)
             small_tables.replace(path, [{"n": 2}], SCHEMA, {"valid_through": 8})
             FENCE.end()
-        return found
+        return about
 
     monkeypatch.setattr(lease, "newest_metadata", late)
     with lease.held(paths, "dead", "merge_current"):

@@ -26,8 +26,8 @@ def paths(tmp_path: Path) -> TablePaths:
 
 
 def merge(paths: TablePaths, reached: int, at: datetime, detail: str | None = None) -> None:
-    told = small_tables.Entry("r", "merge_current", at, {"release": reached}, valid_through=reached, detail=detail)
-    small_tables.write_ledger(paths.warehouse, "shop", told)
+    entry = small_tables.Entry("r", "merge_current", at, {"release": reached}, valid_through=reached, detail=detail)
+    small_tables.write_ledger(paths.warehouse, "shop", entry)
 
 
 def test_the_newest_merge_is_the_last_one_though_a_worker_before_had_a_clock_ahead(paths: TablePaths) -> None:

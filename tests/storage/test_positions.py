@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from txloom.errors import SourceUnavailable
 from txloom.events.envelope import ENVELOPE
-from txloom.storage.landing.change_events import Landing, placed
+from txloom.storage.landing.change_events import Landing, with_position
 from txloom.storage.sources.splits import Task, fitting, line_bits
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -19,7 +19,9 @@ ROW = pa.Table.from_pylist([{"ordinal": 0, "kind": "row", "transaction_id": "1",
 def position(landing: int, tasks: int, number: int, line: int) -> int:
     """Return where a row stands that was landed so."""
     every = tuple(Task(n, "t", f"t/{n}.jsonl", 0) for n in range(1, tasks + 1))
-    return int(placed(ROW, Task(number, "t", "t/a.jsonl", 0), [line], Landing(landing, AT, every))["pos"][0].as_py())
+    return int(
+        with_position(ROW, Task(number, "t", "t/a.jsonl", 0), [line], Landing(landing, AT, every))["pos"][0].as_py()
+    )
 
 
 PLACES = st.integers(1, 20_000).flatmap(

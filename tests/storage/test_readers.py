@@ -29,8 +29,8 @@ def lake(tmp_path: Path) -> Released:
 
 
 def needs(lake: Released, at: datetime | None = None) -> list[tuple[str, dict[str, int]]]:
-    found = reader_holds.needs(lake.paths, at or datetime.now(UTC))
-    return [(need.who, dict(need.versions)) for need in found]
+    held_versions = reader_holds.needs(lake.paths, at or datetime.now(UTC))
+    return [(need.who, dict(need.versions)) for need in held_versions]
 
 
 def test_the_newest_cut_is_needed_by_everybody(lake: Released) -> None:

@@ -24,7 +24,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def fresh_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker that may be stopped, because nothing else needs it."""
     with Broker(tmp_path_factory.mktemp("own")) as started:
         yield started
@@ -55,28 +55,28 @@ def ended(blocks: Iterator[Messages], first: list[int]) -> tuple[str, int, float
 
 @pytest.mark.parametrize(("stop", "repair"), [(Broker.pause, Broker.resume), (Broker.kill, Broker.start)])
 def test_a_broker_that_stops_while_it_is_read_is_named_in_time_with_the_offset(
-    own: Broker, monkeypatch: pytest.MonkeyPatch, stop: Callable[[Broker], Any], repair: Callable[[Broker], Any]
+    chosen: Broker, monkeypatch: pytest.MonkeyPatch, stop: Callable[[Broker], Any], repair: Callable[[Broker], Any]
 ) -> None:
     monkeypatch.setattr(kafka, "SILENCE", SILENCE)
     topic = f"stopped.{stop.__name__}"
-    part, blocks, first = begun(own, topic)
-    stop(own)
+    part, blocks, first = begun(chosen, topic)
+    stop(chosen)
     said, at, took = ended(blocks, first)
     assert at < RECORDS
     assert said.startswith(
         f"{topic}[0]: no record for 4 s from offset {at} on, though {RECORDS} was the end when this landing was "
-        f"planned ({own.address}; "
+        f"planned ({chosen.address}; "
     )
     assert SILENCE <= took < SILENCE + 6
-    repair(own)
-    again = kafka.read(Kafka(brokers=own.address, topics=(topic,), options=SMALL), "shop", part)
+    repair(chosen)
+    again = kafka.read(Kafka(brokers=chosen.address, topics=(topic,), options=SMALL), "shop", part)
     assert sum(len(block.places) for block in again) == RECORDS
 
 
-def test_a_topic_that_goes_while_it_is_read_is_named_in_time(own: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_goes_while_it_is_read_is_named_in_time(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka, "SILENCE", SILENCE)
-    _, blocks, first = begun(own, "gone.amid")
-    own.delete_topic("gone.amid")
+    _, blocks, first = begun(broker, "gone.amid")
+    broker.delete_topic("gone.amid")
     said, at, took = ended(blocks, first)
     assert said.startswith(f"gone.amid[0]: no record for 4 s from offset {at} on")
     assert took < SILENCE + 6
@@ -103,19 +103,19 @@ def test_errors_that_come_again_and_again_are_no_sign_of_life(monkeypatch: pytes
     assert time.monotonic() - since < 15, "one second of silence ends it, not one second for each error"
 
 
-def test_what_a_reader_does_with_a_block_is_no_silence(own: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_reader_does_with_a_block_is_no_silence(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka, "SILENCE", 0.8)
-    _, blocks, _ = begun(own, "slow.reader")
+    _, blocks, _ = begun(broker, "slow.reader")
     time.sleep(2.0)
     assert next(blocks).places
 
 
-def test_a_range_that_ends_before_its_plan_is_lost_and_not_whole(own: Broker) -> None:
-    made = own.create_topic("short")
-    own.produce("short", [(None, "x")])
+def test_a_range_that_ends_before_its_plan_is_lost_and_not_whole(broker: Broker) -> None:
+    made = broker.create_topic("short")
+    broker.produce("short", [(None, "x")])
     part = Range("short", made, 0, 0, 3)
     with pytest.raises(SourceLost) as refused:
-        list(kafka.read(Kafka(brokers=own.address, topics=("short",)), "shop", part))
+        list(kafka.read(Kafka(brokers=broker.address, topics=("short",)), "shop", part))
     assert str(refused.value) == (
         "short[0] from offset 0: it ends before offset 1, though 3 was the end when this landing was planned; "
         "run land_events again for the way out"

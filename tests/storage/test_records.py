@@ -22,8 +22,8 @@ def record(headers: Any) -> bytes:
     ids=["pairs", "mapping", "by_turns"],
 )
 def test_headers_come_in_three_shapes(headers: Any) -> None:
-    values, found = records([record(headers)])
-    assert (values, found) == ([json.dumps(MESSAGE).encode()], [{"a": "1"}])
+    values, headers_read = records([record(headers)])
+    assert (values, headers_read) == ([json.dumps(MESSAGE).encode()], [{"a": "1"}])
 
 
 @pytest.mark.parametrize("headers", [None, [], {}], ids=repr)
@@ -33,9 +33,9 @@ def test_a_record_without_headers_has_none(headers: Any) -> None:
 
 @pytest.mark.parametrize("headers", [5, "abc", [["a"]], ["a"], [1, 2], {"a": 5}, [[["a"], "b"]], True], ids=repr)
 def test_headers_that_nobody_can_read_make_the_record_a_dead_letter(headers: Any) -> None:
-    (value,), (found,) = records([record(headers)])
+    (value,), (headers_read,) = records([record(headers)])
     assert isinstance(value, Refused)
-    assert (bytes(value), value.cause, found) == (record(headers), rejections.HEADERS, None)
+    assert (bytes(value), value.cause, headers_read) == (record(headers), rejections.HEADERS, None)
 
 
 @pytest.mark.parametrize("levels", [1_000, 100_000])

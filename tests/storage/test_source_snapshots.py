@@ -38,8 +38,8 @@ ENDS = "a snapshot of the source has ended, and is shown by one more landing"
 
 def row(key: int, lsn: int, snapshot: Any, table: str = "notes", op: str = "r") -> dict[str, Any]:
     source = {"connector": "postgresql", "db": "shop", "schema": "public", "table": table, "lsn": lsn}
-    told = source if snapshot is None else {**source, "snapshot": snapshot}
-    return {"before": None, "after": {"id": key}, "source": told, "transaction": None, "op": op}
+    source_fields = source if snapshot is None else {**source, "snapshot": snapshot}
+    return {"before": None, "after": {"id": key}, "source": source_fields, "transaction": None, "op": op}
 
 
 def end(lsn: int) -> dict[str, Any]:
@@ -76,14 +76,14 @@ class Landed:
         land_events(no_spark, self.pipeline, warehouse=self.warehouse, run_id=f"run-{self.runs}")
         return self.bound()
 
-    def land_own(self, csn: int) -> int | None:
+    def land_internal(self, csn: int) -> int | None:
         """Land what a load brings, which reads no source."""
         number = landing_plan.newest(self.paths) + 1
-        own = change_events.Landing(number, datetime.now(UTC), ())
-        landing_plan.write_plan(self.paths, number, [{"landing": number, "at": own.at, "topic": names.LOAD}])
+        landing = change_events.Landing(number, datetime.now(UTC), ())
+        landing_plan.write_plan(self.paths, number, [{"landing": number, "at": landing.at, "topic": names.LOAD}])
         event = {"landing": number, "row": 1, "kind": "metadata", "topic": names.LOAD_METADATA, "csn": csn}
-        tables.append(pa.Table.from_pylist([event], CHANGE_EVENTS), own, self.paths)
-        close(self.pipeline, own, self.paths, f"load-{number}")
+        tables.append(pa.Table.from_pylist([event], CHANGE_EVENTS), landing, self.paths)
+        close(self.pipeline, landing, self.paths, f"load-{number}")
         return self.bound()
 
     def finish(self) -> int | None:
@@ -99,7 +99,7 @@ class Landed:
 
     @property
     def initial(self) -> int | None:
-        return connector_snapshots.standing(self.paths).initial
+        return connector_snapshots.progress(self.paths).initial
 
 
 @pytest.fixture
@@ -147,10 +147,10 @@ def test_a_landing_that_leaves_out_a_file_which_is_still_written_does_not_end_a_
 
 def test_what_txloom_lands_itself_neither_ends_a_snapshot_nor_stands_for_the_next_landing(shop: Landed) -> None:
     assert shop.land(row(1, 40, "first")) == 39
-    assert shop.land_own(90) == 39
+    assert shop.land_internal(90) == 39
     assert [shop.land(), shop.land()] == [39, 39]
     assert shop.land(row(2, 40, "last")) == 39
-    assert shop.land_own(91) == 39
+    assert shop.land_internal(91) == 39
     assert shop.land() is None
 
 
@@ -175,19 +175,19 @@ def test_a_landing_that_died_decides_the_same_when_it_is_repeated(
 
 def test_on_call_reads_why_valid_through_stands_still_and_a_cycle_is_not_skipped(shop: Landed) -> None:
     shop.land(row(1, 40, "first"))
-    since = connector_snapshots.standing(shop.paths).since
+    since = connector_snapshots.progress(shop.paths).since
     shop.land(row(2, 40, "true"), row(3, 40, "true"))
     what = "The source sends a snapshot; 3 rows have landed. Valid-through stays at most 39."
-    assert told(shop) == [(SNAPSHOT, "warn", what, WAITS, since, 3)]
+    assert reasons_of(shop) == [(SNAPSHOT, "warn", what, WAITS, since, 3)]
     assert ENDS not in pending_work.reasons(shop.pipeline, shop.warehouse, 0)
     shop.land(row(4, 40, "last"))
-    assert [each[2] for each in told(shop)] == [
+    assert [each[2] for each in reasons_of(shop)] == [
         "The source sends a snapshot; 4 rows have landed. Valid-through stays at most 39. "
         "It has ended; the next landing shows it."
     ]
     assert ENDS in pending_work.reasons(shop.pipeline, shop.warehouse, 0)
     shop.land()
-    assert told(shop) == []
+    assert reasons_of(shop) == []
     assert ENDS not in pending_work.reasons(shop.pipeline, shop.warehouse, 0)
 
 
@@ -196,8 +196,8 @@ def test_landings_that_take_a_share_of_each_partition_do_not_end_a_snapshot(shop
     broker.create_topic(topics[0], 2)
     broker.create_topic(topics[1])
     kafka = Kafka(brokers=broker.address, topics=topics[:1], messages_per_run=4)
-    own = {"files": None, "kafka": kafka, "transaction_topic": topics[1]}
-    shop.pipeline = shop.pipeline.model_copy(update={"source": shop.pipeline.source.model_copy(update=own)})
+    changed = {"files": None, "kafka": kafka, "transaction_topic": topics[1]}
+    shop.pipeline = shop.pipeline.model_copy(update={"source": shop.pipeline.source.model_copy(update=changed)})
     rows = [(None, json.dumps(row(key, 40, "true")), None, 0) for key in range(19)]
     broker.produce(topics[0], [*rows, (None, json.dumps(row(19, 40, "last")), None, 1)])
     broker.produce(topics[1], [(None, json.dumps(end(50)))])
@@ -209,6 +209,6 @@ def test_landings_that_take_a_share_of_each_partition_do_not_end_a_snapshot(shop
     assert (landed, bounds) == ([5, 10, 15, 20], [39, 39, 39, None])
 
 
-def told(shop: Landed) -> list[tuple[Any, ...]]:
-    found = health(shop.pipeline, shop.warehouse).reasons
-    return [(each.kind, each.severity, each.what, each.todo, each.since, each.total) for each in found]
+def reasons_of(shop: Landed) -> list[tuple[Any, ...]]:
+    finding = health(shop.pipeline, shop.warehouse).reasons
+    return [(each.kind, each.severity, each.what, each.todo, each.since, each.total) for each in finding]

@@ -24,10 +24,10 @@ targets: {{mirrors: ["*"]}}
 
 
 def send(pipeline: Pipeline, number: int, table: str) -> None:
-    told = {"changeType": "insert", "timestamp": number, "table": table}
+    content = {"changeType": "insert", "timestamp": number, "table": table}
     file = Path(pipeline.source.files.path) / "rows" / f"{number}.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({**told, "columnNames": ["note"], "columnValues": ["a"]}) + "\n")
+    file.write_text(json.dumps({**content, "columnNames": ["note"], "columnValues": ["a"]}) + "\n")
 
 
 def test_rows_of_a_second_spelling_are_dead_letters_in_every_later_landing(tmp_path: Path) -> None:
@@ -39,10 +39,8 @@ def test_rows_of_a_second_spelling_are_dead_letters_in_every_later_landing(tmp_p
         send(pipeline, number, name)
         land_events(no_spark, pipeline, **about)
     sql = "select landing, cause, source_table from t where kind in ('row', 'poison') order by landing"
-    found = [
-        (row["landing"], row["cause"], row["source_table"]) for row in small_tables.query(paths.change_events, sql)
-    ]
-    assert found == [(1, None, "PUBLIC.notes"), (2, OTHER_CASE, None), (3, None, "PUBLIC.notes")]
+    dead = [(row["landing"], row["cause"], row["source_table"]) for row in small_tables.query(paths.change_events, sql)]
+    assert dead == [(1, None, "PUBLIC.notes"), (2, OTHER_CASE, None), (3, None, "PUBLIC.notes")]
     names = small_tables.query(paths.table("source_names"), "select name, spelling, landing from t")
     assert names == [{"name": "notes PUBLIC.NOTES", "spelling": "PUBLIC.notes", "landing": 1}]
     redrive(None, pipeline, everything=True, **about)

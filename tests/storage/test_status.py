@@ -25,8 +25,8 @@ def test_a_pipeline_that_never_ran_says_so(tmp_path: Path) -> None:
 
 def test_who_holds_the_lease_is_told_while_it_is_held(tmp_path: Path) -> None:
     with held(TablePaths(str(tmp_path), "orders"), "r3", "merge_current"):
-        told = status(str(tmp_path), "orders")["lease"]
-        assert (told["run_id"], told["step"], told["epoch"], told["pid"]) == ("r3", "merge_current", 1, os.getpid())
+        shown = status(str(tmp_path), "orders")["lease"]
+        assert (shown["run_id"], shown["step"], shown["epoch"], shown["pid"]) == ("r3", "merge_current", 1, os.getpid())
     assert status(str(tmp_path), "orders")["lease"] is None
 
 
@@ -43,10 +43,10 @@ def test_the_newest_of_everything_is_told(tmp_path: Path) -> None:
     record(paths, [restored, restored], "r2")
     cuts = [{"cut_id": n, "valid_through": n * 10, "versions": [("orders", n)]} for n in (1, 2)]
     small_tables.append(paths.table("cuts"), cuts, system_tables.CUTS)
-    told = status(str(tmp_path), "orders")
-    assert (told["cut"]["cut_id"], told["cut"]["versions"]) == (2, {"orders": 2})
-    assert told["waiting"] == {"transactions": 1, "longest_seconds": 5, "as_of": ONE}
-    assert [(each["cause"], each["events"]) for each in told["dead_letters"]] == [("excess", 2), ("table short", 1)]
-    assert [(each["code"], each["since_csn"]) for each in told["findings"]] == [(CSN_BACK, 7)]
-    assert told["needs_snapshot"] == ["*"]
-    assert [(each["step"], each["run_id"]) for each in told["ledger"]] == [("publish", "r2")]
+    shown = status(str(tmp_path), "orders")
+    assert (shown["cut"]["cut_id"], shown["cut"]["versions"]) == (2, {"orders": 2})
+    assert shown["waiting"] == {"transactions": 1, "longest_seconds": 5, "as_of": ONE}
+    assert [(each["cause"], each["events"]) for each in shown["dead_letters"]] == [("excess", 2), ("table short", 1)]
+    assert [(each["code"], each["since_csn"]) for each in shown["findings"]] == [(CSN_BACK, 7)]
+    assert shown["needs_snapshot"] == ["*"]
+    assert [(each["step"], each["run_id"]) for each in shown["ledger"]] == [("publish", "r2")]

@@ -32,10 +32,12 @@ def test_a_snapshot_that_was_begun_anew_at_its_csn_is_found_where_rows_have_no_k
     for some in attempts:
         shop.land(*some)
     shop.land(OVER)
-    assert found(shop) == [], "the snapshot is not over: more of it may come"
+    assert findings_of(shop) == [], "the snapshot is not over: more of it may come"
     shop.land()
-    told = [("snapshot was taken twice", "notes", 40, f"a snapshot of it was begun {times} times at csn 40")]
-    assert found(shop) == (told if times else [])
+    findings_expected = [
+        ("snapshot was taken twice", "notes", 40, f"a snapshot of it was begun {times} times at csn 40")
+    ]
+    assert findings_of(shop) == (findings_expected if times else [])
 
 
 def test_rows_with_a_key_are_the_same_twice(tmp_path: Path) -> None:
@@ -43,8 +45,8 @@ def test_rows_with_a_key_are_the_same_twice(tmp_path: Path) -> None:
     shop.land(*LARGE)
     shop.land(*LARGE, OVER)
     shop.land()
-    assert found(shop) == []
+    assert findings_of(shop) == []
 
 
-def found(shop: Landed) -> list[tuple[Any, ...]]:
+def findings_of(shop: Landed) -> list[tuple[Any, ...]]:
     return [(row["code"], row["table"], row["since_csn"], row["evidence"]) for row in open_findings(shop.paths)]

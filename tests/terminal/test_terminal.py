@@ -23,9 +23,9 @@ SHOWN = "[red]<script>alert(1)</script>\\x1b[31m\\u202e\\x07[/red]\\n$(rm -rf /)
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     """Return the only declared pipeline, whose warehouse the environment names."""
     monkeypatch.setenv("TXLOOM_PIPELINES", str(tmp_path))
-    found = Shop(tmp_path)
-    monkeypatch.setenv("TXLOOM_WAREHOUSE", found.warehouse)
-    return found
+    made = Shop(tmp_path)
+    monkeypatch.setenv("TXLOOM_WAREHOUSE", made.warehouse)
+    return made
 
 
 def run(shop: Shop) -> None:
@@ -37,10 +37,10 @@ def run(shop: Shop) -> None:
 
 def written(shop: Shop, note: str) -> None:
     """Let one transaction be released that inserts and updates row 7, and be landed with a message."""
-    own = {"_txloom_xid": "x1", "_txloom_csn": 1, "_txloom_release": 1, "_txloom_committed_at": NOON}
+    system_columns = {"_txloom_xid": "x1", "_txloom_csn": 1, "_txloom_release": 1, "_txloom_committed_at": NOON}
     rows = [
-        {"id": 7, "note": "first", "_txloom_op": "I", "_txloom_pos": 1, **own},
-        {"id": 7, "note": note, "_txloom_op": "U", "_txloom_pos": 2, **own},
+        {"id": 7, "note": "first", "_txloom_op": "I", "_txloom_pos": 1, **system_columns},
+        {"id": 7, "note": note, "_txloom_op": "U", "_txloom_pos": 2, **system_columns},
     ]
     history_tables.create(shop.pipeline, shop.paths)
     append(shop.paths.table("items_changes"), rows, schemas.changes_schema(shop.pipeline.table("items")))
@@ -50,14 +50,14 @@ def written(shop: Shop, note: str) -> None:
     shop.wait()
 
 
-def asked(capsys: Captured, *arguments: str, code: int = 0) -> str:
+def run_command(capsys: Captured, *arguments: str, code: int = 0) -> str:
     assert main(list(arguments)) == code
     return capsys.readouterr().out
 
 
 def test_the_overview_says_why_and_what_readers_see(shop: Shop, capsys: Captured) -> None:
     run(shop)
-    lines = asked(capsys, "status").splitlines()
+    lines = run_command(capsys, "status").splitlines()
     assert lines[1].startswith("1 pipeline: 1 red; ")
     assert lines[2].split() == ["pipeline", "why", "readers", "see", "waiting", "dead", "letters", "cut", "as", "of"]
     assert lines[3].startswith("red  shop      ledger unbalanced: 1 events are not accounted for.  csn 7, ")
@@ -65,7 +65,7 @@ def test_the_overview_says_why_and_what_readers_see(shop: Shop, capsys: Captured
 
 def test_a_declaration_that_is_refused_stands_in_the_overview(shop: Shop, capsys: Captured, tmp_path: Path) -> None:
     (tmp_path / "typo.yaml").write_text("name: typo\n")
-    shown = asked(capsys, "status")
+    shown = run_command(capsys, "status")
     assert "2 pipelines: 1 red, 1 grey" in shown
     assert "red   typo      declaration refused: " in shown
     assert "grey  shop      nothing was landed yet" in shown
@@ -75,7 +75,7 @@ def test_one_pipeline_begins_with_what_is_wrong(shop: Shop, capsys: Captured) ->
     run(shop)
     waits = {"transaction_id": "x9:9", "csn": 9, "age_seconds": 7_300, "cause": "table short", "first_landed_at": NOON}
     shop.wait(waits | {"expected": [("items", 2)], "received": [("items", 1)], "as_of": at(1)})
-    shown = asked(capsys, "status", "shop")
+    shown = run_command(capsys, "status", "shop")
     assert shown.startswith("red  shop\nas of 2026-01-01 12:01:00 UTC\nreaders see: csn 7, ")
     assert "ledger unbalanced: 1 events are not accounted for. (since 2026-01-01 12:01:00 UTC, " in shown
     assert "waiting transactions: 1, as of 2026-01-01 12:01:00 UTC (table short 1)" in shown
@@ -86,8 +86,10 @@ def test_one_pipeline_begins_with_what_is_wrong(shop: Shop, capsys: Captured) ->
 
 def test_a_transaction_is_explained_by_xid_id_and_csn(shop: Shop, capsys: Captured) -> None:
     written(shop, "second")
-    by_xid = asked(capsys, "explain", "shop", "x1")
-    assert by_xid == asked(capsys, "explain", "shop", "x1:1") == asked(capsys, "explain", "shop", "--csn", "1")
+    by_xid = run_command(capsys, "explain", "shop", "x1")
+    assert (
+        by_xid == run_command(capsys, "explain", "shop", "x1:1") == run_command(capsys, "explain", "shop", "--csn", "1")
+    )
     assert by_xid.startswith("x1:1  released  xid x1, csn 1, committed 2026-01-01 12:00:00 UTC\n")
     assert "2 rows released into history by release 1." in by_xid
     assert "items  items_changes  2     I id=7, U id=7" in by_xid
@@ -96,7 +98,7 @@ def test_a_transaction_is_explained_by_xid_id_and_csn(shop: Shop, capsys: Captur
 
 def test_a_key_is_explained_with_before_and_after(shop: Shop, capsys: Captured) -> None:
     written(shop, "second note")
-    assert asked(capsys, "explain", "shop", "--key", "items", "id=7") == (
+    assert run_command(capsys, "explain", "shop", "--key", "items", "id=7") == (
         "items  id=7\n"
         "now, as of valid-through 0: no row\n"
         "\n"
@@ -129,7 +131,7 @@ def test_hostile_texts_are_shown_as_text_and_obeyed_by_no_terminal(shop: Shop, c
     )
     commands = [("status",), ("status", "shop"), ("explain", "shop", "x1"), ("explain", "shop", HOSTILE)]
     commands += [("explain", "shop", "--key", "items", "id=7"), ("explain", "shop", "--csn", "9")]
-    every = {command: asked(capsys, *command) for command in commands}
+    every = {command: run_command(capsys, *command) for command in commands}
     for command, shown in every.items():
         assert not [sign for sign in shown if not sign.isprintable() and sign != "\n"], command
         assert "a secret" not in shown
@@ -137,32 +139,32 @@ def test_hostile_texts_are_shown_as_text_and_obeyed_by_no_terminal(shop: Shop, c
     assert f"{SHOWN}  waits  xid {SHOWN}, csn 9" in every["explain", "shop", HOSTILE].replace("\n", "")
     assert "[red]<script>" in every["explain", "shop", "--key", "items", "id=7"]
     for command in commands:
-        told = asked(capsys, *command, "--json")
-        assert told.isascii()
-        assert "\x1b" not in told
+        output = run_command(capsys, *command, "--json")
+        assert output.isascii()
+        assert "\x1b" not in output
 
 
 def test_machines_get_the_read_model_as_json(shop: Shop, capsys: Captured) -> None:
     run(shop)
     written(shop, "second")
-    overview = json.loads(asked(capsys, "status", "--json"))
+    overview = json.loads(run_command(capsys, "status", "--json"))
     assert [(row["pipeline"], row["color"], row["valid_through"]) for row in overview["rows"]] == [("shop", "red", 7)]
-    one = json.loads(asked(capsys, "status", "shop", "--json"))
+    one = json.loads(run_command(capsys, "status", "shop", "--json"))
     assert sorted(one) == [
         *("backfills", "cuts", "expectations", "findings", "health", "holds", "incidents"),
         *("letters", "partitions", "runs", "waiting"),
     ]
     assert (one["cuts"]["total"], one["cuts"]["rows"][0]["versions"]) == (1, {"items": 4})
-    story = json.loads(asked(capsys, "explain", "shop", "x1", "--json"))["story"]
+    story = json.loads(run_command(capsys, "explain", "shop", "x1", "--json"))["story"]
     assert (story["status"], story["committed_at"]) == ("released", "2026-01-01T12:00:00+00:00")
-    key = json.loads(asked(capsys, "explain", "shop", "--key", "items", "id=7", "--json"))
+    key = json.loads(run_command(capsys, "explain", "shop", "--key", "items", "id=7", "--json"))
     assert [row["changed"] for row in key["page"]["rows"]] == [["note"], []]
 
 
 def test_an_ambiguous_xid_lists_its_transactions(shop: Shop, capsys: Captured) -> None:
     rows = [{"transaction_id": f"x1:{n}", "xid": "x1", "csn": n, "status": "released", "release": 1} for n in (1, 2)]
     shop.write("transactions", *rows)
-    shown = asked(capsys, "explain", "shop", "x1")
+    shown = run_command(capsys, "explain", "shop", "x1")
     assert "xid x1 is 2 transactions: ask for one by its id, or by --csn" in shown
     assert "x1:2            2    -             released" in shown
 
@@ -209,15 +211,15 @@ def test_without_a_warehouse_nothing_is_shown(shop: Shop, capsys: Captured, monk
 
 
 def test_what_nobody_knows_ends_with_5(shop: Shop, capsys: Captured) -> None:
-    shown = asked(capsys, "explain", "shop", "x1", code=5)
+    shown = run_command(capsys, "explain", "shop", "x1", code=5)
     assert shown == "nothing was ever landed of xid x1 in pipeline shop, as of -\n"
-    shown = asked(capsys, "explain", "shop", "--key", "items", "id=7", code=5)
+    shown = run_command(capsys, "explain", "shop", "--key", "items", "id=7", code=5)
     assert shown == "items  id=7\nnow, as of valid-through 0: no row\n\nchanges, the newest first: 0, as of -\n"
 
 
 def test_ten_thousand_stuck_transactions_are_one_short_page(shop: Shop, capsys: Captured) -> None:
     shop.wait(*({"transaction_id": f"x{n}:{n}", "csn": n, "cause": "table short"} for n in range(10_000)))
-    shown = asked(capsys, "status", "shop", "--rows", "20")
+    shown = run_command(capsys, "status", "shop", "--rows", "20")
     assert "waiting transactions: 20 of 10000, as of - (table short 10000)" in shown
     assert len(shown.splitlines()) < 60
 
@@ -237,5 +239,5 @@ def test_the_help_tells_the_exit_codes(capsys: Captured) -> None:
     for command in ("status", "explain"):
         with pytest.raises(SystemExit) as ended:
             main([command, "--help"])
-        told: Any = " ".join(capsys.readouterr().out.split())
-        assert (ended.value.code, "exit codes: 0 shown; 2 refused: an unknown pipeline" in told) == (0, True)
+        printed: Any = " ".join(capsys.readouterr().out.split())
+        assert (ended.value.code, "exit codes: 0 shown; 2 refused: an unknown pipeline" in printed) == (0, True)

@@ -1,4 +1,4 @@
-"""The buffer's rule against a plain interpreter of design.md 2.1, 2.2, 2.7: any order, split, duplicate and restart."""
+"""The buffer's rule against a plain interpreter of docs/semantics.md 1, 2, 7: any order, split, duplicate, restart."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -37,24 +37,24 @@ Landing = list[Event]
 
 def numbers(landing: int, events: Landing, at: int, *, digests: bool = True) -> np.ndarray:
     """Write one landing, and its clock, as the buffer gets it; digests: it knows those of its rows."""
-    found = []
+    collected = []
     for row, event in enumerate(events):
         base = {"tx": event.tx, "check": -event.tx, "csn": event.tx * 10, "landing": landing, "row": row, "at": at}
         if isinstance(event, Row):
-            found.append(
+            collected.append(
                 {**base, "kind": ev.ROW, "table": event.table, "identity": event.identity, "payload": event.payload}
                 | ({"high": 1 + event.payload, "low": event.digest} if digests else {})
             )
         else:
             counts = np.array(event.expected, np.int64).reshape(-1, 2)
             payload = int(ev.mixed(counts[:, 0], counts[:, 1]).sum(dtype=np.uint64).astype(np.int64))
-            found.append({**base, "kind": ev.METADATA, "payload": payload})
-            found += [
+            collected.append({**base, "kind": ev.METADATA, "payload": payload})
+            collected += [
                 {**base, "kind": ev.EXPECTED, "table": t, "identity": t, "payload": n, "count": n}
                 for t, n in event.expected
             ]
-    found.append({"kind": ev.CLOCK, "landing": landing, "row": -1, "at": at})
-    return np.array([tuple(event.get(name, 0) for name in ev.FIELDS) for event in found], ev.EVENT)
+    collected.append({"kind": ev.CLOCK, "landing": landing, "row": -1, "at": at})
+    return np.array([tuple(event.get(name, 0) for name in ev.FIELDS) for event in collected], ev.EVENT)
 
 
 @dataclass
@@ -291,7 +291,7 @@ def test_the_places_of_duplicates_are_kept_until_release() -> None:
     _, third = buffer.decide(held, numbers(3, [*ORDER[1:], COUNTED], 30), buffer.Rules(PATIENCE))
     assert not first.repeated and not second.repeated
     assert [(e["landing"], e["row"]) for part in third.repeated for e in part] == [(2, 0)]
-    assert third.places == {(1, 101), (3, 103), (3, 0)}
+    assert third.repeated_in == {(1, 101), (3, 103), (3, 0)}
 
 
 def test_finished_transactions_are_forgotten_oldest_first() -> None:
@@ -308,8 +308,8 @@ def test_finished_transactions_are_forgotten_oldest_first() -> None:
 def test_none_is_forgotten_before_every_landing_to_come_knows_it() -> None:
     rules, held, remembered = buffer.Rules(PATIENCE, remembered=1), buffer.Held(), []
     for landing, known in ((1, 0), (2, 0), (3, None), (4, 2), (5, 4)):
-        told = [ev.decided(landing, known)] if known is not None else []
-        arrived = np.concatenate([numbers(landing, [Metadata(landing, ())], landing), *told])
+        decided_rows = [ev.decided(landing, known)] if known is not None else []
+        arrived = np.concatenate([numbers(landing, [Metadata(landing, ())], landing), *decided_rows])
         held, _ = buffer.decide(held, arrived, rules)
         remembered.append(held.finished["tx"].tolist())
     assert remembered == [[1], [1, 2], [1, 2, 3], [3, 4], [5]]

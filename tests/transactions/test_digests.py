@@ -13,7 +13,7 @@ from txloom.events.goldengate.decoder import GoldenGateDecoder
 from txloom.storage.system_tables import CHANGE_EVENTS
 from txloom.transactions import buffer
 from txloom.transactions import events as ev
-from txloom.transactions.compact_events import numbers_of
+from txloom.transactions.compact_events import compact_events_of
 from txloom.transactions.hashes import hash64
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -22,17 +22,17 @@ ONE, OTHER = "218504449", "890439518"
 
 
 def message(discount: str, **more: Any) -> bytes:
-    own = {"table": "PUBLIC.PROMO_CODES", "op_type": "I", "pos": "7", "xid": "1.2.3", "csn": "33"}
-    return json.dumps({**own, "after": {"CODE": "P1", "DISCOUNT": discount}} | more, separators=(",", ":")).encode()
+    fields = {"table": "PUBLIC.PROMO_CODES", "op_type": "I", "pos": "7", "xid": "1.2.3", "csn": "33"}
+    return json.dumps({**fields, "after": {"CODE": "P1", "DISCOUNT": discount}} | more, separators=(",", ":")).encode()
 
 
 def landed(*messages: bytes, without: str = "", first: int = 0) -> np.ndarray:
     """Return what the buffer sees of messages; without: a column that their landing did not know."""
     pipeline = find("orders")
     rows = GoldenGateDecoder(pipeline.tables, pipeline.source.transaction_topic).decode("rows", messages).to_pylist()
-    own = {"landing": 1, "landed_at": NOW, "tx": hash64("1.2.3:33"), without: None}
-    events = pa.Table.from_pylist([{**row, **own, "row": first + n} for n, row in enumerate(rows)], CHANGE_EVENTS)
-    return numbers_of(events)
+    columns = {"landing": 1, "landed_at": NOW, "tx": hash64("1.2.3:33"), without: None}
+    events = pa.Table.from_pylist([{**row, **columns, "row": first + n} for n, row in enumerate(rows)], CHANGE_EVENTS)
+    return compact_events_of(events)
 
 
 def kept(*numbers: np.ndarray) -> int:
@@ -56,9 +56,9 @@ def test_what_was_landed_with_a_checksum_alone_is_compared_by_it(again: str) -> 
 
 
 def test_a_row_is_told_from_one_whose_identity_has_its_hash() -> None:
-    own = {"landing": 1, "landed_at": NOW, "transaction_id": "7", "tx": 1, "kind": "row", "table": "promo_codes"}
-    rows = [{**own, "row": n, "identity": f"9:c:[{n}]", "payload": 1, "digest": bytes(16)} for n in range(2)]
-    numbers = numbers_of(pa.Table.from_pylist(rows, CHANGE_EVENTS))
+    columns = {"landing": 1, "landed_at": NOW, "transaction_id": "7", "tx": 1, "kind": "row", "table": "promo_codes"}
+    rows = [{**columns, "row": n, "identity": f"9:c:[{n}]", "payload": 1, "digest": bytes(16)} for n in range(2)]
+    numbers = compact_events_of(pa.Table.from_pylist(rows, CHANGE_EVENTS))
     assert numbers["low"][0] != numbers["low"][1]
 
 

@@ -10,7 +10,7 @@ import pytest
 from txloom.storage.system_tables import CHANGE_EVENTS
 from txloom.transactions import buffer
 from txloom.transactions import events as ev
-from txloom.transactions.compact_events import numbers_of
+from txloom.transactions.compact_events import compact_events_of
 
 PATIENT = buffer.Rules(10**15)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -21,15 +21,15 @@ LINES = [("orders", 2), ("lines", 1)]
 
 def landing(number: int, *events: Counts | str) -> np.ndarray:
     """Write a landing with its clock: metadata by its counts, a row of orders by its identity."""
-    own = {"transaction_id": "x:7", "tx": 1, "csn": 7, "landing": number, "landed_at": NOW}
-    told = [
-        {**own, "row": row, "kind": "row", "table": "orders", "identity": event, "payload": 5}
+    columns = {"transaction_id": "x:7", "tx": 1, "csn": 7, "landing": number, "landed_at": NOW}
+    messages = [
+        {**columns, "row": row, "kind": "row", "table": "orders", "identity": event, "payload": 5}
         if isinstance(event, str)
-        else {**own, "row": row, "kind": "metadata", "expected": event}
+        else {**columns, "row": row, "kind": "metadata", "expected": event}
         for row, event in enumerate(events, 1)
     ]
     clock = ev.clocks(np.array([number]), np.array([number]))
-    return np.concatenate([numbers_of(pa.Table.from_pylist(told, CHANGE_EVENTS)), clock])
+    return np.concatenate([compact_events_of(pa.Table.from_pylist(messages, CHANGE_EVENTS)), clock])
 
 
 def outcome(*landings: np.ndarray, together: bool = False, rules: buffer.Rules = PATIENT) -> str:
@@ -58,8 +58,8 @@ class TestMetadata:
         assert outcome(landing(1, TWO, ONE, "1", "2"), together=together) == buffer.EXCESS
 
     def test_what_was_corrected_does_not_count_again_when_it_is_delivered_again(self, together: bool) -> None:
-        found = outcome(landing(1, ONE), landing(2, TWO), landing(3, ONE), landing(4, "1"), together=together)
-        assert found == buffer.SHORT
+        result = outcome(landing(1, ONE), landing(2, TWO), landing(3, ONE), landing(4, "1"), together=together)
+        assert result == buffer.SHORT
         more = landing(5, ONE, TWO, "2")
         assert outcome(landing(1, ONE), landing(2, TWO), landing(3, ONE, "1"), more, together=together) == (
             buffer.RELEASED

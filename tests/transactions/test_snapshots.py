@@ -28,20 +28,20 @@ def sent_by_a_connector(chance: Random) -> list[Sent]:
 
     The row that ends a snapshot may be lost to a filter, where a stream follows. Anything may be delivered again.
     """
-    found, csn = list[Sent](), 0
+    sent, csn = list[Sent](), 0
     for number in range(snapshots := chance.randint(1, 3)):
         csn += chance.randint(1, 5)
-        found += [Sent(ROW, csn, chance.randrange(4)) for _ in range(chance.randint(1, 12))]
+        sent += [Sent(ROW, csn, chance.randrange(4)) for _ in range(chance.randint(1, 12))]
         is_given_up = number < snapshots - 1 and chance.random() < 0.4
         streams = 0 if is_given_up else chance.randint(0, 4)
         if not is_given_up and (streams == 0 or chance.random() < 0.7):
-            found.append(Sent(LAST, csn, chance.randrange(4)))
+            sent.append(Sent(LAST, csn, chance.randrange(4)))
         for _ in range(streams):
             csn += chance.randint(1, 3)
-            found.append(Sent(STREAM, csn, chance.randrange(4)))
+            sent.append(Sent(STREAM, csn, chance.randrange(4)))
         if chance.random() < 0.3:
-            found += [Sent(each.kind, each.csn, each.partition, again=True) for each in chance.sample(found, 1)]
-    return found
+            sent += [Sent(each.kind, each.csn, each.partition, again=True) for each in chance.sample(sent, 1)]
+    return sent
 
 
 def landings(sent: Sequence[Sent], chance: Random) -> Iterator[tuple[list[Sent], bool]]:

@@ -23,11 +23,11 @@ def of_runs(landed: np.ndarray, *runs: int) -> np.ndarray:
 
 def judged(*landings: np.ndarray, rules: buffer.Rules = RELEASE) -> list[int]:
     """Return what is said of each released transaction."""
-    held, found = buffer.Held(), list[int]()
+    held, released = buffer.Held(), list[int]()
     for arrived in landings:
         held, decisions = buffer.decide(held, arrived, rules)
-        found += [int(each) for part in decisions.released for each in part.runs]
-    return found
+        released += [int(each) for part in decisions.released for each in part.runs]
+    return released
 
 
 @pytest.mark.parametrize(
@@ -114,13 +114,13 @@ def restarts(draw: st.DrawFn) -> Delivery:
 
 def landings_of(delivery: Delivery, cuts: list[int]) -> list[np.ndarray]:
     """Write what the runs sent, in landings of any size; the metadata counts what was sent, and comes last."""
-    own: list[tuple[Event, int]] = [
+    numbered: list[tuple[Event, int]] = [
         (delivery.rows[at], run) for run, sent in enumerate(delivery.runs, 7) for at in sent
     ]
     tables = [delivery.rows[at].table for at in delivery.sent]
-    own.append((Metadata(1, tuple((table, tables.count(table)) for table in sorted(set(tables)))), 0))
-    bounds = sorted({0, len(own), *(cut % len(own) for cut in cuts)})
-    parts = [own[start:stop] for start, stop in pairwise(bounds)]
+    numbered.append((Metadata(1, tuple((table, tables.count(table)) for table in sorted(set(tables)))), 0))
+    bounds = sorted({0, len(numbered), *(cut % len(numbered) for cut in cuts)})
+    parts = [numbered[start:stop] for start, stop in pairwise(bounds)]
     return [
         of_runs(numbers(n, [event for event, _ in part], 1), *[run for _, run in part])
         for n, part in enumerate(parts, 1)
@@ -139,9 +139,9 @@ def test_a_transaction_that_lacks_rows_is_never_released_as_whole(
     lacks = len(delivery.sent) < len(delivery.rows)
     if lacks and not delivery.runs[-1]:
         return
-    found = judged(*landings_of(delivery, cuts), rules=buffer.Rules(PATIENCE, hold=hold))
-    event(f"lacks rows: {lacks}, said: {found}")
+    released = judged(*landings_of(delivery, cuts), rules=buffer.Rules(PATIENCE, hold=hold))
+    event(f"lacks rows: {lacks}, said: {released}")
     if lacks:
-        assert found == ([] if hold else [UNCONNECTED])
+        assert released == ([] if hold else [UNCONNECTED])
     if len(delivery.runs) == 2 and delivery.runs[1].start == 0:
-        assert found == [CONNECTED] or delivery.runs[0].stop == len(delivery.rows)
+        assert released == [CONNECTED] or delivery.runs[0].stop == len(delivery.rows)

@@ -17,7 +17,7 @@ from txloom.current.folding.fold import fold
 from txloom.current.versions import intervals, versions
 from txloom.events.formats import SourceDecoder
 from txloom.steps.buffer.completeness import rules_of
-from txloom.steps.buffer.release import CHOSEN, PLACES, made_of, own_events
+from txloom.steps.buffer.release import CHOSEN, COORDINATES, events_of, made_of
 from txloom.storage.buffer.stream import pack, unpack
 from txloom.storage.landing import change_events
 from txloom.storage.landing.change_events import Landing
@@ -27,7 +27,7 @@ from txloom.storage.targets.schemas import changes_schema, current_schema, docum
 from txloom.transactions import buffer, memory
 from txloom.transactions import events as ev
 from txloom.transactions.compact_events import BUCKETS, packed
-from txloom.transactions.low_watermark import Frontier, Partition, advanced, frontier
+from txloom.transactions.low_watermark import LowWatermark, Partition, advanced, low_watermark
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
 STEP = timedelta(minutes=15)
@@ -49,8 +49,8 @@ class Core:
         self.valid_through = 0
         self.landings = self.decided = 0
         self.counts = dict.fromkeys(("rows", "released", "dead", "duplicates", "late"), 0)
-        self.waiting: list[buffer.Standing] = []
-        self.dead: list[buffer.Standing] = []
+        self.waiting: list[buffer.Waiting] = []
+        self.dead: list[buffer.Waiting] = []
         self.evidence: list[str] = []
         self._shown = 0
         self.partitions: dict[str, Partition] = {}
@@ -75,7 +75,7 @@ class Core:
         self.landings += 1
         at = Landing(self.landings, BEGUN + self.landings * STEP, ())
         numbers, clock = self._land(messages, at), self._clock(messages, at)
-        return {bucket: [*own, clock, ev.decided(at.number, self.decided)] for bucket, own in numbers.items()}
+        return {bucket: [*compact, clock, ev.decided(at.number, self.decided)] for bucket, compact in numbers.items()}
 
     def _take_in(self, landed: Sequence[dict[int, list[np.ndarray]]]) -> None:
         self.decided += len(landed)
@@ -103,21 +103,21 @@ class Core:
         """Tell whether every row that came in is somewhere, and every released one in history once."""
         held = sum(int(np.count_nonzero(held.events["kind"] == ev.ROW)) for held in self.held.values())
         out = held + sum(count for name, count in self.counts.items() if name != "rows")
-        told = sum(changes.num_rows for history in self.history.values() for changes in history)
-        return out == self.counts["rows"] and told == self.counts["released"]
+        changes_merged = sum(changes.num_rows for history in self.history.values() for changes in history)
+        return out == self.counts["rows"] and changes_merged == self.counts["released"]
 
     def _clock(self, messages: Sequence[Message], at: Landing) -> np.ndarray:
         now, idle = _micros(at.at), self.pipeline.completeness.idle_after
-        reached, holes = Frontier(ev.ANYWHERE), list[tuple[int, int]]()
+        reached, holes = LowWatermark(ev.ANYWHERE), list[tuple[int, int]]()
         for topic in dict(messages) if self.partitions else ():
-            told = [_csn(message) for name, message in messages if name == topic]
-            self.partitions[topic], found = advanced(self.partitions[topic], told, now)
-            holes += found
+            csns = [_csn(message) for name, message in messages if name == topic]
+            self.partitions[topic], new_ranges = advanced(self.partitions[topic], csns, now)
+            holes += new_ranges
         if self.partitions:
             idle_after = None if idle is None else int(idle.total_seconds() * 1_000_000)
-            reached = frontier(self.partitions.values(), now, idle_after, inclusive=False, holes=holes)
+            reached = low_watermark(self.partitions.values(), now, idle_after, inclusive=False, holes=holes)
         clock = ev.clocks(np.array([at.number]), np.array([now]), reached.csn)
-        return np.concatenate([ev.holes(at.number, reached.holes), clock])
+        return np.concatenate([ev.unreadable_ranges(at.number, reached.unreadable_ranges), clock])
 
     def _land(self, messages: Sequence[Message], at: Landing) -> dict[int, list[np.ndarray]]:
         numbers: dict[int, list[np.ndarray]] = {bucket: [] for bucket in range(BUCKETS)}
@@ -127,11 +127,11 @@ class Core:
             topics.setdefault(topic, []).append(message.encode())
         for file, (topic, values) in enumerate(topics.items(), 1):
             places = range(1, len(values) + 1)
-            found = change_events.placed(decoder.decode(topic, values), Task(file, topic, topic, 0), places, at)
-            self.events.append(found)
-            own = found.column("tx").drop_null().unique().to_pylist()
-            known = np.array([(tx, self.entered[tx]) for tx in own if tx in self.entered], memory.PLACED)
-            for bucket, each in packed(found, known=known):
+            events = change_events.with_position(decoder.decode(topic, values), Task(file, topic, topic, 0), places, at)
+            self.events.append(events)
+            transactions = events.column("tx").drop_null().unique().to_pylist()
+            known = np.array([(tx, self.entered[tx]) for tx in transactions if tx in self.entered], memory.AT_POSITION)
+            for bucket, each in packed(events, known=known):
                 numbers[bucket].append(ev.from_bytes(each, ev.EVENT))
         return numbers
 
@@ -140,16 +140,16 @@ class Core:
         chosen = pa.table({name: pa.array(column, pa.int64()) for name, column in columns.items()})
         if not chosen.num_rows:
             return
-        again = [{name: int(e[name]) for name in PLACES.names} for part in repeated for e in part]
+        again = [{name: int(e[name]) for name in COORDINATES.names} for part in repeated for e in part]
         events = pa.concat_tables(self.events)
         events = events.filter(pc.is_valid(events.column("tx")))
-        events = own_events(events, chosen, pa.Table.from_pylist(again, PLACES))
+        events = events_of(events, chosen, pa.Table.from_pylist(again, COORDINATES))
         watched = pc.or_(pc.equal(events.column("kind"), "metadata"), pc.is_valid(events.column("table")))
-        found = made_of(self.pipeline, events.filter(watched), chosen, self.landings)
-        assert not found.unreadable, found.unreadable
+        release = made_of(self.pipeline, events.filter(watched), chosen, self.landings)
+        assert not release.unreadable, release.unreadable
         for mirror in self.pipeline.targets.mirrors:
-            if mirror.history in found.history:
-                self.history[mirror.table].append(found.history[mirror.history])
+            if mirror.history in release.history:
+                self.history[mirror.table].append(release.history[mirror.history])
         self.finished |= set(chosen.column("csn").to_pylist())
 
     def _merge(self) -> None:
@@ -163,11 +163,11 @@ class Core:
             csn, release = history.column("_txloom_csn"), history.column("_txloom_release")
             late = pc.and_(pc.less_equal(csn, self.valid_through), pc.greater(release, self._shown))
             if pc.any(late).as_py():
-                told, base = history.filter(pc.less_equal(csn, target)), current_schema(table).empty_table()
+                upto, base = history.filter(pc.less_equal(csn, target)), current_schema(table).empty_table()
             else:
                 new = pc.and_(pc.greater(csn, self.valid_through), pc.less_equal(csn, target))
-                told, base = history.filter(new), self.rows[name]
-            self.rows[name], evidence = _applied(base, told, table)
+                upto, base = history.filter(new), self.rows[name]
+            self.rows[name], evidence = _applied(base, upto, table)
             self.evidence += [] if pc.any(late).as_py() else evidence
         self.valid_through, self._shown = target, self.landings
 
@@ -176,37 +176,41 @@ class Core:
         table = self.tables[name]
         if not self.history[name]:
             return []
-        told, schema = pa.concat_tables(self.history[name]), current_schema(table)
-        found = versions(told, key=table.key, columns=table.column_names, schema=schema)
+        changes, schema = pa.concat_tables(self.history[name]), current_schema(table)
+        versions_of = versions(changes, key=table.key, columns=table.column_names, schema=schema)
         rows: list[dict[str, Any]] = intervals(
-            found, key=table.key, columns=table.column_names, untracked=untracked
+            versions_of, key=table.key, columns=table.column_names, untracked=untracked
         ).to_pylist()
         return rows
 
     def document_intervals(self) -> list[dict[str, Any]]:
         """Return when each document of the aggregate was what it was."""
         (aggregate,) = self.pipeline.targets.aggregates
-        found = {}
+        by_document = {}
         for name in (aggregate.root, *(child.table for child in aggregate.children)):
             table, schema = self.tables[name], current_schema(self.tables[name])
-            told = self.history[name] or [changes_schema(table).empty_table()]
-            found[name] = versions(pa.concat_tables(told), key=table.key, columns=table.column_names, schema=schema)
+            changes = self.history[name] or [changes_schema(table).empty_table()]
+            by_document[name] = versions(
+                pa.concat_tables(changes), key=table.key, columns=table.column_names, schema=schema
+            )
         root = self.tables[aggregate.root]
-        children = [(member_of(self.tables[child.table], child), found[child.table]) for child in aggregate.children]
+        children = [
+            (member_of(self.tables[child.table], child), by_document[child.table]) for child in aggregate.children
+        ]
         schema = pa.schema(document_fields(self.pipeline, aggregate))
         rows: list[dict[str, Any]] = document_intervals(
-            found[root.name], root.key, root.column_names, children, schema
+            by_document[root.name], root.key, root.column_names, children, schema
         ).to_pylist()
         return rows
 
     def shown(self) -> Rows:
         """Return every table's rows under their keys, and the documents."""
-        found: Rows = {}
+        tables: Rows = {}
         for name, table in self.tables.items():
-            found[name] = {_key(row, table.key): _declared(row, table) for row in self.rows[name].to_pylist()}
+            tables[name] = {_key(row, table.key): _declared(row, table) for row in self.rows[name].to_pylist()}
         for aggregate in self.pipeline.targets.aggregates:
-            found[aggregate.current] = self._documents(aggregate)
-        return found
+            tables[aggregate.current] = self._documents(aggregate)
+        return tables
 
     def _documents(self, aggregate: Aggregate) -> dict[tuple[Any, ...], dict[str, Any]]:
         root = self.tables[aggregate.root]
@@ -237,11 +241,11 @@ def _restarted(held: buffer.Held) -> buffer.Held:
     return unpack(pack(held))
 
 
-def _applied(rows: pa.Table, told: pa.Table, table: Table) -> tuple[pa.Table, list[str]]:
+def _applied(rows: pa.Table, changes: pa.Table, table: Table) -> tuple[pa.Table, list[str]]:
     """Merge the net effect of changes into rows, as a MERGE by key does; return the contradictions too."""
-    if not told.num_rows:
+    if not changes.num_rows:
         return rows, []
-    effects = fold(rows, told, key=table.key, columns=table.column_names, evidence=True)
+    effects = fold(rows, changes, key=table.key, columns=table.column_names, evidence=True)
     kept = {_key(row, table.key): row for row in rows.to_pylist()}
     for row in effects.to_pylist():
         kept.pop(_key(row, table.key), None)

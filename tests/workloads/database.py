@@ -198,9 +198,9 @@ class Database:
         row = self._any(table)
         if self._is_root(table) and self.chance.random() < 0.5:
             for child in self.shape.children.values():
-                own = self.shape.tables[child.table]
+                child_table = self.shape.tables[child.table]
                 for below in self._below(child, row, table):
-                    self._remove(own, below)
+                    self._remove(child_table, below)
         self._remove(table, row)
 
     def _remove(self, table: Table, row: Image) -> None:
@@ -215,10 +215,10 @@ class Database:
         """Change rows in one statement, then what refers to them; a statement that breaks a key does nothing."""
         below = self._referring(table, [old for old, _ in changes])
         cascaded: dict[str, list[tuple[Image, Image]]] = {}
-        for (old, new), found in zip(changes, below, strict=True):
+        for (old, new), children in zip(changes, below, strict=True):
             if _key(old, table) == _key(new, table):
                 continue
-            for child, row in found:
+            for child, row in children:
                 parent = dict(zip(child.parent_key, _key_values(new, table), strict=True))
                 cascaded.setdefault(child.table, []).append((row, row | parent))
         statements = [(table, changes), *((self.shape.tables[name], moved) for name, moved in cascaded.items())]
@@ -266,7 +266,7 @@ class Database:
         if self.state[root.name] and self.chance.random() < 0.8:
             return dict(zip(child.parent_key, _key_values(self._any(root), root), strict=True))
         kinds = [root.columns[column] for column in root.key]
-        return {own: self._value(kind, required=True) for own, kind in zip(child.parent_key, kinds, strict=True)}
+        return {column: self._value(kind, required=True) for column, kind in zip(child.parent_key, kinds, strict=True)}
 
     def _value(self, kind: str, required: bool) -> str | None:
         if required:
@@ -276,14 +276,14 @@ class Database:
 
 def positions(sent: Sent, *, copies: bool) -> list[int]:
     """Return where a transaction's changes lie in the log; copies: rows that one statement inserts share a place."""
-    found, last = list[int](), None
+    collected, last = list[int](), None
     position = sent.csn - 2 * len(sent.changes)
     for change in sent.changes:
         is_copied = copies and last is not None and change.op == last.op == "I" and change.table == last.table
         position += 0 if is_copied and change.table.key else 1
-        found.append(position)
+        collected.append(position)
         last = change
-    return found
+    return collected
 
 
 def _key_values(row: Image, table: Table) -> tuple[str | None, ...]:

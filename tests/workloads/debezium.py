@@ -125,8 +125,8 @@ class Debezium:
             return about | {"db": schema, "file": file, "pos": pos, "row": number, "gtid": None, "server_id": 1}
         if self.database == "oracle":
             return about | {"scn": str(at), "commit_scn": str(csn), "ssn": number, "rs_id": None, "txId": "05000600"}
-        own = lsn_of_sqlserver(at)
-        return about | {"change_lsn": own, "commit_lsn": lsn_of_sqlserver(csn), "event_serial_no": number + 1}
+        lsn = lsn_of_sqlserver(at)
+        return about | {"change_lsn": lsn, "commit_lsn": lsn_of_sqlserver(csn), "event_serial_no": number + 1}
 
     def _counted(self, change: Change) -> str:
         return f"db.{change.table.source}" if self.database in ("oracle", "sqlserver") else change.table.source
@@ -180,8 +180,8 @@ class Debezium:
         fields = [self._field(c, change.table.columns[c]) for c in change.columns]
         schema = {"type": "struct", "fields": [{"type": "struct", "fields": fields, "field": n} for n in images]}
         schema["fields"].append({"type": "string", "field": "op"})  # type: ignore[attr-defined]
-        told = {name: written(self._header(change, key)) for name, key in (headers or {}).items()}
-        return self._message(f"srv.{change.table.source}", row, schema, told)
+        header_texts = {name: written(self._header(change, key)) for name, key in (headers or {}).items()}
+        return self._message(f"srv.{change.table.source}", row, schema, header_texts)
 
     def _header(self, change: Change, key: Image) -> Any:
         """Return a key as a header holds it, in its schema where messages have one."""
@@ -288,14 +288,16 @@ def micros(text: str) -> Bare:
 
 def zoned(text: str) -> str:
     """Return a moment with zone as text."""
-    found = datetime.fromisoformat(text)
-    return f"{found.replace(tzinfo=None).isoformat()}Z"
+    time = datetime.fromisoformat(text)
+    return f"{time.replace(tzinfo=None).isoformat()}Z"
 
 
 def micros_of_day(text: str) -> Bare:
     """Return a time of day as microseconds."""
-    found = time.fromisoformat(text)
-    return Bare(((found.hour * 60 + found.minute) * 60 + found.second) * 10**6 + found.microsecond)
+    time_of_day = time.fromisoformat(text)
+    return Bare(
+        ((time_of_day.hour * 60 + time_of_day.minute) * 60 + time_of_day.second) * 10**6 + time_of_day.microsecond
+    )
 
 
 def base64(text: str) -> str:

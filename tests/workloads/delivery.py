@@ -71,18 +71,18 @@ def deliver_partitions(sent: Sequence[Sent], chance: Random) -> list[list[Messag
         for message in each.rows:
             topics.setdefault(message[0], []).append(message)
     last = sent[-1].csn + 1 if sent else 1
-    left = {topic: [*own, (topic, heartbeat(last))] for topic, own in topics.items()}
+    left = {topic: [*queue, (topic, heartbeat(last))] for topic, queue in topics.items()}
     landings: list[list[Message]] = []
     while any(left.values()):
         landing: list[Message] = []
-        for topic, own in left.items():
+        for topic, queue in left.items():
             taken = chance.choice((0, 1, 3, 10, 50))
-            came = [*own[:taken]]
-            told = len(topics[topic]) + 1 - len(own)
-            if came and told and chance.random() < 0.3:
-                came = topics[topic][max(0, told - chance.randint(1, 5)) : told] + came
+            came = [*queue[:taken]]
+            times = len(topics[topic]) + 1 - len(queue)
+            if came and times and chance.random() < 0.3:
+                came = topics[topic][max(0, times - chance.randint(1, 5)) : times] + came
             landing += came
-            left[topic] = own[taken:]
+            left[topic] = queue[taken:]
         landings.append(landing)
     return landings
 
@@ -92,15 +92,15 @@ HEARTBEATS = "rows.other"
 
 def heartbeat(csn: int) -> str:
     """Return a row of a table that nobody watches."""
-    told = {"table": "APP.HEARTBEAT", "op_type": "U", "pos": str(10**15), "xid": f"h.{csn}", "csn": str(csn)}
-    return json.dumps(told | {"after": {"ID": "1"}})
+    message = {"table": "APP.HEARTBEAT", "op_type": "U", "pos": str(10**15), "xid": f"h.{csn}", "csn": str(csn)}
+    return json.dumps(message | {"after": {"ID": "1"}})
 
 
 def runs(delivery: Delivery, chance: Random) -> Iterator[list[list[Message]]]:
     """Yield the landings that each run of the buffer finds: most often one."""
-    found: list[list[Message]] = []
+    grouped: list[list[Message]] = []
     for landing in delivery.landings:
-        found.append(landing)
+        grouped.append(landing)
         if landing is delivery.landings[-1] or chance.random() < 0.7:
-            yield found
-            found = []
+            yield grouped
+            grouped = []

@@ -50,12 +50,12 @@ class Extracts:
 
     def days(self, database: Database, most: int) -> list[Sent]:
         """Let the source work, and extract some dates: their messages are rows, by folder."""
-        found = []
+        days = []
         for _ in range(self._chance.randint(1, 7)):
             self._day += timedelta(days=self._chance.choice((1, 1, 1, 3, 40)))
             database.play(self._chance.randint(0, most // 3 + 1))
-            found.append(self._extracted(database.state))
-        return found
+            days.append(self._extracted(database.state))
+        return days
 
     def _extracted(self, state: State) -> Sent:
         names = sorted(self._tables)
@@ -74,11 +74,11 @@ class Extracts:
             }
             folder = f"{self._day}/{name}"
             sent.rows += [(folder, self._line(self._tables[name], row)) for row in rows.values()] or [(folder, "")]
-        sent.changes, sent.state = changes, {name: dict(own) for name, own in self._shown.items()}
+        sent.changes, sent.state = changes, {name: dict(rows) for name, rows in self._shown.items()}
         return sent
 
     def _differences(self, table: Table, before: dict[Key, Image], after: dict[Key, Image]) -> list[Change]:
-        was, now = ({key: values.typed_row(row, table) for key, row in own.items()} for own in (before, after))
+        was, now = ({key: values.typed_row(row, table) for key, row in rows.items()} for rows in (before, after))
         columns = self._columns[table.name]
         gone = [Change(table, "D", before[key], None, columns) for key in before if key not in after]
         new = [Change(table, "I", None, after[key], columns) for key in after if key not in before]

@@ -16,7 +16,7 @@ from workloads.inbox import Producer
 from workloads.operations import operate
 from workloads.play import Play
 from workloads.small_lake import AT_ONCE, SmallLake
-from workloads.truth import keyed, keys, wanted
+from workloads.truth import expected_tables, keyed, keys
 
 
 def run_through(lake: SmallLake, made: Play, producer: Producer | Extractor) -> None:
@@ -50,8 +50,8 @@ def assert_newest(lake: SmallLake, made: Play) -> None:
     assert not cut["gaps"], f"gaps: {cut['gaps']}"
     versions = dict(cut["versions"])
     actual = {name: keyed(lake.rows(name, versions[name]), key) for name, key in keys(made.made).items()}
-    found = comparison.differences(wanted(made.made, made.sent, cut["valid_through"]), actual)
-    assert not found, f"cut {cut['cut_id']} as of {cut['valid_through']}:\n{comparison.report(found)}"
+    differences = comparison.differences(expected_tables(made.made, made.sent, cut["valid_through"]), actual)
+    assert not differences, f"cut {cut['cut_id']} as of {cut['valid_through']}:\n{comparison.report(differences)}"
 
 
 def assert_every_version_is_a_state(lake: SmallLake, made: Play) -> None:
@@ -61,24 +61,24 @@ def assert_every_version_is_a_state(lake: SmallLake, made: Play) -> None:
             if "userMetadata" not in commit:
                 continue
             csn = json.loads(commit["userMetadata"])["valid_through"]
-            expected = {name: wanted(made.made, made.sent, csn)[name]}
-            found = comparison.differences(expected, {name: keyed(lake.rows(name, commit["version"]), key)})
-            assert not found, f"{name} version {commit['version']} as of {csn}:\n{comparison.report(found)}"
+            expected = {name: expected_tables(made.made, made.sent, csn)[name]}
+            differences = comparison.differences(expected, {name: keyed(lake.rows(name, commit["version"]), key)})
+            assert not differences, f"{name} version {commit['version']} as of {csn}:\n{comparison.report(differences)}"
 
 
 def assert_all_is_accounted_for(lake: SmallLake, made: Play, producer: Producer | Extractor) -> None:
     """Everything was released once, nothing waits, nothing is dead but what was no message."""
-    assert (lake.shown_through() or 0) >= _last_told(made), f"not through {_last_told(made)}"
+    assert (lake.shown_through() or 0) >= _last_with_metadata(made), f"not through {_last_with_metadata(made)}"
     assert not lake.rows("pending_transactions"), lake.rows("pending_transactions")
     letters = lake.rows("dead_letters")
     if made.dimensions.impatient:
-        letters = open_letters.open_letters(lake.paths, "value, transaction_id, cause, detail").to_pylist()
+        letters = open_letters.open_dead_letters(lake.paths, "value, transaction_id, cause, detail").to_pylist()
     letters = [row for row in letters if row["value"] not in producer.junk]
     assert not letters, f"dead: {letters[:3]}"
-    told = findings.open_findings(lake.paths)
+    open_findings = findings.open_findings(lake.paths)
     lacked = getattr(made.writer, "lacked", set())
-    codes = {row["code"] for row in told if row["code"] != f.NOT_EXTRACTED}
-    assert {(row["table"], row["column"]) for row in told if row["code"] == f.NOT_EXTRACTED} <= lacked
+    codes = {row["code"] for row in open_findings if row["code"] != f.NOT_EXTRACTED}
+    assert {(row["table"], row["column"]) for row in open_findings if row["code"] == f.NOT_EXTRACTED} <= lacked
     true_ones = {f.DROPPED, f.RENAMED, f.NULLS_OMITTED}
     true_ones |= {f.XID_AGAIN} if made.dimensions.is_ordered or made.dimensions.wraps else set()
     true_ones |= {f.CHANGED, f.UNKNOWN_ROW, f.KEY_TWICE} if made.dimensions.impatient else set()
@@ -95,11 +95,13 @@ def assert_all_is_accounted_for(lake: SmallLake, made: Play, producer: Producer 
     assert not shown - expected and not lacking, f"history: {shown - expected} too many, {lacking} too few"
 
 
-def _last_told(made: Play) -> int:
+def _last_with_metadata(made: Play) -> int:
     """Return the last csn that must show: a truncate of MySQL, of which no metadata tells, shows with what follows."""
     is_counted = made.dimensions.family == "debezium"
-    told = (each for each in made.sent if each.changes and not (is_counted and each.number >= 0 and not each.metadata))
-    return max((each.csn for each in told), default=0)
+    with_metadata = (
+        each for each in made.sent if each.changes and not (is_counted and each.number >= 0 and not each.metadata)
+    )
+    return max((each.csn for each in with_metadata), default=0)
 
 
 def _end(csn: int, ends: list[int], *, alone: bool) -> int:

@@ -136,8 +136,8 @@ class Values:
 
     def _moment(self, kind: str) -> str:
         near = str(datetime(1969, 12, 1) + timedelta(microseconds=self._chance.randint(0, 10**16)))
-        found = self._chance.choice((*FAR_TIMES, near, near) if self._wide else (near,))
-        return found if kind == "timestamp" else f"{found}+00:00"
+        chosen = self._chance.choice((*FAR_TIMES, near, near) if self._wide else (near,))
+        return chosen if kind == "timestamp" else f"{chosen}+00:00"
 
 
 def key_values(kind: str, *, wide: bool) -> tuple[str, ...]:
@@ -186,5 +186,5 @@ def plain(number: Decimal, scale: int) -> str:
 
 def instant_of(text: str) -> datetime:
     """Return the moment that a text means; without a zone: of UTC."""
-    found = datetime.fromisoformat(text)
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+    time = datetime.fromisoformat(text)
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time

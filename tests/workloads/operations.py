@@ -94,9 +94,9 @@ def _redrive(lake: SmallLake, made: Play) -> None:
 
 def _dismiss(lake: SmallLake, made: Play) -> None:
     lake.runs += 1
-    if open_letters.open_letters(lake.paths, "kind").num_rows:
+    if open_letters.open_dead_letters(lake.paths, "kind").num_rows:
         lake.step(dismiss, None, person="Ada", reason="no messages", everything=True)
-        assert not open_letters.open_letters(lake.paths, "kind").num_rows
+        assert not open_letters.open_dead_letters(lake.paths, "kind").num_rows
 
 
 def _clean(lake: SmallLake, made: Play) -> None:

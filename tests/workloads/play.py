@@ -84,10 +84,10 @@ def _snapshots(database: Database, dims: Dimensions, chance: Random) -> tuple[li
         database.csn += 3
     repeated = len(rows)
     rows += database.writer.snapshot(database.state, database.csn, names)  # type: ignore[attr-defined]
-    tables, state = database.shape.tables, {name: dict(own) for name, own in database.state.items()}
+    tables, state = database.shape.tables, {name: dict(rows) for name, rows in database.state.items()}
     changes = [Change(tables[name], "r", None, row, ()) for name in names for row in state[name].values()]
     sent.append(Sent("", database.csn, [], None, state, changes, -1))
-    messages = [message for own in rows for message in own]
+    messages = [message for rows in rows for message in rows]
     cuts = sorted(chance.randint(0, len(messages)) for _ in range(chance.choice((0, 1, 2))))
     return sent, [messages[a:b] for a, b in zip([0, *cuts], [*cuts, len(messages)], strict=True)], repeated
 

@@ -72,7 +72,7 @@ def dying(writes: int) -> Iterator[None]:
         return written
 
     with ExitStack() as patches:
-        for name in ("append", "append_local", "append_parts"):
+        for name in ("append", "append_local", "append_files"):
             patches.enter_context(patch.object(Batch, name, once(getattr(Batch, name))))
         yield
 
@@ -208,21 +208,23 @@ class SmallLake:
         if planned:
             check_balance(self.paths, self.generation, f"run-{self.runs}")
 
-    def _write(self, batch: Batch, found: Outcomes) -> None:
+    def _write(self, batch: Batch, outcomes: Outcomes) -> None:
         counts = Counter[str]()
-        for row in found["counts"]:
+        for row in outcomes["counts"]:
             counts.update(row["received"])
-        landings = {row["landing"] for row in found["place"]}
-        released = release_small(batch, found["released"], found["repeated"], landings) if landings else Released()  # type: ignore[arg-type]
+        landings = {row["landing"] for row in outcomes["place"]}
+        released = (
+            release_small(batch, outcomes["released"], outcomes["repeated"], landings) if landings else Released()
+        )  # type: ignore[arg-type]
         books = _Letters(batch, counts)
-        books.give_up(found["dead"])
+        books.give_up(outcomes["dead"])
         books.refuse(released)
-        books.judge(found["late"], {row["tx"] for row in found["dead"]})
+        books.judge(outcomes["late"], {row["tx"] for row in outcomes["dead"]})
         books.write(released)
         if not batch.is_known:
-            known = named(batch, [*found["dead"], *found["waiting"]])  # type: ignore[list-item]
-            clock = max(found["counts"], key=lambda row: row["landing"])
-            list_waiting(batch, found["waiting"], known, batch.table_names(), clock)  # type: ignore[arg-type]
+            known = named(batch, [*outcomes["dead"], *outcomes["waiting"]])  # type: ignore[list-item]
+            clock = max(outcomes["counts"], key=lambda row: row["landing"])
+            list_waiting(batch, outcomes["waiting"], known, batch.table_names(), clock)  # type: ignore[arg-type]
         counts["buffered_change"] = counts["buffered"] - counts.pop("buffered_before")
         batch.enter(dict(counts))
 
@@ -230,15 +232,15 @@ class SmallLake:
         """Decide on the landings since the last batch up to another, bucket by bucket, from packed state."""
         landed = landed_between(self.paths, self.seen, until)
         self.seen = until
-        found: dict[str, list[dict[str, Any]]] = {what: [] for what in (*SMALL_KINDS, "released")}
+        by_kind: dict[str, list[dict[str, Any]]] = {what: [] for what in (*SMALL_KINDS, "released")}
         rules = rules_of(self.pipeline)
         for bucket, arrived in landed.items():
             before = stream.unpack(stream.pack(self.held.get(bucket, buffer.Held())))
             waiting = int(np.count_nonzero(before.events["kind"] == ev.ROW))
             self.held[bucket], decisions = buffer.decide(before, arrived, rules)
             for what, columns in _outcomes(waiting, self.held[bucket], decisions):
-                found[what] += [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        return found
+                by_kind[what] += [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        return by_kind
 
 
 def _outcomes(
@@ -247,12 +249,12 @@ def _outcomes(
     """Yield what a bucket decided, as columns by kind of outcome."""
     for released in decisions.released:
         yield "released", {name: getattr(released, name).tolist() for name in stream.RELEASED}
-    yield "place", {"landing": [landing for landing, _ in decisions.places]}
+    yield "place", {"landing": [landing for landing, _ in decisions.repeated_in]}
     for what, parts in (("repeated", decisions.repeated), ("late", [*decisions.late, *decisions.late_metadata])):
         events = ev.concatenate(parts)
         yield what, {name: events[name].tolist() for name in ("tx", "landing", "row")}
     for what, standings in (("dead", decisions.dead), ("waiting", decisions.waiting)):
-        yield what, stream._standing_columns(standings)
+        yield what, stream._waiting_columns(standings)
     counts = {
         "rows": decisions.rows,
         "metadata": decisions.metadata,
@@ -264,7 +266,7 @@ def _outcomes(
         "buffered": int(np.count_nonzero(held.events["kind"] == ev.ROW)),
         "buffered_before": before,
     }
-    clock = {"first_at": [decisions.now or 0], "landing": [decisions.landing], "csn": [decisions.frontier]}
+    clock = {"first_at": [decisions.now or 0], "landing": [decisions.landing], "csn": [decisions.low_watermark]}
     yield "counts", {"received": [counts], **clock}
 
 
@@ -285,20 +287,24 @@ class _Letters:
         ends = dict(sorted(before))
         watched = self._batch.table_names()
         for row in standings:
-            own = [e for e in events if e["tx"] == row["tx"] and e["landing"] in row["landings"]]
-            if own and (end := ends.get(own[0]["transaction_id"])) is not None and not reused_ids.is_behind(own, end):
+            given_up = [e for e in events if e["tx"] == row["tx"] and e["landing"] in row["landings"]]
+            if (
+                given_up
+                and (end := ends.get(given_up[0]["transaction_id"])) is not None
+                and not reused_ids.is_behind(given_up, end)
+            ):
                 self._counts["dead"] -= row["rows"]
-                self._late([event for event in _distinct(own) if event["kind"] == "row"], {})
+                self._late([event for event in _distinct(given_up) if event["kind"] == "row"], {})
                 continue
             cause = cause_of(row, watched, {})  # type: ignore[arg-type]
-            self._inter(own, row["first_at"], row["rows"], cause, describe(row, watched))  # type: ignore[arg-type]
+            self._inter(given_up, row["first_at"], row["rows"], cause, describe(row, watched))  # type: ignore[arg-type]
 
     def refuse(self, released: Released) -> None:
         """Make dead letters of transactions with a value that is not of its type."""
         for tx, problem in released.unreadable.items():
             rows, first_at, first, last = released.sizes[tx]
-            own = [event for event in self._of([tx]) if first <= event["landing"] <= last]
-            self._inter(own, first_at, rows, UNREADABLE, problem)
+            refused = [event for event in self._of([tx]) if first <= event["landing"] <= last]
+            self._inter(refused, first_at, rows, UNREADABLE, problem)
             self._counts["dead"] += rows
             self._counts["released"] -= rows
 
@@ -337,12 +343,12 @@ class _Letters:
             self._landed |= {tx: [] for tx in unknown}
             for event in self._ask(unknown):
                 self._landed[event["tx"]].append(event)
-        found = [event for tx in set(transactions) for event in self._landed[tx]]
-        return sorted(found, key=lambda event: (event["landing"], event["row"]))
+        events = [event for tx in set(transactions) for event in self._landed[tx]]
+        return sorted(events, key=lambda event: (event["landing"], event["row"]))
 
     def _ask(self, transactions: Sequence[int]) -> list[Event]:
         watched = "(kind = 'metadata' or kind = 'row' and \"table\" is not null)"
-        sql = f"select * from t where {watched} and tx in ({arrow_tables.numbers(transactions)})"
+        sql = f"select * from t where {watched} and tx in ({arrow_tables.int_list(transactions)})"
         rows = arrow_tables.select(self._batch.paths.change_events, f'{sql} order by landing, "row"').to_pylist()
         return list(rows)
 

@@ -27,7 +27,7 @@ from workloads.goldengate import GoldenGate
 from workloads.play import declared, play
 from workloads.shapes import Shape, declaration, shape
 from workloads.spark_lake import SparkLake, draw_limits
-from workloads.truth import keys, wanted
+from workloads.truth import expected_tables, keys
 
 WORKLOADS = int(os.environ.get("TXLOOM_WORKLOADS", "2"))
 SEED = int(os.environ.get("TXLOOM_SEED", "20261121"))
@@ -67,8 +67,8 @@ def run_through(spark: Any, folder: Path, seed: int, *, in_order: bool) -> tuple
 
 
 def assert_history_tells_each_change_once(lake: Lake, made: Shape, sent: list[Sent]) -> None:
-    told = Counter(row["_txloom_csn"] for name in made.tables for row in lake.rows(f"{name}_changes"))
-    assert told == Counter(each.csn for each in sent for _ in each.changes)
+    counted = Counter(row["_txloom_csn"] for name in made.tables for row in lake.rows(f"{name}_changes"))
+    assert counted == Counter(each.csn for each in sent for _ in each.changes)
 
 
 @pytest.mark.parametrize("number", range(WORKLOADS))
@@ -79,26 +79,26 @@ def test_every_cut_of_a_workload_is_a_state_that_the_source_had(spark: Any, tmp_
         actual = {
             name: comparison.keyed(lake.rows(name, cut["versions"][name]), key) for name, key in keys(made).items()
         }
-        found = comparison.differences(wanted(made, sent, cut["valid_through"]), actual)
-        assert not found, f"seed {SEED + number}, cut {cut['cut_id']}: {comparison.report(found)}"
+        differences = comparison.differences(expected_tables(made, sent, cut["valid_through"]), actual)
+        assert not differences, f"seed {SEED + number}, cut {cut['cut_id']}: {comparison.report(differences)}"
     assert cuts[-1]["valid_through"] == sent[-1].csn
     for each in sent[:: TRANSACTIONS // 6]:
-        told = {
+        changes_by_csn = {
             name: comparison.keyed(
                 read.as_of(lake.pipeline, name, csn=each.csn, warehouse=lake.warehouse).to_pylist(), key
             )
             for name, key in keys(made).items()
         }
-        found = comparison.differences(wanted(made, sent, each.csn), told)
-        assert not found, f"seed {SEED + number}, as of {each.csn}: {comparison.report(found)}"
+        differences = comparison.differences(expected_tables(made, sent, each.csn), changes_by_csn)
+        assert not differences, f"seed {SEED + number}, as of {each.csn}: {comparison.report(differences)}"
 
 
 @pytest.mark.parametrize("number", range(WORKLOADS))
 def test_a_workload_that_comes_in_any_order_ends_exact(spark: Any, tmp_path: Path, number: int) -> None:
     made, sent, lake = run_through(spark, tmp_path, SEED + 1000 + number, in_order=False)
     actual = {name: comparison.keyed(lake.rows(name), key) for name, key in keys(made).items()}
-    found = comparison.differences(wanted(made, sent, sent[-1].csn), actual)
-    assert not found, f"seed {SEED + 1000 + number}: {comparison.report(found)}"
+    differences = comparison.differences(expected_tables(made, sent, sent[-1].csn), actual)
+    assert not differences, f"seed {SEED + 1000 + number}: {comparison.report(differences)}"
 
 
 @pytest.mark.parametrize("number", range(WORKLOADS))

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from oracle import comparison
 from oracle.capture import Message
 from txloom.config import load
-from txloom.transactions.buffer import TORN
+from txloom.transactions.buffer import UNREADABLE
 from workloads.core import Core
 from workloads.database import Database, Sent
 from workloads.delivery import HEARTBEATS, deliver_partitions
 from workloads.goldengate import GoldenGate
 from workloads.shapes import Shape, declaration, shape
-from workloads.truth import wanted
+from workloads.truth import expected_tables
 
 EXAMPLES = int(os.environ.get("TXLOOM_EXAMPLES", "100"))
 
@@ -61,8 +61,8 @@ def test_what_is_shown_is_the_source_as_of_what_all_partitions_have_gone_past(
         assert core.valid_through == max(
             (each.csn for each in sent if watched(each) and each.csn <= reached), default=0
         )
-        found = comparison.differences(wanted(made, sent, core.valid_through), core.shown())
-        assert not found, f"as of {core.valid_through}:\n{comparison.report(found)}"
+        differences = comparison.differences(expected_tables(made, sent, core.valid_through), core.shown())
+        assert not differences, f"as of {core.valid_through}:\n{comparison.report(differences)}"
         assert core.balanced()
         assert {standing.csn for standing in core.waiting} <= {each.csn for each in sent if each.csn > reached}
     assert not core.waiting
@@ -92,7 +92,7 @@ def test_a_transaction_that_may_lack_an_unreadable_event_is_never_shown(
         assert core.balanced()
     torn = csn_of(message)
     dead = {standing.csn for standing in core.dead}
-    assert {standing.cause for standing in core.dead} <= {TORN}
+    assert {standing.cause for standing in core.dead} <= {UNREADABLE}
     others = [row for row in next(each.rows for each in sent if each.csn == torn) if row[1] != message]
     assert (torn in dead) == any(map(is_watched, others))
     assert torn not in core.finished

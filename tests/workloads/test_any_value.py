@@ -27,10 +27,10 @@ NAMED = ("nan", "inf", "-inf", "infinity", "-infinity")
 
 def exact(text: str) -> tuple[int, int] | None:
     """Return a number's digits and its exponent; None for what is none, or has a higher exponent than may be."""
-    found = NUMBER.fullmatch(text)
-    if found is None or abs(int(found[4] or 0)) > HIGHEST:
+    match = NUMBER.fullmatch(text)
+    if match is None or abs(int(match[4] or 0)) > HIGHEST:
         return None
-    sign, whole, rest, power = found[1], found[2], (found[3] or "")[1:], found[4]
+    sign, whole, rest, power = match[1], match[2], (match[3] or "")[1:], match[4]
     digits = (whole + rest).lstrip("0")
     exponent = int(power or 0) - len(rest)
     kept = digits.rstrip("0")
@@ -42,10 +42,10 @@ def as_decimal(declared: ColumnType) -> Callable[[str], Any]:
     precision, scale = declared.precision, declared.scale
 
     def read(text: str) -> Any:
-        found = exact(text)
-        if found is None or (found[0] and not 0 <= found[1] + scale <= precision):
+        number = exact(text)
+        if number is None or (number[0] and not 0 <= number[1] + scale <= precision):
             return None
-        unscaled = found[0] * 10 ** (found[1] + scale) if found[0] else 0
+        unscaled = number[0] * 10 ** (number[1] + scale) if number[0] else 0
         return Decimal(f"{unscaled}E-{scale}") if abs(unscaled) < 10**precision else None
 
     return read
@@ -55,10 +55,10 @@ def as_integer(bits: int) -> Callable[[str], Any]:
     """Return what reads a whole number; one with a point or an exponent was a double, which knows 2**53 of them."""
 
     def read(text: str) -> Any:
-        found = exact(text)
-        if found is None or found[1] < 0 or found[1] > 20:
+        number = exact(text)
+        if number is None or number[1] < 0 or number[1] > 20:
             return None
-        value = found[0] * 10 ** found[1]
+        value = number[0] * 10 ** number[1]
         is_known = text.lstrip("-").isdigit() or abs(value) <= 2**53
         return value if is_known and -(2**bits) <= value < 2**bits else None
 
@@ -89,20 +89,22 @@ def read(kind: str, texts: list[str], *, bare: bool) -> list[tuple[Any, str | No
     columns = (Column(name="id", type=parse("long")), Column(name="v", type=parse(kind)))
     reader = ImageReader(Table(name="t", source="APP.T", columns=columns, key=("id",)))
     images = [{"ID": Bare(number), "V": Bare(text) if bare else text} for number, text in enumerate(texts)]
-    found = reader.read([f'{{"op_type":"I","before":null,"after":{written(image)}}}'.encode() for image in images])
-    values = [None if image is None else image["v"] for image in found.column("after").to_pylist()]
-    return list(zip(values, found.column("problem").to_pylist(), strict=True))
+    read_images = reader.read(
+        [f'{{"op_type":"I","before":null,"after":{written(image)}}}'.encode() for image in images]
+    )
+    values = [None if image is None else image["v"] for image in read_images.column("after").to_pylist()]
+    return list(zip(values, read_images.column("problem").to_pylist(), strict=True))
 
 
 def assert_read(kind: str, texts: list[str], meant: Callable[[str], Any], *, bare: bool) -> None:
     """A text that means a value of the type is read as it; any other is refused."""
     for text, (value, problem) in zip(texts, read(kind, texts, bare=bare), strict=True):
-        wanted = meant(text)
+        expected = meant(text)
         if problem is None:
-            assert wanted is not None, f"{text!r} was read as {value!r}, a {kind}"
-            assert comparison.same(wanted, value), f"{text!r} was read as {value!r}, a {kind}"
+            assert expected is not None, f"{text!r} was read as {value!r}, a {kind}"
+            assert comparison.same(expected, value), f"{text!r} was read as {value!r}, a {kind}"
         else:
-            assert wanted is None, f"{text!r} is a {kind}: {problem}"
+            assert expected is None, f"{text!r} is a {kind}: {problem}"
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -138,8 +140,8 @@ def as_double(text: str) -> Any:
         return float(text)
     if NUMBER.fullmatch(text) is None:
         return None
-    found, is_zero = float(text), not re.search("[1-9]", text.lower().partition("e")[0])
-    return None if found in (float("inf"), float("-inf")) or (found == 0 and not is_zero) else found
+    number, is_zero = float(text), not re.search("[1-9]", text.lower().partition("e")[0])
+    return None if number in (float("inf"), float("-inf")) or (number == 0 and not is_zero) else number
 
 
 def plain_json(texts: list[str]) -> list[str]:
@@ -153,12 +155,12 @@ further = st.sampled_from(("", "0", "1", "000", "123"))
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(st.lists(st.tuples(moments, further, st.sampled_from((" ", "T"))), min_size=1, max_size=6))
-def test_a_moment_keeps_every_digit_of_its_second_or_is_refused(told: list[tuple[datetime, str, str]]) -> None:
-    texts = [f"{at:%H:%M:%S.%f}{more}" for at, more, _ in told]
-    texts = [f"{at.date().isoformat()}{sep}{text}" for (at, _, sep), text in zip(told, texts, strict=True)]
-    wanted = {text: None if more.strip("0") else at for text, (at, more, _) in zip(texts, told, strict=True)}
-    assert_read("timestamp", texts, wanted.get, bare=False)
-    zoned = {f"{text}+00:00": at and at.replace(tzinfo=UTC) for text, at in wanted.items()}
+def test_a_moment_keeps_every_digit_of_its_second_or_is_refused(moments: list[tuple[datetime, str, str]]) -> None:
+    texts = [f"{at:%H:%M:%S.%f}{more}" for at, more, _ in moments]
+    texts = [f"{at.date().isoformat()}{sep}{text}" for (at, _, sep), text in zip(moments, texts, strict=True)]
+    expected = {text: None if more.strip("0") else at for text, (at, more, _) in zip(texts, moments, strict=True)}
+    assert_read("timestamp", texts, expected.get, bare=False)
+    zoned = {f"{text}+00:00": at and at.replace(tzinfo=UTC) for text, at in expected.items()}
     assert_read("timestamptz", list(zoned), zoned.get, bare=False)
 
 

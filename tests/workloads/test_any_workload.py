@@ -17,7 +17,7 @@ from workloads.database import Database, Sent
 from workloads.delivery import deliver, runs
 from workloads.goldengate import GoldenGate
 from workloads.shapes import Shape, declaration, shape
-from workloads.truth import DOCUMENTS, held, keys, wanted
+from workloads.truth import DOCUMENTS, expected_tables, held, keys
 
 EXAMPLES = int(os.environ.get("TXLOOM_EXAMPLES", "150"))
 """`make soak` tries thousands."""
@@ -38,8 +38,8 @@ def played(seed: int, transactions: int, folder: Path) -> tuple[Random, Shape, l
 
 def assert_shown(core: Core, made: Shape, sent: list[Sent]) -> None:
     shown: Rows = core.shown()
-    found = comparison.differences(wanted(made, sent, core.valid_through), shown)
-    assert not found, f"as of {core.valid_through}:\n{comparison.report(found)}"
+    differences = comparison.differences(expected_tables(made, sent, core.valid_through), shown)
+    assert not differences, f"as of {core.valid_through}:\n{comparison.report(differences)}"
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -87,22 +87,24 @@ def test_intervals_tell_every_state_that_the_source_had(tmp_path_factory: Any, s
     for landings in runs(deliver(sent, chance, in_order=chance.random() < 0.5), chance):
         core.run(*landings)
     for name, table in made.tables.items():
-        found = core.intervals(name)
-        ends = {row["_txloom_valid_to"] for row in found}
-        assert all(row["_txloom_is_current"] == (row["_txloom_valid_to"] is None) for row in found)
+        intervals = core.intervals(name)
+        ends = {row["_txloom_valid_to"] for row in intervals}
+        assert all(row["_txloom_is_current"] == (row["_txloom_valid_to"] is None) for row in intervals)
         for each in sent:
-            now = [row for row in found if row["_txloom_valid_from"] <= each.csn < (row["_txloom_valid_to"] or 2**62)]
+            now = [
+                row for row in intervals if row["_txloom_valid_from"] <= each.csn < (row["_txloom_valid_to"] or 2**62)
+            ]
             there = comparison.keyed([{c: row[c] for c in table.columns} for row in now], table.key)
             different = comparison.differences({name: values.typed_rows(each.state[name], table)}, {name: there})
             assert not different, f"as of {each.csn}:\n{comparison.report(different)}"
         assert ends <= {each.csn for each in sent} | {None}
     if made.aggregate is not None:
-        assert_documents_told(core.document_intervals(), made, sent)
+        assert_documents_are_intervals(core.document_intervals(), made, sent)
 
 
-def assert_documents_told(found: list[dict[str, Any]], made: Shape, sent: list[Sent]) -> None:
+def assert_documents_are_intervals(intervals: list[dict[str, Any]], made: Shape, sent: list[Sent]) -> None:
     for each in sent:
-        there = [row for row in found if row["_txloom_valid_from"] <= each.csn < (row["_txloom_valid_to"] or 2**62)]
+        there = [row for row in intervals if row["_txloom_valid_from"] <= each.csn < (row["_txloom_valid_to"] or 2**62)]
         expected = {DOCUMENTS: held(made, each.state)[DOCUMENTS]}
         different = comparison.differences(expected, {DOCUMENTS: comparison.keyed(there, keys(made)[DOCUMENTS])})
         assert not different, f"as of {each.csn}:\n{comparison.report(different)}"
@@ -150,15 +152,15 @@ def test_what_a_bucket_remembers_decides_nothing(
     landings = [*delivery, *([] for _ in range(4)), *again, []]
     sizes = [chance.randint(1, 3) for _ in landings]
     batches = [chance.choice(((), (1,), (1, 1))) for _ in landings]
-    found = []
+    outcomes = []
     for most in (remembered, 1_000_000):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(memory, "REMEMBERED", most)
-            own, first, told = Core(pipeline), 0, []
+            core_alone, first, forgotten = Core(pipeline), 0, []
             for size, of_run in zip(sizes, batches, strict=True):
-                own.run(*landings[first : first + size], batches=of_run)
-                told.append(outcome(own))
+                core_alone.run(*landings[first : first + size], batches=of_run)
+                forgotten.append(outcome(core_alone))
                 first += size
-            assert own.balanced()
-            found.append(told)
-    assert found[0] == found[1]
+            assert core_alone.balanced()
+            outcomes.append(forgotten)
+    assert outcomes[0] == outcomes[1]

@@ -47,8 +47,8 @@ def test_landing_goes_on_behind_a_transaction_that_was_given_up_without_its_csn(
     """PostgreSQL's rows tell when they were committed, but not where: the next landing of an END ended in an error."""
     lake, made, producer = lake_of(tmp_path, source, PLAIN)
     lake.pipeline = impatient(lake.pipeline)
-    lost, found, last = (commit(made, csn, ("I", None, row(csn, "a"))) for csn in (100, 200, 300))
-    for came in (lost.rows, messages(found), [lost.metadata], messages(last)):
+    lost, known, last = (commit(made, csn, ("I", None, row(csn, "a"))) for csn in (100, 200, 300))
+    for came in (lost.rows, messages(known), [lost.metadata], messages(last)):
         producer.deliver([each for each in came if each], last=False)
         lake.run()
     assert lake.shown_through() == 300
@@ -91,6 +91,6 @@ def test_what_was_given_up_in_two_parts_that_are_whole_together_is_redriven_at_o
         producer.deliver(came, last=False)
         lake.land()
     lake.run()
-    assert not open_letters.open_letters(lake.paths, "kind").num_rows
+    assert not open_letters.open_dead_letters(lake.paths, "kind").num_rows
     assert lake.shown_through() == 139
     assert_newest(lake, made)

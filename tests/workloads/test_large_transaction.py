@@ -35,8 +35,8 @@ def row(csn: int, pos: int, key: int) -> Message:
 
 def metadata(csn: int, count: int) -> Message:
     parts = [{"data_collection": "ITEMS", "event_count": count}]
-    told = {"xid": f"x{csn}", "csn": str(csn), "event_count": count, "data_collections": parts}
-    return "metadata", json.dumps(told)
+    message = {"xid": f"x{csn}", "csn": str(csn), "event_count": count, "data_collections": parts}
+    return "metadata", json.dumps(message)
 
 
 def test_a_large_transaction_is_released_whole_and_holds_up_no_other(tmp_path: Path) -> None:

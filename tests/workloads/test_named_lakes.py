@@ -57,8 +57,8 @@ def commit(made: Play, csn: int, *changes: tuple[str, Image | None, Image | None
             del rows[_key(before, table)]
         if after is not None:
             rows[_key(after, table) or (f"#{csn}.{number}",)] = after
-    own = [Change(table, op, before, after, tuple(table.columns)) for op, before, after in changes]
-    sent = Sent("", csn, [], None, {table.name: rows}, own, len(made.sent))
+    made_changes = [Change(table, op, before, after, tuple(table.columns)) for op, before, after in changes]
+    sent = Sent("", csn, [], None, {table.name: rows}, made_changes, len(made.sent))
     made.writer.write(sent)
     made.sent.append(sent)
     return sent
@@ -122,7 +122,7 @@ def test_a_snapshot_that_begins_anew_finds_its_own_rows_there_and_that_is_no_con
     made.sent.append(Sent("", 200, [], None, state, (), -1))
     part = made.writer.snapshot(state, 150, ["t"])[:1]
     whole = made.writer.snapshot(state, 200, ["t"])
-    cycle(lake, producer, [message for own in [*part, *whole] for message in own], ())
+    cycle(lake, producer, [message for group in [*part, *whole] for message in group], ())
     lake.run()
     assert_right(lake, made)
     assert lake.shown_through() == 200
@@ -134,7 +134,7 @@ def test_a_snapshot_of_a_table_without_a_key_has_every_row_equal_ones_too(tmp_pa
     lake, made, producer = lake_of(tmp_path, source, LOG)
     state: State = {"log": {(f"#{number}",): row(number // 2, "same") for number in range(5)}}
     made.sent.append(Sent("", 200, [], None, state, (), -1))
-    rows = [message for own in made.writer.snapshot(state, 200, ["log"]) for message in own]
+    rows = [message for group in made.writer.snapshot(state, 200, ["log"]) for message in group]
     last = commit(made, 300, ("I", None, row(9, "later")))
     cycle(lake, producer, rows[:2], rows[2:], messages(last))
     lake.run()
@@ -160,7 +160,7 @@ def test_what_a_snapshot_that_was_given_up_had_and_the_next_one_has_not_is_gone(
         made.writer.snapshot({table.name: rows}, 150, [table.name])[:3],
         made.writer.snapshot({table.name: left}, 200, [table.name]),
     )
-    cycle(lake, producer, *[[m for own in each for m in own] for each in (part[:early], whole, part[early:])])
+    cycle(lake, producer, *[[m for group in each for m in group] for each in (part[:early], whole, part[early:])])
     assert lake.shown_through() == 200
     assert_right(lake, made)
     last = commit(made, 300, ("I", None, row(9, "later")))
@@ -179,7 +179,7 @@ def test_a_snapshot_that_was_given_up_is_gone_from_tables_whose_names_differ_in_
     old, new = ({name: {(str(n),): row(n, name) for n in some} for name in names} for some in ((1, 2), (2,)))
     made.sent.append(Sent("", 200, [], None, new, (), -1))
     part, whole = made.writer.snapshot(old, 150, names)[:3], made.writer.snapshot(new, 200, names)
-    cycle(lake, producer, *[[message for own in each for message in own] for each in (part, whole)], ())
+    cycle(lake, producer, *[[message for group in each for message in group] for each in (part, whole)], ())
     assert lake.shown_through() == 200
     assert_right(lake, made)
 
@@ -216,7 +216,7 @@ def test_a_snapshot_taken_beside_the_stream_takes_no_row_away(tmp_path: Path) ->
         lake,
         producer,
         messages(first),
-        *[[m for own in each for m in own] for each in (part, some)],
+        *[[m for group in each for m in group] for each in (part, some)],
         (),
         messages(last),
     )
@@ -268,7 +268,7 @@ def test_what_was_given_up_and_came_whole_at_last_is_no_gap(tmp_path: Path, sour
     assert sent.metadata is not None
     cycle(lake, producer, messages(before), [*sent.rows[:first], sent.metadata], sent.rows[first:], ())
     assert open_letters.given_up(lake.paths) == []
-    assert not open_letters.open_letters(lake.paths, "*").num_rows
+    assert not open_letters.open_dead_letters(lake.paths, "*").num_rows
     assert lake.shown_through() == 1000
     assert_newest(lake, made)
 
@@ -329,7 +329,7 @@ def test_what_txloom_counts_itself_does_not_say_where_an_end_without_rows_was_co
     part, whole = made.writer.snapshot(old, 150, ["t"])[:1], made.writer.snapshot(new, 200, ["t"])
     late, last = commit(made, 300, ("I", None, row(3, "b"))), commit(made, 310, ("I", None, row(4, "b")))
     assert late.metadata is not None
-    snapshots = [message for own in (*part, *whole) for message in own]
+    snapshots = [message for group in (*part, *whole) for message in group]
     for sent in ([*snapshots, late.metadata, *messages(last)], (), late.rows, ()):
         cycle(lake, producer, sent)
         assert_newest(lake, made)
@@ -359,8 +359,8 @@ def test_what_was_landed_before_the_buffer_finished_what_comes_again_in_it_is_a_
     lake, made, producer = lake_of(tmp_path, "debezium/sqlserver", PLAIN)
     sent = [commit(made, csn, *(("I", None, row(csn + n, "a")) for n in range(3))) for csn in range(100, 900, 20)]
     cycle(lake, producer, messages(*sent[:10]))
-    for own in (messages(*sent[10:30]), [sent[12].rows[0], *messages(*sent[30:-1])]):
-        producer.deliver(own, last=False)
+    for batch in (messages(*sent[10:30]), [sent[12].rows[0], *messages(*sent[30:-1])]):
+        producer.deliver(batch, last=False)
         lake.land()
     if not rebuilt:
         lake.at_once = 1

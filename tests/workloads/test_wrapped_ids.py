@@ -48,13 +48,13 @@ class Wrapped:
         self.lake.pipeline = impatient(self.lake.pipeline, complete_now="list")
 
     def letters(self) -> list[str]:
-        return open_letters.open_letters(self.lake.paths, "kind").column("kind").to_pylist()
+        return open_letters.open_dead_letters(self.lake.paths, "kind").column("kind").to_pylist()
 
     def newest_landing(self) -> int:
         return int(max(event["landing"] for event in self.lake.rows("change_events")))
 
     def causes(self) -> list[str]:
-        return open_letters.open_letters(self.lake.paths, "cause").column("cause").to_pylist()
+        return open_letters.open_dead_letters(self.lake.paths, "cause").column("cause").to_pylist()
 
     def assert_all_shown(self) -> None:
         assert self.lake.shown_through() == self.second.csn

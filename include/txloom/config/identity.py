@@ -21,7 +21,7 @@ SENT_AT = "@"
 """Stands between what a row says and the place that it was sent at."""
 NUMBERED = r"/[0-9a-f]{32}\.[0-9]+$"
 """How the identity of a row ends that is known by what it says: what comes before was all of it once."""
-PLACED = r"^([0-9]{1,18}):"
+AT_POSITION = r"^([0-9]{1,18}):"
 """How the identity of a row begins that knows no csn, Debezium's of PostgreSQL: its place in the log, which lies before
 the csn of its transaction. By it a row is told from those of an earlier transaction that had the same id."""
 GTID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}:(?:\w+:)?[0-9]+|[0-9]+-[0-9]+-[0-9]+")

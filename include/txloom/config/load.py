@@ -43,16 +43,18 @@ def load(path: str | Path, environment: Mapping[str, str] | None = None, *, conn
         root, unfit = expanded(root, str(path))
         problems += unfit
         pipeline, refused = _validated(root, str(path))
-        told = {problem.path for problem in problems}
-        problems += [problem for problem in refused if problem.path not in told]
+        reported = {problem.path for problem in problems}
+        problems += [problem for problem in refused if problem.path not in reported]
         problems += check(root, str(path), {problem.path for problem in problems})
     if problems or pipeline is None:
         raise ConfigurationError("\n".join(str(problem) for problem in _sorted(problems)))
-    found = _with_mirrors(pipeline)
+    with_mirrors = _with_mirrors(pipeline)
     written = [item.written for item in root.walk() if item.written is not None] if root is not None else []
     known = os.environ if environment is None else environment
-    found._referenced = frozenset(value for text in written for value in values_in(text, known, connected=connected))
-    return found
+    with_mirrors._referenced = frozenset(
+        value for text in written for value in values_in(text, known, connected=connected)
+    )
+    return with_mirrors
 
 
 def connections_of(path: str | Path) -> list[str]:
@@ -66,8 +68,8 @@ def where(path: str | Path, name: str, key: str) -> tuple[int, str]:
     """Return line and path of a key of the expectation that a file declares under an id."""
     root, _ = read(_text(Path(path)), str(path), os.environ, connected=False)
     for each in root.members("expectations") if root is not None else ():
-        if each.text("id") == name and (found := each.get(key)) is not None:
-            return found.line, found.path
+        if each.text("id") == name and (item := each.get(key)) is not None:
+            return item.line, item.path
     return 1, "expectations"
 
 
@@ -91,8 +93,8 @@ def locate(name_or_file: str | Path, pipelines: Path | None = None) -> Path:
     if (file := folder / f"{name}.yaml").is_file():
         return file
     loaded = discover(folder)
-    for path, found in loaded:
-        if isinstance(found, Pipeline) and found.name == name:
+    for path, declared in loaded:
+        if isinstance(declared, Pipeline) and declared.name == name:
             return path
     names = [path.stem for path, _ in loaded]
     hint = did_you_mean(name, names) or f"It has {', '.join(names) or 'none'}."
@@ -104,7 +106,7 @@ def discover(folder: str | Path | None = None) -> list[tuple[Path, Pipeline | Co
 
     No connection is looked up: DAG files are parsed where nobody has the secrets.
     """
-    found: list[tuple[Path, Pipeline | ConfigurationError]] = []
+    declarations: list[tuple[Path, Pipeline | ConfigurationError]] = []
     owners: dict[str, Path] = {}
     for path in _declarations(Path(folder) if folder is not None else pipelines_dir()):
         try:
@@ -112,10 +114,10 @@ def discover(folder: str | Path | None = None) -> list[tuple[Path, Pipeline | Co
             if (other := owners.setdefault(pipeline.name, path)) != path:
                 problem = Problem(str(path), 1, "name", f"the name of {other.name}", "a name that no other file has")
                 raise ConfigurationError(str(problem))
-            found.append((path, pipeline))
+            declarations.append((path, pipeline))
         except ConfigurationError as error:
-            found.append((path, error))
-    return found
+            declarations.append((path, error))
+    return declarations
 
 
 def _declarations(folder: Path) -> list[Path]:
@@ -150,11 +152,11 @@ def _with_mirrors(pipeline: Pipeline) -> Pipeline:
     """Put a mirror for each table, with the same options, in the place of a pattern of names."""
     mirrors = pipeline.targets.mirrors
     declared = [mirror.table for mirror in mirrors]
-    found: list[Mirror] = []
+    expanded: list[Mirror] = []
     for mirror, tables in zip(mirrors, mirrored(declared, [table.name for table in pipeline.tables]), strict=True):
         named = [{"table": table, "current": table, "history": names.changes_table(table)} for table in tables]
-        found += [mirror] if tables == [mirror.table] else [mirror.model_copy(update=own) for own in named]
-    targets = pipeline.targets.model_copy(update={"mirrors": tuple(found)})
+        expanded += [mirror] if tables == [mirror.table] else [mirror.model_copy(update=options) for options in named]
+    targets = pipeline.targets.model_copy(update={"mirrors": tuple(expanded)})
     return pipeline.model_copy(update={"targets": targets})
 
 

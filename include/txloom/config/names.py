@@ -53,17 +53,17 @@ REPORTS = "_reports"
 DATA_DOCS = "data_docs"
 """The folder of Great Expectations' pages of a run, in that of its report."""
 
-OWN_PREFIX = "_txloom_"
+SYSTEM_PREFIX = "_txloom_"
 """Prefix of the columns that txloom adds to current and history tables."""
 
-POSITION = (f"{OWN_PREFIX}csn", f"{OWN_PREFIX}xid", f"{OWN_PREFIX}pos")
+POSITION = (f"{SYSTEM_PREFIX}csn", f"{SYSTEM_PREFIX}xid", f"{SYSTEM_PREFIX}pos")
 """What tells the changes in a history, and the rows of a table without a key, apart: the transaction, and where in it
 the row was changed. Neither csn nor position does alone: all rows of a connector's snapshot have one."""
 
-PARTITION = f"{OWN_PREFIX}partition"
+PARTITION = f"{SYSTEM_PREFIX}partition"
 """The column that names the partitions of a current table where no declared column can."""
 
-LOAD, LOAD_METADATA = f"{OWN_PREFIX}load", f"{OWN_PREFIX}load_metadata"
+LOAD, LOAD_METADATA = f"{SYSTEM_PREFIX}load", f"{SYSTEM_PREFIX}load_metadata"
 LOADS = (LOAD, LOAD_METADATA)
 """The topics of what txloom lands itself: rows as GoldenGate writes them, whatever the source's format is."""
 
@@ -86,9 +86,9 @@ def table_path(warehouse: str, pipeline: str, table: str) -> str:
     return f"{warehouse.rstrip('/')}/{pipeline}/{table}"
 
 
-def checkpoint_path(warehouse: str, pipeline: str, step: str, generation: int) -> str:
+def checkpoint_path(warehouse: str, pipeline: str, step: str, epoch: int) -> str:
     """Return the folder that holds the streaming checkpoint of one step and generation."""
-    return f"{warehouse.rstrip('/')}/{pipeline}/_checkpoints/{step}/g{generation}"
+    return f"{warehouse.rstrip('/')}/{pipeline}/_checkpoints/{step}/g{epoch}"
 
 
 def stream_table(aggregate: str) -> str:
@@ -121,9 +121,9 @@ def difference_table(table: str) -> str:
     return f"_difference_{table}"
 
 
-def write_id(pipeline: str, table: str, generation: int) -> str:
-    """Return Delta's txnAppId for streaming writes into a table: design.md 2.9."""
-    return f"{pipeline}:{table}:{generation}"
+def write_id(pipeline: str, table: str, epoch: int) -> str:
+    """Return Delta's txnAppId for streaming writes into a table: docs/semantics.md 9."""
+    return f"{pipeline}:{table}:{epoch}"
 
 
 def cdc_dag_id(pipeline: str) -> str:

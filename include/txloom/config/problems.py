@@ -30,14 +30,14 @@ class Problem:
     file: str
     line: int
     path: str
-    found: str
+    value: str
     expected: str
     hint: str = ""
 
     def __str__(self) -> str:
         """Return the message."""
         where = f"{self.file}:{self.line}: {self.path}: " if self.path else f"{self.file}:{self.line}: "
-        return f"{where}found {self.found}, expected {self.expected}. {self.hint}".rstrip()
+        return f"{where}found {self.value}, expected {self.expected}. {self.hint}".rstrip()
 
 
 def show(value: Any) -> str:
@@ -84,7 +84,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def did_you_mean(found: str, names: Iterable[str]) -> str:
+def did_you_mean(written: str, names: Iterable[str]) -> str:
     """Return a question that names what is near to a found text, or nothing.
 
     >>> did_you_mean("patiance", ["rule", "patience"])
@@ -92,14 +92,14 @@ def did_you_mean(found: str, names: Iterable[str]) -> str:
     >>> did_you_mean("primary_key", ["name", "key"])
     "Did you mean 'key'?"
     """
-    near = nearest(found, names)
+    near = nearest(written, names)
     return f"Did you mean {near!r}?" if near else ""
 
 
-def nearest(found: str, names: Iterable[str]) -> str | None:
+def nearest(written: str, names: Iterable[str]) -> str | None:
     """Return the name that someone meant who wrote something like it."""
     near = {_plain(name): name for name in names}
-    text = _plain(found)
+    text = _plain(written)
     close = get_close_matches(text, near, n=1, cutoff=0.7)
     close = close or [name for name in near if len(name) > 2 and name in text.split("_")]
     return near[close[0]] if close else None

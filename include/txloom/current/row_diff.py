@@ -10,7 +10,7 @@ from txloom.current.row_hashes import row_hashes
 
 KEY, VALUES = "_txloom_key", "_txloom_values"
 """The hashes that a row is compared by: of its key, and of its other columns."""
-PLACE = "_txloom_place"
+POSITION = "_txloom_place"
 
 
 @dataclass(frozen=True)
@@ -37,23 +37,23 @@ def with_hashes(rows: pa.Table, key: Sequence[str], columns: Sequence[str]) -> p
 
 def difference(current: pa.Table, extract: pa.Table) -> Difference:
     """Compare rows with hashes; the current ones have each key once."""
-    both = _placed(extract).join(_placed(current), KEY, join_type="full outer", right_suffix="_now")
-    new, now = both.column(PLACE), both.column(f"{PLACE}_now")
+    both = _with_position(extract).join(_with_position(current), KEY, join_type="full outer", right_suffix="_now")
+    new, now = both.column(POSITION), both.column(f"{POSITION}_now")
     matched = both.filter(pc.and_(pc.is_valid(new), pc.is_valid(now)))
     same = pc.equal(matched.column(VALUES), matched.column(f"{VALUES}_now"))
-    changed = matched.filter(pc.invert(same)).sort_by(PLACE)
+    changed = matched.filter(pc.invert(same)).sort_by(POSITION)
     return Difference(
         _sorted(new.filter(pc.is_null(now))),
-        changed.column(PLACE).combine_chunks(),
-        changed.column(f"{PLACE}_now").combine_chunks(),
+        changed.column(POSITION).combine_chunks(),
+        changed.column(f"{POSITION}_now").combine_chunks(),
         _sorted(now.filter(pc.is_null(new))),
         pc.sum(same).as_py() or 0,
         _repeated(extract),
     )
 
 
-def _placed(rows: pa.Table) -> pa.Table:
-    return rows.select([KEY, VALUES]).append_column(PLACE, pa.array(range(rows.num_rows), pa.int64()))
+def _with_position(rows: pa.Table) -> pa.Table:
+    return rows.select([KEY, VALUES]).append_column(POSITION, pa.array(range(rows.num_rows), pa.int64()))
 
 
 def _sorted(places: pa.ChunkedArray) -> pa.Array:
@@ -62,7 +62,7 @@ def _sorted(places: pa.ChunkedArray) -> pa.Array:
 
 def _repeated(extract: pa.Table) -> tuple[int, int] | None:
     """Return the places of the first two rows that share a key."""
-    spans = _placed(extract).group_by(KEY).aggregate([(PLACE, "min"), (PLACE, "max")])
-    twice = spans.filter(pc.less(spans.column(f"{PLACE}_min"), spans.column(f"{PLACE}_max")))
-    found = twice.sort_by(f"{PLACE}_min").slice(0, 1).to_pylist()
-    return (found[0][f"{PLACE}_min"], found[0][f"{PLACE}_max"]) if found else None
+    spans = _with_position(extract).group_by(KEY).aggregate([(POSITION, "min"), (POSITION, "max")])
+    twice = spans.filter(pc.less(spans.column(f"{POSITION}_min"), spans.column(f"{POSITION}_max")))
+    first = twice.sort_by(f"{POSITION}_min").slice(0, 1).to_pylist()
+    return (first[0][f"{POSITION}_min"], first[0][f"{POSITION}_max"]) if first else None

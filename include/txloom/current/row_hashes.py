@@ -26,11 +26,11 @@ def row_hashes(rows: pa.Table, columns: Sequence[str]) -> pa.Array:
     >>> len(set(row_hashes(pairs, ["a", "b"]).to_pylist()))
     3
     """
-    found: list[bytes] = []
+    hashes: list[bytes] = []
     for start in range(0, rows.num_rows, ROWS):
         texts = written(rows.slice(start, ROWS), columns).to_pylist()
-        found += [blake2b(text, digest_size=BITS // 8).digest() for text in texts]
-    return pa.array(found, pa.binary())
+        hashes += [blake2b(text, digest_size=BITS // 8).digest() for text in texts]
+    return pa.array(hashes, pa.binary())
 
 
 def written(rows: pa.Table, columns: Sequence[str]) -> pa.Array:

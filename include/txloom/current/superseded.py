@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from txloom.current.folding import encoded as n
 from txloom.current.folding.value_sources import Images
 
-TOLD = ("op", "csn", "pos", "release", "unchanged", "before", "before_known", "absent")
+COLUMNS = ("op", "csn", "pos", "release", "unchanged", "before", "before_known", "absent")
 """The columns of a history, beside the key, that decide."""
 
 
@@ -33,14 +33,14 @@ def superseded(changes: pa.Table, *, key: Sequence[str], horizon: int, release: 
     chained[numbers.key[moved]] = chained[numbers.old[moved]] = chained[n.NOWHERE] = True
 
     settled = (numbers.csn <= horizon) & (changes.column("_txloom_release").to_numpy() <= release)
-    own = settled & ~chained[numbers.key]
+    unchained = settled & ~chained[numbers.key]
     whole = np.isin(numbers.op, (n.INSERT, n.DELETE)) | ((numbers.op == n.UPDATE) & ~_lists(changes, "unchanged"))
-    position = _places(numbers)
+    position = _positions(numbers)
     last = np.full(numbers.keys + 1, n.NOWHERE, np.int64)
-    np.maximum.at(last, numbers.key[own & whole], position[own & whole])
+    np.maximum.at(last, numbers.key[unchained & whole], position[unchained & whole])
     emptied = position[settled & (numbers.op == n.TRUNCATE)].max(initial=n.NOWHERE)
     anew = np.maximum(last[numbers.key], emptied)
-    return pa.array(own & (position < anew) & ~_lists(changes, "absent"))
+    return pa.array(unchained & (position < anew) & ~_lists(changes, "absent"))
 
 
 STAMPS = (pa.field("_txloom_csn", pa.int64()), pa.field("_txloom_pos", pa.int64()))
@@ -52,7 +52,7 @@ def _lists(changes: pa.Table, name: str) -> n.Flags:
     return np.asarray(lengths.to_numpy() > 0, np.bool_)
 
 
-def _places(numbers: n.Numbers) -> n.Ints:
+def _positions(numbers: n.CompactChanges) -> n.Ints:
     """Number the changes in commit order; those with one csn and position have one number."""
     csn, pos = numbers.csn[numbers.order], numbers.pos[numbers.order]
     differs = np.append(False, (csn[1:] != csn[:-1]) | (pos[1:] != pos[:-1]))[: len(csn)]

@@ -9,11 +9,19 @@ from txloom.current.folding import encoded as n
 from txloom.current.folding.chains import effects_of, walk
 from txloom.current.folding.column_nulling import filled
 from txloom.current.folding.effects import table
-from txloom.current.folding.fold import told_before
+from txloom.current.folding.fold import known_before
 from txloom.current.folding.value_sources import Images
 
 AT = "_txloom_at"
-OWN = (AT, "_txloom_csn", "_txloom_pos", "_txloom_xid", "_txloom_deleted", "_txloom_missing", "_txloom_committed_at")
+SYSTEM_COLUMNS = (
+    AT,
+    "_txloom_csn",
+    "_txloom_pos",
+    "_txloom_xid",
+    "_txloom_deleted",
+    "_txloom_missing",
+    "_txloom_committed_at",
+)
 INTERVAL = (
     "_txloom_valid_from",
     "_txloom_valid_to",
@@ -34,33 +42,33 @@ def versions(changes: pa.Table, *, key: Sequence[str], columns: Sequence[str], s
     images = Images.of(schema.empty_table(), changes, key, columns)
     numbers = n.read(images, schema.empty_table(), changes)
     everything = np.ones(numbers.keys + 1, np.bool_)
-    found = [
-        (number, event, places.standing.get(number))
-        for places, touched in walk(numbers, everything, told_before(images, 0, changes), filled(numbers, images))
+    changes_of_keys = [
+        (number, event, places.by_key.get(number))
+        for places, touched in walk(numbers, everything, known_before(images, 0, changes), filled(numbers, images))
         for number, event in touched.items()
         if event is not None
     ]
-    effects = effects_of(found)
-    told = table(effects, numbers, images, changes.column("_txloom_xid"))
-    told[AT] = pa.array(numbers.csn[effects.last])
-    told["_txloom_committed_at"] = changes.column("_txloom_committed_at").take(pa.array(effects.last))
-    return pa.table({name: told[name] for name in [*columns, *OWN]})
+    effects = effects_of(changes_of_keys)
+    rows = table(effects, numbers, images, changes.column("_txloom_xid"))
+    rows[AT] = pa.array(numbers.csn[effects.last])
+    rows["_txloom_committed_at"] = changes.column("_txloom_committed_at").take(pa.array(effects.last))
+    return pa.table({name: rows[name] for name in [*columns, *SYSTEM_COLUMNS]})
 
 
 def intervals(
-    found: pa.Table, *, key: Sequence[str], columns: Sequence[str], untracked: Collection[str] = ()
+    versions: pa.Table, *, key: Sequence[str], columns: Sequence[str], untracked: Collection[str] = ()
 ) -> pa.Table:
     """Return when each row was what it was: `versions` of one key, put together where no tracked column differs.
 
     A row holds from the csn `_txloom_valid_from` up to, but not at, `_txloom_valid_to` (null: still); the same in
     commit time. Columns that are not tracked show what they were last in the interval.
     """
-    size = found.num_rows
-    group = _codes(found, key)
-    order = np.lexsort([found.column(AT).to_numpy(), group])
-    found, group = found.take(pa.array(order)), group[order]
-    gone = found.column("_txloom_deleted").to_numpy()
-    tracked = _codes(found, [name for name in columns if name not in untracked])
+    size = versions.num_rows
+    group = _codes(versions, key)
+    order = np.lexsort([versions.column(AT).to_numpy(), group])
+    versions, group = versions.take(pa.array(order)), group[order]
+    gone = versions.column("_txloom_deleted").to_numpy()
+    tracked = _codes(versions, [name for name in columns if name not in untracked])
     first = np.ones(size, bool)
     first[1:] = (group[1:] != group[:-1]) | gone[1:] | gone[:-1] | (tracked[1:] != tracked[:-1])
     begins = np.flatnonzero(first)
@@ -68,24 +76,24 @@ def intervals(
     ends = following - 1
     closed = np.append(group, -1)[following] == group[ends]
     after = pa.array(following, mask=~closed)
-    rows = {name: found.column(name).take(pa.array(ends)) for name in columns}
-    csn, time = found.column(AT), found.column("_txloom_committed_at")
-    own = (
+    rows = {name: versions.column(name).take(pa.array(ends)) for name in columns}
+    csn, time = versions.column(AT), versions.column("_txloom_committed_at")
+    bounds = (
         csn.take(pa.array(begins)),
         csn.take(after),
         time.take(pa.array(begins)),
         time.take(after),
         pa.array(~closed),
     )
-    whole = pa.table({**rows, **dict(zip(INTERVAL, own, strict=True))})
+    whole = pa.table({**rows, **dict(zip(INTERVAL, bounds, strict=True))})
     return whole.filter(pa.array(~gone[begins]))
 
 
-def _codes(found: pa.Table, columns: Sequence[str]) -> np.ndarray:
+def _codes(rows: pa.Table, columns: Sequence[str]) -> np.ndarray:
     """Number rows so that those with equal values, null and NaN too, have one number."""
-    codes = np.zeros(found.num_rows, np.int64)
+    codes = np.zeros(rows.num_rows, np.int64)
     for name in columns:
-        column = found.column(name).combine_chunks()
+        column = rows.column(name).combine_chunks()
         if pa.types.is_nested(column.type):
             column = pa.array([repr(value) for value in column.to_pylist()], pa.string())
         encoded = column.dictionary_encode("encode")

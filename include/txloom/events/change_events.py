@@ -68,8 +68,8 @@ class _Message(msgspec.Struct, rename="camel", gc=False):
         if op == "T":
             return None, None
         if op == "D":
-            wanted = set(key) - {name.upper() for name in old}
-            return {name: raw for name, raw in columns.items() if name.upper() in wanted} | old, None
+            missing = set(key) - {name.upper() for name in old}
+            return {name: raw for name, raw in columns.items() if name.upper() in missing} | old, None
         return old if old and op == "U" else None, columns
 
 
@@ -87,7 +87,9 @@ class WatchedTables:
         spellings: how names were spelled so far, each by its table and its own capital letters.
         """
         self.spellings = dict(spellings or {})
-        self._ignored = None if ignored is None else {own for name in ignored for own in (name.upper(), _short(name))}
+        self._ignored = (
+            None if ignored is None else {spelled for name in ignored for spelled in (name.upper(), _short(name))}
+        )
         self._whole = {table.source.upper(): table for table in tables}
         self._short: dict[str, list[Table]] = {}
         for table in tables:
@@ -165,8 +167,8 @@ class ChangeEventImages:
     def _written(self, value: str, op: str) -> bytes:
         before, after = self._message(value).images(op, self._key)
         if after is not None and op in INSERTS:
-            told = {name.upper() for name in after}
-            after |= {source: NULL for source in self._sources if source.upper() not in told}
+            given = {name.upper() for name in after}
+            after |= {source: NULL for source in self._sources if source.upper() not in given}
         return written(op, before, after)
 
 
@@ -198,31 +200,37 @@ def content_of(digest: str) -> dict[str, Any]:
 def alone(source_table: str, table: Table | None, csn: int, content: bytes) -> dict[str, Any]:
     """Return what makes a change the only one of its transaction; content: all that it says."""
     digest = digest_of(content)
-    own = f"{source_table}:{csn}:{digest}"
-    told = {"transaction_id": own, "xid": own, "csn": csn, "identity": ALONE, **content_of(digest)}
-    return told | {"expected": table and [(table.name, 1)]}
+    transaction_id = f"{source_table}:{csn}:{digest}"
+    event = {
+        "transaction_id": transaction_id,
+        "xid": transaction_id,
+        "csn": csn,
+        "identity": ALONE,
+        **content_of(digest),
+    }
+    return event | {"expected": table and [(table.name, 1)]}
 
 
-def moment(name: str, told: msgspec.Raw) -> tuple[int, datetime | None]:
+def moment(name: str, raw: msgspec.Raw) -> tuple[int, datetime | None]:
     """Return a timestamp's commit position, and its instant where it tells one.
 
     A whole number is taken as it is, of text the microseconds since the epoch; text without a zone is UTC. Digits
     below a microsecond order nothing.
     """
-    text = bytes(told).decode()
+    text = bytes(raw).decode()
     if text.startswith('"'):
-        text = str(msgspec.json.decode(told)).strip()
+        text = str(msgspec.json.decode(raw)).strip()
     number, instant = -1, None
     if text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST)):
         number = int(text)
-    elif bytes(told).startswith(b'"'):
+    elif bytes(raw).startswith(b'"'):
         try:
             instant = _read_instant(_BELOW_MICROS.sub(r"\1", text))
             number = (instant - EPOCH) // timedelta(microseconds=1)
         except (ValueError, OverflowError):
             pass
     if not 0 <= number <= LARGEST:
-        raise Poison(rejections.NO_CSN, f"{name} is {bytes(told).decode()[:MOST_SHOWN]}")
+        raise Poison(rejections.NO_CSN, f"{name} is {bytes(raw).decode()[:MOST_SHOWN]}")
     return number, instant
 
 
@@ -236,19 +244,19 @@ def check(table: Table, op: str, before: Image | None, after: Image | None) -> N
         raise Poison(rejections.NO_IMAGE, f"operation {op} without columns")
     for name in table.key:
         source = table.column(name).source.upper()
-        told = [raw for image in (before, after) for own, raw in (image or {}).items() if own.upper() == source]
-        if not told or any(bytes(raw) == b"null" for raw in told):
-            raise Poison(rejections.NO_KEY, f"{name} is {'null' if told else 'missing'}")
+        values = [raw for image in (before, after) for column, raw in (image or {}).items() if column.upper() == source]
+        if not values or any(bytes(raw) == b"null" for raw in values):
+            raise Poison(rejections.NO_KEY, f"{name} is {'null' if values else 'missing'}")
 
 
-def _check_old_key(table: Table, op: str, told: Collection[str]) -> None:
+def _check_old_key(table: Table, op: str, columns: Collection[str]) -> None:
     """Refuse an update that names its row by other columns than the key: which row it changes is then not known."""
-    if op != "U" or not told:
+    if op != "U" or not columns:
         return
-    there = {name.upper() for name in told}
+    there = {name.upper() for name in columns}
     lacking = [name for name in table.key if table.column(name).source.upper() not in there]
     if lacking:
-        shown = ", ".join(told)[:MOST_SHOWN]
+        shown = ", ".join(columns)[:MOST_SHOWN]
         raise Poison(OTHER_KEY, f"oldKeyNames is {shown}, without {', '.join(lacking)} of {table.name}'s key")
 
 
@@ -276,15 +284,15 @@ def _row(read: Callable[[bytes], dict[str, Any]], value: bytes | None) -> dict[s
         return {"kind": "tombstone"}
     if isinstance(value, Refused):
         return value.poison()
-    own: Mapping[str, Any] = {}
+    fields: Mapping[str, Any] = {}
     try:
         return {"kind": "row", "value": value.decode(), **read(value)}
     except Poison as refusal:
         cause, detail = refusal.args
-        own = refusal.own
+        fields = refusal.fields
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         cause, detail = diagnosed(value, error)
-    return {**own, **poison(value, cause, detail)}
+    return {**fields, **poison(value, cause, detail)}
 
 
 def _paired(what: str, names: list[str] | None, values_what: str, values: list[msgspec.Raw] | None) -> Image:

@@ -58,9 +58,9 @@ class ChangeSetDecoder:
         """Learn the watched tables and what fields are called; ignored, spellings: see `WatchedTables`."""
         self.names = self._tables = WatchedTables(tables, ignored, spellings)
         self._fields = fields
-        self._own = {table.name: ChangeSetImages(table, fields) for table in tables}
+        self._images_of = {table.name: ChangeSetImages(table, fields) for table in tables}
         self._row = msgspec.json.Decoder(Image).decode
-        self._told: dict[str, Counter[bytes]] = {}
+        self._counted: dict[str, Counter[bytes]] = {}
 
     def decode(
         self,
@@ -75,7 +75,7 @@ class ChangeSetDecoder:
         change of its own, such as the last of 10, 11, 10 within a second.
         """
         if first == 1:
-            self._told[topic] = Counter()
+            self._counted[topic] = Counter()
         return envelope(partial(self._read, topic), values)
 
     def _read(self, topic: str, value: bytes) -> dict[str, Any]:
@@ -86,58 +86,58 @@ class ChangeSetDecoder:
             if at is None:
                 raise Poison(rejections.NO_CSN, f"{self._fields.timestamp} is missing")
             csn, committed_at = moment(self._fields.timestamp, at)
-            told = alone(topic if table is None else table.name, table, csn, self._content(topic, row))
-            return {**change(topic, table, op), **told, "committed_at": committed_at}
-        own = self._transaction(row)
+            event = alone(topic if table is None else table.name, table, csn, self._content(topic, row))
+            return {**change(topic, table, op), **event, "committed_at": committed_at}
+        transaction = self._transaction(row)
         try:
-            return self._part(topic, row, own)
+            return self._part(topic, row, transaction)
         except Poison as poison:
-            poison.own = own
+            poison.fields = transaction
             raise
 
-    def _part(self, topic: str, row: Image, own: dict[str, Any]) -> dict[str, Any]:
+    def _part(self, topic: str, row: Image, transaction: dict[str, Any]) -> dict[str, Any]:
         """Read a row as a part of its transaction."""
         if self._flag(row) == HEARTBEAT:
-            return {**own, "kind": "marker", "transaction_id": None}
+            return {**transaction, "kind": "marker", "transaction_id": None}
         table, op = self._change(topic, row)
         at = _named(row, self._fields.timestamp)
         committed_at = None if at is None else moment(self._fields.timestamp, at)[1]
         content = self._content(topic, row)
         digest = digest_of(content)
-        told = {"identity": digest, **content_of(digest), "committed_at": committed_at}
+        event = {"identity": digest, **content_of(digest), "committed_at": committed_at}
         if self._fields.sequence is not None:
-            number = _number(row, self._fields.sequence)
-            told |= {"identity": str(number), "pos": number}
-        return {**change(topic, table, op), **own, **told}
+            number = _integer(row, self._fields.sequence)
+            event |= {"identity": str(number), "pos": number}
+        return {**change(topic, table, op), **transaction, **event}
 
     def _change(self, topic: str, row: Image) -> tuple[Table | None, str]:
         """Return the table that a row is of, None: unwatched, and what happened to it."""
         table = self._tables.find(topic)
         op = self._flag(row)
         if op not in FLAGS:
-            told = _named(row, self._fields.flag)
-            shown = "missing" if told is None else repr(text_of(told))
+            flag = _named(row, self._fields.flag)
+            shown = "missing" if flag is None else repr(text_of(flag))
             raise Poison(rejections.OPERATION, f"{self._fields.flag} is {shown}")
         if table is not None:
             refuse_twins("the row", row)
-            check(table, op, *self._own[table.name].images(row, op))
+            check(table, op, *self._images_of[table.name].images(row, op))
         return table, op
 
     def _transaction(self, row: Image) -> dict[str, Any]:
         assert self._fields.transaction is not None
-        number = _number(row, self._fields.transaction)
+        number = _integer(row, self._fields.transaction)
         return {"transaction_id": str(number), "xid": str(number), "csn": number}
 
     def _content(self, topic: str, row: Image) -> bytes:
         """Return all that a row says, and which time it says so."""
         content = msgspec.json.encode(sorted(row.items()))
-        told = self._told.setdefault(topic, Counter())
-        told[content] += 1
-        return content if told[content] == 1 else content + str(told[content]).encode()
+        counted = self._counted.setdefault(topic, Counter())
+        counted[content] += 1
+        return content if counted[content] == 1 else content + str(counted[content]).encode()
 
     def _flag(self, row: Image) -> str:
-        told = _named(row, self._fields.flag)
-        return ("" if told is None else text_of(told) or "").strip().upper()
+        flag = _named(row, self._fields.flag)
+        return ("" if flag is None else text_of(flag) or "").strip().upper()
 
 
 class ChangeSetImages:
@@ -162,15 +162,15 @@ class ChangeSetImages:
 
 
 def _named(row: Image, name: str) -> msgspec.Raw | None:
-    return next((raw for own, raw in row.items() if own.upper() == name.upper()), None)
+    return next((raw for column, raw in row.items() if column.upper() == name.upper()), None)
 
 
-def _number(row: Image, name: str) -> int:
+def _integer(row: Image, name: str) -> int:
     """Return a whole number that orders; as a number or as text."""
-    told = _named(row, name)
-    text = "" if told is None else (text_of(told) or "").strip()
+    raw = _named(row, name)
+    text = "" if raw is None else (text_of(raw) or "").strip()
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST)) else -1
     if not 0 <= number <= LARGEST:
-        shown = "missing" if told is None else bytes(told).decode()[:MOST_SHOWN]
+        shown = "missing" if raw is None else bytes(raw).decode()[:MOST_SHOWN]
         raise Poison(rejections.NO_CSN, f"{name} is {shown}")
     return number

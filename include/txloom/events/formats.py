@@ -76,8 +76,8 @@ class SourceDecoder:
         if isinstance(self._source, GoldenGateDecoder):
             return self._source.decode(topic, values)
         places = {"first": first} if self._counts_places else {}
-        found: pa.Table = self._source.decode(topic, values, headers, **places)
-        return found
+        events: pa.Table = self._source.decode(topic, values, headers, **places)
+        return events
 
     def resume(self, topic: str, left: "Open | None") -> None:
         """Go on in a topic whose transactions are marked by their place, where an earlier landing left one open."""
@@ -94,7 +94,7 @@ def is_ordered(pipeline: Pipeline) -> bool:
     return pipeline.source.format == "wal2json"
 
 
-def is_placed(pipeline: Pipeline) -> bool:
+def is_by_position(pipeline: Pipeline) -> bool:
     """Tell whether rows say nothing of their order, so that they stand where they were landed."""
     return pipeline.source.format in ("change_events", "change_sets")
 
@@ -113,10 +113,10 @@ def images(pipeline: Pipeline, table: Table) -> Images | None:
     if pipeline.source.format in ("goldengate", "snapshots"):
         return None
     source = pipeline.source
-    told = source.debezium.model_dump() if source.format == "debezium" else {}
-    told |= {"fields": source.change_sets} if source.format == "change_sets" else {}
-    found: Images = _made(MADE[source.format][1])(table, **told)
-    return found
+    options = source.debezium.model_dump() if source.format == "debezium" else {}
+    options |= {"fields": source.change_sets} if source.format == "change_sets" else {}
+    reader: Images = _made(MADE[source.format][1])(table, **options)
+    return reader
 
 
 def canonical(source: Images, values: Sequence[str], ops: Sequence[str], headers: Headers) -> Sequence[bytes]:
@@ -128,7 +128,7 @@ def canonical(source: Images, values: Sequence[str], ops: Sequence[str], headers
         return source.canonical(values, ops, headers)
     except UNWRITABLE:
         messages = zip(values, ops, headers, strict=True)
-        return [found for each in messages for found in _alone(source, *each)]
+        return [message for each in messages for message in _alone(source, *each)]
 
 
 def _alone(source: Images, value: str, op: str, headers: Mapping[str, str] | None) -> Sequence[bytes]:
@@ -147,8 +147,8 @@ def _decoder(pipeline: Pipeline, spellings: Mapping[str, str] | None) -> Any:
     if source.format == "goldengate":
         return GoldenGateDecoder(pipeline.tables, source.transaction_topic, source.run_token, ignored, spellings)
     topics = () if source.transaction_topic is None else (source.transaction_topic,)
-    told = {"fields": source.change_sets} if source.format == "change_sets" else {}
-    return _made(MADE[source.format][0])(pipeline.tables, *topics, ignored=ignored, spellings=spellings, **told)
+    options = {"fields": source.change_sets} if source.format == "change_sets" else {}
+    return _made(MADE[source.format][0])(pipeline.tables, *topics, ignored=ignored, spellings=spellings, **options)
 
 
 def _made(name: str) -> Any:

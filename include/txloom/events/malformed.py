@@ -24,7 +24,7 @@ class Poison(Exception):
     own: what is known of its transaction, as columns of the envelope.
     """
 
-    own: Mapping[str, Any] = MappingProxyType({})
+    fields: Mapping[str, Any] = MappingProxyType({})
 
 
 class Refused(bytes):

@@ -66,8 +66,8 @@ def main(arguments: argparse.Namespace) -> int:
         print(error, file=sys.stderr)
         return error.exit_code
     seconds = time.perf_counter() - begun
-    told = " ".join(f"{name}={count}" for name, count in counts.items())
-    print(f"generate: {told} seconds={seconds:.1f} out={arguments.out}")
+    counted = " ".join(f"{name}={count}" for name, count in counts.items())
+    print(f"generate: {counted} seconds={seconds:.1f} out={arguments.out}")
     return 0
 
 
@@ -119,8 +119,8 @@ def _tables(names: Sequence[str]) -> list[str]:
 
 def _start(text: str) -> int:
     try:
-        found = datetime.fromisoformat(text)
-        micros = micros_of(found if found.tzinfo is not None else found.replace(tzinfo=UTC))
+        time = datetime.fromisoformat(text)
+        micros = micros_of(time if time.tzinfo is not None else time.replace(tzinfo=UTC))
     except ValueError:
         micros = -1
     if not 0 <= micros < LATEST:

@@ -50,10 +50,10 @@ def refuse_unfit(faults: Faults, writer: Writer, name: str) -> None:
     """Refuse faults that a format cannot have."""
     unfit = OF_METADATA if writer.metadata_topic is None else ()
     unfit = (*unfit, "reorder") if writer.in_one_stream else unfit
-    asked = [fault for fault in unfit if getattr(faults, fault)]
-    if asked:
-        reason = "all is one stream" if asked == ["reorder"] else "no metadata come apart from the rows"
-        raise ConfigurationError(f"--faults: found {', '.join(asked)}, but in {name} {reason}.")
+    refused = [fault for fault in unfit if getattr(faults, fault)]
+    if refused:
+        reason = "all is one stream" if refused == ["reorder"] else "no metadata come apart from the rows"
+        raise ConfigurationError(f"--faults: found {', '.join(refused)}, but in {name} {reason}.")
 
 
 class Delivery:

@@ -16,7 +16,7 @@ VERSION = 1
 Texts = list[Text]
 
 
-class Standing(msgspec.Struct):
+class ResumeState(msgspec.Struct):
     """What a run leaves behind, beside the rows.
 
     shape: the flags that every run into one folder shares. files: the number of the next slice. offsets: the last one
@@ -44,11 +44,11 @@ class _Code(msgspec.Struct):
     code: Texts
 
 
-def save(folder: Path, standing: Standing, source: Source) -> None:
+def save(folder: Path, state: ResumeState, source: Source) -> None:
     """Write down where a run stops; a run that is killed leaves what the one before it wrote."""
     path = folder / f".{NAME}.part"
     with path.open("wb") as stream:
-        stream.write(encode(standing) + b"\n")
+        stream.write(encode(state) + b"\n")
         stream.writelines(encode({"code": code}) + b"\n" for code in source.codes)
         for order in source.orders:
             rows: dict[str, Row | list[Any] | None] = {"order": order.row, "details": order.details}
@@ -57,7 +57,7 @@ def save(folder: Path, standing: Standing, source: Source) -> None:
     path.rename(folder / NAME)
 
 
-def load(folder: Path) -> tuple[Standing, Source] | None:
+def load(folder: Path) -> tuple[ResumeState, Source] | None:
     """Read where the last run stopped; None if there was none."""
     path = folder / NAME
     if not path.is_file():
@@ -66,9 +66,9 @@ def load(folder: Path) -> tuple[Standing, Source] | None:
     read_code, read_order = msgspec.json.Decoder(_Code).decode, msgspec.json.Decoder(_Order).decode
     try:
         with path.open("rb") as stream:
-            standing = msgspec.json.decode(stream.readline(), type=Standing)
-            if standing.version != VERSION:
-                raise ConfigurationError(f"{path}: found version {standing.version}, expected {VERSION}.")
+            state = msgspec.json.decode(stream.readline(), type=ResumeState)
+            if state.version != VERSION:
+                raise ConfigurationError(f"{path}: found version {state.version}, expected {VERSION}.")
             for line in stream:
                 if line.startswith(b'{"code"'):
                     source.codes.append(CodeRow(*read_code(line).code))  # type: ignore[arg-type]
@@ -76,16 +76,16 @@ def load(folder: Path) -> tuple[Standing, Source] | None:
                     _add(source, read_order(line))
     except (msgspec.MsgspecError, TypeError) as error:
         raise ConfigurationError(f"{path}: found something else than an earlier run's state: {error}.") from error
-    source.made = dict(standing.made)
-    return standing, source
+    source.made = dict(state.made)
+    return state, source
 
 
-def _add(source: Source, told: _Order) -> None:
-    order = Order(OrderRow(*told.order))  # type: ignore[arg-type]
+def _add(source: Source, saved: _Order) -> None:
+    order = Order(OrderRow(*saved.order))  # type: ignore[arg-type]
     source.add(order)
-    order.details = None if told.details is None else DetailsRow(*told.details)  # type: ignore[arg-type]
-    order.lines = [LineRow(*row) for row in told.lines]  # type: ignore[arg-type]
-    for row in told.attachments:
+    order.details = None if saved.details is None else DetailsRow(*saved.details)  # type: ignore[arg-type]
+    order.lines = [LineRow(*row) for row in saved.lines]  # type: ignore[arg-type]
+    for row in saved.attachments:
         source.attach(order, AttachmentRow(*row))  # type: ignore[arg-type]
-    for row in told.uses:
+    for row in saved.uses:
         source.use(order, UseRow(*row))  # type: ignore[arg-type]

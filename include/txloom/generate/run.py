@@ -13,7 +13,7 @@ from txloom.generate.faults import Delivery, Faults, refuse_unfit
 from txloom.generate.files import Files, Records, value_line
 from txloom.generate.formats.known import CSV, RECORDS, completed, new_writer
 from txloom.generate.formats.messages import Writer
-from txloom.generate.resume_point import Standing
+from txloom.generate.resume_point import ResumeState
 from txloom.generate.truth import Lines
 from txloom.generate.workload.changes import Transaction
 from txloom.generate.workload.orders import Position, Workload
@@ -55,49 +55,49 @@ def generate(request: Request) -> Counter[str]:
         request.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigurationError(f"--out: found {request.folder}, expected a folder: {error.strerror}.") from error
-    own = request.folder / truth.FOLDER
-    at, source = _begun(request, own)
+    truth_folder = request.folder / truth.FOLDER
+    at, source = _begun(request, truth_folder)
     writer = new_writer(at.shape)
     refuse_unfit(request.faults, writer, at.shape["format"])
-    own.mkdir(exist_ok=True)
+    truth_folder.mkdir(exist_ok=True)
     workload = Workload(at.shape["seed"], source, at.position, request.sizes, request.shares, request.gap)
     counts = _played(request, at, workload, writer)
     at.position, at.made = workload.position, source.made
     watched = truth.tables_of(at.shape["tables"])
-    truth.write_final(own, source, watched)
-    resume_point.save(own, at, source)
+    truth.write_final(truth_folder, source, watched)
+    resume_point.save(truth_folder, at, source)
     for csn in request.as_of:
-        truth.write_as_of(own, csn, watched)
+        truth.write_as_of(truth_folder, csn, watched)
     return counts
 
 
-def _begun(request: Request, own: Path) -> tuple[Standing, Source]:
+def _begun(request: Request, truth_folder: Path) -> tuple[ResumeState, Source]:
     """Return where the last run stopped, or where a first one begins."""
-    found = resume_point.load(own)
-    if found is None:
+    state = resume_point.load(truth_folder)
+    if state is None:
         if request.shape["format"] is None:
             raise ConfigurationError("--format: found nothing, expected the format of the messages.")
         shape = completed({**BY_DEFAULT, **{key: value for key, value in request.shape.items() if value is not None}})
-        return Standing(shape, Position(0, shape["start_csn"], 0, shape["start_time"])), Source()
+        return ResumeState(shape, Position(0, shape["start_csn"], 0, shape["start_time"])), Source()
     if not request.append:
         hint = "--append goes on where it stopped, another folder begins anew."
         raise ConfigurationError(f"--out: found an earlier run in {request.folder}, expected none. {hint}")
     for key, value in request.shape.items():
-        if value is not None and value != found[0].shape[key]:
+        if value is not None and value != state[0].shape[key]:
             flag = f"--{key.replace('_', '-')}"
-            raise ConfigurationError(f"{flag}: found {value}, but the run before began with {found[0].shape[key]}.")
-    return found
+            raise ConfigurationError(f"{flag}: found {value}, but the run before began with {state[0].shape[key]}.")
+    return state
 
 
-def _played(request: Request, at: Standing, workload: Workload, writer: Writer) -> Counter[str]:
+def _played(request: Request, at: ResumeState, workload: Workload, writer: Writer) -> Counter[str]:
     """Play, write and deliver all transactions of a run."""
-    own, shape, count = request.folder / truth.FOLDER, at.shape, request.transactions
+    truth_folder, shape, count = request.folder / truth.FOLDER, at.shape, request.transactions
     by_records = shape["layout"] == RECORDS
     line = Records(writer, shape["partitions"], at.offsets).line if by_records else value_line
     out = Files(request.folder, ".csv" if shape["layout"] == CSV else ".jsonl", line, writer)
     out.number = at.files
     with ExitStack() as stack:
-        faults = Lines(own / truth.FAULTS, at.sizes.get(truth.FAULTS, 0))
+        faults = Lines(truth_folder / truth.FAULTS, at.sizes.get(truth.FAULTS, 0))
         stack.callback(faults.close)
         versions = _versions(request, at, workload.source, writer)
         if versions is not None:
@@ -122,7 +122,7 @@ def _played(request: Request, at: Standing, workload: Workload, writer: Writer) 
     return out.counts + delivery.counts
 
 
-def _versions(request: Request, at: Standing, source: Source, writer: Writer) -> Lines | None:
+def _versions(request: Request, at: ResumeState, source: Source, writer: Writer) -> Lines | None:
     """Open the file of states, if they are kept: once they are, every run into the folder keeps them."""
     size = at.sizes.get(truth.VERSIONS, 0)
     if not (size or request.states or request.as_of):

@@ -15,12 +15,12 @@ def images(events: pa.Table, table: Table) -> dict[str, pa.Array]:
     """
     after, before = struct(events, "after"), struct(events, "before")
     deleted = pc.equal(events.column("op").combine_chunks(), "D")
-    found = {}
+    columns = {}
     for name in table.column_names:
         old, new = pc.struct_field(before, name), pc.struct_field(after, name)
         known = pc.coalesce(new, old) if name in table.key else new
-        found[name] = pc.if_else(deleted, old, known)
-    return found
+        columns[name] = pc.if_else(deleted, old, known)
+    return columns
 
 
 def release_of(events: pa.Table, release: int) -> pa.Array:

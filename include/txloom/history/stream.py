@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from txloom.config.models.pipeline import Aggregate, Table
 from txloom.history.changes import images, release_of, struct
 
-OWN = ("xid", "csn", "committed_at")
+SYSTEM_COLUMNS = ("xid", "csn", "committed_at")
 
 
 def stream(events: Mapping[str, pa.Table], aggregate: Aggregate, tables: Mapping[str, Table], release: int) -> pa.Table:
@@ -23,8 +23,8 @@ def stream(events: Mapping[str, pa.Table], aggregate: Aggregate, tables: Mapping
     members = [(aggregate.root, aggregate.root, root.key)]
     members += [(child.table, child.as_, child.parent_key) for child in aggregate.children]
     members = [member for member in members if member[0] in events]
-    found = [_heads(events[name], parent_key, root.key, release) for name, _, parent_key in members]
-    heads = pa.concat_tables(found, promote_options="permissive")
+    heads_of = [_heads(events[name], parent_key, root.key, release) for name, _, parent_key in members]
+    heads = pa.concat_tables(heads_of, promote_options="permissive")
     group, first = _groups(heads, ["tx", *root.key])
     committed = heads.column("committed_at").combine_chunks()
     columns: dict[str, Any] = {name: heads.column(name).take(first) for name in root.key}
@@ -43,7 +43,7 @@ def stream(events: Mapping[str, pa.Table], aggregate: Aggregate, tables: Mapping
 def _heads(events: pa.Table, parent_key: Sequence[str], root_key: Sequence[str], release: int) -> pa.Table:
     """Return each event's transaction and root key: by the new image, else the old one, else null (unknown)."""
     after, before = struct(events, "after"), struct(events, "before")
-    columns = {name: events.column(name) for name in ("tx", *OWN)}
+    columns = {name: events.column(name) for name in ("tx", *SYSTEM_COLUMNS)}
     columns["release"] = release_of(events, release)
     for column, name in zip(parent_key, root_key, strict=True):
         columns[name] = pc.coalesce(pc.struct_field(after, column), pc.struct_field(before, column))

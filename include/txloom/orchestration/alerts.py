@@ -6,7 +6,7 @@ from typing import Any
 from airflow.sdk import BaseOperator, Context
 
 from txloom.config.models.pipeline import Pipeline
-from txloom.errors import TxloomError, told
+from txloom.errors import TxloomError, message_of
 from txloom.orchestration.failures import failure
 from txloom.orchestration.metrics import measured
 from txloom.orchestration.notices import reached
@@ -30,13 +30,15 @@ class Alert(BaseOperator):
         try:
             pipeline, lake, environment = reached(self.pipeline)
             where: dict[str, Any] = {"warehouse": lake, "environment": environment}
-            counts = alert(None, pipeline, run_id=str(context["run_id"]), looked=self._looked(context), **where)
+            counts = alert(
+                None, pipeline, run_id=str(context["run_id"]), source_was_checked=self._judged(context), **where
+            )
         except TxloomError as error:
-            raise failure(error.exit_code, told(STEP, error)) from error
+            raise failure(error.exit_code, message_of(STEP, error)) from error
         measured(self.pipeline, STEP, counts)
         return counts
 
-    def _looked(self, context: Context) -> bool:
+    def _judged(self, context: Context) -> bool:
         """Tell whether this run looked at the source and found it in order."""
         if self.looks_after is None:
             return False

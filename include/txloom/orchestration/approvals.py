@@ -21,8 +21,8 @@ class Approval(ApprovalOperator):
 
 def answered(instance: Any, task: str) -> str | None:
     """Return who answered what a task of this run asked; None: nobody was asked."""
-    found = instance.xcom_pull(task_ids=task, key=ANSWER)
-    return None if found is None else str(found)
+    answer = instance.xcom_pull(task_ids=task, key=ANSWER)
+    return None if answer is None else str(answer)
 
 
 def who(answer: dict[str, Any]) -> str:

@@ -21,7 +21,7 @@ def environment(pipeline: str) -> dict[str, str]:
 
 def held(names: Iterable[str]) -> dict[str, str]:
     """Return a variable for each of some connections that Airflow has; its secrets are masked in the log."""
-    found: dict[str, str] = {}
+    environment: dict[str, str] = {}
     for name in names:
         try:
             connection: Connection = Connection.get(name)
@@ -30,5 +30,5 @@ def held(names: Iterable[str]) -> dict[str, str]:
         for secret in (connection.password, *connection.extra_dejson.values()):
             if isinstance(secret, str) and secret:
                 mask_secret(secret)
-        found[variable(name)] = connection.as_json()
-    return found
+        environment[variable(name)] = connection.as_json()
+    return environment

@@ -74,8 +74,8 @@ def explained(message: str, task: str) -> AirflowException:
     >>> type(explained("Error code is: 2. txloom a failed (ConfigurationError, exit code 2): no", "a")).__name__
     'AirflowFailException'
     """
-    found = _EXIT_CODE.search(message)
-    code = int(found[1]) if found is not None else None
+    match = _EXIT_CODE.search(message)
+    code = int(match[1]) if match is not None else None
     said = _FAILED.findall(message)
     return failure(code, said[-1] if said else killed(code, task) or _COMMAND.sub("", message))
 
@@ -109,8 +109,8 @@ def counts_of(lines: Iterable[str]) -> dict[str, str]:
     >>> counts_of(["noise", "txloom publish: pipeline=orders run_id=r valid_through=7"])["valid_through"]
     '7'
     """
-    found = [match[1] for line in lines if (match := _COUNTS.search(str(line)))]
-    return dict(pair.split("=", 1) for pair in found[-1].split() if "=" in pair) if found else {}
+    matches = [match[1] for line in lines if (match := _COUNTS.search(str(line)))]
+    return dict(pair.split("=", 1) for pair in matches[-1].split() if "=" in pair) if matches else {}
 
 
 def as_values(counts: Mapping[str, str]) -> dict[str, Any]:
@@ -119,13 +119,13 @@ def as_values(counts: Mapping[str, str]) -> dict[str, Any]:
     >>> as_values({"cut_id": "7", "versions": '{"orders":3}', "pipeline": "orders"})
     {'cut_id': 7, 'versions': {'orders': 3}, 'pipeline': 'orders'}
     """
-    found: dict[str, Any] = {}
-    for name, told in counts.items():
+    values: dict[str, Any] = {}
+    for name, text in counts.items():
         try:
-            found[name] = json.loads(told)
+            values[name] = json.loads(text)
         except ValueError:
-            found[name] = told
-    return found
+            values[name] = text
+    return values
 
 
 def spark_job(

@@ -37,10 +37,12 @@ def note(returned: Mapping[str, Mapping[str, Any]], failed: list[str]) -> str:
     lines = [f"**failed** {', '.join(sorted(failed))}"] if failed else []
     for task, names in SHOWN.items():
         counts = returned.get(task, {})
-        told = [f"{name} {counts[name]}" for i, name in enumerate(names) if _tells(counts.get(name), first=i == 0)]
-        lines += [f"**{task}** {', '.join(told)}"] if told else []
+        counted = [
+            f"{name} {counts[name]}" for i, name in enumerate(names) if _is_worth_noting(counts.get(name), first=i == 0)
+        ]
+        lines += [f"**{task}** {', '.join(counted)}"] if counted else []
     return "\n\n".join(lines)
 
 
-def _tells(count: Any, *, first: bool) -> bool:
+def _is_worth_noting(count: Any, *, first: bool) -> bool:
     return count is not None and (first or str(count) not in ("0", ""))

@@ -25,8 +25,8 @@ def reached(pipeline: str) -> tuple[Pipeline, str, dict[str, str]]:
         if isinstance(channel, WebhookChannel):
             mask_secret(channel.url)
     link = conf.get("api", "base_url", fallback="")
-    told = {**os.environ, **file, **connections.held(names), BASE_URL: link}
-    return declared, warehouse(), told
+    environment = {**os.environ, **file, **connections.held(names), BASE_URL: link}
+    return declared, warehouse(), environment
 
 
 class TaskNotice(BaseNotifier):

@@ -12,13 +12,15 @@ from txloom.errors import ConfigurationError, TxloomError
 
 def declared() -> list[Pipeline]:
     """Return every pipeline whose declaration is right, sorted by name; `refused` tells of the others."""
-    return sorted((found for _, found in discover() if isinstance(found, Pipeline)), key=lambda pipeline: pipeline.name)
+    return sorted(
+        (pipeline for _, pipeline in discover() if isinstance(pipeline, Pipeline)), key=lambda pipeline: pipeline.name
+    )
 
 
 def warehouse() -> str:
     """Return where the tables of all pipelines lie; raises TxloomError where nobody said it."""
-    if found := os.environ.get("TXLOOM_WAREHOUSE"):
-        return found
+    if path := os.environ.get("TXLOOM_WAREHOUSE"):
+        return path
     raise TxloomError("no warehouse: set TXLOOM_WAREHOUSE")
 
 
@@ -34,4 +36,4 @@ def begun_by(pipeline: Pipeline) -> str | list[Asset] | None:
 
 def refused() -> list[ConfigurationError]:
     """Return what is wrong with every other declaration."""
-    return [found for _, found in discover() if isinstance(found, ConfigurationError)]
+    return [error for _, error in discover() if isinstance(error, ConfigurationError)]

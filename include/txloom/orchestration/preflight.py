@@ -11,7 +11,7 @@ from airflow.sdk.bases.skipmixin import SkipMixin
 from txloom.config import find
 from txloom.config.models.cron import CONTINUOUS
 from txloom.config.models.pipeline import Pipeline
-from txloom.errors import TxloomError, told
+from txloom.errors import TxloomError, message_of
 from txloom.orchestration import connections
 from txloom.orchestration.failures import failure
 from txloom.orchestration.jobs import retried
@@ -44,20 +44,20 @@ class SourceCheck(BaseOperator, SkipMixin):
         by_hand = str(context["dag_run"].run_type).rsplit(".", 1)[-1].casefold() == "manual"
         ends = time.monotonic() + self.waits.total_seconds()
         while True:
-            counts, work = self._looked(str(context["run_id"]))
+            counts, work = self._checked(str(context["run_id"]))
             if work or by_hand or time.monotonic() >= ends:
                 break
             time.sleep(POKE)
-        found: dict[str, int | str] = {**counts, "work": "; ".join(work) or "nothing"}
-        print(f"work: {found['work']}", flush=True)
+        values: dict[str, int | str] = {**counts, "work": "; ".join(work) or "nothing"}
+        print(f"work: {values['work']}", flush=True)
         measured(self.pipeline, STEP, counts)
         if not work and not by_hand:
-            context["ti"].xcom_push(key="return_value", value=found)
+            context["ti"].xcom_push(key="return_value", value=values)
             behind = context["task"].get_flat_relatives(upstream=False)
             self.skip(ti=context["ti"], tasks=[task for task in behind if not task.is_teardown])
-        return found
+        return values
 
-    def _looked(self, run_id: str) -> tuple[dict[str, int], list[str]]:
+    def _checked(self, run_id: str) -> tuple[dict[str, int], list[str]]:
         from txloom.steps.landing.check_source import check_source
         from txloom.steps.landing.pending_work import reasons
 
@@ -67,7 +67,7 @@ class SourceCheck(BaseOperator, SkipMixin):
             counts = check_source(None, pipeline, warehouse=lake, run_id=run_id)
             return counts, reasons(pipeline, lake, counts["waiting"])
         except TxloomError as error:
-            raise failure(error.exit_code, told(STEP, error)) from error
+            raise failure(error.exit_code, message_of(STEP, error)) from error
 
 
 def source_check(pipeline: Pipeline) -> SourceCheck:

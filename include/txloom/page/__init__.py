@@ -4,8 +4,8 @@
 escape, and signs that nobody can see are shown by their number. The pages need no script; the one there is follows
 Airflow's theme, opens Airflow's own pages outside of the frame, and lets ages grow.
 
-    pages.py    one function per page            links.py    addresses
-    asked.py    what a request asks for          words.py    values as people read them
-    chart.py    lag and throughput as SVG        rendering.py    templates and static files
-    declarations.py    what is declared
+    pages.py       one function for each page     links.py              addresses
+    requests.py    what a request says            formatting.py         values as people read them
+    chart.py       lag and throughput as SVG      rendering.py          templates and static files
+    turns.py       which task has a pool's slot   declaration_cache.py  what is declared
 """

@@ -43,7 +43,7 @@ class Chart:
     flow_ticks: tuple[Tick, ...]
     times: tuple[Tick, ...]
     said: str
-    told: tuple[Row, ...]
+    shown: tuple[Row, ...]
     """The points at which something went through, and the newest; the newest first."""
     width: int = WIDTH
     height: int = HEIGHT
@@ -104,15 +104,15 @@ def _y(value: float, most: float) -> float:
 
 def _lines(points: list[Row], most: int) -> tuple[str, ...]:
     """Return the lag as polylines; a stretch before the first cut has none."""
-    found: list[list[str]] = [[]]
+    lines: list[list[str]] = [[]]
     for number, row in enumerate(points):
         if row["lag_seconds"] is None:
-            found.append([])
+            lines.append([])
             continue
         height = _y(min(max(row["lag_seconds"], 0), most), most)
-        begin = [] if found[-1] else [number]
-        found[-1] += [f"{_x(at / len(points))},{height}" for at in (*begin, number + 1)]
-    return tuple(" ".join(line) for line in found if line)
+        begin = [] if lines[-1] else [number]
+        lines[-1] += [f"{_x(at / len(points))},{height}" for at in (*begin, number + 1)]
+    return tuple(" ".join(line) for line in lines if line)
 
 
 def _bar(number: int, row: Row, buckets: int, tall: int) -> Bar:
@@ -131,11 +131,11 @@ def _bar(number: int, row: Row, buckets: int, tall: int) -> Bar:
 
 def _times(series: Series) -> tuple[Tick, ...]:
     long = (series.until - series.since).total_seconds() > 2 * 86_400
-    found = []
+    ticks = []
     for number in range(5):
         at = series.since + (series.until - series.since) * number / 4
-        found.append(Tick(_x(number / 4), f"{at:%d %b}" if long else f"{at:%H:%M}"))
-    return tuple(found)
+        ticks.append(Tick(_x(number / 4), f"{at:%d %b}" if long else f"{at:%H:%M}"))
+    return tuple(ticks)
 
 
 def _clock(at: datetime) -> str:

@@ -27,7 +27,7 @@ _KNOWN: dict[Path, tuple[object, Declarations]] = {}
 def declarations() -> Declarations:
     """Return what is declared now."""
     folder = pipelines_dir()
-    mark = tuple((path.name, told.st_mtime_ns, told.st_size) for path, told in _files(folder))
+    mark = tuple((path.name, stat.st_mtime_ns, stat.st_size) for path, stat in _files(folder))
     with _LOCK:
         if folder not in _KNOWN or _KNOWN[folder][0] != mark:
             _KNOWN[folder] = mark, _read(folder)
@@ -39,7 +39,7 @@ def _files(folder: Path) -> list[tuple[Path, os.stat_result]]:
 
 
 def _read(folder: Path) -> Declarations:
-    found = discover(folder)
-    right = {names.cdc_dag_id(each.name): each for _, each in found if isinstance(each, Pipeline)}
-    wrong = {path.stem: str(each) for path, each in found if isinstance(each, ConfigurationError)}
+    declared = discover(folder)
+    right = {names.cdc_dag_id(each.name): each for _, each in declared if isinstance(each, Pipeline)}
+    wrong = {path.stem: str(each) for path, each in declared if isinstance(each, ConfigurationError)}
     return Declarations(dict(sorted(right.items())), wrong)

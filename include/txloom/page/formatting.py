@@ -39,25 +39,25 @@ def _sign(sign: str) -> Markup:
     return Markup('<span class="sign">U+{:04X}</span>').format(ord(sign))
 
 
-def value(told: Any) -> Markup:
+def value(raw: Any) -> Markup:
     """Return a value of a row: null, numbers, moments and nested ones as people read them.
 
     >>> value(None), value(Decimal("1.50")), value(["a"])
     (Markup('<span class="null">null</span>'), Markup('1.50'), Markup('[&#34;a&#34;]'))
     """
-    if told is None:
+    if raw is None:
         return Markup('<span class="null">null</span>')
-    if isinstance(told, bool):
-        return Markup("true" if told else "false")
-    if isinstance(told, datetime):
-        return escape(_instant(told))
-    if isinstance(told, bytes):
-        return visible(f"0x{told.hex()}")
-    if isinstance(told, int | float | Decimal | date | time):
-        return escape(str(told))
-    if isinstance(told, list | tuple | dict):
-        return visible(json.dumps(plain(told), ensure_ascii=False))
-    return visible(told) if told != "" else Markup('<span class="null">empty text</span>')
+    if isinstance(raw, bool):
+        return Markup("true" if raw else "false")
+    if isinstance(raw, datetime):
+        return escape(_instant(raw))
+    if isinstance(raw, bytes):
+        return visible(f"0x{raw.hex()}")
+    if isinstance(raw, int | float | Decimal | date | time):
+        return escape(str(raw))
+    if isinstance(raw, list | tuple | dict):
+        return visible(json.dumps(plain(raw), ensure_ascii=False))
+    return visible(raw) if raw != "" else Markup('<span class="null">empty text</span>')
 
 
 def _instant(at: datetime) -> str:
@@ -93,14 +93,14 @@ def span(seconds: float | None) -> str:
         return "-"
     left = max(0, int(seconds))
     left -= left % 60 if left >= 600 else 0
-    found: list[str] = []
+    parts: list[str] = []
     for size, unit in UNITS:
-        if left >= size and len(found) < 2:
-            found.append(f"{left // size} {unit}")
+        if left >= size and len(parts) < 2:
+            parts.append(f"{left // size} {unit}")
             left %= size
-        elif found:
+        elif parts:
             break
-    return " ".join(found) or "0 s"
+    return " ".join(parts) or "0 s"
 
 
 def moment(at: datetime | None) -> Markup:
@@ -114,6 +114,6 @@ def ago(at: datetime | None, now: datetime) -> Markup:
     """Return how long ago a moment was, with the moment itself behind it; the page's script lets it grow."""
     if at is None:
         return Markup('<span class="null">never</span>')
-    told = f"{span((now - at).total_seconds())} ago"
+    text = f"{span((now - at).total_seconds())} ago"
     mark = '<time class="ago" datetime="{}" title="{}">{}</time>'
-    return Markup(mark).format(at.astimezone(UTC).isoformat(), _instant(at), told)
+    return Markup(mark).format(at.astimezone(UTC).isoformat(), _instant(at), text)

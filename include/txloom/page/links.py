@@ -26,14 +26,14 @@ class Links:
         """Return the overview's address."""
         return f"{self.root}{PREFIX}/"
 
-    def of(self, pipeline: str, part: str = "", **asked: Any) -> str:
+    def of(self, pipeline: str, part: str = "", **query: Any) -> str:
         """Return the address of a pipeline's page, or of a part of it; what is None is left out."""
         path = f"{self.home}dags/{quote(names.cdc_dag_id(pipeline), safe='')}"
-        return with_query(f"{path}/{part}" if part else path, asked)
+        return with_query(f"{path}/{part}" if part else path, query)
 
     def key(self, pipeline: str, table: str, key: Mapping[str, Any]) -> str:
         """Return the address of a row's story."""
-        return self.of(pipeline, "key", table=table, **{f"{KEY}{name}": told for name, told in key.items()})
+        return self.of(pipeline, "key", table=table, **{f"{KEY}{name}": value for name, value in key.items()})
 
     def data_docs(self, pipeline: str, run: str, page: str = "index.html") -> str:
         """Return the address of one of Great Expectations' pages of a run; run: the name of its folder.
@@ -60,7 +60,7 @@ KEY = "key."
 """What begins the names of a request's columns of a key: a column may be called `table`."""
 
 
-def with_query(path: str, asked: Mapping[str, Any]) -> str:
+def with_query(path: str, query: Mapping[str, Any]) -> str:
     """Return an address with what is asked for."""
-    told = {name: each for name, each in asked.items() if each is not None}
-    return f"{path}?{urlencode(told)}" if told else path
+    given = {name: each for name, each in query.items() if each is not None}
+    return f"{path}?{urlencode(given)}" if given else path

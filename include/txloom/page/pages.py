@@ -88,24 +88,24 @@ class View:
         """Return the pages that there are: what must hold, and rows by key, only a declaration tells."""
         return {name: title for name, title in PARTS.items() if not self.refused or name not in ("expectations", "key")}
 
-    def render(self, part: str, **told: Any) -> str:
+    def render(self, part: str, **values: Any) -> str:
         """Render the template of a part."""
-        own = {"pipeline": self.pipeline, "parts": self.parts, "part": part, "title": PARTS[part]}
-        own["refused"] = self.refused is not None
-        own["redrive"] = self.links.airflow(f"dags/{names.dead_letters_dag_id(self.pipeline.name)}")
-        return render(f"{part or 'now'}.html", self.links, self.now, **own, **told)
+        page_values = {"pipeline": self.pipeline, "parts": self.parts, "part": part, "title": PARTS[part]}
+        page_values["refused"] = self.refused is not None
+        page_values["redrive"] = self.links.airflow(f"dags/{names.dead_letters_dag_id(self.pipeline.name)}")
+        return render(f"{part or 'now'}.html", self.links, self.now, **page_values, **values)
 
 
 def overview(
     pipelines: Sequence[Pipeline], warehouse: str, links: Links, *, refused: Mapping[str, str], color: str | None = None
 ) -> str:
     """Return the page of all pipelines; color: only those that are so."""
-    found = pipelines_overview.overview(pipelines, warehouse, refused=refused)
-    rows = [row for row in found.rows if color in (None, row.color)]
+    shown = pipelines_overview.overview(pipelines, warehouse, refused=refused)
+    rows = [row for row in shown.rows if color in (None, row.color)]
     colors = pipelines_overview.COLORS
     reasons = {row.pipeline: _urgent(row.reasons) for row in rows}
-    told = {"found": found, "rows": rows, "reasons": reasons}
-    return render("overview.html", links, found.as_of, color=color, colors=colors, **told)
+    values = {"pipelines": shown, "rows": rows, "reasons": reasons}
+    return render("overview.html", links, shown.as_of, color=color, colors=colors, **values)
 
 
 def _urgent(reasons: Sequence[Reason]) -> list[Reason]:
@@ -125,7 +125,7 @@ def now(view: View, *, span: str, turns: Sequence[Turn] = ()) -> str:
         panels = _panels(view, span) if readable else {}
     reasons = _urgent(health.reasons)
     since = min((each.since for each in reasons if each.since is not None), default=None)
-    told = {
+    values = {
         "health": health,
         "reasons": reasons,
         "since": since,
@@ -136,35 +136,35 @@ def now(view: View, *, span: str, turns: Sequence[Turn] = ()) -> str:
         "waits": waits(turns),
     }
     parts = {each: PANELS.get(each.kind) for each in health.reasons}
-    return view.render("", panel_of=parts, patience=_patience(view.pipeline), **told, **panels)
+    return view.render("", panel_of=parts, patience=_patience(view.pipeline), **values, **panels)
 
 
 def _patience(pipeline: Pipeline) -> str | None:
-    found = getattr(pipeline.completeness, "patience", None)
-    return None if found is None else show_duration(found)
+    patience = getattr(pipeline.completeness, "patience", None)
+    return None if patience is None else show_duration(patience)
 
 
 def _panels(view: View, span: str) -> dict[str, Any]:
-    told = lag_series.series(*view.whose, span=parse_duration(span), now=view.now)
+    lag = lag_series.series(*view.whose, span=parse_duration(span), now=view.now)
     return {
         "expectations": problems.expectations(*view.whose),
         "waiting": stuck.waiting(*view.whose, size=FEW),
-        "letters": dead.letter_causes(*view.whose),
+        "letters": dead.causes(*view.whose),
         "findings": problems.open_findings(*view.whose, size=FEW),
         "incidents": problems.incidents(*view.whose, size=5),
         "runs": runs.runs(*view.whose, size=5),
         "cuts": published.cuts(*view.whose, size=1),
-        "series": told,
-        "chart": chart(told),
+        "series": lag,
+        "chart": chart(lag),
         "tables": requests.tables_with_keys(view.pipeline),
     }
 
 
 def expectations(view: View, *, page: int) -> str:
     """Return all expectations, failed ones first, with the rows that fail."""
-    found = problems.expectations(*view.whose, number=page, size=SIZE)
+    listing = problems.expectations(*view.whose, number=page, size=SIZE)
     docs = results.data_docs(TablePaths(view.warehouse, view.pipeline.name))[:FEW]
-    return view.render("expectations", page=found, data_docs=docs)
+    return view.render("expectations", page=listing, data_docs=docs)
 
 
 def data_docs(view: View, run: str, page: str) -> str | None:
@@ -176,17 +176,17 @@ def waiting(view: View, *, page: int, cause: str | None, longer: str | None) -> 
     """Return transactions that wait for their missing parts."""
     asking = {"cause": requests.sane("cause", cause), "longer": requests.sane("longer", longer)}
     since = requests.longer_than(longer)
-    found = stuck.waiting(*view.whose, number=page, size=SIZE, cause=asking["cause"], longer=since)
-    return view.render("waiting", waiting=found, page=found.page, asking=asking)
+    listing = stuck.waiting(*view.whose, number=page, size=SIZE, cause=asking["cause"], longer=since)
+    return view.render("waiting", waiting=listing, page=listing.page, asking=asking)
 
 
 def letters(view: View, *, page: int, cause: str | None, transaction: str | None) -> str:
     """Return open dead letters by cause, and one by one."""
-    own, whose = requests.sane("cause", cause), requests.sane("transaction", transaction)
+    cause_text, whose = requests.sane("cause", cause), requests.sane("transaction", transaction)
     with looking():
-        causes = dead.letter_causes(*view.whose)
-        found = dead.letters(*view.whose, number=page, size=SIZE, cause=own, transaction=whose)
-    return view.render("letters", letters=causes, page=found, asking={"cause": own, "transaction": whose})
+        causes = dead.causes(*view.whose)
+        listing = dead.dead_letters(*view.whose, number=page, size=SIZE, cause=cause_text, transaction=whose)
+    return view.render("letters", letters=causes, page=listing, asking={"cause": cause_text, "transaction": whose})
 
 
 def findings(view: View, *, page: int) -> str:
@@ -202,37 +202,37 @@ def incidents(view: View, *, page: int) -> str:
 def ledger(view: View, *, page: int) -> str:
     """Return what each run did, backfills, and how far partitions are."""
     with looking():
-        found = runs.runs(*view.whose, number=page, size=SIZE // 4)
-        told = {"backfills": runs.backfills(*view.whose), "partitions": runs.partitions(*view.whose)}
-    return view.render("runs", page=found, **told)
+        listing = runs.runs(*view.whose, number=page, size=SIZE // 4)
+        values = {"backfills": runs.backfills(*view.whose), "partitions": runs.partitions(*view.whose)}
+    return view.render("runs", page=listing, **values)
 
 
 def cuts(view: View, *, page: int) -> str:
     """Return published cuts with the version of each table, and who reads them."""
     with looking():
-        found = published.cuts(*view.whose, number=page, size=SIZE // 4)
+        listing = published.cuts(*view.whose, number=page, size=SIZE // 4)
         holds = published.holds(*view.whose)
-    return view.render("cuts", page=found, holds=holds)
+    return view.render("cuts", page=listing, holds=holds)
 
 
 def transaction_story(view: View, *, page: int, any_: str | None, **named: str | None) -> str:
     """Return the story of a transaction: any_: an xid, a csn or an id; named: xid, csn or transaction."""
-    own: dict[str, Any] = {
+    query: dict[str, Any] = {
         "xid": requests.sane("xid", named.get("xid")),
         "csn": requests.csn_of(named.get("csn")),
         "transaction_id": requests.sane("transaction", named.get("transaction")),
     }
-    own = {name: each for name, each in own.items() if each is not None}
+    query = {name: each for name, each in query.items() if each is not None}
     text = requests.sane("id", any_)
-    tries = [own] if own else requests.transaction_names(text) if text else []
-    told, used = None, own
+    tries = [query] if query else requests.transaction_names(text) if text else []
+    story, used = None, query
     with looking():
         for used in tries:
-            told = transaction.transaction(*view.whose, number=page, size=SIZE, **used)
-            if told.total:
+            story = transaction.transaction(*view.whose, number=page, size=SIZE, **used)
+            if story.total:
                 break
-    shown = text or next((str(each) for each in own.values()), "")
-    return view.render("transaction", told=told, asked_for=shown, used=_addressed(used))
+    shown = text or next((str(each) for each in query.values()), "")
+    return view.render("transaction", answer=story, query_shown=shown, used=_addressed(used))
 
 
 def _addressed(used: Mapping[str, Any]) -> dict[str, Any]:
@@ -241,12 +241,12 @@ def _addressed(used: Mapping[str, Any]) -> dict[str, Any]:
 
 def key(view: View, *, page: int, table: str | None, value: str | None, query: Mapping[str, str]) -> str:
     """Return every change of a row, or of a document, with before and after."""
-    want = requests.wanted(view.pipeline, table, value, query)
+    want = requests.row_query(view.pipeline, table, value, query)
     story = None
     if want.key is not None and want.table is not None:
         story = key_story(*view.whose, want.table, want.key, number=page, size=SIZE // 2)
-    told = {f"{KEY}{name}": text for name, text in (want.key or {}).items()}
-    return view.render("key", want=want, story=story, asked_key={"table": want.table, **told})
+    key_fields = {f"{KEY}{name}": text for name, text in (want.key or {}).items()}
+    return view.render("key", want=want, story=story, key_query={"table": want.table, **key_fields})
 
 
 def notice(links: Links, title: str, sentence: str, *, log_in: str | None = None) -> str:

@@ -41,27 +41,27 @@ def static(name: str) -> bytes:
 
 
 @cache
-def mark(name: str) -> str:
+def cache_key(name: str) -> str:
     """Return what changes when a file does, so that browsers may keep it."""
     return hashlib.sha256(static(name)).hexdigest()[:12]
 
 
 @cache
 def _environment() -> Environment:
-    found = Environment(
+    environment = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {
+    environment.filters |= {
         name: getattr(formatting, name) for name in ("visible", "value", "count", "many", "span", "moment", "ago")
     }
-    return found
+    return environment
 
 
-def render(template: str, links: Links, now: datetime, **told: Any) -> str:
+def render(template: str, links: Links, now: datetime, **values: Any) -> str:
     """Return a page; now: the moment by which ages count."""
-    files = {name.replace(".", "_"): links.static(name, mark(name)) for name in STATIC}
-    return _environment().get_template(template).render(links=links, now=now, files=files, **told)
+    files = {name.replace(".", "_"): links.static(name, cache_key(name)) for name in STATIC}
+    return _environment().get_template(template).render(links=links, now=now, files=files, **values)

@@ -9,7 +9,7 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.config.problems import Unfit
 from txloom.errors import ConfigurationError
 from txloom.page.links import KEY
-from txloom.storage.views.stories.row_lookup import asked
+from txloom.storage.views.stories.row_lookup import row_question
 
 LARGEST_CSN = 2**63 - 1
 LONGEST = 300
@@ -23,14 +23,14 @@ def sane(name: str, text: str | None) -> str | None:
 
     Signs that nobody sees and overlong texts are refused: no address that a page makes has them.
     """
-    if text is None or not (found := text.strip()):
+    if text is None or not (stripped := text.strip()):
         return None
-    if len(found) > LONGEST:
-        raise ConfigurationError(f"{name} has {len(found)} characters; at most {LONGEST} are looked up")
-    unseen = next((sign for sign in found if not sign.isprintable()), None)
+    if len(stripped) > LONGEST:
+        raise ConfigurationError(f"{name} has {len(stripped)} characters; at most {LONGEST} are looked up")
+    unseen = next((sign for sign in stripped if not sign.isprintable()), None)
     if unseen is not None:
         raise ConfigurationError(f"{name} has a sign that nobody sees (U+{ord(unseen):04X}); look it up by its csn")
-    return found
+    return stripped
 
 
 def transaction_names(id_: str) -> list[dict[str, str | int]]:
@@ -46,50 +46,50 @@ def transaction_names(id_: str) -> list[dict[str, str | int]]:
 
 def csn_of(text: str | None) -> int | None:
     """Return a csn that is asked for."""
-    if (found := sane("csn", text)) is None:
+    if (digits := sane("csn", text)) is None:
         return None
-    if not (found.isascii() and found.isdigit() and int(found) <= LARGEST_CSN):
-        raise ConfigurationError(f"csn is a number; found {found!r}")
-    return int(found)
+    if not (digits.isascii() and digits.isdigit() and int(digits) <= LARGEST_CSN):
+        raise ConfigurationError(f"csn is a number; found {digits!r}")
+    return int(digits)
 
 
 def longer_than(text: str | None) -> timedelta | None:
     """Return a duration that is asked for."""
-    if (found := sane("longer", text)) is None:
+    if (duration := sane("longer", text)) is None:
         return None
     try:
-        return parse_duration(found)
+        return parse_duration(duration)
     except (Unfit, OverflowError):
-        raise ConfigurationError(f"longer is a duration such as 10m or 2h; found {found!r}") from None
+        raise ConfigurationError(f"longer is a duration such as 10m or 2h; found {duration!r}") from None
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RowQuery:
     """Which row is asked for; columns: of the key of the table that is; key: None while it is not told whole."""
 
     tables: tuple[str, ...]
     table: str | None = None
     columns: tuple[str, ...] = ()
     key: Mapping[str, str] | None = None
-    told: Mapping[str, str] | None = None
+    given: Mapping[str, str] | None = None
 
 
-def wanted(pipeline: Pipeline, table: str | None, value: str | None, query: Mapping[str, str]) -> Wanted:
+def row_query(pipeline: Pipeline, table: str | None, value: str | None, query: Mapping[str, str]) -> RowQuery:
     """Return which row is asked for; value: of a key with one column."""
     tables = tables_with_keys(pipeline)
     if (name := sane("table", table)) is None:
-        return Wanted(tables)
-    columns = asked(pipeline, name).key
-    told = {each.removeprefix(KEY): text for each, text in query.items() if each.startswith(KEY)}
-    if not told and value is not None and value.strip() and len(columns) == 1:
-        told = {columns[0]: value.strip()}
-    for column, text in told.items():
+        return RowQuery(tables)
+    columns = row_question(pipeline, name).key
+    key_fields = {each.removeprefix(KEY): text for each, text in query.items() if each.startswith(KEY)}
+    if not key_fields and value is not None and value.strip() and len(columns) == 1:
+        key_fields = {columns[0]: value.strip()}
+    for column, text in key_fields.items():
         if len(text) > LONGEST:
             raise ConfigurationError(f"{column} has {len(text)} characters; at most {LONGEST} are looked up")
         if "\x00" in text:
             raise ConfigurationError(f"{column} has a sign that no key can have (U+0000)")
-    whole = set(told) == set(columns) and all(told.values())
-    return Wanted(tables, name, columns, told if whole else None, told)
+    whole = set(key_fields) == set(columns) and all(key_fields.values())
+    return RowQuery(tables, name, columns, key_fields if whole else None, key_fields)
 
 
 def tables_with_keys(pipeline: Pipeline) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ class Outcome:
     """
 
     success: bool
-    told: dict[str, Any]
+    result: dict[str, Any]
     trouble: str
     validation: Any
 
@@ -51,7 +51,7 @@ def run(
 
     referenced: texts that no message may repeat. Raises TxloomError where Great Expectations cannot be loaded.
     """
-    found: dict[str, Outcome | ConfigurationError] = {}
+    outcomes: dict[str, Outcome | ConfigurationError] = {}
     with warnings.catch_warnings():
         # Great Expectations imports modules that Python deprecates, which is not for the person who reads the log
         warnings.simplefilter("ignore")
@@ -60,12 +60,12 @@ def run(
         for case in cases:
             rule = _rule(case, referenced)
             if isinstance(rule, ConfigurationError):
-                found[case.expectation.id] = rule
+                outcomes[case.expectation.id] = rule
             else:
                 validations.append(_validation(context, source, case, rule))
         if validations:
-            found |= _outcomes(context, validations, suite, run_id)
-    return found
+            outcomes |= _outcomes(context, validations, suite, run_id)
+    return outcomes
 
 
 def count(ask: Ask, rows: str) -> int:
@@ -114,8 +114,8 @@ def _rule(case: Case, referenced: Collection[str]) -> Any:
     try:
         return rule(case.expectation, case.condition)
     except ValidationError as error:
-        told = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        return refused(case.expectation, without(told, referenced))
+        errors_shown = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        return refused(case.expectation, without(errors_shown, referenced))
 
 
 def _validation(context: Any, source: Any, case: Case, rule: Any) -> Any:
@@ -150,9 +150,9 @@ def _outcome(validation: Any) -> Outcome:
     return Outcome(bool(result.success), dict(result.result), _trouble(result.exception_info), validation)
 
 
-def _trouble(told: dict[str, Any]) -> str:
+def _trouble(exceptions: dict[str, Any]) -> str:
     """Return why a number could not be worked out: told once, or for each number that was asked for."""
-    entries = [told] if "raised_exception" in told else list(told.values())
+    entries = [exceptions] if "raised_exception" in exceptions else list(exceptions.values())
     said = [str(each.get("exception_message")) for each in entries if each.get("raised_exception")]
     return said[0].strip().splitlines()[-1][:200] if said else ""
 

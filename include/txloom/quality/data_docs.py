@@ -64,9 +64,9 @@ def pages(
     about: of the run, in words. results: the row of each expectation, or why it could not be judged. outcomes: of those
     that Great Expectations judged. referenced: texts that no page may repeat.
     """
-    own = {each.id: each for each, _ in results}
-    found = {page_of(name): _page(own[name], outcome, referenced) for name, outcome in outcomes.items()}
-    return {INDEX: _index(title, about, results, found, referenced), **found}
+    by_id = {each.id: each for each, _ in results}
+    documents = {page_of(name): _page(by_id[name], outcome, referenced) for name, outcome in outcomes.items()}
+    return {INDEX: _index(title, about, results, documents, referenced), **documents}
 
 
 def page_of(expectation_id: str) -> str:
@@ -85,38 +85,38 @@ def _page(expectation: Expectation, outcome: Outcome, referenced: Collection[str
         from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
         from great_expectations.render.view import DefaultJinjaPageView
 
-        told = _shown(outcome.validation.to_json_dict(), expectation)
-        safe = _safe(told, sorted(referenced, key=len, reverse=True))
+        shown = _shown(outcome.validation.to_json_dict(), expectation)
+        safe = _safe(shown, sorted(referenced, key=len, reverse=True))
         document = ValidationResultsPageRenderer().render(expectationSuiteValidationResultSchema.load(safe))
-        return standing_alone(DefaultJinjaPageView().render(document))
+        return self_contained(DefaultJinjaPageView().render(document))
 
 
 def _shown(validation: dict[str, Any], expectation: Expectation) -> dict[str, Any]:
     """Return a result of which nothing but counts are left where its columns are secret."""
     if any(map(is_secret, columns(expectation))):
         for each in validation["results"]:
-            counts = {name: told for name, told in each["result"].items() if re.search("_(count|percent)$", name)}
+            counts = {name: value for name, value in each["result"].items() if re.search("_(count|percent)$", name)}
             each["result"] = counts
     return validation
 
 
-def _safe(told: Any, referenced: Sequence[str]) -> Any:
+def _safe(value: Any, referenced: Sequence[str]) -> Any:
     """Return data in which no text means anything but itself, none is long, and none is of the environment."""
-    if isinstance(told, str):
-        text = _PRIVATE.sub("?", without(told, referenced))
+    if isinstance(value, str):
+        text = _PRIVATE.sub("?", without(value, referenced))
         text = text if len(text) <= LONGEST * 10 else f"{text[: LONGEST * 10]}..."
         return text.translate(_SIGNS)
-    if isinstance(told, Mapping):
-        return {name: _safe(each, referenced) for name, each in told.items()}
-    if isinstance(told, list | tuple):
-        return [_safe(each, referenced) for each in told]
-    return told
+    if isinstance(value, Mapping):
+        return {name: _safe(each, referenced) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_safe(each, referenced) for each in value]
+    return value
 
 
-def standing_alone(page: str) -> str:
+def self_contained(page: str) -> str:
     """Return a rendered page that loads and runs nothing, with what `_safe` replaced as text.
 
-    >>> "evil" in standing_alone('<head></head><a onclick="evil()" href="http://evil">x</a><script>evil()</script>')
+    >>> "evil" in self_contained('<head></head><a onclick="evil()" href="http://evil">x</a><script>evil()</script>')
     False
     """
     page = _HREF.sub(f'href="{INDEX}"', _ACTIVE.sub("", page))
@@ -130,11 +130,11 @@ def _index(
     title: str,
     about: Mapping[str, str],
     results: Sequence[tuple[Expectation, Mapping[str, Any] | str]],
-    found: Mapping[str, str],
+    documents: Mapping[str, str],
     referenced: Collection[str],
 ) -> str:
-    facts = "".join(f"<tr><th>{_text(name)}</th><td>{_text(told)}</td></tr>" for name, told in about.items())
-    rows = "".join(_line(each, result, found, referenced) for each, result in results)
+    facts = "".join(f"<tr><th>{_text(name)}</th><td>{_text(value)}</td></tr>" for name, value in about.items())
+    rows = "".join(_line(each, result, documents, referenced) for each, result in results)
     head = (
         "<tr><th>Expectation</th><th>Severity</th><th>Verdict</th><th>Rows that fail</th><th>What must hold</th></tr>"
     )
@@ -144,19 +144,19 @@ def _index(
 
 
 def _line(
-    expectation: Expectation, result: Mapping[str, Any] | str, found: Mapping[str, str], referenced: Collection[str]
+    expectation: Expectation, result: Mapping[str, Any] | str, documents: Mapping[str, str], referenced: Collection[str]
 ) -> str:
     page = page_of(expectation.id)
     name = _text(expectation.id)
-    named = f'<a href="{page}">{name}</a>' if page in found else name
+    named = f'<a href="{page}">{name}</a>' if page in documents else name
     if isinstance(result, str):
         verdict, failed, at = "<b class='bad'>Not judged</b>", _text(without(result, referenced)), ""
     else:
         verdict = "<b class='good'>Holds</b>" if result["success"] else "<b class='bad'>Fails</b>"
         failed, at = f"{result['failed']} of {result['checked']}", versions(result) or "nothing"
     sentence = _text(without(expectation.sentence, referenced))
-    told = (named, expectation.severity, verdict, failed, sentence, _text(at))
-    return f"<tr>{''.join(f'<td>{each}</td>' for each in told)}</tr>"
+    cells = (named, expectation.severity, verdict, failed, sentence, _text(at))
+    return f"<tr>{''.join(f'<td>{each}</td>' for each in cells)}</tr>"
 
 
 def _text(text: str) -> str:

@@ -24,7 +24,7 @@ NULLS_OMITTED = "nulls are left out"
 LOST = "records were lost"
 UNREADABLE = "file cannot be read"
 NOT_EXTRACTED = "column is not in the extract"
-UNTOLD = "came too late for its history"
+UNKNOWN_VALUES = "came too late for its history"
 COUNTS_CHANGED = "counts changed after release"
 RUNS_OVERLAP = "two producer runs overlap"
 TAKEN_TWICE = "snapshot was taken twice"
@@ -65,7 +65,8 @@ HINTS = {
     "(jobs/accept_loss.py --file, docs/operations.md), and load a snapshot.",
     NOT_EXTRACTED: "No row of the table's extract has this column, so that it is null in every row that the extract "
     "holds: correct the export or the column's `source`, or take the column out of the declaration.",
-    UNTOLD: "A transaction below what was cleaned from history changed a key and left columns of its row unchanged, "
+    UNKNOWN_VALUES: "A transaction below what was cleaned from history changed a key and left columns of its row "
+    "unchanged, "
     "which history does not tell any more: load a snapshot of the table (jobs/load_snapshot.py), and let "
     "maintenance.history.keep reach further back than transactions come late.",
     COUNTS_CHANGED: "Metadata with other counts came for a transaction that was released by those that came first: "
@@ -81,7 +82,7 @@ GOLDENGATE_HINTS = {
 }
 """What a GoldenGate producer's settings can do about it; other producers have none of them."""
 NEEDS_SNAPSHOT = frozenset(
-    (RENAMED, CHANGED, UNKNOWN_ROW, CSN_BACK, LOST, UNTOLD, TWO_RUNS, COUNTS_CHANGED, TAKEN_TWICE)
+    (RENAMED, CHANGED, UNKNOWN_ROW, CSN_BACK, LOST, UNKNOWN_VALUES, TWO_RUNS, COUNTS_CHANGED, TAKEN_TWICE)
 )
 OF_TRANSACTION = frozenset((TWO_RUNS, RUNS_OVERLAP, COUNTS_CHANGED))
 """Each says something of one transaction: one that is open says nothing of another transaction on the same table."""
@@ -109,5 +110,5 @@ class Finding:
 
     def hint(self, source_format: str | None = None) -> str:
         """Return what to do about it where the source has a format; None: whatever it has."""
-        own = GOLDENGATE_HINTS if source_format == "goldengate" else {}
-        return own.get(self.code, HINTS[self.code])
+        of_format = GOLDENGATE_HINTS if source_format == "goldengate" else {}
+        return of_format.get(self.code, HINTS[self.code])

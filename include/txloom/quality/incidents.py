@@ -55,7 +55,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Undone:
+class PendingStep:
     """Work that waits for a step: what, and since when."""
 
     what: str
@@ -72,18 +72,18 @@ class Facts:
     """The moment of the source that readers see: when the transaction at valid-through was committed."""
     landed_at: datetime | None = None
     """When something new of the source was landed last."""
-    looked_at: datetime | None = None
+    judged_at: datetime | None = None
     """When the source was last looked at with success, whether or not it had something new."""
-    undone: Undone | None = None
-    lease: Undone | None = None
+    pending_steps: PendingStep | None = None
+    lease: PendingStep | None = None
     waiting: Rows = Rows()
     stuck: Rows = Rows()
-    letters: Rows = Rows()
+    dead_letters: Rows = Rows()
     expectations: Sequence[dict[str, Any]] = ()
     """Of each expectation that failed when it was last checked: expectation, severity, sentence, hint, failed, checked,
     first (rows), since."""
     findings: Sequence[dict[str, Any]] = ()
-    unbalanced: Undone | None = None
+    unbalanced: PendingStep | None = None
     gone: Sequence[str] = ()
     """Tables of the newest cut that are not there any more."""
     stepped_at: datetime | None = None
@@ -113,7 +113,7 @@ class Incident:
 def incidents(facts: Facts, alerts: Alerts, pipeline: str) -> list[Incident]:
     """Return what is wrong now, by what is declared."""
     rules = (_progress, _stuck, _letters, _expectations, _findings, _unbalanced, _gone)
-    return [found for rule in rules for found in rule(facts, alerts, pipeline)]
+    return [incident for rule in rules for incident in rule(facts, alerts, pipeline)]
 
 
 Rule = Callable[[Facts, Alerts, str], Iterator[Incident]]
@@ -141,15 +141,17 @@ def _progress(facts: Facts, alerts: Alerts, pipeline: str) -> Iterator[Incident]
         yield Incident(QUIET, "", facts.landed_at, "warn", what, ADVICE[QUIET], page=cdc)
 
 
-def _broken(facts: Facts, limit: timedelta) -> list[Undone]:
+def _broken(facts: Facts, limit: timedelta) -> list[PendingStep]:
     """Return what a working pipeline would have done by now."""
-    if facts.looked_at is None:
-        return [Undone("Nothing was ever landed", None)]
-    found = []
-    if _older(facts.now, facts.looked_at, limit):
-        found.append(Undone(f"No landing succeeded for {_age(facts.now, facts.looked_at)}", facts.looked_at))
-    late = [each for each in (facts.undone, facts.lease) if each is not None and _older(facts.now, each.since, limit)]
-    return found + [Undone(f"{each.what} for {_age(facts.now, each.since)}", each.since) for each in late]
+    if facts.judged_at is None:
+        return [PendingStep("Nothing was ever landed", None)]
+    troubles = []
+    if _older(facts.now, facts.judged_at, limit):
+        troubles.append(PendingStep(f"No landing succeeded for {_age(facts.now, facts.judged_at)}", facts.judged_at))
+    late = [
+        each for each in (facts.pending_steps, facts.lease) if each is not None and _older(facts.now, each.since, limit)
+    ]
+    return troubles + [PendingStep(f"{each.what} for {_age(facts.now, each.since)}", each.since) for each in late]
 
 
 def _gone(facts: Facts, _: Alerts, pipeline: str) -> Iterator[Incident]:
@@ -170,7 +172,7 @@ def _stuck(facts: Facts, alerts: Alerts, pipeline: str) -> Iterator[Incident]:
 
 
 def _letters(facts: Facts, alerts: Alerts, pipeline: str) -> Iterator[Incident]:
-    if alerts.dead_letters is not None and (rows := facts.letters).total > alerts.dead_letters:
+    if alerts.dead_letters is not None and (rows := facts.dead_letters).total > alerts.dead_letters:
         what = f"{_many(rows.total, 'dead letter is', 'dead letters are')} open; {alerts.dead_letters} may be."
         page = f"dags/{names.dead_letters_dag_id(pipeline)}"
         todo = f"{rows.todo} Then run the DAG {names.dead_letters_dag_id(pipeline)}."
@@ -205,9 +207,9 @@ def _findings(facts: Facts, _: Alerts, pipeline: str) -> Iterator[Incident]:
 
 
 def _unbalanced(facts: Facts, _: Alerts, pipeline: str) -> Iterator[Incident]:
-    if (found := facts.unbalanced) is not None:
+    if (unbalanced := facts.unbalanced) is not None:
         page = f"dags/{names.cdc_dag_id(pipeline)}"
-        yield Incident(UNBALANCED, "", found.since, "error", f"{found.what}.", ADVICE[UNBALANCED], page=page)
+        yield Incident(UNBALANCED, "", unbalanced.since, "error", f"{unbalanced.what}.", ADVICE[UNBALANCED], page=page)
 
 
 def _older(now: datetime, moment: datetime | None, limit: timedelta) -> bool:

@@ -84,12 +84,12 @@ def message(text: str, secret: Collection[str] = ()) -> str:
     '{"columnnames":["id","pin"],"columnvalues":"***"}'
     """
     folded = {name.lower() for name in secret}
-    found, position = [], 0
+    masked, position = [], 0
     for start, end in sorted(_secrets(text, folded)):
         if start >= position:
-            found += [text[position:start], f'"{MASK}"']
+            masked += [text[position:start], f'"{MASK}"']
             position = end
-    return "".join([*found, text[position:]])
+    return "".join([*masked, text[position:]])
 
 
 _NAMED = re.compile(r'"([^"\\]+)"\s*:\s*')
@@ -105,8 +105,8 @@ def _secrets(text: str, secret: Collection[str]) -> Iterator[tuple[int, int]]:
                 yield from _value(text, match.end())
     for match in _LISTED.finditer(text):
         listed = "".join(text[start:end] for start, end in _value(text, match.end()))
-        told = [name for name in re.findall(r'"([^"]*)"', listed) if is_secret(name) or name.lower() in secret]
-        values = re.compile(rf'"{match[1]}values"\s*:\s*').search(text, match.end()) if told else None
+        secrets = [name for name in re.findall(r'"([^"]*)"', listed) if is_secret(name) or name.lower() in secret]
+        values = re.compile(rf'"{match[1]}values"\s*:\s*').search(text, match.end()) if secrets else None
         if values is not None:
             yield from _value(text, values.end())
 
@@ -145,7 +145,7 @@ def _shown(name: str, value: Any, texts: Sequence[str]) -> Any:
     if is_secret(name):
         return MASK
     if isinstance(value, Mapping):
-        return {str(own): _shown(str(own), inside, texts) for own, inside in value.items()}
+        return {str(name): _shown(str(name), inside, texts) for name, inside in value.items()}
     if isinstance(value, list | tuple):
         more = [f"... {len(value) - MOST} more"] if len(value) > MOST else []
         return [*(_shown(name, inside, texts) for inside in value[:MOST]), *more]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from txloom.quality.episodes import OPENED, Due
+from txloom.quality.incident_lifecycle import OPENED, Due
 from txloom.quality.incidents import moment
 
 
@@ -19,14 +19,14 @@ class Message:
 
 def message(pipeline: str, due: Due, base_url: str) -> Message:
     """Write a message; base_url: where people reach Airflow."""
-    episode, incident = due.episode, due.episode.incident
+    lifecycle, incident = due.lifecycle, due.lifecycle.incident
     name = incident.kind + (f" ({incident.subject})" if incident.subject else "")
     subject = f"[txloom] {pipeline}: {name}" + ("" if due.event == OPENED else " is over")
-    at = episode.opened_at if due.event == OPENED else episode.closed_at or episode.opened_at
-    since = incident.since or episode.opened_at
+    at = lifecycle.opened_at if due.event == OPENED else lifecycle.closed_at or lifecycle.opened_at
+    since = incident.since or lifecycle.opened_at
     link = f"{base_url.rstrip('/')}/{incident.page}" if base_url and incident.page else ""
     fields = {
-        "id": f"{pipeline}/{incident.kind}/{incident.subject}/{episode.opened_at.isoformat()}/{due.event}",
+        "id": f"{pipeline}/{incident.kind}/{incident.subject}/{lifecycle.opened_at.isoformat()}/{due.event}",
         "pipeline": pipeline,
         "event": due.event,
         "at": at.isoformat(),

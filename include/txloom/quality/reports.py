@@ -11,8 +11,8 @@ from html import escape
 from typing import Any
 
 from txloom.config.models.expectations import Expectation
+from txloom.quality.dead_letters import escaped, plain
 from txloom.quality.incidents import moment
-from txloom.quality.letters import escaped, plain
 
 SHOWN = 5
 """Rows that the report for chat shows; the page shows the whole sample."""
@@ -99,20 +99,20 @@ def _section(row: Mapping[str, Any]) -> str:
     failed = not row["success"]
     kind = ("bad" if row["severity"] == "block" else "soft") if failed else "good"
     head = f"<h2>{'Failed' if failed else 'Passed'}: {_text(row['expectation'])}</h2><p>{_text(row['sentence'])}</p>"
-    return f'<section class="{kind}">{head}{_list(_told(row))}{_table(row) if failed else ""}</section>'
+    return f'<section class="{kind}">{head}{_list(_facts(row))}{_table(row) if failed else ""}</section>'
 
 
-def _told(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _facts(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return what is said of a result, in the order of the person on call: what, since when, which, what to do."""
-    told = [("What", what(row))]
+    facts = [("What", what(row))]
     if not row["success"]:
         runs = row.get("streak") or 1
         since = (
             f"{_moment(row.get('first_seen') or row['checked_at'])}, {runs} {'run' if runs == 1 else 'runs'} in a row"
         )
-        told += [("Since", since), ("Last passed", _moment(row.get("last_good")) or "never")]
-        told += [("Severity", MEANS[row["severity"]]), ("Do", row["hint"])]
-    return [*told, ("Looked at", versions(row) or "nothing")]
+        facts += [("Since", since), ("Last passed", _moment(row.get("last_good")) or "never")]
+        facts += [("Severity", MEANS[row["severity"]]), ("Do", row["hint"])]
+    return [*facts, ("Looked at", versions(row) or "nothing")]
 
 
 def what(row: Mapping[str, Any]) -> str:
@@ -125,8 +125,8 @@ def what(row: Mapping[str, Any]) -> str:
         return row["detail"] or f"{row['checked']} rows looked at"
     if row["detail"] and not row["failed"]:
         return str(row["detail"])
-    told = f"{row['failed']} of {row['checked']} rows fail"
-    return f"{told}: {row['detail']}" if row["detail"] else told
+    summary = f"{row['failed']} of {row['checked']} rows fail"
+    return f"{summary}: {row['detail']}" if row["detail"] else summary
 
 
 def versions(row: Mapping[str, Any]) -> str:
@@ -145,11 +145,11 @@ def rows_of(row: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def in_words(row: dict[str, Any]) -> dict[str, str]:
     """Return a row of a sample as texts."""
-    found = dict(row)
-    expected, received = found.pop("expected", None), found.pop("received", None)
+    cells = dict(row)
+    expected, received = cells.pop("expected", None), cells.pop("received", None)
     if isinstance(received, dict) or isinstance(expected, dict):
-        found["received of expected"] = missing(expected, received)
-    return {name.removeprefix("_txloom_"): _value(value) for name, value in found.items()}
+        cells["received of expected"] = missing(expected, received)
+    return {name.removeprefix("_txloom_"): _value(value) for name, value in cells.items()}
 
 
 def missing(expected: dict[str, int] | None, received: dict[str, int] | None) -> str:
@@ -179,8 +179,8 @@ def _table(row: Mapping[str, Any]) -> str:
     return f'<div class="wide"><table><caption>{many}</caption><tr>{head}</tr>{body}</table></div>'
 
 
-def _list(told: Sequence[tuple[str, str]]) -> str:
-    return f"<dl>{''.join(f'<dt>{name}</dt><dd>{_text(text)}</dd>' for name, text in told)}</dl>"
+def _list(facts: Sequence[tuple[str, str]]) -> str:
+    return f"<dl>{''.join(f'<dt>{name}</dt><dd>{_text(text)}</dd>' for name, text in facts)}</dl>"
 
 
 def _text(text: str) -> str:
@@ -199,7 +199,7 @@ def markdown(report: Report) -> str:
         if row["success"]:
             continue
         lines += ["", f"**{escaped(row['expectation'])}** ({row['severity']}): {escaped(plain(row['sentence']))}"]
-        lines += [f"- {name}: {escaped(_line(text))}" for name, text in _told(row) if name not in ("Severity",)]
+        lines += [f"- {name}: {escaped(_line(text))}" for name, text in _facts(row) if name not in ("Severity",)]
         rows = rows_of(row)
         lines += [f"- `{number}` {escaped(_pairs(each))}" for number, each in enumerate(rows[:SHOWN], 1)]
         if (more := row["failed"] - min(len(rows), SHOWN)) > 0 and rows:

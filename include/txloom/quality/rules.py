@@ -67,7 +67,7 @@ class ExpectNoFindings(gx.ExpectColumnValuesToNotBeInSet):
     """No finding of some codes is open."""
 
 
-OWN: dict[str, Any] = {
+PIPELINE_RULES: dict[str, Any] = {
     "orphans": ExpectNoOrphans,
     "stuck_transactions": ExpectNoStuckTransactions,
     "dead_letters": ExpectFewDeadLetters,
@@ -86,18 +86,18 @@ def rule(expectation: Expectation, condition: Condition | None = None) -> Any:
 
     condition: what must hold, of a kind of txloom's own.
     """
-    told: dict[str, Any] = {
+    options: dict[str, Any] = {
         "meta": {"txloom_id": expectation.id, "hint": expectation.hint},
         "description": expectation.sentence,
         "severity": SEVERITIES[expectation.severity],
     }
     if isinstance(expectation, GreatExpectation):
-        return getattr(gx, expectation.expectation)(**expectation.arguments, **told)
+        return getattr(gx, expectation.expectation)(**expectation.arguments, **options)
     if condition is None:
         raise TypeError(f"expectation {expectation.id} of kind {expectation.kind} has no condition")
     outside = isinstance(condition, InSet) and condition.outside
-    kind = ExpectNoFindings if outside else OWN[expectation.kind]
-    return kind(**condition.arguments, **told)
+    kind = ExpectNoFindings if outside else PIPELINE_RULES[expectation.kind]
+    return kind(**condition.arguments, **options)
 
 
 def is_aggregate(judged_by: Any) -> bool:

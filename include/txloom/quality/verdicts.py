@@ -16,7 +16,7 @@ from txloom.quality.masking import MOST, is_secret
 
 
 @dataclass(frozen=True)
-class Evidence:
+class CheckInput:
     """What SQL found on pinned versions of tables, and what Great Expectations judges.
 
     checked: how many rows were looked at. failed, sample: how many of them fail, and the first of those, by a kind of
@@ -53,7 +53,7 @@ class Judged:
 
 
 def judge(
-    found: Sequence[tuple[Expectation, Evidence]],
+    inputs: Sequence[tuple[Expectation, CheckInput]],
     *,
     suite: str,
     run_id: str,
@@ -64,50 +64,58 @@ def judge(
 
     always: Great Expectations judges also what SQL finds to hold. referenced: texts that no message may repeat.
     """
-    asked = [(each, told) for each, told in found if told.case is not None and (always or not _holds(each, told))]
-    cases = [told.case for _, told in asked if told.case is not None]
+    to_run = [
+        (each, check_input)
+        for each, check_input in inputs
+        if check_input.case is not None and (always or not _holds(each, check_input))
+    ]
+    cases = [check_input.case for _, check_input in to_run if check_input.case is not None]
     said = checkpoint.run(cases, suite=suite, run_id=run_id, referenced=referenced) if cases else {}
     verdicts: dict[str, Verdict | TxloomError] = {
-        each.id: Verdict(not told.failed, told.checked, told.failed, told.sample, told.detail) for each, told in found
+        each.id: Verdict(
+            not check_input.failed, check_input.checked, check_input.failed, check_input.sample, check_input.detail
+        )
+        for each, check_input in inputs
     }
-    for expectation, evidence in asked:
-        verdicts[expectation.id] = _verdict(expectation, evidence, said[expectation.id], referenced)
+    for expectation, check_input in to_run:
+        verdicts[expectation.id] = _verdict(expectation, check_input, said[expectation.id], referenced)
     return Judged(verdicts, {name: each for name, each in said.items() if isinstance(each, Outcome)})
 
 
-def _holds(expectation: Expectation, evidence: Evidence) -> bool:
+def _holds(expectation: Expectation, check_input: CheckInput) -> bool:
     """Say whether SQL alone can tell that an expectation holds."""
-    return not isinstance(expectation, GreatExpectation) and not evidence.failed
+    return not isinstance(expectation, GreatExpectation) and not check_input.failed
 
 
 def _verdict(
-    expectation: Expectation, evidence: Evidence, said: Outcome | TxloomError, referenced: Collection[str]
+    expectation: Expectation, check_input: CheckInput, said: Outcome | TxloomError, referenced: Collection[str]
 ) -> Verdict | TxloomError:
     if isinstance(said, TxloomError):
         return said
     if said.trouble:
         return checkpoint.shown_trouble(expectation, said.trouble, referenced)
     if isinstance(expectation, GreatExpectation):
-        return _of_table(evidence, expectation, said)
-    failed = 0 if said.success else int(said.told.get("unexpected_count", said.told.get("observed_value")) or 0)
-    if failed != evidence.failed:
+        return _of_table(check_input, expectation, said)
+    failed = 0 if said.success else int(said.result.get("unexpected_count", said.result.get("observed_value")) or 0)
+    if failed != check_input.failed:
         return TxloomError(
-            f"expectation {expectation.id}: SQL finds {evidence.failed} rows that fail and Great Expectations {failed},"
-            " on the same versions by the same condition: one of them is wrong, and neither is believed. Open an issue"
+            f"expectation {expectation.id}: SQL finds {check_input.failed} rows that fail and Great Expectations "
+            f"{failed}, on the same versions by the same condition: one of them is wrong, and neither is "
+            "believed. Open an issue"
         )
-    return Verdict(said.success, evidence.checked, failed, evidence.sample, evidence.detail)
+    return Verdict(said.success, check_input.checked, failed, check_input.sample, check_input.detail)
 
 
-def _of_table(evidence: Evidence, expectation: Expectation, said: Outcome) -> Verdict:
+def _of_table(check_input: CheckInput, expectation: Expectation, said: Outcome) -> Verdict:
     """Return the verdict on a table: rows that fail, or the number that does."""
-    if "unexpected_count" in said.told:
-        first = [int(number) for number in said.told.get("partial_unexpected_index_list") or ()][:MOST]
-        rows = evidence.case.rows if evidence.case is not None else None
+    if "unexpected_count" in said.result:
+        first = [int(number) for number in said.result.get("partial_unexpected_index_list") or ()][:MOST]
+        rows = check_input.case.rows if check_input.case is not None else None
         sample = [] if said.success or rows is None else rows().take(first).to_pylist()
-        return Verdict(said.success, evidence.checked, int(said.told["unexpected_count"]), sample)
+        return Verdict(said.success, check_input.checked, int(said.result["unexpected_count"]), sample)
     if said.success:
-        return Verdict(said.success, evidence.checked, 0)
+        return Verdict(said.success, check_input.checked, 0)
     named = checkpoint.columns(expectation)
-    observed = "***" if any(map(is_secret, named)) else said.told.get("observed_value")
+    observed = "***" if any(map(is_secret, named)) else said.result.get("observed_value")
     about = {"column": ", ".join(named)} if named else {}
-    return Verdict(said.success, evidence.checked, 1, [{**about, "observed": observed}], f"observed {observed}")
+    return Verdict(said.success, check_input.checked, 1, [{**about, "observed": observed}], f"observed {observed}")

@@ -13,7 +13,7 @@ WRITERS = 4
 """Calls made at once: a small read or commit waits for its own files more than for the two cores."""
 
 
-def together(calls: Iterable[Callable[[], T]]) -> list[T]:
+def run_parallel(calls: Iterable[Callable[[], T]]) -> list[T]:
     """Make calls beside each other and return their results in order; the first error is raised."""
     with ThreadPoolExecutor(WRITERS) as pool:
         return list(pool.map(lambda call: call(), calls))
@@ -27,16 +27,16 @@ class Failures:
 
     def attempt(self, calls: Mapping[str, Callable[[], T]]) -> dict[str, T]:
         """Make calls beside each other; return what those gave that did not fail. One table may fail once."""
-        found: dict[str, T] = {}
+        results: dict[str, T] = {}
 
         def run(table: str, call: Callable[[], T]) -> None:
             try:
-                found[table] = call()
+                results[table] = call()
             except Exception as error:  # noqa: BLE001 (whatever a table dies of, the others go on)
                 self.errors.setdefault(table, error)
 
-        together([partial(run, table, call) for table, call in calls.items()])
-        return {table: found[table] for table in calls if table in found}
+        run_parallel([partial(run, table, call) for table, call in calls.items()])
+        return {table: results[table] for table in calls if table in results}
 
     def __str__(self) -> str:
         """Name every table with the first line of its error."""

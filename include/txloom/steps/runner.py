@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from txloom.config import find, names
-from txloom.errors import TxloomError, WriteConflict, told
+from txloom.errors import TxloomError, WriteConflict, message_of
 from txloom.storage.delta.retry import first_line, is_conflict
 from txloom.storage.paths import TablePaths
 from txloom.storage.runs.lease import held
@@ -30,7 +30,7 @@ def parser(step: str, description: str | None) -> argparse.ArgumentParser:
     return flags
 
 
-def letter_flags(flags: argparse.ArgumentParser, *, newest_only: bool = False) -> None:
+def dead_letter_flags(flags: argparse.ArgumentParser, *, newest_only: bool = False) -> None:
     """Add the flags that choose dead letters; newest_only: neither all of them nor those of an older version."""
     flags.add_argument("--transaction", action="append", default=[], help="an id in dead_letters; may be repeated")
     flags.add_argument("--cause", action="append", default=[], help="a cause in dead_letters; may be repeated")
@@ -40,7 +40,7 @@ def letter_flags(flags: argparse.ArgumentParser, *, newest_only: bool = False) -
         flags.add_argument("--version", type=int, help="of the table dead_letters; default: the newest")
 
 
-def letters(given: argparse.Namespace) -> dict[str, Any]:
+def dead_letter_selection(given: argparse.Namespace) -> dict[str, Any]:
     """Return what those flags chose, as the steps that take dead letters name it."""
     chosen = {"transactions": given.transaction, "causes": given.cause, "messages": given.message}
     return chosen | ({"everything": given.all, "version": given.version} if "all" in given else {})
@@ -70,18 +70,18 @@ def run(
             raise TxloomError("no warehouse: pass --warehouse or set TXLOOM_WAREHOUSE")
         pipeline = find(given.pipeline)
         opened = partial(_session, pipeline.name, step)
-        own = extra(given) if extra else {}
+        options = extra(given) if extra else {}
         with held(TablePaths(given.warehouse, pipeline.name), run_id, step) if writes else nullcontext():
             spark = opened() if session == "open" else opened if session == "lazy" else None
-            with progress_log.told(step):
-                counts = function(spark, pipeline, warehouse=given.warehouse, run_id=run_id, **own)
+            with progress_log.reported(step):
+                counts = function(spark, pipeline, warehouse=given.warehouse, run_id=run_id, **options)
     except TxloomError as error:
-        print(told(step, error), file=sys.stderr, flush=True)
+        print(message_of(step, error), file=sys.stderr, flush=True)
         return error.exit_code
     except Exception as error:  # noqa: BLE001 (whatever it is must become an exit code and a sentence)
         traceback.print_exc()
         known = WriteConflict(f"another writer came first: {first_line(error)}") if is_conflict(error) else error
-        print(told(step, known), file=sys.stderr, flush=True)
+        print(message_of(step, known), file=sys.stderr, flush=True)
         return known.exit_code if isinstance(known, TxloomError) else TxloomError.exit_code
     print(last_line(step, pipeline.name, run_id, counts), flush=True)
     return 0

@@ -18,7 +18,7 @@ from txloom.storage.checks import findings
 from txloom.storage.delta.schema_evolution import Undeclared
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets import history_reader
-from txloom.storage.targets.row_tables import Flat, flats
+from txloom.storage.targets.row_tables import RowTable, row_tables
 
 GONE = (f.DROPPED, f.RENAMED)
 FEWEST = 5
@@ -27,15 +27,15 @@ FEWEST = 5
 
 def undeclared(typed: Mapping[str, pa.Table]) -> list[Undeclared]:
     """Return the columns that typed events have and nobody declared, each with the first event."""
-    found: dict[tuple[str, str], Undeclared] = {}
+    by_column: dict[tuple[str, str], Undeclared] = {}
     for name, events in typed.items():
         lists = events.column("undeclared").combine_chunks()
         if lists.null_count == len(lists):
             continue
         rows = events.select(["csn", "xid"]).take(pc.list_parent_indices(lists))
         for row in rows.append_column("source", pc.list_flatten(lists)).sort_by("csn").to_pylist():
-            found.setdefault((name, row["source"]), Undeclared(name, row["source"], row["csn"], row["xid"]))
-    return list(found.values())
+            by_column.setdefault((name, row["source"]), Undeclared(name, row["source"], row["csn"], row["xid"]))
+    return list(by_column.values())
 
 
 def without_before(typed: Mapping[str, pa.Table]) -> list[Finding]:
@@ -44,14 +44,14 @@ def without_before(typed: Mapping[str, pa.Table]) -> list[Finding]:
     That matters where a change of the key is an update like any other, as in GoldenGate's rows. Debezium tells it as a
     delete and an insert, wal2json by the old key: there an update without an image before changes no key.
     """
-    found = []
+    observed = []
     for name, events in typed.items():
         updates = events.filter(pc.equal(events.column("op"), "U"))
         if updates.num_rows >= FEWEST and updates.column("before").null_count == updates.num_rows:
             first = updates.sort_by("csn").slice(0, 1).select(["csn", "xid"]).to_pylist()[0]
             evidence = f"{updates.num_rows} updates in a row"
-            found.append(Finding(f.NO_BEFORE, name, None, first["csn"], first["xid"], evidence))
-    return found
+            observed.append(Finding(f.NO_BEFORE, name, None, first["csn"], first["xid"], evidence))
+    return observed
 
 
 def added(pipeline: Pipeline, column: Undeclared, kept: str | None = None) -> Finding:
@@ -65,11 +65,11 @@ def added(pipeline: Pipeline, column: Undeclared, kept: str | None = None) -> Fi
 
 def gone_columns(rows: Iterable[Mapping[str, Any]]) -> GoneColumns:
     """Return by table the columns that open findings say are gone."""
-    found: dict[str, dict[str, Gone]] = {}
+    gone: dict[str, dict[str, Gone]] = {}
     for row in rows:
         if row["code"] in GONE:
-            found.setdefault(row["table"], {})[row["column"]] = Gone(row["since_csn"], 0, row["xid"])
-    return found
+            gone.setdefault(row["table"], {})[row["column"]] = Gone(row["since_csn"], 0, row["xid"])
+    return gone
 
 
 def note_back(
@@ -97,23 +97,23 @@ def note_gone(
     One that had gone before and came back since is left out now and then: its nulls are not sent.
     """
     new = []
-    for flat in flats(pipeline):
-        table, columns = flat.table.name, after[flat.table.name]
+    for row_table in row_tables(pipeline):
+        table, columns = row_table.table.name, after[row_table.table.name]
         if columns is None:
             continue
         known = _known(before, table)
         went = {name: gone for name, gone in columns.gone.items() if name not in known}
-        new += [_dropped(paths, flat, name, gone, before) for name, gone in went.items()]
+        new += [_dropped(paths, row_table, name, gone, before) for name, gone in went.items()]
         again = findings.closed(paths, f.DROPPED, table) if went else set()
         flapping = {name: gone for name, gone in went.items() if name in again} | columns.flapping
         new += [_flapping(table, name, last) for name, last in flapping.items()]
     return findings.record(paths, new, run_id, pipeline.source.format)
 
 
-def _told(paths: TablePaths, flat: Flat, column: str, since: int, until: int) -> bool:
+def _was_given(paths: TablePaths, row_table: RowTable, column: str, since: int, until: int) -> bool:
     """Say whether changes from one csn to before another tell a value of a column."""
-    found = history_reader.chosen(paths, flat, f"_txloom_csn >= {since} and _txloom_csn < {until}")
-    return bool(found.column(column).null_count < found.num_rows)
+    rows = history_reader.chosen(paths, row_table, f"_txloom_csn >= {since} and _txloom_csn < {until}")
+    return bool(rows.column(column).null_count < rows.num_rows)
 
 
 def _known(before: Iterable[dict[str, Any]], table: str) -> dict[str, dict[str, Any]]:
@@ -126,11 +126,13 @@ def _flapping(table: str, column: str, last: Gone) -> Finding:
     return Finding(f.NULLS_OMITTED, table, column, last.csn, last.xid, evidence)
 
 
-def _dropped(paths: TablePaths, flat: Flat, column: str, gone: Gone, before: Iterable[Mapping[str, Any]]) -> Finding:
+def _dropped(
+    paths: TablePaths, row_table: RowTable, column: str, gone: Gone, before: Iterable[Mapping[str, Any]]
+) -> Finding:
     """Return the finding of a column that went: renamed, if another one came after the last value of this one."""
-    table = flat.table.name
+    table = row_table.table.name
     added = [row for row in before if (row["code"], row["table"]) == (f.ADDED, table) and row["since_csn"] <= gone.csn]
-    came = [row["column"] for row in added if not _told(paths, flat, column, row["since_csn"], gone.csn)]
+    came = [row["column"] for row in added if not _was_given(paths, row_table, column, row["since_csn"], gone.csn)]
     if came:
         evidence = f"inserts lack {column}; since its last value there is {', '.join(came)}"
         return Finding(f.RENAMED, table, column, gone.csn, gone.xid, evidence)

@@ -19,7 +19,7 @@ from txloom.storage.views.pipeline import cuts, dead_letters, problems, runs
 from txloom.storage.views.pipeline.overview import health, overview
 from txloom.storage.views.pipeline.waiting import waiting
 from txloom.storage.views.stories.row import Story, key_story
-from txloom.storage.views.stories.transaction import Told, transaction
+from txloom.storage.views.stories.transaction import TransactionStory, transaction
 from txloom.terminal import explain, status
 
 NOTHING = 5
@@ -46,19 +46,19 @@ def main(given: argparse.Namespace) -> int:
 
 
 def _warehouse(given: argparse.Namespace) -> str:
-    found: str | None = given.warehouse or os.environ.get("TXLOOM_WAREHOUSE")
-    if not found:
+    warehouse: str | None = given.warehouse or os.environ.get("TXLOOM_WAREHOUSE")
+    if not warehouse:
         raise ConfigurationError("no warehouse: pass --warehouse or set TXLOOM_WAREHOUSE")
-    return found
+    return warehouse
 
 
 def _status(given: argparse.Namespace) -> Answer:
     warehouse = _warehouse(given)
     if given.pipeline is None:
         declared = discover()
-        refused = {path.stem: str(found) for path, found in declared if isinstance(found, ConfigurationError)}
-        found = overview([each for _, each in declared if isinstance(each, Pipeline)], warehouse, refused=refused)
-        return found, status.overview(found), 0
+        refused = {path.stem: str(shown) for path, shown in declared if isinstance(shown, ConfigurationError)}
+        shown = overview([each for _, each in declared if isinstance(each, Pipeline)], warehouse, refused=refused)
+        return shown, status.overview(shown), 0
     pipeline = find(given.pipeline, connected=False)
     values = panels(pipeline, warehouse, given.rows)
     return values, Group(*status.one(values)), 0
@@ -71,7 +71,7 @@ def panels(pipeline: Pipeline, warehouse: str, size: int) -> dict[str, Any]:
             "health": health(pipeline, warehouse),
             "expectations": problems.expectations(pipeline, warehouse, size=size),
             "waiting": waiting(pipeline, warehouse, size=size),
-            "letters": dead_letters.letter_causes(pipeline, warehouse),
+            "letters": dead_letters.causes(pipeline, warehouse),
             "findings": problems.open_findings(pipeline, warehouse, size=size),
             "cuts": cuts.cuts(pipeline, warehouse, size=min(size, 5)),
             "runs": runs.runs(pipeline, warehouse, size=min(size, 5)),
@@ -91,11 +91,17 @@ def _explain(given: argparse.Namespace) -> Answer:
         table, *parts = given.key
         story: Story = key_story(pipeline, warehouse, table, _key(table, parts), number=number, size=size)
         return story, Group(*explain.key(story)), 0 if story.page.total or story.current else NOTHING
-    found: Told = transaction(pipeline, warehouse, xid=given.xid, csn=given.csn, number=number, size=size)
-    if not found.total and given.xid is not None:
-        found = transaction(pipeline, warehouse, transaction_id=given.xid, number=number, size=size)
-    asked = f"csn {given.csn}" if given.csn is not None else f"xid {given.xid}"
-    return found, Group(*explain.transaction(found, asked, pipeline.name)), 0 if found.total else NOTHING
+    shown_story: TransactionStory = transaction(
+        pipeline, warehouse, xid=given.xid, csn=given.csn, number=number, size=size
+    )
+    if not shown_story.total and given.xid is not None:
+        shown_story = transaction(pipeline, warehouse, transaction_id=given.xid, number=number, size=size)
+    title = f"csn {given.csn}" if given.csn is not None else f"xid {given.xid}"
+    return (
+        shown_story,
+        Group(*explain.transaction(shown_story, title, pipeline.name)),
+        0 if shown_story.total else NOTHING,
+    )
 
 
 def _key(table: str, parts: Sequence[str]) -> dict[str, str]:

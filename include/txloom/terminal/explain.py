@@ -10,32 +10,32 @@ from txloom.storage.views.paging import Page
 from txloom.storage.views.pipeline.waiting import UNDECIDED
 from txloom.storage.views.stories import row as keys
 from txloom.storage.views.stories import transaction as transactions
-from txloom.terminal.status import grid, parts
-from txloom.terminal.texts import NOTHING, age, moment, one_value, shown, told, values
+from txloom.terminal.status import grid, sections
+from txloom.terminal.texts import NOTHING, age, moment, one_value, shown, shown_value, values
 
 STYLES = {"released": "bold green", "waits": "bold yellow", "dead": "bold red", "landed": "bold", "unwatched": "dim"}
 OPERATIONS = {"I": "inserted", "r": "loaded", "U": "updated", "D": "deleted", "T": "table truncated"}
 
 
-def transaction(found: transactions.Told, asked: str, pipeline: str) -> Iterator[RenderableType]:
+def transaction(story: transactions.TransactionStory, title: str, pipeline: str) -> Iterator[RenderableType]:
     """Yield the story of a transaction, or which ones an id may mean."""
-    if found.story is not None:
-        yield from _story(found.story)
+    if story.story is not None:
+        yield from _story(story.story)
         yield Text()
-        yield shown(f"as of {moment(found.as_of)}", "dim")
+        yield shown(f"as of {moment(story.as_of)}", "dim")
         return
-    if not found.total:
-        yield shown(f"nothing was ever landed of {asked} in pipeline {pipeline}, as of {moment(found.as_of)}")
+    if not story.total:
+        yield shown(f"nothing was ever landed of {title} in pipeline {pipeline}, as of {moment(story.as_of)}")
         return
     columns = ("transaction_id", "csn", "committed_at", "status")
-    rows = [[row[name] for name in columns] for row in found.candidates]
-    yield grid(f"{asked} is {found.total} transactions: ask for one by its id, or by --csn", columns, rows)
+    rows = [[row[name] for name in columns] for row in story.candidates]
+    yield grid(f"{title} is {story.total} transactions: ask for one by its id, or by --csn", columns, rows)
 
 
 def _story(story: transactions.Story) -> Iterator[RenderableType]:
     yield Text.assemble(
         shown(story.transaction_id, "bold"), "  ", shown(story.status, STYLES.get(story.status, "bold")),
-        shown(f"  xid {told(story.xid)}, csn {told(story.csn)}, committed {moment(story.committed_at)}"),
+        shown(f"  xid {shown_value(story.xid)}, csn {shown_value(story.csn)}, committed {moment(story.committed_at)}"),
     )  # fmt: skip
     if story.waiting is not None:
         waits = f"waits for {age(story.waiting['age_seconds'])} as of {moment(story.waiting['as_of'])}"
@@ -45,7 +45,7 @@ def _story(story: transactions.Story) -> Iterator[RenderableType]:
     if story.hint:
         yield shown(f"do: {story.hint}")
     if story.tables:
-        yield shown(f"received of expected: {parts(story.tables)}")
+        yield shown(f"received of expected: {sections(story.tables)}")
     events = story.events
     yield shown(f"duplicates: {events.duplicates}; events of tables that nobody watches: {events.unwatched}")
     rows = [[moment(row["at"]), row["what"], row["sentence"]] for row in story.said]
@@ -66,7 +66,7 @@ def _keys(row: Mapping[str, Any]) -> str:
 
 def _events(page: Page) -> Iterator[RenderableType]:
     yield Text()
-    yield shown(f"events: {_part(page)}", "bold")
+    yield shown(f"events: {_section(page)}", "bold")
     for row in page.rows:
         table = row["table"] or row["source_table"] or ""
         came = "redriven" if row["redriven"] else {"first": ""}.get(row["came"], row["came"])
@@ -88,7 +88,7 @@ def _where(row: Mapping[str, Any]) -> str:
     )
 
 
-def _part(page: Page) -> str:
+def _section(page: Page) -> str:
     return (
         f"{len(page.rows)} of {page.total}, page {page.number} of {page.pages}" if page.pages > 1 else str(page.total)
     )
@@ -100,16 +100,18 @@ def key(story: keys.Story) -> Iterator[RenderableType]:
     if len(story.keys) > 1:
         yield shown(f"by key changes also: {'; '.join(values(each) for each in story.keys[1:])}")
     through = f"as of valid-through {story.current_through}"
-    yield shown(f"now, {through}: {values(_own(story.current))}" if story.current else f"now, {through}: no row")
+    yield shown(
+        f"now, {through}: {values(_system_columns(story.current))}" if story.current else f"now, {through}: no row"
+    )
     if story.cleaned:
         yield shown(f"below csn {story.cleaned} maintenance took superseded changes away")
     yield Text()
-    yield shown(f"changes, the newest first: {_part(story.page)}, as of {moment(story.page.as_of)}", "bold")
+    yield shown(f"changes, the newest first: {_section(story.page)}, as of {moment(story.page.as_of)}", "bold")
     for row in story.page.rows:
         yield from _change(row)
 
 
-def _own(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _system_columns(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return None if row is None else {name: value for name, value in row.items() if not name.startswith("_txloom_")}
 
 
@@ -117,7 +119,7 @@ def _change(row: Mapping[str, Any]) -> Iterator[RenderableType]:
     hidden = "" if row["is_shown"] else "  (above valid-through: readers do not see it yet)"
     whose = f" {values(row['key'])}" if row["key"] else ""
     done = OPERATIONS.get(row["op"], row["op"])
-    head = f"csn {row['csn']}  {moment(row['committed_at'])}  xid {told(row['xid'])}  {row['table']}{whose} "
+    head = f"csn {row['csn']}  {moment(row['committed_at'])}  xid {shown_value(row['xid'])}  {row['table']}{whose} "
     yield Text()
     yield Text.assemble(shown(head), shown(done, "bold"), Text(hidden, style="yellow"))
     if row["old_key"]:
@@ -127,8 +129,8 @@ def _change(row: Mapping[str, Any]) -> Iterator[RenderableType]:
         for name in row["changed"]:
             yield shown(f"  {name}: {one_value(before[name])} -> {one_value(after[name])}")
         if row["unknown"]:
-            told_ = {name: after[name] for name in row["unknown"] if name in after}
-            yield shown(f"  nobody told what these were before: {values(told_)}")
+            known = {name: after[name] for name in row["unknown"] if name in after}
+            yield shown(f"  nobody told what these were before: {values(known)}")
         if not row["changed"] and not row["unknown"]:
             yield shown("  no column changed")
     elif row["op"] != "T":

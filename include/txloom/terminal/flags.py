@@ -8,13 +8,13 @@ EXIT_CODES = """exit codes: 0 shown; 2 refused: an unknown pipeline, table, key 
 
 def add_flags(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Declare both commands."""
-    told = "how all pipelines fare, or one of them"
-    status = commands.add_parser("status", help=told, description=f"Say {told}.", epilog=EXIT_CODES)
+    summary = "how all pipelines fare, or one of them"
+    status = commands.add_parser("status", help=summary, description=f"Say {summary}.", epilog=EXIT_CODES)
     status.add_argument(
         "pipeline", nargs="?", metavar="PIPELINE", help="name or file; without one: all, the worst first"
     )
-    told = "the whole story of a transaction, or of a row"
-    explain = commands.add_parser("explain", help=told, description=f"Tell {told}.", epilog=EXIT_CODES)
+    summary = "the whole story of a transaction, or of a row"
+    explain = commands.add_parser("explain", help=summary, description=f"Tell {summary}.", epilog=EXIT_CODES)
     explain.add_argument("pipeline", metavar="PIPELINE", help="name or file")
     explain.add_argument("xid", nargs="?", metavar="XID", help="the transaction's xid, or its id such as 1547:34413208")
     explain.add_argument("--csn", type=int, metavar="N", help="the transaction's csn")

@@ -12,7 +12,7 @@ from txloom.config.problems import counted
 from txloom.storage.views.paging import Page
 from txloom.storage.views.pipeline.overview import Health, Overview, Reason
 from txloom.storage.views.pipeline.waiting import Waiting
-from txloom.terminal.texts import COLORS, age, ago, moment, shown, told, values
+from txloom.terminal.texts import COLORS, age, ago, moment, shown, shown_value, values
 
 SAMPLE = 5
 """Rows of a sample that are shown."""
@@ -23,22 +23,22 @@ def grid(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> R
     head = [Text(), shown(title, "bold")]
     if not rows:
         return Group(*head)
-    found = Table(box=None, pad_edge=False, header_style="dim")
+    table = Table(box=None, pad_edge=False, header_style="dim")
     for name in columns:
-        found.add_column(Text(name), overflow="fold")
+        table.add_column(Text(name), overflow="fold")
     for row in rows:
-        found.add_row(*(each if isinstance(each, Text) else shown(each) for each in row))
-    return Group(*head, found)
+        table.add_row(*(each if isinstance(each, Text) else shown(each) for each in row))
+    return Group(*head, table)
 
 
-def overview(found: Overview) -> RenderableType:
+def overview(pipelines: Overview) -> RenderableType:
     """Return all pipelines, the worst first."""
-    if not found.rows:
+    if not pipelines.rows:
         return Text("No pipeline is declared.")
-    counts = ", ".join(f"{count} {color}" for color, count in found.counts.items() if count)
+    counts = ", ".join(f"{count} {color}" for color, count in pipelines.counts.items() if count)
     columns = ("", "pipeline", "why", "readers see", "waiting", "dead letters", "cut", "as of")
-    rows = [_overview_row(each, found.as_of) for each in found.rows]
-    return grid(f"{counted(len(rows), 'pipeline')}: {counts}; {moment(found.as_of)}", columns, rows)
+    rows = [_overview_row(each, pipelines.as_of) for each in pipelines.rows]
+    return grid(f"{counted(len(rows), 'pipeline')}: {counts}; {moment(pipelines.as_of)}", columns, rows)
 
 
 def _overview_row(each: Health, now: datetime) -> list[Any]:
@@ -77,7 +77,7 @@ def one(panels: Mapping[str, Any]) -> Iterator[RenderableType]:
     """Yield everything about one pipeline, what is wrong first."""
     each: Health = panels["health"]
     now = datetime.now(UTC)
-    about = f"  {told(each.description)}" if each.description else ""
+    about = f"  {shown_value(each.description)}" if each.description else ""
     yield Text.assemble(shown(each.color, COLORS[each.color]), "  ", shown(each.pipeline, "bold"), about)
     yield Text(f"as of {moment(each.as_of)}" if each.as_of else "nothing was landed yet", style="dim")
     if each.empty_at:
@@ -94,7 +94,7 @@ def one(panels: Mapping[str, Any]) -> Iterator[RenderableType]:
         yield _reason(reason, now)
     yield from _expectations(panels["expectations"])
     yield from _waiting(panels["waiting"])
-    yield from _letters(panels["letters"])
+    yield from _dead_letters(panels["letters"])
     yield from _lists(panels, now)
 
 
@@ -130,25 +130,27 @@ def _expectations(page: Page) -> Iterator[RenderableType]:
     yield grid(_title("expectations", page), columns, rows)
     for row in page.rows:
         for sample in row["sample"][:SAMPLE] if row["success"] is False else ():
-            yield shown(f"  {row['expectation']}: {values(sample) if isinstance(sample, dict) else told(sample)}")
+            yield shown(
+                f"  {row['expectation']}: {values(sample) if isinstance(sample, dict) else shown_value(sample)}"
+            )
         if row["success"] is False:
             yield shown(f"  do: {row['hint']}")
 
 
-def _waiting(found: Waiting) -> Iterator[RenderableType]:
+def _waiting(waiting: Waiting) -> Iterator[RenderableType]:
     columns = ("transaction", "csn", "waits", "cause", "tables, received of expected")
     rows = [
-        [row["transaction_id"], row["csn"], age(row["age_seconds"]), row["cause"], parts(row["tables"])]
-        for row in found.page.rows
+        [row["transaction_id"], row["csn"], age(row["age_seconds"]), row["cause"], sections(row["tables"])]
+        for row in waiting.page.rows
     ]
-    causes = f" ({told(found.causes)})" if found.causes else ""
-    yield grid(_title("waiting transactions", found.page) + causes, columns, rows)
+    causes = f" ({shown_value(waiting.causes)})" if waiting.causes else ""
+    yield grid(_title("waiting transactions", waiting.page) + causes, columns, rows)
 
 
-def parts(tables: Sequence[Mapping[str, Any]]) -> str:
+def sections(tables: Sequence[Mapping[str, Any]]) -> str:
     """Say what came of each table, of what is expected.
 
-    >>> parts([{"table": "lines", "expected": None, "received": 1}])
+    >>> sections([{"table": "lines", "expected": None, "received": 1}])
     'lines 1/?'
     """
     return ", ".join(
@@ -156,13 +158,13 @@ def parts(tables: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _letters(found: Any) -> Iterator[RenderableType]:
-    listing = found.listing
+def _dead_letters(dead_letters: Any) -> Iterator[RenderableType]:
+    listing = dead_letters.listing
     rows = [[g.cause, g.events, g.transactions, g.since, "; ".join(g.examples), g.hint] for g in listing.groups]
     title = f"dead letters: {listing.events} of {listing.transactions} transactions"
     yield grid(title, ("cause", "events", "transactions", "since", "such as", "what to do"), rows)
     if listing.events:
-        yield shown(f"  redrive or dismiss: run the DAG {found.dag_id}")
+        yield shown(f"  redrive or dismiss: run the DAG {dead_letters.dag_id}")
 
 
 def _lists(panels: Mapping[str, Any], now: datetime) -> Iterator[RenderableType]:
@@ -197,4 +199,4 @@ def _lists(panels: Mapping[str, Any], now: datetime) -> Iterator[RenderableType]
 
 
 def _steps(steps: Sequence[Mapping[str, Any]]) -> str:
-    return "; ".join(f"{row['step']} ({told({n: c for n, c in row['counts'].items() if c})})" for row in steps)
+    return "; ".join(f"{row['step']} ({shown_value({n: c for n, c in row['counts'].items() if c})})" for row in steps)

@@ -24,13 +24,13 @@ def safe(text: str) -> str:
 
 def shown(value: Any, style: str = "") -> Text:
     """Return any value as text that rich takes as it is: markup in it is no markup."""
-    return Text(told(value), style=style, overflow="fold")
+    return Text(shown_value(value), style=style, overflow="fold")
 
 
-def told(value: Any) -> str:
+def shown_value(value: Any) -> str:
     """Return any value in words.
 
-    >>> told({"lines": 2}), told(None), told([])
+    >>> shown_value({"lines": 2}), shown_value(None), shown_value([])
     ('lines 2', '-', '-')
     """
     if value is None or value in ({}, [], (), ""):
@@ -40,11 +40,11 @@ def told(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return ", ".join(f"{safe(str(name))} {told(own)}" for name, own in value.items())
+        return ", ".join(f"{safe(str(name))} {shown_value(simple)}" for name, simple in value.items())
     if isinstance(value, list | tuple):
-        return ", ".join(told(own) for own in value)
-    own = plain(value)
-    return safe(own if isinstance(own, str) else json.dumps(own, ensure_ascii=False))
+        return ", ".join(shown_value(simple) for simple in value)
+    simple = plain(value)
+    return safe(simple if isinstance(simple, str) else json.dumps(simple, ensure_ascii=False))
 
 
 def values(row: Mapping[str, Any] | None) -> str:
@@ -55,7 +55,7 @@ def values(row: Mapping[str, Any] | None) -> str:
     """
     if row is None:
         return "no row"
-    return ", ".join(f"{safe(name)}={one_value(own)}" for name, own in row.items()) or NOTHING
+    return ", ".join(f"{safe(name)}={one_value(member)}" for name, member in row.items()) or NOTHING
 
 
 def one_value(value: Any) -> str:
@@ -64,10 +64,10 @@ def one_value(value: Any) -> str:
     >>> one_value(None), one_value(""), one_value("null"), one_value("x"), one_value('say "no"')
     ('null', '""', '"null"', 'x', '"say \\\\"no\\\\""')
     """
-    own = plain(value)
-    if isinstance(own, str) and own != "null" and own and not any(sign in own for sign in " ,='\""):
-        return safe(own)
-    return safe(json.dumps(own, ensure_ascii=False))
+    simple = plain(value)
+    if isinstance(simple, str) and simple != "null" and simple and not any(sign in simple for sign in " ,='\""):
+        return safe(simple)
+    return safe(json.dumps(simple, ensure_ascii=False))
 
 
 def moment(at: datetime | None) -> str:

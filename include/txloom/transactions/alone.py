@@ -14,7 +14,7 @@ def alone(arrived: np.ndarray, held: np.ndarray, finished: np.ndarray) -> np.nda
     transaction that a mark concerns is none, nor is one of a landing that is not over.
     """
     kind, landing = arrived["kind"], arrived["landing"]
-    of_transaction = (kind != ev.CLOCK) & (kind != ev.HOLE)
+    of_transaction = (kind != ev.CLOCK) & (kind != ev.UNREADABLE_RANGE)
     tx, number = np.unique(arrived["tx"], return_inverse=True)
     number = number.reshape(-1)
     first, last = np.full(len(tx), ev.LARGEST), np.full(len(tx), -1)
@@ -23,5 +23,5 @@ def alone(arrived: np.ndarray, held: np.ndarray, finished: np.ndarray) -> np.nda
     marked = np.bincount(number[of_transaction & ~np.isin(kind, PLAIN)], minlength=len(tx)) > 0
     known = np.isin(tx, held) | np.isin(tx, finished)
     over = np.isin(first, landing[kind == ev.CLOCK])
-    found: np.ndarray = of_transaction & ((first == last) & ~marked & ~known & over)[number]
-    return found
+    is_alone: np.ndarray = of_transaction & ((first == last) & ~marked & ~known & over)[number]
+    return is_alone

@@ -1,7 +1,7 @@
 """The buffer's rule: (what is held, new events, clock) -> (what is held now, what was decided).
 
 One call takes all events of one hash bucket. Landings are taken one after the other, each followed by its clock, so
-that a replay of many landings at once decides exactly what the runs decided one by one (design.md 2.7).
+that a replay of many landings at once decides exactly what the runs decided one by one (docs/semantics.md 7).
 
 A transaction is released when its metadata was seen and every watched table has received as many DISTINCT identities
 as the metadata promises: `==`, never `>=` (2.1). It is given up once it waited longer than patience.
@@ -26,7 +26,7 @@ EXCESS = "excess"
 CONFLICT = "conflicting"
 SUSPECT = "two producer runs"
 BEHIND = "partition behind"
-TORN = "may lack an unreadable event"
+UNREADABLE = "may lack an unreadable event"
 TOO_LARGE = "too large"
 """Causes are a closed list; `txloom.transactions.causes` has an operator's hint for each."""
 
@@ -37,7 +37,7 @@ class Held:
 
     events: np.ndarray = field(default_factory=ev.no_events)
     finished: np.ndarray = field(default_factory=memory.none)
-    holes: np.ndarray = field(default_factory=ev.no_events)
+    unreadable_ranges: np.ndarray = field(default_factory=ev.no_events)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Standing:
+class Waiting:
     """How one unfinished or finished transaction stands.
 
     `expected` is None while no metadata was seen; both maps go from table hash to a number of rows. runs: what is known
@@ -108,15 +108,15 @@ class Decisions:
     """
 
     released: list[Released] = field(default_factory=list)
-    places: set[tuple[int, int]] = field(default_factory=set)
+    repeated_in: set[tuple[int, int]] = field(default_factory=set)
     repeated: list[np.ndarray] = field(default_factory=list)
-    dead: list[Standing] = field(default_factory=list)
-    waiting: list[Standing] = field(default_factory=list)
+    dead: list[Waiting] = field(default_factory=list)
+    waiting: list[Waiting] = field(default_factory=list)
     late: list[np.ndarray] = field(default_factory=list)
     late_metadata: list[np.ndarray] = field(default_factory=list)
     now: int | None = None
     landing: int = 0
-    frontier: int = ev.NOWHERE
+    low_watermark: int = ev.NOWHERE
     clocks: int = 0
     rows: int = 0
     metadata: int = 0
@@ -143,14 +143,14 @@ def decide(held: Held, arrived: np.ndarray, rules: Rules) -> tuple[Held, Decisio
         clock = clocks[0] if len(clocks) else None
         if clock is not None:
             decisions.now, decisions.landing = int(clock["at"]), int(clock["landing"])
-            decisions.frontier = int(clock["csn"])
-        holes = np.concatenate([held.holes, batch[batch["kind"] == ev.HOLE]])
-        events = batch[(batch["kind"] != ev.CLOCK) & (batch["kind"] != ev.HOLE)]
-        held = _take(Held(held.events, held.finished, holes), events, clock, rules, decisions)
+            decisions.low_watermark = int(clock["csn"])
+        unreadable_ranges = np.concatenate([held.unreadable_ranges, batch[batch["kind"] == ev.UNREADABLE_RANGE]])
+        events = batch[(batch["kind"] != ev.CLOCK) & (batch["kind"] != ev.UNREADABLE_RANGE)]
+        held = _take(Held(held.events, held.finished, unreadable_ranges), events, clock, rules, decisions)
     finished = memory.joined(held.finished, at_once)
-    held = Held(held.events, memory.newest(finished, rules.remembered, decided), held.holes)
+    held = Held(held.events, memory.newest(finished, rules.remembered, decided), held.unreadable_ranges)
     if decisions.now is not None:
-        decisions.waiting = _standings(_Ordered(held.events, rules, held.holes))
+        decisions.waiting = _standings(_Ordered(held.events, rules, held.unreadable_ranges))
     return held, decisions
 
 
@@ -159,29 +159,29 @@ def _at_once(held: Held, arrived: np.ndarray, rules: Rules, decisions: Decisions
 
     Landing by landing it would be decided just so, hundreds of times as slowly.
     """
-    own = alone(arrived, held.events["tx"], held.finished["tx"])
-    if not own.any():
+    is_alone = alone(arrived, held.events["tx"], held.finished["tx"])
+    if not is_alone.any():
         return memory.none(), arrived
-    ordered, told = _settled(arrived[own], rules)
+    ordered, at_once = _decided(arrived[is_alone], rules)
     if not ordered.whole.all():
-        own &= np.isin(arrived["tx"], ordered.events["tx"][ordered.starts][ordered.whole])
-        ordered, told = _settled(arrived[own], rules)
+        is_alone &= np.isin(arrived["tx"], ordered.events["tx"][ordered.starts][ordered.whole])
+        ordered, at_once = _decided(arrived[is_alone], rules)
     if not len(ordered.events):
         return memory.none(), arrived
-    decisions.duplicates += told.duplicates
-    decisions.repeated_metadata += told.repeated_metadata
-    _count(arrived[own], decisions)
+    decisions.duplicates += at_once.duplicates
+    decisions.repeated_metadata += at_once.repeated_metadata
+    _count(arrived[is_alone], decisions)
     clocks = arrived[arrived["kind"] == ev.CLOCK]
     landings = ordered.events["landing"][ordered.starts]
     when = clocks["at"][np.searchsorted(clocks["landing"], landings)]
     _release(ordered, ordered.whole, when, decisions)
-    return _remember(memory.none(), ordered, ordered.whole, when, landings), arrived[~own]
+    return _remember(memory.none(), ordered, ordered.whole, when, landings), arrived[~is_alone]
 
 
-def _settled(events: np.ndarray, rules: Rules) -> tuple["_Ordered", Decisions]:
+def _decided(events: np.ndarray, rules: Rules) -> tuple["_Ordered", Decisions]:
     """Return events without those that came before, in order, and what was dropped."""
-    told = Decisions()
-    return _Ordered(_deduplicated(events, told), rules, ev.no_events()), told
+    decisions = Decisions()
+    return _Ordered(_deduplicated(events, decisions), rules, ev.no_events()), decisions
 
 
 def _count(batch: np.ndarray, decisions: Decisions) -> None:
@@ -198,10 +198,12 @@ def _take(held: Held, batch: np.ndarray, clock: np.void | None, rules: Rules, de
     batch = _without_late(batch, remembered, decisions)
     batch = _as_they_were_known(batch, held.events)
     if not len(batch) and (clock is None or not _due(held.events, clock, rules)):
-        return Held(held.events, remembered, _open(held.holes, clock))
-    ordered = _Ordered(_deduplicated(np.concatenate([held.events, batch]), decisions), rules, held.holes, clock)
+        return Held(held.events, remembered, _open(held.unreadable_ranges, clock))
+    ordered = _Ordered(
+        _deduplicated(np.concatenate([held.events, batch]), decisions), rules, held.unreadable_ranges, clock
+    )
     if not len(ordered.events):
-        return Held(ordered.events, remembered, _open(held.holes, clock))
+        return Held(ordered.events, remembered, _open(held.unreadable_ranges, clock))
     when = int(clock["at"]) if clock is not None else int(batch["at"].max())
     at = np.full(len(ordered.starts), when)
     _release(ordered, ordered.whole, at, decisions)
@@ -210,12 +212,14 @@ def _take(held: Held, batch: np.ndarray, clock: np.void | None, rules: Rules, de
     done = ordered.whole | ordered.given_up
     landing = np.full(len(at), batch["landing"].max(initial=decisions.landing))
     finished = _remember(remembered, ordered, done, at, landing)
-    return Held(ordered.events[~done[ordered.number]], finished, _open(held.holes, clock))
+    return Held(ordered.events[~done[ordered.number]], finished, _open(held.unreadable_ranges, clock))
 
 
-def _open(holes: np.ndarray, clock: np.void | None) -> np.ndarray:
+def _open(unreadable_ranges: np.ndarray, clock: np.void | None) -> np.ndarray:
     """Return the holes that may hold events of transactions which are not decided yet."""
-    still: np.ndarray = holes if clock is None else holes[holes["count"] > clock["csn"]]
+    still: np.ndarray = (
+        unreadable_ranges if clock is None else unreadable_ranges[unreadable_ranges["count"] > clock["csn"]]
+    )
     return still
 
 
@@ -264,9 +268,9 @@ def _as_they_were_known(batch: np.ndarray, held: np.ndarray) -> np.ndarray:
     known = set(zip(*(old[name].tolist() for name in ("tx", "table", "identity")), strict=True))
     former = zip(*(batch[name][numbered].tolist() for name in ("tx", "table", "former")), strict=True)
     again = numbered[[each in known for each in former]]
-    found: np.ndarray = batch.copy()
-    found["identity"][again] = found["former"][again]
-    return found
+    events: np.ndarray = batch.copy()
+    events["identity"][again] = events["former"][again]
+    return events
 
 
 def _collision() -> RuntimeError:
@@ -293,8 +297,8 @@ def _deduplicated(events: np.ndarray, decisions: Decisions) -> np.ndarray:
     decisions.duplicates += len(rows)
     decisions.repeated_metadata += int(np.count_nonzero(repeated & (fresh["kind"] == ev.METADATA)))
     fresh = fresh[~repeated]
-    told = metadata.of_messages(events[counts], fresh[fresh["kind"] == ev.METADATA])
-    return np.concatenate([fresh, told, events[marked], rows])
+    counted_metadata = metadata.of_messages(events[counts], fresh[fresh["kind"] == ev.METADATA])
+    return np.concatenate([fresh, counted_metadata, events[marked], rows])
 
 
 def _same_content(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -310,8 +314,10 @@ class _Ordered:
     Without a clock nothing is given up, and nothing is past the frontier.
     """
 
-    def __init__(self, events: np.ndarray, rules: Rules, holes: np.ndarray, clock: np.void | None = None) -> None:
-        self.rules, self.holes, self.clock = rules, holes, clock
+    def __init__(
+        self, events: np.ndarray, rules: Rules, unreadable_ranges: np.ndarray, clock: np.void | None = None
+    ) -> None:
+        self.rules, self.unreadable_ranges, self.clock = rules, unreadable_ranges, clock
         names = ("identity", "table", "kind", "tx")
         self.events = events[np.lexsort([events[name] for name in names])]
         self.starts, self.number = ev.groups(self.events["tx"])
@@ -329,9 +335,9 @@ class _Ordered:
         cell = self.number * width + self.code
         self.received = np.bincount(cell[kind == ev.ROW], minlength=size * width).reshape(size, width)
         replaced = metadata.replaced(self.events, self.number, size)
-        told = (kind == ev.EXPECTED) & ~replaced
+        is_expected = (kind == ev.EXPECTED) & ~replaced
         expected = np.zeros(size * width, np.int64)
-        np.maximum.at(expected, cell[told], self.events["count"][told])
+        np.maximum.at(expected, cell[is_expected], self.events["count"][is_expected])
         self.expected = expected.reshape(size, width)
         self.conflict = self._conflicts(size, replaced)
         self.excess = self.has_metadata & (self.received > self.expected).any(axis=1)
@@ -339,9 +345,9 @@ class _Ordered:
         self.first_at = np.minimum.reduceat(self.events["at"], self.starts) if size else np.empty(0, np.int64)
         self.csn = np.maximum.reduceat(self.events["csn"], self.starts) if size else np.empty(0, np.int64)
         self.uncounted = ~self.has_metadata & (self.rows > 0) if rules.progress else np.zeros(size, bool)
-        self.torn = self.uncounted & self._in_holes()
+        self.unreadable = self.uncounted & self._in_holes()
         passed = self.uncounted & (self.csn <= (ev.NOWHERE if clock is None else clock["csn"]))
-        self.whole = self.counted | passed & ~self.conflict & (~self.torn | self.reopened)
+        self.whole = self.counted | passed & ~self.conflict & (~self.unreadable | self.reopened)
         if rules.hold:
             self.whole &= (self.runs < producer_runs.UNCONNECTED) | self.reopened
         self.too_large = self._too_large()
@@ -366,8 +372,8 @@ class _Ordered:
     def _in_holes(self) -> np.ndarray:
         """Find transactions whose events may be among those that nobody could read."""
         inside = np.zeros(len(self.csn), bool)
-        for hole in self.holes:
-            inside |= (hole["csn"] <= self.csn) & (self.csn <= hole["count"])
+        for unreadable_range in self.unreadable_ranges:
+            inside |= (unreadable_range["csn"] <= self.csn) & (self.csn <= unreadable_range["count"])
         return inside
 
     def _conflicts(self, size: int, replaced: np.ndarray) -> np.ndarray:
@@ -383,7 +389,7 @@ class _Ordered:
         return conflict
 
     def only(self, chosen: np.ndarray) -> "_Ordered":
-        return _Ordered(self.events[chosen[self.number]], self.rules, self.holes, self.clock)
+        return _Ordered(self.events[chosen[self.number]], self.rules, self.unreadable_ranges, self.clock)
 
 
 def _release(ordered: _Ordered, whole: np.ndarray, when: np.ndarray, decisions: Decisions) -> None:
@@ -394,7 +400,7 @@ def _release(ordered: _Ordered, whole: np.ndarray, when: np.ndarray, decisions: 
     places = events["kind"] <= ev.METADATA
     landings, landing = np.unique(events["landing"][places], return_inverse=True)
     cells = np.unique(landing.reshape(-1) * len(ordered.tables) + ordered.code[whole[ordered.number]][places])
-    decisions.places.update(
+    decisions.repeated_in.update(
         (int(landings[cell // len(ordered.tables)]), int(ordered.tables[cell % len(ordered.tables)])) for cell in cells
     )
     decisions.released.append(
@@ -423,19 +429,19 @@ def _remember(
     return memory.joined(finished, new)
 
 
-def _standings(ordered: _Ordered) -> list[Standing]:
+def _standings(ordered: _Ordered) -> list[Waiting]:
     ends = np.append(ordered.starts[1:], len(ordered.events))[: len(ordered.starts)]
     return [
-        _standing(ordered, i, int(start), int(end))
+        _waiting(ordered, i, int(start), int(end))
         for i, (start, end) in enumerate(zip(ordered.starts, ends, strict=True))
     ]
 
 
-def _standing(ordered: _Ordered, i: int, start: int, end: int) -> Standing:
+def _waiting(ordered: _Ordered, i: int, start: int, end: int) -> Waiting:
     tables = ordered.tables.tolist()
     received = {table: int(n) for table, n in zip(tables, ordered.received[i], strict=True) if n}
     expected = {table: int(n) for table, n in zip(tables, ordered.expected[i], strict=True) if n}
-    return Standing(
+    return Waiting(
         tx=int(ordered.events["tx"][start]),
         csn=int(ordered.csn[i]),
         cause=_cause(ordered, i),
@@ -454,7 +460,7 @@ def _cause(ordered: _Ordered, i: int) -> str:
     if ordered.conflict[i]:
         return CONFLICT
     if ordered.uncounted[i]:
-        return TORN if ordered.torn[i] else SUSPECT if ordered.given_up[i] else BEHIND
+        return UNREADABLE if ordered.unreadable[i] else SUSPECT if ordered.given_up[i] else BEHIND
     if not ordered.has_metadata[i]:
         return NO_METADATA
     if ordered.counted[i]:

@@ -24,7 +24,8 @@ HINTS = {
     "compare them with the source, then redrive, which releases it.",
     buffer.BEHIND: "A partition of the source has not shown a later transaction yet (table source_partitions): look "
     "whether its producer runs; a heartbeat there, or completeness.idle_after, lets a quiet one pass.",
-    buffer.TORN: "An event beside it could not be read (dead letters of kind poison), and whose it was is not known: "
+    buffer.UNREADABLE: "An event beside it could not be read (dead letters of kind poison), and whose it was is not "
+    "known: "
     "have it sent again, or see that nothing is missing, then redrive the transaction.",
     buffer.TOO_LARGE: "It has more rows than completeness.max_rows allows, counted or come: raise that, or leave it "
     "out, then redrive the transaction.",

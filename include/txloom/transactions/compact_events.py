@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from txloom.config.identity import NUMBERED, PLACED
+from txloom.config.identity import AT_POSITION, NUMBERED
 from txloom.transactions import events as ev
 from txloom.transactions.hashes import CHECK, hashed, identities, is_number
 
@@ -21,35 +21,35 @@ def packed(events: pa.Table, *, reopen: bool = False, known: np.ndarray | None =
     """Yield (bucket, packed numbers) of rows of change_events; poison and unwatched rows concern no transaction.
 
     reopen: the transactions of these events are to be decided again. known: those that were finished before, as
-    `memory.PLACED`, each once: marks tell the csn of that time, by which another one of the same id is told apart.
+    `memory.AT_POSITION`, each once: marks tell the csn of that time, by which another one of the same id is told apart.
     """
-    numbers = numbers_of(events)
+    numbers = compact_events_of(events)
     if reopen:
-        numbers = np.concatenate([numbers, _marks(numbers, ev.REOPEN)])
+        numbers = np.concatenate([numbers, _mark_rows(numbers, ev.REOPEN)])
     elif known is not None and len(known):
-        marks, known = _marks(numbers[np.isin(numbers["tx"], known["tx"])], ev.KNOWN), np.sort(known, order="tx")
+        marks, known = _mark_rows(numbers[np.isin(numbers["tx"], known["tx"])], ev.KNOWN), np.sort(known, order="tx")
         marks["csn"] = known["csn"][np.searchsorted(known["tx"], marks["tx"])]
         numbers = np.concatenate([numbers, marks])
     bucket = numbers["tx"] % BUCKETS
     order = np.argsort(bucket, kind="stable")
     bounds = np.searchsorted(bucket[order], np.arange(BUCKETS + 1))
     for each in range(BUCKETS):
-        own = numbers[order[bounds[each] : bounds[each + 1]]]
-        for start in range(0, len(own), PACKED):
-            yield each, ev.to_bytes(own[start : start + PACKED])
+        of_transaction = numbers[order[bounds[each] : bounds[each + 1]]]
+        for start in range(0, len(of_transaction), PACKED):
+            yield each, ev.to_bytes(of_transaction[start : start + PACKED])
 
 
-def _marks(numbers: np.ndarray, kind: int) -> np.ndarray:
+def _mark_rows(numbers: np.ndarray, kind: int) -> np.ndarray:
     """Return one record of a kind for each transaction."""
     _, first = np.unique(numbers["tx"], return_index=True)
-    found: np.ndarray = numbers[first].copy()
-    found["kind"] = kind
+    marks: np.ndarray = numbers[first].copy()
+    marks["kind"] = kind
     for name in ("table", "identity", "payload", "count", "run"):
-        found[name] = 0
-    return found
+        marks[name] = 0
+    return marks
 
 
-def numbers_of(events: pa.Table) -> np.ndarray:
+def compact_events_of(events: pa.Table) -> np.ndarray:
     """Return one number record for each row event of a watched table, for each metadata, and for each of its counts.
 
     A row that is whole by itself tells its counts; it brings its metadata along.
@@ -63,40 +63,40 @@ def numbers_of(events: pa.Table) -> np.ndarray:
 
 
 def _base(events: pa.Table, kind: int) -> np.ndarray:
-    found = np.zeros(events.num_rows, ev.EVENT)
+    base = np.zeros(events.num_rows, ev.EVENT)
     ids = events.column("transaction_id")
-    found["kind"] = kind
-    found["tx"] = events.column("tx")
-    found["check"] = hashed(ids, CHECK)
-    found["csn"] = events.column("csn").fill_null(-1)
+    base["kind"] = kind
+    base["tx"] = events.column("tx")
+    base["check"] = hashed(ids, CHECK)
+    base["csn"] = events.column("csn").fill_null(-1)
     for name in ("landing", "row"):
-        found[name] = events.column(name)
-    found["at"] = events.column("landed_at").cast(pa.int64())
-    return found
+        base[name] = events.column(name)
+    base["at"] = events.column("landed_at").cast(pa.int64())
+    return base
 
 
 def _rows(events: pa.Table) -> np.ndarray:
-    found = _base(events, ev.ROW)
-    found["table"] = hashed(events.column("table"))
+    compact = _base(events, ev.ROW)
+    compact["table"] = hashed(events.column("table"))
     texts = events.column("identity").combine_chunks()
-    found["identity"] = identities(texts)
-    found["former"] = _former(texts)
-    found["count"] = places(events)
-    found["payload"] = events.column("payload").fill_null(0)
+    compact["identity"] = identities(texts)
+    compact["former"] = _former(texts)
+    compact["count"] = positions_of(events)
+    compact["payload"] = events.column("payload").fill_null(0)
     if "digest" in events.column_names:
-        found["high"], found["low"] = _halves(events)
+        compact["high"], compact["low"] = _halves(events)
     if "producer_run" in events.column_names:
-        found["run"] = hashed(events.column("producer_run")).fill_null(0)
-    return found
+        compact["run"] = hashed(events.column("producer_run")).fill_null(0)
+    return compact
 
 
-def places(events: pa.Table) -> np.ndarray:
+def positions_of(events: pa.Table) -> np.ndarray:
     """Return where rows lie in their source's log, in front of their transaction's csn; 0 where they tell the csn."""
-    told = pc.extract_regex(events.column("identity"), PLACED.replace("(", "(?P<place>"))
-    position = pc.struct_field(told, "place").cast(pa.int64())
-    untold = pc.and_(pc.equal(events.column("kind"), "row"), pc.is_null(events.column("csn")))
-    found: np.ndarray = pc.if_else(untold, pc.fill_null(position, 0), 0).to_numpy()
-    return found
+    matches = pc.extract_regex(events.column("identity"), AT_POSITION.replace("(", "(?P<place>"))
+    position = pc.struct_field(matches, "place").cast(pa.int64())
+    unknown = pc.and_(pc.equal(events.column("kind"), "row"), pc.is_null(events.column("csn")))
+    positions: np.ndarray = pc.if_else(unknown, pc.fill_null(position, 0), 0).to_numpy()
+    return positions
 
 
 def _former(texts: pa.Array) -> np.ndarray:
@@ -122,19 +122,19 @@ def _halves(events: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _metadata(events: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    found = _base(events, ev.METADATA)
+    compact = _base(events, ev.METADATA)
     counts = events.column("expected").combine_chunks()
     sizes = np.diff(counts.offsets.to_numpy())
-    entries = np.repeat(found, sizes)
+    entries = np.repeat(compact, sizes)
     first = counts.offsets[0].as_py() if len(counts) else 0
     table = hashed(counts.keys.slice(first, len(entries)))
     number = counts.items.slice(first, len(entries)).to_numpy(zero_copy_only=False)
     entries["kind"] = ev.EXPECTED
     entries["table"] = entries["identity"] = table
     entries["payload"] = entries["count"] = number
-    found["count"] = events.column("event_count").fill_null(0)
-    found["payload"] = _fingerprints(sizes, entries)
-    return found, entries
+    compact["count"] = events.column("event_count").fill_null(0)
+    compact["payload"] = _fingerprints(sizes, entries)
+    return compact, entries
 
 
 def _fingerprints(sizes: np.ndarray, entries: np.ndarray) -> np.ndarray:

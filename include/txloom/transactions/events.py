@@ -32,7 +32,7 @@ KNOWN = 7
 DECIDED = 8
 """With a clock: landings that follow tell, with KNOWN, what was finished by the landings up to `count`."""
 
-HOLE = 6
+UNREADABLE_RANGE = 6
 """Events between the ids `csn` and `count` could not be read, and whose they were is not known; with a clock."""
 NOWHERE = -1
 """`csn` of a clock before every partition of its source has shown something."""
@@ -65,33 +65,33 @@ def no_events() -> np.ndarray:
 
 def clocks(landings: np.ndarray, at: np.ndarray, reached: np.ndarray | int = ANYWHERE) -> np.ndarray:
     """Return the clocks of landings; reached: up to which id all partitions of the source had shown everything."""
-    found = np.zeros(len(landings), EVENT)
-    found["kind"] = CLOCK
-    found["landing"], found["at"], found["row"], found["csn"] = landings, at, -1, reached
-    return found
+    rows = np.zeros(len(landings), EVENT)
+    rows["kind"] = CLOCK
+    rows["landing"], rows["at"], rows["row"], rows["csn"] = landings, at, -1, reached
+    return rows
 
 
-def holes(landing: int, bounds: Sequence[tuple[int, int]]) -> np.ndarray:
+def unreadable_ranges(landing: int, bounds: Sequence[tuple[int, int]]) -> np.ndarray:
     """Return the holes that a landing's clock brings."""
-    found = np.zeros(len(bounds), EVENT)
-    found["kind"], found["landing"], found["row"] = HOLE, landing, -1
-    found["csn"], found["count"] = [first for first, _ in bounds], [last for _, last in bounds]
-    return found
+    rows = np.zeros(len(bounds), EVENT)
+    rows["kind"], rows["landing"], rows["row"] = UNREADABLE_RANGE, landing, -1
+    rows["csn"], rows["count"] = [first for first, _ in bounds], [last for _, last in bounds]
+    return rows
 
 
 def decided(landing: int, until: int) -> np.ndarray:
     """Return what the clock of a landing brings: landings up to another one were decided when it was over."""
-    found = np.zeros(1, EVENT)
-    found["kind"], found["landing"], found["row"], found["count"] = DECIDED, landing, -1, until
-    return found
+    row = np.zeros(1, EVENT)
+    row["kind"], row["landing"], row["row"], row["count"] = DECIDED, landing, -1, until
+    return row
 
 
 def mixed(tables: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return a number for each table's count; their sum is what the metadata that has them is known by."""
-    found: np.ndarray = (tables.astype(np.uint64) | np.uint64(1)) * (
+    hashed: np.ndarray = (tables.astype(np.uint64) | np.uint64(1)) * (
         counts.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     )
-    return found
+    return hashed
 
 
 def to_bytes(records: np.ndarray) -> bytes:

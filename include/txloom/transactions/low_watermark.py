@@ -1,8 +1,8 @@
 """How far every partition of a source has gone: what makes a transaction whole where nothing counts its events.
 
 Transactions have ids that grow, and a partition shows them in that order. Whoever has shown an id has shown all events
-of the lower ones that it will ever show: so a transaction is whole when every partition has gone past it (design.md 3,
-`progress`). Where metadata counts the events, the same bounds valid-through by the metadata's partitions (2.4).
+of the lower ones that it will ever show: so a transaction is whole when every partition has gone past it
+(docs/semantics.md, `progress`). Where metadata counts the events, the same bounds valid-through by its partitions.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,83 +15,93 @@ from txloom.transactions.events import NOWHERE
 class Partition:
     """What one partition has shown.
 
-    csn: the highest id, None before the first. at: when it last showed one, or was first seen; in microseconds. torn:
-    the id behind which came events that nobody could read, and nothing since; None where there were none.
+    csn: the highest id, None before the first. at: when it last showed one, or was first seen; in microseconds.
+    unreadable_since: the id behind which came events that could not be read, and nothing since; None: none.
     """
 
     csn: int | None
     at: int
-    torn: int | None = None
+    unreadable_since: int | None = None
 
 
-Hole = tuple[int, int]
+UnreadableRange = tuple[int, int]
 """Ids, from one to another: events between them could not be read, and whose they were is not known."""
 
 
-def advanced(before: Partition, told: Sequence[int | None], at: int) -> tuple[Partition, list[Hole]]:
-    """Return a partition after a landing, and its holes; told: the id of each event in order, None: unreadable.
+def advanced(before: Partition, csns: Sequence[int | None], at: int) -> tuple[Partition, list[UnreadableRange]]:
+    """Return a partition after a landing, and its new unreadable ranges.
+
+    csns: the id of each event in the order in which they came, None: it could not be read. at: when, in microseconds.
 
     >>> advanced(Partition(7, 0), [8, None, 9, None], 5)
-    (Partition(csn=9, at=5, torn=9), [(8, 9)])
+    (Partition(csn=9, at=5, unreadable_since=9), [(8, 9)])
     """
-    last, torn, highest, holes = before.csn, before.torn, before.csn, list[Hole]()
-    for csn in told:
+    last, highest, ranges = before.csn, before.csn, list[UnreadableRange]()
+    since = before.unreadable_since
+    for csn in csns:
         if csn is None:
-            torn = torn if torn is not None else last or 0
+            since = since if since is not None else last or 0
             continue
-        if torn is not None:
-            holes.append((min(torn, csn), max(torn, csn)))
-            torn = None
+        if since is not None:
+            ranges.append((min(since, csn), max(since, csn)))
+            since = None
         last, highest = csn, csn if highest is None else max(highest, csn)
-    return Partition(highest, at if told else before.at, torn), holes
+    return Partition(highest, at if csns else before.at, since), ranges
 
 
 @dataclass(frozen=True)
-class Frontier:
-    """Up to which id every transaction has shown all its events, NOWHERE before the first; and the holes below it."""
+class LowWatermark:
+    """Up to which id every transaction has shown all its events, NOWHERE before the first.
+
+    unreadable_ranges: those below it.
+    """
 
     csn: int
-    holes: Sequence[Hole] = ()
+    unreadable_ranges: Sequence[UnreadableRange] = ()
 
 
-def frontier(
+def low_watermark(
     partitions: Iterable[Partition],
     now: int,
     idle_after: int | None,
     *,
     inclusive: bool,
-    holes: Iterable[Hole] = (),
-) -> Frontier:
-    """Return how far all partitions together are; holes: those that are known already.
+    unreadable_ranges: Iterable[UnreadableRange] = (),
+) -> LowWatermark:
+    """Return how far all partitions together are; unreadable_ranges: those that are known already.
 
     now, idle_after: in microseconds; a partition that showed nothing for so long is taken to have nothing more of what
     the others have shown; None: each is waited for. inclusive: an id comes once in one partition, as in metadata.
 
-    >>> frontier([Partition(345, 0), Partition(343, 0)], 10, None, inclusive=False)
-    Frontier(csn=342, holes=())
-    >>> frontier([Partition(345, 8), Partition(343, 0)], 10, 5, inclusive=False)
-    Frontier(csn=344, holes=())
+    >>> low_watermark([Partition(345, 0), Partition(343, 0)], 10, None, inclusive=False)
+    LowWatermark(csn=342, unreadable_ranges=())
+    >>> low_watermark([Partition(345, 8), Partition(343, 0)], 10, 5, inclusive=False)
+    LowWatermark(csn=344, unreadable_ranges=())
     """
     known = list(partitions)
     idle = [each for each in known if idle_after is not None and now - each.at >= idle_after]
     busy = [each for each in known if each not in idle]
     if any(each.csn is None for each in busy):
-        return Frontier(NOWHERE, tuple(holes))
+        return LowWatermark(NOWHERE, tuple(unreadable_ranges))
     lowest = min((each.csn for each in busy if each.csn is not None), default=None)
     if lowest is not None:
         reached = lowest if inclusive else lowest - 1
     else:
         reached = max((each.csn for each in idle if each.csn is not None), default=NOWHERE)
-    torn = [(each.torn, reached) for each in idle if each.torn is not None and each.torn <= reached]
-    return Frontier(reached, (*torn, *holes))
+    open_ranges = [
+        (each.unreadable_since, reached)
+        for each in idle
+        if each.unreadable_since is not None and each.unreadable_since <= reached
+    ]
+    return LowWatermark(reached, (*open_ranges, *unreadable_ranges))
 
 
-def bounded(reached: Frontier | None, bound: int | None) -> Frontier | None:
+def bounded(reached: LowWatermark | None, bound: int | None) -> LowWatermark | None:
     """Return how far a source is that is not to be shown above a bound; None stands for no bound, of either.
 
-    >>> bounded(None, 39), bounded(Frontier(345), 39), bounded(Frontier(20), 39)
-    (Frontier(csn=39, holes=()), Frontier(csn=39, holes=()), Frontier(csn=20, holes=()))
+    >>> [each.csn for each in (bounded(None, 39), bounded(LowWatermark(345), 39), bounded(LowWatermark(20), 39))]
+    [39, 39, 20]
     """
     if bound is None:
         return reached
-    return Frontier(bound) if reached is None else replace(reached, csn=min(reached.csn, bound))
+    return LowWatermark(bound) if reached is None else replace(reached, csn=min(reached.csn, bound))

@@ -10,7 +10,7 @@ those that it forgot a landing tells which of its transactions were finished bef
 the table `transactions`."""
 
 
-PLACED = np.dtype([("tx", "i8"), ("csn", "i8")])
+AT_POSITION = np.dtype([("tx", "i8"), ("csn", "i8")])
 """A transaction that a landing says was finished before: hash of its id, and the csn of that time (-1: not known)."""
 
 
@@ -29,10 +29,10 @@ def recalled(finished: np.ndarray, waiting: np.ndarray, batch: np.ndarray) -> np
     if not len(known):
         return finished
     _, first = np.unique(known["tx"], return_index=True)
-    found = np.empty(len(first), ev.FINISHED)
+    recalled_rows = np.empty(len(first), ev.FINISHED)
     for name in ev.FINISHED.names or ():
-        found[name] = known[name][first]
-    return joined(finished, found)
+        recalled_rows[name] = known[name][first]
+    return joined(finished, recalled_rows)
 
 
 def without_reused(finished: np.ndarray, batch: np.ndarray) -> np.ndarray:
@@ -41,14 +41,14 @@ def without_reused(finished: np.ndarray, batch: np.ndarray) -> np.ndarray:
     Metadata of this landing tells it with another csn, or a row lies behind its csn in the log.
     """
     is_row = batch["kind"] == ev.ROW
-    told = batch[((batch["kind"] == ev.METADATA) & (batch["csn"] > 0)) | (is_row & (batch["count"] > 0))]
-    if not len(finished) or not len(told):
+    named = batch[((batch["kind"] == ev.METADATA) & (batch["csn"] > 0)) | (is_row & (batch["count"] > 0))]
+    if not len(finished) or not len(named):
         return finished
-    position = np.minimum(np.searchsorted(finished["tx"], told["tx"]), len(finished) - 1)
+    position = np.minimum(np.searchsorted(finished["tx"], named["tx"]), len(finished) - 1)
     csn = finished["csn"][position]
-    differs = np.where(told["kind"] == ev.ROW, told["count"] > csn, told["csn"] != csn)
-    other = (finished["tx"][position] == told["tx"]) & (csn > 0) & differs
-    kept: np.ndarray = finished[~np.isin(finished["tx"], told["tx"][other])]
+    differs = np.where(named["kind"] == ev.ROW, named["count"] > csn, named["csn"] != csn)
+    other = (finished["tx"][position] == named["tx"]) & (csn > 0) & differs
+    kept: np.ndarray = finished[~np.isin(finished["tx"], named["tx"][other])]
     return kept
 
 

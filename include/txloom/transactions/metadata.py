@@ -22,8 +22,8 @@ def of_messages(counts: np.ndarray, kept: np.ndarray) -> np.ndarray:
     new[1:] = (both["landing"][1:] != both["landing"][:-1]) | (both["row"][1:] != both["row"][:-1])
     message = np.cumsum(new) - 1
     is_kept = np.bincount(message[both["kind"] == ev.METADATA], minlength=len(both)) > 0
-    own: np.ndarray = both[(both["kind"] == ev.EXPECTED) & is_kept[message]]
-    return own
+    expected: np.ndarray = both[(both["kind"] == ev.EXPECTED) & is_kept[message]]
+    return expected
 
 
 def replaced(events: np.ndarray, number: np.ndarray, size: int) -> np.ndarray:
@@ -39,10 +39,10 @@ def replaced(events: np.ndarray, number: np.ndarray, size: int) -> np.ndarray:
     if not among.any():
         return earlier
     messages = among & (kind == ev.METADATA)
-    own, lie = number[messages], events[messages][["landing", "row"]]
-    order = np.lexsort([lie["row"], lie["landing"], own])
+    message_of, lie = number[messages], events[messages][["landing", "row"]]
+    order = np.lexsort([lie["row"], lie["landing"], message_of])
     newest = np.zeros(size, lie.dtype)
-    newest[own[order]] = lie[order]
+    newest[message_of[order]] = lie[order]
     for name in ("landing", "row"):
         earlier |= events[name] != newest[name][number]
     earlier &= among

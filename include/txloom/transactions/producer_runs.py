@@ -25,7 +25,7 @@ def judged(events: np.ndarray, number: np.ndarray, size: int, keyless: frozenset
     each, from 0 to size. keyless: tables in which two rows may have one identity, so that sharing it proves nothing.
     Repeated rows alone make nothing suspect: then one run sent every row.
     """
-    found = np.zeros(size, np.int64)
+    verdicts = np.zeros(size, np.int64)
     kind = events["kind"]
     sent = ((kind == ev.ROW) | (kind == ev.REPEATED)) & (events["run"] != 0)
     first = np.zeros(size, np.int64)
@@ -34,9 +34,9 @@ def judged(events: np.ndarray, number: np.ndarray, size: int, keyless: frozenset
     several = np.unique(number[kept][events["run"][kept] != first[number[kept]]])
     for tx in several:
         start, end = np.searchsorted(number, [tx, tx + 1])
-        own = events[start:end][sent[start:end]]
-        found[tx] = CONNECTED if _share_rows(own, keyless) else UNCONNECTED
-    return found
+        rows = events[start:end][sent[start:end]]
+        verdicts[tx] = CONNECTED if _share_rows(rows, keyless) else UNCONNECTED
+    return verdicts
 
 
 def _share_rows(rows: np.ndarray, keyless: frozenset[int]) -> bool:

@@ -9,21 +9,21 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from txloom.config.identity import PLACED
+from txloom.config.identity import AT_POSITION
 
 Event = Mapping[str, Any]
 COLUMNS = ("transaction_id", "kind", "csn", "identity")
 """What is looked at of an event."""
 Ends = Mapping[str, Sequence[int]]
-_PLACED = re.compile(PLACED)
+_AT_POSITION = re.compile(AT_POSITION)
 
 
 def at(event: Event) -> int:
     """Return up to where an event's transaction lies in the log at least: its csn, or the row's own place; else 0."""
     if event["csn"] is not None:
         return int(event["csn"])
-    found = _PLACED.match(event["identity"] or "") if event["kind"] == "row" else None
-    return int(found[1]) if found else 0
+    match = _AT_POSITION.match(event["identity"] or "") if event["kind"] == "row" else None
+    return int(match[1]) if match else 0
 
 
 def is_behind(events: Iterable[Event], end: int) -> bool:
@@ -36,11 +36,11 @@ def is_behind(events: Iterable[Event], end: int) -> bool:
 
 def ends(events: Iterable[Event]) -> dict[str, list[int]]:
     """Return the csns that metadata tells, by id, in order."""
-    told: dict[str, set[int]] = {}
+    csns: dict[str, set[int]] = {}
     for event in events:
         if event["kind"] == "metadata" and event["csn"] is not None:
-            told.setdefault(event["transaction_id"], set()).add(event["csn"])
-    return {name: sorted(own) for name, own in told.items()}
+            csns.setdefault(event["transaction_id"], set()).add(event["csn"])
+    return {name: sorted(csns_of) for name, csns_of in csns.items()}
 
 
 def named(event: Event, ends: Ends) -> tuple[str, int | None]:
@@ -50,17 +50,17 @@ def named(event: Event, ends: Ends) -> tuple[str, int | None]:
     >>> named(row, {"7": [100, 160]}), named(row, {"7": [100]}), named(row, {})
     (('7', 160), ('7', None), ('7', None))
     """
-    own = ends.get(event["transaction_id"], ())
-    found = bisect_left(own, at(event))
-    return event["transaction_id"], own[found] if found < len(own) else None
+    csns = ends.get(event["transaction_id"], ())
+    index = bisect_left(csns, at(event))
+    return event["transaction_id"], csns[index] if index < len(csns) else None
 
 
 def split(events: Sequence[Event]) -> dict[tuple[str, int | None], list[Event]]:
     """Return events by what names their transactions."""
-    known, found = ends(events), dict[tuple[str, int | None], list[Event]]()
+    known, groups = ends(events), dict[tuple[str, int | None], list[Event]]()
     for event in events:
-        found.setdefault(named(event, known), []).append(event)
-    return found
+        groups.setdefault(named(event, known), []).append(event)
+    return groups
 
 
 def turns(events: Sequence[Event]) -> list[int]:
@@ -69,5 +69,5 @@ def turns(events: Sequence[Event]) -> list[int]:
     Only where every row of an id says where it lies are its transactions told apart.
     """
     silent = {each["transaction_id"] for each in events if each["kind"] == "row" and not at(each)}
-    known = {name: own for name, own in ends(events).items() if name not in silent}
+    known = {name: csns for name, csns in ends(events).items() if name not in silent}
     return [bisect_left(known.get(each["transaction_id"], ()), at(each)) for each in events]

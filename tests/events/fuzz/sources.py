@@ -90,18 +90,18 @@ def goldengate() -> list[tuple[str, Any]]:
 
 def debezium() -> list[tuple[str, Any]]:
     """Return (topic, message) of rows of all connectors, with and without a schema around them, and of END."""
-    found: list[tuple[str, Any]] = []
+    sent: list[tuple[str, Any]] = []
     for name, source in SOURCES.items():
         block = {"id": IDS[name], "total_order": 3, "data_collection_order": 1}
         row = {"source": {**source, "ts_ms": 1_795_230_201_314, "snapshot": "false"}, "transaction": block, "ts_ms": 1}
         images = {"c": (None, DEBEZIUM), "u": ({"id": 1}, DEBEZIUM), "d": (DEBEZIUM, None), "t": (None, None)}
         for op, (before, after) in images.items():
-            found.append((ROWS, {**row, "op": op, "before": before, "after": after}))
-        found.append((ROWS, {**row, "op": "r", "before": None, "after": DEBEZIUM, "transaction": None}))
+            sent.append((ROWS, {**row, "op": op, "before": before, "after": after}))
+        sent.append((ROWS, {**row, "op": "r", "before": None, "after": DEBEZIUM, "transaction": None}))
         counts = [{"data_collection": "shop.wide", "event_count": 2}]
         end = {"status": "END", "id": IDS[name], "ts_ms": 1, "event_count": 2, "data_collections": counts}
-        found += [(METADATA, end), (METADATA, {**end, "status": "BEGIN"})]
-    return found + [(topic, {"schema": SCHEMA, "payload": message}) for topic, message in found]
+        sent += [(METADATA, end), (METADATA, {**end, "status": "BEGIN"})]
+    return sent + [(topic, {"schema": SCHEMA, "payload": message}) for topic, message in sent]
 
 
 def wal2json() -> list[tuple[str, Any]]:
@@ -137,8 +137,8 @@ def change_events() -> list[tuple[str, Any]]:
 
 def change_sets() -> list[tuple[str, Any]]:
     """Return (topic, message) of rows with each flag, with what a transaction needs too."""
-    own = {"CDC_TIMESTAMP": "2026-11-21 10:11:12.5", "TX": 7, "SEQ": 1}
-    return [(ROWS, {"FLAG": flag, **own, **VALUES}) for flag in "IUDH"]
+    system_columns = {"CDC_TIMESTAMP": "2026-11-21 10:11:12.5", "TX": 7, "SEQ": 1}
+    return [(ROWS, {"FLAG": flag, **system_columns, **VALUES}) for flag in "IUDH"]
 
 
 PIPELINES = {

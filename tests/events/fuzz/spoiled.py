@@ -79,23 +79,23 @@ def written(node: Tree) -> str:
 
 def places(node: Tree) -> list[tuple[list[Any], int]]:
     """Return where values stand: a list, and the index in it."""
-    found: list[tuple[list[Any], int]] = []
+    paths: list[tuple[list[Any], int]] = []
     slots = [(member, 1) for member in node] if isinstance(node, Members) else []
     slots += [(node, index) for index in range(len(node))] if isinstance(node, list) and not slots else []
     for holder, index in slots:
-        found += [(holder, index), *places(holder[index])]
-    return found
+        paths += [(holder, index), *places(holder[index])]
+    return paths
 
 
 def spoil(root: Tree, how: str, where: int, other: int) -> None:
     """Change one place of a tree."""
     holder, index = root, 0
-    found = places(root[0])
-    if found and how != "root":
-        holder, index = found[where % len(found)]
+    paths = places(root[0])
+    if paths and how != "root":
+        holder, index = paths[where % len(paths)]
     value = VALUES[other % len(VALUES)]
-    if how == "swap" and found:
-        second, at = found[other % len(found)]
+    if how == "swap" and paths:
+        second, at = paths[other % len(paths)]
         holder[index], second[at] = second[at] if isinstance(second[at], str) else "null", holder[index]
     elif how == "wrap":
         holder[index] = [holder[index]] if other % 2 else Members([['"a"', holder[index]]])

@@ -27,7 +27,7 @@ from txloom.events.images.single_message import ImageMessages
 from txloom.events.malformed import Refused
 from txloom.events.wal2json.version_1 import expanded
 from txloom.storage.dead_letters.hints import HINTS
-from txloom.storage.landing.change_events import Landing, placed, with_numbers
+from txloom.storage.landing.change_events import Landing, with_compact_events, with_position
 from txloom.storage.sources.files import records
 from txloom.storage.sources.splits import Task
 
@@ -52,7 +52,7 @@ HEADERS = st.one_of(
 
 
 def batches(form: str, topic: str) -> st.SearchStrategy[list[bytes | None]]:
-    whole = [message for own, message in MESSAGES[form] if own == topic]
+    whole = [message for message_topic, message in MESSAGES[form] if message_topic == topic]
     return st.lists(st.one_of(messages(whole), messages(whole), messages(whole), st.none()), max_size=8)
 
 
@@ -71,52 +71,52 @@ class Watch:
         assert time.process_time() - self.begun < self.limit
 
 
-def is_sound(found: pa.Table, values: Sequence[bytes | None]) -> None:
+def is_sound(events: pa.Table, values: Sequence[bytes | None]) -> None:
     """Check what must hold of every envelope: a row for each message, in order, each as it came or with its cause."""
-    found.validate(full=True)
-    assert found.column("ordinal").to_pylist() == list(range(len(values)))
-    for row, value in zip(found.to_pylist(), values, strict=True):
+    events.validate(full=True)
+    assert events.column("ordinal").to_pylist() == list(range(len(values)))
+    for row, value in zip(events.to_pylist(), values, strict=True):
         assert row["kind"] in KINDS
         assert row["value"] == (None if value is None else value.decode("utf-8", "backslashreplace"))
         assert (row["cause"] in HINTS) == (row["kind"] == "poison")
         assert row["kind"] != "poison" or 0 < len(row["detail"]) <= LONGEST, row["detail"]
         assert row["csn"] is None or row["csn"] >= 0
-        msgspec.json.encode({name: own for name, own in row.items() if name != "committed_at"})
+        msgspec.json.encode({name: value for name, value in row.items() if name != "committed_at"})
 
 
-def is_landed(found: pa.Table) -> pa.Table:
+def is_landed(landed_events: pa.Table) -> pa.Table:
     """Land an envelope; return the rows of the table that has a column of each type."""
-    events = placed(found, Task(1, ROWS, "a.jsonl", 1), range(1, found.num_rows + 1), LANDING)
-    with_numbers(events, LANDING).validate(full=True)
-    rows = [row for row in found.to_pylist() if row["kind"] == "row" and row["table"] == TABLE.name]
+    events = with_position(landed_events, Task(1, ROWS, "a.jsonl", 1), range(1, landed_events.num_rows + 1), LANDING)
+    with_compact_events(events, LANDING).validate(full=True)
+    rows = [row for row in landed_events.to_pylist() if row["kind"] == "row" and row["table"] == TABLE.name]
     rows = [row for row in rows if row["op"] != formats.KEY_CHANGE]
-    return pa.Table.from_pylist(rows, found.schema)
+    return pa.Table.from_pylist(rows, landed_events.schema)
 
 
 def images_are_sound(form: str, rows: pa.Table) -> None:
     """Read the images of rows as a release does, by column and by message: they are the same, or a problem."""
-    values, ops, told = (rows.column(name).to_pylist() for name in ("value", "op", "headers"))
+    values, ops, headers_of = (rows.column(name).to_pylist() for name in ("value", "op", "headers"))
     source = formats.images(PIPELINES[form], TABLE)
-    headers = [None if each is None else dict(each) for each in told]
+    headers = [None if each is None else dict(each) for each in headers_of]
     texts: Sequence[bytes | str] = values if source is None else formats.canonical(source, values, ops, headers)
     reader, single = ImageReader(TABLE), ImageMessages(TABLE)
-    found = reader.read(texts)
-    found.validate(full=True)
-    wanted = pa.Table.from_pylist([single.read(text) for text in texts], reader.schema)
-    assert list(map(repr, found.to_pylist())) == list(map(repr, wanted.to_pylist()))
-    problems = found.column("problem").to_pylist()
+    images = reader.read(texts)
+    images.validate(full=True)
+    expected = pa.Table.from_pylist([single.read(text) for text in texts], reader.schema)
+    assert list(map(repr, images.to_pylist())) == list(map(repr, expected.to_pylist()))
+    problems = images.column("problem").to_pylist()
     assert all(problem is None or 0 < len(problem) <= LONGEST for problem in problems)
 
 
 def read(form: str, topic: str, values: Sequence[bytes | None], headers: Headers | None = None) -> None:
     with Watch(values):
-        found = SourceDecoder(PIPELINES[form]).decode(topic, values, headers)
-        is_sound(found, [None if value is not None and not value.strip() else value for value in values])
-        images_are_sound(form, is_landed(found))
+        images = SourceDecoder(PIPELINES[form]).decode(topic, values, headers)
+        is_sound(images, [None if value is not None and not value.strip() else value for value in values])
+        images_are_sound(form, is_landed(images))
 
 
 @pytest.mark.parametrize(
-    ("form", "topic"), sorted({(form, topic) for form, found in MESSAGES.items() for topic, _ in found})
+    ("form", "topic"), sorted({(form, topic) for form, messages in MESSAGES.items() for topic, _ in messages})
 )
 def test_a_message_that_lies_comes_out_as_one_row(form: str, topic: str) -> None:
     @settings(max_examples=EXAMPLES)
@@ -140,9 +140,9 @@ def test_goldengate_is_the_same_by_column_and_by_message(topic: str) -> None:
     @given(batches("goldengate", topic))
     @example([row.replace(b'"NUMBER":"2"', twice) for row in WHOLE for twice in KEY_TWICE])
     def check(values: list[bytes | None]) -> None:
-        found, wanted = decoder.decode(topic, values), single.read(topic, values)
-        assert found.schema == wanted.schema
-        assert list(map(repr, found.to_pylist())) == list(map(repr, wanted.to_pylist()))
+        events, expected = decoder.decode(topic, values), single.read(topic, values)
+        assert events.schema == expected.schema
+        assert list(map(repr, events.to_pylist())) == list(map(repr, expected.to_pylist()))
 
     check()
 
@@ -178,5 +178,5 @@ def test_a_record_that_lies_comes_out_as_one_row(lines: list[bytes]) -> None:
     values, headers = records(lines)
     assert {type(value) for value in values} <= {bytes, Refused, type(None)}
     assert len(values) == len(headers) == len(lines)
-    found: Any = SourceDecoder(PIPELINES["debezium"]).decode(ROWS, values, headers)
-    is_sound(found, [None if value is not None and not value.strip() else value for value in values])
+    events: Any = SourceDecoder(PIPELINES["debezium"]).decode(ROWS, values, headers)
+    is_sound(events, [None if value is not None and not value.strip() else value for value in values])

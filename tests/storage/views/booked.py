@@ -85,10 +85,10 @@ class Shop:
         self.write("ledger", {"run_id": run, "step": step, "at": at(minutes), "counts": counts, **more})
 
 
-def event(**own: Any) -> dict[str, Any]:
+def event(**columns: Any) -> dict[str, Any]:
     """Return a row of change_events."""
     row = {"landing": 1, "kind": "row", "table": "items", "source_table": "APP.ITEMS", "op": "I", "payload": 1}
-    row |= {"topic": "rows", "file": "rows/1.jsonl", "landed_at": NOON, "xid": "x1", "csn": 1, **own}
+    row |= {"topic": "rows", "file": "rows/1.jsonl", "landed_at": NOON, "xid": "x1", "csn": 1, **columns}
     row.setdefault("transaction_id", f"{row['xid']}:{row['csn']}")
     row["tx"] = hash64(row["transaction_id"]) if row["transaction_id"] else None
     row.setdefault("line", row["row"])

@@ -17,7 +17,7 @@ from txloom.storage.targets import history_tables, schemas
 from txloom.storage.views.stories.row import Story, key_story
 
 
-def told(lake: Released, key: str, **more: Any) -> Story:
+def story_of(lake: Released, key: str, **more: Any) -> Story:
     return key_story(lake.pipeline, str(lake.folder), "readings", {"id": key}, **more)
 
 
@@ -36,7 +36,7 @@ def test_each_change_tells_before_and_after_newest_first(lake: Released) -> None
     lake.release(3, [("D", {"id": 1}, {})])
     lake.release(4, [("I", {}, {"id": 1, "a": 5, "b": "new"})])
     first, second, new = {"id": 1, "a": 1, "b": "x"}, {"id": 1, "a": 2, "b": "x"}, {"id": 1, "a": 5, "b": "new"}
-    story = told(lake, "1")
+    story = story_of(lake, "1")
     assert steps(story) == [
         ("I", 4, None, new, []),
         ("D", 3, second, None, []),
@@ -52,7 +52,7 @@ def test_values_that_are_named_like_a_secret_are_masked_and_their_changes_told(t
     lake.release(1, [("I", {}, {"id": 1, "code": "0000", "doc": "x"})])
     lake.release(2, [("U", {}, {"id": 1, "code": "1111", "doc": None})])
     lake.merge(lambda: pytest.fail("so few rows need no Spark"))
-    story = told(lake, "1")
+    story = story_of(lake, "1")
     first, second = {"id": 1, "code": "***", "doc": "x"}, {"id": 1, "code": "***", "doc": None}
     assert steps(story) == [("U", 2, first, second, ["code", "doc"]), ("I", 1, None, first, [])]
     assert story.current is not None
@@ -63,7 +63,7 @@ def test_pages_know_what_a_row_was_before_their_oldest_change(lake: Released) ->
     lake.release(1, [("I", {}, {"id": 1, "a": 0, "b": "x"})])
     for csn in range(2, 8):
         lake.release(csn, [("U", {}, {"id": 1, "a": csn})])
-    page = told(lake, "1", number=2, size=3)
+    page = story_of(lake, "1", number=2, size=3)
     assert (page.page.total, page.page.pages) == (7, 3)
     assert [(row["csn"], row["before"]["a"], row["after"]) for row in page.page.rows] == [
         (4, 3, {"id": 1, "a": 4, "b": "x"}),
@@ -74,7 +74,7 @@ def test_pages_know_what_a_row_was_before_their_oldest_change(lake: Released) ->
 
 def test_what_nobody_told_is_unknown_and_not_null(lake: Released) -> None:
     lake.release(5, [("U", {"id": 1, "a": 3}, {"id": 1, "a": 4})])
-    row = told(lake, "1").page.rows[0]
+    row = story_of(lake, "1").page.rows[0]
     assert (row["before"], row["after"], row["changed"], row["unknown"]) == (
         {"id": 1, "a": 3},
         {"id": 1, "a": 4},
@@ -87,22 +87,26 @@ def test_a_key_change_is_followed_both_ways(lake: Released) -> None:
     lake.release(1, [("I", {}, {"id": 1, "a": 1, "b": "x"})])
     lake.release(2, [("U", {"id": 1}, {"id": 2, "a": 1, "b": "x"})])
     lake.release(3, [("U", {"id": 2}, {"id": 3, "a": 7})])
-    found = {key: told(lake, key) for key in "123"}
-    assert [row["key"] for row in found["1"].page.rows] == [{"id": 3}, {"id": 2}, {"id": 1}]
-    assert [row["old_key"] for row in found["1"].page.rows] == [{"id": 2}, {"id": 1}, None]
-    assert found["1"].keys == [{"id": 1}, {"id": 2}, {"id": 3}]
-    assert found["3"].keys[0] == {"id": 3}
-    assert steps(found["1"]) == steps(found["2"]) == steps(found["3"])
-    assert found["2"].page.rows[0]["changed"] == ["id", "a"]
-    assert found["2"].page.rows[0]["before"] == {"id": 2, "a": 1, "b": "x"}
+    by_key = {key: story_of(lake, key) for key in "123"}
+    assert [row["key"] for row in by_key["1"].page.rows] == [{"id": 3}, {"id": 2}, {"id": 1}]
+    assert [row["old_key"] for row in by_key["1"].page.rows] == [{"id": 2}, {"id": 1}, None]
+    assert by_key["1"].keys == [{"id": 1}, {"id": 2}, {"id": 3}]
+    assert by_key["3"].keys[0] == {"id": 3}
+    assert steps(by_key["1"]) == steps(by_key["2"]) == steps(by_key["3"])
+    assert by_key["2"].page.rows[0]["changed"] == ["id", "a"]
+    assert by_key["2"].page.rows[0]["before"] == {"id": 2, "a": 1, "b": "x"}
 
 
 def test_a_truncate_ends_a_row_and_is_told_only_of_rows_that_were(lake: Released) -> None:
     lake.release(1, [("I", {}, {"id": 1, "a": 1, "b": "x"})])
     lake.release(2, [("T", {}, {})])
     lake.release(3, [("I", {}, {"id": 1, "a": 2, "b": "y"})])
-    assert [(row["op"], row["before"]) for row in told(lake, "1").page.rows] == [("I", None), ("T", None), ("I", None)]
-    nobody = told(lake, "4711")
+    assert [(row["op"], row["before"]) for row in story_of(lake, "1").page.rows] == [
+        ("I", None),
+        ("T", None),
+        ("I", None),
+    ]
+    nobody = story_of(lake, "4711")
     assert (nobody.page.rows, nobody.page.total, nobody.current) == ([], 0, None)
 
 
@@ -112,13 +116,13 @@ def test_a_change_above_valid_through_is_not_shown_yet(lake: Released) -> None:
     waits = {"transaction_id": "x5:5", "xid": "x5", "csn": 5}
     path = lake.paths.table("pending_transactions")
     small_tables.replace(path, [waits], PENDING_TRANSACTIONS, {"release": 2, "landing": 2})
-    assert [(row["csn"], row["is_shown"]) for row in told(lake, "1").page.rows] == [(9, False), (1, True)]
+    assert [(row["csn"], row["is_shown"]) for row in story_of(lake, "1").page.rows] == [(9, False), (1, True)]
 
 
 def test_hostile_values_stay_what_they_are(lake: Released) -> None:
     hostile = "<script>alert('1')</script>\u202e\x1b[31m; drop table t"
     lake.release(1, [("I", {}, {"id": 1, "a": 1, "b": hostile})])
-    assert told(lake, "1").page.rows[0]["after"]["b"] == hostile
+    assert story_of(lake, "1").page.rows[0]["after"]["b"] == hostile
 
 
 def test_keys_of_every_type_are_found_by_their_text(tmp_path: Path) -> None:
@@ -129,8 +133,8 @@ def test_keys_of_every_type_are_found_by_their_text(tmp_path: Path) -> None:
         "moment": "timestamptz",
         "local": "timestamp",
     }
-    told_ = ", ".join(f"{name}: {kind}" for name, kind in columns.items())
-    lake = Released(tmp_path, f"{told_}, ok: boolean, a: int", key=f"[{', '.join(columns)}, ok]")
+    declared_columns = ", ".join(f"{name}: {kind}" for name, kind in columns.items())
+    lake = Released(tmp_path, f"{declared_columns}, ok: boolean, a: int", key=f"[{', '.join(columns)}, ok]")
     texts = {"name": "it's", "amount": "1.50", "day": "2026-01-02", "moment": "2026-01-02T03:04:05.000006+01:00"}
     texts |= {"local": "2026-01-02 03:04:05.000006", "ok": "true"}
     values = dict.fromkeys(texts) | {
@@ -167,7 +171,7 @@ def test_what_cannot_be_asked_is_refused_with_what_there_is(
 def test_a_table_without_a_key_has_no_story(tmp_path: Path) -> None:
     lake = Released(tmp_path, "id: long", key="none")
     with pytest.raises(ConfigurationError) as refused:
-        told(lake, "1")
+        story_of(lake, "1")
     assert str(refused.value) == "readings has no key: its rows are inserted once and never change"
 
 
@@ -229,5 +233,5 @@ def test_a_document_tells_the_changes_of_its_root_and_children_also_of_those_tha
         ("orders", "I", 1, {"id": 7}),
     ]
     assert (story.table, story.page.total, story.page.rows[1]["changed"]) == ("whole_current", 5, ["order_id"])
-    own = key_story(pipeline, str(tmp_path), "lines", {"no": "1"})
-    assert [(r["op"], r["csn"]) for r in own.page.rows] == [("U", 2), ("I", 1)]
+    of_line = key_story(pipeline, str(tmp_path), "lines", {"no": "1"})
+    assert [(r["op"], r["csn"]) for r in of_line.page.rows] == [("U", 2), ("I", 1)]

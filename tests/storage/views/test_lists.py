@@ -8,13 +8,13 @@ import pytest
 
 from storage.views.booked import NOON, Shop, at
 from txloom.errors import ConfigurationError
-from txloom.quality.episodes import Episode
 from txloom.quality.findings import CSN_BACK, Finding
+from txloom.quality.incident_lifecycle import IncidentLifecycle
 from txloom.quality.incidents import Incident
 from txloom.storage import system_tables
 from txloom.storage.checks import findings
 from txloom.storage.delta import small_tables
-from txloom.storage.health import incidents as told
+from txloom.storage.health import incidents as incident_table
 from txloom.storage.views.paging import Page
 from txloom.storage.views.pipeline import cuts, dead_letters, problems, runs
 from txloom.storage.views.pipeline import waiting as module
@@ -39,13 +39,13 @@ def stuck(number: int, **more: Any) -> dict[str, Any]:
 
 
 def test_a_pipeline_that_never_ran_has_empty_lists_and_no_age(shop: Shop) -> None:
-    asked = (cuts.cuts, cuts.holds, runs.runs, runs.backfills, runs.partitions, dead_letters.letters)
-    asked += (problems.open_findings, problems.incidents)
-    for ask in asked:
+    calls = (cuts.cuts, cuts.holds, runs.runs, runs.backfills, runs.partitions, dead_letters.dead_letters)
+    calls += (problems.open_findings, problems.incidents)
+    for ask in calls:
         assert ask(shop.pipeline, shop.warehouse) == EMPTY, ask.__name__
-    found = waiting(shop.pipeline, shop.warehouse)
-    assert (found.page, found.causes, found.total) == (EMPTY, {}, 0)
-    listing = dead_letters.letter_causes(shop.pipeline, shop.warehouse)
+    nothing = waiting(shop.pipeline, shop.warehouse)
+    assert (nothing.page, nothing.causes, nothing.total) == (EMPTY, {}, 0)
+    listing = dead_letters.causes(shop.pipeline, shop.warehouse)
     assert (listing.listing.groups, listing.complete, listing.dag_id) == ((), [], "shop_dead_letters")
     page = problems.expectations(shop.pipeline, shop.warehouse)
     assert [(row["expectation"], row["success"], row["failed"]) for row in page.rows] == [
@@ -57,10 +57,10 @@ def test_a_pipeline_that_never_ran_has_empty_lists_and_no_age(shop: Shop) -> Non
 
 def test_ten_thousand_stuck_transactions_are_pages_of_one_hundred_with_the_right_totals(shop: Shop) -> None:
     shop.wait(*(stuck(number) for number in range(10_000)))
-    found = waiting(shop.pipeline, shop.warehouse)
-    assert (len(found.page.rows), found.page.total, found.page.pages, found.total) == (100, 10_000, 100, 10_000)
-    assert found.causes == {"table short": 7_500, "metadata never came": 2_500}
-    assert [row["csn"] for row in found.page.rows[:3]] == [0, 1, 2]
+    listing = waiting(shop.pipeline, shop.warehouse)
+    assert (len(listing.page.rows), listing.page.total, listing.page.pages, listing.total) == (100, 10_000, 100, 10_000)
+    assert listing.causes == {"table short": 7_500, "metadata never came": 2_500}
+    assert [row["csn"] for row in listing.page.rows[:3]] == [0, 1, 2]
     last = waiting(shop.pipeline, shop.warehouse, number=25, cause="metadata never came")
     assert (last.page.total, last.page.pages, last.total) == (2_500, 25, 10_000)
     assert [row["csn"] for row in last.page.rows] == list(range(9_600, 10_000, 4))
@@ -73,8 +73,8 @@ def test_a_page_that_lies_deep_is_the_same_page(shop: Shop, monkeypatch: pytest.
     shop.wait(*(stuck(number) | ({"csn": None} if number % 7 == 0 else {}) for number in range(60)))
 
     def pages() -> list[list[Any]]:
-        asked = [waiting(shop.pipeline, shop.warehouse, number=number, size=9).page for number in range(1, 9)]
-        return [page.rows for page in asked]
+        pages_shown = [waiting(shop.pipeline, shop.warehouse, number=number, size=9).page for number in range(1, 9)]
+        return [page.rows for page in pages_shown]
 
     near = pages()
     assert [len(rows) for rows in near] == [9] * 6 + [6, 0]
@@ -98,19 +98,22 @@ def test_a_waiting_transaction_says_what_it_lacks_by_table(shop: Shop) -> None:
 
 def test_what_has_no_cause_yet_can_be_asked_for(shop: Shop) -> None:
     shop.wait(stuck(1, cause=None), stuck(2))
-    found = waiting(shop.pipeline, shop.warehouse, cause="not decided yet")
-    assert (found.causes, [row["csn"] for row in found.page.rows]) == ({"not decided yet": 1, "table short": 1}, [1])
+    listing = waiting(shop.pipeline, shop.warehouse, cause="not decided yet")
+    assert (listing.causes, [row["csn"] for row in listing.page.rows]) == (
+        {"not decided yet": 1, "table short": 1},
+        [1],
+    )
 
 
 def test_a_hostile_cause_is_a_text_to_ask_for(shop: Shop) -> None:
     shop.wait(stuck(1, cause=HOSTILE), stuck(2))
-    found = waiting(shop.pipeline, shop.warehouse, cause=HOSTILE)
-    assert [(row["csn"], row["cause"]) for row in found.page.rows] == [(1, HOSTILE)]
+    listing = waiting(shop.pipeline, shop.warehouse, cause=HOSTILE)
+    assert [(row["csn"], row["cause"]) for row in listing.page.rows] == [(1, HOSTILE)]
 
 
 @pytest.mark.parametrize(("number", "size"), [(0, 100), (-1, 1), (1, 0), (1, 1_001)])
 def test_a_page_that_cannot_be_is_refused(shop: Shop, number: int, size: int) -> None:
-    for ask in (cuts.cuts, runs.runs, dead_letters.letters, waiting, problems.expectations):
+    for ask in (cuts.cuts, runs.runs, dead_letters.dead_letters, waiting, problems.expectations):
         with pytest.raises(ConfigurationError) as refused:
             ask(shop.pipeline, shop.warehouse, number=number, size=size)
         assert str(refused.value) == f"page {number} of {size} rows: pages count from 1 and have 1 to 1000 rows"
@@ -133,19 +136,19 @@ def test_dead_letters_come_newest_first_by_cause_and_transaction_and_never_with_
     shop.write("dead_letters", *(letter(number, ("excess", "conflicting")[number % 2]) for number in range(300)))
     done = {"transaction_id": "x7:7", "csn": 7, "status": "released", "release": 2}
     shop.write("transactions", {"transaction_id": "x8:8", "csn": 8, "status": "dead", "cause": "complete now"}, done)
-    page = dead_letters.letters(shop.pipeline, shop.warehouse)
+    page = dead_letters.dead_letters(shop.pipeline, shop.warehouse)
     assert (page.total, page.pages, [row["row"] for row in page.rows[:2]]) == (298, 3, [299, 298])
     assert not any("value" in row or "headers" in row for row in page.rows)
-    second = dead_letters.letters(shop.pipeline, shop.warehouse, cause="excess", number=2, size=50)
+    second = dead_letters.dead_letters(shop.pipeline, shop.warehouse, cause="excess", number=2, size=50)
     assert (second.total, second.rows[0]["row"]) == (149, 198)
-    of_one = dead_letters.letters(shop.pipeline, shop.warehouse, transaction="x9:9")
+    of_one = dead_letters.dead_letters(shop.pipeline, shop.warehouse, transaction="x9:9")
     assert [row["row"] for row in of_one.rows] == [19, 18]
-    found = dead_letters.letter_causes(shop.pipeline, shop.warehouse)
-    assert [(each.cause, each.events, each.transactions) for each in found.listing.groups] == [
+    listing = dead_letters.causes(shop.pipeline, shop.warehouse)
+    assert [(each.cause, each.events, each.transactions) for each in listing.listing.groups] == [
         ("conflicting", 149, 149),
         ("excess", 149, 149),
     ]
-    assert found.complete == ["x8:8"]
+    assert listing.complete == ["x8:8"]
 
 
 def test_runs_show_their_steps_and_whether_the_ledger_balanced(shop: Shop) -> None:
@@ -204,8 +207,8 @@ def test_failed_expectations_come_first_with_since_when_and_how_often(shop: Shop
     shop.write("expectation_results", result("stuck", 2, True), result("stuck", 3, False), result("gone", 9, False))
     shop.write("expectation_results", result("stuck", 4, False, sample='[{"xid": "x1", "_txloom_csn": 4}]'))
     page = problems.expectations(shop.pipeline, shop.warehouse)
-    told = [(row["expectation"], row["success"], row["since"], row["last_good"], row["streak"]) for row in page.rows]
-    assert told == [("stuck", False, at(3), at(2), 2), ("orphans", True, None, at(2), 0)]
+    shown = [(row["expectation"], row["success"], row["since"], row["last_good"], row["streak"]) for row in page.rows]
+    assert shown == [("stuck", False, at(3), at(2), 2), ("orphans", True, None, at(2), 0)]
     assert (page.rows[0]["sample"], page.rows[0]["sentence"]) == (
         [{"xid": "x1", "_txloom_csn": 4}],
         "Nothing waits long.",
@@ -240,10 +243,10 @@ def test_open_findings_and_open_incidents_come_first(shop: Shop) -> None:
         (CSN_BACK, "error", "x7", True)
     ]
     known = [
-        Episode(Incident("finding", name, NOON, "error", "What.", "Do."), at(number), closed)
+        IncidentLifecycle(Incident("finding", name, NOON, "error", "What.", "Do."), at(number), closed)
         for number, (name, closed) in enumerate([("old", at(5)), ("open", None), ("new", at(6))])
     ]
-    told.change(shop.paths, lambda _: known, looked=at(9))
+    incident_table.change(shop.paths, lambda _: known, looked=at(9))
     shown = problems.incidents(shop.pipeline, shop.warehouse)
     assert [(row["subject"], row["closed_at"]) for row in shown.rows] == [
         ("open", None),

@@ -13,15 +13,15 @@ from txloom.storage.views.stories.transaction import Story, transaction
 METADATA = {"kind": "metadata", "table": None, "source_table": None, "op": None, "topic": "metadata"}
 
 
-def story(shop: Shop, **asked: Any) -> Story:
-    found = transaction(shop.pipeline, shop.warehouse, **asked)
-    assert found.story is not None
-    assert (found.total, len(found.candidates)) == (1, 1)
-    return found.story
+def story(shop: Shop, **query: Any) -> Story:
+    story = transaction(shop.pipeline, shop.warehouse, **query)
+    assert story.story is not None
+    assert (story.total, len(story.candidates)) == (1, 1)
+    return story.story
 
 
-def said(found: Story) -> list[tuple[str, str]]:
-    return [(each["what"], each["sentence"]) for each in found.said]
+def said(shown: Story) -> list[tuple[str, str]]:
+    return [(each["what"], each["sentence"]) for each in shown.said]
 
 
 def finished(number: int, status: str, **more: Any) -> dict[str, Any]:
@@ -47,37 +47,43 @@ def test_a_released_transaction_tells_its_way_from_messages_to_the_first_cut(sho
     row = {"id": 7, "_txloom_op": "I", "_txloom_xid": "x1", "_txloom_csn": 1, "_txloom_pos": 4, "_txloom_release": 1}
     others = [row | {"_txloom_xid": "x9"}, row | {"_txloom_csn": 9}]
     append(shop.paths.table("items_changes"), [row, *others], schemas.changes_schema(shop.pipeline.table("items")))
-    found = story(shop, xid="x1")
-    assert (found.transaction_id, found.csn, found.status, found.cause, found.waiting) == (
+    shown_story = story(shop, xid="x1")
+    assert (
+        shown_story.transaction_id,
+        shown_story.csn,
+        shown_story.status,
+        shown_story.cause,
+        shown_story.waiting,
+    ) == (
         "x1:1",
         1,
         "released",
         None,
         None,
     )
-    assert said(found) == [
+    assert said(shown_story) == [
         ("landed", "2 events landed with landing 1."),
         ("landed", "1 event landed with landing 2."),
         ("metadata", "Its metadata came and counts items 1, parts 1."),
         ("released", "2 rows released into history by release 1."),
         ("shown", "Cut 2 is the first that shows it."),
     ]
-    assert [(row["table"], row["expected"], row["received"]) for row in found.tables] == [
+    assert [(row["table"], row["expected"], row["received"]) for row in shown_story.tables] == [
         ("items", 1, 1),
         ("parts", 1, 1),
     ]
-    assert found.written == [
+    assert shown_story.written == [
         {"table": "items", "history": "items_changes", "rows": 1, "keys": [{"op": "I", "pos": 4, "key": {"id": 7}}]}
     ]
-    assert found.cut is not None
-    assert (found.cut["cut_id"], found.cut["run_id"]) == (2, "r2")
-    events = found.events.page.rows
+    assert shown_story.cut is not None
+    assert (shown_story.cut["cut_id"], shown_story.cut["run_id"]) == (2, "r2")
+    events = shown_story.events.page.rows
     assert [(row["line"], row["table"], row["kind"], row["came"], row["value"]) for row in events] == [
         (1, "items", "row", "first", None),
         (2, "parts", "row", "first", '{"id": 2}'),
         (3, None, "metadata", "first", None),
     ]
-    assert found == story(shop, csn=1) == story(shop, transaction_id="x1:1")
+    assert shown_story == story(shop, csn=1) == story(shop, transaction_id="x1:1")
 
 
 def test_messages_are_shown_without_values_that_are_named_like_a_secret(shop: Shop) -> None:
@@ -90,13 +96,18 @@ def test_messages_are_shown_without_values_that_are_named_like_a_secret(shop: Sh
 def test_a_waiting_transaction_says_what_it_lacks_and_since_when(shop: Shop) -> None:
     shop.land({"row": 1}, {"row": 2, **METADATA, "expected": {"items": 1, "parts": 3}})
     shop.wait(pending(1, expected=[("items", 1), ("parts", 3)], received=[("items", 1)]))
-    found = story(shop, xid="x1")
-    assert (found.status, found.cause, found.cut, found.written) == ("waits", "table short", None, [])
-    assert found.waiting == {"since": at(1), "age_seconds": 540, "cause": "table short", "as_of": at(10)}
-    assert found.tables[0] == {"table": "parts", "expected": 3, "received": 0, "differs": True}
-    assert said(found)[-1] == ("waits", "Waits for its missing parts: table short.")
-    assert found.hint is not None
-    assert found.hint.startswith("Rows are missing: compare the producer's offsets")
+    shown_story = story(shop, xid="x1")
+    assert (shown_story.status, shown_story.cause, shown_story.cut, shown_story.written) == (
+        "waits",
+        "table short",
+        None,
+        [],
+    )
+    assert shown_story.waiting == {"since": at(1), "age_seconds": 540, "cause": "table short", "as_of": at(10)}
+    assert shown_story.tables[0] == {"table": "parts", "expected": 3, "received": 0, "differs": True}
+    assert said(shown_story)[-1] == ("waits", "Waits for its missing parts: table short.")
+    assert shown_story.hint is not None
+    assert shown_story.hint.startswith("Rows are missing: compare the producer's offsets")
 
 
 def test_duplicates_conflicts_and_rows_that_nobody_watches_are_counted(shop: Shop) -> None:
@@ -128,35 +139,41 @@ def test_a_dead_and_redriven_transaction_tells_both_decisions(shop: Shop) -> Non
         ("table short", "items 1/2", 1, 1)
     ]
     shop.write("transactions", finished(1, "released", finished_at=at(60), release=2))
-    found = story(shop, xid="x1")
-    assert (found.status, found.cause, found.letters[0]["open"]) == ("released", None, 0)
-    assert said(found) == [
+    shown_story = story(shop, xid="x1")
+    assert (shown_story.status, shown_story.cause, shown_story.letters[0]["open"]) == ("released", None, 0)
+    assert said(shown_story) == [
         ("landed", "1 event landed with landing 1."),
         ("dead", "Given up by release 1: table short."),
         ("redriven", "1 event landed with landing 2, redriven."),
         ("released", "2 rows released into history by release 2."),
         ("not shown", "No cut shows it yet."),
     ]
-    assert [(row["redriven"], row["came"]) for row in found.events.page.rows] == [(False, "first"), (True, "first")]
-    assert (found.events.duplicates, found.events.received) == (0, {"items": 1})
+    assert [(row["redriven"], row["came"]) for row in shown_story.events.page.rows] == [
+        (False, "first"),
+        (True, "first"),
+    ]
+    assert (shown_story.events.duplicates, shown_story.events.received) == (0, {"items": 1})
 
 
 def test_a_dead_transaction_that_is_complete_now_says_so(shop: Shop) -> None:
     dead = finished(1, "dead", cause="table short", finished_at=at(3))
     shop.write("transactions", dead, dead | {"cause": "complete now", "finished_at": at(8), "release": 2})
     shop.land({"row": 1})
-    found = story(shop, csn=1)
-    assert (found.status, found.cause) == ("dead", "complete now")
-    assert said(found)[-1] == ("complete now", "What was missing has come (by release 2): it waits for a redrive.")
+    shown_story = story(shop, csn=1)
+    assert (shown_story.status, shown_story.cause) == ("dead", "complete now")
+    assert said(shown_story)[-1] == (
+        "complete now",
+        "What was missing has come (by release 2): it waits for a redrive.",
+    )
 
 
 def test_an_xid_that_wrapped_around_lists_its_transactions(shop: Shop) -> None:
     rows = [finished(n, "released", transaction_id=f"x1:{n}", xid="x1") for n in range(1, 61)]
     shop.write("transactions", *rows)
     shop.wait(pending(99, transaction_id="x1:99", xid="x1"))
-    found = transaction(shop.pipeline, shop.warehouse, xid="x1")
-    assert (found.story, found.total, len(found.candidates)) == (None, 61, 50)
-    assert [(row["transaction_id"], row["status"]) for row in found.candidates[:2]] == [
+    shown_story = transaction(shop.pipeline, shop.warehouse, xid="x1")
+    assert (shown_story.story, shown_story.total, len(shown_story.candidates)) == (None, 61, 50)
+    assert [(row["transaction_id"], row["status"]) for row in shown_story.candidates[:2]] == [
         ("x1:1", "released"),
         ("x1:2", "released"),
     ]
@@ -181,9 +198,13 @@ def test_poison_that_tells_its_transaction_belongs_to_its_story(shop: Shop) -> N
 def test_a_large_transaction_comes_in_pages_with_the_right_totals(shop: Shop) -> None:
     shop.land(*({"row": number} for number in range(1_000)))
     shop.write("transactions", finished(1, "released"))
-    found = story(shop, xid="x1", number=4, size=300)
-    assert (found.events.page.total, found.events.page.pages, len(found.events.page.rows)) == (1_000, 4, 100)
-    assert (found.events.received, found.events.duplicates) == ({"items": 1_000}, 0)
+    shown_story = story(shop, xid="x1", number=4, size=300)
+    assert (shown_story.events.page.total, shown_story.events.page.pages, len(shown_story.events.page.rows)) == (
+        1_000,
+        4,
+        100,
+    )
+    assert (shown_story.events.received, shown_story.events.duplicates) == ({"items": 1_000}, 0)
 
 
 def test_a_released_transaction_that_no_cut_shows_says_what_holds_it_up(shop: Shop) -> None:
@@ -196,16 +217,16 @@ def test_a_released_transaction_that_no_cut_shows_says_what_holds_it_up(shop: Sh
 
 
 def test_nothing_is_known_of_what_never_came(shop: Shop) -> None:
-    for asked in ({"xid": "x' or 'a' = 'a"}, {"csn": 7}, {"transaction_id": ""}, {"xid": ""}):
-        found = transaction(shop.pipeline, shop.warehouse, **asked)  # type: ignore[arg-type]
-        assert (found.story, found.candidates, found.total, found.as_of) == (None, [], 0, None)
+    for query in ({"xid": "x' or 'a' = 'a"}, {"csn": 7}, {"transaction_id": ""}, {"xid": ""}):
+        story = transaction(shop.pipeline, shop.warehouse, **query)  # type: ignore[arg-type]
+        assert (story.story, story.candidates, story.total, story.as_of) == (None, [], 0, None)
     shop.land({"row": 1})
     shop.write("transactions", finished(1, "released"))
     assert transaction(shop.pipeline, shop.warehouse, xid="x' or 'a' = 'a").total == 0
 
 
 def test_one_name_of_a_transaction_is_asked_for(shop: Shop) -> None:
-    for asked in ({}, {"xid": "x1", "csn": 1}):
+    for query in ({}, {"xid": "x1", "csn": 1}):
         with pytest.raises(ConfigurationError) as refused:
-            transaction(shop.pipeline, shop.warehouse, **asked)  # type: ignore[arg-type]
+            transaction(shop.pipeline, shop.warehouse, **query)  # type: ignore[arg-type]
         assert str(refused.value) == "which transaction? give one of xid, csn and transaction_id"

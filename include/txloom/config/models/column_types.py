@@ -99,13 +99,13 @@ def parse(declared: Any) -> ColumnType:
     if not isinstance(declared, str):
         raise Unfit(EXPECTED)
     text = declared.strip()
-    if found := _ARRAY.fullmatch(text):
-        element = parse(found[1])
+    if match := _ARRAY.fullmatch(text):
+        element = parse(match[1])
         if element.kind in ("array", "json", "binary"):
             raise Unfit("an array of single values", "Declare such a column as json or string.")
         return ColumnType("array", element=element)
-    if found := _DECIMAL.fullmatch(text):
-        return _decimal(int(found[1]), int(found[2]))
+    if match := _DECIMAL.fullmatch(text):
+        return _decimal(int(match[1]), int(match[2]))
     if text not in SPARK_TYPES:
         raise Unfit(EXPECTED, _nearest(text))
     return ColumnType(text)

@@ -19,7 +19,7 @@ _FIELDS: tuple[tuple[str, int, int, dict[str, int]], ...] = (
     ("month", 1, 12, _MONTHS),
     ("day of the week", 0, 7, _DAYS),
 )
-_PART = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/(\d+))?")
+_FIELD = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/(\d+))?")
 _LONGEST = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
@@ -56,9 +56,9 @@ def parse_cron(value: Any) -> str:
 
 def _values(text: str, field: str, low: int, high: int, names: dict[str, int]) -> set[int]:
     """Return the numbers that one field stands for."""
-    found: set[int] = set()
+    values: set[int] = set()
     for part in text.split(","):
-        match = _PART.fullmatch(part)
+        match = _FIELD.fullmatch(part)
         if match is None:
             raise Unfit(EXPECTED, f"Its {field} is not a number, a range, a list or a step.")
         first, last, step = match.groups()
@@ -68,8 +68,8 @@ def _values(text: str, field: str, low: int, high: int, names: dict[str, int]) -
             raise Unfit(EXPECTED, f"Its {field} must lie between {low} and {high}.")
         if start > end or (step is not None and not 0 < int(step) <= high):
             raise Unfit(EXPECTED, f"Its {field} has an empty range or step.")
-        found.update(range(start, end + 1, int(step or 1)))
-    return found
+        values.update(range(start, end + 1, int(step or 1)))
+    return values
 
 
 def _number(text: str, names: dict[str, int]) -> int:

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from txloom.config.models.cron import parse_cron, parse_schedule
 from txloom.config.models.durations import PATTERN, parse_duration, show_duration
-from txloom.config.names import OWN_PREFIX
+from txloom.config.names import SYSTEM_PREFIX
 from txloom.config.problems import Unfit
 
 NAME = r"[A-Za-z][A-Za-z0-9_]{0,99}"
@@ -36,8 +36,8 @@ def _matching(pattern: str, expected: str) -> Callable[[Any], str]:
             scalar = isinstance(value, int | float)
             raise Unfit(expected, "Put it in quotes." if scalar and re.fullmatch(pattern, str(value)) else "")
         if re.fullmatch(pattern, value) is None:
-            own = value.startswith("_") and pattern in (NAME, LOWER)
-            raise Unfit(expected, "A leading underscore marks what is txloom's own." if own else "")
+            is_reserved = value.startswith("_") and pattern in (NAME, LOWER)
+            raise Unfit(expected, "A leading underscore marks what is txloom's own." if is_reserved else "")
         return value
 
     return check
@@ -52,8 +52,8 @@ def _schema(pattern: str) -> dict[str, Any]:
 
 
 def _not_ours(name: str) -> str:
-    if name.lower().startswith(OWN_PREFIX):
-        raise Unfit(f"a name that does not begin with {OWN_PREFIX}", "That prefix marks txloom's own columns.")
+    if name.lower().startswith(SYSTEM_PREFIX):
+        raise Unfit(f"a name that does not begin with {SYSTEM_PREFIX}", "That prefix marks txloom's own columns.")
     return name
 
 

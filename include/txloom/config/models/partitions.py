@@ -34,7 +34,7 @@ class Partition:
         """Return the partition as it is declared."""
         return f"{self.unit}({self.column})" if self.unit else self.column
 
-    def is_own(self, kind: str) -> bool:
+    def is_added(self, kind: str) -> bool:
         """Tell whether partitions are named by a column of txloom's own, because the declared one cannot name them."""
         return self.unit is not None or kind in TEXTS
 
@@ -58,10 +58,10 @@ def parse_partition(declared: Any) -> Partition:
     """
     if isinstance(declared, Partition):
         return declared
-    found = _EXPRESSION.fullmatch(declared.strip()) if isinstance(declared, str) else None
-    if found is None:
+    match = _EXPRESSION.fullmatch(declared.strip()) if isinstance(declared, str) else None
+    if match is None:
         raise Unfit(EXPECTED)
-    unit, inside, column = found.groups()
+    unit, inside, column = match.groups()
     if unit is not None and unit not in UNITS:
         near = nearest(unit, UNITS)
         raise Unfit(EXPECTED, f"Did you mean '{near}({inside})'?" if near else "")

@@ -107,7 +107,9 @@ def _columns(declared: Any) -> Any:
     if not isinstance(declared, dict):
         hint = "Leave out the dashes." if isinstance(declared, list) else ""
         raise Unfit("a mapping of names to types, such as {order_id: long}", hint)
-    return [(own if isinstance(own, dict) else {"type": own}) | {"name": name} for name, own in declared.items()]
+    return [
+        (column if isinstance(column, dict) else {"type": column}) | {"name": name} for name, column in declared.items()
+    ]
 
 
 def _key(declared: Any, check: Callable[[Any], Any]) -> Any:

@@ -21,11 +21,11 @@ DECIMAL_PARTITIONS = (
 """What becomes of a table that an earlier declaration partitioned."""
 
 
-def check(root: Item, file: str, told: set[str]) -> list[Problem]:
+def check(root: Item, file: str, reported: set[str]) -> list[Problem]:
     """Return what is wrong between the parts of a declaration."""
-    draft = Draft(root, file, frozenset(told))
-    found = [problem for table in draft.shapes for problem in (*_columns(draft, table), *_key(draft, table))]
-    found += [
+    draft = Draft(root, file, frozenset(reported))
+    problems = [problem for table in draft.shapes for problem in (*_columns(draft, table), *_key(draft, table))]
+    problems += [
         *_schedule(draft),
         *check_source(draft),
         *check_snapshots(draft, draft.written_tables),
@@ -36,14 +36,14 @@ def check(root: Item, file: str, told: set[str]) -> list[Problem]:
         *check_expectations(draft),
         *_alerts(draft),
     ]
-    return found
+    return problems
 
 
 def _schedule(draft: Draft) -> Iterator[Problem]:
     """A run begins by the clock or by assets."""
     after = draft.root.get("after")
     if after is not None and after.value and draft.root.get("schedule") is not None:
-        yield draft.problem(after, "either schedule or after", found="assets beside a schedule")
+        yield draft.problem(after, "either schedule or after", value="assets beside a schedule")
 
 
 def _columns(draft: Draft, table: TableDraft) -> Iterator[Problem]:
@@ -54,15 +54,15 @@ def _columns(draft: Draft, table: TableDraft) -> Iterator[Problem]:
         if (again := item.get("name")) is not None:
             yield draft.problem(again, "type or source", "The key before it is the name.", "an unknown key")
         if (other := spellings.setdefault(name.casefold(), name)) != name:
-            found = f"the column {name!r} beside {other!r}"
-            yield draft.problem(item, "names that differ by more than case", found=found)
+            names_shown = f"the column {name!r} beside {other!r}"
+            yield draft.problem(item, "names that differ by more than case", value=names_shown)
             continue
         given = draft.word(item, "source") or item
         source = given.value if given is not item else name
         if (owner := sources.setdefault(source.casefold(), name)) != name:
-            found = f"the source column {given.shown if given is not item else repr(name)} again"
+            names_shown = f"the source column {given.shown if given is not item else repr(name)} again"
             yield draft.problem(
-                given, "one column for each source column", f"The column {named(owner)} reads it.", found
+                given, "one column for each source column", f"The column {named(owner)} reads it.", names_shown
             )
 
 
@@ -73,7 +73,7 @@ def _key(draft: Draft, table: TableDraft) -> Iterator[Problem]:
         declared = table.type_of(column.value)
         if declared is not None and declared.kind in KEYLESS:
             expected = f"a column that can be a key, not {listed(KEYLESS)}"
-            yield draft.problem(column, expected, found=f"{column.shown} of type {table.shown_type(column.value)}")
+            yield draft.problem(column, expected, value=f"{column.shown} of type {table.shown_type(column.value)}")
     if version := draft.word(table.item, "version"):
         yield from table.columns_of([version])
 
@@ -145,13 +145,13 @@ def _children(draft: Draft, aggregate: Item, root: Item | None, table: TableDraf
             yield draft.problem(name, "another table than the root")
             continue
         if children.setdefault(name.value, name) is not name:
-            yield draft.problem(name, "each table once in an aggregate", found=f"{name.shown} again")
+            yield draft.problem(name, "each table once in an aggregate", value=f"{name.shown} again")
             continue
         yield from draft.unknown_table(name)
-        if own := draft.table(name):
-            yield from own.keyless(name)
-        if table and own:
-            yield from table.parent_key(own, child)
+        if child_table := draft.table(name):
+            yield from child_table.keyless(name)
+        if table and child_table:
+            yield from table.parent_key(child_table, child)
         field = draft.word(child, "as") or name
         if field.value.casefold() in fields:
             hint = f"{fields[field.value.casefold()]} has this name; give the child another one with `as`."
@@ -166,7 +166,7 @@ def _mirrors(draft: Draft) -> Iterator[Problem]:
         if mirror.is_pattern:
             yield from _pattern(draft, mirror)
         elif mirror.name.value in seen:
-            yield draft.problem(mirror.name, "each table mirrored once", found=f"{mirror.name.shown} again")
+            yield draft.problem(mirror.name, "each table mirrored once", value=f"{mirror.name.shown} again")
         else:
             yield from draft.unknown_table(mirror.name)
             seen.add(mirror.name.value)
@@ -187,11 +187,11 @@ def _pattern(draft: Draft, mirror: MirrorDraft) -> Iterator[Problem]:
         both = [name for name in both if name not in named] if other.is_pattern else []
         if both:
             more = f" and {len(both) - 1} more" if len(both) > 1 else ""
-            found = f"{mirror.name.shown} for {both[0]}{more}"
+            shown = f"{mirror.name.shown} for {both[0]}{more}"
             hint = (
                 f"{other.name.path} in line {other.name.line} matches too; a table named by itself belongs to neither."
             )
-            yield draft.problem(mirror.name, "a pattern of tables that no other one matches", hint, found)
+            yield draft.problem(mirror.name, "a pattern of tables that no other one matches", hint, shown)
 
 
 def _layout(draft: Draft, mirror: Item, table: TableDraft) -> Iterator[Problem]:
@@ -218,15 +218,15 @@ def _partitions(draft: Draft, declared: Item, partition: Partition, table: Table
     if kind is None:
         return None
     column = replace(declared, value=partition.column).shown
-    found = f"{column} of type {table.shown_type(partition.column)} in {table.label}"
+    shown = f"{column} of type {table.shown_type(partition.column)} in {table.label}"
     if partition.unit and kind.kind not in DATED:
-        return draft.problem(declared, f"a {listed(DATED)} to take the {partition.unit} of", found=found)
+        return draft.problem(declared, f"a {listed(DATED)} to take the {partition.unit} of", value=shown)
     if kind.kind in UNFIT:
         hint = DECIMAL_PARTITIONS if kind.kind == "decimal" else ""
-        return draft.problem(declared, f"a column to partition by, not {listed(UNFIT)}", hint, found)
+        return draft.problem(declared, f"a column to partition by, not {listed(UNFIT)}", hint, shown)
     if kind.kind in MOMENTS and not partition.unit:
         units = listed(f"{unit}({partition.column})" for unit in UNITS)
-        return draft.problem(declared, units, "Every moment would be a partition by itself.", found)
+        return draft.problem(declared, units, "Every moment would be a partition by itself.", shown)
     return None
 
 
@@ -234,12 +234,12 @@ def _clustering(draft: Draft, table: TableDraft, columns: list[Item]) -> Iterato
     for column in columns:
         declared = table.type_of(column.value)
         if declared and declared.kind in UNORDERED:
-            found = f"{column.shown} of type {table.shown_type(column.value)} in {table.label}"
-            yield draft.problem(column, f"a column to cluster by, not {listed(UNORDERED)}", found=found)
+            shown = f"{column.shown} of type {table.shown_type(column.value)} in {table.label}"
+            yield draft.problem(column, f"a column to cluster by, not {listed(UNORDERED)}", value=shown)
 
 
 def _alerts(draft: Draft) -> Iterator[Problem]:
     """A transaction can be stuck only until it is given up."""
     alerts = draft.root.get("alerts")
-    if alerts is not None and not draft.is_told(alerts):
+    if alerts is not None and not draft.is_reported(alerts):
         yield from outlives_patience(draft, alerts, "stuck_after", "alert could never come")

@@ -17,16 +17,16 @@ class Draft:
 
     root: Item
     file: str
-    told: frozenset[str]
+    reported: frozenset[str]
 
     def word(self, item: Item, name: str) -> Item | None:
         """Return a member that is sound text."""
-        found = item.get(name)
-        return found if found is not None and self._is_sound(found) else None
+        member = item.get(name)
+        return member if member is not None and self._is_sound(member) else None
 
     def words(self, item: Item, name: str) -> list[Item]:
         """Return the members of a list that are sound text."""
-        return [found for found in item.members(name) if self._is_sound(found)]
+        return [member for member in item.members(name) if self._is_sound(member)]
 
     def within(self, *names: str) -> list[Item]:
         """Return the items of a list some mappings deep."""
@@ -35,20 +35,20 @@ class Draft:
             item = item.get(name) if item is not None else None
         return item.members(names[-1]) if item is not None else []
 
-    def problem(self, item: Item, expected: str, hint: str = "", found: str | None = None) -> Problem:
+    def problem(self, item: Item, expected: str, hint: str = "", value: str | None = None) -> Problem:
         """Return a problem at an item."""
-        return Problem(self.file, item.line, item.path, found or item.shown, expected, hint)
+        return Problem(self.file, item.line, item.path, value or item.shown, expected, hint)
 
-    def is_told(self, item: Item) -> bool:
+    def is_reported(self, item: Item) -> bool:
         """Tell whether something below an item is refused already, such as a key that another one stands for."""
-        return any(path.startswith(f"{item.path}.") for path in self.told)
+        return any(path.startswith(f"{item.path}.") for path in self.reported)
 
     def missing(self, item: Item, key: str, expected: str) -> Problem:
         """Return the problem of a key that a mapping must have."""
         return Problem(self.file, item.line, inner(item.path, key), "nothing", expected)
 
     def _is_sound(self, item: Item) -> bool:
-        return isinstance(item.value, str) and item.path not in self.told
+        return isinstance(item.value, str) and item.path not in self.reported
 
     @cached_property
     def tables(self) -> list["TableDraft"]:
@@ -73,14 +73,14 @@ class Draft:
     def mirrors(self) -> list["MirrorDraft"]:
         """Return the mirrors whose table, or pattern of tables, is sound."""
         declared = [(mirror, self.word(mirror, "table") or mirror) for mirror in self.within("targets", "mirrors")]
-        sound = [pair for pair in declared if isinstance(pair[1].value, str) and pair[1].path not in self.told]
+        sound = [pair for pair in declared if isinstance(pair[1].value, str) and pair[1].path not in self.reported]
         tables: dict[str, TableDraft] = {}
         for table in self.tables:
             tables.setdefault(table.item.text("name") or "", table)
-        own = mirrored([name.value for _, name in sound], self.table_names)
+        patterns = mirrored([name.value for _, name in sound], self.table_names)
         return [
             MirrorDraft(mirror, name, [tables[each] for each in stands_for if each in tables])
-            for (mirror, name), stands_for in zip(sound, own, strict=True)
+            for (mirror, name), stands_for in zip(sound, patterns, strict=True)
         ]
 
     @cached_property
@@ -90,11 +90,11 @@ class Draft:
         declared = [
             name for item in mirrors if (name := item.value if isinstance(item.value, str) else item.text("table"))
         ]
-        found = {table for own in mirrored(declared, self.table_names) for table in own}
+        tables = {table for of_mirror in mirrored(declared, self.table_names) for table in of_mirror}
         for aggregate in self.within("targets", "aggregates"):
-            found |= {name for item in aggregate.members("children") if (name := item.text("table"))}
-            found |= {name for name in [aggregate.text("root")] if name}
-        return found
+            tables |= {name for item in aggregate.members("children") if (name := item.text("table"))}
+            tables |= {name for name in [aggregate.text("root")] if name}
+        return tables
 
     def unknown_table(self, name: Item) -> Iterator[Problem]:
         """Yield a problem where an item names no watched table, unless it names one whose own name is refused."""
@@ -165,7 +165,7 @@ class TableDraft:
         seen: set[str] = set()
         for column in named:
             if column.value in seen:
-                yield self.draft.problem(column, "each column once", found=f"{column.shown} again")
+                yield self.draft.problem(column, "each column once", value=f"{column.shown} again")
             elif self.columns and column.value not in self.columns:
                 yield self.draft.problem(column, f"a declared column of {self.label}", meant(column, self.columns))
             seen.add(column.value)
@@ -187,14 +187,14 @@ class TableDraft:
         if len(columns) != len(self.key):
             key = ", ".join(written(item) for item in self.key)
             expected = f"{counted(len(self.key), 'column')} for the key of {self.label} ({key})"
-            yield self.draft.problem(declared, expected, found=counted(len(columns), "column"))
+            yield self.draft.problem(declared, expected, value=counted(len(columns), "column"))
             return
         for column, key_column in zip(columns, self.key, strict=True):
-            own, its = child.type_of(column.value), self.type_of(key_column.value)
-            if own and its and own != its and its.kind not in KEYLESS:
+            child_type, parent_type = child.type_of(column.value), self.type_of(key_column.value)
+            if child_type and parent_type and child_type != parent_type and parent_type.kind not in KEYLESS:
                 expected = f"type {self.shown_type(key_column.value)}, as {written(key_column)} of {self.label} has"
-                found = f"{column.shown} of type {child.shown_type(column.value)}"
-                yield self.draft.problem(column, expected, found=found)
+                shown = f"{column.shown} of type {child.shown_type(column.value)}"
+                yield self.draft.problem(column, expected, value=shown)
 
 
 @dataclass(frozen=True)
@@ -217,10 +217,10 @@ class MirrorDraft:
 
 def shapes(tables: Iterable[TableDraft]) -> list[TableDraft]:
     """Return the first of the tables that each entry declares."""
-    found: dict[str, TableDraft] = {}
+    drafts: dict[str, TableDraft] = {}
     for table in tables:
-        found.setdefault(table.item.path, table)
-    return list(found.values())
+        drafts.setdefault(table.item.path, table)
+    return list(drafts.values())
 
 
 def written(item: Item | None) -> str:
@@ -245,10 +245,10 @@ def mirrored(declared: list[str], tables: list[str]) -> list[list[str]]:
     [['a', 'c'], ['b']]
     """
     taken = {name for name in declared if not is_pattern(name)}
-    found = []
+    tables_of = []
     for name in declared:
         free = [table for table in tables if table not in taken and fnmatchcase(table, name)]
-        own = free if is_pattern(name) else [name]
-        taken.update(own)
-        found.append(own)
-    return found
+        matching = free if is_pattern(name) else [name]
+        taken.update(matching)
+        tables_of.append(matching)
+    return tables_of

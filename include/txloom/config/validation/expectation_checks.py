@@ -60,8 +60,8 @@ def _orphans(draft: Draft, expectation: Item) -> Iterator[Problem]:
     sides = [side for key in ("child", "parent") if (side := draft.word(expectation, key))]
     for side in sides:
         yield from draft.unknown_table(side)
-        if own := draft.table(side):
-            yield from own.keyless(side)
+        if table := draft.table(side):
+            yield from table.keyless(side)
         if draft.table(side) and side.value not in draft.written_tables:
             yield draft.problem(side, "a table that a target writes", "Add it to targets.mirrors.")
     if len(sides) == 2 and (child := draft.table(sides[0])) and (parent := draft.table(sides[1])):
@@ -80,7 +80,9 @@ def _versions(draft: Draft, expectation: Item) -> Iterator[Problem]:
     if table.item.get("version") is None:
         hint = "Say with `version` which of its columns counts the changes of a row."
         yield draft.problem(name, "a table that declares its version", hint)
-    if not any(table.item.text("name") == own.item.text("name") for each in draft.mirrors for own in each.tables):
+    if not any(
+        table.item.text("name") == mirrored.item.text("name") for each in draft.mirrors for mirrored in each.tables
+    ):
         yield draft.problem(name, "a mirrored table", "Its history is followed. Add it to targets.mirrors.")
 
 
@@ -131,8 +133,8 @@ def _current(draft: Draft, expectation: Item) -> Current | Problem | None:
 
 def _columns(draft: Draft, item: Item, table: Current) -> Iterator[Problem]:
     for column in item.value if isinstance(item.value, list) else [item]:
-        own = str(column.value).startswith(names.OWN_PREFIX)
-        if table.columns is not None and column.value not in table.columns and not own:
+        is_reserved = str(column.value).startswith(names.SYSTEM_PREFIX)
+        if table.columns is not None and column.value not in table.columns and not is_reserved:
             yield draft.problem(column, f"a column of {table.name}", meant(column, table.columns))
 
 
@@ -167,17 +169,17 @@ def _currents(draft: Draft) -> Iterator[Current]:
     """Yield the current tables that readers see."""
     for mirror in draft.mirrors:
         for table in mirror.tables:
-            own = None if mirror.is_pattern else draft.word(mirror.item, "current")
-            yield Current(own.value if own else str(table.item.text("name")), _declared(table))
+            declared_name = None if mirror.is_pattern else draft.word(mirror.item, "current")
+            yield Current(declared_name.value if declared_name else str(table.item.text("name")), _declared(table))
     for aggregate in draft.within("targets", "aggregates"):
-        name, own = draft.word(aggregate, "name"), draft.word(aggregate, "current")
+        name, declared_name = draft.word(aggregate, "name"), draft.word(aggregate, "current")
         root = draft.word(aggregate, "root")
         rooted = draft.table(root) if root else None
         declared = _declared(rooted) if rooted else None
         fields = [draft.word(child, "as") or draft.word(child, "table") for child in aggregate.members("children")]
         columns = None if declared is None else declared | {field.value for field in fields if field}
-        if own or name:
-            yield Current(own.value if own else names.document_table(written(name)), columns)
+        if declared_name or name:
+            yield Current(declared_name.value if declared_name else names.document_table(written(name)), columns)
 
 
 def _declared(table: TableDraft) -> frozenset[str] | None:
@@ -187,8 +189,8 @@ def _declared(table: TableDraft) -> frozenset[str] | None:
 @cache
 def known() -> dict[str, dict[str, Any]]:
     """Return the expectations of Great Expectations that may be named; only read where one is."""
-    found: dict[str, dict[str, Any]] = json.loads(RULES.read_text())
-    return found
+    arguments: dict[str, dict[str, Any]] = json.loads(RULES.read_text())
+    return arguments
 
 
 def outlives_patience(draft: Draft, owner: Item, key: str, never: str) -> Iterator[Problem]:

@@ -27,8 +27,8 @@ def refusals(errors: list[ErrorDetails], root: Item, file: str) -> list[Problem]
             others.append(_kind(error, _item(root, error["loc"]), file))
         elif error["type"] not in ("extra_forbidden", "default_factory_not_called"):
             item = _item(root, error["loc"])
-            found = _column_name(root, error["loc"]) or item.shown
-            others.append(Problem(file, item.line, item.path, found, *_wanted(error, item)))
+            value = _column_name(root, error["loc"]) or item.shown
+            others.append(Problem(file, item.line, item.path, value, *_expectation(error, item)))
     for error in errors:
         if error["type"] == "extra_forbidden":
             *before, last = error["loc"]
@@ -46,13 +46,13 @@ def _item(root: Item, location: Location) -> Item:
 
 def _models(location: Location) -> list[type[Model]]:
     """Return the models that may stand at a location."""
-    found: list[type[Model]] = [Pipeline]
+    models: list[type[Model]] = [Pipeline]
     for part in location:
         if isinstance(part, int):
             continue
-        tagged = [model for model in found if part in get_args(_annotation(model, "kind"))]
-        found = tagged or [inside for model in found for inside in _inside(_annotation(model, part))]
-    return found
+        tagged = [model for model in models if part in get_args(_annotation(model, "kind"))]
+        models = tagged or [inside for model in models for inside in _inside(_annotation(model, part))]
+    return models
 
 
 def _annotation(model: type[Model], key: str) -> Any:
@@ -81,13 +81,13 @@ def _expected(location: Location, key: str) -> str:
 
 
 def _unknown(item: Item, key: str, location: Location, file: str, missing: dict[str, Problem]) -> Problem:
-    found = item.get(key) or item
+    unknown = item.get(key) or item
     keys = [name for name in _keys(location) if name != "name" or not _is_column(location)]
     free = [name for name in keys if item.get(name) is None]
     near = nearest(key, free)
     missing.pop(inner(item.path, near or ""), None)
     hint = did_you_mean(key, free) or did_you_mean(key, keys)
-    return Problem(file, found.line, inner(item.path, key), "an unknown key", listed(keys), hint)
+    return Problem(file, unknown.line, inner(item.path, key), "an unknown key", listed(keys), hint)
 
 
 def _is_column(location: Location) -> bool:
@@ -104,17 +104,17 @@ def _column_name(root: Item, location: Location) -> str | None:
 
 def _kind(error: ErrorDetails, item: Item, file: str) -> Problem:
     tags = [str(get_args(_annotation(model, "kind"))[0]) for model in _models(error["loc"])]
-    found = item.get("kind")
-    if found is None:
+    kind = item.get("kind")
+    if kind is None:
         return Problem(file, item.line, inner(item.path, "kind"), "nothing", listed(tags))
-    return Problem(file, found.line, found.path, found.shown, listed(tags), _nearest(found, tags))
+    return Problem(file, kind.line, kind.path, kind.shown, listed(tags), _nearest(kind, tags))
 
 
 def _nearest(item: Item, names: list[str]) -> str:
     return did_you_mean(item.value, names) if isinstance(item.value, str) and item.written is None else ""
 
 
-def _wanted(error: ErrorDetails, item: Item) -> tuple[str, str]:
+def _expectation(error: ErrorDetails, item: Item) -> tuple[str, str]:
     """Return what was expected where a value does not fit, and a hint; a hint to a secret would tell of it."""
     context = error.get("ctx", {})
     unfit = context.get("error")

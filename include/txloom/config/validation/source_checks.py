@@ -25,7 +25,7 @@ def check_source(draft: Draft) -> Iterator[Problem]:
     """Rule, transaction topic and patience are what the source's format has."""
     source, completeness = draft.root.get("source"), draft.root.get("completeness")
     form = draft.word(source, "format") if source else None
-    if source is not None and not draft.is_told(source):
+    if source is not None and not draft.is_reported(source):
         yield from _transport(draft, source)
     if source is None or form is None or form.value not in RULES:
         return
@@ -38,14 +38,14 @@ def check_source(draft: Draft) -> Iterator[Problem]:
     yield from _topic(draft, source, form.value, rule.value if rule else RULES[form.value][0])
     yield from _fields(draft, source, form.value, rule)
     yield from _debezium(draft, source)
-    if completeness is not None and rule is not None and not draft.is_told(completeness):
+    if completeness is not None and rule is not None and not draft.is_reported(completeness):
         yield from _times(draft, completeness, rule.value)
 
 
 def _topic(draft: Draft, source: Item, form: str, rule: str) -> Iterator[Problem]:
     """Metadata that counts events comes over a topic of its own; nothing else does."""
     topic = source.get("transaction_topic")
-    if topic is None and rule == "counts" and not draft.is_told(source):
+    if topic is None and rule == "counts" and not draft.is_reported(source):
         yield draft.missing(source, "transaction_topic", "the topic that carries the transaction metadata")
     elif topic is not None and rule != "counts":
         yield draft.problem(topic, f"no transaction topic: {form} has none under the rule {rule}")
@@ -55,14 +55,14 @@ def _fields(draft: Draft, source: Item, form: str, rule: Item | None) -> Iterato
     """The fields of change sets are named where there are change sets, the transaction's where one is looked for."""
     fields = source.get("change_sets")
     if fields is not None and form != "change_sets":
-        yield draft.problem(fields, "source.format: change_sets", found=f"fields of change sets for {form}")
+        yield draft.problem(fields, "source.format: change_sets", value=f"fields of change sets for {form}")
         return
     transaction = fields.get("transaction") if fields is not None else None
     if form != "change_sets" or rule is None:
         return
     if rule.value == "progress" and transaction is None:
         expected = "source.change_sets.transaction: the field with the id of the source's transaction"
-        yield draft.problem(rule, expected, found="progress without it")
+        yield draft.problem(rule, expected, value="progress without it")
     elif transaction is not None and rule.value != "progress":
         yield draft.problem(transaction, "completeness.rule: progress", "Without it each row stands alone.")
 
@@ -70,12 +70,12 @@ def _fields(draft: Draft, source: Item, form: str, rule: Item | None) -> Iterato
 def _debezium(draft: Draft, source: Item) -> Iterator[Problem]:
     """What numbers of time columns count is told once, and a mode that goes by the database needs its name."""
     options = source.get("debezium")
-    if options is None or draft.is_told(options):
+    if options is None or draft.is_reported(options):
         return
     unit, database, mode = (options.get(name) for name in ("time_unit", "database", "time_precision_mode"))
     if unit is not None and (database or mode):
         expected = "either time_unit, or database and time_precision_mode"
-        yield draft.problem(unit, expected, found="time_unit beside them")
+        yield draft.problem(unit, expected, value="time_unit beside them")
     if mode is not None and database is None and mode.value in BY_DATABASE:
         yield draft.problem(mode, "source.debezium.database beside it", "Each database counts in other units.")
 
@@ -99,24 +99,24 @@ def _transport(draft: Draft, source: Item) -> Iterator[Problem]:
         expected = "a mapping with path, settle and layout, or source.kafka instead of it"
         yield draft.missing(source, "files", expected)
     elif files is not None and kafka is not None:
-        yield draft.problem(kafka, "either files or kafka", found="kafka beside files")
+        yield draft.problem(kafka, "either files or kafka", value="kafka beside files")
 
 
 def check_snapshots(draft: Draft, shown: Collection[str]) -> Iterator[Problem]:
     """Extracts lie in files and say what a missing row means; shown: the tables that have current rows to compare."""
     source = draft.root.get("source")
     form = draft.word(source, "format") if source else None
-    if source is None or form is None or draft.is_told(source):
+    if source is None or form is None or draft.is_reported(source):
         return
     options, kafka = source.get("snapshots"), source.get("kafka")
     if form.value != "snapshots":
         if options is not None:
-            yield draft.problem(options, f"no snapshots: {form.value} has none", found="a mapping")
+            yield draft.problem(options, f"no snapshots: {form.value} has none", value="a mapping")
         return
     if options is None:
         yield draft.missing(source, "snapshots", "a mapping with extracts: full or partial")
     if kafka is not None:
-        yield draft.problem(kafka, "files: extracts are folders of files", found="kafka")
+        yield draft.problem(kafka, "files: extracts are folders of files", value="kafka")
     for table in draft.tables:
         if table.has_no_key and (key := table.item.get("key")):
             yield draft.problem(key, "a key", "Rows of an extract are told apart by it.")

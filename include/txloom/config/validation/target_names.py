@@ -24,13 +24,13 @@ def target_names(draft: Draft) -> Iterator[Problem]:
     owners: dict[str, Target] = {}
     for target in [*_of_aggregates(draft), *_of_mirrors(draft)]:
         name = target.name.casefold()
-        found = f"the table {target.label!r}"
+        shown = f"the table {target.label!r}"
         hint = f"Give it another name with `{target.key}`."
         if name in names.PIPELINE_TABLES:
-            yield draft.problem(target.item, "a name that is not one of txloom's own tables", hint, found)
+            yield draft.problem(target.item, "a name that is not one of txloom's own tables", hint, shown)
         elif (other := owners.setdefault(name, target)) is not target:
             hint = f"{other.item.path} in line {other.item.line} has it. {hint}"
-            yield draft.problem(target.item, "a table that nothing else writes", hint, found)
+            yield draft.problem(target.item, "a table that nothing else writes", hint, shown)
 
 
 def _of_aggregates(draft: Draft) -> Iterator[Target]:
@@ -41,8 +41,8 @@ def _of_aggregates(draft: Draft) -> Iterator[Target]:
             continue
         seen |= {name.value} if name is not None else set()
         for key, default in (("history", names.stream_table), ("current", names.document_table)):
-            if own := draft.word(aggregate, key):
-                yield Target(own.value, written(own), own, key)
+            if item := draft.word(aggregate, key):
+                yield Target(item.value, written(item), item, key)
             elif name is not None and aggregate.get(key) is None:
                 yield Target(default(name.value), default(written(name)), name, key)
 

@@ -35,8 +35,8 @@ def field(connection: str, name: str, environment: Mapping[str, str]) -> str:
         fields = _fields(text)
     except ValueError:
         raise Unfit(f"{variable(connection)} to hold a connection as URI or JSON") from None
-    own = name.startswith(EXTRA)
-    value = fields["extra"].get(name.removeprefix(EXTRA)) if own else fields.get(name)
+    is_extra = name.startswith(EXTRA)
+    value = fields["extra"].get(name.removeprefix(EXTRA)) if is_extra else fields.get(name)
     if value is None or value == "" or isinstance(value, dict | list):
         raise Unfit(f"the connection {connection} to have {name}", "It is empty there.")
     return value if isinstance(value, str) else json.dumps(value)
@@ -52,8 +52,8 @@ def _fields(text: str) -> dict[str, Any]:
 
 
 def _of_json(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(text)
-    return found
+    fields: dict[str, Any] = json.loads(text)
+    return fields
 
 
 def _of_uri(text: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from txloom.config.problems import Problem, Unfit, listed, show
-from txloom.config.yaml.environment import PLACES, connections_in, expand, may_name_connections
+from txloom.config.yaml.environment import CONNECTION_FIELDS, connections_in, expand, may_name_connections
 
 TAG = "tag:yaml.org,2002:"
 MOST_ITEMS = 100_000
@@ -43,19 +43,19 @@ class Item:
 
     def get(self, name: str) -> "Item | None":
         """Return a member of a mapping; None where there is none, or no mapping."""
-        found = self.value.get(name) if isinstance(self.value, dict) else None
-        return found if isinstance(found, Item) else None
+        member = self.value.get(name) if isinstance(self.value, dict) else None
+        return member if isinstance(member, Item) else None
 
     def members(self, name: str) -> list["Item"]:
         """Return the items of a list, or of a mapping, in their order; none where there are none."""
-        found = self.get(name)
-        value = found.value if found is not None else None
+        member = self.get(name)
+        value = member.value if member is not None else None
         return list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
 
     def text(self, name: str) -> str | None:
         """Return a member that is text."""
-        found = self.get(name)
-        return found.value if found is not None and isinstance(found.value, str) else None
+        member = self.get(name)
+        return member.value if member is not None and isinstance(member.value, str) else None
 
     def walk(self) -> Iterator["Item"]:
         """Yield the item and all that lie in it."""
@@ -139,7 +139,7 @@ class _Reading:
         return self._scalar(node, path, line)
 
     def _mapping(self, node: yaml.MappingNode, path: str, depth: int) -> dict[str, Item]:
-        found: dict[str, Item] = {}
+        members: dict[str, Item] = {}
         lines: dict[str, int] = {}
         merged: list[Item] = []
         for key, value in node.value:
@@ -148,22 +148,20 @@ class _Reading:
                 merged += self._merged(value, path, line, depth)
                 continue
             if not isinstance(key, yaml.ScalarNode) or key.tag not in _TEXTUAL or not key.value:
-                found_key = (
-                    f"the key {show(key.value)}" if isinstance(key, yaml.ScalarNode) else "a key that is no text"
-                )
-                self._refuse(line, path, found_key, "text as a key")
+                shown = f"the key {show(key.value)}" if isinstance(key, yaml.ScalarNode) else "a key that is no text"
+                self._refuse(line, path, shown, "text as a key")
                 continue
             name = key.value
-            if name in found:
+            if name in members:
                 hint = f"The first is in line {lines[name]}."
                 self._refuse(line, inner(path, name), "the same key again", "each key once", hint)
                 continue
             lines[name] = line
-            found[name] = self.item(value, inner(path, name), line, depth + 1)
+            members[name] = self.item(value, inner(path, name), line, depth + 1)
         for item in merged:
-            for name, own in item.value.items() if isinstance(item.value, dict) else ():
-                found.setdefault(name, own)
-        return found
+            for name, member in item.value.items() if isinstance(item.value, dict) else ():
+                members.setdefault(name, member)
+        return members
 
     def _merged(self, node: yaml.Node, path: str, line: int, depth: int) -> list[Item]:
         nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
@@ -192,12 +190,12 @@ class _Reading:
 
     def _expanded(self, text: str, path: str) -> str:
         if connections_in(text) and not may_name_connections(path):
-            hint = f"A connection stands in {listed(PLACES, 'and')} only, so that no name hangs on a secret."
+            hint = f"A connection stands in {listed(CONNECTION_FIELDS, 'and')} only, so that no name hangs on a secret."
             raise Unfit("a text without ${conn:...}", hint)
         return expand(text, self.environment, connected=self.connected)
 
-    def _refuse(self, line: int, path: str, found: str, expected: str, hint: str = "") -> None:
-        self.problems.append(Problem(self.file, line, path, found, expected, hint))
+    def _refuse(self, line: int, path: str, value: str, expected: str, hint: str = "") -> None:
+        self.problems.append(Problem(self.file, line, path, value, expected, hint))
 
 
 _TEXTUAL = {TAG + kind for kind in ("str", "int", "float", "bool", "null")}

@@ -14,7 +14,7 @@ _CONNECTION = rf"conn:(?P<connection>[A-Za-z_][A-Za-z0-9_-]*)\.(?P<field>{_FIELD
 _VARIABLE = r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^{}]*))?"
 _REFERENCE = re.compile(rf"\$\$\{{|\$\{{(?:{_CONNECTION}|{_VARIABLE})\}}|\$\{{[^}}]*\}}?")
 EXPECTED = "${NAME} or ${NAME:-default}"
-PLACES = ("source.kafka.brokers", "source.kafka.options", "source.files.path", "alerts.notify")
+CONNECTION_FIELDS = ("source.kafka.brokers", "source.kafka.options", "source.files.path", "alerts.notify")
 """Where a connection may stand: no name of anything, no DAG and no table can hang on a secret."""
 
 
@@ -55,13 +55,13 @@ def values_in(text: str, environment: Mapping[str, str], *, connected: bool = Tr
     >>> values_in("${INBOX:-inbox}/of/${TEAM}", {"TEAM": "sales"})
     {'sales'}
     """
-    found = set()
+    values = set()
     for reference in _REFERENCE.finditer(text):
         if reference["connection"] is not None and connected:
-            found.add(connections.field(reference["connection"], reference["field"], environment))
+            values.add(connections.field(reference["connection"], reference["field"], environment))
         elif reference["name"] is not None:
-            found.add(environment.get(reference["name"], ""))
-    return found - {""}
+            values.add(environment.get(reference["name"], ""))
+    return values - {""}
 
 
 def connections_in(text: str) -> list[str]:
@@ -70,9 +70,9 @@ def connections_in(text: str) -> list[str]:
     >>> connections_in("${conn:kafka.host}:${conn:kafka.port} $${conn:none.host}")
     ['kafka', 'kafka']
     """
-    return [found["connection"] for found in _REFERENCE.finditer(text) if found["connection"] is not None]
+    return [match["connection"] for match in _REFERENCE.finditer(text) if match["connection"] is not None]
 
 
 def may_name_connections(path: str) -> bool:
     """Tell whether a connection may stand at a place of a declaration."""
-    return any(path == position or path.startswith((f"{position}.", f"{position}[")) for position in PLACES)
+    return any(path == position or path.startswith((f"{position}.", f"{position}[")) for position in CONNECTION_FIELDS)

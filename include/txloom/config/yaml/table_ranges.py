@@ -51,7 +51,7 @@ class _Expansion:
                 self._refuse(source, source.shown, expected)
         else:
             source = None
-        return [_named(entry, own, source) for own in names]
+        return [_named(entry, name, source) for name in names]
 
     def _names(self, name: Item) -> Iterator[Item]:
         if not isinstance(name.value, list):
@@ -59,15 +59,15 @@ class _Expansion:
             return
         if not name.value:
             self._refuse(name, name.shown, "a name, or a list of at least one")
-        for own in name.value:
-            yield from self._of_range(own)
+        for member in name.value:
+            yield from self._of_range(member)
 
     def _of_range(self, name: Item) -> Iterator[Item]:
-        found = _range_of(name)
-        if found is None:
+        bounds = _range_of(name)
+        if bounds is None:
             yield name
             return
-        before, first, last, after = found.groups()
+        before, first, last, after = bounds.groups()
         numbers = range(int(first), int(last) + 1)
         if not numbers:
             self._refuse(name, name.shown, "a range that counts upwards, such as {01..65}")
@@ -79,8 +79,8 @@ class _Expansion:
             for number in numbers:
                 yield replace(name, value=f"{before}{number:0{digits}}{after}")
 
-    def _refuse(self, item: Item, found: str, expected: str) -> None:
-        self.problems.append(Problem(self.file, item.line, item.path, found, expected))
+    def _refuse(self, item: Item, value: str, expected: str) -> None:
+        self.problems.append(Problem(self.file, item.line, item.path, value, expected))
 
 
 def _range_of(name: Item) -> re.Match[str] | None:

@@ -45,19 +45,19 @@ def compose(
         composed = {name: root[name] for name in columns}
         latest = tuple(root[name] for name in STAMP)
         for name, (member, _) in children.items():
-            own = gathered[name].get(document, [])
-            latest = max([latest, *(tuple(row[stamp] for stamp in STAMP) for row in own)])
-            composed[member.field] = nested(member, own)
+            of_document = gathered[name].get(document, [])
+            latest = max([latest, *(tuple(row[stamp] for stamp in STAMP) for row in of_document)])
+            composed[member.field] = nested(member, of_document)
         documents.append({**composed, **dict(zip(STAMP, latest, strict=True)), "_txloom_deleted": False})
     return documents
 
 
 def by_parent(member: Member, rows: Sequence[RowValues]) -> dict[Key, list[RowValues]]:
     """Group a child's rows by the key of their parent, each group ordered by the child's own key."""
-    found: dict[Key, list[RowValues]] = {}
+    children: dict[Key, list[RowValues]] = {}
     for row in sorted(rows, key=lambda row: key_of(row, member.key)):
-        found.setdefault(key_of(row, member.parent_key), []).append(row)
-    return found
+        children.setdefault(key_of(row, member.parent_key), []).append(row)
+    return children
 
 
 def nested(member: Member, rows: Sequence[RowValues]) -> list[RowValues] | RowValues | None:

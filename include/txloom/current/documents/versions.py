@@ -24,20 +24,20 @@ class _Rows:
 
     def apply(self, version: Version) -> list[Key]:
         """Take a version in; return the documents that it touches."""
-        own = key_of(version, self.key)
+        row_key = key_of(version, self.key)
         touched = []
-        if (old := self.rows.pop(own, None)) is not None:
+        if (old := self.rows.pop(row_key, None)) is not None:
             touched.append(key_of(old, self.parent))
-            self.below[touched[0]].discard(own)
+            self.below[touched[0]].discard(row_key)
         if not version[DELETED]:
-            self.rows[own] = version
+            self.rows[row_key] = version
             touched.append(key_of(version, self.parent))
-            self.below.setdefault(touched[-1], set()).add(own)
+            self.below.setdefault(touched[-1], set()).add(row_key)
         return touched
 
     def of(self, document: Key) -> list[RowValues]:
         """Return a document's rows, ordered by their own key."""
-        return [self.rows[own] for own in sorted(self.below.get(document, ()))]
+        return [self.rows[row_key] for row_key in sorted(self.below.get(document, ()))]
 
 
 def document_intervals(
@@ -54,25 +54,25 @@ def document_intervals(
     `_txloom_valid_to` (null: still).
     """
     members = {member.field: member for member, _ in children}
-    told: dict[str, list[Version]] = {"": root.to_pylist()}
-    told |= {member.field: versions.to_pylist() for member, versions in children}
+    versions_of: dict[str, list[Version]] = {"": root.to_pylist()}
+    versions_of |= {member.field: versions.to_pylist() for member, versions in children}
     states = {"": _Rows(key, key)} | {name: _Rows(member.key, member.parent_key) for name, member in members.items()}
     open_since: dict[Key, dict[str, Any]] = {}
-    found: list[dict[str, Any]] = []
-    for csn, at, group in _by_transaction(told):
+    intervals: list[dict[str, Any]] = []
+    for csn, at, group in _by_transaction(versions_of):
         touched = dict.fromkeys(document for name, version in group for document in states[name].apply(version))
         for document in touched:
-            _settle(document, _document(document, states, members, columns), (csn, at), open_since, found)
-    found += open_since.values()
+            _close_interval(document, _document(document, states, members, columns), (csn, at), open_since, intervals)
+    intervals += open_since.values()
     time = root.schema.field(TIME).type
-    own = zip(INTERVAL, (pa.int64(), pa.int64(), time, time, pa.bool_()), strict=True)
-    return pa.Table.from_pylist(found, pa.schema([*schema, *own]))
+    interval_fields = zip(INTERVAL, (pa.int64(), pa.int64(), time, time, pa.bool_()), strict=True)
+    return pa.Table.from_pylist(intervals, pa.schema([*schema, *interval_fields]))
 
 
-def _by_transaction(told: Mapping[str, Sequence[Version]]) -> list[tuple[int, Any, list[tuple[str, Version]]]]:
+def _by_transaction(versions_of: Mapping[str, Sequence[Version]]) -> list[tuple[int, Any, list[tuple[str, Version]]]]:
     """Group the versions of all members by transaction, in commit order."""
     groups: dict[int, list[tuple[str, Version]]] = {}
-    for name, versions in told.items():
+    for name, versions in versions_of.items():
         for version in versions:
             groups.setdefault(version[CSN], []).append((name, version))
     return [(csn, groups[csn][0][1][TIME], groups[csn]) for csn in sorted(groups)]
@@ -84,23 +84,23 @@ def _document(
     row = states[""].rows.get(document)
     if row is None:
         return None
-    own = {name: row[name] for name in columns}
-    return own | {name: nested(member, states[name].of(document)) for name, member in members.items()}
+    fields = {name: row[name] for name in columns}
+    return fields | {name: nested(member, states[name].of(document)) for name, member in members.items()}
 
 
-def _settle(
+def _close_interval(
     document: Key,
     now: RowValues | None,
     at: tuple[int, Any],
     open_since: dict[Key, dict[str, Any]],
-    found: list[dict[str, Any]],
+    intervals: list[dict[str, Any]],
 ) -> None:
     """Close a document's interval where it changed, and begin the next one."""
     before = open_since.get(document)
     if before is not None:
         if now is not None and all(repr(before[name]) == repr(value) for name, value in now.items()):
             return
-        found.append(before | dict(zip(INTERVAL[1::2], at, strict=True)) | {INTERVAL[4]: False})
+        intervals.append(before | dict(zip(INTERVAL[1::2], at, strict=True)) | {INTERVAL[4]: False})
         del open_since[document]
     if now is not None:
         open_since[document] = now | dict(zip(INTERVAL, (at[0], None, at[1], None, True), strict=True))

@@ -13,7 +13,18 @@ import numpy as np
 
 from txloom.current.folding.column_nulling import Filled
 from txloom.current.folding.effects import Effects
-from txloom.current.folding.encoded import CLEAR, CLEARED, DELETE, INSERT, NOWHERE, ROW, TRUNCATE, Flags, Ints, Numbers
+from txloom.current.folding.encoded import (
+    CLEARED,
+    DELETE,
+    INSERT,
+    NOWHERE,
+    NULL_COLUMN,
+    ROW,
+    TRUNCATE,
+    CompactChanges,
+    Flags,
+    Ints,
+)
 from txloom.current.folding.latest import Known
 
 Row = tuple[int, Mapping[int, int]]
@@ -22,10 +33,10 @@ COMPLETE: Mapping[int, int] = {}
 
 
 @dataclass
-class Places:
+class ChainRows:
     """Which row stands at which key; waiting rows came earlier and have yet to leave."""
 
-    standing: dict[int, Row] = field(default_factory=dict)
+    by_key: dict[int, Row] = field(default_factory=dict)
     waiting: dict[int, list[Row]] = field(default_factory=dict)
     lost: set[int] = field(default_factory=set)
     """Columns that no row holds a value of: they were lost, and none came since."""
@@ -33,7 +44,7 @@ class Places:
     def take(self, key: int) -> Row | None:
         """Remove the row that came first."""
         if key not in self.waiting:
-            return self.standing.pop(key, None)
+            return self.by_key.pop(key, None)
         first = self.waiting[key].pop(0)
         if not self.waiting[key]:
             del self.waiting[key]
@@ -41,24 +52,24 @@ class Places:
 
     def see(self, key: int) -> Row | None:
         """Return the row that came first."""
-        return self.waiting[key][0] if key in self.waiting else self.standing.get(key)
+        return self.waiting[key][0] if key in self.waiting else self.by_key.get(key)
 
     def arrive(self, key: int, row: Row) -> None:
         """Add a row beside those that stand there."""
-        if key in self.standing:
-            self.waiting.setdefault(key, []).append(self.standing[key])
-        self.standing[key] = row
+        if key in self.by_key:
+            self.waiting.setdefault(key, []).append(self.by_key[key])
+        self.by_key[key] = row
 
     def change(self, key: int, row: Row) -> None:
         """Replace the row that came first."""
         if key in self.waiting:
             self.waiting[key][0] = row
         else:
-            self.standing[key] = row
+            self.by_key[key] = row
 
     def clear(self) -> None:
         """Remove everything."""
-        self.standing.clear()
+        self.by_key.clear()
         self.waiting.clear()
 
     def lose(self, column: int, filled: Flags) -> list[int]:
@@ -71,9 +82,9 @@ class Places:
 
         self.lost.add(column)
         touched = []
-        for key, row in self.standing.items():
+        for key, row in self.by_key.items():
             if holds(row):
-                self.standing[key] = row[0], {**row[1], column: CLEARED}
+                self.by_key[key] = row[0], {**row[1], column: CLEARED}
                 touched.append(key)
         for key, rows in self.waiting.items():
             touched += [key] * any(map(holds, rows))
@@ -83,7 +94,7 @@ class Places:
     def put(self, key: int, row: Row) -> None:
         """Replace whatever stands there."""
         self.waiting.pop(key, None)
-        self.standing[key] = row
+        self.by_key[key] = row
 
     def regain(self, row: Row, values: Filled) -> None:
         """Note which lost columns a row that comes holds."""
@@ -96,23 +107,23 @@ def _holds(row: Row, column: int, filled: Flags) -> bool:
     return source >= 0 and bool(filled[source])
 
 
-def follow(numbers: Numbers, chained: Flags, known: Known, values: Filled) -> Effects:
+def follow(numbers: CompactChanges, chained: Flags, known: Known, values: Filled) -> Effects:
     """Return the effects on the chained keys."""
     last: dict[int, int] = {}
-    places = Places()
-    for standing, touched in walk(numbers, chained, known, values):
-        places = standing
+    places = ChainRows()
+    for held, touched in walk(numbers, chained, known, values):
+        places = held
         for key, event in touched.items():
             if event is None:
                 last.pop(key, None)
             else:
                 last[key] = event
-    return effects_of([(key, event, places.standing.get(key)) for key, event in last.items()])
+    return effects_of([(key, event, places.by_key.get(key)) for key, event in last.items()])
 
 
 def walk(
-    numbers: Numbers, chained: Flags, known: Known, values: Filled
-) -> Iterator[tuple[Places, dict[int, int | None]]]:
+    numbers: CompactChanges, chained: Flags, known: Known, values: Filled
+) -> Iterator[tuple[ChainRows, dict[int, int | None]]]:
     """Yield, after each transaction, where the rows stand and the last event of each key that it touched.
 
     The places are the same object every time. A key whose current row tells all that was told so far has no event.
@@ -123,7 +134,7 @@ def walk(
     events = events[np.argsort(numbers.rank[events])]
     clearing = _clearing(numbers)
     leaves = _Leaves(numbers, events, known)
-    places, touched, csn = Places(), dict[int, int | None](), NOWHERE
+    places, touched, csn = ChainRows(), dict[int, int | None](), NOWHERE
     for event, op, key, old, at in _once(numbers, events):
         if at != csn:
             if touched:
@@ -136,12 +147,12 @@ def walk(
             touched[key] = None
             continue
         if op == TRUNCATE:
-            touched.update(dict.fromkeys(places.standing, event))
+            touched.update(dict.fromkeys(places.by_key, event))
             places.clear()
             continue
         for column in clearing.get(event, ()):
             touched.update(dict.fromkeys(places.lose(column, values[column]), event))
-        if op == CLEAR or not chained[key]:
+        if op == NULL_COLUMN or not chained[key]:
             continue
         touched[key] = event
         if op == DELETE:
@@ -162,32 +173,32 @@ def walk(
         yield places, touched
 
 
-def _clearing(numbers: Numbers) -> dict[int, list[int]]:
+def _clearing(numbers: CompactChanges) -> dict[int, list[int]]:
     """Return by event the columns that it takes values away from."""
-    found: dict[int, list[int]] = {}
+    columns_by_event: dict[int, list[int]] = {}
     for event, column in zip(numbers.cleared.event.tolist(), numbers.cleared.column.tolist(), strict=True):
-        found.setdefault(event, []).append(column)
-    return found
+        columns_by_event.setdefault(event, []).append(column)
+    return columns_by_event
 
 
-def _once(numbers: Numbers, events: Ints) -> Iterator[tuple[int, int, int, int, int]]:
+def _once(numbers: CompactChanges, events: Ints) -> Iterator[tuple[int, int, int, int, int]]:
     """Yield (event, operation, key, old key, csn) of ordered events, duplicates of an event once."""
     columns = (numbers.op, numbers.key, numbers.old, numbers.csn, numbers.pos)
-    stamp, told = (NOWHERE, NOWHERE), set[tuple[int, int, int]]()
+    stamp, seen = (NOWHERE, NOWHERE), set[tuple[int, int, int]]()
     listed = (column[events].tolist() for column in columns)
     for event, op, key, old, csn, pos in zip(events.tolist(), *listed, strict=True):
         if (csn, pos) != stamp:
             stamp = (csn, pos)
-            told.clear()
-        if (op, key, old) not in told:
-            told.add((op, key, old))
+            seen.clear()
+        if (op, key, old) not in seen:
+            seen.add((op, key, old))
             yield event, op, key, old, csn
 
 
 class _Leaves:
     """Fills the columns that an event leaves unchanged."""
 
-    def __init__(self, numbers: Numbers, events: Ints, known: Known) -> None:
+    def __init__(self, numbers: CompactChanges, events: Ints, known: Known) -> None:
         chosen = np.zeros(len(numbers.key), np.bool_)
         chosen[events] = True
         sparse = numbers.unchanged.only(chosen)
@@ -210,11 +221,11 @@ class _Leaves:
         return event, dict(zip(columns, self._before[start:end], strict=True))
 
 
-def effects_of(found: Sequence[tuple[int, int, Row | None]]) -> Effects:
+def effects_of(changes: Sequence[tuple[int, int, Row | None]]) -> Effects:
     """Return effects out of (key, its last event, its row)."""
-    rows = [row or (NOWHERE, COMPLETE) for _, _, row in found]
+    rows = [row or (NOWHERE, COMPLETE) for _, _, row in changes]
     others = [(column, position, source) for position, (_, row) in enumerate(rows) for column, source in row.items()]
     column, position, instead = np.array(others, np.int64).reshape(-1, 3).T
-    keys, last = (np.array([each[number] for each in found], np.int64) for number in (0, 1))
+    keys, last = (np.array([each[number] for each in changes], np.int64) for number in (0, 1))
     sources = np.array([source for source, _ in rows], np.int64)
     return Effects(keys, last, sources, column, position, instead)

@@ -1,7 +1,7 @@
 """Columns that the source dropped: whatever was told of them before is null from then on, in every row.
 
 An insert that lacks a declared column shows that the column is gone; one that comes back therefore never shows what it
-held before (design.md 2.12). It touches the rows that hold a value of the column, no others.
+held before (docs/semantics.md 12). It touches the rows that hold a value of the column, no others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,58 +13,62 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.current.folding.effects import Effects
-from txloom.current.folding.encoded import CLEARED, ROW, Flags, Ints, Numbers
+from txloom.current.folding.encoded import CLEARED, ROW, CompactChanges, Flags, Ints
 from txloom.current.folding.value_sources import Images
 
 Filled = Mapping[int, Flags]
 """For each column that some clear names: which sources hold a value of it."""
 
 
-def filled(numbers: Numbers, images: Images) -> Filled:
+def filled(numbers: CompactChanges, images: Images) -> Filled:
     """Look up where there are values that clears can take away."""
     return {int(column): images.filled(images.plain[column]) for column in np.unique(numbers.cleared.column)}
 
 
-def clear(effects: Effects, numbers: Numbers, values: Filled, chained: Flags) -> Effects:
+def null_columns(effects: Effects, numbers: CompactChanges, values: Filled, chained: Flags) -> Effects:
     """Return the effects on keys that never change as clears leave them; rows that nothing else touches are added."""
     if not values:
         return effects
-    own = _untouched(effects, numbers, chained)
+    untouched = _untouched(effects, numbers, chained)
     key, last, source = (
-        np.concatenate([mine, found])
-        for mine, found in ((effects.key, numbers.key[own]), (effects.last, own), (effects.source, own))
+        np.concatenate([before, cleared])
+        for before, cleared in (
+            (effects.key, numbers.key[untouched]),
+            (effects.last, untouched),
+            (effects.source, untouched),
+        )
     )
-    columns, places, instead = [effects.column], [effects.place], [effects.instead]
+    columns, places, instead = [effects.column], [effects.position], [effects.instead]
     for column, values_here in values.items():
-        told = source.copy()
+        nulled = source.copy()
         here = effects.column == column
-        told[effects.place[here]] = effects.instead[here]
-        clears = _clears(numbers, column)
-        following = np.searchsorted(numbers.rank[clears], numbers.rank[_teller(told, numbers)], "right")
-        dead = np.flatnonzero((source >= 0) & (told >= 0) & (following < len(clears)) & values_here[told])
+        nulled[effects.position[here]] = effects.instead[here]
+        clears = _nullings(numbers, column)
+        following = np.searchsorted(numbers.rank[clears], numbers.rank[_teller(nulled, numbers)], "right")
+        dead = np.flatnonzero((source >= 0) & (nulled >= 0) & (following < len(clears)) & values_here[nulled])
         by = clears[following[dead]]
         last[dead] = np.where(numbers.rank[by] > numbers.rank[last[dead]], by, last[dead])
         columns.append(np.full(len(dead), column))
         places.append(dead)
         instead.append(np.full(len(dead), CLEARED))
-    found = Effects(key, last, source, *(np.concatenate(parts) for parts in (columns, places, instead)))
-    return _only(found, numbers.op[last] != ROW)
+    cleared = Effects(key, last, source, *(np.concatenate(parts) for parts in (columns, places, instead)))
+    return _only(cleared, numbers.op[last] != ROW)
 
 
-def _clears(numbers: Numbers, column: int) -> Ints:
+def _nullings(numbers: CompactChanges, column: int) -> Ints:
     """Return the clears of a column in commit order."""
     events = numbers.cleared.event[numbers.cleared.column == column]
     ordered: Ints = events[np.argsort(numbers.rank[events])]
     return ordered
 
 
-def _teller(source: Ints, numbers: Numbers) -> Ints:
+def _teller(source: Ints, numbers: CompactChanges) -> Ints:
     """Return the events that told values: images before a change are told by that change."""
     events, changes = len(numbers.key), len(numbers.key) - numbers.rows
     return np.where(source >= events, source - changes, np.maximum(source, 0))
 
 
-def _untouched(effects: Effects, numbers: Numbers, chained: Flags) -> Ints:
+def _untouched(effects: Effects, numbers: CompactChanges, chained: Flags) -> Ints:
     """Return the rows that no change touches so far."""
     touched = chained.copy()
     touched[effects.key] = True
@@ -75,9 +79,11 @@ def _untouched(effects: Effects, numbers: Numbers, chained: Flags) -> Ints:
 def _only(effects: Effects, keep: Flags) -> Effects:
     """Return some of the effects."""
     position = np.cumsum(keep) - 1
-    inside = keep[effects.place]
+    inside = keep[effects.position]
     key, last, source = (each[keep] for each in (effects.key, effects.last, effects.source))
-    return Effects(key, last, source, effects.column[inside], position[effects.place[inside]], effects.instead[inside])
+    return Effects(
+        key, last, source, effects.column[inside], position[effects.position[inside]], effects.instead[inside]
+    )
 
 
 @dataclass(frozen=True)
@@ -112,10 +118,10 @@ def columns_of(changes: pa.Table, gone: Mapping[str, Gone]) -> Columns:
     lacking = pc.list_flatten(changes.column("_txloom_absent")).unique().to_pylist()
     after, clearing, flapping = dict(gone), list[str](), dict[str, Gone]()
     for name in sorted({*lacking, *gone}):
-        told = pc.is_valid(changes.column(name))
+        lists_absent = pc.is_valid(changes.column(name))
         lacks = _lacks(changes, name)
         rows = changes.select(["_txloom_csn", "_txloom_pos", "_txloom_xid"]).append_column("lacks", lacks)
-        ordered = rows.filter(pc.or_(told, lacks)).sort_by(
+        ordered = rows.filter(pc.or_(lists_absent, lacks)).sort_by(
             [("_txloom_csn", "ascending"), ("_txloom_pos", "ascending"), ("lacks", "ascending")]
         )
         lacking_now = ordered.column("lacks").to_numpy()
@@ -137,9 +143,9 @@ def columns_of(changes: pa.Table, gone: Mapping[str, Gone]) -> Columns:
 
 def _lacks(changes: pa.Table, name: str) -> pa.Array:
     lists = changes.column("_txloom_absent").combine_chunks()
-    found = np.zeros(len(lists), np.bool_)
-    found[pc.list_parent_indices(lists).filter(pc.equal(pc.list_flatten(lists), name)).to_numpy()] = True
-    return pa.array(found)
+    lacks = np.zeros(len(lists), np.bool_)
+    lacks[pc.list_parent_indices(lists).filter(pc.equal(pc.list_flatten(lists), name)).to_numpy()] = True
+    return pa.array(lacks)
 
 
 def of_all_rows(changes: pa.Table) -> pa.Table:
@@ -151,19 +157,19 @@ def of_all_rows(changes: pa.Table) -> pa.Table:
     truncates = changes.filter(pc.equal(changes.column("_txloom_op"), "T"))
     lacking = changes.filter(pc.is_valid(changes.column("_txloom_absent")))
     lacking = lacking.sort_by([("_txloom_csn", "ascending"), ("_txloom_pos", "ascending")])
-    rows = lacking.select(CLEAR_COLUMNS).to_pylist()
+    rows = lacking.select(NULLING_COLUMNS).to_pylist()
     first = {_lacked(row): row for row in reversed(rows)}
     last = {_lacked(row): row for row in rows}
     clears = [*first.values(), *(row for lacked, row in last.items() if row is not first[lacked])]
-    return pa.concat_tables([truncates, _clear_rows(clears, changes.schema)])
+    return pa.concat_tables([truncates, _nulling_rows(clears, changes.schema)])
 
 
 def _lacked(row: Mapping[str, Any]) -> tuple[int, tuple[str, ...]]:
     return row["_txloom_csn"], tuple(row["_txloom_absent"])
 
 
-CLEAR_COLUMNS = ("_txloom_csn", "_txloom_pos", "_txloom_xid", "_txloom_absent")
+NULLING_COLUMNS = ("_txloom_csn", "_txloom_pos", "_txloom_xid", "_txloom_absent")
 
 
-def _clear_rows(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+def _nulling_rows(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_pylist([{**row, "_txloom_op": "C"} for row in rows], schema)

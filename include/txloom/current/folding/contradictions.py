@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.current.folding.effects import Effects
-from txloom.current.folding.encoded import DELETE, INSERT, NOWHERE, ROW, TRUNCATE, UPDATE, Flags, Ints, Numbers
+from txloom.current.folding.encoded import DELETE, INSERT, NOWHERE, ROW, TRUNCATE, UPDATE, CompactChanges, Flags, Ints
 from txloom.current.folding.latest import Known
 from txloom.current.folding.value_sources import Images
 
@@ -26,10 +26,10 @@ WHOLE_ROW = {NOT_KNOWN: UNKNOWN, THERE: EXISTS}
 
 
 def contradictions(
-    effects: Effects, numbers: Numbers, images: Images, chained: Flags, known: Known, xids: pa.ChunkedArray
+    effects: Effects, numbers: CompactChanges, images: Images, chained: Flags, known: Known, xids: pa.ChunkedArray
 ) -> pa.Array:
     """Return one JSON text per effect, null where there is nothing to tell: what, column, key, csn, xid, told, held."""
-    event = _told_events(numbers, chained)
+    event = _first_deliveries(numbers, chained)
     owner = numbers.key[event]
     follows = np.append(False, owner[1:] == owner[:-1])[: len(event)]
     before = np.append(NOWHERE, event[:-1])[: len(event)]
@@ -39,24 +39,24 @@ def contradictions(
     changes = (op == UPDATE) | (op == DELETE)
     both = changes & alive
     inserts = (op == INSERT) & ~numbers.taken[event]
-    found = [(NOT_KNOWN, np.flatnonzero(changes & ~alive)), (THERE, np.flatnonzero(inserts & alive))]
+    by_kind = [(NOT_KNOWN, np.flatnonzero(changes & ~alive)), (THERE, np.flatnonzero(inserts & alive))]
     for column in range(len(images.plain)):
         different = _differing(numbers, images, known, column, event[both], before[both])
-        found.append((column, np.flatnonzero(both)[different]))
+        by_kind.append((column, np.flatnonzero(both)[different]))
     texts: list[str | None] = [None] * len(effects.key)
-    for kind, at in _first(found, numbers, event):
+    for kind, at in _first(by_kind, numbers, event):
         each, key = int(event[at]), int(numbers.key[event[at]])
-        own = {name: _text(images.take(name, numbers.sample[[key]])[0]) for name in images.key}
+        key_values = {name: _text(images.take(name, numbers.sample[[key]])[0]) for name in images.key}
         about = _about(numbers, images, kind, each, int(before[at]))
-        about |= {"key": own, "csn": int(numbers.csn[each]), "xid": xids[each].as_py()}
+        about |= {"key": key_values, "csn": int(numbers.csn[each]), "xid": xids[each].as_py()}
         texts[int(np.flatnonzero(effects.key == key)[0])] = json.dumps(about, ensure_ascii=False)
     return pa.array(texts, pa.string())
 
 
-def _first(found: Sequence[tuple[int, Ints]], numbers: Numbers, event: Ints) -> list[tuple[int, int]]:
+def _first(by_kind: Sequence[tuple[int, Ints]], numbers: CompactChanges, event: Ints) -> list[tuple[int, int]]:
     """Return (kind, place) of what counts: of each key its first contradiction, of those the first of each kind."""
-    kind = np.concatenate([np.full(len(at), kind) for kind, at in found])
-    at = np.concatenate([at for _, at in found])
+    kind = np.concatenate([np.full(len(at), kind) for kind, at in by_kind])
+    at = np.concatenate([at for _, at in by_kind])
     order = np.lexsort((kind, numbers.rank[event[at]]))
     order = order[np.unique(numbers.key[event[at[order]]], return_index=True)[1]]
     order = order[np.lexsort((kind[order], numbers.rank[event[at[order]]]))]
@@ -64,16 +64,16 @@ def _first(found: Sequence[tuple[int, Ints]], numbers: Numbers, event: Ints) -> 
     return list(zip(kind[order].tolist(), at[order].tolist(), strict=True))
 
 
-def _about(numbers: Numbers, images: Images, kind: int, event: int, before: int) -> dict[str, Any]:
+def _about(numbers: CompactChanges, images: Images, kind: int, event: int, before: int) -> dict[str, Any]:
     """Tell a contradiction; a kind is the number of the column that differs, or one of those below."""
     if kind in WHOLE_ROW:
         return {"what": WHOLE_ROW[kind], "column": None}
     name, changes = images.plain[kind], len(numbers.key) - numbers.rows
-    told, held = (_text(images.take(name, np.array([each]))[0]) for each in (event + changes, before))
-    return {"what": DIFFERS, "column": name, "told": told, "held": held}
+    sent, held = (_text(images.take(name, np.array([each]))[0]) for each in (event + changes, before))
+    return {"what": DIFFERS, "column": name, "told": sent, "held": held}
 
 
-def _told_events(numbers: Numbers, chained: Flags) -> Ints:
+def _first_deliveries(numbers: CompactChanges, chained: Flags) -> Ints:
     """Return the events of keys that never change, by key and time: from the current row on, redelivered ones once."""
     event = np.flatnonzero((numbers.key != NOWHERE) & ~chained[numbers.key])
     event = event[np.lexsort((numbers.rank[event], numbers.key[event]))]
@@ -86,23 +86,23 @@ def _told_events(numbers: Numbers, chained: Flags) -> Ints:
         again[1:] = True
         for values in (numbers.key, numbers.csn, numbers.pos, numbers.op):
             again[1:] &= values[event[1:]] == values[event[:-1]]
-    told: Ints = event[~again]
-    return told
+    events: Ints = event[~again]
+    return events
 
 
-def _cut(numbers: Numbers, before: Ints, event: Ints) -> Flags:
+def _cut(numbers: CompactChanges, before: Ints, event: Ints) -> Flags:
     """Say between which events and the ones before them the table was truncated."""
     return _between(numbers, before, event, np.flatnonzero(numbers.op == TRUNCATE))
 
 
-def _between(numbers: Numbers, before: Ints, event: Ints, others: Ints) -> Flags:
+def _between(numbers: CompactChanges, before: Ints, event: Ints, others: Ints) -> Flags:
     """Say between which events and the ones before them one of some other events lies."""
     ranks = np.sort(numbers.rank[others])
     since, upto = (np.searchsorted(ranks, numbers.rank[each]) for each in (before, event))
     return np.asarray(since != upto, np.bool_)
 
 
-def _differing(numbers: Numbers, images: Images, known: Known, column: int, event: Ints, before: Ints) -> Ints:
+def _differing(numbers: CompactChanges, images: Images, known: Known, column: int, event: Ints, before: Ints) -> Ints:
     """Return the places where the value told before an event and the row's differ, and both are surely told."""
     kind = images.type_of(images.plain[column])
     if pa.types.is_nested(kind) or not len(event):
@@ -115,10 +115,10 @@ def _differing(numbers: Numbers, images: Images, known: Known, column: int, even
     event, before = event[sure], before[sure]
     changes = len(numbers.key) - numbers.rows
     name = images.plain[column]
-    told, held = images.take(name, event + changes), images.take(name, before)
-    same = pc.fill_null(pc.equal(told, held), False)
-    both_null = pc.and_(pc.is_null(told), pc.is_null(held))
-    both_nan = pc.and_(*(pc.xor(pc.is_null(each, nan_is_null=True), pc.is_null(each)) for each in (told, held)))
+    sent, held = images.take(name, event + changes), images.take(name, before)
+    same = pc.fill_null(pc.equal(sent, held), False)
+    both_null = pc.and_(pc.is_null(sent), pc.is_null(held))
+    both_nan = pc.and_(*(pc.xor(pc.is_null(each, nan_is_null=True), pc.is_null(each)) for each in (sent, held)))
     same = pc.or_(same, pc.or_(both_null, both_nan))
     places = np.flatnonzero(~same.to_numpy())
     return np.asarray(np.flatnonzero(sure)[places], np.int64)

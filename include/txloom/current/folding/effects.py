@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from txloom.current.folding.encoded import NOWHERE, Ints, Numbers
+from txloom.current.folding.encoded import NOWHERE, CompactChanges, Ints
 from txloom.current.folding.value_sources import Images
 
 
@@ -20,40 +20,40 @@ class Effects:
     last: Ints
     source: Ints
     column: Ints
-    place: Ints
+    position: Ints
     instead: Ints
 
 
 def join(left: Effects, right: Effects) -> Effects:
     """Put effects on different keys together."""
-    moved = Effects(right.key, right.last, right.source, right.column, right.place + len(left.key), right.instead)
+    moved = Effects(right.key, right.last, right.source, right.column, right.position + len(left.key), right.instead)
     return Effects(*(np.concatenate([vars(left)[name], vars(moved)[name]]) for name in vars(left)))
 
 
-def table(effects: Effects, numbers: Numbers, images: Images, xids: pa.ChunkedArray) -> dict[str, pa.Array]:
+def table(effects: Effects, numbers: CompactChanges, images: Images, xids: pa.ChunkedArray) -> dict[str, pa.Array]:
     """Fetch the values that effects point to."""
-    found = {name: images.take(name, numbers.sample[effects.key]) for name in images.key}
+    columns = {name: images.take(name, numbers.sample[effects.key]) for name in images.key}
     for number, name in enumerate(images.plain):
         here = effects.column == number
         sources = effects.source
         if here.any():
             sources = sources.copy()
-            sources[effects.place[here]] = effects.instead[here]
-        found[name] = images.take(name, sources)
+            sources[effects.position[here]] = effects.instead[here]
+        columns[name] = images.take(name, sources)
     for name, stamp in (("_txloom_csn", numbers.csn), ("_txloom_pos", numbers.pos)):
         if name not in images.key:
-            found[name] = pa.array(stamp[effects.last])
+            columns[name] = pa.array(stamp[effects.last])
     if "_txloom_xid" not in images.key:
-        found["_txloom_xid"] = xids.take(pa.array(effects.last))
-    found["_txloom_deleted"] = pa.array(effects.source < 0)
-    found["_txloom_missing"] = _missing(effects, images)
-    return found
+        columns["_txloom_xid"] = xids.take(pa.array(effects.last))
+    columns["_txloom_deleted"] = pa.array(effects.source < 0)
+    columns["_txloom_missing"] = _missing(effects, images)
+    return columns
 
 
 def _missing(effects: Effects, images: Images) -> pa.Array:
     """List, per row, the columns that no event told; null when there are none."""
     lost = effects.instead == NOWHERE
-    position, column = effects.place[lost], effects.column[lost]
+    position, column = effects.position[lost], effects.column[lost]
     order = np.lexsort((column, position))
     counts = np.bincount(position, minlength=len(effects.key))
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)

@@ -16,8 +16,8 @@ from txloom.current.folding.value_sources import Images
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-ROW, INSERT, UPDATE, DELETE, TRUNCATE, CLEAR = range(6)
-OPERATIONS = {"I": INSERT, "r": INSERT, "U": UPDATE, "D": DELETE, "T": TRUNCATE, "C": CLEAR}
+ROW, INSERT, UPDATE, DELETE, TRUNCATE, NULL_COLUMN = range(6)
+OPERATIONS = {"I": INSERT, "r": INSERT, "U": UPDATE, "D": DELETE, "T": TRUNCATE, "C": NULL_COLUMN}
 """C: the columns that `_txloom_absent` names are null in every row from there on, as after an insert without them."""
 NOWHERE = -1
 CLEARED = -2
@@ -41,7 +41,7 @@ class Unchanged:
 
 
 @dataclass(frozen=True)
-class Numbers:
+class CompactChanges:
     """One element per event: operation, key number, old key number of a key change, place in commit order.
 
     key is NOWHERE for truncates and clears, old is NOWHERE unless the key changed. order: the events in commit order;
@@ -68,7 +68,7 @@ class Numbers:
         return len(self.sample)
 
 
-def read(images: Images, rows: pa.Table, changes: pa.Table) -> Numbers:
+def read(images: Images, rows: pa.Table, changes: pa.Table) -> CompactChanges:
     """Number everything that folding needs; refuses unknown operations and changes without a key."""
     count = rows.num_rows
     op = np.concatenate([np.full(count, ROW, np.int64), _operations(changes)])
@@ -77,7 +77,7 @@ def read(images: Images, rows: pa.Table, changes: pa.Table) -> Numbers:
     key, old_keys = key[: len(op)], key[len(op) :]
     old = np.full(len(op), NOWHERE, np.int64)
     old[count + moved] = old_keys
-    key[(op == TRUNCATE) | (op == CLEAR)] = NOWHERE
+    key[(op == TRUNCATE) | (op == NULL_COLUMN)] = NOWHERE
     csn, pos = (np.concatenate([_whole(t, name) for t in (rows, changes)]) for name in ("_txloom_csn", "_txloom_pos"))
     order = np.lexsort((op == ROW, pos, csn))
     rank = np.empty_like(order)
@@ -85,10 +85,10 @@ def read(images: Images, rows: pa.Table, changes: pa.Table) -> Numbers:
     unchanged = _named(images, changes, "_txloom_unchanged")
     unchanged = unchanged.where(np.isin(op[unchanged.event], (INSERT, UPDATE)))
     cleared = _named(images, changes, "_txloom_absent")
-    cleared = cleared.where(np.isin(op[cleared.event], (INSERT, CLEAR)))
+    cleared = cleared.where(np.isin(op[cleared.event], (INSERT, NULL_COLUMN)))
     taken = pc.fill_null(pc.equal(changes.column("_txloom_op"), "r"), False).to_numpy()
     taken = np.concatenate([np.zeros(count, np.bool_), taken])
-    return Numbers(count, op, key, old, csn, pos, order, rank, sample, unchanged, cleared, taken)
+    return CompactChanges(count, op, key, old, csn, pos, order, rank, sample, unchanged, cleared, taken)
 
 
 def _whole(table: pa.Table, name: str) -> Ints:
@@ -100,11 +100,11 @@ def _whole(table: pa.Table, name: str) -> Ints:
 
 
 def _operations(changes: pa.Table) -> Ints:
-    found = pc.index_in(changes.column("_txloom_op"), value_set=pa.array(list(OPERATIONS)))
-    if found.null_count:
-        strange = pc.unique(changes.column("_txloom_op").filter(pc.is_null(found))).to_pylist()
+    codes = pc.index_in(changes.column("_txloom_op"), value_set=pa.array(list(OPERATIONS)))
+    if codes.null_count:
+        strange = pc.unique(changes.column("_txloom_op").filter(pc.is_null(codes))).to_pylist()
         raise ValueError(f"unknown operations {strange}, expected one of {list(OPERATIONS)}")
-    numbers: Ints = np.array(list(OPERATIONS.values()), np.int64)[found.to_numpy()]
+    numbers: Ints = np.array(list(OPERATIONS.values()), np.int64)[codes.to_numpy()]
     return numbers
 
 
@@ -121,10 +121,10 @@ def _moved(images: Images, op: Ints) -> Ints:
 def known(changes: pa.Table, chosen: Ints, column: str) -> Flags:
     """Say for each chosen change whether it tells the column's value before it."""
     lists = changes.column("_txloom_before_known").take(pa.array(chosen)).combine_chunks()
-    told = np.zeros(len(chosen), np.bool_)
+    is_known = np.zeros(len(chosen), np.bool_)
     here = pc.equal(pc.list_flatten(lists), column)
-    told[pc.list_parent_indices(lists).filter(here).to_numpy()] = True
-    return told
+    is_known[pc.list_parent_indices(lists).filter(here).to_numpy()] = True
+    return is_known
 
 
 def _keys(images: Images, moved: Ints) -> tuple[Ints, Ints]:
@@ -135,7 +135,7 @@ def _keys(images: Images, moved: Ints) -> tuple[Ints, Ints]:
     sources = np.concatenate([np.arange(events), events + moved])
     numbers = np.zeros(len(sources), np.int64)
     for name in images.key:
-        parts = [*images.told(name).chunks, *images.before(name).take(pa.array(moved)).chunks]
+        parts = [*images.is_given(name).chunks, *images.before(name).take(pa.array(moved)).chunks]
         values = pa.chunked_array(parts, images.type_of(name))
         encoded = values.combine_chunks().dictionary_encode(null_encoding="encode")
         numbers = _dense(numbers * len(encoded.dictionary) + encoded.indices.to_numpy())

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from txloom.current.folding import encoded as n
 from txloom.current.folding.chains import follow
-from txloom.current.folding.column_nulling import clear, filled
+from txloom.current.folding.column_nulling import filled, null_columns
 from txloom.current.folding.contradictions import contradictions
 from txloom.current.folding.effects import join, table
 from txloom.current.folding.latest import Known, latest
@@ -52,26 +52,26 @@ def fold(
     chained[numbers.key[moved]] = chained[numbers.old[moved]] = True
 
     values = filled(numbers, images)
-    known = told_before(images, rows.num_rows, changes)
-    effects = clear(latest(numbers, chained, known), numbers, values, chained)
+    known = known_before(images, rows.num_rows, changes)
+    effects = null_columns(latest(numbers, chained, known), numbers, values, chained)
     if moved.any():
         effects = join(effects, follow(numbers, chained, known, values))
     xids = pa.chunked_array([*rows.column("_txloom_xid").chunks, *changes.column("_txloom_xid").chunks], pa.string())
-    found = table(effects, numbers, images, xids)
+    columns_of = table(effects, numbers, images, xids)
     if evidence:
-        found["_txloom_evidence"] = contradictions(effects, numbers, images, chained, known, xids)
-    own = [name for name in found if name not in columns]
-    return pa.table({name: found[name] for name in [*columns, *own]})
+        columns_of["_txloom_evidence"] = contradictions(effects, numbers, images, chained, known, xids)
+    added = [name for name in columns_of if name not in columns]
+    return pa.table({name: columns_of[name] for name in [*columns, *added]})
 
 
-def told_before(images: Images, rows: int, changes: pa.Table) -> Known:
+def known_before(images: Images, rows: int, changes: pa.Table) -> Known:
     """Return the function that says which events tell a plain column's value before them."""
 
     def known(events: n.Ints, column: n.Ints) -> n.Flags:
-        told = np.zeros(len(events), np.bool_)
+        is_known = np.zeros(len(events), np.bool_)
         for number in np.unique(column):
             here = column == number
-            told[here] = n.known(changes, events[here] - rows, images.plain[number])
-        return told
+            is_known[here] = n.known(changes, events[here] - rows, images.plain[number])
+        return is_known
 
     return known

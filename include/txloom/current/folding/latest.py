@@ -5,13 +5,13 @@ from collections.abc import Callable
 import numpy as np
 
 from txloom.current.folding.effects import Effects
-from txloom.current.folding.encoded import DELETE, INSERT, NOWHERE, ROW, TRUNCATE, Flags, Ints, Numbers
+from txloom.current.folding.encoded import DELETE, INSERT, NOWHERE, ROW, TRUNCATE, CompactChanges, Flags, Ints
 
 Known = Callable[[Ints, Ints], Flags]
 """(events, column numbers) -> whether the event tells the column's value before it."""
 
 
-def latest(numbers: Numbers, chained: Flags, known: Known) -> Effects:
+def latest(numbers: CompactChanges, chained: Flags, known: Known) -> Effects:
     """Return the effects on all keys but the chained ones."""
     event = np.flatnonzero((numbers.key != NOWHERE) & ~chained[numbers.key])
     best = np.full(numbers.keys + 1, NOWHERE, np.int64)
@@ -29,28 +29,28 @@ def latest(numbers: Numbers, chained: Flags, known: Known) -> Effects:
     return Effects(key, last, source, *_instead(numbers, key, known))
 
 
-def _instead(numbers: Numbers, key: Ints, known: Known) -> tuple[Ints, Ints, Ints]:
+def _instead(numbers: CompactChanges, key: Ints, known: Known) -> tuple[Ints, Ints, Ints]:
     """Find where columns come from that the last events leave unchanged, as (column, place, source)."""
     sparse = numbers.unchanged
-    wanted = np.zeros(numbers.keys + 1, np.bool_)
-    wanted[numbers.key[sparse.event]] = True
+    has_sparse = np.zeros(numbers.keys + 1, np.bool_)
+    has_sparse[numbers.key[sparse.event]] = True
     place_of = np.full(numbers.keys + 1, NOWHERE, np.int64)
-    place_of[key[wanted[key]]] = np.flatnonzero(wanted[key])
+    place_of[key[has_sparse[key]]] = np.flatnonzero(has_sparse[key])
     event = _alive(numbers, place_of)
-    found = [np.empty((3, 0), np.int64)]
+    nulled = [np.empty((3, 0), np.int64)]
     for column in np.unique(sparse.column):
         leaves = np.zeros(len(numbers.key), np.bool_)
         leaves[sparse.event[sparse.column == column]] = True
         final, teller = _tellers(numbers, event, leaves[event])
-        untold = leaves[teller]
+        unknown = leaves[teller]
         source = teller.copy()
-        source[untold] = _before(numbers, teller[untold], int(column), known)
-        found.append(np.stack([np.full(len(final), column), place_of[numbers.key[final]], source]))
-    columns, places, sources = np.concatenate(found, axis=1)
+        source[unknown] = _before(numbers, teller[unknown], int(column), known)
+        nulled.append(np.stack([np.full(len(final), column), place_of[numbers.key[final]], source]))
+    columns, places, sources = np.concatenate(nulled, axis=1)
     return columns, places, sources
 
 
-def _tellers(numbers: Numbers, event: Ints, leaves: Flags) -> tuple[Ints, Ints]:
+def _tellers(numbers: CompactChanges, event: Ints, leaves: Flags) -> tuple[Ints, Ints]:
     """Return the last events of keys that leave a column unchanged, and for each the event that last told it.
 
     event is ordered by key and time. Where the row began with an update that leaves the column, that one is returned.
@@ -63,7 +63,7 @@ def _tellers(numbers: Numbers, event: Ints, leaves: Flags) -> tuple[Ints, Ints]:
     return event[final], event[teller[final]]
 
 
-def _alive(numbers: Numbers, place_of: Ints) -> Ints:
+def _alive(numbers: CompactChanges, place_of: Ints) -> Ints:
     """Return the events since the last truncate of the keys that have a place, ordered by key and time."""
     since = numbers.rank[numbers.op == TRUNCATE].max(initial=NOWHERE)
     event = np.flatnonzero((numbers.key != NOWHERE) & (place_of[numbers.key] != NOWHERE) & (numbers.rank > since))
@@ -71,8 +71,8 @@ def _alive(numbers: Numbers, place_of: Ints) -> Ints:
     return order
 
 
-def _before(numbers: Numbers, events: Ints, column: int, known: Known) -> Ints:
+def _before(numbers: CompactChanges, events: Ints, column: int, known: Known) -> Ints:
     """Return the sources of a column's values before some changes; NOWHERE if they do not tell it."""
-    told = known(events, np.full(len(events), column, np.int64))
+    is_known = known(events, np.full(len(events), column, np.int64))
     changes = len(numbers.key) - numbers.rows
-    return np.where(told, events + changes, NOWHERE)
+    return np.where(is_known, events + changes, NOWHERE)

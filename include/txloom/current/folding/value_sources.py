@@ -67,7 +67,7 @@ class Images:
             return pc.coalesce(column, _as(self._changes.column(name), self.type_of(name)))
         return column
 
-    def told(self, name: str) -> pa.ChunkedArray:
+    def is_given(self, name: str) -> pa.ChunkedArray:
         """Return a column of the rows, then of the changes."""
         return pa.chunked_array([*self._rows.column(name).chunks, *self.after(name).chunks], self.type_of(name))
 
@@ -78,12 +78,12 @@ class Images:
 
     def filled(self, name: str) -> npt.NDArray[np.bool_]:
         """Say which sources have a value of a column."""
-        parts = (self.told(name), self.before(name))
+        parts = (self.is_given(name), self.before(name))
         return np.concatenate([pc.is_valid(part).to_numpy() for part in parts])
 
     def take(self, name: str, sources: npt.NDArray[np.int64]) -> pa.ChunkedArray:
         """Return a column's values from some sources."""
-        values = self.told(name)
+        values = self.is_given(name)
         if len(sources) and sources.max() >= self.rows + self.changes:
             values = pa.chunked_array([*values.chunks, *self.before(name).chunks], values.type)
         return _take(values, pa.array(sources, mask=sources < 0))

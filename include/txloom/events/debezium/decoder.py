@@ -34,10 +34,10 @@ from txloom.events.debezium.messages import (
     KEY_CHANGE,
     MARKS,
     NEW_KEY,
+    NOT_GIVEN,
     OLD,
     OLD_KEY,
     UNAVAILABLE,
-    UNTOLD,
     WITH_DATABASE,
     KeyReader,
     Message,
@@ -90,9 +90,12 @@ class DebeziumDecoder:
         self, topic: str, values: Sequence[bytes | None], headers: Sequence[Headers | None] | None = None
     ) -> pa.Table:
         """Decode messages of one topic, in order; one that is no event comes out as poison with its cause."""
-        told = headers if headers is not None else repeat(None, len(values))
+        headers_of = headers if headers is not None else repeat(None, len(values))
         read = self._reader(topic)
-        rows = [read_message(partial(read, own or {}), value) for value, own in zip(values, told, strict=True)]
+        rows = [
+            read_message(partial(read, message_headers or {}), value)
+            for value, message_headers in zip(values, headers_of, strict=True)
+        ]
         columns = {name: [row.get(name) for row in rows] for name in ENVELOPE.names if name != "ordinal"}
         return pa.table({"ordinal": range(len(rows)), **columns}, ENVELOPE)
 
@@ -175,13 +178,13 @@ class DebeziumDecoder:
         changed = {"D": (KEY_CHANGE, NEW_KEY), "I": ("U", OLD_KEY)}.get(op)
         if changed is None or not table.key:
             return op
-        found = key_header(headers, changed[1])
-        return changed[0] if found is not None and self._keys[table.name].is_told(found[0]) else op
+        header = key_header(headers, changed[1])
+        return changed[0] if header is not None and self._keys[table.name].is_given(header[0]) else op
 
     def _checked_key(self, op: str, message: Message, table: Table) -> str:
         """Return a watched row's key as text; refuse one without the image that its operation needs, or without key."""
-        for name, own in (("before", message.before), ("after", message.after)):
-            if bytes(own)[:1] not in (b"{", b"n"):
+        for name, raw_image in (("before", message.before), ("after", message.after)):
+            if bytes(raw_image)[:1] not in (b"{", b"n"):
                 raise Poison(rejections.BROKEN, f"`{name}` is no object")
         if op == "T":
             return ""
@@ -192,13 +195,13 @@ class DebeziumDecoder:
             raise Poison(rejections.NO_IMAGE, f"operation {op} without `{'before' if op in OLD else 'after'}`")
         key = self._keys[table.name].read(image)
         left_out = has_unavailable(image)
-        for name, told in key.items():
-            if told is None or told == b"null" or (left_out and is_unavailable(told)):
-                shown = "missing" if told is None else "null" if told == b"null" else "not told"
+        for name, raw in key.items():
+            if raw is None or raw == b"null" or (left_out and is_unavailable(raw)):
+                shown = "missing" if raw is None else "null" if raw == b"null" else "not told"
                 raise Poison(rejections.NO_KEY, f"{name} is {shown}")
         if left_out and op in INSERTS:
             _refuse_left_out(image, table)
-        return f"[{','.join(told.decode() for told in key.values() if told)}]" if key else ""
+        return f"[{','.join(raw.decode() for raw in key.values() if raw)}]" if key else ""
 
 
 def _checked(message: Message) -> tuple[Source, str]:
@@ -224,10 +227,10 @@ def _transaction(message: Message, op: str, source: Source) -> Transaction | Non
 
 def _of_snapshot(op: str, source: Source) -> str | None:
     """Return what a row is to the snapshot that it comes of; None where that is taken beside the stream, or none."""
-    told = bytes(source.snapshot)
-    if op != "r" or told == INCREMENTAL:
+    flag = bytes(source.snapshot)
+    if op != "r" or flag == INCREMENTAL:
         return None
-    return MARKS.get(told, OF_SNAPSHOT)
+    return MARKS.get(flag, OF_SNAPSHOT)
 
 
 def _refuse_left_out(image: bytes, table: Table) -> None:
@@ -235,7 +238,7 @@ def _refuse_left_out(image: bytes, table: Table) -> None:
     declared = {column.source.upper(): column.name for column in table.columns}
     for name, raw in msgspec.json.decode(image, type=dict[str, msgspec.Raw]).items():
         if name.upper() in declared and is_unavailable(bytes(raw)):
-            raise Poison(UNTOLD, f"{declared[name.upper()]} is {UNAVAILABLE}")
+            raise Poison(NOT_GIVEN, f"{declared[name.upper()]} is {UNAVAILABLE}")
 
 
 def _within(transaction: Transaction | None, alone: str, table: Table | None) -> dict[str, Any]:
@@ -255,10 +258,10 @@ def _identity(known: str, transaction: Transaction | None, number: int | None) -
 def _position(message: Message) -> int:
     if message.transaction is None:
         return 0
-    found = unsigned(message.transaction.total_order)
-    if found is None:
+    total_order = unsigned(message.transaction.total_order)
+    if total_order is None:
         raise Poison(rejections.NO_POSITION, f"total_order is {message.transaction.total_order!r}")
-    return found
+    return total_order
 
 
 def _names(data_collection: str, transaction: Transaction) -> tuple[str, ...]:
@@ -285,9 +288,9 @@ def _committed_at(source: Source) -> datetime | None:
     return _instant(source.commit_ts_ms, 1000) or _instant(source.ts_us, 10**6) or _instant(source.ts_ms, 1000)
 
 
-def _instant(told: Number, per_second: int) -> datetime | None:
+def _instant(time: Number, per_second: int) -> datetime | None:
     """Return an instant of the source; a garbled one is null, no poison."""
     try:
-        return None if told is None else _EPOCH + timedelta(microseconds=int(told) * (10**6 // per_second))
+        return None if time is None else _EPOCH + timedelta(microseconds=int(time) * (10**6 // per_second))
     except (ValueError, OverflowError):
         return None

@@ -80,15 +80,15 @@ class DebeziumImages:
         if image is None:
             return None
         if has_unavailable(bytes(raw)):
-            image = {name: own for name, own in image.items() if not is_unavailable(bytes(own))}
+            image = {name: raw for name, raw in image.items() if not is_unavailable(bytes(raw))}
         return self._converted(image, schema)
 
     def _converted(self, image: Image, schema: Raw) -> Image:
-        converters, found = self._converters(bytes(schema)), {}
+        converters, converted = self._converters(bytes(schema)), {}
         for name, raw in image.items():
             convert = converters[name]
-            found[name] = raw if convert is None or raw == NULL else Raw(convert(bytes(raw)))
-        return found
+            converted[name] = raw if convert is None or raw == NULL else Raw(convert(bytes(raw)))
+        return converted
 
     def _converters_under(self, schema: bytes) -> "_Converters":
         return _Converters(self._columns, _fields(schema), self._modes)
@@ -100,22 +100,22 @@ class DebeziumImages:
 class _Converters(dict[str, Convert | None]):
     """What converts the values of columns under one schema, by the columns' names as they are spelled."""
 
-    def __init__(self, columns: Mapping[str, ColumnType], told: Mapping[str, Field], modes: Modes) -> None:
+    def __init__(self, columns: Mapping[str, ColumnType], fields: Mapping[str, Field], modes: Modes) -> None:
         super().__init__()
-        self._columns, self._told, self._modes = columns, told, modes
+        self._columns, self._fields, self._modes = columns, fields, modes
 
     def __missing__(self, name: str) -> Convert | None:
-        self[name] = converter(self._columns.get(name.upper()), self._told.get(name), self._modes)
+        self[name] = converter(self._columns.get(name.upper()), self._fields.get(name), self._modes)
         return self[name]
 
 
 def _fields(schema: bytes) -> dict[str, Field]:
     """Return the columns that a schema tells of: that of a message has them in its images, that of a key its own."""
     try:
-        told = msgspec.json.decode(schema, type=Field | None)
+        root = msgspec.json.decode(schema, type=Field | None)
     except msgspec.ValidationError:
         return {}
-    fields = {each.field: each for each in (told.fields if told else None) or ()}
+    fields = {each.field: each for each in (root.fields if root else None) or ()}
     image = fields.get("after") or fields.get("before")
-    own = image.fields or () if image and "op" in fields else fields.values()
-    return {each.field: each for each in own if each.field is not None}
+    of_image = image.fields or () if image and "op" in fields else fields.values()
+    return {each.field: each for each in of_image if each.field is not None}

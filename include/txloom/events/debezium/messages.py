@@ -15,12 +15,12 @@ from txloom.events.goldengate.messages import NULL
 from txloom.events.malformed import Poison
 
 SHAPE = "unknown kind of transaction id"
-UNTOLD = "insert without a value"
+NOT_GIVEN = "insert without a value"
 HEADER = "unreadable key header"
 HINTS = {
     SHAPE: "Transaction ids are known as the connectors for PostgreSQL, MySQL, MariaDB, Oracle and SQL Server write "
     "them: look at the connector and its version.",
-    UNTOLD: "The value did not change in the source, so that it was not written to its log, and the row that has it "
+    NOT_GIVEN: "The value did not change in the source, so that it was not written to its log, and the row that has it "
     "cannot be named. A key change needs the header __debezium.oldkey: keep the headers where topics are copied. "
     "Oracle tells large objects with lob.enabled=true only.",
     HEADER: "Headers of key changes are read as JSON: set header.converter to the JSON converter.",
@@ -94,8 +94,8 @@ class Source(msgspec.Struct, gc=False):
     @property
     def names(self) -> tuple[str, ...]:
         """Return the table's names, the most exact one first; the last one has its schema, or MySQL's database."""
-        own = self.schema or self.db
-        short = f"{own}.{self.table}" if own else f"{self.table}"
+        namespace = self.schema or self.db
+        short = f"{namespace}.{self.table}" if namespace else f"{self.table}"
         return (f"{self.db}.{short}", short) if self.db and self.connector in WITH_DATABASE else (short,)
 
 
@@ -161,15 +161,15 @@ def read_border(value: bytes) -> Border:
 
 def key_header(headers: Mapping[str, str] | None, name: str) -> tuple[dict[str, Raw], Raw] | None:
     """Return the key that a header holds, and the schema around it; None where there is no such header."""
-    told = headers.get(name) if headers else None
-    if told is None:
+    text = headers.get(name) if headers else None
+    if text is None:
         return None
     try:
-        key = msgspec.json.decode(told, type=dict[str, Raw])
+        key = msgspec.json.decode(text, type=dict[str, Raw])
         if key.keys() == {"schema", "payload"} and bytes(key["payload"])[:1] == b"{":
             return msgspec.json.decode(key["payload"], type=dict[str, Raw]), key["schema"]
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise Poison(HEADER, f"{name} is no JSON object: {told[:80]!r}") from error
+        raise Poison(HEADER, f"{name} is no JSON object: {text[:80]!r}") from error
     return key, NULL
 
 
@@ -200,15 +200,15 @@ class KeyReader:
 
     def read(self, image: bytes | Raw) -> dict[str, bytes | None]:
         """Return the key's values as JSON by their declared names; None for one that is missing."""
-        found = msgspec.structs.astuple(self._decode(image))
-        if UNSET in found:
+        fields = msgspec.structs.astuple(self._decode(image))
+        if UNSET in fields:
             names = {name.upper(): name for name in msgspec.json.decode(image, type=dict[str, Raw])}
             self._compile([names.get(source.upper(), source) for source in self._sources])
-            found = msgspec.structs.astuple(self._decode(image))
-        values = (None if value is UNSET else bytes(value) for value in found)
+            fields = msgspec.structs.astuple(self._decode(image))
+        values = (None if value is UNSET else bytes(value) for value in fields)
         return dict(zip(self._names, values, strict=True))
 
-    def is_told(self, key: Mapping[str, Any]) -> bool:
+    def is_given(self, key: Mapping[str, Any]) -> bool:
         """Tell whether a key out of a header has all columns of the declared one."""
         names = {name.upper() for name in key}
         return all(source.upper() in names for source in self._sources)

@@ -63,21 +63,21 @@ class Connector(NamedTuple):
 
     def at(self, source: Source) -> str:
         """Return the place of a change in the log; it stays what it is when the change is delivered again."""
-        found = self.where(source)
-        if found is None:
+        position = self.where(source)
+        if position is None:
             raise Poison(rejections.NO_POSITION, f"`source` of connector {source.connector} does not say where it lies")
-        return found
+        return position
 
 
-def read_transaction(told: Number) -> Transaction:
+def read_transaction(raw: Number) -> Transaction:
     """Read the id of a transaction; of PostgreSQL's only the first part is the same in all its messages."""
-    if told is None or told == "":
+    if raw is None or raw == "":
         raise Poison(rejections.NO_TRANSACTION, "no transaction id: set provide.transaction.metadata=true")
-    text = str(told)
-    if found := _LSN.fullmatch(text):
-        return Transaction(found[1], _commit(unsigned(found[2]), text), ("postgresql",))
-    if found := _FILE.fullmatch(text):
-        return Transaction(text, _commit(binlog_position(found[1], found[2]), text), BINLOG)
+    text = str(raw)
+    if match := _LSN.fullmatch(text):
+        return Transaction(match[1], _commit(unsigned(match[2]), text), ("postgresql",))
+    if match := _FILE.fullmatch(text):
+        return Transaction(text, _commit(binlog_position(match[1], match[2]), text), BINLOG)
     if GTID.fullmatch(text):
         return Transaction(text, None, BINLOG)
     if _XID.fullmatch(text):
@@ -93,22 +93,22 @@ def binlog_position(file: str | None, pos: Number) -> int | None:
     >>> binlog_position("mysql-bin.000003", 1234) == 3 * 2**40 + 1234
     True
     """
-    found, within = _FILE_NUMBER.fullmatch(file or ""), unsigned(pos)
-    if found is None or within is None or within >> 40:
+    match, within = _FILE_NUMBER.fullmatch(file or ""), unsigned(pos)
+    if match is None or within is None or within >> 40:
         return None
-    return unsigned(int(found[1]) << 40 | within)
+    return unsigned(int(match[1]) << 40 | within)
 
 
-def packed_lsn(told: str | None) -> int | None:
+def packed_lsn(text: str | None) -> int | None:
     """Return SQL Server's LSN of three numbers as one: 23 bits for the log file, 24 for the block, 16 for the slot.
 
     >>> packed_lsn("00000025:00000d98:00a2") == 0x25 << 40 | 0xD98 << 16 | 0xA2
     True
     """
-    found = _COMMIT_LSN.fullmatch(told or "")
-    if found is None:
+    match = _COMMIT_LSN.fullmatch(text or "")
+    if match is None:
         return None
-    file, block, slot = (int(part, 16) for part in found.groups())
+    file, block, slot = (int(part, 16) for part in match.groups())
     return None if file >> 23 or block >> 24 else file << 40 | block << 16 | slot
 
 
@@ -121,17 +121,17 @@ def connector_of(source: Source, transaction: Transaction | None) -> Connector:
     return known
 
 
-def _commit(position: int | None, told: str) -> int:
+def _commit(position: int | None, text: str) -> int:
     if position is None:
-        raise Poison(rejections.NO_CSN, f"{told[:80]!r} has no commit position of at most {LARGEST.bit_length()} bits")
+        raise Poison(rejections.NO_CSN, f"{text[:80]!r} has no commit position of at most {LARGEST.bit_length()} bits")
     return position
 
 
 def _known(position: int | None, source: Source, fields: Sequence[str]) -> int:
     """Return a commit position; refuses a row that has none, and names the fields that should tell it."""
     if position is None:
-        told = ", ".join(f"`source.{name}` is {shown(getattr(source, name))}" for name in fields)
-        raise Poison(rejections.NO_CSN, f"{told}: no commit position of at most {LARGEST.bit_length()} bits")
+        fields_shown = ", ".join(f"`source.{name}` is {shown(getattr(source, name))}" for name in fields)
+        raise Poison(rejections.NO_CSN, f"{fields_shown}: no commit position of at most {LARGEST.bit_length()} bits")
     return position
 
 

@@ -24,7 +24,7 @@ class Units(NamedTuple):
     finer: bool = False
 
 
-_TOLD = {"adaptive": MICROS, "millis": MILLIS, "nanos": NANOS, "connect": MILLIS}
+_DECLARED = {"adaptive": MICROS, "millis": MILLIS, "nanos": NANOS, "connect": MILLIS}
 _FIXED = {"connect": MILLIS, "microseconds": MICROS, "nanoseconds": NANOS}
 _MOMENTS = ("timestamp", "timestamptz")
 _ADAPTIVE = {
@@ -46,12 +46,12 @@ def units_of(unit: TimeUnit | None, database: Database | None, mode: PrecisionMo
     (True, None)
     """
     if unit is not None:
-        return Units(_TOLD[unit], _TOLD[unit])
+        return Units(_DECLARED[unit], _DECLARED[unit])
     if mode in _FIXED:
         return Units(_FIXED[mode], _FIXED[mode])
     if database is None or mode == "isostring":
         return None
-    own = _ADAPTIVE[database]
+    units = _ADAPTIVE[database]
     if mode == "adaptive_time_microseconds" or (mode is None and database in ("mysql", "mariadb")):
-        return own._replace(time=MICROS)
-    return own
+        return units._replace(time=MICROS)
+    return units

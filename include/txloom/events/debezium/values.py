@@ -46,7 +46,7 @@ _NUMERIC = ("decimal", "long", "int", "double", "float")
 _INTEGER = re.compile(rb"-?[0-9]{1,40}")
 _DAY_0 = date(1970, 1, 1).toordinal()
 _URL_SAFE = str.maketrans("-_", "+/")
-UNTOLD_UNIT = "its unit is unknown: tell source.debezium.database and source.debezium.time_precision_mode"
+UNKNOWN_UNIT = "its unit is unknown: tell source.debezium.database and source.debezium.time_precision_mode"
 _SURE = "let messages have schemas, set time.precision.mode=connect, or tell source.debezium.time_unit"
 COARSER, FINER = (f"it may count a {other} unit: {_SURE}" for other in ("coarser", "finer"))
 NEAR_1970, NEAR_TIME, FAR = 4_100_000, 86, 4_100_000_000
@@ -78,24 +78,24 @@ class Field(msgspec.Struct):
     fields: "list[Field] | None" = None
 
 
-def converter(declared: ColumnType | None, told: Field | None, modes: Modes) -> Convert | None:
+def converter(declared: ColumnType | None, field: Field | None, modes: Modes) -> Convert | None:
     """Return what converts a column's values that are not null; None where they are taken as they came.
 
-    declared: None for a column that nobody declared. told: its part of the schema, if there is one.
+    declared: None for a column that nobody declared. field: its part of the schema, if there is one.
     """
     if declared is not None and declared.element is not None:
-        element = converter(declared.element, told.items if told else None, modes)
+        element = converter(declared.element, field.items if field else None, modes)
         return None if element is None else partial(_array, element)
     kind = "string" if declared is None else declared.kind
-    return (_by_schema(kind, told) if told else None) or _by_type(kind, told, modes)
+    return (_by_schema(kind, field) if field else None) or _by_type(kind, field, modes)
 
 
-def _by_schema(kind: str, told: Field) -> Convert | None:
-    name = told.name or ""
+def _by_schema(kind: str, field: Field) -> Convert | None:
+    name = field.name or ""
     if name == _DECIMAL and kind != "binary":
-        return partial(_decimal, _parameter(told, "scale"))
+        return partial(_decimal, _parameter(field, "scale"))
     if name == _BITS and kind != "binary":
-        return partial(_bits, _parameter(told, "length"), kind)
+        return partial(_bits, _parameter(field, "length"), kind)
     if kind not in _TEMPORAL:
         return None
     if name in _DAYS:
@@ -105,28 +105,28 @@ def _by_schema(kind: str, told: Field) -> Convert | None:
     return partial(_time, _TIMES[name]) if name in _TIMES else None
 
 
-def _parameter(told: Field, name: str) -> int | None:
-    found = (told.parameters or {}).get(name, "")
-    return int(found) if _INTEGER.fullmatch(found.encode()) else None
+def _parameter(field: Field, name: str) -> int | None:
+    text = (field.parameters or {}).get(name, "")
+    return int(text) if _INTEGER.fullmatch(text.encode()) else None
 
 
-def _by_type(kind: str, told: Field | None, modes: Modes) -> Convert | None:
+def _by_type(kind: str, field: Field | None, modes: Modes) -> Convert | None:
     if kind == "date":
         return _date
     if kind == "binary":
-        return None if modes.binary_mode == "hex" and not (told and told.type == "bytes") else _binary
+        return None if modes.binary_mode == "hex" and not (field and field.type == "bytes") else _binary
     if kind in _NUMERIC:
         return _variable_scale
-    if kind not in _TEMPORAL or (told and (told.name or "").startswith(f"{_TIME}Zoned")):
+    if kind not in _TEMPORAL or (field and (field.name or "").startswith(f"{_TIME}Zoned")):
         return None
     if modes.units is None:
-        return partial(_untold, kind, UNTOLD_UNIT)
+        return partial(_of_unknown_unit, kind, UNKNOWN_UNIT)
     unit = modes.units.time if kind == "time" else modes.units.timestamp
     convert = partial(_time, unit) if kind == "time" else partial(_timestamp, unit, kind)
     return partial(_unless_other, kind, modes.units, unit, convert)
 
 
-def _untold(kind: str, why: str, raw: bytes) -> bytes:
+def _of_unknown_unit(kind: str, why: str, raw: bytes) -> bytes:
     """Take text as it came; a number says nothing while its unit is unknown."""
     return _unreadable(raw, why) if _INTEGER.fullmatch(raw) else _text(raw, kind)
 
@@ -244,11 +244,11 @@ def _variable_scale(raw: bytes) -> bytes:
     if raw[:1] != b"{":
         return raw
     try:
-        told = msgspec.json.decode(raw, type=_VariableScale)
+        number = msgspec.json.decode(raw, type=_VariableScale)
     except msgspec.ValidationError:
         return raw
-    content = _bytes(msgspec.json.encode(told.value))
-    return raw if content is None else _digits(content, told.scale)
+    content = _bytes(msgspec.json.encode(number.value))
+    return raw if content is None else _digits(content, number.scale)
 
 
 class _VariableScale(msgspec.Struct):

@@ -270,12 +270,12 @@ def _is_number(texts: pa.Array) -> pa.Array:
     return pc.and_(pc.ascii_is_decimal(texts), pc.less_equal(pc.binary_length(pc.ascii_ltrim(texts, "0")), SURE_DIGITS))
 
 
-def _instants(told: list[Any]) -> pa.Array:
+def _instants(texts: list[Any]) -> pa.Array:
     try:
-        found = read_instants(pa.array(told, pa.string()))
+        instants = read_instants(pa.array(texts, pa.string()))
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.array([instant(each) for each in told], INSTANT)
-    return found
+        return pa.array([instant(each) for each in texts], INSTANT)
+    return instants
 
 
 def _counts_array(counts: list[dict[str, int]]) -> pa.Array:
@@ -290,13 +290,13 @@ def _sure(sure: pa.Array, places: np.ndarray, columns: dict[str, pa.Array]) -> t
     table = pa.table(columns)
     if not pc.all(sure).as_py():
         table, places = table.filter(sure), places[sure.to_numpy(zero_copy_only=False)]
-    found = {name: table.column(name) for name in columns}
-    found["csn"] = found["csn"].cast(pa.int64())
-    csn = found["csn"].cast(pa.string())
-    found["transaction_id"] = pc.binary_join_element_wise(found["xid"], csn, ":")
-    if "pos" in found:
-        found["pos"] = found["pos"].cast(pa.int64())
-        found["identity"] = found["pos"].cast(pa.string())
+    envelope = {name: table.column(name) for name in columns}
+    envelope["csn"] = envelope["csn"].cast(pa.int64())
+    csn = envelope["csn"].cast(pa.string())
+    envelope["transaction_id"] = pc.binary_join_element_wise(envelope["xid"], csn, ":")
+    if "pos" in envelope:
+        envelope["pos"] = envelope["pos"].cast(pa.int64())
+        envelope["identity"] = envelope["pos"].cast(pa.string())
     size = table.num_rows
-    whole = [found[field.name] if field.name in found else pa.nulls(size, field.type) for field in ENVELOPE]
+    whole = [envelope[field.name] if field.name in envelope else pa.nulls(size, field.type) for field in ENVELOPE]
     return places, pa.Table.from_arrays(whole, schema=ENVELOPE)

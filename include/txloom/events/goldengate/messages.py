@@ -149,15 +149,15 @@ class MessageReader:
 def run_of(tokens: msgspec.Raw, name: str) -> str | None:
     """Return what a token says, None where it is not told."""
     try:
-        found = msgspec.json.decode(tokens, type=dict[str, str | int] | None) or {}
+        values = msgspec.json.decode(tokens, type=dict[str, str | int] | None) or {}
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
-    return None if found.get(name) is None else str(found[name])
+    return None if values.get(name) is None else str(values[name])
 
 
-def operation(told: str) -> str:
+def operation(op: str) -> str:
     """Return an operation as it is known; a producer's may be written small."""
-    return told if told in OPERATIONS else told.upper()
+    return op if op in OPERATIONS else op.upper()
 
 
 def _transaction(xid: str | int | None, csn: str | int | None) -> tuple[str, int]:
@@ -193,25 +193,25 @@ def _check_images(op: str, before: bytes, after: bytes, table: Table) -> None:
 def _present(image: bytes, keys: dict[str, str]) -> dict[str, bytes | None]:
     """Return the key columns that an image has, by their upper-case source names; of two spellings one with a value."""
     columns = msgspec.json.decode(image, type=dict[str, msgspec.Raw])
-    found: dict[str, bytes | None] = {}
+    by_upper_name: dict[str, bytes | None] = {}
     for name, value in columns.items():
-        if name.upper() in keys and found.get(name.upper()) is None:
-            found[name.upper()] = None if value == NULL else bytes(value)
-    return found
+        if name.upper() in keys and by_upper_name.get(name.upper()) is None:
+            by_upper_name[name.upper()] = None if value == NULL else bytes(value)
+    return by_upper_name
 
 
 def _instant(raw: msgspec.Raw) -> datetime | None:
     return instant(msgspec.json.decode(raw))
 
 
-def instant(told: object) -> datetime | None:
+def instant(value: object) -> datetime | None:
     """Read `2025-07-07 23:33:54.000000`, with T or space, or epoch milliseconds; a garbled one is null, no poison."""
     try:
-        if isinstance(told, str):
-            found = datetime.fromisoformat(told)
-            return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
-        if isinstance(told, int | float) and not isinstance(told, bool):
-            return datetime.fromtimestamp(told / 1000, UTC)
+        if isinstance(value, str):
+            time = datetime.fromisoformat(value)
+            return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return datetime.fromtimestamp(value / 1000, UTC)
     except (ValueError, OverflowError, OSError):
         pass
     return None

@@ -76,10 +76,10 @@ class ImageReader:
                     self._decoders.insert(0, self._decoders.pop(number))
                 break
             else:
-                found = self._learn(value)
-                if found is not None:
+                learnt = self._learn(value)
+                if learnt is not None:
                     sure.append(position)
-                    parsed.append(found)
+                    parsed.append(learnt)
         return sure, parsed
 
     def _learn(self, value: bytes | str) -> Any | None:
@@ -125,12 +125,12 @@ class ImageReader:
     def _assembled(self, parsed: Sequence[Any]) -> pa.Table:
         ops = [operation(message.op_type) for message in parsed]
         before, known = self._image([None if op in INSERTS else m.before for op, m in zip(ops, parsed, strict=True)])
-        after, told = self._image([None if op == "D" else m.after for op, m in zip(ops, parsed, strict=True)])
+        after, given = self._image([None if op == "D" else m.after for op, m in zip(ops, parsed, strict=True)])
         op = pa.array(ops, pa.string())
         self._refuse_without_key(op, before, after)
         names = self._table.column_names
-        absent = ~told & ~_nulls(after)[:, None]
-        update, insert = (pc.is_in(op, pa.array(own)).to_numpy(zero_copy_only=False) for own in (["U"], ["I"]))
+        absent = ~given & ~_nulls(after)[:, None]
+        update, insert = (pc.is_in(op, pa.array(code)).to_numpy(zero_copy_only=False) for code in (["U"], ["I"]))
         unchanged, lacking = (
             absent & update[:, None],
             absent & insert[:, None] & (self._table.dropped_columns == "clear"),
@@ -148,15 +148,19 @@ class ImageReader:
 
     def _undeclared(self, parsed: Sequence[Any]) -> pa.Array:
         """Return for each message the columns that it has and nobody declared, null for none."""
-        strange = {f"c{i}": name for i, (name, own) in enumerate(self._sources.items()) if own is None}
+        strange = {f"c{i}": name for i, (name, images) in enumerate(self._sources.items()) if images is None}
         if not strange:
             return pa.nulls(len(parsed), NAMES)
         images = [[image for image in (message.before, message.after) if image is not None] for message in parsed]
-        found = [
-            [name for field, name in strange.items() if any(getattr(image, field, UNSET) is not UNSET for image in own)]
-            for own in images
+        undeclared = [
+            [
+                name
+                for field, name in strange.items()
+                if any(getattr(image, field, UNSET) is not UNSET for image in images)
+            ]
+            for images in images
         ]
-        return pa.array([sorted(names) or None for names in found], NAMES)
+        return pa.array([sorted(names) or None for names in undeclared], NAMES)
 
     def _image(self, images: Sequence[Any]) -> tuple[pa.StructArray, np.ndarray]:
         """Return images as one struct array, and which columns each has."""
@@ -166,7 +170,7 @@ class ImageReader:
         fields = list(zip_longest(*tuples, fillvalue=UNSET))
         fields += [(UNSET,) * len(rows)] * (len(self._sources) - len(fields))
         known = np.zeros((len(images), len(self._table.columns)), bool)
-        found, bad = [], set[int]()
+        columns, bad = [], set[int]()
         for number, column in enumerate(self._table.columns):
             values: Sequence[Any] = [None] * len(rows)
             position = next((i for i, name in enumerate(self._sources.values()) if name == column.name), None)
@@ -179,14 +183,14 @@ class ImageReader:
                 if any(isinstance(value, msgspec.Raw) for value in values):
                     values = [text_of(value) if isinstance(value, msgspec.Raw) else value for value in values]
             try:
-                found.append(read_column(column.type, values))
+                columns.append(read_column(column.type, values))
             except pa.ArrowInvalid:
                 read, unreadable = self._messages.read_values(column, values)
                 bad |= {int(rows[i]) for i in unreadable}
-                found.append(read)
+                columns.append(read)
         if bad:
             raise _Bad(bad)
-        struct = pa.StructArray.from_arrays(found, fields=list(self.schema.field("after").type))
+        struct = pa.StructArray.from_arrays(columns, fields=list(self.schema.field("after").type))
         if len(rows) == len(images):
             return struct, known
         take = np.cumsum(there) - 1
@@ -218,8 +222,14 @@ def image_schema(table: Table) -> pa.Schema:
     """
     image = pa.struct([(column.name, arrow_type(column.type)) for column in table.columns])
     lists = [(name, NAMES) for name in ("absent", "undeclared")]
-    own = [("after", image), ("unchanged", NAMES), ("before", image), ("before_known", NAMES), ("problem", pa.string())]
-    return pa.schema([*own, *lists])
+    fields = [
+        ("after", image),
+        ("unchanged", NAMES),
+        ("before", image),
+        ("before_known", NAMES),
+        ("problem", pa.string()),
+    ]
+    return pa.schema([*fields, *lists])
 
 
 def _nulls(array: pa.Array) -> np.ndarray:
@@ -231,5 +241,5 @@ def _lists(chosen: np.ndarray, names: Sequence[str], valid: np.ndarray) -> pa.Li
     """Return for each row the names chosen in it, null where it is not valid."""
     chosen = chosen & valid[:, None]
     offsets = np.concatenate([[0], np.cumsum(chosen.sum(axis=1))]).astype(np.int32)
-    found = pa.array(names, pa.string()).take(pa.array(np.nonzero(chosen)[1]))
-    return pa.ListArray.from_arrays(pa.array(offsets), found, mask=pa.array(~valid))
+    members = pa.array(names, pa.string()).take(pa.array(np.nonzero(chosen)[1]))
+    return pa.ListArray.from_arrays(pa.array(offsets), members, mask=pa.array(~valid))

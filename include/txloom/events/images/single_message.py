@@ -67,14 +67,14 @@ class ImageMessages:
             if (after or {}).get(name) is None and (before or {}).get(name) is None:
                 raise Unreadable(f"{source}: a key without a value")
         absent = [name for name in self._names if name not in after] if after is not None else []
-        told = {name for image in (message.before, message.after) for name in image or ()}
+        columns = {name for image in (message.before, message.after) for name in image or ()}
         return {
             "after": after,
             "unchanged": absent if absent and op == "U" else None,
             "before": before,
             "before_known": None if before is None else [name for name in self._names if name in before],
             "absent": absent if absent and op == "I" and self._clears else None,
-            "undeclared": sorted(filter(self._is_undeclared, told)) or None,
+            "undeclared": sorted(filter(self._is_undeclared, columns)) or None,
         }
 
     def _is_undeclared(self, name: str) -> bool:
@@ -83,14 +83,14 @@ class ImageMessages:
     def read_values(self, column: Column, values: Sequence[Any]) -> tuple[pa.Array, list[int]]:
         """Read a column's values (text, JSON scalars, None) one at a time; return the places of unreadable ones too."""
         read = reader(column.type)
-        found, unreadable = [], []
+        values_read, unreadable = [], []
         for position, value in enumerate(values):
             try:
-                found.append(None if value is None else read(value if isinstance(value, str) else str(value)))
+                values_read.append(None if value is None else read(value if isinstance(value, str) else str(value)))
             except (ValueError, TypeError, InvalidOperation, OverflowError):
-                found.append(None)
+                values_read.append(None)
                 unreadable.append(position)
-        return pa.array(found, arrow_type(column.type)), unreadable
+        return pa.array(values_read, arrow_type(column.type)), unreadable
 
     def _image(self, image: dict[str, Raw] | None) -> dict[str, Any] | None:
         if image is None:
@@ -98,14 +98,14 @@ class ImageMessages:
         flags = {
             name.upper() for name, raw in image.items() if name.upper().endswith("_ISMISSING") and bytes(raw) == b"true"
         }
-        found = {}
+        values = {}
         for name, raw in image.items():
             column = self._columns.get(name.upper())
             if column is not None and f"{name.upper()}_ISMISSING" not in flags:
-                found[column.name] = self._readers[column.name](raw)
+                values[column.name] = self._readers[column.name](raw)
             elif self._quarantine and self._is_undeclared(name):
                 raise Unreadable(f"{name}: not a declared column, and undeclared_columns is quarantine")
-        return found
+        return values
 
 
 def _read(read: Callable[[Any], Any], column: Column, raw: Raw) -> Any:

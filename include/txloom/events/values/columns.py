@@ -84,17 +84,17 @@ def _decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _doubles(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """Cast numbers; one that becomes infinite, or zero although it is not, is left to the reading of single values."""
-    found = _matching(texts, DOUBLE).cast(pa.float64()).cast(kind)
-    zeros = texts.filter(pc.fill_null(pc.equal(found, 0), False))
-    if pc.any(pc.is_inf(found)).as_py() or not pc.all(pc.match_substring_regex(zeros, ZERO), min_count=0).as_py():
+    doubles = _matching(texts, DOUBLE).cast(pa.float64()).cast(kind)
+    zeros = texts.filter(pc.fill_null(pc.equal(doubles, 0), False))
+    if pc.any(pc.is_inf(doubles)).as_py() or not pc.all(pc.match_substring_regex(zeros, ZERO), min_count=0).as_py():
         raise pa.ArrowInvalid("a number beyond all doubles, or too small for one")
-    return found
+    return doubles
 
 
 def _dates(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    found = texts.cast(kind)
+    dates = texts.cast(kind)
     read_timestamps(texts)
-    return found
+    return dates
 
 
 def _timestamps(texts: pa.Array, _kind: pa.DataType) -> pa.Array:

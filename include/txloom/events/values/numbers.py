@@ -24,10 +24,10 @@ def read_scaled(text: str, digits: int, scale: int) -> int:
     >>> read_scaled("-1.50", 5, 2), read_scaled("15e-1", 5, 2), read_scaled("0E-10", 5, 2)
     (-150, 150, 0)
     """
-    found = NUMBER.fullmatch(text)
-    if found is None:
+    match = NUMBER.fullmatch(text)
+    if match is None:
         raise ValueError(text)
-    sign, whole, part, bare, exponent = found.groups(default="")
+    sign, whole, part, bare, exponent = match.groups(default="")
     written, moved = whole + part + bare, scale + int(exponent or 0) - len(part + bare)
     if moved < 0 and written[moved:].strip("0"):
         raise ValueError(text)

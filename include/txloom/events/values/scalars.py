@@ -67,15 +67,15 @@ def _read_boolean(text: str) -> bool:
 
 
 def _read_instant(text: str) -> datetime:
-    found = read_timestamp(text)
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    time = read_timestamp(text)
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
 def _read_local(text: str) -> datetime:
-    found = read_timestamp(text)
-    if found.tzinfo is not None:
+    time = read_timestamp(text)
+    if time.tzinfo is not None:
         raise ValueError(text)
-    return found
+    return time
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {

@@ -30,10 +30,10 @@ def read_date(text: str) -> date:
     >>> read_date("1994-09-30:00:00:00")
     datetime.date(1994, 9, 30)
     """
-    found = _MIDNIGHT.fullmatch(text)
-    if found is None:
+    match = _MIDNIGHT.fullmatch(text)
+    if match is None:
         raise ValueError(text)
-    return date.fromisoformat(found[1])
+    return date.fromisoformat(match[1])
 
 
 def read_timestamp(text: str) -> datetime:
@@ -46,10 +46,10 @@ def read_timestamp(text: str) -> datetime:
     >>> read_timestamp("2026-11-21T10:11-01:30").isoformat()
     '2026-11-21T10:11:00-01:30'
     """
-    found = _TIMESTAMP.fullmatch(text)
-    if found is None:
+    match = _TIMESTAMP.fullmatch(text)
+    if match is None:
         raise ValueError(text)
-    day, hour, minute, second, part, zone, sign, *offset = found.groups(default="")
+    day, hour, minute, second, part, zone, sign, *offset = match.groups(default="")
     if part[6:].strip("0"):
         raise ValueError(text)
     hours, minutes, seconds, micros = (int(each or 0) for each in (hour, minute, second, part[:6].ljust(6, "0")))
@@ -71,11 +71,11 @@ def read_time(text: str) -> str:
     >>> read_time("08:15:30.500000"), read_time("24:00:00")
     ('08:15:30.5', '24:00:00')
     """
-    found = _TIME.fullmatch(text)
-    part = found[2].rstrip("0") if found and found[2] else ""
-    if found is None or len(part) > 6:
+    match = _TIME.fullmatch(text)
+    part = match[2].rstrip("0") if match and match[2] else ""
+    if match is None or len(part) > 6:
         raise ValueError(text)
-    return f"{found[1]}.{part}" if part else found[1]
+    return f"{match[1]}.{part}" if part else match[1]
 
 
 def read_uuid(text: str) -> str:
@@ -87,10 +87,10 @@ def read_uuid(text: str) -> str:
 
 def read_binary(text: str) -> bytes:
     """Read hexadecimal digits, with `0x` or PostgreSQL's mark in front or without."""
-    found = _BINARY.fullmatch(text)
-    if found is None:
+    match = _BINARY.fullmatch(text)
+    if match is None:
         raise ValueError(text)
-    return bytes.fromhex(found[1])
+    return bytes.fromhex(match[1])
 
 
 def array_elements(text: str) -> list[str | None]:
@@ -101,21 +101,21 @@ def array_elements(text: str) -> list[str | None]:
     """
     if not (text.startswith("{") and text.endswith("}")):
         raise ValueError(text)
-    body, at, found = text[1:-1], 0, list[str | None]()
+    body, at, elements = text[1:-1], 0, list[str | None]()
     while body and at <= len(body):
         element = _QUOTED.match(body, at)
         if element is None:
             raise ValueError(text)
         quoted, bare = element.groups()
         if quoted is not None:
-            found.append(re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL))
+            elements.append(re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL))
         else:
-            found.append(None if bare == "NULL" else bare)
+            elements.append(None if bare == "NULL" else bare)
         at = element.end()
         if at < len(body) and body[at] != ",":
             raise ValueError(text)
         at += 1
-    return found
+    return elements
 
 
 def read_instants(texts: pa.Array) -> pa.Array:
@@ -125,8 +125,8 @@ def read_instants(texts: pa.Array) -> pa.Array:
 
 def read_timestamps(texts: pa.Array, kind: pa.DataType = TIMESTAMP) -> pa.Array:
     """Read `YYYY-MM-DD HH:MM:SS.ffffff`, all at once; raises ArrowInvalid when one is written in another way."""
-    found = texts.cast(kind)
-    bounds = pc.min_max(found.cast(pa.int64()))
+    times = texts.cast(kind)
+    bounds = pc.min_max(times.cast(pa.int64()))
     if pc.or_(pc.less(bounds["min"], FIRST), pc.greater(bounds["max"], LAST)).as_py():
         raise pa.ArrowInvalid("an instant that Python cannot hold")
-    return found
+    return times

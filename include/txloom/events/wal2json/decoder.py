@@ -208,42 +208,42 @@ class Wal2JsonDecoder:
             return {"kind": "marker"}
         if line.action is None and line.change != NULL:
             raise _Poison(VERSION_1, "the message has `change`, not `action`", {})
-        own = self._open.get(topic)
-        known = self._lost(topic) if own is not None and str(line.xid) == own.xid else {}
+        transaction = self._open.get(topic)
+        known = self._lost(topic) if transaction is not None and str(line.xid) == transaction.xid else {}
         raise _Poison(rejections.OPERATION, f"action is {line.action!r}", known)
 
     def _begin(self, topic: str, line: _Line) -> dict[str, Any]:
         self._open.pop(topic, None)
-        own = self._open[topic] = _begun(line)
-        names = {"transaction_id": own.transaction_id, "xid": own.xid, "csn": own.csn}
-        return {"kind": "marker", **names, "committed_at": own.committed_at}
+        transaction = self._open[topic] = _begun(line)
+        names = {"transaction_id": transaction.transaction_id, "xid": transaction.xid, "csn": transaction.csn}
+        return {"kind": "marker", **names, "committed_at": transaction.committed_at}
 
     def _commit(self, topic: str, line: _Line) -> dict[str, Any]:
-        own = self._inside(topic, line)
+        transaction = self._inside(topic, line)
         del self._open[topic]
-        names = {"xid": own.xid, "csn": own.csn}
-        if own.unreadable:
-            raise _Poison(DAMAGED, f"{own.unreadable} of its messages cannot be read", names)
+        names = {"xid": transaction.xid, "csn": transaction.csn}
+        if transaction.unreadable:
+            raise _Poison(DAMAGED, f"{transaction.unreadable} of its messages cannot be read", names)
         return {
             "kind": "metadata",
             **names,
-            "transaction_id": own.transaction_id,
-            "committed_at": own.committed_at or instant(line.timestamp),
-            "expected": list(own.counts.items()),
-            "event_count": own.ordinal,
+            "transaction_id": transaction.transaction_id,
+            "committed_at": transaction.committed_at or instant(line.timestamp),
+            "expected": list(transaction.counts.items()),
+            "event_count": transaction.ordinal,
         }
 
     def _row(self, topic: str, line: _Line) -> dict[str, Any]:
-        own, op = self._inside(topic, line), line.action or ""
+        transaction, op = self._inside(topic, line), line.action or ""
         lsn = lsn_number(line.lsn) or 0
-        if 0 < lsn < own.lsn:
+        if 0 < lsn < transaction.lsn:
             raise _Poison(BACKWARDS, f"lsn {line.lsn} comes behind a later one", self._lost(topic))
         if not line.schema or not line.table:
             lacks = "table" if line.schema else "schema"
             raise _Poison(rejections.NO_TABLE, f"the message has no `{lacks}`", self._lost(topic))
         target = self._targets.get((line.schema, line.table)) or self._target(line.schema, line.table)
-        own = self._open[topic] = replace(own.with_row(target.name), lsn=max(lsn, own.lsn))
-        known = {"xid": own.xid, "csn": own.csn, "pos": own.ordinal}
+        transaction = self._open[topic] = replace(transaction.with_row(target.name), lsn=max(lsn, transaction.lsn))
+        known = {"xid": transaction.xid, "csn": transaction.csn, "pos": transaction.ordinal}
         known |= {"source_table": target.source, "table": target.name, "op": op}
         before, after = bytes(line.identity), bytes(line.columns)
         refusal = target.refusal(op, before, after)
@@ -252,31 +252,31 @@ class Wal2JsonDecoder:
         return {
             "kind": "row",
             **known,
-            "transaction_id": own.transaction_id,
-            "identity": str(own.ordinal),
+            "transaction_id": transaction.transaction_id,
+            "identity": str(transaction.ordinal),
             "payload": identity.payload(op, before, after),
             "digest": identity.digest(op, before, after),
-            "committed_at": own.committed_at or instant(line.timestamp),
+            "committed_at": transaction.committed_at or instant(line.timestamp),
         }
 
     def _inside(self, topic: str, line: _Line) -> Open:
         """Return the transaction that a row or a COMMIT is of."""
-        own = self._open.get(topic)
+        transaction = self._open.get(topic)
         if line.xid is None or line.xid == "":
             raise _Poison(*NO_XID, self._lost(topic) if line.action in ROWS else {})
-        if own is None:
+        if transaction is None:
             raise _Poison(OUTSIDE, f"no BEGIN of xid {line.xid} before it", {})
-        if str(line.xid) != own.xid:
-            raise _Poison(ANOTHER, f"xid {line.xid}, while xid {own.xid} has no COMMIT yet", {})
-        return own
+        if str(line.xid) != transaction.xid:
+            raise _Poison(ANOTHER, f"xid {line.xid}, while xid {transaction.xid} has no COMMIT yet", {})
+        return transaction
 
     def _lost(self, topic: str) -> dict[str, Any]:
         """Take the place of a row that cannot be read; return it, nothing where no transaction is open."""
-        own = self._open.get(topic)
-        if own is None:
+        transaction = self._open.get(topic)
+        if transaction is None:
             return {}
-        own = self._open[topic] = replace(own.with_row(None), unreadable=own.unreadable + 1)
-        return {"xid": own.xid, "csn": own.csn, "pos": own.ordinal}
+        transaction = self._open[topic] = replace(transaction.with_row(None), unreadable=transaction.unreadable + 1)
+        return {"xid": transaction.xid, "csn": transaction.csn, "pos": transaction.ordinal}
 
     def _target(self, schema: str, table: str) -> Target:
         source = f"{schema}.{table}"
@@ -294,8 +294,8 @@ def lsn_number(lsn: str | None) -> int | None:
     >>> lsn_number("0/1DD9F38"), lsn_number("80000000/0"), lsn_number("0x1")
     (31301432, None, None)
     """
-    found = None if lsn is None else _LSN.fullmatch(lsn)
-    number = LARGEST + 1 if found is None else int(found[1], 16) << 32 | int(found[2], 16)
+    match = None if lsn is None else _LSN.fullmatch(lsn)
+    number = LARGEST + 1 if match is None else int(match[1], 16) << 32 | int(match[2], 16)
     return number if number <= LARGEST else None
 
 

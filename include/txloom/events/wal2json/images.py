@@ -72,8 +72,8 @@ class Wal2JsonImages:
             if cell.name not in labels:
                 self._learn(cell.name)
         if self._twins:
-            told = {cell.name for cell in cells}
-            cells = [cell for cell in cells if self._twins.get(cell.name) not in told]
+            names = {cell.name for cell in cells}
+            cells = [cell for cell in cells if self._twins.get(cell.name) not in names]
         values = [bytes(cell.value) for cell in cells]
         return (
             b"{"
@@ -86,9 +86,9 @@ class Wal2JsonImages:
     def _learn(self, name: str) -> None:
         """Take up a column's name; one that differs from a declared column's only in case yields to that one."""
         self._labels[name] = msgspec.json.encode(name) + b":"
-        own = self._sources.get(name.upper())
-        if own is not None and own != name:
-            self._twins[name] = own
+        column = self._sources.get(name.upper())
+        if column is not None and column != name:
+            self._twins[name] = column
 
 
 class Target:
@@ -143,13 +143,13 @@ class Target:
             cells = self._decode(image)
         except msgspec.MsgspecError as error:
             return rejections.BROKEN, f"`{name}`: {error}"
-        found: dict[str, bool] = {}
+        is_null: dict[str, bool] = {}
         for cell in cells:
             source = cell.name.upper()
-            found[source] = found.get(source, False) or bytes(cell.value) != b"null"
+            is_null[source] = is_null.get(source, False) or bytes(cell.value) != b"null"
         for source, key in self._names.items():
-            if not found.get(source, sparse):
-                return rejections.NO_KEY, f"{key} is {'null' if source in found else 'missing'} in `{name}`"
+            if not is_null.get(source, sparse):
+                return rejections.NO_KEY, f"{key} is {'null' if source in is_null else 'missing'} in `{name}`"
         return None
 
 

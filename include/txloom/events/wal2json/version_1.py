@@ -61,10 +61,10 @@ def expanded(value: bytes) -> list[bytes]:
     One that cannot be placed, or whose changes are not in order, is refused whole.
     """
     try:
-        found = _any(value)
+        transaction = _any(value)
     except UNREADABLE:
         return [value]
-    if isinstance(value, Refused) or found.change == NULL or found.action != NULL:
+    if isinstance(value, Refused) or transaction.change == NULL or transaction.action != NULL:
         return [value]
     try:
         return _lines(value)
@@ -75,16 +75,20 @@ def expanded(value: bytes) -> list[bytes]:
 
 
 def _lines(value: bytes) -> list[bytes]:
-    told = _transaction(value)
-    if told.xid == NULL and told.nextlsn == NULL and [change.kind for change in told.change] == ["message"]:
+    transaction = _transaction(value)
+    if (
+        transaction.xid == NULL
+        and transaction.nextlsn == NULL
+        and [change.kind for change in transaction.change] == ["message"]
+    ):
         return [b'{"action":"M"}']
-    if told.nextlsn == NULL:
+    if transaction.nextlsn == NULL:
         raise Poison(rejections.NO_CSN, "the message has no `nextlsn`: the slot needs include-lsn")
-    if told.xid == NULL:
+    if transaction.xid == NULL:
         raise Poison(rejections.NO_TRANSACTION, "the message has no `xid`: the slot needs include-xids")
-    xid, lsn, at = map(bytes, (told.xid, told.nextlsn, told.timestamp))
+    xid, lsn, at = map(bytes, (transaction.xid, transaction.nextlsn, transaction.timestamp))
     begin, end = (b'{"action":"%s","xid":%s,"timestamp":%s,"lsn":%s}' % (each, xid, at, lsn) for each in (b"B", b"C"))
-    return [begin, *(_row(change, xid, at) for change in told.change), end]
+    return [begin, *(_row(change, xid, at) for change in transaction.change), end]
 
 
 def _row(change: _Change, xid: bytes, at: bytes) -> bytes:
@@ -108,6 +112,6 @@ def _cells(names: Raws, types: Raws | None, values: Raws) -> bytes:
     if len(names) != len(values) or (types is not None and len(types) != len(names)):
         raise Poison(rejections.BROKEN, f"a change has {len(names)} names and {len(values)} values")
     kinds = [b""] * len(names) if types is None else [b'"type":%s,' % bytes(kind) for kind in types]
-    told = zip(names, kinds, values, strict=True)
-    cells = [b'{"name":%s,%s"value":%s}' % (bytes(name), kind, bytes(value)) for name, kind, value in told]
+    columns = zip(names, kinds, values, strict=True)
+    cells = [b'{"name":%s,%s"value":%s}' % (bytes(name), kind, bytes(value)) for name, kind, value in columns]
     return b"[%s]" % b",".join(cells)

@@ -13,7 +13,7 @@ from txloom.generate.workload.tables import TABLES, Row, SourceTable
 TYPES = {"I": ("insert", "INSERT"), "U": ("update", "Update"), "D": ("delete", "DELETE")}
 """Producers differ in how they write the type of a change."""
 
-Told = dict[str, str | tuple[str, ...] | list[str] | Row | None]
+Given = dict[str, str | tuple[str, ...] | list[str] | Row | None]
 
 
 class ChangeEventWriter(Writer):
@@ -32,7 +32,7 @@ class ChangeEventWriter(Writer):
         """Yield a message for each row that the transaction changed, each with a time of its own."""
         at, spelling = transaction.committed, transaction.number % 2
         for change in single_rows(transaction.changes):
-            content: Told = {"table": self._names[change.table], "changeType": TYPES[change.op][spelling]}
+            content: Given = {"table": self._names[change.table], "changeType": TYPES[change.op][spelling]}
             content |= {"timestamp": moment(at), **_columns(change), **_old_key(change)}
             yield Message(self._topics[change.table], encode(content), ROW, transaction.csn)
             at += 1
@@ -47,7 +47,7 @@ def single_rows(changes: list[Change]) -> Iterator[Change]:
             yield Change(change.table, "D", row, None)
 
 
-def _columns(change: Change) -> Told:
+def _columns(change: Change) -> Given:
     table, before, after = change.table, change.before, change.after
     if after is None:
         return {"columnNames": None, "columnTypes": None, "columnValues": None}
@@ -60,9 +60,9 @@ def _columns(change: Change) -> Told:
     }
 
 
-def _old_key(change: Change) -> Told:
+def _old_key(change: Change) -> Given:
     table: SourceTable = change.table
     if change.before is None:
         return {"oldKeyNames": None, "oldKeyTypes": None, "oldKeyValues": None}
-    types = [table.types[position] for position in table.key_places]
+    types = [table.types[position] for position in table.key_positions]
     return {"oldKeyNames": table.key, "oldKeyTypes": types, "oldKeyValues": table.key_of(change.before)}

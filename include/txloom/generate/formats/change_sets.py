@@ -56,7 +56,9 @@ class ChangeSetWriter(Writer):
     def _line(self, table: SourceTable, topic: str, fields: Row) -> bytes:
         if self._is_csv:
             return csv_line(fields)
-        values = [json_value(text, literal=own) for text, own in zip(fields, self._literals[table], strict=True)]
+        values = [
+            json_value(text, literal=literal) for text, literal in zip(fields, self._literals[table], strict=True)
+        ]
         return json_object(self._headings[topic], values)
 
 

@@ -43,13 +43,13 @@ class _Layout:
         if self.table.whole_before:
             return self.image(row)
         values = list(self._invented)
-        for position in self.table.key_places:
+        for position in self.table.key_positions:
             values[position] = self._values[position](row[position])
         return json_object(self.table.columns, values)
 
     def key(self, row: Row) -> bytes:
         """Write a row's key."""
-        values = [self._values[position](row[position]) for position in self.table.key_places]
+        values = [self._values[position](row[position]) for position in self.table.key_positions]
         return json_object(self.table.key, values)
 
     def parts(self, change: Change) -> Iterator[Part]:
@@ -115,19 +115,19 @@ class DebeziumWriter(Writer):
         yield self._mark(transaction, "END", transaction.csn, counts)
 
     def _mark(self, transaction: Transaction, status: str, lsn: int, counts: Counter[str] | None) -> Message:
-        own = f"{transaction.xid}:{lsn}"
+        transaction_id = f"{transaction.xid}:{lsn}"
         parts = None
         if counts is not None:
             parts = [{"data_collection": name, "event_count": count} for name, count in sorted(counts.items())]
         content = {
             "status": status,
-            "id": own,
+            "id": transaction_id,
             "event_count": None if counts is None else counts.total(),
             "data_collections": parts,
             "ts_ms": transaction.committed // 1000,
         }
         kind = MARKER if counts is None else METADATA
-        return Message(self.metadata_topic, encode(content), kind, transaction.csn, encode({"id": own}))
+        return Message(self.metadata_topic, encode(content), kind, transaction.csn, encode({"id": transaction_id}))
 
     def _source(self, transaction: Transaction, lsn: int, layout: _Layout) -> bytes:
         at, server = transaction.committed, self._server.encode()

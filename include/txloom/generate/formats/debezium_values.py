@@ -48,8 +48,8 @@ def _instant(text: str) -> bytes:
 
 
 def _time(text: str) -> bytes:
-    found = time.fromisoformat(text)
-    return b"%d" % (((found.hour * 60 + found.minute) * 60 + found.second) * 1_000_000 + found.microsecond)
+    value = time.fromisoformat(text)
+    return b"%d" % (((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond)
 
 
 def _binary(text: str) -> bytes:

@@ -36,22 +36,28 @@ FORMATS = {
 def completed(shape: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is told of a format, with what is not told as it is by default."""
     name = shape["format"]
-    own = FORMATS[name]
-    told = {key: value for key, value in shape.items() if value is not None}
-    found = {"layout": own.layouts[0], "topic": own.topic, "transaction_topic": own.transaction_topic} | told
-    if found["layout"] not in own.layouts:
-        raise ConfigurationError(f"--layout: found {found['layout']}, but {name} has {' and '.join(own.layouts)}.")
-    if own.transaction_topic is None and found["transaction_topic"] is not None:
-        raise ConfigurationError(f"--transaction-topic: found {found['transaction_topic']!r}, but {name} has none.")
+    format_ = FORMATS[name]
+    given = {key: value for key, value in shape.items() if value is not None}
+    options = {
+        "layout": format_.layouts[0],
+        "topic": format_.topic,
+        "transaction_topic": format_.transaction_topic,
+    } | given
+    if options["layout"] not in format_.layouts:
+        raise ConfigurationError(
+            f"--layout: found {options['layout']}, but {name} has {' and '.join(format_.layouts)}."
+        )
+    if format_.transaction_topic is None and options["transaction_topic"] is not None:
+        raise ConfigurationError(f"--transaction-topic: found {options['transaction_topic']!r}, but {name} has none.")
     try:
-        topics = {found["topic"].format(schema="schema", table=table) for table in ("one", "other")}
+        topics = {options["topic"].format(schema="schema", table=table) for table in ("one", "other")}
     except (KeyError, IndexError, ValueError):
         topics = set()
     parts = 1 if name == "wal2json" else 2
     if len(topics) != parts or any(not topic or set(topic) & set("/\\\0") or topic[0] in "._" for topic in topics):
         expected = "one topic for all tables" if parts == 1 else "a name with {table} in it, and perhaps {schema}"
-        raise ConfigurationError(f"--topic: found {found['topic']!r}, expected {expected}.")
-    return found
+        raise ConfigurationError(f"--topic: found {options['topic']!r}, expected {expected}.")
+    return options
 
 
 def new_writer(shape: Mapping[str, Any]) -> Writer:

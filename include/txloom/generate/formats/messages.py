@@ -14,7 +14,7 @@ Value = str | int | None
 encode = msgspec.json.Encoder().encode
 
 ROW, METADATA, MARKER = "row", "metadata", "marker"
-NUMBERS = ("bigint", "integer", "numeric(", "double precision")
+NUMERIC = ("bigint", "integer", "numeric(", "double precision")
 """How the names of numeric types begin."""
 
 
@@ -63,7 +63,7 @@ def is_number(type_: str) -> bool:
     >>> is_number("numeric(20,4)"), is_number("numeric(20,4)[]"), is_number("text")
     (True, False, False)
     """
-    return type_.startswith(NUMBERS) and not type_.endswith("[]")
+    return type_.startswith(NUMERIC) and not type_.endswith("[]")
 
 
 def literals(table: SourceTable) -> tuple[bool, ...]:

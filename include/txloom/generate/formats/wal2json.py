@@ -26,28 +26,31 @@ class _Layout:
         key = [{"name": name, "type": type_} for name, type_ in columns if name in table.key]
         self.key = b',"pk":%b' % encode(key)
         self.places = tuple(range(len(columns)))
-        self.identity = self.places if table.whole_before else table.key_places
+        self.identity = self.places if table.whole_before else table.key_positions
 
     def columns(self, row: Row, places: tuple[int, ...]) -> bytes:
         """Write some columns of a row."""
-        begins, own = self.begins, self.literals
+        begins, literals = self.begins, self.literals
         return b",".join(
-            [b"%b%b}" % (begins[position], json_value(row[position], literal=own[position])) for position in places]
+            [
+                b"%b%b}" % (begins[position], json_value(row[position], literal=literals[position]))
+                for position in places
+            ]
         )
 
     def images(self, change: Change) -> bytes:
         """Write the images that a change has."""
         before, after = change.before, change.after
-        found = b""
+        image = b""
         if after is not None:
             left_out = self.table.left_out(before, after) if before is not None else ()
             places = (
                 tuple(position for position in self.places if position not in left_out) if left_out else self.places
             )
-            found = b',"columns":[%b]' % self.columns(after, places)
+            image = b',"columns":[%b]' % self.columns(after, places)
         if before is not None:
-            found += b',"identity":[%b]' % self.columns(before, self.identity)
-        return found + self.key if found else found
+            image += b',"identity":[%b]' % self.columns(before, self.identity)
+        return image + self.key if image else image
 
 
 class Wal2JsonWriter(Writer):

@@ -25,7 +25,7 @@ class Change(NamedTuple):
     op: str
     before: Row | None
     after: Row | None
-    together: bool = False
+    same_position: bool = False
     removed: Sequence[Row] = ()
 
 
@@ -63,12 +63,12 @@ class Transaction:
 
     def lsns(self) -> list[int]:
         """Return where in the log each change stands."""
-        found, lsn = [], self.lsn
+        lsns, lsn = [], self.lsn
         for change in self.changes:
-            if not change.together:
+            if not change.same_position:
                 lsn += LSN_STEP
-            found.append(lsn)
-        return found
+            lsns.append(lsn)
+        return lsns
 
 
 def moment(micros: int) -> str:

@@ -75,7 +75,7 @@ def insert_order(work: Work, key: str, ref: str, lines: int) -> Order:
     copied = lines == MOST_LINES or draw.happens(0.3)
     for place, row in enumerate(rows):
         order.lines.append(row)
-        work.inserted(LINES, row, together=copied and place > 0)
+        work.inserted(LINES, row, same_position=copied and place > 0)
     if work.room > 0 and draw.happens(0.15):
         extras.attach(work, order)
     if work.room > 0 and draw.happens(0.1):

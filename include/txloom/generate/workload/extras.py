@@ -7,7 +7,7 @@ from txloom.generate.workload.source import Order, Work
 from txloom.generate.workload.tables import ATTACHMENTS, AUDIT, CODES, USES, AttachmentRow, AuditRow, CodeRow, UseRow
 from txloom.generate.workload.values import ARRAYS, DAYTIMES, DOCUMENTS, DOUBLES, ODD_INSTANTS
 
-TAGS, NUMBERS, AMOUNTS = ((None, *ARRAYS[name]) for name in ("tags", "codes", "amounts"))
+TAGS, NUMERIC, AMOUNTS = ((None, *ARRAYS[name]) for name in ("tags", "codes", "amounts"))
 RATIOS = tuple(DOUBLES)
 
 
@@ -29,7 +29,7 @@ def attach(work: Work, order: Order) -> bool:
         payload=draw.payload(),
         doc=draw.pick(DOCUMENTS),
         tags=draw.pick(TAGS),
-        codes=draw.pick(NUMBERS),
+        codes=draw.pick(NUMERIC),
         amounts=draw.pick(AMOUNTS),
         seen_at=draw.pick(ODD_INSTANTS),
         at_time=draw.pick(DAYTIMES),

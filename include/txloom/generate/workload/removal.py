@@ -151,7 +151,7 @@ def truncate_uses(work: Work) -> bool:
     source.discounted.clear()
     source.used.clear()
     if work.room > 0 and work.draw.happens(0.5):
-        work.truncated(CODES, source.codes, together=True)
+        work.truncated(CODES, source.codes, same_position=True)
         source.codes.clear()
     return True
 

@@ -48,10 +48,10 @@ def sizes_of(text: str) -> Sizes:
     """
     ranges, weights = [], []
     for part in text.split(","):
-        found = _SIZE.fullmatch(part.strip())
+        match = _SIZE.fullmatch(part.strip())
         low, high, weight = (
-            (int(group or fallback) for group, fallback in zip(found.groups(), (0, -1, 1), strict=True))
-            if found
+            (int(group or fallback) for group, fallback in zip(match.groups(), (0, -1, 1), strict=True))
+            if match
             else (0, 0, 0)
         )
         high = low if high < 0 else high
@@ -66,26 +66,26 @@ def sizes_of(text: str) -> Sizes:
 def shares_of(given: Sequence[str]) -> Shares:
     """Read shares such as `deletes=0.3`; what is not told stays as it is."""
     names = [each.name for each in fields(Shares)]
-    found = Shares(**read_shares("--share-of", given, names))
-    if found.deletes + found.key_changes + found.truncates > 1:
+    shares = Shares(**read_shares("--share-of", given, names))
+    if shares.deletes + shares.key_changes + shares.truncates > 1:
         raise ConfigurationError("--share-of: found shares of statements above 1 together, expected at most 1.")
-    return found
+    return shares
 
 
 def read_shares(flag: str, given: Sequence[str], names: Sequence[str]) -> Mapping[str, float]:
     """Read NAME=SHARE pairs; a name may be written with dashes, and several pairs with commas between them."""
-    found: dict[str, float] = {}
+    shares: dict[str, float] = {}
     for pair in (pair for each in given for pair in each.split(",") if pair):
-        name, _, told = pair.partition("=")
+        name, _, number = pair.partition("=")
         name = name.strip().replace("-", "_")
         if name not in names:
             hint = did_you_mean(name, names)
             raise ConfigurationError(f"{flag}: found {name!r}, expected one of {', '.join(names)}. {hint}".rstrip())
         try:
-            share = float(told)
+            share = float(number)
         except ValueError:
             share = -1.0
         if not 0 <= share <= 1:
             raise ConfigurationError(f"{flag}: found {pair!r}, expected {name}=SHARE with a share from 0 to 1.")
-        found[name] = share
-    return found
+        shares[name] = share
+    return shares

@@ -29,7 +29,7 @@ TOUCHED_AGAIN = 0.2
 class Order:
     """An order and its rows in other tables; `place` is where it stands among the source's orders."""
 
-    __slots__ = ("attachments", "details", "lines", "place", "row", "uses")
+    __slots__ = ("attachments", "details", "index", "lines", "row", "uses")
 
     def __init__(self, row: OrderRow) -> None:
         """Begin with an order that has nothing below it."""
@@ -38,7 +38,7 @@ class Order:
         self.lines: list[LineRow] = []
         self.attachments: list[AttachmentRow] = []
         self.uses: list[UseRow] = []
-        self.place = -1
+        self.index = -1
 
     @property
     def rows(self) -> int:
@@ -64,15 +64,15 @@ class Source:
 
     def add(self, order: Order) -> None:
         """Take an order in."""
-        order.place = len(self.orders)
+        order.index = len(self.orders)
         self.orders.append(order)
 
     def remove(self, order: Order) -> None:
         """Let an order go; the last one takes its place."""
         last = self.orders.pop()
         if last is not order:
-            self.orders[order.place] = last
-            last.place = order.place
+            self.orders[order.index] = last
+            last.index = order.index
         for use in order.uses:
             self.used[use.code] -= 1
         self.attached.discard(order)
@@ -123,9 +123,9 @@ class Work:
         """Return how many more rows the transaction may change."""
         return self.size - len(self.changes)
 
-    def inserted(self, table: SourceTable, row: Row, *, together: bool = False) -> None:
+    def inserted(self, table: SourceTable, row: Row, *, same_position: bool = False) -> None:
         """Tell that a row was inserted."""
-        self.changes.append(Change(table, "I", None, row, together))
+        self.changes.append(Change(table, "I", None, row, same_position))
 
     def updated(self, table: SourceTable, old: Row, new: Row) -> None:
         """Tell that a row was updated."""
@@ -135,9 +135,9 @@ class Work:
         """Tell that a row was deleted."""
         self.changes.append(Change(table, "D", row, None))
 
-    def truncated(self, table: SourceTable, rows: Sequence[Row], *, together: bool = False) -> None:
+    def truncated(self, table: SourceTable, rows: Sequence[Row], *, same_position: bool = False) -> None:
         """Tell that a table was emptied of rows."""
-        self.changes.append(Change(table, "T", None, None, together, sorted(rows, key=str)))
+        self.changes.append(Change(table, "T", None, None, same_position, sorted(rows, key=str)))
 
     def order(self) -> Order | None:
         """Return an order, most often a recent one; None while there are none."""
@@ -145,7 +145,7 @@ class Work:
         if not orders:
             return None
         known = self.touched
-        if known is None or not 0 <= known.place < len(orders) or orders[known.place] is not known:
+        if known is None or not 0 <= known.index < len(orders) or orders[known.index] is not known:
             known = None
         if known is None or not self.draw.happens(TOUCHED_AGAIN):
             known = orders[len(orders) - 1 - int(len(orders) * self.draw.unit() ** 3)]

@@ -125,26 +125,26 @@ class SourceTable:
         return names
 
     @cached_property
-    def key_places(self) -> tuple[int, ...]:
+    def key_positions(self) -> tuple[int, ...]:
         """Return where the key stands in a row."""
         return tuple(self.columns.index(name) for name in self.key)
 
     @cached_property
-    def _large_places(self) -> tuple[int, ...]:
+    def _large_positions(self) -> tuple[int, ...]:
         return tuple(self.columns.index(name) for name in self.large)
 
     def key_of(self, row: Row) -> Row:
         """Return a row's key."""
-        return tuple([row[position] for position in self.key_places])
+        return tuple([row[position] for position in self.key_positions])
 
     def left_out(self, old: Row, new: Row) -> tuple[int, ...]:
         """Return the places of large values that an update leaves alone, so that the log does not have them."""
-        found: tuple[int, ...] = ()
-        for position in self._large_places:
+        positions: tuple[int, ...] = ()
+        for position in self._large_positions:
             value = new[position]
             if value is not None and len(value) >= STORED_APART and value == old[position]:
-                found = (*found, position)
-        return found
+                positions = (*positions, position)
+        return positions
 
 
 ORDERS = SourceTable(

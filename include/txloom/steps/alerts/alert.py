@@ -13,7 +13,7 @@ from txloom.config.models.alerts import Alerts
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import BETWEEN_EXPECTATIONS, ConfigurationError, MessageUnsent
 from txloom.quality import incidents as rules
-from txloom.quality.episodes import Due, Episode, claimed, due, judged, noted
+from txloom.quality.incident_lifecycle import Due, IncidentLifecycle, claimed, due, judged, noted
 from txloom.quality.incidents import ADVICE, TASK, Incident
 from txloom.quality.messages import message
 from txloom.steps.alerts.notifiers import Notifier, notifiers
@@ -34,9 +34,9 @@ def alert(
     warehouse: str,
     run_id: str,  # noqa: ARG001 (every step takes it)
     environment: Mapping[str, str] | None = None,
-    looked: bool = False,
+    source_was_checked: bool = False,
 ) -> dict[str, int]:
-    """Judge the tables as they are now and send what is due; looked: the source was just found in order.
+    """Judge the tables as they are now and send what is due; source_was_checked: the source was just found in order.
 
     Of what is counted, `valid_through_age` is in seconds, and of the newest commit that readers see.
 
@@ -46,10 +46,12 @@ def alert(
     if pipeline.alerts is None:
         return {"open": 0, "sent": 0}
     known = facts(pipeline, paths, now)
-    found = rules.incidents(known, pipeline.alerts, pipeline.name)
-    told = _settle(paths, pipeline.alerts, lambda _: found, rules.JUDGED, environment, now if looked else None)
+    incidents = rules.incidents(known, pipeline.alerts, pipeline.name)
+    counts = _update_incidents(
+        paths, pipeline.alerts, lambda _: incidents, rules.JUDGED, environment, now if source_was_checked else None
+    )
     age = {} if known.valid_at is None else {"valid_through_age": int((now - known.valid_at).total_seconds())}
-    return {**told, "waiting": known.waiting.total, "dead_letters": known.letters.total, **age}
+    return {**counts, "waiting": known.waiting.total, "dead_letters": known.dead_letters.total, **age}
 
 
 def task_failed(
@@ -71,7 +73,7 @@ def task_failed(
     short = sentence if len(sentence) <= LONGEST else f"{sentence[: LONGEST - 3]}..."
     failed = Incident(TASK, task, datetime.now(UTC), "error", " ".join(short.split()), ADVICE[TASK], page=page)
     news = [] if _names_expectations_only(pipeline, paths, sentence) else [failed]
-    return _settle(paths, pipeline.alerts, lambda known: [*_others(known, task), *news], (TASK,), environment)
+    return _update_incidents(paths, pipeline.alerts, lambda known: [*_others(known, task), *news], (TASK,), environment)
 
 
 def _names_expectations_only(pipeline: Pipeline, paths: TablePaths, sentence: str) -> bool:
@@ -87,42 +89,42 @@ def task_succeeded(
     if pipeline.alerts is None or not is_failed(pipeline.name, warehouse=warehouse, task=task):
         return {"open": 0, "sent": 0}
     paths = TablePaths(warehouse, pipeline.name)
-    return _settle(paths, pipeline.alerts, lambda known: _others(known, task), (TASK,), environment)
+    return _update_incidents(paths, pipeline.alerts, lambda known: _others(known, task), (TASK,), environment)
 
 
 def is_failed(pipeline: str, *, warehouse: str, task: str) -> bool:
     """Tell whether the incident of a failed task is open."""
-    known = incidents.episodes(TablePaths(warehouse, pipeline))
+    known = incidents.lifecycles(TablePaths(warehouse, pipeline))
     return any(_is_open(each) and each.incident.key == (TASK, task) for each in known)
 
 
-def _others(known: Sequence[Episode], task: str) -> list[Incident]:
+def _others(known: Sequence[IncidentLifecycle], task: str) -> list[Incident]:
     """Return the open incidents of other tasks, which stay as they are."""
-    told = [each.incident for each in known if _is_open(each) and each.incident.kind == TASK]
-    return [each for each in told if each.subject != task]
+    open_incidents = [each.incident for each in known if _is_open(each) and each.incident.kind == TASK]
+    return [each for each in open_incidents if each.subject != task]
 
 
-def _is_open(episode: Episode) -> bool:
-    return episode.closed_at is None
+def _is_open(lifecycle: IncidentLifecycle) -> bool:
+    return lifecycle.closed_at is None
 
 
-def _settle(
+def _update_incidents(
     paths: TablePaths,
     alerts: Alerts,
-    find: Callable[[Sequence[Episode]], Sequence[Incident]],
+    find: Callable[[Sequence[IncidentLifecycle]], Sequence[Incident]],
     kinds: Sequence[str],
     environment: Mapping[str, str] | None,
-    looked: datetime | None = None,
+    judged_at: datetime | None = None,
 ) -> dict[str, int]:
     """Write down what is wrong and claim what is due, send it, and note what was sent."""
     channels = notifiers(alerts, os.environ if environment is None else environment)
     there, me = [each.name for each in channels], uuid.uuid4().hex
     now = datetime.now(UTC)
 
-    def decide(known: list[Episode]) -> list[Episode]:
+    def decide(known: list[IncidentLifecycle]) -> list[IncidentLifecycle]:
         return claimed(judged(known, find(known), kinds=kinds, now=now), there, by=me, now=now)
 
-    known = incidents.change(paths, decide, looked=looked)
+    known = incidents.change(paths, decide, looked=judged_at)
     mine = [message_ for each in known if each.claimed_by == me for message_ in due(each, there)]
     sent, failures = _send(paths.pipeline, mine, channels, base_url(environment))
     after = known

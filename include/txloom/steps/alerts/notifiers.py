@@ -37,12 +37,12 @@ class Notifier(Protocol):
 def notifiers(alerts: Alerts, environment: Mapping[str, str]) -> list[Notifier]:
     """Return the declared channels, named by kind and, from the second of a kind on, by number."""
     seen: Counter[str] = Counter()
-    found: list[Notifier] = []
+    made: list[Notifier] = []
     for channel in alerts.notify:
         seen[channel.kind] += 1
         name = channel.kind if seen[channel.kind] == 1 else f"{channel.kind} {seen[channel.kind]}"
-        found.append(_notifier(channel, name, environment))
-    return found
+        made.append(_notifier(channel, name, environment))
+    return made
 
 
 def _notifier(channel: Channel, name: str, environment: Mapping[str, str]) -> Notifier:
@@ -172,8 +172,11 @@ _OPENER = urllib.request.build_opener(_NoRedirect)
 def _post(channel: str, url: str, content: Mapping[str, Any], headers: Mapping[str, str]) -> None:
     body = json.dumps(content, ensure_ascii=False).encode()
     try:
-        told = {"Content-Type": "application/json; charset=utf-8", **{k: _header(v) for k, v in headers.items()}}
-        with _OPENER.open(urllib.request.Request(url, body, told, method="POST"), timeout=PATIENCE):
+        sent_headers = {
+            "Content-Type": "application/json; charset=utf-8",
+            **{k: _header(v) for k, v in headers.items()},
+        }
+        with _OPENER.open(urllib.request.Request(url, body, sent_headers, method="POST"), timeout=PATIENCE):
             return
     except urllib.error.HTTPError as error:
         raise MessageUnsent(f"{channel}: HTTP {error.code}") from None

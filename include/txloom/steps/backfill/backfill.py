@@ -24,7 +24,7 @@ from txloom.storage.targets import history_tables, shadow_tables
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Found = Mapping[str, Mapping[str, Any]]
+Differences = Mapping[str, Mapping[str, Any]]
 
 
 def backfill(
@@ -94,16 +94,16 @@ def _compare(spark: "Callable[[], SparkSession]", scope: Scope, newest: Mapping[
     if _moved(scope, newest):
         scope = _as_of_now(scope)
         _rebuild(spark, scope)
-    found = compare_shadows(spark, scope)
-    _note_compared(scope, found)
-    return _summed(found)
+    differences = compare_shadows(spark, scope)
+    _note_compared(scope, differences)
+    return _summed(differences)
 
 
-def _note_compared(scope: Scope, found: Found) -> None:
-    for table, told in found.items():
-        samples = json.dumps(told["samples"], ensure_ascii=False)
-        scope.note("compared", table=table, counts=told["counts"], digest=told["digest"], samples=samples)
-    scope.note("compared", counts=_summed(found), state=_state(scope))
+def _note_compared(scope: Scope, differences: Differences) -> None:
+    for table, difference in differences.items():
+        samples = json.dumps(difference["samples"], ensure_ascii=False)
+        scope.note("compared", table=table, counts=difference["counts"], digest=difference["digest"], samples=samples)
+    scope.note("compared", counts=_summed(differences), state=_state(scope))
 
 
 def _as_of_now(scope: Scope) -> Scope:
@@ -111,11 +111,11 @@ def _as_of_now(scope: Scope) -> Scope:
     return scope_of(scope.pipeline, scope.paths, scope.run_id, (), (scope.first, scope.last))
 
 
-def _summed(found: Found) -> dict[str, int]:
+def _summed(differences: Differences) -> dict[str, int]:
     """Return the sums of all tables' counts; changes: rows that an apply would change."""
     sums = dict.fromkeys((*CHANGES, "surplus"), 0)
-    for told in found.values():
-        for name, count in told["counts"].items():
+    for difference in differences.values():
+        for name, count in difference["counts"].items():
             sums[name] += count
     return {"changes": sum(sums[name] for name in CHANGES), **sums}
 
@@ -124,22 +124,28 @@ def _apply(spark: "Callable[[], SparkSession]", scope: Scope, newest: Mapping[st
     """Apply what was compared; where live tables moved on since, only if the very same still differs."""
     if newest["status"] == "applied":
         return {"changes": 0, "commits": 0}
-    found: Found = {row["table"]: {"counts": dict(row["counts"]), "digest": row["digest"]} for row in _compared(scope)}
-    changes = _summed(found)["changes"]
+    differences: Differences = {
+        row["table"]: {"counts": dict(row["counts"]), "digest": row["digest"]} for row in _compared(scope)
+    }
+    changes = _summed(differences)["changes"]
     if changes and _moved(scope, newest):
-        scope = _compared_again(spark, scope, newest, found)
-    commits = apply_differences(spark, scope, {name: told["counts"] for name, told in found.items()}) if changes else 0
-    scope.note("applied", counts=_summed(found), state=newest["state"])
+        scope = _compared_again(spark, scope, newest, differences)
+    commits = (
+        apply_differences(spark, scope, {name: difference["counts"] for name, difference in differences.items()})
+        if changes
+        else 0
+    )
+    scope.note("applied", counts=_summed(differences), state=newest["state"])
     return {"changes": changes, "commits": commits}
 
 
 def _compared(scope: Scope) -> list[dict[str, Any]]:
-    wanted = {target.name for target in [*scope.histories, *scope.currents]}
-    return [row for row in shadow_tables.compared(scope.paths, scope.run_id) if row["table"] in wanted]
+    tables = {target.name for target in [*scope.histories, *scope.currents]}
+    return [row for row in shadow_tables.compared(scope.paths, scope.run_id) if row["table"] in tables]
 
 
 def _compared_again(
-    spark: "Callable[[], SparkSession]", scope: Scope, newest: Mapping[str, Any], approved: Found
+    spark: "Callable[[], SparkSession]", scope: Scope, newest: Mapping[str, Any], approved: Differences
 ) -> Scope:
     """Rebuild and compare once more, against the live tables as they are; refuse anything that nobody has seen.
 
@@ -147,15 +153,15 @@ def _compared_again(
     """
     now = _as_of_now(scope)
     rebuild_shadows(spark, now)
-    found = compare_shadows(spark, now)
-    other = sorted(name for name, told in approved.items() if told["digest"] != found[name]["digest"])
+    differences = compare_shadows(spark, now)
+    other = sorted(name for name, difference in approved.items() if difference["digest"] != differences[name]["digest"])
     if other:
         scope.note("outdated", state=newest["state"], detail=f"what differs in {', '.join(other)} is another now")
         raise ComparisonOutdated(
             f"backfill {scope.run_id}: since it was compared, live tables moved on, and what differs in "
             f"{', '.join(other)} is not what was compared: nothing was applied; rebuild and compare again"
         )
-    _note_compared(now, found)
+    _note_compared(now, differences)
     return now
 
 
@@ -165,8 +171,8 @@ def _drop(pipeline: Pipeline, paths: TablePaths, run_id: str) -> dict[str, int]:
     if newest is None or newest["run_id"] != run_id:
         return {"dropped": 0}
     scope = scope_of(pipeline, paths, run_id, (), (newest["from_csn"], newest["to_csn"]))
-    own = [names.TRANSACTIONS, *(target.name for target in [*scope.histories, *scope.currents])]
-    dropped = shadow_tables.drop(paths, own)
+    tables = [names.TRANSACTIONS, *(target.name for target in [*scope.histories, *scope.currents])]
+    dropped = shadow_tables.drop(paths, tables)
     if newest["status"] != "dropped":
         scope.note("dropped", state=newest["state"], detail=f"was {newest['status']}")
     return {"dropped": dropped}

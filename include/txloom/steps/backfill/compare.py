@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.config import names
-from txloom.current.row_diff import KEY, PLACE, difference, with_hashes
+from txloom.current.row_diff import KEY, POSITION, difference, with_hashes
 from txloom.current.row_hashes import row_hashes
 from txloom.errors import ConfigurationError
 from txloom.steps.backfill.rebuild import is_small, shadow
@@ -46,8 +46,8 @@ def compare_shadows(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[s
     targets = [*scope.histories, *scope.currents]
     if is_small(scope):
         for target in targets:
-            found = differing(live(scope, target), shadow(scope, target), target)
-            shadow_tables.write(scope.paths.table(names.difference_table(target.name)), found)
+            differences = differing(live(scope, target), shadow(scope, target), target)
+            shadow_tables.write(scope.paths.table(names.difference_table(target.name)), differences)
     else:
         from txloom.steps.backfill import spark as backfill_spark
 
@@ -55,19 +55,20 @@ def compare_shadows(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[s
             backfill_spark.compare(spark(), scope, target)
     for target in targets:
         _refuse_repeated(scope, target)
-    return {target.name: _told(scope, target) for target in targets}
+    return {target.name: _counts_shown(scope, target) for target in targets}
 
 
 def _refuse_repeated(scope: Scope, target: Target) -> None:
     """Refuse a table in which a row that is to be written has the key of another: which one is meant is not known."""
-    own = ", ".join(f'"{name}"' for name in target.key)
+    key_columns = ", ".join(f'"{name}"' for name in target.key)
     some = shadow_tables.differences(
-        scope.paths, target.name, f"{KIND} = '{REPEATED}'", f"order by {own} limit 1"
+        scope.paths, target.name, f"{KIND} = '{REPEATED}'", f"order by {key_columns} limit 1"
     ).to_pylist()
     if some:
-        told = ", ".join(f"{name} {_plain(some[0][name])}" for name in target.key)
+        key_shown = ", ".join(f"{name} {_plain(some[0][name])}" for name in target.key)
         raise ConfigurationError(
-            f"backfill {scope.run_id}: {target.name} has several rows with the key {told}: nothing was compared or "
+            f"backfill {scope.run_id}: {target.name} has several rows with the key {key_shown}: nothing was compared "
+            "or "
             "applied. " + (TWICE_IN_HISTORY if target.is_history else TWICE_IN_TABLE)
         )
 
@@ -83,8 +84,8 @@ def live(scope: Scope, target: Target) -> pa.Table:
     )
     if not kept.num_rows:
         return rows
-    own = row_hashes(rows, ("_txloom_xid", "_txloom_csn"))
-    return rows.filter(pc.invert(pc.is_in(own, row_hashes(kept, ("xid", "csn")))))
+    hashes = row_hashes(rows, ("_txloom_xid", "_txloom_csn"))
+    return rows.filter(pc.invert(pc.is_in(hashes, row_hashes(kept, ("xid", "csn")))))
 
 
 def differing(now: pa.Table, rebuilt: pa.Table, target: Target) -> pa.Table:
@@ -92,15 +93,15 @@ def differing(now: pa.Table, rebuilt: pa.Table, target: Target) -> pa.Table:
     columns = [name for name in target.schema.names if name not in UNCOMPARED]
     now, rebuilt = (with_hashes(rows, target.key, columns) for rows in (now, rebuilt))
     unique, again = _unique(now)
-    found = difference(unique, rebuilt)
-    twice = _repeated(rebuilt, again, rebuilt.take(found.updated), target)
-    replaced = unique.take(found.replaced).select(target.schema.names)
-    surplus = pa.concat_tables([unique.take(found.missing), again])
+    differences = difference(unique, rebuilt)
+    twice = _repeated(rebuilt, again, rebuilt.take(differences.updated), target)
+    replaced = unique.take(differences.replaced).select(target.schema.names)
+    surplus = pa.concat_tables([unique.take(differences.missing), again])
     parts = [
-        _part(INSERTED, rebuilt.take(found.inserted), target),
-        _part(UPDATED, rebuilt.take(found.updated), target, _texts(replaced)),
-        _part(SURPLUS, surplus, target),
-        _part(REPEATED, twice, target),
+        _kind_rows(INSERTED, rebuilt.take(differences.inserted), target),
+        _kind_rows(UPDATED, rebuilt.take(differences.updated), target, _texts(replaced)),
+        _kind_rows(SURPLUS, surplus, target),
+        _kind_rows(REPEATED, twice, target),
     ]
     return pa.concat_tables(parts)
 
@@ -121,18 +122,20 @@ def schema_of(target: Target) -> pa.Schema:
 
 def _unique(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Part rows into the first of each key and the others."""
-    placed = rows.select([KEY]).append_column(PLACE, pa.array(range(rows.num_rows), pa.int64()))
-    first = placed.group_by(KEY).aggregate([(PLACE, "min")]).column(f"{PLACE}_min")
-    is_first = pc.is_in(placed.column(PLACE), first.combine_chunks())
+    placed = rows.select([KEY]).append_column(POSITION, pa.array(range(rows.num_rows), pa.int64()))
+    first = placed.group_by(KEY).aggregate([(POSITION, "min")]).column(f"{POSITION}_min")
+    is_first = pc.is_in(placed.column(POSITION), first.combine_chunks())
     return rows.filter(is_first), rows.filter(pc.invert(is_first))
 
 
-def _part(kind: str, rows: pa.Table, target: Target, was: list[str] | None = None) -> pa.Table:
+def _kind_rows(kind: str, rows: pa.Table, target: Target, was: list[str] | None = None) -> pa.Table:
     size = rows.num_rows
     digests = [_digest(kind, key, values) for key, values in zip(*_hashes(rows), strict=True)]
     texts = [*(was or []), *[None] * size][:size]
-    own = [pa.repeat(pa.scalar(kind), size), pa.array(texts, pa.string()), pa.array(digests, pa.int64())]
-    return pa.Table.from_arrays([*(rows.column(name) for name in target.schema.names), *own], schema=schema_of(target))
+    verdicts = [pa.repeat(pa.scalar(kind), size), pa.array(texts, pa.string()), pa.array(digests, pa.int64())]
+    return pa.Table.from_arrays(
+        [*(rows.column(name) for name in target.schema.names), *verdicts], schema=schema_of(target)
+    )
 
 
 def _hashes(rows: pa.Table) -> tuple[list[bytes], list[bytes]]:
@@ -151,20 +154,20 @@ def _texts(rows: pa.Table) -> list[str]:
 def _plain(value: Any) -> Any:
     """Return a value as JSON has it, long texts cut."""
     if isinstance(value, dict):
-        return {name: _plain(own) for name, own in value.items()}
+        return {name: _plain(member) for name, member in value.items()}
     if isinstance(value, list):
-        return [_plain(own) for own in value]
+        return [_plain(member) for member in value]
     if value is None or isinstance(value, bool | int | float):
         return value
     text = value.hex() if isinstance(value, bytes) else str(value)
     return text if len(text) <= TEXT else f"{text[:TEXT]}…"
 
 
-def _told(scope: Scope, target: Target) -> dict[str, Any]:
+def _counts_shown(scope: Scope, target: Target) -> dict[str, Any]:
     """Return counts, digest and samples of a table's differences."""
     kinds, digest = shadow_tables.counts(scope.paths, target.name)
     called = HISTORY_COUNTS if target.is_history else CURRENT_COUNTS
-    counts = {told: kinds.get(kind, 0) for kind, told in called.items()}
+    counts = {called_as: kinds.get(kind, 0) for kind, called_as in called.items()}
     samples = [sample for kind in called for sample in _samples(scope, target, kind, called[kind])]
     return {"counts": counts, "digest": digest, "samples": samples[:SAMPLES]}
 
@@ -173,9 +176,9 @@ def _samples(scope: Scope, target: Target, kind: str, called: str) -> list[dict[
     """Return some rows of one kind: key, before and after; of updated ones the columns that differ."""
     where = f"{KIND} = '{kind}'" + (f" and {WAS} is not null" if kind == UPDATED else "")
     order = ", ".join(f'"{name}"' for name in target.key)
-    found = shadow_tables.differences(scope.paths, target.name, where, f"order by {order} limit {SAMPLES}")
+    differences = shadow_tables.differences(scope.paths, target.name, where, f"order by {order} limit {SAMPLES}")
     samples = []
-    for row in found.to_pylist():
+    for row in differences.to_pylist():
         was, _ = row.pop(WAS), (row.pop(KIND), row.pop(DIGEST))
         after = _plain({name: row[name] for name in target.schema.names if name not in UNCOMPARED})
         key = {name: after[name] for name in target.key}

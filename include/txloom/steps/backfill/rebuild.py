@@ -15,12 +15,12 @@ from txloom.config.models.pipeline import Aggregate
 from txloom.current.documents.compose import compose, key_of
 from txloom.current.folding.fold import fold
 from txloom.current.row_hashes import row_hashes
-from txloom.steps.backfill.released_events import FATES, REBUILT, landings, rebuild, transactions
+from txloom.steps.backfill.released_events import OUTCOMES, REBUILT, landings, rebuild, transactions
 from txloom.steps.backfill.scope import Scope, Target
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.targets import history_reader, shadow_tables
-from txloom.storage.targets.row_tables import Flat, flats, member_of
+from txloom.storage.targets.row_tables import RowTable, member_of, row_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,10 +42,10 @@ def rebuild_shadows(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[s
         backfill_spark.histories(spark(), scope, chosen, rows)
         backfill_spark.currents(spark(), scope)
     sql = "select fate, count(*) as n from t group by fate"
-    fates = {
+    outcomes = {
         row["fate"]: row["n"] for row in small_tables.query(scope.paths.table(names.shadow_table(TRANSACTIONS)), sql)
     }
-    return {"transactions": chosen.num_rows, "events": rows, REBUILT: 0} | fates
+    return {"transactions": chosen.num_rows, "events": rows, REBUILT: 0} | outcomes
 
 
 def is_small(scope: Scope) -> bool:
@@ -55,23 +55,25 @@ def is_small(scope: Scope) -> bool:
 
 def _held(scope: Scope) -> int:
     """Count the rows of all live tables of a backfill."""
-    found = 0
+    total = 0
     for target in [*scope.histories, *scope.currents]:
         rows = small_tables.query(scope.paths.table(target.name), "select count(*) as n from t")
-        found += rows[0]["n"] if rows else 0
-    return found
+        total += rows[0]["n"] if rows else 0
+    return total
 
 
 def _histories(scope: Scope, chosen: pa.Table) -> None:
     between = landings(scope, chosen) if chosen.num_rows else (0, 0)
-    found = rebuild(scope, chosen, between)
+    rebuilt = rebuild(scope, chosen, between)
     for target in scope.histories:
-        rows = found.history.get(target.name)
-        write_shadow(scope, target, target.schema.empty_table() if rows is None else told(target, rows))
-    shadow_tables.write(scope.paths.table(names.shadow_table(TRANSACTIONS)), arrow_tables.conform(found.fates, FATES))
+        rows = rebuilt.history.get(target.name)
+        write_shadow(scope, target, target.schema.empty_table() if rows is None else shadow_rows(target, rows))
+    shadow_tables.write(
+        scope.paths.table(names.shadow_table(TRANSACTIONS)), arrow_tables.conform(rebuilt.outcomes, OUTCOMES)
+    )
 
 
-def told(target: Target, rows: pa.Table) -> pa.Table:
+def shadow_rows(target: Target, rows: pa.Table) -> pa.Table:
     """Leave out rows of a history where it was cleaned."""
     return rows.filter(pc.greater(rows.column("_txloom_csn"), target.above)) if target.above else rows
 
@@ -90,9 +92,9 @@ def _currents(scope: Scope) -> None:
     """Fold each history, and compose documents of what comes out."""
     held: dict[str, pa.Table] = {}
     targets = {target.name: target for target in scope.histories}
-    for flat in flats(scope.pipeline):
-        rows = _history(scope, targets[flat.history], scope.newest_mark, held)
-        write_shadow(scope, scope.rows(flat), _folded(flat, scope.rows(flat), rows))
+    for row_table in row_tables(scope.pipeline):
+        rows = _history(scope, targets[row_table.history], scope.newest_watermark, held)
+        write_shadow(scope, scope.rows(row_table), _folded(row_table, scope.rows(row_table), rows))
     for aggregate in scope.pipeline.targets.aggregates:
         write_shadow(scope, scope.documents(aggregate), _composed(scope, aggregate))
 
@@ -101,9 +103,9 @@ def _history(scope: Scope, target: Target, mark: Watermark, held: dict[str, pa.T
     """Return a history up to a mark as the backfill would leave it."""
     if target.name not in held:
         live = shadow_tables.live(scope.paths.table(target.name), target.schema, "true")
-        own = shadow(scope, target)
-        replaced = pc.is_in(row_hashes(live, target.key), row_hashes(own, target.key))
-        held[target.name] = pa.concat_tables([live.filter(pc.invert(replaced)), own])
+        shadow_rows = shadow(scope, target)
+        replaced = pc.is_in(row_hashes(live, target.key), row_hashes(shadow_rows, target.key))
+        held[target.name] = pa.concat_tables([live.filter(pc.invert(replaced)), shadow_rows])
     rows = held[target.name]
     shown = pc.and_(
         pc.less_equal(rows.column("_txloom_csn"), mark.valid_through),
@@ -112,26 +114,29 @@ def _history(scope: Scope, target: Target, mark: Watermark, held: dict[str, pa.T
     return rows.filter(shown)
 
 
-def _folded(flat: Flat, target: Target, rows: pa.Table) -> pa.Table:
-    changes = history_reader.changes_of(rows, flat)
-    found = fold(target.schema.empty_table(), changes, key=flat.key, columns=flat.table.column_names)
-    return flat.filled(found.filter(pc.invert(found.column("_txloom_deleted"))))
+def _folded(row_table: RowTable, target: Target, rows: pa.Table) -> pa.Table:
+    changes = history_reader.changes_of(rows, row_table)
+    folded = fold(target.schema.empty_table(), changes, key=row_table.key, columns=row_table.table.column_names)
+    return row_table.filled(folded.filter(pc.invert(folded.column("_txloom_deleted"))))
 
 
 def _composed(scope: Scope, aggregate: Aggregate) -> pa.Table:
     pipeline = scope.pipeline
-    rows = {flat.table.name: shadow(scope, scope.rows(flat)).to_pylist() for flat in _members(scope, aggregate)}
+    rows = {
+        row_table.table.name: shadow(scope, scope.rows(row_table)).to_pylist()
+        for row_table in _members(scope, aggregate)
+    }
     root = pipeline.table(aggregate.root)
     roots: Mapping[tuple[Any, ...], dict[str, Any]] = {key_of(row, root.key): row for row in rows[root.name]}
     children = {
         child.table: (member_of(pipeline.table(child.table), child), rows[child.table]) for child in aggregate.children
     }
-    found = compose(roots, roots, children, root.key, root.column_names)
-    for row in found:
+    documents = compose(roots, roots, children, root.key, root.column_names)
+    for row in documents:
         del row["_txloom_deleted"]
-    return pa.Table.from_pylist(found, scope.documents(aggregate).schema)
+    return pa.Table.from_pylist(documents, scope.documents(aggregate).schema)
 
 
-def _members(scope: Scope, aggregate: Aggregate) -> Iterator[Flat]:
+def _members(scope: Scope, aggregate: Aggregate) -> Iterator[RowTable]:
     names_ = {aggregate.root, *(child.table for child in aggregate.children)}
-    return (flat for flat in flats(scope.pipeline) if flat.table.name in names_)
+    return (row_table for row_table in row_tables(scope.pipeline) if row_table.table.name in names_)

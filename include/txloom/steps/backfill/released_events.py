@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 
 from txloom.config import names
 from txloom.steps.backfill.scope import Scope
-from txloom.steps.buffer.release import ANY_TX, CHOSEN, EVENT, PLACES, made_of, own_events
+from txloom.steps.buffer.release import ANY_TX, CHOSEN, COORDINATES, EVENT, events_of, made_of
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.transactions.hashes import hashed
 
-TOLD = ("transaction_id", "xid", "csn", "rows", "release")
+COLUMNS = ("transaction_id", "xid", "csn", "rows", "release")
 REBUILT, GONE, UNREADABLE = "rebuilt", "gone", "unreadable"
-FATES = pa.schema([("xid", pa.string()), ("csn", pa.int64()), ("rows", pa.int64()), ("fate", pa.string())])
+OUTCOMES = pa.schema([("xid", pa.string()), ("csn", pa.int64()), ("rows", pa.int64()), ("fate", pa.string())])
 """What became of each transaction of a backfill. gone: its events are not there any more, or cannot be told from those
 of another one with its id. unreadable: they do not fit what is declared now. The history rows of both stay as they
 are."""
@@ -31,24 +31,24 @@ class Rebuilt:
     """History rows by table, and the fate of each transaction."""
 
     history: dict[str, pa.Table]
-    fates: pa.Table
+    outcomes: pa.Table
 
 
 def transactions(scope: Scope) -> pa.Table:
     """Return the released transactions of a backfill: columns of CHOSEN and TOLD, ordered by tx."""
     where = f"status = 'released' and release <= {scope.release} and csn between {scope.first} and {scope.last}"
-    columns = ", ".join([*TOLD, "first_landed_at", "finished_at"])
-    found = arrow_tables.select(scope.paths.table(names.TRANSACTIONS), f"select {columns} from t where {where}")
-    if not found.num_rows:
-        texts = [(name, pa.string()) for name in TOLD[:2]]
+    columns = ", ".join([*COLUMNS, "first_landed_at", "finished_at"])
+    rows = arrow_tables.select(scope.paths.table(names.TRANSACTIONS), f"select {columns} from t where {where}")
+    if not rows.num_rows:
+        texts = [(name, pa.string()) for name in COLUMNS[:2]]
         return pa.schema([*texts, *CHOSEN, ("release", pa.int64())]).empty_table()
-    found = found.append_column("tx", hashed(found.column("transaction_id")))
+    rows = rows.append_column("tx", hashed(rows.column("transaction_id")))
     for name, instant in (("first_at", "first_landed_at"), ("finished_at", "finished_at")):
-        micros = found.column(instant).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-        found = found.drop_columns([instant]).append_column(name, micros)
-    nothing = pa.repeat(pa.scalar(0, pa.int64()), found.num_rows)
-    found = found.append_column("first_landing", nothing).append_column("last_landing", nothing)
-    return found.sort_by("tx")
+        micros = rows.column(instant).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+        rows = rows.drop_columns([instant]).append_column(name, micros)
+    nothing = pa.repeat(pa.scalar(0, pa.int64()), rows.num_rows)
+    rows = rows.append_column("first_landing", nothing).append_column("last_landing", nothing)
+    return rows.sort_by("tx")
 
 
 def landings(scope: Scope, chosen: pa.Table) -> tuple[int, int]:
@@ -57,31 +57,31 @@ def landings(scope: Scope, chosen: pa.Table) -> tuple[int, int]:
     moments = pa.array([first, last]).cast(pa.timestamp("us", "UTC")).to_pylist()
     since, until = (arrow_tables.moment(moment) for moment in moments)
     where = f"kind = 'clock' and landed_at between {since} and {until}"
-    found = small_tables.query(
+    bounds = small_tables.query(
         scope.paths.change_events, f"select min(landing) as a, max(landing) as b from t where {where}"
     )
-    return (found[0]["a"] or 0, found[0]["b"] or 0) if found else (0, 0)
+    return (bounds[0]["a"] or 0, bounds[0]["b"] or 0) if bounds else (0, 0)
 
 
 def rebuild(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tuple[int, int] = ANY_TX) -> Rebuilt:
     """Make the history rows of transactions anew; between: the landings to look at; bounds: those of their tx."""
     if not chosen.num_rows:
-        return Rebuilt({}, FATES.empty_table())
+        return Rebuilt({}, OUTCOMES.empty_table())
     once = _known_by_id(chosen)
     if not pc.all(once).as_py():
-        found = rebuild(scope, chosen.filter(once), between, bounds)
-        return Rebuilt(found.history, pa.concat_tables([found.fates, _left(chosen.filter(pc.invert(once)))]))
+        rebuilt = rebuild(scope, chosen.filter(once), between, bounds)
+        return Rebuilt(rebuilt.history, pa.concat_tables([rebuilt.outcomes, _left(chosen.filter(pc.invert(once)))]))
     events = _landed(scope, chosen, between, bounds)
-    found = _complete(events, chosen)
-    tx = pa.array(np.unique(found.column("tx").to_numpy()), pa.int64())
+    rebuilt = _complete(events, chosen)
+    tx = pa.array(np.unique(rebuilt.column("tx").to_numpy()), pa.int64())
     there = pc.or_(pc.is_in(chosen.column("tx"), tx), pc.equal(chosen.column("rows"), 0))
     whole = chosen.filter(there)
-    made = made_of(scope.pipeline, _of_tables(found, whole, scope.tables), whole.select(CHOSEN.names), 0)
+    made = made_of(scope.pipeline, _of_tables(rebuilt, whole, scope.tables), whole.select(CHOSEN.names), 0)
     bad = pa.array(sorted(made.unreadable), pa.int64())
     unreadable = pc.is_in(chosen.column("tx"), bad)
-    fate = pc.if_else(unreadable, UNREADABLE, pc.if_else(there, REBUILT, GONE))
-    fates = pa.table([*(chosen.column(name) for name in FATES.names[:3]), fate], schema=FATES)
-    return Rebuilt(made.history, fates)
+    outcome = pc.if_else(unreadable, UNREADABLE, pc.if_else(there, REBUILT, GONE))
+    outcomes = pa.table([*(chosen.column(name) for name in OUTCOMES.names[:3]), outcome], schema=OUTCOMES)
+    return Rebuilt(made.history, outcomes)
 
 
 def _known_by_id(chosen: pa.Table) -> pa.Array:
@@ -93,7 +93,7 @@ def _known_by_id(chosen: pa.Table) -> pa.Array:
 def _left(chosen: pa.Table) -> pa.Table:
     """Return the fates of transactions that stay as they are."""
     size = chosen.num_rows
-    return pa.table([*(chosen.column(name) for name in FATES.names[:3]), pa.repeat(pa.scalar(GONE), size)], FATES)
+    return pa.table([*(chosen.column(name) for name in OUTCOMES.names[:3]), pa.repeat(pa.scalar(GONE), size)], OUTCOMES)
 
 
 def _landed(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tuple[int, int]) -> pa.Table:
@@ -115,14 +115,14 @@ def _complete(events: pa.Table, chosen: pa.Table) -> pa.Table:
     landed = events.column("landed_at").cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
     first, finished = (chosen.column(name).to_numpy()[at] for name in ("first_at", "finished_at"))
     in_time = (first <= landed) & (landed <= finished)
-    own = in_time & _first_of_each(events, in_time)
-    lacking = ~_counted(events, own, at, chosen)
+    first_ones = in_time & _first_of_each(events, in_time)
+    lacking = ~_counted(events, first_ones, at, chosen)
     if lacking.any():
         # A clock that was put back makes a landing look earlier than the one before it.
         again = _first_of_each(events, lacking[at])
-        own = np.where(lacking[at], again, own)
-    whole = _counted(events, own, at, chosen)
-    return events.filter(pa.array(own & whole[at]))
+        first_ones = np.where(lacking[at], again, first_ones)
+    whole = _counted(events, first_ones, at, chosen)
+    return events.filter(pa.array(first_ones & whole[at]))
 
 
 def _first_of_each(events: pa.Table, among: np.ndarray) -> np.ndarray:
@@ -132,13 +132,13 @@ def _first_of_each(events: pa.Table, among: np.ndarray) -> np.ndarray:
     keys = ["tx", "table", "identity", "payload", "digest"]
     chosen = events.select([*keys, "landing", "row"]).take(pa.array(position))
     chosen = chosen.append_column("place", pa.array(position)).sort_by([("landing", "ascending"), ("row", "ascending")])
-    kept = _told_apart(chosen, keys).column("place")
-    found = among & ~rows
-    found[kept.to_numpy()] = True
-    return np.asarray(found)
+    kept = _by_transaction(chosen, keys).column("place")
+    is_first = among & ~rows
+    is_first[kept.to_numpy()] = True
+    return np.asarray(is_first)
 
 
-def _told_apart(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
+def _by_transaction(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     """Return the first row of each content; one without a digest is every row that it cannot be told from."""
     first = rows.group_by(keys, use_threads=False).aggregate([("place", "first")])
     first = first.rename_columns([*keys, "place"])
@@ -150,9 +150,9 @@ def _told_apart(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     return pa.concat_tables([old, known.select(first.column_names)])
 
 
-def _counted(events: pa.Table, own: np.ndarray, at: np.ndarray, chosen: pa.Table) -> np.ndarray:
+def _counted(events: pa.Table, first_ones: np.ndarray, at: np.ndarray, chosen: pa.Table) -> np.ndarray:
     """Say which transactions have as many rows as they were released with."""
-    rows = own & pc.equal(events.column("kind"), "row").to_numpy(zero_copy_only=False)
+    rows = first_ones & pc.equal(events.column("kind"), "row").to_numpy(zero_copy_only=False)
     counts = np.bincount(at[rows], minlength=chosen.num_rows)
     equal: np.ndarray = counts == chosen.column("rows").to_numpy()
     return equal
@@ -161,15 +161,15 @@ def _counted(events: pa.Table, own: np.ndarray, at: np.ndarray, chosen: pa.Table
 def _of_tables(events: pa.Table, chosen: pa.Table, tables: Sequence[str]) -> pa.Table:
     """Return the events of some tables, with their commit position and release."""
     metadata = pc.equal(events.column("kind"), "metadata")
-    wanted = pc.is_in(events.column("table"), pa.array(tables, pa.string()))
-    events = events.filter(pc.or_(metadata, wanted)).drop_columns(["identity", "payload", "digest", "landed_at"])
+    of_tables = pc.is_in(events.column("table"), pa.array(tables, pa.string()))
+    events = events.filter(pc.or_(metadata, of_tables)).drop_columns(["identity", "payload", "digest", "landed_at"])
     chosen = chosen.sort_by("tx")
     ends = {"first_landing": 0, "last_landing": 2**62}
     for name, value in ends.items():
         column = pa.repeat(pa.scalar(value, pa.int64()), chosen.num_rows)
         chosen = chosen.set_column(chosen.schema.get_field_index(name), name, column)
-    own = own_events(events, chosen, PLACES.empty_table()).combine_chunks()
-    if not own.num_rows:
-        return own.append_column("release", pa.nulls(0, pa.int64()))
-    at = np.searchsorted(chosen.column("tx").to_numpy(), own.column("tx").to_numpy())
-    return own.append_column("release", chosen.column("release").take(pa.array(at)))
+    of_transactions = events_of(events, chosen, COORDINATES.empty_table()).combine_chunks()
+    if not of_transactions.num_rows:
+        return of_transactions.append_column("release", pa.nulls(0, pa.int64()))
+    at = np.searchsorted(chosen.column("tx").to_numpy(), of_transactions.column("tx").to_numpy())
+    return of_transactions.append_column("release", chosen.column("release").take(pa.array(at)))

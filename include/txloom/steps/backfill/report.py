@@ -17,14 +17,14 @@ event tells of; they stay, a backfill takes nothing out of history."""
 def report(warehouse: str, pipeline: str, run_id: str) -> tuple[int, str]:
     """Return how many rows a compared backfill would change, and what they are."""
     rows = shadow_tables.compared(TablePaths(warehouse, pipeline), run_id)
-    told = [row for row in rows if any(dict(row["counts"]).values())]
+    differing = [row for row in rows if any(dict(row["counts"]).values())]
     changes = sum(dict(row["counts"]).get(name, 0) for row in rows for name in CHANGES)
-    if not told:
+    if not differing:
         return 0, "Nothing differs."
     first, last = rows[0]["from_csn"], rows[0]["to_csn"]
     head = f"**{changes} rows would change** in {pipeline}, rebuilt from csn {first} to {_last(last)}.\n"
-    parts = [head, _table(["table", *COUNTS], [_counts(row) for row in told]), NOTES]
-    parts += [_samples(row["table"], json.loads(row["samples"])) for row in told]
+    parts = [head, _table(["table", *COUNTS], [_counts(row) for row in differing]), NOTES]
+    parts += [_samples(row["table"], json.loads(row["samples"])) for row in differing]
     return changes, "\n".join(parts)
 
 
@@ -53,7 +53,7 @@ def _text(value: Any) -> str:
     '`a` &lt;b&gt;&#124;&#96;'
     """
     if isinstance(value, dict):
-        return ", ".join(f"`{_plain(name)}` {_text(own)}" for name, own in value.items())
+        return ", ".join(f"`{_plain(name)}` {_text(member)}" for name, member in value.items())
     text = value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
     return _plain(text)
 

@@ -14,9 +14,9 @@ from txloom.config.models.pipeline import Aggregate, Pipeline
 from txloom.errors import ConfigurationError
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.watermark import Watermark, mark, snapshot
+from txloom.storage.publishing.watermark import Watermark, snapshot, watermark_of
 from txloom.storage.targets import history_reader, schemas, shadow_tables
-from txloom.storage.targets.row_tables import Flat, flats
+from txloom.storage.targets.row_tables import RowTable, row_tables
 
 HIGHEST = 2**63 - 1
 
@@ -47,56 +47,56 @@ class Scope:
     @property
     def tables(self) -> list[str]:
         """Return the chosen source tables."""
-        return [flat.table.name for flat in flats(self.pipeline)]
+        return [row_table.table.name for row_table in row_tables(self.pipeline)]
 
     @property
     def histories(self) -> list[Target]:
         """Return the histories that hold changes of the chosen tables."""
-        found = []
+        targets = []
         for mirror in self.pipeline.targets.mirrors:
             schema = schemas.changes_schema(self.pipeline.table(mirror.table))
             cleaned = max(small_tables.last_written(self.paths.table(mirror.history), history_reader.CLEANED), 0)
-            found.append(Target(mirror.history, names.POSITION, schema, is_history=True, above=cleaned))
+            targets.append(Target(mirror.history, names.POSITION, schema, is_history=True, above=cleaned))
         for aggregate in self.pipeline.targets.aggregates:
             key = ("_txloom_csn", "_txloom_xid", *self.pipeline.table(aggregate.root).key)
             schema = schemas.stream_schema(self.pipeline, aggregate)
-            found.append(Target(aggregate.history, key, schema, is_history=True))
-        return found
+            targets.append(Target(aggregate.history, key, schema, is_history=True))
+        return targets
 
     @property
     def currents(self) -> list[Target]:
         """Return the current tables of the chosen tables, documents first: as a merge writes them."""
-        found = [self.documents(aggregate) for aggregate in self.pipeline.targets.aggregates]
-        return found + [self.rows(flat) for flat in flats(self.pipeline)]
+        targets = [self.documents(aggregate) for aggregate in self.pipeline.targets.aggregates]
+        return targets + [self.rows(row_table) for row_table in row_tables(self.pipeline)]
 
     def documents(self, aggregate: Aggregate) -> Target:
         """Return the current table of an aggregate."""
         schema = schemas.document_schema(self.pipeline, aggregate)
         return Target(aggregate.current, self.pipeline.table(aggregate.root).key, schema, is_history=False)
 
-    def rows(self, flat: Flat) -> Target:
+    def rows(self, row_table: RowTable) -> Target:
         """Return the flat current table of a source table."""
-        return Target(flat.current, flat.key, flat.schema, is_history=False)
+        return Target(row_table.current, row_table.key, row_table.schema, is_history=False)
 
     def range_of(self, history: Target) -> str:
         """Return the condition of a history's rows that the backfill is about."""
         first = max(self.first, history.above + 1 if history.above else 0)
         return f"_txloom_csn between {first} and {self.last} and _txloom_release <= {self.release}"
 
-    def mark(self, target: Target) -> Watermark:
+    def watermark(self, target: Target) -> Watermark:
         """Return how far a live current table is."""
-        return mark(self.paths.table(target.name))
+        return watermark_of(self.paths.table(target.name))
 
     @property
-    def newest_mark(self) -> Watermark:
+    def newest_watermark(self) -> Watermark:
         """Return how far the live current tables are; one without changes stays at an older mark, which is as far."""
-        return max(self.mark(target) for target in self.currents)
+        return max(self.watermark(target) for target in self.currents)
 
     def state(self) -> dict[str, Any]:
         """Return how far the live tables are: what a release or merge moves on, and nothing else does."""
         newest = partial(shadow_tables.newest_release, self.paths)
-        found: dict[str, Any] = {each.name: [newest(each.name), each.above] for each in self.histories}
-        return found | {each.name: list(vars(self.mark(each)).values()) for each in self.currents}
+        state: dict[str, Any] = {each.name: [newest(each.name), each.above] for each in self.histories}
+        return state | {each.name: list(vars(self.watermark(each)).values()) for each in self.currents}
 
     def note(self, status: str, **more: Any) -> None:
         """Write down what became of the backfill, or with `table` of one table in it."""
@@ -127,14 +127,14 @@ def resumed(pipeline: Pipeline, paths: TablePaths, run_id: str, *statuses: str) 
         raise ConfigurationError(
             f"backfill {run_id} is {newest['status']}; expected {' or '.join(statuses)}: begin with rebuild"
         )
-    told = json.loads(newest["state"])
-    chosen = only(pipeline, told["tables"])
-    return Scope(chosen, paths, run_id, newest["from_csn"], newest["to_csn"], told["release"]), newest
+    state = json.loads(newest["state"])
+    chosen = only(pipeline, state["tables"])
+    return Scope(chosen, paths, run_id, newest["from_csn"], newest["to_csn"], state["release"]), newest
 
 
 def only(pipeline: Pipeline, tables: Sequence[str]) -> Pipeline:
     """Return a pipeline with the targets of some tables; a document brings all tables that it is made of. []: all."""
-    declared = {flat.table.name for flat in flats(pipeline)}
+    declared = {row_table.table.name for row_table in row_tables(pipeline)}
     unknown = sorted(set(tables) - declared)
     if unknown:
         raise ConfigurationError(
@@ -142,9 +142,9 @@ def only(pipeline: Pipeline, tables: Sequence[str]) -> Pipeline:
         )
     chosen, declared_ones = set(tables) or declared, pipeline.targets.aggregates
     groups = [{each.root, *(child.table for child in each.children)} for each in declared_ones]
-    while any(own & chosen and not own <= chosen for own in groups):
-        chosen |= {name for own in groups if own & chosen for name in own}
-    aggregates = tuple(each for each, own in zip(declared_ones, groups, strict=True) if own <= chosen)
+    while any(group & chosen and not group <= chosen for group in groups):
+        chosen |= {name for group in groups if group & chosen for name in group}
+    aggregates = tuple(each for each, group in zip(declared_ones, groups, strict=True) if group <= chosen)
     mirrors = tuple(mirror for mirror in pipeline.targets.mirrors if mirror.table in chosen)
     targets = pipeline.targets.model_copy(update={"aggregates": aggregates, "mirrors": mirrors})
     return pipeline.model_copy(update={"targets": targets})
@@ -157,7 +157,7 @@ def csns_of(paths: TablePaths, since: datetime | None, until: datetime | None) -
         if moment is not None:
             conditions.append(f"committed_at {sign} {arrow_tables.moment(moment)}")
     sql = f"select min(csn) as first, max(csn) as last from t where {' and '.join(conditions)}"
-    found = small_tables.query(paths.table(names.TRANSACTIONS), sql)
-    if not found or found[0]["first"] is None:
+    rows = small_tables.query(paths.table(names.TRANSACTIONS), sql)
+    if not rows or rows[0]["first"] is None:
         raise ConfigurationError(f"no released transaction was committed between {since} and {until}")
-    return (None if since is None else found[0]["first"]), (None if until is None else found[0]["last"])
+    return (None if since is None else rows[0]["first"]), (None if until is None else rows[0]["last"])

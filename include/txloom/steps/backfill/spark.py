@@ -11,13 +11,13 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from txloom.config import names
 from txloom.steps.backfill.compare import STAY, differing
-from txloom.steps.backfill.rebuild import told
-from txloom.steps.backfill.released_events import FATES, landings, rebuild
+from txloom.steps.backfill.rebuild import shadow_rows
+from txloom.steps.backfill.released_events import OUTCOMES, landings, rebuild
 from txloom.steps.backfill.scope import Scope, Target
 from txloom.steps.buffer.release_batch import FEWEST_BITS, SHARE
 from txloom.storage.delta import arrow_tables, data_files, small_tables, spark_tables
 from txloom.storage.targets import history_reader, shadow_tables, spark_documents, spark_fold
-from txloom.storage.targets.row_tables import Flat, flats
+from txloom.storage.targets.row_tables import RowTable, row_tables
 from txloom.storage.targets.schemas import quote
 from txloom.storage.targets.shadow_tables import DIGEST, KIND, SURPLUS, WAS
 from txloom.storage.targets.spark_documents import Change
@@ -31,28 +31,28 @@ def histories(spark: SparkSession, scope: Scope, chosen: pa.Table, rows: int) ->
     """Write the shadows of histories: tasks write the files, share by share, and the driver names them."""
     targets = {each.name: each for each in scope.histories}
     empty = {each.name: each.schema.empty_table() for each in scope.histories}
-    empty[names.TRANSACTIONS] = FATES.empty_table()
+    empty[names.TRANSACTIONS] = OUTCOMES.empty_table()
     for name, none in empty.items():
         shadow_tables.write(scope.paths.table(names.shadow_table(name)), none)
     if not chosen.num_rows:
         return
     between, shares = landings(scope, chosen), list(_shares(chosen, max(FEWEST_BITS, (rows // SHARE).bit_length())))
 
-    def write(some: Iterable[tuple[pa.Table, tuple[int, int]]]) -> Iterator[data_files.Part]:
-        for own, bounds in some:
-            found = rebuild(scope, own, between, bounds)
-            history = {name: told(targets[name], rows) for name, rows in found.history.items()}
-            for name, made in {**history, names.TRANSACTIONS: found.fates}.items():
+    def write(some: Iterable[tuple[pa.Table, tuple[int, int]]]) -> Iterator[data_files.DataFile]:
+        for share, bounds in some:
+            rebuilt = rebuild(scope, share, between, bounds)
+            history = {name: shadow_rows(targets[name], rows) for name, rows in rebuilt.history.items()}
+            for name, made in {**history, names.TRANSACTIONS: rebuilt.outcomes}.items():
                 if made.num_rows:
                     shadow = names.shadow_table(name)
-                    yield data_files.write_part(made, shadow, scope.paths.table(shadow))
+                    yield data_files.write_file(made, shadow, scope.paths.table(shadow))
 
     written = spark.sparkContext.parallelize(shares, len(shares)).mapPartitions(write).collect()
     attempt = f"backfill:{uuid.uuid4().hex}"
     for name in empty:
         shadow = names.shadow_table(name)
-        own = [part for part in written if part.table == shadow]
-        data_files.append_parts(own, scope.paths.table(shadow), attempt, 0)
+        of_table = [part for part in written if part.table == shadow]
+        data_files.append_files(of_table, scope.paths.table(shadow), attempt, 0)
 
 
 def _shares(chosen: pa.Table, bits: int) -> Iterator[tuple[pa.Table, tuple[int, int]]]:
@@ -60,20 +60,20 @@ def _shares(chosen: pa.Table, bits: int) -> Iterator[tuple[pa.Table, tuple[int, 
     width, tx = 1 << (64 - bits), chosen.column("tx")
     for lowest in range(-(1 << 63), 1 << 63, width):
         bounds = (lowest, lowest + width - 1)
-        own = chosen.filter(pc.and_(pc.greater_equal(tx, bounds[0]), pc.less_equal(tx, bounds[1])))
-        if own.num_rows:
-            yield own, bounds
+        share = chosen.filter(pc.and_(pc.greater_equal(tx, bounds[0]), pc.less_equal(tx, bounds[1])))
+        if share.num_rows:
+            yield share, bounds
 
 
 def currents(spark: SparkSession, scope: Scope) -> None:
     """Write the shadows of current tables: fold each history, then compose documents of what comes out."""
     targets = {target.name: target for target in scope.histories}
     changes = {}
-    for flat in flats(scope.pipeline):
-        target = scope.rows(flat)
+    for row_table in row_tables(scope.pipeline):
+        target = scope.rows(row_table)
         path = scope.paths.table(names.shadow_table(target.name))
-        shadow_tables.write_frame(path, _folded(spark, scope, flat, targets[flat.history]))
-        changes[flat.table.name] = Change(flat.table, spark_tables.read(spark, path), None)
+        shadow_tables.write_frame(path, _folded(spark, scope, row_table, targets[row_table.history]))
+        changes[row_table.table.name] = Change(row_table.table, spark_tables.read(spark, path), None)
     for aggregate in scope.pipeline.targets.aggregates:
         target = scope.documents(aggregate)
         composed = spark_documents.documents(scope.pipeline, aggregate, changes, None).select(
@@ -82,23 +82,23 @@ def currents(spark: SparkSession, scope: Scope) -> None:
         shadow_tables.write_frame(scope.paths.table(names.shadow_table(target.name)), composed)
 
 
-def _folded(spark: SparkSession, scope: Scope, flat: Flat, target: Target) -> DataFrame:
+def _folded(spark: SparkSession, scope: Scope, row_table: RowTable, target: Target) -> DataFrame:
     """Fold a history, as the backfill would leave it, into current rows."""
-    own = _shadow(spark, scope, target)
+    shadow = _shadow(spark, scope, target)
     live = _live(spark, scope, target)
-    rows = live.join(own, _same(live, own, target.key), "left_anti").unionByName(own)
-    history = spark_fold.changes_of(rows.where(history_reader.upto(scope.newest_mark)), flat)
-    edges = [] if flat.table.insert_only else spark_fold.key_edges(history, flat.key).collect()
+    rows = live.join(shadow, _same(live, shadow, target.key), "left_anti").unionByName(shadow)
+    history = spark_fold.changes_of(rows.where(history_reader.upto(scope.newest_watermark)), row_table)
+    edges = [] if row_table.table.insert_only else spark_fold.key_edges(history, row_table.key).collect()
     chains = spark_fold.tied([(row["old"], row["new"]) for row in edges])
     groups = max(spark_fold.PARTITIONS, _rows(scope, target.name) // ROWS)
-    empty = spark_tables.frame_of(spark, pa.schema(scope.rows(flat).schema).empty_table())
-    found = spark_fold.folded(empty, spark_fold.with_clears(history), flat, chains, groups)
-    return found.where("NOT _txloom_deleted").select(*map(quote, scope.rows(flat).schema.names))
+    empty = spark_tables.frame_of(spark, pa.schema(scope.rows(row_table).schema).empty_table())
+    folded = spark_fold.folded(empty, spark_fold.with_nullings(history), row_table, chains, groups)
+    return folded.where("NOT _txloom_deleted").select(*map(quote, scope.rows(row_table).schema.names))
 
 
 def _rows(scope: Scope, table: str) -> int:
-    found = small_tables.query(scope.paths.table(table), "select count(*) as n from t")
-    return int(found[0]["n"]) if found else 0
+    counted = small_tables.query(scope.paths.table(table), "select count(*) as n from t")
+    return int(counted[0]["n"]) if counted else 0
 
 
 def _shadow(spark: SparkSession, scope: Scope, target: Target) -> DataFrame:
@@ -109,26 +109,26 @@ def _live(spark: SparkSession, scope: Scope, target: Target) -> DataFrame:
     """Return a live table's rows in the columns and types of its shadow."""
     rows = spark_tables.read(spark, scope.paths.table(target.name))
     has = set(rows.columns)
-    wanted = _shadow(spark, scope, target).schema
+    schema = _shadow(spark, scope, target).schema
     return rows.select(
         *[
             (F.col(quote(field.name)) if field.name in has else F.lit(None)).cast(field.dataType).alias(field.name)
-            for field in wanted
+            for field in schema
         ]
     )
 
 
 def _same(left: DataFrame, right: DataFrame, key: Sequence[str]) -> Column:
     """Say that two rows have one key; null is equal to null."""
-    found = F.lit(True)
+    condition = F.lit(True)
     for name in key:
-        found &= left[quote(name)].eqNullSafe(right[quote(name)])
-    return found
+        condition &= left[quote(name)].eqNullSafe(right[quote(name)])
+    return condition
 
 
 def compare(spark: SparkSession, scope: Scope, target: Target) -> None:
     """Write the differences of a table, a share of its keys in each task."""
-    own, now = _shadow(spark, scope, target), _live(spark, scope, target)
+    shadow, now = _shadow(spark, scope, target), _live(spark, scope, target)
     if target.is_history:
         now = now.where(scope.range_of(target))
         kept = spark_tables.read(spark, scope.paths.table(names.shadow_table(names.TRANSACTIONS))).where(STAY)
@@ -140,15 +140,15 @@ def compare(spark: SparkSession, scope: Scope, target: Target) -> None:
         )
     groups = max(spark_fold.PARTITIONS, _rows(scope, target.name) // ROWS)
     part = F.pmod(F.xxhash64(*[F.col(quote(name)) for name in target.key]), F.lit(groups)).alias("_txloom_part")
-    schema = StructType([*own.schema.fields, *(StructField(*field) for field in VERDICT)])
-    left, right = (rows.withColumn("_txloom_part", part).groupBy("_txloom_part") for rows in (now, own))
-    found = left.cogroup(right).applyInArrow(_differ(target), schema)
-    shadow_tables.write_frame(scope.paths.table(names.difference_table(target.name)), found)
+    schema = StructType([*shadow.schema.fields, *(StructField(*field) for field in VERDICT)])
+    left, right = (rows.withColumn("_txloom_part", part).groupBy("_txloom_part") for rows in (now, shadow))
+    differences = left.cogroup(right).applyInArrow(_differ(target), schema)
+    shadow_tables.write_frame(scope.paths.table(names.difference_table(target.name)), differences)
 
 
 def _differ(target: Target) -> Callable[[pa.Table, pa.Table], pa.Table]:
-    def apply(now: pa.Table, own: pa.Table) -> pa.Table:
-        return differing(arrow_tables.conform(now, target.schema), arrow_tables.conform(own, target.schema), target)
+    def apply(now: pa.Table, shadow: pa.Table) -> pa.Table:
+        return differing(arrow_tables.conform(now, target.schema), arrow_tables.conform(shadow, target.schema), target)
 
     return apply
 

@@ -12,10 +12,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import LedgerUnbalanced
-from txloom.steps.buffer import late_events, producer_runs
-from txloom.steps.buffer import producer_checks as doctor
+from txloom.steps.buffer import late_events, producer_checks, producer_runs
 from txloom.steps.buffer.completeness import rules_of
-from txloom.steps.buffer.give_up import Buried, Given, cause_of, give_up, inter, list_waiting, named
+from txloom.steps.buffer.give_up import DeadLettered, Given, cause_of, dead_letter, give_up, list_waiting, named
 from txloom.steps.buffer.micro_batch import Batch
 from txloom.steps.buffer.release_batch import Released, release_large, release_small
 from txloom.steps.dead_letters.redrive import redrive
@@ -56,39 +55,37 @@ def buffer_transactions(spark: SparkSession, pipeline: Pipeline, *, warehouse: s
 
 def _run(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, run_id: str) -> dict[str, int]:
     """Take in what was landed since the last run; a state that Spark finds to be damaged is replaced at once."""
-    generation = checkpoints.running(paths, batch_plan.change_events_id(paths))
+    epoch = checkpoints.running(paths, batch_plan.change_events_id(paths))
     try:
-        totals = _taken_in(spark, pipeline, paths, run_id, generation)
+        totals = _taken_in(spark, pipeline, paths, run_id, epoch)
     except StreamingQueryException as error:
         if not checkpoint_files.is_damage(error):
             raise
         why = f"Spark cannot read its state: {checkpoint_files.reason(error)}"
-        generation = checkpoints.replaced(paths, generation, why)
-        totals = _taken_in(spark, pipeline, paths, run_id, generation)
-    check_balance(paths, generation, run_id)
+        epoch = checkpoints.replaced(paths, epoch, why)
+        totals = _taken_in(spark, pipeline, paths, run_id, epoch)
+    check_balance(paths, epoch, run_id)
     return totals
 
 
-def _taken_in(
-    spark: SparkSession, pipeline: Pipeline, paths: TablePaths, run_id: str, generation: int
-) -> dict[str, int]:
+def _taken_in(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, run_id: str, epoch: int) -> dict[str, int]:
     """Let a generation take in what it has not, a micro-batch for each row of its plan."""
-    totals: dict[str, int] = {"generation": generation}
-    checkpoint = checkpoints.checkpoint(paths.warehouse, pipeline.name, generation)
+    totals: dict[str, int] = {"generation": epoch}
+    checkpoint = checkpoints.checkpoint(paths.warehouse, pipeline.name, epoch)
     plan = batch_plan.plan_of(checkpoint)
-    if gone := history_tables.take_back(pipeline, paths, generation):
+    if gone := history_tables.take_back(pipeline, paths, epoch):
         print(
             f"{gone} rows of history are taken back: the batch that appended them died before it was complete",
             flush=True,
         )
-    known, before = known_before(paths, generation), batch_plan.planned(plan)
+    known, before = known_before(paths, epoch), batch_plan.planned(plan)
     planned = batch_plan.extend(paths, plan, known)
     if known > before:
         print(f"the buffer is rebuilt up to landing {known}, in {len(planned)} batches", flush=True)
     arrived = landing_stream.stream(spark, paths, plan, max((each.tasks for each in planned), default=1))
 
     def release(frame: DataFrame, number: int) -> None:
-        batch = Batch(spark, pipeline, paths, generation, number, run_id, known)
+        batch = Batch(spark, pipeline, paths, epoch, number, run_id, known)
         for name, count in release_batch(batch, frame).items():
             totals[name] = count if name in LEVELS else totals.get(name, 0) + count
 
@@ -103,10 +100,10 @@ def _taken_in(
     return totals
 
 
-def known_before(paths: TablePaths, generation: int) -> int:
+def known_before(paths: TablePaths, epoch: int) -> int:
     """Return the last landing that an earlier generation decided on, and wrote everything of; 0 for none."""
     seen = watermark.snapshot(paths)
-    return seen.landing if seen is not None and seen.release < checkpoints.first_release(generation) else 0
+    return seen.landing if seen is not None and seen.release < checkpoints.first_release(epoch) else 0
 
 
 def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
@@ -128,24 +125,24 @@ def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
         watched = batch.table_names()
         released = _release(batch, frame, counts["released"] + counts["transactions"], kinds)
         unfinished = [*kinds["dead"], *kinds["waiting"]]
-        operations = doctor.operations_of(batch, kinds["dead"])
-        own = {row["tx"]: cause_of(row, watched, operations) for row in kinds["dead"]}
-        found = late_events.judge(batch, kinds["late"], {**own, **dict.fromkeys(released.unreadable, UNREADABLE)})
+        operations = producer_checks.operations_of(batch, kinds["dead"])
+        causes = {row["tx"]: cause_of(row, watched, operations) for row in kinds["dead"]}
+        late = late_events.judge(batch, kinds["late"], {**causes, **dict.fromkeys(released.unreadable, UNREADABLE)})
         given_up = give_up(batch, kinds["dead"], watched, operations)
-        buried = [given_up, _unreadable(batch, released), found.buried]
-        batch.record(found.findings)
-        _write_dead_letters(batch, buried)
-        _write_transactions(batch, released, buried, found.completed)
+        dead_lettered = [given_up, _unreadable(batch, released), late.dead_lettered]
+        batch.record(late.findings)
+        _write_dead_letters(batch, dead_lettered)
+        _write_transactions(batch, released, dead_lettered, late.completed)
         if not batch.is_known:
             known = named(batch, unfinished)
-            doctor.after_batch(batch, kinds["dead"], operations, known)
+            producer_checks.after_batch(batch, kinds["dead"], operations, known)
             if counts["several_runs"] or any(row["runs"] for row in kinds["dead"]):
-                producer_runs.after_batch(batch, frame.where("what = 'released'"), kinds["dead"], own)
+                producer_runs.after_batch(batch, frame.where("what = 'released'"), kinds["dead"], causes)
             if counts["clocks"]:
                 list_waiting(batch, kinds["waiting"], known, watched, clock)
     finally:
         frame.unpersist()
-    counts = _settled(counts, buried)
+    counts = _finished(counts, dead_lettered)
     batch.enter(counts)
     return counts
 
@@ -170,49 +167,52 @@ def _counts(rows: Sequence[Row]) -> dict[str, int]:
     return totals
 
 
-def _unreadable(batch: Batch, released: Released) -> Buried:
+def _unreadable(batch: Batch, released: Released) -> DeadLettered:
     """Bury transactions that are whole but hold a value that does not fit its declared type."""
     if not released.unreadable:
-        return Buried()
+        return DeadLettered()
     given = [Given(tx, UNREADABLE, problem, *released.sizes[tx]) for tx, problem in released.unreadable.items()]
     rows = sum(released.sizes[tx][0] for tx in released.unreadable)
-    buried = inter(batch, given, released.landings)
-    return Buried(buried.letters, buried.transactions, rows=rows, released=-rows)
+    dead_lettered = dead_letter(batch, given, released.landings)
+    return DeadLettered(dead_lettered.dead_letters, dead_lettered.transactions, rows=rows, released=-rows)
 
 
-def _write_dead_letters(batch: Batch, buried: Sequence[Buried]) -> None:
-    letters = [part.letters for part in buried if part.letters is not None]
-    if letters:
-        new = reduce(DataFrame.unionByName, letters)
+def _write_dead_letters(batch: Batch, dead_lettered: Sequence[DeadLettered]) -> None:
+    dead_letters = [part.dead_letters for part in dead_lettered if part.dead_letters is not None]
+    if dead_letters:
+        new = reduce(DataFrame.unionByName, dead_letters)
         batch.append(
-            earlier_epochs.without_written_letters(batch.spark, batch.paths, new, batch.generation), names.DEAD_LETTERS
+            earlier_epochs.without_written_dead_letters(batch.spark, batch.paths, new, batch.epoch),
+            names.DEAD_LETTERS,
         )
 
 
-def _write_transactions(batch: Batch, released: Released, buried: Sequence[Buried], completed: pa.Table) -> None:
+def _write_transactions(
+    batch: Batch, released: Released, dead_lettered: Sequence[DeadLettered], completed: pa.Table
+) -> None:
     """Enter all transactions that this batch finished, or completed though they are dead, in one commit."""
-    frames = [part.transactions for part in buried if part.transactions is not None]
+    frames = [part.transactions for part in dead_lettered if part.transactions is not None]
     dead = [arrow_tables.conform(frame.toArrow(), TRANSACTIONS) for frame in frames]
-    own = earlier_epochs.without_written_deaths(batch.paths, pa.concat_tables([*dead, completed]), batch.generation)
-    finished = pa.concat_tables([released.transactions, own])
+    given_up = earlier_epochs.without_written_deaths(batch.paths, pa.concat_tables([*dead, completed]), batch.epoch)
+    finished = pa.concat_tables([released.transactions, given_up])
     if released.parts:
-        rest = [batch.write_part(finished, names.TRANSACTIONS)] if finished.num_rows else []
-        batch.append_parts([*released.parts, *rest], names.TRANSACTIONS)
+        rest = [batch.write_file(finished, names.TRANSACTIONS)] if finished.num_rows else []
+        batch.append_files([*released.parts, *rest], names.TRANSACTIONS)
     elif finished.num_rows:
         batch.append_local(finished, names.TRANSACTIONS)
 
 
-def _settled(counts: dict[str, int], buried: Sequence[Buried]) -> dict[str, int]:
+def _finished(counts: dict[str, int], dead_lettered: Sequence[DeadLettered]) -> dict[str, int]:
     """Correct the buffer's counts by what became of late and unreadable events, and drop what was only intermediate."""
     settled = {name: count for name, count in counts.items() if name not in ("late", "clocks", "several_runs")}
-    settled["dead"] += sum(part.rows for part in buried)
-    settled["duplicates"] += sum(part.duplicates for part in buried)
-    settled["released"] += sum(part.released for part in buried)
+    settled["dead"] += sum(part.rows for part in dead_lettered)
+    settled["duplicates"] += sum(part.duplicates for part in dead_lettered)
+    settled["released"] += sum(part.released for part in dead_lettered)
     settled["buffered_change"] = settled["buffered"] - settled.pop("buffered_before")
     return settled
 
 
-def check_balance(paths: TablePaths, generation: int, run_id: str) -> None:
+def check_balance(paths: TablePaths, epoch: int, run_id: str) -> None:
     """Enter the pipeline's balance in the ledger: landed = released + buffered + dead + duplicate + unwatched.
 
     Both sides are sums over all landings and over all batches of this generation, which starts with the first landing.
@@ -233,7 +233,7 @@ def check_balance(paths: TablePaths, generation: int, run_id: str) -> None:
     difference = sides["landed"] - sum(count for name, count in sides.items() if name != "landed")
     detail = None if not difference else f"{difference} events are not accounted for"
     now = datetime.now(UTC)
-    entry = small_tables.Entry(run_id, "balance", now, sides, 0, generation, balanced=not difference, detail=detail)
+    entry = small_tables.Entry(run_id, "balance", now, sides, 0, epoch, balanced=not difference, detail=detail)
     small_tables.write_ledger(paths.warehouse, paths.pipeline, entry)
     if difference:
         raise LedgerUnbalanced(f"pipeline {paths.pipeline}: {detail}: {sides}")

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from txloom.config import names
-from txloom.config.identity import NUMBERED, PLACED, same_content
-from txloom.quality.doctor import uncounted
+from txloom.config.identity import AT_POSITION, NUMBERED, same_content
+from txloom.quality.producer_diagnostics import uncounted
 from txloom.steps.buffer.micro_batch import Batch
 from txloom.storage.dead_letters.spark_rows import as_dead_letters
 from txloom.storage.delta import arrow_tables, small_tables
@@ -45,10 +45,10 @@ class Given(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Buried:
+class DeadLettered:
     """Dead letters and rows for `transactions`, both None when there are none, and how the counts change."""
 
-    letters: DataFrame | None = None
+    dead_letters: DataFrame | None = None
     transactions: DataFrame | None = None
     rows: int = 0
     duplicates: int = 0
@@ -57,14 +57,14 @@ class Buried:
 
 def give_up(
     batch: Batch, dead: Sequence[Row], watched: Mapping[int, str], operations: Mapping[int, Mapping[str, Any]]
-) -> Buried:
+) -> DeadLettered:
     """Turn transactions that waited longer than patience into dead letters with cause and detail.
 
     operations: by transaction, the received rows by operation and table, of those with more rows than were counted.
     One that another batch finished long ago (so that the buffer had forgotten it) is judged as late events instead.
     """
     if not dead:
-        return Buried()
+        return DeadLettered()
     given = [
         Given(
             row["tx"],
@@ -77,16 +77,16 @@ def give_up(
     landings = {landing for row in dead for landing in row["landings"]}
     forgotten = _released_before(batch, given, landings)
     again = [each for each in given if each.bounds in forgotten]
-    late = Buried()
+    late = DeadLettered()
     if again:
-        own = _distinct(_own_events(batch, _frame(batch, again).select(*BOUNDS), landings))
-        late = late_events(batch, own.where("kind = 'row'").drop(*BOUNDS[1:]))
-    buried = inter(batch, [each for each in given if each.bounds not in forgotten], landings)
-    letters = [part for part in (late.letters, buried.letters) if part is not None]
+        events = _distinct(_events_of(batch, _frame(batch, again).select(*BOUNDS), landings))
+        late = late_events(batch, events.where("kind = 'row'").drop(*BOUNDS[1:]))
+    dead_lettered = dead_letter(batch, [each for each in given if each.bounds not in forgotten], landings)
+    dead_letters = [part for part in (late.dead_letters, dead_lettered.dead_letters) if part is not None]
     moved = sum(each.rows for each in again)
-    return Buried(
-        reduce(DataFrame.unionByName, letters) if letters else None,
-        buried.transactions,
+    return DeadLettered(
+        reduce(DataFrame.unionByName, dead_letters) if dead_letters else None,
+        dead_lettered.transactions,
         rows=late.rows - moved,
         duplicates=late.duplicates,
     )
@@ -104,9 +104,9 @@ def _released_before(batch: Batch, given: Sequence[Given], landings: Collection[
     ends = {row["tx"]: row["end"] for row in known.collect()}
     if not ends:
         return set()
-    position = F.regexp_extract("identity", PLACED, 1).try_cast("bigint")
+    position = F.regexp_extract("identity", AT_POSITION, 1).try_cast("bigint")
     lies_at = F.when(F.col("kind") == "metadata", F.col("csn")).otherwise(F.when(F.col("csn").isNull(), position))
-    events = _own_events(batch, frame.where(F.col("tx").isin(list(ends))), landings)
+    events = _events_of(batch, frame.where(F.col("tx").isin(list(ends))), landings)
     behind = {tuple(row)[:3]: row["at"] for row in events.groupBy(*BOUNDS).agg(F.max(lies_at).alias("at")).collect()}
     concerned = [each.bounds for each in given if each.tx in ends]
     return {each for each in concerned if (behind.get(each) or 0) <= ends[each[0]]}
@@ -121,7 +121,7 @@ def cause_of(row: Row, watched: Mapping[int, str], operations: Mapping[int, Mapp
     return causes.UNCOUNTED.get(uncounted(expected, received, operations.get(row["tx"], {})) or "", cause)
 
 
-def _own_events(batch: Batch, given: DataFrame, landings: Collection[int]) -> DataFrame:
+def _events_of(batch: Batch, given: DataFrame, landings: Collection[int]) -> DataFrame:
     """Return the events of given transactions, with what is given: those that came between its landings alone."""
     watched = (F.col("kind") == "metadata") | ((F.col("kind") == "row") & F.col("table").isNotNull())
     events = batch.change_events.where(F.col("landing").isin(sorted(landings)) & watched).drop("cause", "detail")
@@ -148,15 +148,15 @@ def counts_by_table(packed: str | None, watched: Mapping[int, str]) -> dict[str,
     return {watched.get(int(table), table): count for table, count in json.loads(packed or "{}").items()}
 
 
-def inter(batch: Batch, given: Sequence[Given], landings: Collection[int]) -> Buried:
+def dead_letter(batch: Batch, given: Sequence[Given], landings: Collection[int]) -> DeadLettered:
     """Make dead letters out of all distinct events of given transactions (GIVEN), which lie in some landings.
 
     Duplicates (same identity and content) are left out, as they were counted. A transaction that is given up, redriven
     and given up again is given twice where a rebuild takes in both at once.
     """
     if not given:
-        return Buried()
-    held = _distinct(_own_events(batch, _frame(batch, given), landings))
+        return DeadLettered()
+    held = _distinct(_events_of(batch, _frame(batch, given), landings))
     now = datetime.now(UTC)
     transactions = held.groupBy(*BOUNDS).agg(
         F.min("transaction_id").alias("transaction_id"),
@@ -170,7 +170,7 @@ def inter(batch: Batch, given: Sequence[Given], landings: Collection[int]) -> Bu
         F.lit(now).alias("finished_at"),
         F.lit(batch.release).cast("bigint").alias("release"),
     )
-    return Buried(as_dead_letters(held, now, batch.release), transactions.drop(*BOUNDS))
+    return DeadLettered(as_dead_letters(held, now, batch.release), transactions.drop(*BOUNDS))
 
 
 def _distinct(events: DataFrame) -> DataFrame:
@@ -182,7 +182,7 @@ def _distinct(events: DataFrame) -> DataFrame:
     return numbered.where("again = 1").drop("again", "content")
 
 
-def late_events(batch: Batch, late: DataFrame, dead: Mapping[int, str] | None = None) -> Buried:
+def late_events(batch: Batch, late: DataFrame, dead: Mapping[int, str] | None = None) -> DeadLettered:
     """Judge rows of finished transactions by what was landed before them.
 
     The same identity with the same content is a duplicate; with another content, or a new identity, a dead letter.
@@ -190,7 +190,7 @@ def late_events(batch: Batch, late: DataFrame, dead: Mapping[int, str] | None = 
     """
     places = late.select("tx", "csn").distinct().collect()
     if not places:
-        return Buried()
+        return DeadLettered()
     csns = [row["csn"] for row in places]
     near = F.lit(True) if None in csns else F.col("csn").isin(csns)
     concerned = batch.spark.createDataFrame([(row["tx"],) for row in places], "tx bigint").distinct()
@@ -211,11 +211,16 @@ def late_events(batch: Batch, late: DataFrame, dead: Mapping[int, str] | None = 
         .persist()
     )
     new = F.coalesce("joins", F.lit(causes.LATE))
-    fate = F.when(F.col("same"), None).when(F.col("other"), buffer.CONFLICT).otherwise(new)
-    about = {"cause": fate, "detail": F.concat(F.lit("transaction "), F.col("transaction_id"))}
-    letters = judged.withColumns(about).where("cause is not null").drop("joins")
-    buried, all_of_them = letters.count(), judged.count()
-    return Buried(as_dead_letters(letters, datetime.now(UTC), batch.release), None, buried, all_of_them - buried)
+    outcome = F.when(F.col("same"), None).when(F.col("other"), buffer.CONFLICT).otherwise(new)
+    about = {"cause": outcome, "detail": F.concat(F.lit("transaction "), F.col("transaction_id"))}
+    dead_letters = judged.withColumns(about).where("cause is not null").drop("joins")
+    dead_lettered, all_of_them = dead_letters.count(), judged.count()
+    return DeadLettered(
+        as_dead_letters(dead_letters, datetime.now(UTC), batch.release),
+        None,
+        dead_lettered,
+        all_of_them - dead_lettered,
+    )
 
 
 def causes_frame(batch: Batch, dead: Mapping[int, str]) -> DataFrame:
@@ -247,13 +252,13 @@ def named(batch: Batch, waiting: Sequence[Row]) -> dict[int, dict[str, Any]]:
     """Return what the events of unfinished transactions say of them, by the buffer's hash."""
     if not waiting:
         return {}
-    landings = arrow_tables.numbers([landing for row in waiting for landing in row["landings"]])
+    landings = arrow_tables.int_list([landing for row in waiting for landing in row["landings"]])
     columns = ("transaction_id", "xid", "csn", "committed_at")
     sql = f"select tx, {', '.join(columns)} from t where landing in ({landings}) and tx is not null"
     events = arrow_tables.matching(batch.paths.change_events, sql, "tx", [row["tx"] for row in waiting])
-    found = events.group_by("tx").aggregate([(name, "max") for name in columns])
-    found = found.rename_columns([name.removesuffix("_max") for name in found.column_names])
-    return {row["tx"]: row for row in found.to_pylist()}
+    groups = events.group_by("tx").aggregate([(name, "max") for name in columns])
+    groups = groups.rename_columns([name.removesuffix("_max") for name in groups.column_names])
+    return {row["tx"]: row for row in groups.to_pylist()}
 
 
 def _pending(row: Row, named: Mapping[str, Any], watched: Mapping[int, str], at: datetime) -> dict[str, Any]:

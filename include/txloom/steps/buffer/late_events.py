@@ -1,7 +1,7 @@
 """Events that come after their transaction was finished: duplicates, dead letters, or what a dead one still lacked.
 
 What comes for a dead transaction joins its dead letters. When that makes it whole, it is marked "complete now": a row
-of `transactions` with that cause (design.md 2.8).
+of `transactions` with that cause (docs/semantics.md 8).
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from txloom.config.identity import is_one
 from txloom.quality.findings import Finding
 from txloom.steps.buffer.completeness import rules_of
-from txloom.steps.buffer.give_up import Buried, causes_frame, late_events
+from txloom.steps.buffer.give_up import DeadLettered, causes_frame, late_events
 from txloom.steps.buffer.late_metadata import contradictions
 from txloom.steps.buffer.micro_batch import Batch
 from txloom.storage.dead_letters.open_letters import dead_by_hash, released
@@ -36,28 +36,28 @@ CURABLE = frozenset((NO_METADATA, SHORT, EXCESS, *UNCOUNTED.values()))
 class Late:
     """What became of late events, rows for `transactions` of dead ones that they completed, what they contradict."""
 
-    buried: Buried = field(default_factory=Buried)
+    dead_lettered: DeadLettered = field(default_factory=DeadLettered)
     completed: pa.Table = field(default_factory=TRANSACTIONS.empty_table)
     findings: Sequence[Finding] = ()
 
 
-def judge(batch: Batch, late: Sequence[Row], own: Mapping[int, str]) -> Late:
+def judge(batch: Batch, late: Sequence[Row], causes: Mapping[int, str]) -> Late:
     """Judge late events; late: their landing and row, the hash of their transaction, 1 in `rows` unless metadata.
 
-    own: causes of what this very batch gives up, by hash.
+    causes: causes of what this very batch gives up, by hash.
     """
     known = dead_by_hash(batch.paths) if late else {}
-    of_dead = known.keys() | own.keys()
-    found = contradictions(batch, [row for row in late if not row["rows"] and row["tx"] not in of_dead])
+    of_dead = known.keys() | causes.keys()
+    findings = contradictions(batch, [row for row in late if not row["rows"] and row["tx"] not in of_dead])
     late = [row for row in late if row["rows"] or row["tx"] in of_dead]
-    buried, dead = _judged(batch, late, own, known) if late else (Buried(), {})
+    dead_lettered, dead = _judged(batch, late, causes, known) if late else (DeadLettered(), {})
     completed = completed_of(batch, [identity for identity, cause in dead.values() if cause in CURABLE])
-    return Late(buried, completed, found)
+    return Late(dead_lettered, completed, findings)
 
 
 def _judged(
-    batch: Batch, late: Sequence[Row], own: Mapping[int, str], known: Mapping[int, tuple[str, str]]
-) -> tuple[Buried, dict[int, tuple[str, str]]]:
+    batch: Batch, late: Sequence[Row], batch_causes: Mapping[int, str], known: Mapping[int, tuple[str, str]]
+) -> tuple[DeadLettered, dict[int, tuple[str, str]]]:
     """Judge late rows, and metadata of dead transactions; return the dead ones too: id and cause, by hash.
 
     known: all dead ones.
@@ -67,37 +67,37 @@ def _judged(
     events = batch.change_events.where(F.col("landing").isin(landings) & F.col("kind").isin("row", "metadata"))
     events = events.join(F.broadcast(places), ["landing", "row"], "left_semi")
     concerned = {row["tx"] for row in late}
-    dead = _given_up_now(batch, {tx: cause for tx, cause in own.items() if tx in concerned}, events)
-    dead |= {tx: found for tx, found in known.items() if tx in concerned}
+    dead = _given_up_now(batch, {tx: cause for tx, cause in batch_causes.items() if tx in concerned}, events)
+    dead |= {tx: cause for tx, cause in known.items() if tx in concerned}
     causes = {tx: cause for tx, (_, cause) in dead.items()}
-    buried = late_events(batch, events.where("kind = 'row'"), causes)
+    dead_lettered = late_events(batch, events.where("kind = 'row'"), causes)
     if not dead:
-        return buried, dead
+        return dead_lettered, dead
     joined = _metadata(batch, events.where("kind = 'metadata'"), causes)
-    letters = [part for part in (buried.letters, joined) if part is not None]
-    both = reduce(DataFrame.unionByName, letters) if letters else None
-    return Buried(both, None, buried.rows, buried.duplicates), dead
+    dead_letters = [part for part in (dead_lettered.dead_letters, joined) if part is not None]
+    both = reduce(DataFrame.unionByName, dead_letters) if dead_letters else None
+    return DeadLettered(both, None, dead_lettered.rows, dead_lettered.duplicates), dead
 
 
-def _given_up_now(batch: Batch, own: Mapping[int, str], events: DataFrame) -> dict[int, tuple[str, str]]:
+def _given_up_now(batch: Batch, causes: Mapping[int, str], events: DataFrame) -> dict[int, tuple[str, str]]:
     """Return id and cause, by hash, of what this batch gives up, but for what another batch released long ago."""
-    if not own:
+    if not causes:
         return {}
-    concerned = events.where(F.col("tx").isin(list(own)))
+    concerned = events.where(F.col("tx").isin(list(causes)))
     ids = {row["tx"]: row["transaction_id"] for row in concerned.select("tx", "transaction_id").distinct().collect()}
     ends = dict(sorted(released(batch.paths, list(ids.values()))))
     again = concerned.where(F.col("transaction_id").isin(list(ends))).select(*reused_ids.COLUMNS) if ends else None
     rows = [row.asDict() for row in again.collect()] if again is not None else []
     later = {row["transaction_id"] for row in rows if reused_ids.is_behind([row], ends[row["transaction_id"]])}
-    return {tx: (name, own[tx]) for tx, name in ids.items() if name not in ends or name in later}
+    return {tx: (name, causes[tx]) for tx, name in ids.items() if name not in ends or name in later}
 
 
 def _metadata(batch: Batch, late: DataFrame, dead: Mapping[int, str]) -> DataFrame | None:
     """Return the dead letters of metadata that a dead transaction did not have yet."""
-    told, position = F.to_json("expected").alias("told"), F.struct("landing", "row").alias("place")
-    own = batch.change_events.where((F.col("kind") == "metadata") & F.col("tx").isin(list(dead)))
-    seen = own.select("tx", told, position)
-    news = late.where(F.col("tx").isin(list(dead))).withColumn("told", told).withColumn("own", position)
+    expected, position = F.to_json("expected").alias("told"), F.struct("landing", "row").alias("place")
+    metadata_events = batch.change_events.where((F.col("kind") == "metadata") & F.col("tx").isin(list(dead)))
+    seen = metadata_events.select("tx", expected, position)
+    news = late.where(F.col("tx").isin(list(dead))).withColumn("told", expected).withColumn("own", position)
     again = (
         (F.col("n.tx") == F.col("s.tx")) & (F.col("n.told") == F.col("s.told")) & (F.col("s.place") < F.col("n.own"))
     )
@@ -119,21 +119,21 @@ def completed_of(batch: Batch, dead: Sequence[str]) -> pa.Table:
     sql = f"select {columns} from t where transaction_id in ({ids}) and ({chosen})"
     events = reused_ids.split(arrow_tables.select(batch.paths.change_events, sql).to_pylist())
     before = released(batch.paths, dead)
-    rows = [_whole(own, batch) for name, own in events.items() if name not in before]
+    rows = [_whole(of_transaction, batch) for name, of_transaction in events.items() if name not in before]
     return pa.Table.from_pylist([row for row in rows if row is not None], TRANSACTIONS)
 
 
 def _whole(events: Sequence[Mapping[str, Any]], batch: Batch) -> dict[str, Any] | None:
-    told = [event for event in events if event["kind"] == "metadata"]
+    metadata_events = [event for event in events if event["kind"] == "metadata"]
     rows: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for event in events:
         if event["kind"] == "row":
             rows.setdefault((event["table"], event["identity"]), []).append(event)
-    newest = metadata.newest(told)
+    newest = metadata.newest(metadata_events)
     if newest is None or any(not is_one(each) for each in rows.values()):
         return None
     rules = rules_of(batch.pipeline)
-    if not rules.corrected and len({metadata.counts_of(each) for each in told}) > 1:
+    if not rules.corrected and len({metadata.counts_of(each) for each in metadata_events}) > 1:
         return None
     runs = {event["producer_run"] for event in events} - {None}
     if len(runs) > 1 and rules.hold:

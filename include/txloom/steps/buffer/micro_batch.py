@@ -31,7 +31,7 @@ class Batch:
     spark: SparkSession
     pipeline: Pipeline
     paths: TablePaths
-    generation: int
+    epoch: int
     number: int
     run_id: str
     known: int = 0
@@ -44,7 +44,7 @@ class Batch:
     @property
     def release(self) -> int:
         """Return the number under which this batch's transactions are released."""
-        return checkpoints.first_release(self.generation) + self.number
+        return checkpoints.first_release(self.epoch) + self.number
 
     @property
     def change_events(self) -> DataFrame:
@@ -61,22 +61,22 @@ class Batch:
 
     def append(self, frame: DataFrame, table: str) -> bool:
         """Append to a table once for this batch."""
-        write_id = names.write_id(self.pipeline.name, table, self.generation)
+        write_id = names.write_id(self.pipeline.name, table, self.epoch)
         return spark_tables.append_once(frame, self.paths.table(table), write_id, self.number)
 
     def append_local(self, rows: pa.Table, table: str) -> bool:
         """Append a small Arrow table once for this batch."""
-        write_id = names.write_id(self.pipeline.name, table, self.generation)
+        write_id = names.write_id(self.pipeline.name, table, self.epoch)
         return arrow_tables.append_once(rows, self.paths.table(table), write_id, self.number)
 
-    def write_part(self, rows: pa.Table, table: str) -> data_files.Part:
+    def write_file(self, rows: pa.Table, table: str) -> data_files.DataFile:
         """Write rows as a file that `append_parts` commits."""
-        return data_files.write_part(rows, table, self.paths.table(table))
+        return data_files.write_file(rows, table, self.paths.table(table))
 
-    def append_parts(self, written: Sequence[data_files.Part], table: str) -> bool:
+    def append_files(self, written: Sequence[data_files.DataFile], table: str) -> bool:
         """Commit files that tasks wrote, once for this batch."""
-        write_id = names.write_id(self.pipeline.name, table, self.generation)
-        return data_files.append_parts(written, self.paths.table(table), write_id, self.number)
+        write_id = names.write_id(self.pipeline.name, table, self.epoch)
+        return data_files.append_files(written, self.paths.table(table), write_id, self.number)
 
     def adopt(self, pipeline: Pipeline, new: Sequence[tuple[schema_evolution.Undeclared, str]]) -> Pipeline:
         """Let tables take up columns that their source added; return the pipeline with them."""
@@ -86,19 +86,19 @@ class Batch:
         history_tables.create(pipeline, self.paths)
         return pipeline
 
-    def note_undeclared(self, pipeline: Pipeline, found: Sequence[schema_evolution.Undeclared]) -> None:
+    def note_undeclared(self, pipeline: Pipeline, columns: Sequence[schema_evolution.Undeclared]) -> None:
         """Write down columns that nobody declared and no table takes up."""
-        self.record([added(pipeline, each) for each in found])
+        self.record([added(pipeline, each) for each in columns])
 
-    def record(self, found: Iterable[Finding], source_format: str | None = None) -> None:
+    def record(self, observed: Iterable[Finding], source_format: str | None = None) -> None:
         """Write down findings, unless an earlier generation did: they may have been closed since."""
         if not self.is_known:
-            findings.record(self.paths, found, self.run_id, source_format)
+            findings.record(self.paths, observed, self.run_id, source_format)
 
     def enter(self, counts: dict[str, int]) -> None:
         """Enter the batch's counts in the ledger, once."""
         at = datetime.now(UTC)
-        entry = small_tables.Entry(self.run_id, checkpoints.STEP, at, counts, self.number + 1, self.generation)
+        entry = small_tables.Entry(self.run_id, checkpoints.STEP, at, counts, self.number + 1, self.epoch)
         small_tables.write_ledger(self.paths.warehouse, self.paths.pipeline, entry)
 
     def table_names(self) -> dict[int, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from txloom.quality.doctor import Standing, diagnose
+from txloom.quality.producer_diagnostics import TransactionSeen, diagnose
 from txloom.steps.buffer.give_up import counts_by_table
 from txloom.steps.buffer.micro_batch import Batch
 from txloom.storage.checks import findings
@@ -30,15 +30,15 @@ def operations_of(batch: Batch, standings: Sequence[Row]) -> Operations:
     odd = [row for row in standings if row["cause"] in (EXCESS, NO_METADATA)][:MOST]
     if not odd:
         return {}
-    landings = arrow_tables.numbers([landing for row in odd for landing in row["landings"]])
+    landings = arrow_tables.int_list([landing for row in odd for landing in row["landings"]])
     where = f"landing in ({landings}) and kind = 'row' and \"table\" is not null"
     sql = f'select tx, "table", op, identity from t where {where}'
     rows = arrow_tables.matching(batch.paths.change_events, sql, "tx", [row["tx"] for row in odd])
-    found: Operations = {}
+    operations: Operations = {}
     grouped = rows.group_by(["tx", "op", "table"]).aggregate([("identity", "count_distinct")])
     for row in grouped.to_pylist():
-        found.setdefault(row["tx"], {}).setdefault(row["op"], {})[row["table"]] = row["identity_count_distinct"]
-    return found
+        operations.setdefault(row["tx"], {}).setdefault(row["op"], {})[row["table"]] = row["identity_count_distinct"]
+    return operations
 
 
 def after_batch(batch: Batch, standings: Sequence[Row], operations: Operations, named: Mapping[int, Any]) -> None:
@@ -47,7 +47,7 @@ def after_batch(batch: Batch, standings: Sequence[Row], operations: Operations, 
         return
     watched = batch.table_names()
     seen = [
-        Standing(
+        TransactionSeen(
             named[row["tx"]]["xid"],
             named[row["tx"]]["csn"],
             None if row["expected"] is None else counts_by_table(row["expected"], watched),

@@ -84,7 +84,7 @@ def _of_dead(batch: Batch, dead: Sequence[Row], causes: Mapping[int, str]) -> It
 def _sent(batch: Batch, decided: Sequence[Decided]) -> dict[int, Sent]:
     """Ask change_events what each run sent of transactions, by hash."""
     first, last = min(row.first_landing for row in decided), max(row.last_landing for row in decided)
-    among = f"tx in ({arrow_tables.numbers([row.tx for row in decided])}) and landing between {first} and {last}"
+    among = f"tx in ({arrow_tables.int_list([row.tx for row in decided])}) and landing between {first} and {last}"
     rows = f"{among} and kind = 'row' and \"table\" is not null"
     path = batch.paths.change_events
     sent = {row.tx: Sent() for row in decided}

@@ -29,7 +29,7 @@ from txloom.transactions.hashes import hashed
 
 EVENT = 'transaction_id, tx, xid, csn, pos, op, committed_at, landing, "row", kind, "table", value, topic'
 CHOSEN = pa.schema([(name, pa.int64()) for name in RELEASED])
-PLACES = pa.schema([("landing", pa.int64()), ("row", pa.int64())])
+COORDINATES = pa.schema([("landing", pa.int64()), ("row", pa.int64())])
 ANY_TX = (-(2**63), 2**63 - 1)
 
 
@@ -69,7 +69,7 @@ def release(pipeline: Pipeline, paths: TablePaths, number: int, share: Share) ->
     if not chosen.num_rows:
         return Release()
     events = _events(pipeline, paths, share)
-    made = [made_of(pipeline, own_events(events, each, share.repeated), each, number) for each in _in_turn(chosen)]
+    made = [made_of(pipeline, events_of(events, each, share.repeated), each, number) for each in _in_turn(chosen)]
     return made[0] if len(made) == 1 else _joined(made)
 
 
@@ -86,14 +86,14 @@ def _in_turn(chosen: pa.Table) -> Iterator[pa.Table]:
 def _joined(made: Sequence[Release]) -> Release:
     """Put releases together; an aggregate's history has the members alone that a turn had rows of."""
     history: dict[str, list[pa.Table]] = {}
-    for name, rows in (told for each in made for told in each.history.items()):
+    for name, rows in (histories for each in made for histories in each.history.items()):
         history.setdefault(name, []).append(rows)
     return Release(
         {name: pa.concat_tables(parts, promote_options="default") for name, parts in history.items()},
         pa.concat_tables(each.transactions for each in made),
         {tx: problem for each in made for tx, problem in each.unreadable.items()},
         [name for each in made for name in each.undeclared],
-        [found for each in made for found in each.findings],
+        [finding for each in made for finding in each.findings],
     )
 
 
@@ -103,12 +103,12 @@ def made_of(pipeline: Pipeline, events: pa.Table, chosen: pa.Table, number: int)
     unreadable = _problems(typed)
     if unreadable:
         bad = pa.array(sorted(unreadable), pa.int64())
-        typed = {name: without(found, "tx", bad) for name, found in typed.items()}
-        typed = {name: found for name, found in typed.items() if found.num_rows}
+        typed = {name: without(findings_of_batch, "tx", bad) for name, findings_of_batch in typed.items()}
+        typed = {name: findings_of_batch for name, findings_of_batch in typed.items() if findings_of_batch.num_rows}
         chosen = without(chosen, "tx", bad)
     history = _history(pipeline, typed, number)
-    found = without_before(typed) if pipeline.source.format == "goldengate" else ()
-    return Release(history, _transactions(events, chosen, number), unreadable, undeclared(typed), found)
+    findings_of_batch = without_before(typed) if pipeline.source.format == "goldengate" else ()
+    return Release(history, _transactions(events, chosen, number), unreadable, undeclared(typed), findings_of_batch)
 
 
 def without(rows: pa.Table, column: str, values: pa.Array) -> pa.Table:
@@ -117,7 +117,7 @@ def without(rows: pa.Table, column: str, values: pa.Array) -> pa.Table:
 
 
 def _new(paths: TablePaths, number: int, chosen: pa.Table) -> pa.Table:
-    """Leave out those that another batch released: the history is the last judge (design.md 2.2).
+    """Leave out those that another batch released: the history is the last judge (docs/semantics.md 2).
 
     A transaction is known by its id and csn: PostgreSQL's ids come back after a wrap-around or a restore.
     """
@@ -126,23 +126,23 @@ def _new(paths: TablePaths, number: int, chosen: pa.Table) -> pa.Table:
     bounds = pc.min_max(chosen.column("csn")).as_py()
     among = f"csn between {bounds['min']} and {bounds['max']}"
     sql = f"select transaction_id, csn from t where {among} and release <> {number} and status = 'released'"
-    found = arrow_tables.select(paths.table(names.TRANSACTIONS), sql)
-    if not found.num_rows:
+    rows = arrow_tables.select(paths.table(names.TRANSACTIONS), sql)
+    if not rows.num_rows:
         return chosen
-    found = found.append_column("tx", hashed(found.column("transaction_id")))
-    return chosen.filter(pa.array(~np.isin(_pairs(chosen, "tx", "csn"), _pairs(found, "tx", "csn"))))
+    rows = rows.append_column("tx", hashed(rows.column("transaction_id")))
+    return chosen.filter(pa.array(~np.isin(_pairs(chosen, "tx", "csn"), _pairs(rows, "tx", "csn"))))
 
 
 def _events(pipeline: Pipeline, paths: TablePaths, share: Share) -> pa.Table:
     where = (
-        f"landing in ({arrow_tables.numbers(share.landings)}) and tx between {share.tx[0]} and {share.tx[1]}"
+        f"landing in ({arrow_tables.int_list(share.landings)}) and tx between {share.tx[0]} and {share.tx[1]}"
         " and (kind = 'metadata' or (kind = 'row' and \"table\" is not null))"
     )
     headers = ", headers" if pipeline.source.format == "debezium" else ""
     return arrow_tables.select(paths.change_events, f"select {EVENT}{headers} from t where {where}")
 
 
-def own_events(events: pa.Table, chosen: pa.Table, repeated: pa.Table) -> pa.Table:
+def events_of(events: pa.Table, chosen: pa.Table, repeated: pa.Table) -> pa.Table:
     """Return exactly the events that make chosen transactions whole: repeated ones, and others, lie beside them.
 
     All show at their transaction's one csn: some rows do not know it, and those of a MySQL transaction with a GTID only
@@ -150,9 +150,9 @@ def own_events(events: pa.Table, chosen: pa.Table, repeated: pa.Table) -> pa.Tab
     """
     chosen = chosen.sort_by("tx")
     tx, first, last = (chosen.column(name).to_numpy() for name in ("tx", "first_landing", "last_landing"))
-    own, landing = events.column("tx").to_numpy(), events.column("landing").to_numpy()
-    at = np.minimum(np.searchsorted(tx, own), len(tx) - 1)
-    inside = (tx[at] == own) & (first[at] <= landing) & (landing <= last[at])
+    events_tx, landing = events.column("tx").to_numpy(), events.column("landing").to_numpy()
+    at = np.minimum(np.searchsorted(tx, events_tx), len(tx) - 1)
+    inside = (tx[at] == events_tx) & (first[at] <= landing) & (landing <= last[at])
     if repeated.num_rows:
         inside &= ~np.isin(_pairs(events, "landing", "row"), _pairs(repeated, "landing", "row"))
     events, csn = events.filter(pa.array(inside)), chosen.column("csn").take(pa.array(at[inside]))
@@ -172,12 +172,12 @@ def _typed(pipeline: Pipeline, events: pa.Table) -> dict[str, pa.Table]:
     rows = events.filter(
         pc.and_(pc.equal(events.column("kind"), "row"), pc.not_equal(events.column("op"), formats.KEY_CHANGE))
     )
-    found = {}
+    typed = {}
     for table in pipeline.tables:
-        own = rows.filter(pc.equal(rows.column("table"), table.name)).combine_chunks()
-        if own.num_rows:
-            found[table.name] = _with_images(own, formats.images(pipeline, table), table)
-    return found
+        of_table = rows.filter(pc.equal(rows.column("table"), table.name)).combine_chunks()
+        if of_table.num_rows:
+            typed[table.name] = _with_images(of_table, formats.images(pipeline, table), table)
+    return typed
 
 
 def _with_images(events: pa.Table, source: formats.Images | None, table: Table) -> pa.Table:
@@ -193,20 +193,20 @@ def _messages(events: pa.Table, source: formats.Images | None) -> Sequence[bytes
     messages: list[bytes | str] = events.column("value").to_pylist()
     if source is None:
         return messages
-    own = np.flatnonzero(pc.not_equal(events.column("topic"), names.LOAD).to_numpy())
-    told = events.take(pa.array(own))
-    lists = told.column("headers").to_pylist() if "headers" in told.column_names else [None] * told.num_rows
+    numbers = np.flatnonzero(pc.not_equal(events.column("topic"), names.LOAD).to_numpy())
+    sent = events.take(pa.array(numbers))
+    lists = sent.column("headers").to_pylist() if "headers" in sent.column_names else [None] * sent.num_rows
     headers = [None if each is None else dict(each) for each in lists]
-    found = formats.canonical(source, told.column("value").to_pylist(), told.column("op").to_pylist(), headers)
-    for position, message in zip(own.tolist(), found, strict=True):
+    decoded = formats.canonical(source, sent.column("value").to_pylist(), sent.column("op").to_pylist(), headers)
+    for position, message in zip(numbers.tolist(), decoded, strict=True):
         messages[position] = message
     return messages
 
 
 def _problems(typed: Mapping[str, pa.Table]) -> dict[int, str]:
     problems: dict[int, str] = {}
-    for found in typed.values():
-        bad = found.filter(pc.is_valid(found.column("problem")))
+    for rows_of_table in typed.values():
+        bad = rows_of_table.filter(pc.is_valid(rows_of_table.column("problem")))
         problems |= dict(zip(bad.column("tx").to_pylist(), bad.column("problem").to_pylist(), strict=True))
     return problems
 
@@ -220,7 +220,7 @@ def _history(pipeline: Pipeline, typed: Mapping[str, pa.Table], number: int) -> 
     }
     for aggregate in pipeline.targets.aggregates:
         members = {aggregate.root, *(child.table for child in aggregate.children)}
-        present = {name: found for name, found in typed.items() if name in members}
+        present = {name: rows for name, rows in typed.items() if name in members}
         if present:
             history[aggregate.history] = stream(present, aggregate, declared, number)
     return history
@@ -235,7 +235,7 @@ def _transactions(events: pa.Table, chosen: pa.Table, number: int) -> pa.Table:
     chosen = chosen.filter(pc.is_in(chosen.column("tx"), pa.array(tx))).sort_by("tx")
     named = named.filter(pc.is_in(named.column("tx"), chosen.column("tx").combine_chunks()))
     size = chosen.num_rows
-    own = {
+    columns_known = {
         "status": pa.repeat(pa.scalar("released"), size),
         "cause": pa.nulls(size, pa.string()),
         "first_landed_at": chosen.column("first_at").cast(INSTANT),
@@ -244,5 +244,5 @@ def _transactions(events: pa.Table, chosen: pa.Table, number: int) -> pa.Table:
         "csn": chosen.column("csn"),
         "rows": chosen.column("rows"),
     }
-    columns = [own[name] if name in own else named.column(name) for name in TRANSACTIONS.names]
+    columns = [columns_known[name] if name in columns_known else named.column(name) for name in TRANSACTIONS.names]
     return pa.Table.from_arrays(columns, schema=TRANSACTIONS)

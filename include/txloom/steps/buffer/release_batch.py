@@ -13,10 +13,10 @@ from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality.findings import Finding
 from txloom.steps.buffer.micro_batch import Batch
-from txloom.steps.buffer.release import CHOSEN, PLACES, Release, Share, release
-from txloom.steps.parallel import together
+from txloom.steps.buffer.release import CHOSEN, COORDINATES, Release, Share, release
+from txloom.steps.parallel import run_parallel
 from txloom.storage.delta import schema_evolution
-from txloom.storage.delta.data_files import Part, write_part
+from txloom.storage.delta.data_files import DataFile, write_file
 from txloom.storage.delta.schema_evolution import Undeclared
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import TRANSACTIONS
@@ -37,7 +37,7 @@ class Released:
     """
 
     transactions: pa.Table = field(default_factory=TRANSACTIONS.empty_table)
-    parts: list[Part] = field(default_factory=list)
+    parts: list[DataFile] = field(default_factory=list)
     unreadable: dict[int, str] = field(default_factory=dict)
     sizes: dict[int, tuple[int, ...]] = field(default_factory=dict)
     landings: set[int] = field(default_factory=set)
@@ -47,7 +47,7 @@ class Released:
 class Written:
     """What a task made of a share; see `txloom.steps.buffer.release.Release`."""
 
-    parts: list[Part]
+    parts: list[DataFile]
     unreadable: dict[int, str]
     undeclared: Sequence[Undeclared]
     findings: Sequence[Finding]
@@ -59,29 +59,29 @@ T = TypeVar("T")
 def release_small(batch: Batch, whole: Sequence[Row], repeated: Sequence[Row], landings: set[int]) -> Released:
     """Append the whole transactions of a batch to history in this process; whole, repeated: outcomes of those kinds."""
     chosen = {name: [row[name] for row in whole] for name in CHOSEN.names}
-    places = {name: [row[name] for row in repeated] for name in PLACES.names}
-    share = Share(pa.table(chosen, CHOSEN), sorted(landings), pa.table(places, PLACES))
+    places = {name: [row[name] for row in repeated] for name in COORDINATES.names}
+    share = Share(pa.table(chosen, CHOSEN), sorted(landings), pa.table(places, COORDINATES))
 
     def run(pipeline: Pipeline) -> tuple[Release, Sequence[Undeclared]]:
-        found = release(pipeline, batch.paths, batch.release, share)
-        return found, found.undeclared
+        released = release(pipeline, batch.paths, batch.release, share)
+        return released, released.undeclared
 
-    found = _with_new_columns(batch, run)
-    batch.record(found.findings)
-    together([partial(batch.append_local, rows, table) for table, rows in found.history.items()])
-    sizes = {row["tx"]: tuple(row[name] for name in SIZES) for row in whole if row["tx"] in found.unreadable}
-    return Released(found.transactions, [], found.unreadable, sizes, landings)
+    released = _with_new_columns(batch, run)
+    batch.record(released.findings)
+    run_parallel([partial(batch.append_local, rows, table) for table, rows in released.history.items()])
+    sizes = {row["tx"]: tuple(row[name] for name in SIZES) for row in whole if row["tx"] in released.unreadable}
+    return Released(released.transactions, [], released.unreadable, sizes, landings)
 
 
 def _with_new_columns(batch: Batch, run: Callable[[Pipeline], tuple[T, Sequence[Undeclared]]]) -> T:
     """Run a release, once more when tables take up columns that it met."""
     pipeline = batch.pipeline
     while True:
-        found, undeclared = run(pipeline)
+        result, undeclared = run(pipeline)
         new = schema_evolution.adopted(pipeline, undeclared)
         if not new:
             batch.note_undeclared(pipeline, undeclared)
-            return found
+            return result
         pipeline = batch.adopt(pipeline, new)
 
 
@@ -91,22 +91,22 @@ def release_large(batch: Batch, outcomes: DataFrame, rows: int, landings: set[in
     outcomes: those of kind `released` and `repeated`. rows: how many events they have together. The driver holds some
     60 bytes per transaction and duplicate; payloads stay in the tasks.
     """
-    decided = outcomes.select("what", *CHOSEN.names, *PLACES.names).toArrow()
+    decided = outcomes.select("what", *CHOSEN.names, *COORDINATES.names).toArrow()
     bits = max(FEWEST_BITS, (rows // SHARE).bit_length())
     shares = list(_shares(decided, sorted(landings), bits))
 
     def run(pipeline: Pipeline) -> tuple[list[Written], Sequence[Undeclared]]:
-        found = _spread(batch, pipeline, shares)
-        return found, [each for made in found for each in made.undeclared]
+        released = _spread(batch, pipeline, shares)
+        return released, [each for made in released for each in made.undeclared]
 
-    found = _with_new_columns(batch, run)
-    batch.record(each for made in found for each in made.findings)
-    written: dict[str, list[Part]] = {}
-    for part in [part for made in found for part in made.parts]:
+    released = _with_new_columns(batch, run)
+    batch.record(each for made in released for each in made.findings)
+    written: dict[str, list[DataFile]] = {}
+    for part in [part for made in released for part in made.parts]:
         written.setdefault(part.table, []).append(part)
-    unreadable = {tx: problem for made in found for tx, problem in made.unreadable.items()}
+    unreadable = {tx: problem for made in released for tx, problem in made.unreadable.items()}
     transactions = written.pop(names.TRANSACTIONS, [])
-    together([partial(batch.append_parts, own, table) for table, own in written.items()])
+    run_parallel([partial(batch.append_files, files, table) for table, files in written.items()])
     sizes = _sizes(decided, unreadable)
     return Released(TRANSACTIONS.empty_table(), transactions, unreadable, sizes, landings)
 
@@ -117,8 +117,8 @@ def _spread(batch: Batch, pipeline: Pipeline, shares: Sequence[Share]) -> list[W
 
     def run(some: Iterable[Share]) -> Iterable[Written]:
         for share in some:
-            found = release(pipeline, paths, number, share)
-            yield Written(list(_write(found, paths)), found.unreadable, found.undeclared, found.findings)
+            released = release(pipeline, paths, number, share)
+            yield Written(list(_write(released, paths)), released.unreadable, released.undeclared, released.findings)
 
     written: list[Written] = batch.spark.sparkContext.parallelize(shares, len(shares)).mapPartitions(run).collect()
     return written
@@ -133,7 +133,7 @@ def _shares(decided: pa.Table, landings: list[int], bits: int) -> Iterator[Share
         bounds = (lowest, lowest + width - 1)
         chosen, repeated = _within(whole, bounds), _within(again, bounds)
         if chosen.num_rows:
-            yield Share(chosen, landings, repeated.select(PLACES.names).cast(PLACES), bounds)
+            yield Share(chosen, landings, repeated.select(COORDINATES.names).cast(COORDINATES), bounds)
 
 
 def _within(rows: pa.Table, bounds: tuple[int, int]) -> pa.Table:
@@ -143,12 +143,12 @@ def _within(rows: pa.Table, bounds: tuple[int, int]) -> pa.Table:
 
 def _sizes(decided: pa.Table, chosen: Iterable[int]) -> dict[int, tuple[int, ...]]:
     """Return what SIZES names of chosen transactions."""
-    own = decided.filter(pc.is_in(decided.column("tx"), pa.array(list(chosen), pa.int64()))).to_pylist()
-    return {row["tx"]: tuple(row[name] for name in SIZES) for row in own if row["what"] == "released"}
+    chosen_rows = decided.filter(pc.is_in(decided.column("tx"), pa.array(list(chosen), pa.int64()))).to_pylist()
+    return {row["tx"]: tuple(row[name] for name in SIZES) for row in chosen_rows if row["what"] == "released"}
 
 
-def _write(found: Release, paths: TablePaths) -> Iterator[Part]:
+def _write(released: Release, paths: TablePaths) -> Iterator[DataFile]:
     """Write the rows of a release as files of their tables."""
-    for table, rows in {**found.history, names.TRANSACTIONS: found.transactions}.items():
+    for table, rows in {**released.history, names.TRANSACTIONS: released.transactions}.items():
         if rows.num_rows:
-            yield write_part(rows, table, paths.table(table))
+            yield write_file(rows, table, paths.table(table))

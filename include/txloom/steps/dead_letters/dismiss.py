@@ -37,12 +37,12 @@ def dismiss(
     if not person.strip() or not reason.strip():
         raise ConfigurationError("a dismissal needs a name and a reason: whoever asks later is shown them")
     paths = TablePaths(warehouse, pipeline.name)
-    asked = {"transactions": transactions, "causes": causes, "messages": messages}
-    where = "true" if everything else among(**asked)
+    selection = {"transactions": transactions, "causes": causes, "messages": messages}
+    where = "true" if everything else among(**selection)
     if reopen:
         return {"reopened": dismissals.reopen(paths, where, run_id)}
     if done := dismissals.of_run(paths, run_id):
         return {"dismissed": done}
-    chosen(pipeline, warehouse=warehouse, everything=everything, **asked)
+    chosen(pipeline, warehouse=warehouse, everything=everything, **selection)
     said = {"person": person.strip(), "reason": reason.strip(), "run_id": run_id}
     return {"dismissed": dismissals.dismiss(paths, where, version, at=datetime.now(UTC), **said)}

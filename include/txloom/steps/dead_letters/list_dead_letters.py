@@ -5,7 +5,7 @@ from typing import Any
 
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
-from txloom.quality.letters import Fate, Listing, text
+from txloom.quality.dead_letters import DeadLetterOutcome, Listing, text
 from txloom.storage.dead_letters import listing
 from txloom.storage.paths import TablePaths
 
@@ -22,12 +22,12 @@ def list_dead_letters(
 ) -> dict[str, int]:
     """Print the open dead letters, all or those chosen, and return how many they are."""
     if transactions or causes or messages:
-        own = {"transactions": transactions, "causes": causes, "messages": messages}
-        found = chosen(pipeline, warehouse=warehouse, everything=False, **own)
+        selection = {"transactions": transactions, "causes": causes, "messages": messages}
+        listed = chosen(pipeline, warehouse=warehouse, everything=False, **selection)
     else:
-        found = everything(pipeline, warehouse=warehouse)
-    print(text(found), flush=True)
-    return {"events": found.events, "transactions": found.transactions, "causes": len(found.groups)}
+        listed = everything(pipeline, warehouse=warehouse)
+    print(text(listed), flush=True)
+    return {"events": listed.events, "transactions": listed.transactions, "causes": len(listed.groups)}
 
 
 def refuse_no_choice(*chosen: object) -> None:
@@ -55,16 +55,16 @@ def chosen(
     Raises ConfigurationError where one has none.
     """
     paths = TablePaths(warehouse, pipeline.name)
-    asked = {"transactions": transactions, "causes": causes, "messages": messages}
+    selection = {"transactions": transactions, "causes": causes, "messages": messages}
     for kind, noun in (("transactions", "transaction"), ("causes", "cause"), ("messages", "place")):
-        for each in asked[kind]:
+        for each in selection[kind]:
             alone: dict[str, Any] = {kind: [each]}
             if not listing.listing(paths, everything=False, **alone).events:
                 there = ", ".join(group.cause for group in listing.listing(paths).groups) or "none"
                 raise ConfigurationError(f"no open dead letter has the {noun} {each!r}; causes are: {there}")
-    return listing.listing(paths, everything=everything, source_format=pipeline.source.format, **asked)
+    return listing.listing(paths, everything=everything, source_format=pipeline.source.format, **selection)
 
 
-def fate(pipeline: Pipeline, *, warehouse: str, landing: int, last_landing: int) -> Fate:
+def outcome(pipeline: Pipeline, *, warehouse: str, landing: int, last_landing: int) -> DeadLetterOutcome:
     """Return what came of what a redrive landed, from its first landing to its last."""
-    return listing.fate(TablePaths(warehouse, pipeline.name), landing, last_landing)
+    return listing.outcome(TablePaths(warehouse, pipeline.name), landing, last_landing)

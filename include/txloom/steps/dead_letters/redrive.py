@@ -51,8 +51,8 @@ def redrive(
     paths = TablePaths(warehouse, pipeline.name)
     there = [f"coalesce({among(messages=[each])}, false) as lies_{number}" for number, each in enumerate(messages)]
     columns = ", ".join(['transaction_id, kind, cause, landing, "row"', IS_OF, open_letters.MESSAGE, *there])
-    letters = open_letters.open_letters(paths, columns, version=version)
-    ids, chosen, poison = _chosen(letters, transactions, causes, messages, everything=everything)
+    dead_letters = open_letters.open_dead_letters(paths, columns, version=version)
+    ids, chosen, poison = _chosen(dead_letters, transactions, causes, messages, everything=everything)
     ids = _without_superseded(paths, ids, transactions)
     if formats.is_ordered(pipeline):
         ids, poison = _with_their_poison(paths, ids, poison)
@@ -64,11 +64,11 @@ def redrive(
     plan = landing_plan.planned(paths.landed_files)
     first = finish_last(_no_spark, pipeline, plan, paths, run_id) + 1
     turns = _in_turns(tables.decode_again(partial(SourceDecoder, pipeline), events, first, paths))
-    for number, own in enumerate(turns, first):
+    for number, turn in enumerate(turns, first):
         again = Landing(number, datetime.now(UTC), ())
         planned = {"landing": number, "run_id": run_id, "at": again.at, "topic": open_letters.REDRIVE}
         landing_plan.write_plan(paths, number, [planned])
-        tables.land_again(own, again, paths)
+        tables.land_again(turn, again, paths)
         close(pipeline, again, paths, run_id)
     landings = {"landing": first, "last_landing": first + len(turns) - 1}
     return {"transactions": len(ids), "events": events.num_rows, **landings}
@@ -98,19 +98,19 @@ def _with_their_poison(paths: TablePaths, ids: Sequence[str], poison: pa.Table) 
 def _in_order(paths: TablePaths, ids: Sequence[str], poison: pa.Table) -> pa.Table:
     """Return what is landed again of an ordered source: what is of no transaction first, so that it joins none."""
     parts = [poison, deliveries.of_transactions(paths, ids)]
-    wanted = [name.strip('" ') for name in open_letters.MESSAGE.split(",")]
-    chosen = [part.select(wanted) for part in parts if part.num_rows]
+    columns = [name.strip('" ') for name in open_letters.MESSAGE.split(",")]
+    chosen = [part.select(columns) for part in parts if part.num_rows]
     return pa.concat_tables(chosen) if chosen else pa.table({})
 
 
-def _without_superseded(paths: TablePaths, ids: Sequence[str], asked: Sequence[str]) -> list[str]:
+def _without_superseded(paths: TablePaths, ids: Sequence[str], named: Sequence[str]) -> list[str]:
     """Leave out what was compared on dates before the newest: the dates after it were compared without it."""
     old = dated_transactions.superseded(paths, ids)
     for each in old:
-        told = f"{each}: a newer date was compared without it, so that it cannot be redriven"
-        if each in asked:
-            raise ConfigurationError(told)
-        print(f"note: {told}", flush=True)
+        refusal = f"{each}: a newer date was compared without it, so that it cannot be redriven"
+        if each in named:
+            raise ConfigurationError(refusal)
+        print(f"note: {refusal}", flush=True)
     return [each for each in ids if each not in old]
 
 
@@ -119,7 +119,7 @@ def _no_spark() -> NoReturn:
 
 
 def _chosen(
-    letters: pa.Table,
+    dead_letters: pa.Table,
     transactions: Sequence[str],
     causes: Sequence[str],
     messages: Sequence[str],
@@ -127,29 +127,29 @@ def _chosen(
     everything: bool,
 ) -> tuple[list[str], pa.Table, pa.Table]:
     """Return the ids of chosen transactions, the letters that tell which of an id they are, and chosen poison."""
-    if not letters.num_rows:
-        return [], letters, letters
-    is_poison = pc.equal(letters.column("kind"), "poison")
-    ids = letters.filter(pc.invert(is_poison)).column("transaction_id").unique().to_pylist()
-    known = letters.column("cause").unique().to_pylist()
+    if not dead_letters.num_rows:
+        return [], dead_letters, dead_letters
+    is_poison = pc.equal(dead_letters.column("kind"), "poison")
+    ids = dead_letters.filter(pc.invert(is_poison)).column("transaction_id").unique().to_pylist()
+    known = dead_letters.column("cause").unique().to_pylist()
     _refuse_unknown("transaction", transactions, ids)
     _refuse_unknown("cause", causes, known)
-    lie = [letters.column(f"lies_{number}") for number in range(len(messages))]
+    lie = [dead_letters.column(f"lies_{number}") for number in range(len(messages))]
     for each, column in zip(messages, lie, strict=True):
         if not pc.any(column).as_py():
             raise ConfigurationError(f"no open dead letter has the place {each!r}")
     if everything:
-        return ids, letters, letters.filter(is_poison)
-    wanted = reduce(pc.or_, lie, pc.is_in(letters.column("cause"), pa.array(causes, pa.string())))
-    asked = pc.is_in(letters.column("transaction_id"), pa.array(transactions, pa.string()))
-    chosen = letters.filter(pc.and_(pc.invert(is_poison), pc.or_(wanted, asked)))
-    poison = letters.filter(pc.and_(is_poison, wanted))
+        return ids, dead_letters, dead_letters.filter(is_poison)
+    by_cause = reduce(pc.or_, lie, pc.is_in(dead_letters.column("cause"), pa.array(causes, pa.string())))
+    by_id = pc.is_in(dead_letters.column("transaction_id"), pa.array(transactions, pa.string()))
+    chosen = dead_letters.filter(pc.and_(pc.invert(is_poison), pc.or_(by_cause, by_id)))
+    poison = dead_letters.filter(pc.and_(is_poison, by_cause))
     return sorted(chosen.column("transaction_id").unique().to_pylist()), chosen, poison
 
 
-def _refuse_unknown(what: str, asked: Sequence[str], known: Sequence[str]) -> None:
+def _refuse_unknown(what: str, named: Sequence[str], known: Sequence[str]) -> None:
     there = set(known)
-    for each in asked:
+    for each in named:
         if each not in there:
             some = ", ".join(sorted(known)[:10]) or "none"
             raise ConfigurationError(f"no open dead letter has the {what} {each!r}; there are: {some}")

@@ -22,28 +22,32 @@ def check_source(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: 
 
 
 def _topics(pipeline: Pipeline, paths: TablePaths) -> dict[str, int]:
-    found, known = kafka_offsets.standing(pipeline, paths)
-    kafka.refuse_losses(pipeline.name, kafka.losses(found, known))
+    extents, known = kafka_offsets.extents_and_reached(pipeline, paths)
+    kafka.refuse_losses(pipeline.name, kafka.losses(extents, known))
     before = {topic for topic, _ in known}
-    added = [each for each in found if each.topic in before and (each.topic, each.partition) not in known]
+    added = [each for each in extents if each.topic in before and (each.topic, each.partition) not in known]
     for each in added:
         print(f"info: {each.topic}[{each.partition}] is new: landing begins at its first record", flush=True)
     waiting = Counter(dict.fromkeys(kafka.topics_of(pipeline), 0))
-    for each in found:
+    for each in extents:
         at = known.get((each.topic, each.partition))
         waiting[each.topic] += each.until - (each.first if at is None else at.needed)
-    counts = {"topics": len(waiting), "partitions": len(found), "partitions_added": len(added)}
+    counts = {"topics": len(waiting), "partitions": len(extents), "partitions_added": len(added)}
     return counts | {"waiting": waiting.total()} | {f"waiting.{topic}": waiting[topic] for topic in sorted(waiting)}
 
 
 def _folders(pipeline: Pipeline, paths: TablePaths) -> dict[str, int]:
     kafka_offsets.refuse_unread(paths)
     root = Inbox.of(pipeline).root
-    found = files.list_files(root)
+    listed = files.list_files(root)
     plan = landing_plan.planned(paths.landed_files)
     before = {(row["file"], row["size"], row["modified"]) for row in plan}
     known = file_positions.newest(paths)
     for position in file_positions.unreadable(known):
         print(f"warn: {position.file} cannot be read: {position.problem}", flush=True)
-    new = [file for file in found if file_plan.is_new(root, file, known.get((file.topic, file.file)), before)]
-    return {"topics": len({file.topic for file in found}), "waiting": len(new), "bytes": sum(file.size for file in new)}
+    new = [file for file in listed if file_plan.is_new(root, file, known.get((file.topic, file.file)), before)]
+    return {
+        "topics": len({file.topic for file in listed}),
+        "waiting": len(new),
+        "bytes": sum(file.size for file in new),
+    }

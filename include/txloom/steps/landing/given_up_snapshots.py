@@ -2,7 +2,7 @@
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
-from txloom.steps.snapshots.internal_transaction import BEHIND, OwnTransaction
+from txloom.steps.snapshots.internal_transaction import BEHIND, InternalTransaction
 from txloom.storage.delta import arrow_tables, schema_evolution
 from txloom.storage.landing import change_events, connector_snapshots
 from txloom.storage.landing.change_events import Landing
@@ -14,12 +14,12 @@ def clear_given_up(pipeline: Pipeline, paths: TablePaths, planned: Landing) -> N
 
     What went between the two is in no message. Nothing of either was shown yet, and the stream has nothing below.
     """
-    found = connector_snapshots.given_up(pipeline, paths, planned.number)
-    if found is None or not found[1]:
+    given_up = connector_snapshots.given_up(pipeline, paths, planned.number)
+    if given_up is None or not given_up[1]:
         return
-    csn, tables = found
-    xid = f"{names.OWN_PREFIX}snapshot:{planned.number}"
-    own = OwnTransaction(schema_evolution.effective(pipeline, paths), planned, xid, csn - 1, None)
-    events = change_events.with_numbers(own.truncates(tables, BEHIND, {}), planned)
+    csn, tables = given_up
+    xid = f"{names.SYSTEM_PREFIX}snapshot:{planned.number}"
+    transaction = InternalTransaction(schema_evolution.effective(pipeline, paths), planned, xid, csn - 1, None)
+    events = change_events.with_compact_events(transaction.truncates(tables, BEHIND, {}), planned)
     write_id = names.write_id(paths.pipeline, f"{names.CHANGE_EVENTS}.given_up", 0)
     arrow_tables.append_once(events, paths.change_events, write_id, planned.number)

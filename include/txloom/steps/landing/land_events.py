@@ -97,7 +97,7 @@ def _plan_files(
     is_whole = partial(_is_whole, root, now, settle)
     known = file_positions.newest(paths)
     new = file_plan.plan(root, there, known, before, is_whole, pipeline.source.format)
-    tasks = fitting(new.tasks) if formats.is_placed(pipeline) else new.tasks
+    tasks = fitting(new.tasks) if formats.is_by_position(pipeline) else new.tasks
     at = datetime.fromtimestamp(now // 1000 / 1e6, UTC)
     if new.left_out or len(tasks) < len(new.tasks):
         connector_snapshots.note_left_out(pipeline, paths, number, at)
@@ -109,20 +109,20 @@ def _plan_files(
 
 def _is_whole(root: str, now: int, settle: timedelta, file: SourceFile, may_end: bool) -> bool:  # noqa: FBT001
     """Say whether a producer has finished a file; may_end: by its last newline too."""
-    return files.is_settled(file, now, settle) or (may_end and files.is_whole(root, file, now, settle))
+    return files.is_unchanged(file, now, settle) or (may_end and files.is_whole(root, file, now, settle))
 
 
 def _plan_topics(pipeline: Pipeline, source: Kafka, number: int, paths: TablePaths, run_id: str) -> Landing:
     """Write down which records a new landing takes; raises SourceLost where some that it should take are gone."""
     topics = kafka.topics_of(pipeline)
-    found, reached = kafka.extents(source, topics), kafka_offsets.reached(paths)
-    kafka.refuse_losses(pipeline.name, kafka.losses(found, reached))
+    extents, reached = kafka.extents(source, topics), kafka_offsets.reached(paths)
+    kafka.refuse_losses(pipeline.name, kafka.losses(extents, reached))
     at = datetime.now(UTC)
-    partition_watermarks.announce(pipeline, paths, number, at, [(each.topic, each.partition) for each in found])
+    partition_watermarks.announce(pipeline, paths, number, at, [(each.topic, each.partition) for each in extents])
     about = {"landing": number, "run_id": run_id, "at": at}
-    taken = kafka.ranges(found, reached, source)
-    taken = capped(taken) if formats.is_placed(pipeline) else taken
-    if kafka.leaves_out(found, taken):
+    taken = kafka.ranges(extents, reached, source)
+    taken = capped(taken) if formats.is_by_position(pipeline) else taken
+    if kafka.leaves_out(extents, taken):
         connector_snapshots.note_left_out(pipeline, paths, number, at)
     parts = kafka_offsets.write_plan(paths, about, taken)
     landing_plan.write_plan(paths, number, [about])

@@ -19,15 +19,15 @@ from txloom.storage.publishing.watermark import gone, snapshot
 def reasons(pipeline: Pipeline, warehouse: str, waiting: int) -> list[str]:
     """Return why a cycle is worth its while, [] for none; waiting: how much that is new the source has."""
     paths = TablePaths(warehouse, pipeline.name)
-    found = [f"{waiting} new at the source"] if waiting else []
-    found += _unfinished(paths)
-    found += [f"current table {name} is gone" for name in gone(paths, pipeline.current_tables)]
-    found += _due(pipeline, paths, datetime.now(UTC))
-    if connector_snapshots.standing(paths).snapshots.is_ending:
-        found.append("a snapshot of the source has ended, and is shown by one more landing")
+    why = [f"{waiting} new at the source"] if waiting else []
+    why += _unfinished(paths)
+    why += [f"current table {name} is gone" for name in gone(paths, pipeline.current_tables)]
+    why += _due(pipeline, paths, datetime.now(UTC))
+    if connector_snapshots.progress(paths).snapshots.is_ending:
+        why.append("a snapshot of the source has ended, and is shown by one more landing")
     if pipeline.completeness.complete_now == "redrive" and (complete := open_letters.complete_now(paths)):
-        found.append(f"{len(complete)} dead transactions are complete now")
-    return found
+        why.append(f"{len(complete)} dead transactions are complete now")
+    return why
 
 
 def _unfinished(paths: TablePaths) -> list[str]:
@@ -52,13 +52,13 @@ def _unfinished(paths: TablePaths) -> list[str]:
 def _due(pipeline: Pipeline, paths: TablePaths, now: datetime) -> list[str]:
     """Return what time alone may decide by now: patience that runs out, a partition that is no longer waited for."""
     waiting = small_tables.query(paths.table(names.PENDING_TRANSACTIONS), "select count(*) as n from t")
-    found = []
+    why = []
     if waiting and waiting[0]["n"] and pipeline.completeness.rule != "progress":
-        found.append(f"{waiting[0]['n']} transactions wait")
+        why.append(f"{waiting[0]['n']} transactions wait")
     idle = partition_watermarks.idle_after(pipeline)
     clocks = small_tables.query(paths.change_events, "select max(landed_at) as at from t where kind = 'clock'")
     if idle is not None and clocks:
         at = [datetime.fromtimestamp(row["at"] / 1e6, UTC) for row in partition_watermarks.as_rows(paths)]
         silent = sum(clocks[0]["at"] - each < idle <= now - each for each in at)
-        found += [f"{silent} partitions have been silent for {idle}"] if silent else []
-    return found
+        why += [f"{silent} partitions have been silent for {idle}"] if silent else []
+    return why

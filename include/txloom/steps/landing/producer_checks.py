@@ -25,19 +25,19 @@ MOST = 1_000
 
 def after_landing(pipeline: Pipeline, paths: TablePaths, landing: int, run_id: str) -> None:
     """Write down what a landing shows of its source."""
-    found = _metadata(paths, landing)
+    observed = _metadata(paths, landing)
     if pipeline.source.format == "goldengate":
-        found += _short_names(pipeline, paths, landing)
-    findings.record(paths, found, run_id)
+        observed += _short_names(pipeline, paths, landing)
+    findings.record(paths, observed, run_id)
 
 
 def after_snapshot(pipeline: Pipeline, paths: TablePaths, landing: int, run_id: str) -> None:
     """Write down tables of which the snapshot that a landing closed may have rows twice."""
-    found = [
+    observed = [
         Finding(f.TAKEN_TWICE, table, None, csn, None, f"a snapshot of it was begun {times} times at csn {csn}")
         for table, csn, times in connector_snapshots.taken_twice(pipeline, paths, landing)
     ]
-    findings.record(paths, found, run_id)
+    findings.record(paths, observed, run_id)
 
 
 def _short_names(pipeline: Pipeline, paths: TablePaths, landing: int) -> list[Finding]:
@@ -47,13 +47,13 @@ def _short_names(pipeline: Pipeline, paths: TablePaths, landing: int) -> list[Fi
         f" where landing = {landing} and kind = 'row' and \"table\" is null group by source_table"
     )
     watched = {_short(table.source): table for table in pipeline.tables}
-    found = []
+    observed = []
     for row in small_tables.query(paths.change_events, sql):
         table = watched.get(_short(row["source_table"]))
         if table is not None:
             evidence = f"{row['source_table']} sends rows beside {table.source}"
-            found.append(Finding(f.SHORT_NAMES, table.name, None, row["csn"], row["xid"], evidence))
-    return found
+            observed.append(Finding(f.SHORT_NAMES, table.name, None, row["csn"], row["xid"], evidence))
+    return observed
 
 
 def _short(source: str) -> str:
@@ -62,8 +62,9 @@ def _short(source: str) -> str:
 
 def _metadata(paths: TablePaths, landing: int) -> list[Finding]:
     """Find csns that jumped back though time went on, and transaction ids that came again."""
-    told = f"kind = 'metadata' and not starts_with(xid, '{names.OWN_PREFIX}')"
-    sql = f"select xid, csn, committed_at from t where landing = {landing} and {told} and csn is not null order by csn"
+    of_metadata = f"kind = 'metadata' and not starts_with(xid, '{names.SYSTEM_PREFIX}')"
+    where = f"landing = {landing} and {of_metadata} and csn is not null"
+    sql = f"select xid, csn, committed_at from t where {where} order by csn"
     new = arrow_tables.select(paths.change_events, sql)
     if not new.num_rows:
         return []
@@ -72,8 +73,8 @@ def _metadata(paths: TablePaths, landing: int) -> list[Finding]:
 
 def _jumped(paths: TablePaths, new: pa.Table) -> list[Finding]:
     finished = paths.table(names.TRANSACTIONS)
-    told = "csn is not null and committed_at is not null"
-    sql = f"select csn, committed_at from t where {told} order by csn desc limit 1"
+    dated = "csn is not null and committed_at is not null"
+    sql = f"select csn, committed_at from t where {dated} order by csn desc limit 1"
     newest = small_tables.query(finished, sql)
     if not newest:
         return []
@@ -82,9 +83,9 @@ def _jumped(paths: TablePaths, new: pa.Table) -> list[Finding]:
         return []
     below = pc.and_(pc.less(new.column("csn"), csn), pc.greater(new.column("committed_at"), pa.scalar(at + SKEW)))
     back = new.filter(pc.fill_null(below, False)).to_pylist()
-    told = "{xid} has csn {csn} and was committed at {committed_at}"
+    dated = "{xid} has csn {csn} and was committed at {committed_at}"
     return [
-        Finding(f.CSN_BACK, None, None, row["csn"], row["xid"], f"{told.format(**row)}, though csn {csn} was at {at}")
+        Finding(f.CSN_BACK, None, None, row["csn"], row["xid"], f"{dated.format(**row)}, though csn {csn} was at {at}")
         for row in back[:1]
     ]
 

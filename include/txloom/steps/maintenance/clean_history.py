@@ -14,9 +14,9 @@ from txloom.steps.parallel import Failures
 from txloom.storage.delta import arrow_tables, schema_evolution, spark_tables
 from txloom.storage.maintenance import history_retention
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.watermark import Watermark, mark
+from txloom.storage.publishing.watermark import Watermark, watermark_of
 from txloom.storage.targets import history_reader
-from txloom.storage.targets.row_tables import Flat, flats
+from txloom.storage.targets.row_tables import RowTable, row_tables
 
 
 def clean_history(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, _run_id: str) -> dict[str, int]:
@@ -27,15 +27,21 @@ def clean_history(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, _r
         return counts
     counts["horizon"] = history_retention.horizon(paths, keep, pipeline.maintenance.vacuum.retain, datetime.now(UTC))
     failures = Failures()
-    own = [flat for flat in flats(schema_evolution.effective(pipeline, paths)) if _has_superseded(flat, paths)]
-    sizes = failures.attempt({flat.table.name: partial(history_retention.rows, paths, flat) for flat in own})
-    known = {flat.table.name: flat for flat in own if flat.table.name in sizes}
-    small = {name: flat for name, flat in known.items() if sizes[name] <= arrow_tables.LOCAL_ROWS}
+    cleanable = [
+        row_table
+        for row_table in row_tables(schema_evolution.effective(pipeline, paths))
+        if _has_superseded(row_table, paths)
+    ]
+    sizes = failures.attempt(
+        {row_table.table.name: partial(history_retention.rows, paths, row_table) for row_table in cleanable}
+    )
+    known = {row_table.table.name: row_table for row_table in cleanable if row_table.table.name in sizes}
+    small = {name: row_table for name, row_table in known.items() if sizes[name] <= arrow_tables.LOCAL_ROWS}
     upto = counts["horizon"]
-    done = failures.attempt({name: partial(_clean_here, paths, flat, upto) for name, flat in small.items()})
-    for name, flat in known.items():
+    done = failures.attempt({name: partial(_clean_here, paths, row_table, upto) for name, row_table in small.items()})
+    for name, row_table in known.items():
         if name not in small:  # one by one: Spark's write ids are settings of the session
-            call = partial(_clean_with_spark, spark, paths, flat, upto, sizes[name])
+            call = partial(_clean_with_spark, spark, paths, row_table, upto, sizes[name])
             done |= failures.attempt({name: call})
     for name, gone in done.items():
         counts["tables"] += 1
@@ -46,24 +52,26 @@ def clean_history(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, _r
     return counts
 
 
-def _has_superseded(flat: Flat, paths: TablePaths) -> bool:
-    if flat.mirror is None or flat.table.insert_only:
+def _has_superseded(row_table: RowTable, paths: TablePaths) -> bool:
+    if row_table.mirror is None or row_table.table.insert_only:
         return False
-    return spark_tables.exists(paths.table(flat.mirror.history)) and spark_tables.exists(paths.table(flat.current))
+    return spark_tables.exists(paths.table(row_table.mirror.history)) and spark_tables.exists(
+        paths.table(row_table.current)
+    )
 
 
-def _upto(paths: TablePaths, flat: Flat, horizon: int) -> Watermark | None:
+def _upto(paths: TablePaths, row_table: RowTable, horizon: int) -> Watermark | None:
     """Return up to where a history may be cleaned now, None where it is; what is not merged yet is left alone."""
-    merged = mark(paths.table(flat.current))
+    merged = watermark_of(paths.table(row_table.current))
     upto = Watermark(min(horizon, merged.valid_through), merged.release)
-    return upto if upto.valid_through > history_reader.cleaned(paths, flat) else None
+    return upto if upto.valid_through > history_reader.cleaned(paths, row_table) else None
 
 
-def _clean_here(paths: TablePaths, flat: Flat, horizon: int) -> int:
-    upto = _upto(paths, flat, horizon)
-    return 0 if upto is None else history_retention.clean_here(paths, flat, upto)
+def _clean_here(paths: TablePaths, row_table: RowTable, horizon: int) -> int:
+    upto = _upto(paths, row_table, horizon)
+    return 0 if upto is None else history_retention.clean_here(paths, row_table, upto)
 
 
-def _clean_with_spark(spark: SparkSession, paths: TablePaths, flat: Flat, horizon: int, size: int) -> int:
-    upto = _upto(paths, flat, horizon)
-    return 0 if upto is None else history_retention.clean_with_spark(spark, paths, flat, upto, size)
+def _clean_with_spark(spark: SparkSession, paths: TablePaths, row_table: RowTable, horizon: int, size: int) -> int:
+    upto = _upto(paths, row_table, horizon)
+    return 0 if upto is None else history_retention.clean_with_spark(spark, paths, row_table, upto, size)

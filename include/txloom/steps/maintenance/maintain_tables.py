@@ -15,7 +15,7 @@ from txloom.storage.delta import arrow_tables, small_tables, spark_tables
 from txloom.storage.maintenance import optimize
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import reader_holds
-from txloom.storage.targets.row_tables import flats
+from txloom.storage.targets.row_tables import row_tables
 
 
 def maintain_tables(
@@ -35,14 +35,14 @@ def maintain_tables(
 
 def tables_of(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
     """Return every table of a pipeline with the columns that order its files."""
-    found: dict[str, tuple[str, ...]] = dict.fromkeys(names.PIPELINE_TABLES, ())
-    for flat in flats(pipeline):
-        found[flat.current] = flat.mirror.zorder if flat.mirror else ()
+    clustering: dict[str, tuple[str, ...]] = dict.fromkeys(names.PIPELINE_TABLES, ())
+    for row_table in row_tables(pipeline):
+        clustering[row_table.current] = row_table.mirror.zorder if row_table.mirror else ()
     for mirror in pipeline.targets.mirrors:
-        found[mirror.history] = ()
+        clustering[mirror.history] = ()
     for aggregate in pipeline.targets.aggregates:
-        found |= {aggregate.history: (), aggregate.current: aggregate.zorder}
-    return found
+        clustering |= {aggregate.history: (), aggregate.current: aggregate.zorder}
+    return clustering
 
 
 def _existing(pipeline: Pipeline, paths: TablePaths) -> dict[str, tuple[str, ...]]:

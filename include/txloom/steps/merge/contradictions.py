@@ -12,15 +12,19 @@ from txloom.storage.paths import TablePaths
 CODES = {DIFFERS: f.CHANGED, EXISTS: f.KEY_TWICE, UNKNOWN: f.UNKNOWN_ROW}
 
 
-def findings_of(paths: TablePaths, told: Mapping[str, Sequence[str]]) -> list[Finding]:
+def findings_of(paths: TablePaths, contradictions: Mapping[str, Sequence[str]]) -> list[Finding]:
     """Return the findings of tables' evidence, the first of each kind and column.
 
     A table with open dead letters is left out: its rows may differ because of them, as the cuts say.
     """
-    if not any(told.values()):
+    if not any(contradictions.values()):
         return []
-    broken = set(open_letters.open_letters(paths, 'distinct "table"').to_pydict().get("table", ()))
-    return [_finding(table, json.loads(text)) for table in sorted(set(told) - broken) for text in told[table]]
+    broken = set(open_letters.open_dead_letters(paths, 'distinct "table"').to_pydict().get("table", ()))
+    return [
+        _finding(table, json.loads(text))
+        for table in sorted(set(contradictions) - broken)
+        for text in contradictions[table]
+    ]
 
 
 def _finding(table: str, about: Mapping[str, object]) -> Finding:

@@ -18,10 +18,10 @@ from txloom.quality.findings import Finding
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.sql import among
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.watermark import Watermark, mark
+from txloom.storage.publishing.watermark import Watermark, watermark_of
 from txloom.storage.targets import history_reader, schemas
 from txloom.storage.targets.partitioning import Within, concerned
-from txloom.storage.targets.row_tables import Flat, member_of
+from txloom.storage.targets.row_tables import RowTable, member_of
 
 Key = tuple[Any, ...]
 
@@ -30,12 +30,12 @@ Key = tuple[Any, ...]
 class LocalChange:
     """How one flat table is about to change: the rows that effects replace, the effects, and where its rows lie."""
 
-    flat: Flat
+    row_table: RowTable
     path: str
     replaced: pa.Table | None
     effects: pa.Table | None
     changes: int = 0
-    evidence: Sequence[str] = ()
+    contradictions: Sequence[str] = ()
     """What changes tell of rows that is not so (`txloom.current.folding.contradictions`)."""
     columns: Columns | None = None
     """Which columns are gone after the changes; None: as before."""
@@ -43,17 +43,17 @@ class LocalChange:
     @property
     def keys(self) -> set[Key]:
         """Return the keys that the effects name."""
-        return set() if self.effects is None else set(_keys(self.effects, self.flat.key))
+        return set() if self.effects is None else set(_keys(self.effects, self.row_table.key))
 
     def within(self) -> Within | None:
         """Return the partitions outside of which the effects have nothing to change.
 
         Rows without a key are never looked for by anything but where they were inserted.
         """
-        partitions = self.flat.partitions
-        if partitions is None or self.flat.table.insert_only or self.effects is None or self.replaced is None:
+        partitions = self.row_table.partitions
+        if partitions is None or self.row_table.table.insert_only or self.effects is None or self.replaced is None:
             return None
-        return concerned(partitions, self.flat.key, self.replaced, self.effects)
+        return concerned(partitions, self.row_table.key, self.replaced, self.effects)
 
     def written(self) -> list[dict[str, Any]]:
         """Return the rows as the effects leave them."""
@@ -63,26 +63,26 @@ class LocalChange:
         return rows
 
 
-def size(paths: TablePaths, flat: Flat, want: Watermark, gone: GoneColumns) -> int | None:
+def size(paths: TablePaths, row_table: RowTable, want: Watermark, gone: GoneColumns) -> int | None:
     """Return how many changes a table's merge has to look at, None if a change of all rows meets a large table.
 
     gone: by table, the columns that its source dropped before. For a late change it looks at the whole history of its
     table.
     """
-    have = mark(paths.table(flat.current))
+    have = watermark_of(paths.table(row_table.current))
     changes, late, truncates = history_reader.count(
-        paths, flat, _between(have, want), f"_txloom_csn <= {have.valid_through}"
+        paths, row_table, _between(have, want), f"_txloom_csn <= {have.valid_through}"
     )
-    if (truncates or (changes and _lacks(paths, flat, have, want, gone))) and _rows(
-        paths, flat
+    if (truncates or (changes and _lacks(paths, row_table, have, want, gone))) and _rows(
+        paths, row_table
     ) > arrow_tables.LOCAL_ROWS:
         return None
-    return history_reader.count(paths, flat, history_reader.upto(want), "false")[0] if late else changes
+    return history_reader.count(paths, row_table, history_reader.upto(want), "false")[0] if late else changes
 
 
-def _lacks(paths: TablePaths, flat: Flat, have: Watermark, want: Watermark, gone: GoneColumns) -> bool:
+def _lacks(paths: TablePaths, row_table: RowTable, have: Watermark, want: Watermark, gone: GoneColumns) -> bool:
     """Say whether inserts lack columns that are not known to be gone."""
-    return bool(history_reader.absent(paths, flat, _between(have, want)) - set(gone.get(flat.table.name, ())))
+    return bool(history_reader.absent(paths, row_table, _between(have, want)) - set(gone.get(row_table.table.name, ())))
 
 
 def _between(have: Watermark, want: Watermark) -> str:
@@ -91,69 +91,73 @@ def _between(have: Watermark, want: Watermark) -> str:
     return f"_txloom_release <= {want.release} and ({in_order} or {late})"
 
 
-def _rows(paths: TablePaths, flat: Flat) -> int:
-    count: int = arrow_tables.select(paths.table(flat.current), "select count(*) as n from t").column("n")[0].as_py()
+def _rows(paths: TablePaths, row_table: RowTable) -> int:
+    count: int = (
+        arrow_tables.select(paths.table(row_table.current), "select count(*) as n from t").column("n")[0].as_py()
+    )
     return count
 
 
-def prepare(paths: TablePaths, flat: Flat, want: Watermark, gone: Mapping[str, Gone]) -> LocalChange:
+def prepare(paths: TablePaths, row_table: RowTable, want: Watermark, gone: Mapping[str, Gone]) -> LocalChange:
     """Work out, without writing, how one flat table will change; gone: columns that its source dropped before."""
-    path = paths.table(flat.current)
-    have = mark(path)
-    changes = history_reader.chosen(paths, flat, _between(have, want))
+    path = paths.table(row_table.current)
+    have = watermark_of(path)
+    changes = history_reader.chosen(paths, row_table, _between(have, want))
     if not changes.num_rows:
-        return LocalChange(flat, path, None, None)
+        return LocalChange(row_table, path, None, None)
     if pc.any(pc.less_equal(changes.column("_txloom_csn"), have.valid_through)).as_py():
-        return _recomputed(paths, flat, changes, want)
+        return _recomputed(paths, row_table, changes, want)
     truncated = pc.any(pc.equal(changes.column("_txloom_op"), "T")).as_py()
     columns = columns_of(changes, gone)
     filled = [f'"{name}" is not null' for name in columns.clearing]
-    condition = "true" if truncated else " or ".join([_touching(changes, flat), *filled])
+    condition = "true" if truncated else " or ".join([_touching(changes, row_table), *filled])
     rows = arrow_tables.select(path, f"select * from t where {condition}")
-    effects = fold(rows, changes, key=flat.key, columns=flat.table.column_names, evidence=True)
-    told = effects.column("_txloom_evidence").drop_null().to_pylist()
-    effects = flat.filled(effects.drop_columns("_txloom_evidence"))
-    return LocalChange(flat, path, rows, effects, changes.num_rows, told, columns)
+    effects = fold(rows, changes, key=row_table.key, columns=row_table.table.column_names, evidence=True)
+    contradictions = effects.column("_txloom_evidence").drop_null().to_pylist()
+    effects = row_table.filled(effects.drop_columns("_txloom_evidence"))
+    return LocalChange(row_table, path, rows, effects, changes.num_rows, contradictions, columns)
 
 
-def untold(paths: TablePaths, flat: Flat, want: Watermark) -> list[Finding]:
+def unknown_values(paths: TablePaths, row_table: RowTable, want: Watermark) -> list[Finding]:
     """Return a finding where a late change moves a row whose columns were cleaned from history; see `superseded`."""
-    since, have = history_reader.cleaned(paths, flat), mark(paths.table(flat.current))
+    since, have = history_reader.cleaned(paths, row_table), watermark_of(paths.table(row_table.current))
     if not since or have == want:
         return []
     moves = f"_txloom_op = 'U' and cardinality(_txloom_unchanged) > 0 and _txloom_csn < {since}"
-    found = history_reader.chosen(
-        paths, flat, f"{moves} and _txloom_release > {have.release} and _txloom_release <= {want.release}"
+    rows = history_reader.chosen(
+        paths, row_table, f"{moves} and _txloom_release > {have.release} and _txloom_release <= {want.release}"
     )
-    old, new = _named(found, flat.key, before=True), _named(found, flat.key, before=False)
-    moved = found.filter(pa.array([a != b for a, b in zip(old, new, strict=True)], pa.bool_()))
+    old, new = _named(rows, row_table.key, before=True), _named(rows, row_table.key, before=False)
+    moved = rows.filter(pa.array([a != b for a, b in zip(old, new, strict=True)], pa.bool_()))
     evidence = f"{moved.num_rows} rows changed their key below csn {since}"
     return [
-        Finding(f.UNTOLD, flat.table.name, None, row["_txloom_csn"], row["_txloom_xid"], evidence)
+        Finding(f.UNKNOWN_VALUES, row_table.table.name, None, row["_txloom_csn"], row["_txloom_xid"], evidence)
         for row in moved.sort_by("_txloom_csn").slice(0, 1).select(["_txloom_csn", "_txloom_xid"]).to_pylist()
     ]
 
 
-def _recomputed(paths: TablePaths, flat: Flat, changes: pa.Table, want: Watermark) -> LocalChange:
+def _recomputed(paths: TablePaths, row_table: RowTable, changes: pa.Table, want: Watermark) -> LocalChange:
     """Fold the whole history of every key that changes touch, because one is late; changes of a table touch all.
 
-    Rows of such keys are rebuilt from nothing, so that newer changes and deletes stand (design.md 2.5).
+    Rows of such keys are rebuilt from nothing, so that newer changes and deletes stand (docs/semantics.md 5).
     """
-    path = paths.table(flat.current)
-    history = history_reader.changes(paths, flat, want)
+    path = paths.table(row_table.current)
+    history = history_reader.changes(paths, row_table, want)
     rows = arrow_tables.select(path, "select * from t")
     columns = columns_of(history, {})
     if not of_all_rows(changes).num_rows:
-        old, new = _named(history, flat.key, before=True), _named(history, flat.key, before=False)
+        old, new = _named(history, row_table.key, before=True), _named(history, row_table.key, before=False)
         tied = components((a, b) for a, b in zip(old, new, strict=True) if None not in (*a, *b) and a != b)
-        named = [*_named(changes, flat.key, before=True), *_named(changes, flat.key, before=False)]
+        named = [*_named(changes, row_table.key, before=True), *_named(changes, row_table.key, before=False)]
         touched = {tied.get(key, key) for key in named}
         whole = of_all_rows(history)
-        here, there = ([tied.get(key, key) in touched for key in own] for own in (new, _keys(rows, flat.key)))
+        here, there = (
+            [tied.get(key, key) in touched for key in keys_of] for keys_of in (new, _keys(rows, row_table.key))
+        )
         history = pa.concat_tables([history.filter(pa.array(here, pa.bool_())), whole])
         rows = rows.filter(pa.array(there, pa.bool_()))
-    effects = fold(rows.schema.empty_table(), history, key=flat.key, columns=flat.table.column_names)
-    return LocalChange(flat, path, rows, flat.filled(effects), changes.num_rows, columns=columns)
+    effects = fold(rows.schema.empty_table(), history, key=row_table.key, columns=row_table.table.column_names)
+    return LocalChange(row_table, path, rows, row_table.filled(effects), changes.num_rows, columns=columns)
 
 
 def _named(changes: pa.Table, key: Sequence[str], *, before: bool) -> list[Key]:
@@ -169,14 +173,14 @@ def _named(changes: pa.Table, key: Sequence[str], *, before: bool) -> list[Key]:
     return list(zip(*columns, strict=True))
 
 
-def _touching(changes: pa.Table, flat: Flat) -> str:
+def _touching(changes: pa.Table, row_table: RowTable) -> str:
     """Return a condition that holds for every row whose key the changes name, old or new."""
-    if flat.table.insert_only:
+    if row_table.table.insert_only:
         return "false"
     before = changes.column("_txloom_before").combine_chunks()
-    first = flat.key[0]
+    first = row_table.key[0]
     values = set(changes.column(first).to_pylist()) | set(pc.struct_field(before, first).to_pylist())
-    return among(f'"{first}"', values, flat.schema.field(first).type)
+    return among(f'"{first}"', values, row_table.schema.field(first).type)
 
 
 def _keys(table: pa.Table, key: Sequence[str]) -> list[Key]:
@@ -206,16 +210,18 @@ def _touched(aggregate: Aggregate, root: Table, changes: Mapping[str, LocalChang
         if change.effects is None or change.replaced is None:
             continue
         touched |= {tuple(row[name] for name in child.parent_key) for row in change.written()}
-        own = zip(_keys(change.replaced, change.flat.key), _keys(change.replaced, child.parent_key), strict=True)
+        keys_with_parents = zip(
+            _keys(change.replaced, change.row_table.key), _keys(change.replaced, child.parent_key), strict=True
+        )
         keys = change.keys
-        touched |= {parent for key, parent in own if key in keys}
+        touched |= {parent for key, parent in keys_with_parents if key in keys}
     return {key for key in touched if None not in key}
 
 
-def _after(change: LocalChange, own: Sequence[str], touched: set[Key]) -> list[dict[str, Any]]:
+def _after(change: LocalChange, columns: Sequence[str], touched: set[Key]) -> list[dict[str, Any]]:
     """Return a table's rows after the change whose columns `own` name a touched document."""
-    condition = among(f'"{own[0]}"', {key[0] for key in touched}, change.flat.schema.field(own[0]).type)
+    condition = among(f'"{columns[0]}"', {key[0] for key in touched}, change.row_table.schema.field(columns[0]).type)
     keys = change.keys
     rows = arrow_tables.select(change.path, f"select * from t where {condition}").to_pylist()
-    kept = [row for row in rows if tuple(row[name] for name in change.flat.key) not in keys]
-    return [row for row in [*kept, *change.written()] if tuple(row[name] for name in own) in touched]
+    kept = [row for row in rows if tuple(row[name] for name in change.row_table.key) not in keys]
+    return [row for row in [*kept, *change.written()] if tuple(row[name] for name in columns) in touched]

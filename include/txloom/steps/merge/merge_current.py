@@ -21,9 +21,9 @@ from txloom.steps.schema_drift import gone_columns, note_back, note_gone
 from txloom.storage.checks import findings
 from txloom.storage.delta import arrow_tables, retry, schema_evolution, small_merge, small_tables
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.watermark import Watermark, mark, snapshot, valid_through
+from txloom.storage.publishing.watermark import Watermark, snapshot, valid_through, watermark_of
 from txloom.storage.targets.partitioning import Within
-from txloom.storage.targets.row_tables import create, create_documents, flats
+from txloom.storage.targets.row_tables import create, create_documents, row_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,9 +49,9 @@ def merge_current(
     try:
         merge = Merge(opened, healthy, paths, want, gone_columns(known), failures)
         healthy, work = _planned(merge)
-        changed = [flat for flat in flats(healthy) if flat.table.name in work.rows]
-        told = [found for flat in changed for found in local_merge.untold(paths, flat, want)]
-        seen = [*findings_of(paths, work.evidence), *told]
+        changed = [row_table for row_table in row_tables(healthy) if row_table.table.name in work.rows]
+        unknown = [finding for row_table in changed for finding in local_merge.unknown_values(paths, row_table, want)]
+        seen = [*findings_of(paths, work.contradictions), *unknown]
         new = findings.record(paths, seen, run_id, pipeline.source.format)
         note_back(paths, known, work.columns, run_id)
         merged = _write_all(healthy, work, failures)
@@ -74,11 +74,13 @@ def merge_current(
 
 def _created(pipeline: Pipeline, paths: TablePaths, failures: Failures) -> Pipeline:
     """Create what is not there yet; return the pipeline without tables that cannot be opened."""
-    own = flats(pipeline)
-    failures.attempt({flat.table.name: partial(create, flat, paths) for flat in own})
+    tables = row_tables(pipeline)
+    failures.attempt({row_table.table.name: partial(create, row_table, paths) for row_table in tables})
     aggregates = pipeline.targets.aggregates
     failures.attempt({each.current: partial(create_documents, pipeline, each, paths) for each in aggregates})
-    failures.attempt({flat.table.name: partial(mark, paths.table(flat.current)) for flat in own})
+    failures.attempt(
+        {row_table.table.name: partial(watermark_of, paths.table(row_table.current)) for row_table in tables}
+    )
     return _without(pipeline, failures)
 
 
@@ -86,8 +88,8 @@ def _without(pipeline: Pipeline, failures: Failures) -> Pipeline:
     """Leave out tables that failed, and what belongs to one document with them: a document waits for all its tables."""
     failed, declared = set(failures.errors), pipeline.targets.aggregates
     groups = [{each.current, each.root, *(child.table for child in each.children)} for each in declared]
-    while any(own & failed and not own <= failed for own in groups):
-        failed |= {name for own in groups if own & failed for name in own}
+    while any(group & failed and not group <= failed for group in groups):
+        failed |= {name for group in groups if group & failed for name in group}
     aggregates = tuple(each for each in declared if each.current not in failed)
     mirrors = tuple(mirror for mirror in pipeline.targets.mirrors if mirror.table not in failed)
     targets = pipeline.targets.model_copy(update={"aggregates": aggregates, "mirrors": mirrors})
@@ -104,8 +106,8 @@ def _planned(merge: Merge) -> tuple[Pipeline, Work]:
 def _write_all(pipeline: Pipeline, work: Work, failures: Failures) -> int:
     """Write documents, then the rows that they are made of; rows whose document failed wait with it."""
     done = failures.attempt(_repeated(work.documents))
-    own = {flat.table.name for flat in flats(_without(pipeline, failures))}
-    done |= failures.attempt(_repeated({table: call for table, call in work.rows.items() if table in own}))
+    remaining = {row_table.table.name for row_table in row_tables(_without(pipeline, failures))}
+    done |= failures.attempt(_repeated({table: call for table, call in work.rows.items() if table in remaining}))
     return len(done)
 
 
@@ -125,8 +127,8 @@ def target(pipeline: Pipeline, paths: TablePaths) -> Watermark | None:
     seen = snapshot(paths)
     if seen is None:
         return None
-    shown = [mark(paths.table(flat.current)) for flat in flats(pipeline)]
-    shown += [mark(paths.table(aggregate.current)) for aggregate in pipeline.targets.aggregates]
+    shown = [watermark_of(paths.table(row_table.current)) for row_table in row_tables(pipeline)]
+    shown += [watermark_of(paths.table(aggregate.current)) for aggregate in pipeline.targets.aggregates]
     highest = max((each.valid_through for each in shown), default=0)
     newest = max((each.release for each in shown), default=0)
     if seen.release < newest:
@@ -139,10 +141,10 @@ def plan(merge: Merge) -> Work | None:
 
     Returns None where a table failed: its documents have to be left out too.
     """
-    own = flats(merge.pipeline)
+    tables = row_tables(merge.pipeline)
     size = partial(local_merge.size, merge.paths, want=merge.want, gone=merge.gone)
-    sizes = merge.failures.attempt({flat.table.name: partial(size, flat) for flat in own})
-    if len(sizes) < len(own):
+    sizes = merge.failures.attempt({row_table.table.name: partial(size, row_table) for row_table in tables})
+    if len(sizes) < len(tables):
         return None
     known = [size for size in sizes.values() if size is not None]
     if len(known) == len(sizes) and sum(known) <= arrow_tables.LOCAL_ROWS:
@@ -154,26 +156,32 @@ def plan(merge: Merge) -> Work | None:
 
 def _plan_locally(merge: Merge) -> Work | None:
     pipeline, paths, want = merge.pipeline, merge.paths, merge.want
-    own = {flat.table.name: flat for flat in flats(pipeline)}
+    tables_by_name = {row_table.table.name: row_table for row_table in row_tables(pipeline)}
     prepare = local_merge.prepare
-    calls = {name: partial(prepare, paths, flat, want, merge.gone.get(name, {})) for name, flat in own.items()}
+    calls = {
+        name: partial(prepare, paths, row_table, want, merge.gone.get(name, {}))
+        for name, row_table in tables_by_name.items()
+    }
     changes = merge.failures.attempt(calls)
-    if len(changes) < len(own):
+    if len(changes) < len(tables_by_name):
         return None
     documents = {}
     for aggregate in pipeline.targets.aggregates:
         path = paths.table(aggregate.current)
-        if mark(path) < want and (found := local_merge.documents(pipeline, aggregate, changes)) is not None:
+        if (
+            watermark_of(path) < want
+            and (documents_of := local_merge.documents(pipeline, aggregate, changes)) is not None
+        ):
             key = pipeline.table(aggregate.root).key
-            documents[aggregate.current] = partial(_write, merge, path, found, key)
+            documents[aggregate.current] = partial(_write, merge, path, documents_of, key)
     rows = {
-        name: partial(_write, merge, change.path, change.effects, change.flat.key, change.within())
+        name: partial(_write, merge, change.path, change.effects, change.row_table.key, change.within())
         for name, change in changes.items()
         if change.effects is not None
     }
-    evidence = {name: change.evidence for name, change in changes.items()}
+    contradictions = {name: change.contradictions for name, change in changes.items()}
     after = {name: change.columns for name, change in changes.items()}
-    return Work(documents, rows, sum(change.changes for change in changes.values()), evidence, after)
+    return Work(documents, rows, sum(change.changes for change in changes.values()), contradictions, after)
 
 
 def _write(merge: Merge, path: str, effects: pa.Table, key: tuple[str, ...], within: Within | None = None) -> None:

@@ -40,5 +40,5 @@ class Work:
     documents: Mapping[str, Callable[[], None]]
     rows: Mapping[str, Callable[[], None]]
     changes: int
-    evidence: Mapping[str, Sequence[str]]
+    contradictions: Mapping[str, Sequence[str]]
     columns: Mapping[str, Columns | None]

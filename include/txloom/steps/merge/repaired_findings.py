@@ -11,7 +11,7 @@ from txloom.storage.delta import small_tables
 from txloom.storage.landing import connector_snapshots, loaded_snapshots
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark
-from txloom.storage.targets.row_tables import Flat, flats
+from txloom.storage.targets.row_tables import RowTable, row_tables
 
 
 def close_repaired(pipeline: Pipeline, paths: TablePaths, reached: Watermark, run_id: str) -> None:
@@ -45,24 +45,24 @@ def _close(paths: TablePaths, row: dict[str, Any], csn: int, run_id: str) -> Non
 def _loaded(pipeline: Pipeline, paths: TablePaths, reached: Watermark, since: int) -> dict[str, int]:
     """Return by table the newest csn as of which its rows were loaded anew, by an operator or by a connector."""
     loaded = loaded_snapshots.loaded(paths, reached.valid_through, reached.release)
-    for flat in flats(pipeline):
-        name = flat.table.name
-        csn = _sent_anew(pipeline, paths, flat, reached, since)
+    for row_table in row_tables(pipeline):
+        name = row_table.table.name
+        csn = _sent_anew(pipeline, paths, row_table, reached, since)
         loaded[name] = max(loaded.get(name, 0), csn)
     return loaded
 
 
-def _sent_anew(pipeline: Pipeline, paths: TablePaths, flat: Flat, reached: Watermark, since: int) -> int:
+def _sent_anew(pipeline: Pipeline, paths: TablePaths, row_table: RowTable, reached: Watermark, since: int) -> int:
     """Return the csn of a connector's whole snapshot from which on every row of a table was written; 0 without one.
 
     A connector sends the rows that there are, and takes none away: where the table shows a row that is older than the
     snapshot, the snapshot did not have it, and the table is not repaired.
     """
-    if not flat.table.key:
+    if not row_table.table.key:
         return 0
-    sent = connector_snapshots.sent(pipeline, paths, flat.table.name, since, reached.valid_through)
+    sent = connector_snapshots.sent(pipeline, paths, row_table.table.name, since, reached.valid_through)
     if not sent:
         return 0
-    shown = small_tables.query(paths.table(flat.current), "select min(_txloom_csn) as oldest from t")
+    shown = small_tables.query(paths.table(row_table.current), "select min(_txloom_csn) as oldest from t")
     oldest = shown[0]["oldest"] if shown else None
     return max((csn for csn in sent if oldest is None or csn <= oldest), default=0)

@@ -13,56 +13,65 @@ from txloom.current.folding.column_nulling import Columns, Gone
 from txloom.steps.merge.plan import Merge, Work
 from txloom.storage.delta import spark_tables
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.watermark import Watermark, mark
+from txloom.storage.publishing.watermark import Watermark, watermark_of
 from txloom.storage.targets import history_reader, spark_fold
 from txloom.storage.targets.partitioning import Within
-from txloom.storage.targets.row_tables import Flat, flats
+from txloom.storage.targets.row_tables import RowTable, row_tables
 from txloom.storage.targets.schemas import quote
 from txloom.storage.targets.spark_documents import Change, documents, touched_roots
 
 Call = Callable[[], None]
-EVIDENCE = 1_000
+MOST_CONTRADICTIONS = 1_000
 """Contradictions of a table that are looked at: findings keep one for each kind and column."""
 
 
 def plan(merge: Merge) -> Work | None:
     """Work out all writes of a merge, None where a table failed."""
     spark, pipeline, paths, want = merge.spark(), merge.pipeline, merge.paths, merge.want
-    own = {flat.table.name: flat for flat in flats(pipeline)}
+    tables_by_name = {row_table.table.name: row_table for row_table in row_tables(pipeline)}
     with_session = inheritable_thread_target(spark)
-    calls = {name: partial(prepare, spark, paths, flat, want, merge.gone.get(name, {})) for name, flat in own.items()}
+    calls = {
+        name: partial(prepare, spark, paths, row_table, want, merge.gone.get(name, {}))
+        for name, row_table in tables_by_name.items()
+    }
     prepared = merge.failures.attempt({name: with_session(call) for name, call in calls.items()})
-    if len(prepared) < len(own):
+    if len(prepared) < len(tables_by_name):
         return None
     changes = {name: change for name, (change, _, _) in prepared.items()}
     write = with_session(partial(spark_fold.merge, metadata=want.to_json()))
     documents = {}
     for aggregate in pipeline.targets.aggregates:
         path = paths.table(aggregate.current)
-        if mark(path) < want and (found := composed(pipeline, aggregate, changes)) is not None:
+        if watermark_of(path) < want and (composed_rows := composed(pipeline, aggregate, changes)) is not None:
             root = pipeline.table(aggregate.root)
-            prune = spark_fold.pruning(found, root.key)
-            documents[aggregate.current] = partial(write, path, found, root.key, prune=prune)
+            prune = spark_fold.pruning(composed_rows, root.key)
+            documents[aggregate.current] = partial(write, path, composed_rows, root.key, prune=prune)
     rows = {
-        name: partial(write, paths.table(flat.current), found, flat.key, prune=_pruning(found, flat))
-        for name, flat in own.items()
-        if (found := changes[name].effects) is not None
+        name: partial(
+            write,
+            paths.table(row_table.current),
+            composed_rows,
+            row_table.key,
+            prune=_pruning(composed_rows, row_table),
+        )
+        for name, row_table in tables_by_name.items()
+        if (composed_rows := changes[name].effects) is not None
     }
-    told = {name: _evidence(change.effects) for name, change in changes.items()}
+    contradictions = {name: _contradictions(change.effects) for name, change in changes.items()}
     after = {name: columns for name, (_, _, columns) in prepared.items()}
-    return Work(documents, rows, sum(count for _, count, _ in prepared.values()), told, after)
+    return Work(documents, rows, sum(count for _, count, _ in prepared.values()), contradictions, after)
 
 
-def _pruning(effects: DataFrame, flat: Flat) -> str:
-    return spark_fold.pruning(effects, flat.key) + spark_fold.pruning_partitions(effects, flat)
+def _pruning(effects: DataFrame, row_table: RowTable) -> str:
+    return spark_fold.pruning(effects, row_table.key) + spark_fold.pruning_partitions(effects, row_table)
 
 
-def _evidence(effects: DataFrame | None) -> list[str]:
+def _contradictions(effects: DataFrame | None) -> list[str]:
     """Return some of what changes tell of rows that is not so; a recomputed table tells none."""
     if effects is None:
         return []
-    told = effects.where("_txloom_evidence is not null").select("_txloom_evidence").limit(EVIDENCE)
-    return [row[0] for row in told.collect()]
+    rows = effects.where("_txloom_evidence is not null").select("_txloom_evidence").limit(MOST_CONTRADICTIONS)
+    return [row[0] for row in rows.collect()]
 
 
 def write_held(merge: Merge, path: str, effects: pa.Table, key: tuple[str, ...], within: Within | None = None) -> None:
@@ -73,19 +82,19 @@ def write_held(merge: Merge, path: str, effects: pa.Table, key: tuple[str, ...],
 
 
 def prepare(
-    spark: SparkSession, paths: TablePaths, flat: Flat, want: Watermark, gone: Mapping[str, Gone]
+    spark: SparkSession, paths: TablePaths, row_table: RowTable, want: Watermark, gone: Mapping[str, Gone]
 ) -> tuple[Change, int, Columns | None]:
     """Work out, without writing, how one flat table will change, from how many changes, and which columns are gone.
 
     gone: columns that the source dropped before; returned None: as before.
     """
-    path = paths.table(flat.current)
-    have = mark(path)
-    everything = spark_fold.history(spark, paths, flat)
+    path = paths.table(row_table.current)
+    have = watermark_of(path)
+    everything = spark_fold.history(spark, paths, row_table)
     rows = spark_tables.read(spark, path)
     if have == want:
-        return Change(flat.table, rows, None), 0, None
-    changes = spark_tables.settled(spark_fold.new_changes(everything, have, want))
+        return Change(row_table.table, rows, None), 0, None
+    changes = spark_tables.materialised(spark_fold.new_changes(everything, have, want))
     about = changes.agg(
         F.count("*").alias("changes"),
         F.coalesce(F.max(F.col("_txloom_op") == "T"), F.lit(False)).alias("truncated"),
@@ -93,61 +102,65 @@ def prepare(
     ).first()
     assert about is not None
     if not about["changes"]:
-        return Change(flat.table, rows, None), 0, None
+        return Change(row_table.table, rows, None), 0, None
     if about["late"]:
         columns = spark_fold.columns_of(everything.where(history_reader.upto(want)), {})
-        effects = _recomputed(flat, everything, changes, rows, want)
+        effects = _recomputed(row_table, everything, changes, rows, want)
     else:
         columns = spark_fold.columns_of(changes, gone)
-        effects = _applied(flat, changes, rows, columns.clearing, truncated=about["truncated"])
-    return Change(flat.table, rows, spark_tables.settled(effects)), about["changes"], columns
+        effects = _applied(row_table, changes, rows, columns.clearing, truncated=about["truncated"])
+    return Change(row_table.table, rows, spark_tables.materialised(effects)), about["changes"], columns
 
 
-def _applied(flat: Flat, changes: DataFrame, rows: DataFrame, clearing: Sequence[str], *, truncated: bool) -> DataFrame:
+def _applied(
+    row_table: RowTable, changes: DataFrame, rows: DataFrame, clearing: Sequence[str], *, truncated: bool
+) -> DataFrame:
     """Fold new changes into the rows that they touch; a truncate touches all, a clear those with a value."""
-    chains = _chains(changes, flat)
+    chains = _chains(changes, row_table)
     if clearing:
-        changes = spark_fold.with_clears(changes)
+        changes = spark_fold.with_nullings(changes)
     if truncated:
-        return spark_fold.folded(rows, changes, flat, chains)
+        return spark_fold.folded(rows, changes, row_table, chains)
     touched = F.lit(False)
     for name in clearing:
         touched |= F.col(quote(name)).isNotNull()
-    if not flat.table.insert_only:
-        named = _touched(changes, flat).withColumn("_txloom_named", F.lit(True))
-        rows = rows.join(F.broadcast(named), list(flat.key), "left")
+    if not row_table.table.insert_only:
+        named = _touched(changes, row_table).withColumn("_txloom_named", F.lit(True))
+        rows = rows.join(F.broadcast(named), list(row_table.key), "left")
         touched |= F.col("_txloom_named").isNotNull()
-    return spark_fold.folded(rows.where(touched).drop("_txloom_named"), changes, flat, chains)
+    return spark_fold.folded(rows.where(touched).drop("_txloom_named"), changes, row_table, chains)
 
 
-def _chains(changes: DataFrame, flat: Flat) -> dict[int, int]:
+def _chains(changes: DataFrame, row_table: RowTable) -> dict[int, int]:
     """Return a representative for every key hash that key changes tie together."""
-    if flat.table.insert_only:
+    if row_table.table.insert_only:
         return {}
-    return spark_fold.tied([(row["old"], row["new"]) for row in spark_fold.key_edges(changes, flat.key).collect()])
+    return spark_fold.tied([(row["old"], row["new"]) for row in spark_fold.key_edges(changes, row_table.key).collect()])
 
 
-def _touched(changes: DataFrame, flat: Flat) -> DataFrame:
+def _touched(changes: DataFrame, row_table: RowTable) -> DataFrame:
     """Return the keys that changes name, old ones and new ones."""
-    new = changes.select(*flat.key)
-    if flat.table.insert_only:
+    new = changes.select(*row_table.key)
+    if row_table.table.insert_only:
         return new
-    old = changes.select(*spark_fold.key_before(flat.key))
+    old = changes.select(*spark_fold.key_before(row_table.key))
     return new.union(old).dropna().distinct()
 
 
-def _recomputed(flat: Flat, everything: DataFrame, changes: DataFrame, rows: DataFrame, want: Watermark) -> DataFrame:
+def _recomputed(
+    row_table: RowTable, everything: DataFrame, changes: DataFrame, rows: DataFrame, want: Watermark
+) -> DataFrame:
     """Fold the whole history of every key that changes touch, because one is late; one of the table touches all (2.5).
 
     Rows of such keys are rebuilt from nothing, so that newer changes and deletes stand.
     """
     history = everything.where(history_reader.upto(want))
-    chains = _chains(history, flat)
+    chains = _chains(history, row_table)
     whole = spark_fold.of_all_rows(history)
     if not spark_fold.of_all_rows(changes).isEmpty():
-        return _rebuilt(flat, spark_fold.with_clears(history), rows, chains)
-    component = spark_fold.component(flat.key, chains)
-    hashes = _touched(changes, flat).select(component.alias("_txloom_component")).distinct()
+        return _rebuilt(row_table, spark_fold.with_nullings(history), rows, chains)
+    component = spark_fold.component(row_table.key, chains)
+    hashes = _touched(changes, row_table).select(component.alias("_txloom_component")).distinct()
     same = history.withColumn("_txloom_component", component).join(
         F.broadcast(hashes), "_txloom_component", "left_semi"
     )
@@ -155,14 +168,16 @@ def _recomputed(flat: Flat, everything: DataFrame, changes: DataFrame, rows: Dat
     affected = rows.withColumn("_txloom_component", component).join(
         F.broadcast(hashes), "_txloom_component", "left_semi"
     )
-    return _rebuilt(flat, same.unionByName(whole).drop("_txloom_component"), affected.drop("_txloom_component"), chains)
+    return _rebuilt(
+        row_table, same.unionByName(whole).drop("_txloom_component"), affected.drop("_txloom_component"), chains
+    )
 
 
-def _rebuilt(flat: Flat, history: DataFrame, rows: DataFrame, chains: dict[int, int]) -> DataFrame:
+def _rebuilt(row_table: RowTable, history: DataFrame, rows: DataFrame, chains: dict[int, int]) -> DataFrame:
     """Fold history from nothing; rows that it does not produce are deleted."""
-    fresh = spark_fold.folded(rows.limit(0), history, flat, chains)
+    fresh = spark_fold.folded(rows.limit(0), history, row_table, chains)
     fresh = fresh.withColumn("_txloom_evidence", F.lit(None).cast("string"))
-    gone = rows.join(fresh.select(*flat.key), list(flat.key), "left_anti")
+    gone = rows.join(fresh.select(*row_table.key), list(row_table.key), "left_anti")
     for name, kind in spark_fold.VERDICT.items():
         gone = gone.withColumn(name, F.lit(True if name == "_txloom_deleted" else None).cast(kind))
     return fresh.unionByName(gone)
@@ -173,5 +188,7 @@ def composed(pipeline: Pipeline, aggregate: Aggregate, changes: dict[str, Change
     touched = touched_roots(pipeline, aggregate, changes)
     if touched is None:
         return None
-    found = spark_tables.settled(documents(pipeline, aggregate, changes, spark_tables.settled(touched)))
-    return None if found.isEmpty() else found
+    documents_of = spark_tables.materialised(
+        documents(pipeline, aggregate, changes, spark_tables.materialised(touched))
+    )
+    return None if documents_of.isEmpty() else documents_of

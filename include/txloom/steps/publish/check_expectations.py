@@ -27,28 +27,28 @@ def check_expectations(
     failed; it names the rows and the versions of the tables.
     """
     paths = TablePaths(warehouse, pipeline.name)
-    known, found = results.of_run(paths, run_id), []
+    known, rows = results.of_run(paths, run_id), []
     for expectation in _chosen(pipeline, only):
-        found.append(_checked(pipeline, paths, expectation, run_id, known))
-        known |= {expectation.id: found[-1]}
+        rows.append(_checked(pipeline, paths, expectation, run_id, known))
+        known |= {expectation.id: rows[-1]}
     report(pipeline, paths, run_id, known)
-    failed = [result for result in found if not result["success"]]
+    failed = [result for result in rows if not result["success"]]
     for result in failed:
-        print(f"{result['severity']}: {told(result)}", flush=True)
+        print(f"{result['severity']}: {shown(result)}", flush=True)
     refuse(failed)
-    return {"checked": len(found), "failed": len(failed), "rows": sum(result["failed"] for result in failed)}
+    return {"checked": len(rows), "failed": len(failed), "rows": sum(result["failed"] for result in failed)}
 
 
 def unplanned(pipeline: Pipeline, file: Path) -> list[str]:
     """Return what is wrong with the SQL of a file's expectations, at its line; no table has to exist."""
-    found = []
+    errors = []
     for expectation in pipeline.expectations:
         try:
             data_checks.plan(pipeline, expectation)
         except ConfigurationError as error:
             line, path = where(file, expectation.id, "sql" if expectation.kind == "invariant" else "where")
-            found.append(f"{file}:{line}: {path}: {error}")
-    return found
+            errors.append(f"{file}:{line}: {path}: {error}")
+    return errors
 
 
 def hold(pipeline: Pipeline, paths: TablePaths, run_id: str) -> None:
@@ -74,7 +74,7 @@ def hold(pipeline: Pipeline, paths: TablePaths, run_id: str) -> None:
 
 def refuse(failed: Sequence[dict[str, Any]]) -> None:
     """Raise ExpectationFailed where some of what failed blocks."""
-    if blocking := [told(result) for result in failed if result["severity"] == "block"]:
+    if blocking := [shown(result) for result in failed if result["severity"] == "block"]:
         raise ExpectationFailed(BETWEEN_EXPECTATIONS.join(blocking))
 
 
@@ -90,9 +90,9 @@ def _checked(
     pipeline: Pipeline, paths: TablePaths, expectation: Expectation, run_id: str, known: Mapping[str, dict[str, Any]]
 ) -> dict[str, Any]:
     """Check one expectation and write down what came of it; known: what the run has found so far."""
-    found = judged(pipeline, Newest(pipeline, paths), [expectation], run_id, always=pipeline.judge == "always")
-    found.refuse_unjudged()
-    return results.entered(paths, found.rows[expectation.id], known.get(expectation.id))
+    outcome = judged(pipeline, Newest(pipeline, paths), [expectation], run_id, always=pipeline.judge == "always")
+    outcome.refuse_unjudged()
+    return results.entered(paths, outcome.rows[expectation.id], known.get(expectation.id))
 
 
 def report(pipeline: Pipeline, paths: TablePaths, run_id: str, known: Mapping[str, dict[str, Any]]) -> None:
@@ -102,10 +102,10 @@ def report(pipeline: Pipeline, paths: TablePaths, run_id: str, known: Mapping[st
     results.write_report(paths, run_id, pages)
 
 
-def told(result: dict[str, Any]) -> str:
+def shown(result: dict[str, Any]) -> str:
     """Say what failed in one line: the expectation, how many rows, the first of them, where, and what to do."""
     sample = json.loads(result["sample"])
-    first = [{name: value for name, value in row.items() if not name.startswith(names.OWN_PREFIX)} for row in sample]
+    first = [{name: value for name, value in row.items() if not name.startswith(names.SYSTEM_PREFIX)} for row in sample]
     shown = [reports.in_words(row) for row in first[:3]]
     rows = "; ".join(", ".join(f"{name}={value}" for name, value in row.items() if value != "") for row in shown)
     more = "" if result["failed"] <= len(shown) else ", ..."

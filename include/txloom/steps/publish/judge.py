@@ -13,7 +13,7 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.errors import TxloomError
 from txloom.quality.checkpoint import Outcome
 from txloom.quality.masking import is_secret, masked
-from txloom.quality.verdicts import Evidence, Verdict, judge
+from txloom.quality.verdicts import CheckInput, Verdict, judge
 from txloom.storage.checks import data_checks, pipeline_checks
 from txloom.storage.checks.judged_state import State
 from txloom.storage.checks.version_regressions import regressions
@@ -52,16 +52,16 @@ def judged(
     at = {each.id: state.versions(data_checks.tables_of(pipeline, each)) for each in expectations}
     missing = {each.id: gone(state.paths, list(data_checks.tables_of(pipeline, each))) for each in expectations}
     there = [each for each in expectations if not missing[each.id]]
-    found = [(each, _evidence(effective, state, each, at[each.id])) for each in there]
-    told = judge(found, suite=pipeline.name, run_id=run_id, always=always, referenced=pipeline.referenced)
+    inputs = [(each, _check_input(effective, state, each, at[each.id])) for each in there]
+    judgement = judge(inputs, suite=pipeline.name, run_id=run_id, always=always, referenced=pipeline.referenced)
     rows, errors = {}, {}
     for each in expectations:
-        verdict = _gone(missing[each.id]) if missing[each.id] else told.verdicts[each.id]
+        verdict = _gone(missing[each.id]) if missing[each.id] else judgement.verdicts[each.id]
         if isinstance(verdict, TxloomError):
             errors[each.id] = verdict
         else:
             rows[each.id] = _row(pipeline, effective, each, verdict, run_id, at[each.id])
-    return Results(rows, errors, told.outcomes)
+    return Results(rows, errors, judgement.outcomes)
 
 
 def _gone(tables: Sequence[str]) -> Verdict:
@@ -94,7 +94,7 @@ def _row(
     }
 
 
-def _evidence(pipeline: Pipeline, state: State, expectation: Expectation, at: Mapping[str, int]) -> Evidence:
+def _check_input(pipeline: Pipeline, state: State, expectation: Expectation, at: Mapping[str, int]) -> CheckInput:
     now, paths = datetime.now(UTC), state.paths
     match expectation:
         case kinds.OrphanExpectation():
@@ -102,7 +102,7 @@ def _evidence(pipeline: Pipeline, state: State, expectation: Expectation, at: Ma
         case kinds.StuckExpectation():
             return pipeline_checks.waiting(paths, expectation, at)
         case kinds.DeadLetterExpectation():
-            return pipeline_checks.letters(paths, expectation, at)
+            return pipeline_checks.dead_letters(paths, expectation, at)
         case kinds.LedgerExpectation():
             return pipeline_checks.ledger(paths, expectation, at)
         case kinds.VersionExpectation():

@@ -26,8 +26,8 @@ def publish(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) 
     """Publish the current tables as they are, unless the newest cut says the same already.
 
     A transaction that was finished after a cut although it belongs below its valid-through amends that cut: the new
-    cut lists which ones (design.md 2.4). Raises ExpectationFailed where an expectation that blocks does not hold for
-    these very tables, whoever brought them here. No Spark is needed.
+    cut lists which ones (docs/semantics.md 4). Raises ExpectationFailed where an expectation that blocks does not hold
+    for these very tables, whoever brought them here. No Spark is needed.
     """
     paths = TablePaths(warehouse, pipeline.name)
     path = paths.table(names.CUTS)
@@ -55,8 +55,13 @@ def publish(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) 
     )
     small_tables.write_ledger(warehouse, pipeline.name, entry)
     shown = json.dumps(cut["versions"], separators=(",", ":"))
-    told = {"published": 1, "cut_id": cut["cut_id"], "valid_through": reached.valid_through, "gaps": len(cut["gaps"])}
-    return {**told, "versions": shown}
+    summary = {
+        "published": 1,
+        "cut_id": cut["cut_id"],
+        "valid_through": reached.valid_through,
+        "gaps": len(cut["gaps"]),
+    }
+    return {**summary, "versions": shown}
 
 
 def _shows_anything(paths: TablePaths, reached: Watermark) -> bool:
@@ -83,8 +88,8 @@ def _cut(pipeline: Pipeline, paths: TablePaths, reached: Watermark, run_id: str)
         "committed_at": last[0]["committed_at"] if last else None,
         "published_at": datetime.now(UTC),
         "versions": shown,
-        "table_ids": {name: told[0] for name, told in identities.items()},
-        "marks": {name: told[1] for name, told in identities.items()},
+        "table_ids": {name: identity[0] for name, identity in identities.items()},
+        "marks": {name: identity[1] for name, identity in identities.items()},
         "gaps": gaps,
     }
 
@@ -93,9 +98,9 @@ def _lost(pipeline: Pipeline, paths: TablePaths) -> list[dict[str, Any]]:
     """Return a gap for each loss that was accepted, until a snapshot made it good, and for each unreadable file."""
     if pipeline.source.kafka is None and not file_positions.has_problems(paths):
         return []
-    found = findings.open_findings(paths)
-    causes = [f"{row['column']}: {row['evidence']}" for row in found if row["code"] == f.UNREADABLE]
-    if any(row["code"] == f.LOST for row in found):
+    open_findings = findings.open_findings(paths)
+    causes = [f"{row['column']}: {row['evidence']}" for row in open_findings if row["code"] == f.UNREADABLE]
+    if any(row["code"] == f.LOST for row in open_findings):
         causes += [row["lost"] for row in (*kafka_offsets.given_up(paths), *file_positions.set_aside(paths))]
     return [{"xid": None, "csn": None, "cause": cause} for cause in causes]
 
@@ -107,7 +112,7 @@ def _says(cut: dict[str, Any]) -> tuple[object, ...]:
 def _same_tables(last: dict[str, Any], cut: dict[str, Any]) -> bool:
     """Say whether no table was written anew since a cut, as far as the cut knows which ones it shows."""
     known = dict(last.get("table_ids") or ())
-    return all(cut["table_ids"].get(name) == told for name, told in known.items())
+    return all(cut["table_ids"].get(name) == table_id for name, table_id in known.items())
 
 
 def _amended(paths: TablePaths, cuts: str, last: dict[str, Any], reached: Watermark) -> list[dict[str, Any]]:

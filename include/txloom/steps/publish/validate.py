@@ -6,7 +6,7 @@ from typing import Any
 
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality import data_docs
-from txloom.steps.publish.check_expectations import refuse, report, told
+from txloom.steps.publish.check_expectations import refuse, report, shown
 from txloom.steps.publish.judge import Results, judged
 from txloom.storage.checks import results
 from txloom.storage.checks.judged_state import Published, published
@@ -27,18 +27,18 @@ def validate(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str)
     state = published(pipeline, paths)
     if state is None or not pipeline.expectations:
         return {"validated": 0}
-    found = judged(pipeline, state, pipeline.expectations, run_id, always=True)
-    rows = _entered(pipeline, state, run_id, found.rows)
+    outcome = judged(pipeline, state, pipeline.expectations, run_id, always=True)
+    rows = _entered(pipeline, state, run_id, outcome.rows)
     failed = [row for row in rows.values() if not row["success"]]
     counts = {"validated": len(rows), "failed": len(failed), "rows": sum(row["failed"] for row in failed)}
-    counts |= {"cut_id": state.cut.cut_id, "judged": len(found.outcomes)}
-    results.write_data_docs(paths, run_id, _pages(pipeline, state, run_id, found))
+    counts |= {"cut_id": state.cut.cut_id, "judged": len(outcome.outcomes)}
+    results.write_data_docs(paths, run_id, _pages(pipeline, state, run_id, outcome))
     small_tables.write_ledger(
         warehouse, pipeline.name, small_tables.Entry(run_id, "validate", datetime.now(UTC), counts)
     )
     for row in failed:
-        print(f"{row['severity']}: {told(row)}", flush=True)
-    found.refuse_unjudged()
+        print(f"{row['severity']}: {shown(row)}", flush=True)
+    outcome.refuse_unjudged()
     refuse(failed)
     return counts
 
@@ -56,14 +56,14 @@ def _entered(
     return entered
 
 
-def _pages(pipeline: Pipeline, state: Published, run_id: str, found: Results) -> dict[str, str]:
+def _pages(pipeline: Pipeline, state: Published, run_id: str, outcome: Results) -> dict[str, str]:
     about = {
         "Run": run_id,
         "Judged": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "Cut": f"{state.cut.cut_id}, valid through csn {state.cut.valid_through}",
-        "By": f"Great Expectations, {len(found.outcomes)} of {len(pipeline.expectations)} in one Checkpoint",
+        "By": f"Great Expectations, {len(outcome.outcomes)} of {len(pipeline.expectations)} in one Checkpoint",
     }
-    said: dict[str, Any] = {name: str(error) for name, error in found.errors.items()} | dict(found.rows)
+    said: dict[str, Any] = {name: str(error) for name, error in outcome.errors.items()} | dict(outcome.rows)
     shown = [(each, said[each.id]) for each in pipeline.expectations]
     title = f"{pipeline.name}: what Great Expectations says"
-    return data_docs.pages(title, about, shown, found.outcomes, pipeline.referenced)
+    return data_docs.pages(title, about, shown, outcome.outcomes, pipeline.referenced)

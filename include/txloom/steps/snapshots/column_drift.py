@@ -6,7 +6,7 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.steps.schema_drift import added
-from txloom.steps.snapshots.internal_transaction import OwnTransaction
+from txloom.steps.snapshots.internal_transaction import InternalTransaction
 from txloom.steps.snapshots.row_diff import Compared
 from txloom.storage.checks import findings
 from txloom.storage.delta import schema_evolution
@@ -16,7 +16,7 @@ from txloom.storage.paths import TablePaths
 Results = Mapping[str, Compared]
 
 
-def take_up(transaction: OwnTransaction, paths: TablePaths, results: Results, run_id: str) -> Pipeline | None:
+def take_up(transaction: InternalTransaction, paths: TablePaths, results: Results, run_id: str) -> Pipeline | None:
     """Let tables take up columns that their extracts have; return the pipeline with them, None without any."""
     pipeline = transaction.pipeline
     new = schema_evolution.adopted(pipeline, _undeclared(transaction, results))
@@ -27,24 +27,26 @@ def take_up(transaction: OwnTransaction, paths: TablePaths, results: Results, ru
     return schema_evolution.with_columns(pipeline, [(each.table, column, each.source) for each, column in new])
 
 
-def note_columns(transaction: OwnTransaction, paths: TablePaths, results: Results, run_id: str) -> None:
+def note_columns(transaction: InternalTransaction, paths: TablePaths, results: Results, run_id: str) -> None:
     """Write down columns that nobody declared and no table takes up, and declared ones that went or came back."""
-    found = [added(transaction.pipeline, each) for each in _undeclared(transaction, results)]
-    for table, own in results.items():
-        if own.rows:
-            gone = set(transaction.pipeline.table(table).column_names) - own.columns
-            found += [_gone(transaction, table, column) for column in sorted(gone)]
-    findings.record(paths, found, run_id)
+    observed = [added(transaction.pipeline, each) for each in _undeclared(transaction, results)]
+    for table, result in results.items():
+        if result.rows:
+            gone = set(transaction.pipeline.table(table).column_names) - result.columns
+            observed += [_gone(transaction, table, column) for column in sorted(gone)]
+    findings.record(paths, observed, run_id)
     known = [row for row in findings.open_findings(paths) if row["code"] == f.NOT_EXTRACTED]
     back = [row for row in known if row["table"] in results and row["column"] in results[row["table"]].columns]
     findings.close(paths, back, run_id, f"{transaction.xid} has it")
 
 
-def _undeclared(transaction: OwnTransaction, results: Results) -> list[Undeclared]:
+def _undeclared(transaction: InternalTransaction, results: Results) -> list[Undeclared]:
     """Return the columns that extracts have and nobody declared."""
     csn, xid = transaction.csn, transaction.xid
-    return [Undeclared(table, name, csn, xid) for table, own in results.items() for name in sorted(own.undeclared)]
+    return [
+        Undeclared(table, name, csn, xid) for table, result in results.items() for name in sorted(result.undeclared)
+    ]
 
 
-def _gone(transaction: OwnTransaction, table: str, column: str) -> Finding:
+def _gone(transaction: InternalTransaction, table: str, column: str) -> Finding:
     return Finding(f.NOT_EXTRACTED, table, column, transaction.csn, transaction.xid, "no row of the extract has it")

@@ -19,10 +19,10 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.errors import BeyondValidThrough, ConfigurationError, SourceUnavailable, WriteConflict
 from txloom.steps.landing.land_events import close, finish_last
 from txloom.steps.snapshots.column_drift import note_columns, take_up
-from txloom.steps.snapshots.internal_transaction import OwnTransaction
+from txloom.steps.snapshots.internal_transaction import InternalTransaction
 from txloom.steps.snapshots.row_diff import KINDS, Compared, Comparison, in_this_process
 from txloom.storage.delta import data_files, schema_evolution, small_merge, small_tables
-from txloom.storage.delta.data_files import Part
+from txloom.storage.delta.data_files import DataFile
 from txloom.storage.landing import change_events, decoding, plan, tables
 from txloom.storage.landing.change_events import Landing
 from txloom.storage.paths import TablePaths
@@ -30,7 +30,7 @@ from txloom.storage.snapshots import dated_transactions, extracts
 from txloom.storage.snapshots.dated_transactions import Landed
 from txloom.storage.snapshots.extracts import MARKER, Day
 from txloom.storage.sources.splits import Task
-from txloom.storage.targets.row_tables import flats
+from txloom.storage.targets.row_tables import row_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,19 +62,19 @@ def diff_snapshot(
     newest = dated_transactions.newest(paths)
     if newest is not None and newest.csn >= dated_transactions.csn(day):
         return _skipped(pipeline, paths, newest, day, run_id)
-    found = extracts.day_of(pipeline, day)
-    dated_transactions.refuse_stale(pipeline, paths, found.tables)
+    extracts_of_day = extracts.day_of(pipeline, day)
+    dated_transactions.refuse_stale(pipeline, paths, extracts_of_day.tables)
     _pass_by_dead(pipeline, paths, day, leave_out=leave_out_dead)
     begins = f"{day.isoformat()} 00:00:00"
     at = Landing(last + 1, datetime.now(UTC), ())
     effective = schema_evolution.effective(pipeline, paths)
-    transaction = OwnTransaction(effective, at, dated_transactions.xid(day), dated_transactions.csn(day), begins)
-    before = found.stamp()
-    transaction, results, written = _compared_all(cache(spark), transaction, found, paths, run_id)
-    told = _told(found, results)
-    if found.stamp() != before:
-        raise SourceUnavailable(f"{found.folder}: it changed while it was read; {NOTHING}")
-    _land(transaction, told, results, written, paths, run_id)
+    transaction = InternalTransaction(effective, at, dated_transactions.xid(day), dated_transactions.csn(day), begins)
+    before = extracts_of_day.stamp()
+    transaction, results, written = _compared_all(cache(spark), transaction, extracts_of_day, paths, run_id)
+    summary = _summary(extracts_of_day, results)
+    if extracts_of_day.stamp() != before:
+        raise SourceUnavailable(f"{extracts_of_day.folder}: it changed while it was read; {NOTHING}")
+    _land(transaction, summary, results, written, paths, run_id)
     note_columns(transaction, paths, results, run_id)
     landed = dated_transactions.newest(paths)
     if landed is None or (landed.xid, landed.landing) != (transaction.xid, at.number):
@@ -86,40 +86,40 @@ def _pass_by_dead(pipeline: Pipeline, paths: TablePaths, day: date, *, leave_out
     """Refuse partial extracts beside earlier dates that are dead letters; a full one makes good for them."""
     assert pipeline.source.snapshots is not None
     for row in dated_transactions.dead_since(paths):
-        told = f"{row['xid']} is in the dead letters ({row['cause']})"
+        refusal = f"{row['xid']} is in the dead letters ({row['cause']})"
         if pipeline.source.snapshots.extracts == "partial" and not leave_out:
             raise BeyondValidThrough(
-                f"{told}, and partial extracts do not make good for it: repair what it names, then jobs/redrive.py "
+                f"{refusal}, and partial extracts do not make good for it: repair what it names, then jobs/redrive.py "
                 f"--transaction {row['transaction_id']}, buffer_transactions and merge_current; or leave it out for "
                 "good with --leave-out-dead"
             )
-        print(f"note: {told}: {day} is compared without it, and it cannot be redriven any more", flush=True)
+        print(f"note: {refusal}: {day} is compared without it, and it cannot be redriven any more", flush=True)
 
 
 def _compared_all(
-    spark: Session, transaction: OwnTransaction, day: Day, paths: TablePaths, run_id: str
-) -> tuple[OwnTransaction, dict[str, Compared], list[Part]]:
+    spark: Session, transaction: InternalTransaction, day: Day, paths: TablePaths, run_id: str
+) -> tuple[InternalTransaction, dict[str, Compared], list[DataFile]]:
     """Compare all tables, once more when some take up columns; return also the transaction as it then is declared."""
     while True:
         results, written = _compared(spark, transaction, day, paths)
         if not (effective := take_up(transaction, paths, results, run_id)):
             return transaction, results, written
-        transaction = OwnTransaction(effective, transaction.at, transaction.xid, transaction.csn, transaction.time)
+        transaction = InternalTransaction(effective, transaction.at, transaction.xid, transaction.csn, transaction.time)
 
 
 def _compared(
-    spark: Session, transaction: OwnTransaction, day: Day, paths: TablePaths
-) -> tuple[dict[str, Compared], list[Part]]:
+    spark: Session, transaction: InternalTransaction, day: Day, paths: TablePaths
+) -> tuple[dict[str, Compared], list[DataFile]]:
     """Compare all tables, small ones in this process; return what came out, and files of row events."""
     pipeline = transaction.pipeline
     assert pipeline.source.snapshots is not None
     full = pipeline.source.snapshots.extracts == "full"
-    current = {flat.table.name: flat.current for flat in flats(pipeline)}
-    asked = {
+    current = {row_table.table.name: row_table.current for row_table in row_tables(pipeline)}
+    comparisons = {
         name: Comparison(transaction, pipeline.table(name), files, full) for name, files in sorted(day.tables.items())
     }
-    sizes = {name: _bytes(each, paths.table(current[name])) for name, each in asked.items()}
-    results = {name: Compared() for name in asked}
+    sizes = {name: _bytes(each, paths.table(current[name])) for name, each in comparisons.items()}
+    results = {name: Compared() for name in comparisons}
     numbers, number = dict[str, tuple[int, int]](), 1
     for name, size in sizes.items():
         buckets = 0 if size <= decoding.LOCAL_BYTES else size // BUCKET_BYTES + 1
@@ -129,76 +129,79 @@ def _compared(
     def small() -> Iterator[pa.Table]:
         for name, (first, buckets) in numbers.items():
             if not buckets:
-                yield from in_this_process(asked[name], paths.table(current[name]), first, results[name])
+                yield from in_this_process(comparisons[name], paths.table(current[name]), first, results[name])
 
     written = [_write(events, transaction, paths) for events in decoding.gathered(small())]
     for name, (first, buckets) in numbers.items():
         if buckets:
             from txloom.steps.snapshots import spark_row_diff
 
-            own = spark_row_diff.in_tasks(spark(), asked[name], paths, current[name], first, buckets, results[name])
-            written += own
+            parts = spark_row_diff.in_tasks(
+                spark(), comparisons[name], paths, current[name], first, buckets, results[name]
+            )
+            written += parts
     _refuse(results, day, full=full)
     return results, written
 
 
-def _bytes(asked: Comparison, current: str) -> int:
+def _bytes(comparison: Comparison, current: str) -> int:
     """Return about how many bytes of files there are to compare."""
-    own = sum(Task(0, names.LOAD, file.path, file.size).bytes for file in asked.files)
-    return own + small_merge.bytes_of(current)
+    extract_bytes = sum(Task(0, names.LOAD, file.path, file.size).bytes for file in comparison.files)
+    return extract_bytes + small_merge.bytes_of(current)
 
 
-def _write(events: pa.Table, transaction: OwnTransaction, paths: TablePaths) -> Part:
-    return data_files.write_part(
-        change_events.with_numbers(events, transaction.at), names.CHANGE_EVENTS, paths.change_events
+def _write(events: pa.Table, transaction: InternalTransaction, paths: TablePaths) -> DataFile:
+    return data_files.write_file(
+        change_events.with_compact_events(events, transaction.at), names.CHANGE_EVENTS, paths.change_events
     )
 
 
 def _refuse(results: Mapping[str, Compared], day: Day, *, full: bool) -> None:
     """Refuse a date with rows that cannot be read or told apart, and a full extract that would empty a table."""
-    if problems := sorted(problem for found in results.values() for problem in found.problems):
+    if problems := sorted(problem for result in results.values() for problem in result.problems):
         raise ConfigurationError(f"{problems[0]}; {NOTHING}")
-    for name, found in results.items():
-        if full and not found.rows and found.counts["deletes"] and name not in day.marked:
+    for name, result in results.items():
+        if full and not result.rows and result.counts["deletes"] and name not in day.marked:
             raise ConfigurationError(
-                f"{day.folder}/{name}: no rows, so that all {found.counts['deletes']} rows of {name} would be deleted; "
+                f"{day.folder}/{name}: no rows, so that all {result.counts['deletes']} rows of {name} would be "
+                "deleted; "
                 f"{NOTHING}. If the table is empty at the source, put a file {MARKER} into the folder"
             )
 
 
-def _told(day: Day, results: Mapping[str, Compared]) -> dict[str, Any]:
+def _summary(day: Day, results: Mapping[str, Compared]) -> dict[str, Any]:
     """Return what the transaction's metadata tells beside its counts: from it alone the ledger is written."""
-    counts = {name: {kind: found.counts[kind] for kind in KINDS} for name, found in results.items()}
+    counts = {name: {kind: result.counts[kind] for kind in KINDS} for name, result in results.items()}
     return {"extracts": day.folder, "fingerprint": day.fingerprint(), "tables": counts}
 
 
 def _land(
-    transaction: OwnTransaction,
-    told: Mapping[str, Any],
+    transaction: InternalTransaction,
+    summary: Mapping[str, Any],
     results: Mapping[str, Compared],
-    written: Sequence[Part],
+    written: Sequence[DataFile],
     paths: TablePaths,
     run_id: str,
 ) -> None:
     """Plan the landing and write it in one commit; from the plan on it goes through or stays empty."""
     at = transaction.at
     base = {"landing": at.number, "run_id": run_id, "at": at.at, "file_number": 0}
-    counts = {name: found.events for name, found in results.items() if found.events}
-    metadata = _write(transaction.landed_metadata(counts, 1, snapshot=told), transaction, paths)
+    counts = {name: result.events for name, result in results.items() if result.events}
+    metadata = _write(transaction.landed_metadata(counts, 1, snapshot=summary), transaction, paths)
     plan.write_plan(paths, at.number, [{**base, "topic": dated_transactions.topic(name)} for name in results])
-    tables.append_parts([*written, metadata], at, paths)
+    tables.append_files([*written, metadata], at, paths)
     close(transaction.pipeline, at, paths, run_id)
 
 
 def _enter(paths: TablePaths, landed: Landed, run_id: str) -> dict[str, int]:
     """Enter what was landed in the ledger, once, as its metadata tells it; return the counts of all tables."""
-    told = landed.told or {"tables": {}}
+    summary = landed.summary or {"tables": {}}
     counts: Counter[str] = Counter()
-    for own in told["tables"].values():
-        counts.update(own)
-    totals = {"tables": len(told["tables"])} | {kind: counts[kind] for kind in KINDS}
-    if landed.landing is not None and landed.told is not None:
-        detail = json.dumps({"extract": landed.xid, "tables": told["tables"]})
+    for counted in summary["tables"].values():
+        counts.update(counted)
+    totals = {"tables": len(summary["tables"])} | {kind: counts[kind] for kind in KINDS}
+    if landed.landing is not None and landed.summary is not None:
+        detail = json.dumps({"extract": landed.xid, "tables": summary["tables"]})
         small_tables.write_ledger(
             paths.warehouse,
             paths.pipeline,
@@ -224,15 +227,16 @@ def _skipped(pipeline: Pipeline, paths: TablePaths, newest: Landed, day: date, r
 def _differing(pipeline: Pipeline, landed: Landed, day: date) -> str:
     """Say what to do where a date's extracts are not the ones that were landed; those may be gone since."""
     with suppress(SourceUnavailable, ConfigurationError):
-        found = extracts.day_of(pipeline, day)
-        if landed.told is not None and found.fingerprint() != landed.told["fingerprint"]:
+        extracts_of_day = extracts.day_of(pipeline, day)
+        if landed.summary is not None and extracts_of_day.fingerprint() != landed.summary["fingerprint"]:
             return (
                 "; its extracts were changed since, which is left out: put them under a later date, or, if they are "
-                f"full, run jobs/load_snapshot.py --pipeline {pipeline.name} --path {found.folder} --csn {landed.csn}"
+                f"full, run jobs/load_snapshot.py --pipeline {pipeline.name} --path {extracts_of_day.folder} "
+                f"--csn {landed.csn}"
             )
     return ""
 
 
 def _dead(paths: TablePaths, xid: str) -> str:
-    own = [row for row in dated_transactions.dead_since(paths) if row["xid"] == xid]
-    return "".join(f"; it is in the dead letters ({row['cause']}): see jobs/redrive.py" for row in own)
+    dead = [row for row in dated_transactions.dead_since(paths) if row["xid"] == xid]
+    return "".join(f"; it is in the dead letters ({row['cause']}): see jobs/redrive.py" for row in dead)

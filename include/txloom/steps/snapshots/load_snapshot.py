@@ -1,4 +1,4 @@
-"""load_snapshot: rows of whole tables as of a csn, as one transaction of the stream (design.md 2.15).
+"""load_snapshot: rows of whole tables as of a csn, as one transaction of the stream (docs/semantics.md 15).
 
 The transaction truncates its tables and inserts the rows, behind everything of that csn. From there the rules of all
 transactions follow: changes at or below the csn, whenever they come, leave the rows alone, later ones apply.
@@ -17,7 +17,7 @@ from txloom.errors import ConfigurationError
 from txloom.events.formats import SourceDecoder
 from txloom.events.images.reader import ImageReader
 from txloom.steps.landing.land_events import close, finish_last
-from txloom.steps.snapshots.internal_transaction import BEHIND, OwnTransaction
+from txloom.steps.snapshots.internal_transaction import BEHIND, InternalTransaction
 from txloom.storage.delta import data_files, schema_evolution
 from txloom.storage.landing import change_events, decoding, loaded_snapshots, plan
 from txloom.storage.landing import tables as landing_tables
@@ -59,40 +59,42 @@ def load_snapshot(
     paths = TablePaths(warehouse, pipeline.name)
     landing_tables.create_tables(paths)
     _refuse(csn, loaded_snapshots.newest(paths), ahead=ahead)
-    found = _chosen(snapshots_files.tables_of(pipeline, path), tables, path)
+    files_by_table = _chosen(snapshots_files.tables_of(pipeline, path), tables, path)
     done, waiting = (
         loaded_snapshots.loaded(paths, loaded_snapshots.ANY, loaded_snapshots.ANY),
-        loaded_snapshots.waiting(paths, found),
+        loaded_snapshots.waiting(paths, files_by_table),
     )
-    newer = [max(done.get(table, -1), waiting.get(table, -1)) for table in found]
+    newer = [max(done.get(table, -1), waiting.get(table, -1)) for table in files_by_table]
     if min(newer) >= csn:
-        print(f"skipped: {', '.join(found)} was loaded as of csn {min(newer)} already", flush=True)
+        print(f"skipped: {', '.join(files_by_table)} was loaded as of csn {min(newer)} already", flush=True)
         return {"skipped": 1, "csn": csn}
     number = finish_last(spark, pipeline, plan.planned(paths.landed_files), paths, run_id) + 1
     at = Landing(number, datetime.now(UTC), ())
-    whole = set(found) == {table.name for table in pipeline.tables}
-    told = time.astimezone(UTC).replace(tzinfo=None).isoformat(" ") if time is not None else None
-    load = OwnTransaction(
-        schema_evolution.effective(pipeline, paths), at, loaded_snapshots.xid(number, whole=whole), csn, told
+    whole = set(files_by_table) == {table.name for table in pipeline.tables}
+    timestamp = time.astimezone(UTC).replace(tzinfo=None).isoformat(" ") if time is not None else None
+    load = InternalTransaction(
+        schema_evolution.effective(pipeline, paths), at, loaded_snapshots.xid(number, whole=whole), csn, timestamp
     )
-    files = list(enumerate((file for own in found.values() for file in own), 1))
+    files = list(enumerate((file for of_table in files_by_table.values() for file in of_table), 1))
     if sum(Task(number_, names.LOAD, file.path, file.size).bytes for number_, file in files) <= decoding.LOCAL_BYTES:
         rows = [events for each in files for events in _decoded(load, *each)]
-        _plan(load, found, paths, run_id)
-        head = load.truncates(found, BEHIND, _counted(rows))
-        landing_tables.append(change_events.with_numbers(pa.concat_tables([head, *rows]), at), at, paths)
+        _plan(load, files_by_table, paths, run_id)
+        head = load.truncates(files_by_table, BEHIND, _counted(rows))
+        landing_tables.append(change_events.with_compact_events(pa.concat_tables([head, *rows]), at), at, paths)
     else:
-        _land_large(spark(), load, found, files, paths, run_id)
+        _land_large(spark(), load, files_by_table, files, paths, run_id)
     close(pipeline, at, paths, run_id)
-    return {"tables": len(found), "files": len(files), "csn": csn, "landing": number}
+    return {"tables": len(files_by_table), "files": len(files), "csn": csn, "landing": number}
 
 
-def _chosen(found: dict[str, list[SnapshotFile]], tables: Sequence[str], path: str) -> dict[str, list[SnapshotFile]]:
+def _chosen(
+    files_by_table: dict[str, list[SnapshotFile]], tables: Sequence[str], path: str
+) -> dict[str, list[SnapshotFile]]:
     """Return the files of some tables; none named: of all."""
-    missing = sorted(set(tables) - found.keys())
+    missing = sorted(set(tables) - files_by_table.keys())
     if missing:
-        raise ConfigurationError(f"{path}: no folder {missing[0]}; it has {', '.join(found)}")
-    return {table: own for table, own in found.items() if not tables or table in tables}
+        raise ConfigurationError(f"{path}: no folder {missing[0]}; it has {', '.join(files_by_table)}")
+    return {table: of_table for table, of_table in files_by_table.items() if not tables or table in tables}
 
 
 def _refuse(csn: int, newest: int | None, *, ahead: bool) -> None:
@@ -106,7 +108,7 @@ def _refuse(csn: int, newest: int | None, *, ahead: bool) -> None:
         )
 
 
-def _plan(load: OwnTransaction, tables: Iterable[str], paths: TablePaths, run_id: str) -> None:
+def _plan(load: InternalTransaction, tables: Iterable[str], paths: TablePaths, run_id: str) -> None:
     """Write down that a landing is a snapshot of some tables; from here on it goes through or stays empty."""
     base = {"landing": load.at.number, "run_id": run_id, "at": load.at.at}
     rows = [{**base, "file_number": 0, "topic": loaded_snapshots.topic(table)} for table in tables]
@@ -115,7 +117,7 @@ def _plan(load: OwnTransaction, tables: Iterable[str], paths: TablePaths, run_id
 
 def _land_large(
     spark: "SparkSession",
-    load: OwnTransaction,
+    load: InternalTransaction,
     tables: Mapping[str, Sequence[SnapshotFile]],
     files: Sequence[tuple[int, SnapshotFile]],
     paths: TablePaths,
@@ -124,24 +126,26 @@ def _land_large(
     """Decode the files in Spark's tasks, which write files of change_events; the driver commits them."""
     path = paths.change_events
 
-    def write(some: Iterable[tuple[int, SnapshotFile]]) -> Iterator[tuple[list[data_files.Part], dict[str, int]]]:
+    def write(some: Iterable[tuple[int, SnapshotFile]]) -> Iterator[tuple[list[data_files.DataFile], dict[str, int]]]:
         for number, file in some:
             for events in decoding.gathered(_decoded(load, number, file)):
-                rows = change_events.with_numbers(events, load.at)
-                yield [data_files.write_part(rows, names.CHANGE_EVENTS, path)], _counted([events])
+                rows = change_events.with_compact_events(events, load.at)
+                yield [data_files.write_file(rows, names.CHANGE_EVENTS, path)], _counted([events])
 
-    found = spark.sparkContext.parallelize(files, max(len(files), 1)).mapPartitions(write).collect()
+    results = spark.sparkContext.parallelize(files, max(len(files), 1)).mapPartitions(write).collect()
     counts: dict[str, int] = {}
-    for _, own in found:
-        for table, count in own.items():
+    for _, counted in results:
+        for table, count in counted.items():
             counts[table] = counts.get(table, 0) + count
     _plan(load, tables, paths, run_id)
-    head = change_events.with_numbers(load.truncates(tables, BEHIND, counts), load.at)
-    written = [part for own, _ in found for part in own] + [data_files.write_part(head, names.CHANGE_EVENTS, path)]
-    landing_tables.append_parts(written, load.at, paths)
+    head = change_events.with_compact_events(load.truncates(tables, BEHIND, counts), load.at)
+    written = [part for counted, _ in results for part in counted] + [
+        data_files.write_file(head, names.CHANGE_EVENTS, path)
+    ]
+    landing_tables.append_files(written, load.at, paths)
 
 
-def _decoded(load: OwnTransaction, number: int, file: SnapshotFile) -> Iterator[pa.Table]:
+def _decoded(load: InternalTransaction, number: int, file: SnapshotFile) -> Iterator[pa.Table]:
     """Yield a file's rows as landed events; refuses the first one that cannot be read."""
     table = load.pipeline.table(file.table)
     decoder, reader = SourceDecoder(load.pipeline), ImageReader(table)
@@ -153,8 +157,8 @@ def _decoded(load: OwnTransaction, number: int, file: SnapshotFile) -> Iterator[
         bad = events.filter(pc.equal(events.column("kind"), "poison")).slice(0, 1).to_pylist()
         problems = [(row["line"], f"{row['cause']}: {row['detail']}") for row in bad]
         if not problems:
-            found = reader.read(messages).column("problem")
-            problems = [(first + i, text) for i, text in enumerate(found.to_pylist()) if text is not None]
+            problem_texts = reader.read(messages).column("problem")
+            problems = [(first + i, text) for i, text in enumerate(problem_texts.to_pylist()) if text is not None]
         if problems:
             raise ConfigurationError(f"{file.path}: row {problems[0][0]}: {problems[0][1]}; nothing was loaded")
         yield events
@@ -162,5 +166,9 @@ def _decoded(load: OwnTransaction, number: int, file: SnapshotFile) -> Iterator[
 
 def _counted(events: Sequence[pa.Table]) -> dict[str, int]:
     """Count rows by table."""
-    found = pa.concat_tables([CHANGE_EVENTS.empty_table(), *events]).group_by("table").aggregate([([], "count_all")])
-    return dict(zip(found.column("table").to_pylist(), found.column("count_all").to_pylist(), strict=True))
+    rows_by_table = (
+        pa.concat_tables([CHANGE_EVENTS.empty_table(), *events]).group_by("table").aggregate([([], "count_all")])
+    )
+    return dict(
+        zip(rows_by_table.column("table").to_pylist(), rows_by_table.column("count_all").to_pylist(), strict=True)
+    )

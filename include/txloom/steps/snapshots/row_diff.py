@@ -17,7 +17,7 @@ from txloom.config.models.pipeline import Table
 from txloom.current.row_diff import Difference, difference, with_hashes
 from txloom.events.formats import SourceDecoder
 from txloom.events.images.reader import ImageReader
-from txloom.steps.snapshots.internal_transaction import OwnTransaction
+from txloom.steps.snapshots.internal_transaction import InternalTransaction
 from txloom.storage.delta import arrow_tables
 from txloom.storage.landing import decoding
 from txloom.storage.landing.change_events import LINES_PER_FILE
@@ -37,7 +37,7 @@ KINDS = {"inserts": "I", "updates": "U", "deletes": "D", "missing": "X", "unchan
 class Comparison:
     """What is compared, by whom and against what: a table, the files of its extract, and what a missing row means."""
 
-    transaction: OwnTransaction
+    transaction: InternalTransaction
     table: Table
     files: Sequence[SnapshotFile]
     full: bool
@@ -75,7 +75,7 @@ class Compared:
         return sum(self.counts[kind] for kind in ("inserts", "updates", "deletes"))
 
 
-def read(table: Table, number: int, file: SnapshotFile, found: Compared) -> Iterator[pa.Table]:
+def read(table: Table, number: int, file: SnapshotFile, result: Compared) -> Iterator[pa.Table]:
     """Yield a file's rows, typed as declared, with their places; ends at the first one that cannot be read."""
     reader = ImageReader(table)
     for first, images in snapshots_files.images(file, table):
@@ -83,10 +83,10 @@ def read(table: Table, number: int, file: SnapshotFile, found: Compared) -> Iter
         typed = reader.read([b'{"op_type":"U","after":' + image + b"}" for image in images])
         bad = pc.index(pc.is_valid(typed.column("problem")), True).as_py()
         if bad >= 0:
-            found.problems.append(f"{file.path}: row {first + bad}: {typed.column('problem')[bad].as_py()}")
+            result.problems.append(f"{file.path}: row {first + bad}: {typed.column('problem')[bad].as_py()}")
             return
-        found.columns |= set(table.column_names) - _lacking(typed)
-        found.undeclared |= set(pc.list_flatten(typed.column("undeclared")).to_pylist())
+        result.columns |= set(table.column_names) - _lacking(typed)
+        result.undeclared |= set(pc.list_flatten(typed.column("undeclared")).to_pylist())
         after = typed.column("after").combine_chunks()
         columns = {name: pc.struct_field(after, name) for name in table.column_names}
         columns[FILE] = pa.repeat(pa.scalar(number, pa.int32()), len(images))
@@ -96,26 +96,26 @@ def read(table: Table, number: int, file: SnapshotFile, found: Compared) -> Iter
 
 def _lacking(typed: pa.Table) -> set[str]:
     """Return the columns that no row has."""
-    told = pc.list_flatten(typed.column("unchanged")).value_counts().to_pylist()
-    return {each["values"] for each in told if each["counts"] == typed.num_rows}
+    counted = pc.list_flatten(typed.column("unchanged")).value_counts().to_pylist()
+    return {each["values"] for each in counted if each["counts"] == typed.num_rows}
 
 
 def empty(table: Table) -> pa.Table:
     """Return no rows of an extract."""
-    own = [pa.field(FILE, pa.int32()), pa.field(LINE, pa.int64())]
-    return pa.schema([*schemas.columns(table), *own]).empty_table()
+    coordinates = [pa.field(FILE, pa.int32()), pa.field(LINE, pa.int64())]
+    return pa.schema([*schemas.columns(table), *coordinates]).empty_table()
 
 
-def in_this_process(asked: Comparison, current: str, number: int, found: Compared) -> Iterator[pa.Table]:
+def in_this_process(comparison: Comparison, current: str, number: int, result: Compared) -> Iterator[pa.Table]:
     """Compare a whole table, and yield row events; current: the path of its current table, which may not exist yet."""
-    table = asked.table
-    read_all = [rows for i, file in enumerate(asked.files) for rows in read(table, i, file, found)]
-    if found.problems:
+    table = comparison.table
+    read_all = [rows for i, file in enumerate(comparison.files) for rows in read(table, i, file, result)]
+    if result.problems:
         return
     extract = pa.concat_tables([empty(table), *read_all])
     hashed = with_hashes(extract, table.key, table.column_names)
     rows = declared(arrow_tables.select(current, "select * from t"), table)
-    yield from compared(asked, hashed, with_hashes(rows, table.key, table.column_names), number, found)
+    yield from compared(comparison, hashed, with_hashes(rows, table.key, table.column_names), number, result)
 
 
 def declared(rows: pa.Table, table: Table) -> pa.Table:
@@ -124,47 +124,47 @@ def declared(rows: pa.Table, table: Table) -> pa.Table:
 
 
 def compared(
-    asked: Comparison, extract: pa.Table, current: pa.Table, number: int, found: Compared
+    comparison: Comparison, extract: pa.Table, current: pa.Table, number: int, result: Compared
 ) -> Iterator[pa.Table]:
     """Compare rows with hashes, count what comes out, and yield it as row events of change_events, in chunks.
 
     number: of this part of the transaction; its events stand at positions that no other part has.
     """
-    told = difference(current, extract)
-    if told.repeated is not None:
-        found.problems.append(_repeated(asked, extract, told.repeated))
+    differences = difference(current, extract)
+    if differences.repeated is not None:
+        result.problems.append(_repeated(comparison, extract, differences.repeated))
         return
-    gone = "deletes" if asked.full else "missing"
-    kinds = {"inserts": told.inserted, "updates": told.updated, gone: told.missing}
-    found.counts.update({kind: len(places) for kind, places in kinds.items()} | {"unchanged": told.unchanged})
-    yield from _events(asked, extract, current, told, number)
+    gone = "deletes" if comparison.full else "missing"
+    kinds = {"inserts": differences.inserted, "updates": differences.updated, gone: differences.missing}
+    result.counts.update({kind: len(places) for kind, places in kinds.items()} | {"unchanged": differences.unchanged})
+    yield from _events(comparison, extract, current, differences, number)
 
 
-def _repeated(asked: Comparison, extract: pa.Table, places: tuple[int, int]) -> str:
-    key = extract.slice(places[0], 1).select(asked.table.key).to_pylist()[0]
+def _repeated(comparison: Comparison, extract: pa.Table, places: tuple[int, int]) -> str:
+    key = extract.slice(places[0], 1).select(comparison.table.key).to_pylist()[0]
     shown = ", ".join(f"{name} {value}" for name, value in key.items())
-    first, again = (asked.paths(extract, paths) for paths in places)
+    first, again = (comparison.paths(extract, paths) for paths in places)
     return f"{first}: its key ({shown}) stands again in {again}"
 
 
 def _events(
-    asked: Comparison, extract: pa.Table, current: pa.Table, told: Difference, number: int
+    comparison: Comparison, extract: pa.Table, current: pa.Table, differences: Difference, number: int
 ) -> Iterator[pa.Table]:
-    decoder, position = SourceDecoder(asked.transaction.pipeline), numbered(1)
+    decoder, position = SourceDecoder(comparison.transaction.pipeline), numbered(1)
     nothing = current.slice(0, 0)
-    parts = [("D", current.take(told.missing), nothing)] if asked.full else []
+    parts = [("D", current.take(differences.missing), nothing)] if comparison.full else []
     parts += [
-        ("U", current.take(told.replaced), extract.take(told.updated)),
-        ("I", nothing, extract.take(told.inserted)),
+        ("U", current.take(differences.replaced), extract.take(differences.updated)),
+        ("I", nothing, extract.take(differences.inserted)),
     ]
     for op, old, new in parts:
         for start in range(0, max(old.num_rows, new.num_rows), decoding.CHUNK):
             before, after = (rows.slice(start, decoding.CHUNK) for rows in (old, new))
-            yield _landed(asked, decoder, op, before, after, position, number)
+            yield _landed(comparison, decoder, op, before, after, position, number)
 
 
 def _landed(
-    asked: Comparison,
+    comparison: Comparison,
     decoder: SourceDecoder,
     op: str,
     before: pa.Table,
@@ -173,20 +173,23 @@ def _landed(
     number: int,
 ) -> pa.Table:
     """Return one kind of changes as rows of change_events that name where in the extract they stand."""
-    images = list(zip_longest(_images(asked.table, before), _images(asked.table, after)))
+    images = list(zip_longest(_images(comparison.table, before), _images(comparison.table, after)))
     size = len(images)
     places = [next(position) for _ in images]
-    message, table = asked.transaction.message, asked.table.name
+    message, table = comparison.transaction.message, comparison.table.name
     messages = [
         message(table, op, number * LINES_PER_FILE + place, before=old, after=new)
         for place, (old, new) in zip(places, images, strict=True)
     ]
-    events = asked.transaction.landed(decoder, messages, Task(number, names.LOAD, "", 0), places)
-    own = {"file": pa.nulls(size, pa.string()), "line": pa.nulls(size, pa.int64())}
+    events = comparison.transaction.landed(decoder, messages, Task(number, names.LOAD, "", 0), places)
+    coordinates = {"file": pa.nulls(size, pa.string()), "line": pa.nulls(size, pa.int64())}
     if after.num_rows:
-        paths = pa.array([file.path for file in asked.files], pa.string())
-        own = {"file": paths.take(after.column(FILE).combine_chunks()), "line": after.column(LINE).combine_chunks()}
-    for name, values in own.items():
+        paths = pa.array([file.path for file in comparison.files], pa.string())
+        coordinates = {
+            "file": paths.take(after.column(FILE).combine_chunks()),
+            "line": after.column(LINE).combine_chunks(),
+        }
+    for name, values in coordinates.items():
         events = events.set_column(events.schema.get_field_index(name), events.schema.field(name), values)
     return events
 

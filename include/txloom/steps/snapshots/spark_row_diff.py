@@ -21,42 +21,51 @@ from txloom.current.row_hashes import BITS
 from txloom.errors import ConfigurationError
 from txloom.steps.snapshots.row_diff import FILE, LINE, Compared, Comparison, compared, declared, empty, read
 from txloom.storage.delta import data_files, spark_tables
-from txloom.storage.delta.data_files import Part
+from txloom.storage.delta.data_files import DataFile
 from txloom.storage.landing import change_events, decoding
 from txloom.storage.paths import TablePaths
 from txloom.storage.snapshots.files import SnapshotFile
 from txloom.storage.targets import schemas
 
-BUCKET, TOLD = "_txloom_bucket", "_txloom_told"
+BUCKET, SUMMARY = "_txloom_bucket", "_txloom_told"
 HASHES = f"{KEY} binary, {VALUES} binary, {BUCKET} int"
 FILES = "number int, path string, size bigint"
 Batches = Iterator[pa.RecordBatch]
 
 
 def in_tasks(
-    spark: SparkSession, asked: Comparison, paths: TablePaths, current: str, first: int, buckets: int, found: Compared
-) -> list[Part]:
+    spark: SparkSession,
+    comparison: Comparison,
+    paths: TablePaths,
+    current: str,
+    first: int,
+    buckets: int,
+    result: Compared,
+) -> list[DataFile]:
     """Compare a table bucket by bucket; return the files of row events that no commit names yet.
 
     current: its current table, which may not exist yet. first: the number of the first bucket.
     """
-    extract, rows = _extract(spark, asked, buckets), _current(spark, asked.table, paths.table(current), buckets)
+    extract, rows = (
+        _extract(spark, comparison, buckets),
+        _current(spark, comparison.table, paths.table(current), buckets),
+    )
     both = extract.groupBy(BUCKET).cogroup(rows.groupBy(BUCKET))
-    write = _comparing(asked, paths, first)
+    write = _comparing(comparison, paths, first)
     written = []
     for row in both.applyInArrow(write, "told binary").collect():
-        own, made = pickle.loads(row["told"])
-        found.add(own)
+        of_bucket, made = pickle.loads(row["told"])
+        result.add(of_bucket)
         written += made
     return written
 
 
-def _extract(spark: SparkSession, asked: Comparison, buckets: int) -> DataFrame:
+def _extract(spark: SparkSession, comparison: Comparison, buckets: int) -> DataFrame:
     """Return the extract's rows, typed and hashed; with each file comes a row that tells what `read` found in it."""
-    table = asked.table
-    rows = [(number, file.path, file.size) for number, file in enumerate(asked.files)]
+    table = comparison.table
+    rows = [(number, file.path, file.size) for number, file in enumerate(comparison.files)]
     files = spark.createDataFrame(spark.sparkContext.parallelize(rows, max(len(rows), 1)), FILES)
-    schema = f"{schemas.columns_ddl(table)}, {FILE} int, {LINE} bigint, {HASHES}, {TOLD} string"
+    schema = f"{schemas.columns_ddl(table)}, {FILE} int, {LINE} bigint, {HASHES}, {SUMMARY} string"
     return files.mapInArrow(_reading(table, buckets), schema)
 
 
@@ -64,16 +73,16 @@ def _reading(table: Table, buckets: int) -> Callable[[Batches], Batches]:
     def apply(batches: Batches) -> Batches:
         for batch in batches:
             for file in batch.to_pylist():
-                found = Compared()
+                result = Compared()
                 try:
                     for rows in read(
-                        table, file["number"], SnapshotFile(table.name, file["path"], file["size"]), found
+                        table, file["number"], SnapshotFile(table.name, file["path"], file["size"]), result
                     ):
-                        yield from _told(_bucketed(rows, table, buckets), None)
+                        yield from _with_summary(_bucketed(rows, table, buckets), None)
                 except ConfigurationError as error:
-                    found.problems.append(str(error))
-                told = {name: sorted(getattr(found, name)) for name in ("columns", "undeclared", "problems")}
-                yield from _told(_bucketed(_nothing(table), table, buckets), json.dumps(told))
+                    result.problems.append(str(error))
+                summary = {name: sorted(getattr(result, name)) for name in ("columns", "undeclared", "problems")}
+                yield from _with_summary(_bucketed(_nothing(table), table, buckets), json.dumps(summary))
 
     return apply
 
@@ -84,8 +93,8 @@ def _nothing(table: Table) -> pa.Table:
     return pa.Table.from_pylist([dict.fromkeys(schema.names)], schema)
 
 
-def _told(rows: pa.Table, told: str | None) -> Batches:
-    yield from rows.append_column(TOLD, pa.repeat(pa.scalar(told, pa.string()), rows.num_rows)).to_batches()
+def _with_summary(rows: pa.Table, summary: str | None) -> Batches:
+    yield from rows.append_column(SUMMARY, pa.repeat(pa.scalar(summary, pa.string()), rows.num_rows)).to_batches()
 
 
 def _current(spark: SparkSession, table: Table, path: str, buckets: int) -> DataFrame:
@@ -112,21 +121,23 @@ def _bucketed(rows: pa.Table, table: Table, buckets: int) -> pa.Table:
     return hashed.append_column(BUCKET, pa.array(numbers.astype(np.int32)))
 
 
-def _comparing(asked: Comparison, paths: TablePaths, first: int) -> Callable[..., pa.Table]:
-    at = asked.transaction.at
+def _comparing(comparison: Comparison, paths: TablePaths, first: int) -> Callable[..., pa.Table]:
+    at = comparison.transaction.at
 
     def apply(bucket: tuple[pa.Scalar, ...], left: pa.Table, right: pa.Table) -> pa.Table:
-        found, written = Compared(), list[Part]()
-        for text in left.column(TOLD).drop_null().to_pylist():
-            told = json.loads(text)
-            found.add(Compared(columns=set(told["columns"]), undeclared=set(told["undeclared"])))
-            found.problems += told["problems"]
-        rows = left.filter(pc.is_null(left.column(TOLD)))
+        result, written = Compared(), list[DataFile]()
+        for text in left.column(SUMMARY).drop_null().to_pylist():
+            summary = json.loads(text)
+            result.add(Compared(columns=set(summary["columns"]), undeclared=set(summary["undeclared"])))
+            result.problems += summary["problems"]
+        rows = left.filter(pc.is_null(left.column(SUMMARY)))
         number = first + bucket[0].as_py()
-        for events in decoding.gathered(compared(asked, rows, right, number, found)):
+        for events in decoding.gathered(compared(comparison, rows, right, number, result)):
             written.append(
-                data_files.write_part(change_events.with_numbers(events, at), names.CHANGE_EVENTS, paths.change_events)
+                data_files.write_file(
+                    change_events.with_compact_events(events, at), names.CHANGE_EVENTS, paths.change_events
+                )
             )
-        return pa.table({"told": pa.array([pickle.dumps((found, written))], pa.binary())})
+        return pa.table({"told": pa.array([pickle.dumps((result, written))], pa.binary())})
 
     return apply

@@ -43,13 +43,13 @@ def change_events_id(paths: TablePaths) -> str:
 def extend(paths: TablePaths, plan: str, known: int = 0) -> list[End]:
     """Plan micro-batches for every landing after the last that a plan names; return them."""
     small_tables.ensure(plan, PLAN)
-    after, own = planned(plan), change_events_id(paths)
-    found = ends(paths, after, known)
-    for end in found:
-        row = {"after": after, "until": end.landing, "tasks": end.tasks, "change_events": own}
+    after, table_id = planned(plan), change_events_id(paths)
+    new_ends = ends(paths, after, known)
+    for end in new_ends:
+        row = {"after": after, "until": end.landing, "tasks": end.tasks, "change_events": table_id}
         small_tables.append(plan, [row], PLAN, once=(PLANNED, end.landing))
         after = end.landing
-    return found
+    return new_ends
 
 
 def planned(plan: str) -> int:
@@ -69,8 +69,8 @@ def ends(paths: TablePaths, after: int, known: int = 0) -> list[End]:
 
 def _ends(landed: Sequence[tuple[int, int]], known: int) -> Iterator[End]:
     rows = taken = 0
-    for position, (landing, own) in enumerate(landed):
-        rows, taken = rows + own, taken + 1
+    for position, (landing, rows_of_landing) in enumerate(landed):
+        rows, taken = rows + rows_of_landing, taken + 1
         following = landed[position + 1][0] if position + 1 < len(landed) else None
         if following is None or rows >= ROWS_AT_ONCE or taken >= LANDINGS_AT_ONCE or landing <= known < following:
             yield End(landing, min(BUCKETS, 1 + rows // ROWS_OF_A_TASK))

@@ -45,11 +45,11 @@ def check(folder: str, change_events: str, written: int) -> None:
         raise CheckpointDamaged(f"its last batch is {last}, though batch {written} was written: it is an older copy")
     if committed not in (last, last - 1):
         raise CheckpointDamaged(f"batch {last} is planned, but the last one that is done is {committed}")
-    files.read("metadata", _told)
+    files.read("metadata", _json_line)
     if done:
-        files.read(f"commits/{committed}", _told)
+        files.read(f"commits/{committed}", _json_line)
     for number in batches[-2:]:
-        about, offset = files.read(f"offsets/{number}", lambda text: (_told(text, 1), _told(text, 2)))
+        about, offset = files.read(f"offsets/{number}", lambda text: (_json_line(text, 1), _json_line(text, 2)))
         if offset.get("reservoirId") != plan:
             raise CheckpointDamaged(f"offsets/{number} is of another table than its plan")
     for partition in range(int(about["conf"][SHUFFLE_PARTITIONS]) if done else 0):
@@ -123,9 +123,9 @@ class _Files:
             raise CheckpointDamaged(f"{below}/{version}.zip is empty")
 
 
-def _told(text: str, line: int = -1) -> Mapping[str, Any]:
+def _json_line(text: str, line: int = -1) -> Mapping[str, Any]:
     """Return the JSON object in a line of a file, the last unless one is named."""
-    found = json.loads(text.splitlines()[line])
-    if not isinstance(found, dict):
-        raise TypeError(found)
-    return found
+    content = json.loads(text.splitlines()[line])
+    if not isinstance(content, dict):
+        raise TypeError(content)
+    return content

@@ -9,7 +9,7 @@ from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
 
 STEP = "buffer_transactions"
-RELEASES_PER_GENERATION = 1_000_000_000
+RELEASES_PER_EPOCH = 1_000_000_000
 """A release number is generation times this plus the batch: it grows from batch to batch and across generations."""
 
 
@@ -17,16 +17,16 @@ FIRST = 1
 """The number of the first generation."""
 
 
-def first_release(generation: int) -> int:
+def first_release(epoch: int) -> int:
     """Return the number below which all releases are those of earlier generations."""
-    return generation * RELEASES_PER_GENERATION
+    return epoch * RELEASES_PER_EPOCH
 
 
-def current_generation(warehouse: str, pipeline: str) -> int:
+def current_epoch(warehouse: str, pipeline: str) -> int:
     """Return the generation to run: the newest whose checkpoint is there, else the one after the last that wrote.
 
     A checkpoint that is missing although the ledger knows its batches was lost: the next generation rebuilds the buffer
-    from change_events (design.md 2.10).
+    from change_events (docs/semantics.md 10).
     """
     ledger = names.table_path(warehouse, pipeline, names.LEDGER)
     rows = small_tables.query(ledger, f"select max(generation) as newest from t where step = '{STEP}'")
@@ -38,9 +38,9 @@ def current_generation(warehouse: str, pipeline: str) -> int:
     return max(known, newest) + 1
 
 
-def checkpoint(warehouse: str, pipeline: str, generation: int) -> str:
+def checkpoint(warehouse: str, pipeline: str, epoch: int) -> str:
     """Return the checkpoint folder of one generation."""
-    return names.checkpoint_path(warehouse, pipeline, STEP, generation)
+    return names.checkpoint_path(warehouse, pipeline, STEP, epoch)
 
 
 def root(warehouse: str, pipeline: str) -> str:
@@ -53,20 +53,19 @@ def running(paths: TablePaths, change_events: str) -> int:
 
     change_events: its id.
     """
-    generation = current_generation(paths.warehouse, paths.pipeline)
+    epoch = current_epoch(paths.warehouse, paths.pipeline)
     written = (
-        small_tables.last_written(paths.table(names.LEDGER), small_tables.ledger_id(paths.pipeline, STEP, generation))
-        - 1
+        small_tables.last_written(paths.table(names.LEDGER), small_tables.ledger_id(paths.pipeline, STEP, epoch)) - 1
     )
     try:
-        checkpoint_files.check(checkpoint(paths.warehouse, paths.pipeline, generation), change_events, written)
+        checkpoint_files.check(checkpoint(paths.warehouse, paths.pipeline, epoch), change_events, written)
     except CheckpointDamaged as damage:
-        return replaced(paths, generation, str(damage))
-    return generation
+        return replaced(paths, epoch, str(damage))
+    return epoch
 
 
-def replaced(paths: TablePaths, generation: int, why: str) -> int:
+def replaced(paths: TablePaths, epoch: int, why: str) -> int:
     """Return the generation that takes a damaged one's place, and say so."""
-    told = f"pipeline {paths.pipeline}: checkpoint g{generation} of the buffer is damaged: {why}"
-    print(f"{told}; g{generation + 1} is rebuilt from change_events, no table changes", flush=True)
-    return generation + 1
+    damage = f"pipeline {paths.pipeline}: checkpoint g{epoch} of the buffer is damaged: {why}"
+    print(f"{damage}; g{epoch + 1} is rebuilt from change_events, no table changes", flush=True)
+    return epoch + 1

@@ -17,23 +17,23 @@ DEATH = ["transaction_id", "cause", "first_landed_at"]
 """What tells how often a transaction died: one that is redriven and dies again has events of later landings."""
 
 
-def without_written_letters(spark: SparkSession, paths: TablePaths, letters: DataFrame, generation: int) -> DataFrame:
+def without_written_dead_letters(
+    spark: SparkSession, paths: TablePaths, dead_letters: DataFrame, epoch: int
+) -> DataFrame:
     """Leave out dead letters that an earlier generation wrote of the same landed event."""
-    if generation <= checkpoints.FIRST:
-        return letters
-    written = spark_tables.read(spark, paths.dead_letters).where(
-        F.col("release") < checkpoints.first_release(generation)
-    )
-    return letters.join(written, ["landing", "row"], "left_anti").select(letters.columns)
+    if epoch <= checkpoints.FIRST:
+        return dead_letters
+    written = spark_tables.read(spark, paths.dead_letters).where(F.col("release") < checkpoints.first_release(epoch))
+    return dead_letters.join(written, ["landing", "row"], "left_anti").select(dead_letters.columns)
 
 
-def without_written_deaths(paths: TablePaths, finished: pa.Table, generation: int) -> pa.Table:
+def without_written_deaths(paths: TablePaths, finished: pa.Table, epoch: int) -> pa.Table:
     """Leave out dead transactions that an earlier generation entered with the same cause and events."""
     dead = pc.equal(finished.column("status"), "dead")
-    if generation <= checkpoints.FIRST or not pc.any(dead).as_py():
+    if epoch <= checkpoints.FIRST or not pc.any(dead).as_py():
         return finished
     ids = finished.filter(dead).column("transaction_id").unique().to_pylist()
-    where = f"status = 'dead' and release < {checkpoints.first_release(generation)}"
+    where = f"status = 'dead' and release < {checkpoints.first_release(epoch)}"
     sql = f"select distinct {', '.join(DEATH)} from t where {where}"
     entered = arrow_tables.select(
         paths.table(names.TRANSACTIONS), f"{sql} and transaction_id in ({arrow_tables.texts(ids)})"

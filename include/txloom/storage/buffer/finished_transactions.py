@@ -12,7 +12,7 @@ from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.read_session import exists, opened
 from txloom.storage.paths import TablePaths
 from txloom.transactions import memory
-from txloom.transactions.compact_events import places
+from txloom.transactions.compact_events import positions_of
 
 CONCERNED = ("row", "metadata")
 
@@ -30,49 +30,51 @@ def finished_before(paths: TablePaths, events: pa.Table) -> np.ndarray:
     """
     table = _table(paths)
     if table is None or not events.num_rows:
-        return np.empty(0, memory.PLACED)
+        return np.empty(0, memory.AT_POSITION)
     (size,) = arrow_tables.ask({"t": table}, "select count(*) as n from t").column("n").to_pylist()
     if size <= memory.REMEMBERED:
-        return np.empty(0, memory.PLACED)
+        return np.empty(0, memory.AT_POSITION)
     heard = _heard(events)
     if not heard.num_rows:
-        return np.empty(0, memory.PLACED)
+        return np.empty(0, memory.AT_POSITION)
     is_placed = pc.is_valid(heard.column("csn"))
     never_back = pc.match_substring_regex(heard.column("transaction_id"), f"^(?:{GTID.pattern})$")
     by_both = heard.filter(pc.and_not(is_placed, never_back))
     by_id = heard.filter(pc.and_(is_placed, never_back)), heard.filter(pc.invert(is_placed))
-    parts = [_with_id_and_csn(table, by_both), *(_with_id(table, own) for own in by_id)]
-    found = np.concatenate([*parts, _given_up(paths, table, heard)])
-    found = found[np.lexsort((-found["csn"], found["tx"]))]
-    return found[np.unique(found["tx"], return_index=True)[1]]
+    parts = [_with_id_and_csn(table, by_both), *(_with_id(table, id_only) for id_only in by_id)]
+    placed = np.concatenate([*parts, _given_up(paths, table, heard)])
+    placed = placed[np.lexsort((-placed["csn"], placed["tx"]))]
+    return placed[np.unique(placed["tx"], return_index=True)[1]]
 
 
 def _with_id_and_csn(table: DeltaTable, heard: pa.Table) -> np.ndarray:
     if not heard.num_rows:
-        return np.empty(0, memory.PLACED)
+        return np.empty(0, memory.AT_POSITION)
     bounds = pc.min_max(heard.column("csn")).as_py()
-    wanted = heard.column("csn").combine_chunks()
+    csns = heard.column("csn").combine_chunks()
     sql = f"select transaction_id, csn from t where csn between {bounds['min']} and {bounds['max']}"
-    found = [rows.filter(pc.is_in(rows.column("csn"), wanted)) for rows in arrow_tables.batches({"t": table}, sql)]
+    matches = [rows.filter(pc.is_in(rows.column("csn"), csns)) for rows in arrow_tables.batches({"t": table}, sql)]
     known = (
-        heard.join(pa.concat_tables(found), ["transaction_id", "csn"], join_type="left semi") if found else heard[:0]
+        heard.join(pa.concat_tables(matches), ["transaction_id", "csn"], join_type="left semi")
+        if matches
+        else heard[:0]
     )
-    return _placed(known)
+    return _in_memory_layout(known)
 
 
 def _with_id(table: DeltaTable, heard: pa.Table) -> np.ndarray:
     if not heard.num_rows:
-        return np.empty(0, memory.PLACED)
+        return np.empty(0, memory.AT_POSITION)
     lowest = pc.min(pc.coalesce(heard.column("csn"), heard.column("place"))).as_py()
     sql = "select transaction_id, csn from t" + (f" where csn >= {lowest}" if lowest > 0 else "")
     ids = heard.column("transaction_id").combine_chunks()
-    found = [
+    matches = [
         rows.filter(pc.is_in(rows.column("transaction_id"), ids)) for rows in arrow_tables.batches({"t": table}, sql)
     ]
-    known = pa.concat_tables(found) if found else heard.select(["transaction_id", "csn"])[:0]
+    known = pa.concat_tables(matches) if matches else heard.select(["transaction_id", "csn"])[:0]
     known = known.join(heard.select(["transaction_id", "tx", "place"]), "transaction_id", join_type="inner")
     behind = pc.and_(pc.greater(known.column("place"), 0), pc.less(known.column("csn"), known.column("place")))
-    return _placed(known.filter(pc.invert(pc.fill_null(behind, False))))
+    return _in_memory_layout(known.filter(pc.invert(pc.fill_null(behind, False))))
 
 
 def _given_up(paths: TablePaths, table: DeltaTable, heard: pa.Table) -> np.ndarray:
@@ -81,26 +83,26 @@ def _given_up(paths: TablePaths, table: DeltaTable, heard: pa.Table) -> np.ndarr
     Its dead letters are looked through for it, which are fewer than the transactions.
     """
     if not exists(paths.dead_letters):
-        return np.empty(0, memory.PLACED)
+        return np.empty(0, memory.AT_POSITION)
     ids = heard.column("transaction_id").combine_chunks()
     sql = "select transaction_id from t where csn is null and kind in ('row', 'metadata')"
-    letters = arrow_tables.batches({"t": opened(paths.dead_letters)}, sql)
-    dead = {each for rows in letters for each in rows.column("transaction_id").unique().to_pylist()}
+    dead_letters = arrow_tables.batches({"t": opened(paths.dead_letters)}, sql)
+    dead = {each for rows in dead_letters for each in rows.column("transaction_id").unique().to_pylist()}
     dead &= set(ids.to_pylist())
     if not dead:
-        return np.empty(0, memory.PLACED)
+        return np.empty(0, memory.AT_POSITION)
     sql = f"select transaction_id, csn, release from t where transaction_id in ({arrow_tables.texts(sorted(dead))})"
-    told = arrow_tables.ask({"t": table}, f"{sql} order by release").to_pylist()
-    newest = {row["transaction_id"]: row["csn"] for row in told}
+    given_up_rows = arrow_tables.ask({"t": table}, f"{sql} order by release").to_pylist()
+    newest = {row["transaction_id"]: row["csn"] for row in given_up_rows}
     open_ones = pa.array([name for name, csn in newest.items() if csn is None], pa.string())
     known = heard.filter(pc.is_in(heard.column("transaction_id"), open_ones)).select(["transaction_id", "tx"])
-    return _placed(known.append_column("csn", pa.nulls(known.num_rows, pa.int64())))
+    return _in_memory_layout(known.append_column("csn", pa.nulls(known.num_rows, pa.int64())))
 
 
-def _placed(known: pa.Table) -> np.ndarray:
-    found = np.empty(known.num_rows, memory.PLACED)
-    found["tx"], found["csn"] = known.column("tx").to_numpy(), pc.fill_null(known.column("csn"), -1).to_numpy()
-    return found
+def _in_memory_layout(known: pa.Table) -> np.ndarray:
+    placed = np.empty(known.num_rows, memory.AT_POSITION)
+    placed["tx"], placed["csn"] = known.column("tx").to_numpy(), pc.fill_null(known.column("csn"), -1).to_numpy()
+    return placed
 
 
 def _table(paths: TablePaths) -> DeltaTable | None:
@@ -116,10 +118,16 @@ def _heard(events: pa.Table) -> pa.Table:
     place: where the first of its rows lies that knows no more; 0 if none tells one.
     """
     concerned = pc.and_(pc.is_in(events.column("kind"), pa.array(CONCERNED)), pc.is_valid(events.column("tx")))
-    own = events.filter(concerned)
-    own = own.select(["transaction_id", "tx", "csn"]).append_column("place", pa.array(places(own)))
-    told = own.group_by(["transaction_id", "tx", "csn"]).aggregate([("place", "min")]).rename_columns(own.column_names)
-    placed = told.filter(pc.is_valid(told.column("csn")))
-    untold = told.filter(pc.is_null(told.column("csn")))
-    is_alone = pc.invert(pc.is_in(untold.column("tx"), placed.column("tx").combine_chunks()))
-    return pa.concat_tables([placed, untold.filter(is_alone)])
+    concerned_events = events.filter(concerned)
+    concerned_events = concerned_events.select(["transaction_id", "tx", "csn"]).append_column(
+        "place", pa.array(positions_of(concerned_events))
+    )
+    transactions = (
+        concerned_events.group_by(["transaction_id", "tx", "csn"])
+        .aggregate([("place", "min")])
+        .rename_columns(concerned_events.column_names)
+    )
+    placed = transactions.filter(pc.is_valid(transactions.column("csn")))
+    unknown = transactions.filter(pc.is_null(transactions.column("csn")))
+    is_alone = pc.invert(pc.is_in(unknown.column("tx"), placed.column("tx").combine_chunks()))
+    return pa.concat_tables([placed, unknown.filter(is_alone)])

@@ -70,14 +70,14 @@ def unpacked(frame: pd.DataFrame) -> Iterator[np.ndarray]:
 
 def pack(held: buffer.Held) -> tuple[bytes, bytes]:
     """Write one bucket's state; holes lie beside the events."""
-    return ev.to_bytes(np.concatenate([held.events, held.holes])), ev.to_bytes(held.finished)
+    return ev.to_bytes(np.concatenate([held.events, held.unreadable_ranges])), ev.to_bytes(held.finished)
 
 
 def unpack(state: tuple[bytes, bytes]) -> buffer.Held:
     """Read one bucket's state."""
     events = ev.from_bytes(state[0], ev.EVENT)
-    hole = events["kind"] == ev.HOLE
-    return buffer.Held(events[~hole], ev.from_bytes(state[1], ev.FINISHED), events[hole])
+    unreadable_range = events["kind"] == ev.UNREADABLE_RANGE
+    return buffer.Held(events[~unreadable_range], ev.from_bytes(state[1], ev.FINISHED), events[unreadable_range])
 
 
 def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisions) -> Iterator[pd.DataFrame]:
@@ -87,15 +87,15 @@ def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisio
             bucket,
             {name: getattr(released, name) for name in (*RELEASED, "runs")},
         )
-    places = sorted(decisions.places)
+    places = sorted(decisions.repeated_in)
     yield _frame("place", bucket, {"landing": [p[0] for p in places], "table": [p[1] for p in places]})
-    for what, found in (("repeated", decisions.repeated), ("late", [*decisions.late, *decisions.late_metadata])):
-        events = ev.concatenate(found)
+    for what, groups in (("repeated", decisions.repeated), ("late", [*decisions.late, *decisions.late_metadata])):
+        events = ev.concatenate(groups)
         is_row = (events["kind"] != ev.METADATA).astype(np.int64)
         about = {name: events[name] for name in ("tx", "landing", "row")}
         yield _frame(what, bucket, {**about, "rows": is_row})
     for what, standings in (("dead", decisions.dead), ("waiting", decisions.waiting)):
-        yield _frame(what, bucket, _standing_columns(standings))
+        yield _frame(what, bucket, _waiting_columns(standings))
     counts = {
         "rows": decisions.rows,
         "metadata": decisions.metadata,
@@ -106,7 +106,7 @@ def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisio
         "transactions": sum(len(part.tx) for part in decisions.released),
         "suspects": sum(int((part.runs == producer_runs.UNCONNECTED).sum()) for part in decisions.released),
         "several_runs": sum(int((part.runs != producer_runs.ONE).sum()) for part in decisions.released),
-        "dead": sum(standing.rows for standing in decisions.dead),
+        "dead": sum(waiting.rows for waiting in decisions.dead),
         "dead_transactions": len(decisions.dead),
         "buffered": int(np.count_nonzero(held.events["kind"] == ev.ROW)),
         "buffered_before": before,
@@ -119,12 +119,12 @@ def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisio
             "received": [json.dumps(counts)],
             "first_at": [decisions.now or 0],
             "landing": [decisions.landing],
-            "csn": [decisions.frontier],
+            "csn": [decisions.low_watermark],
         },
     )
 
 
-def _standing_columns(standings: list[buffer.Standing]) -> dict[str, Any]:
+def _waiting_columns(standings: list[buffer.Waiting]) -> dict[str, Any]:
     return {
         "tx": [s.tx for s in standings],
         "csn": [s.csn for s in standings],

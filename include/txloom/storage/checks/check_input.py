@@ -10,7 +10,7 @@ from txloom.config.models.expectations import Expectation
 from txloom.quality.checkpoint import Ask, Case, count
 from txloom.quality.conditions import OfRows
 from txloom.quality.masking import MOST
-from txloom.quality.verdicts import Evidence
+from txloom.quality.verdicts import CheckInput
 from txloom.storage.delta import arrow_tables
 
 
@@ -19,9 +19,9 @@ def asking(tables: Mapping[str, DeltaTable]) -> Ask:
     return partial(arrow_tables.ask, dict(tables))
 
 
-def evidence(
+def check_input(
     expectation: Expectation, ask: Ask, rows: str, condition: OfRows, *, shown: str = "*", order: str = ""
-) -> Evidence:
+) -> CheckInput:
     """Return evidence of rows that a query names: all of them are looked at, those that fail the condition are shown.
 
     shown, order: of those, which columns and in which order, as SQL has it.
@@ -32,7 +32,7 @@ def evidence(
     sample = ask(f"select {shown} from ({failing}){sorted_} limit {MOST}") if failed else pa.table({})
     judged = ", ".join(f'"{name}"' for name in condition.columns)
     case = Case(expectation, lambda: ask(f"select {judged} from ({rows})"), condition, ask)
-    return Evidence(count(ask, rows), failed, sample.to_pylist(maps_as_pydicts="strict"), case=case)
+    return CheckInput(count(ask, rows), failed, sample.to_pylist(maps_as_pydicts="strict"), case=case)
 
 
 def listed(tables: Mapping[str, int]) -> pa.Table:

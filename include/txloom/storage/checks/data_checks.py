@@ -29,14 +29,14 @@ from txloom.errors import ConfigurationError
 from txloom.quality.checkpoint import Case, count
 from txloom.quality.conditions import NoRows
 from txloom.quality.masking import MOST
-from txloom.quality.verdicts import Evidence
+from txloom.quality.verdicts import CheckInput
 from txloom.storage.checks.check_input import asking, listed
 from txloom.storage.delta import arrow_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets import schemas
 
 Versions = Mapping[str, int]
-BOOKS: dict[type, tuple[str, ...]] = {
+SYSTEM_TABLES: dict[type, tuple[str, ...]] = {
     StuckExpectation: (names.PENDING_TRANSACTIONS,),
     DeadLetterExpectation: (names.DEAD_LETTERS, names.DISMISSALS, names.TRANSACTIONS),
     LedgerExpectation: (names.LEDGER,),
@@ -70,7 +70,7 @@ def tables_of(pipeline: Pipeline, expectation: Expectation) -> Iterable[str]:
         return [expectation.table]
     if isinstance(expectation, InvariantExpectation):
         return [name for name in pipeline.current_tables if mentions(expectation.sql, name)]
-    return BOOKS[type(expectation)]
+    return SYSTEM_TABLES[type(expectation)]
 
 
 def history_of(pipeline: Pipeline, table: str) -> str:
@@ -78,42 +78,44 @@ def history_of(pipeline: Pipeline, table: str) -> str:
     return next(mirror.history for mirror in pipeline.targets.mirrors if mirror.table == table)
 
 
-def orphans(pipeline: Pipeline, paths: TablePaths, expectation: OrphanExpectation, at: Versions) -> Evidence:
+def orphans(pipeline: Pipeline, paths: TablePaths, expectation: OrphanExpectation, at: Versions) -> CheckInput:
     """Return the child rows that name a parent which is not there; one whose parent key is null names none."""
     child, parent = (current_of(pipeline, name) for name in (expectation.child, expectation.parent))
     if child not in at or parent not in at:
-        return Evidence(0)
+        return CheckInput(0)
     key = pipeline.table(expectation.parent).key
-    same = " and ".join(f'c."{own}" = p."{name}"' for own, name in zip(expectation.parent_key, key, strict=True))
-    named = " and ".join(f'c."{own}" is not null' for own in expectation.parent_key)
-    own_key = pipeline.table(expectation.child).key
-    shown = dict.fromkeys([*own_key, *expectation.parent_key])
+    same = " and ".join(
+        f'c."{child_column}" = p."{name}"' for child_column, name in zip(expectation.parent_key, key, strict=True)
+    )
+    named = " and ".join(f'c."{child_column}" is not null' for child_column in expectation.parent_key)
+    child_key = pipeline.table(expectation.child).key
+    shown = dict.fromkeys([*child_key, *expectation.parent_key])
     columns = ", ".join(f'c."{name}"' for name in [*shown, "_txloom_csn", "_txloom_xid"])
     lost = f'select {columns} from c left join p on {same} where {named} and p."{key[0]}" is null'
     tables = {"c": child, "p": parent}
     ask = asking({alias: DeltaTable(paths.table(name), version=at[name]) for alias, name in tables.items()})
-    order = ", ".join(f'c."{name}"' for name in own_key)
+    order = ", ".join(f'c."{name}"' for name in child_key)
     failed = count(ask, lost)
     sample = ask(f"{lost} order by {order} limit {MOST}").to_pylist() if failed else []
     case = Case(expectation, lambda: listed(at), NoRows(lost), ask)
-    return Evidence(count(ask, f"select 1 as row from c where {named}"), failed, sample, case=case)
+    return CheckInput(count(ask, f"select 1 as row from c where {named}"), failed, sample, case=case)
 
 
-def rows_of(pipeline: Pipeline, paths: TablePaths, expectation: GreatExpectation, at: Versions) -> Evidence:
+def rows_of(pipeline: Pipeline, paths: TablePaths, expectation: GreatExpectation, at: Versions) -> CheckInput:
     """Return the rows of a current table that are judged: the columns that are named, and what tells rows apart."""
     schema = schema_of(pipeline, expectation.table)
     if expectation.table not in at:
-        return Evidence(0, case=Case(expectation, schema.empty_table))
+        return CheckInput(0, case=Case(expectation, schema.empty_table))
     table = DeltaTable(paths.table(expectation.table), version=at[expectation.table])
     has = pa.schema(table.schema().to_arrow()).names
     of_columns = expectation.expectation.startswith(OF_COLUMNS)
     key = [name for name in _key(pipeline, expectation.table) if name in has]
-    wanted = has if of_columns else dict.fromkeys([*key, *_named(expectation, has)])
-    columns = ", ".join(f'"{name}"' for name in wanted)
+    columns_read = has if of_columns else dict.fromkeys([*key, *_named(expectation, has)])
+    columns = ", ".join(f'"{name}"' for name in columns_read)
     query = f"select {columns} from t" + (f" where ({expectation.where}\n)" if expectation.where else "")
     query += " limit 0" if of_columns else ""
-    found = _asked(expectation, {"t": table}, query)
-    return Evidence(found.num_rows, case=Case(expectation, lambda: found))
+    rows = _run_query(expectation, {"t": table}, query)
+    return CheckInput(rows.num_rows, case=Case(expectation, lambda: rows))
 
 
 def _named(expectation: GreatExpectation, has: list[str]) -> list[str]:
@@ -143,21 +145,21 @@ def schema_of(pipeline: Pipeline, current: str) -> pa.Schema:
     return schemas.current_schema(pipeline.table(table))
 
 
-def violations(pipeline: Pipeline, paths: TablePaths, expectation: InvariantExpectation, at: Versions) -> Evidence:
+def violations(pipeline: Pipeline, paths: TablePaths, expectation: InvariantExpectation, at: Versions) -> CheckInput:
     """Return the rows that a query finds; raises ConfigurationError where it cannot be run."""
-    wanted = list(tables_of(pipeline, expectation))
+    tables_read = list(tables_of(pipeline, expectation))
     query = bare(expectation.sql)
-    if len(at) < len(wanted):
+    if len(at) < len(tables_read):
         plan(pipeline, expectation)
-        return Evidence(0)
-    tables = {name: DeltaTable(paths.table(name), version=at[name]) for name in wanted}
-    ask = partial(_asked, expectation, tables)
+        return CheckInput(0)
+    tables = {name: DeltaTable(paths.table(name), version=at[name]) for name in tables_read}
+    ask = partial(_run_query, expectation, tables)
     failed = count(ask, query)
     checked = sum(count(asking({"t": each}), "select 1 as row from t") for each in tables.values())
     with _refusing(expectation):
         sample = arrow_tables.first(tables, query, MOST) if failed else pa.table({})
     case = Case(expectation, lambda: listed(at), NoRows(query), ask)
-    return Evidence(checked, failed, sample.to_pylist(maps_as_pydicts="lossy"), case=case)
+    return CheckInput(checked, failed, sample.to_pylist(maps_as_pydicts="lossy"), case=case)
 
 
 def plan(pipeline: Pipeline, expectation: Expectation) -> None:
@@ -166,19 +168,20 @@ def plan(pipeline: Pipeline, expectation: Expectation) -> None:
     Where the source may add columns, only the tables themselves tell.
     """
     if isinstance(expectation, GreatExpectation) and expectation.where is not None:
-        wanted, query = [expectation.table], f'select * from "{expectation.table}" where ({expectation.where}\n)'
+        tables_read, query = [expectation.table], f'select * from "{expectation.table}" where ({expectation.where}\n)'
     elif isinstance(expectation, InvariantExpectation):
-        wanted = list(tables_of(pipeline, expectation))
+        tables_read = list(tables_of(pipeline, expectation))
         query = f"select * from (\n{bare(expectation.sql)}\n)"
     else:
         return
-    if any(pipeline.table(name).undeclared_columns == "evolve" for name in map(partial(_root, pipeline), wanted)):
+    if any(pipeline.table(name).undeclared_columns == "evolve" for name in map(partial(_root, pipeline), tables_read)):
         return
     with tempfile.TemporaryDirectory() as folder:
         tables = {
-            name: DeltaTable.create(f"{folder}/{name}", schema_of(pipeline, name), mode="ignore") for name in wanted
+            name: DeltaTable.create(f"{folder}/{name}", schema_of(pipeline, name), mode="ignore")
+            for name in tables_read
         }
-        _asked(expectation, tables, query)
+        _run_query(expectation, tables, query)
 
 
 def bare(sql: str) -> str:
@@ -190,7 +193,7 @@ def bare(sql: str) -> str:
     return re.sub(r"[;\s]+$", "", sql)
 
 
-def _asked(expectation: Expectation, tables: Mapping[str, DeltaTable], query: str) -> pa.Table:
+def _run_query(expectation: Expectation, tables: Mapping[str, DeltaTable], query: str) -> pa.Table:
     with _refusing(expectation):
         return arrow_tables.ask(tables, query)
 

@@ -13,8 +13,8 @@ from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import FINDINGS
 
-_OWN = f"case when code in ({arrow_tables.texts(sorted(OF_TRANSACTION))}) then"
-_NAME = f'code, "table", "column", {_OWN} xid end, {_OWN} since_csn end'
+_STATE_COLUMNS = f"case when code in ({arrow_tables.texts(sorted(OF_TRANSACTION))}) then"
+_NAME = f'code, "table", "column", {_STATE_COLUMNS} xid end, {_STATE_COLUMNS} since_csn end'
 NEWEST = (
     f"select * from (select *, row_number() over (partition by {_NAME} order by at desc) as n from t)"
     " where n = 1 and status = 'open' order by since_csn, code, \"table\""
@@ -24,8 +24,8 @@ Name = tuple[str, str | None, str | None, str | None, int | None]
 
 def open_findings(paths: TablePaths) -> list[dict[str, Any]]:
     """Return what is open, oldest csn first."""
-    found = small_tables.query(paths.table(names.FINDINGS), NEWEST)
-    return [{name: row[name] for name in FINDINGS.names} for row in found]
+    rows = small_tables.query(paths.table(names.FINDINGS), NEWEST)
+    return [{name: row[name] for name in FINDINGS.names} for row in rows]
 
 
 def closed(paths: TablePaths, code: str, table: str) -> set[str]:
@@ -35,13 +35,15 @@ def closed(paths: TablePaths, code: str, table: str) -> set[str]:
     return {row["column"] for row in small_tables.query(paths.table(names.FINDINGS), sql)}
 
 
-def record(paths: TablePaths, found: Iterable[Finding], run_id: str, source_format: str | None = None) -> list[Finding]:
+def record(
+    paths: TablePaths, observed: Iterable[Finding], run_id: str, source_format: str | None = None
+) -> list[Finding]:
     """Write down findings that are not open yet, of each the earliest, and tell them in the log; return those.
 
     source_format: of what the source sends, so that the hints fit its producer.
     """
     new: dict[Name, Finding] = {}
-    for each in sorted(found, key=lambda each: each.since_csn or 0):
+    for each in sorted(observed, key=lambda each: each.since_csn or 0):
         new.setdefault(_name(vars(each)), each)
     if not new:
         return []
@@ -49,7 +51,7 @@ def record(paths: TablePaths, found: Iterable[Finding], run_id: str, source_form
         new.pop(_name(row), None)
     _append(paths, [_row(each, run_id, source_format) for each in new.values()])
     for each in new.values():
-        print(f"{each.severity}: {told(each, source_format)}", flush=True)
+        print(f"{each.severity}: {lines(each, source_format)}", flush=True)
     return list(new.values())
 
 
@@ -61,7 +63,7 @@ def note(paths: TablePaths, harmless: Sequence[Finding], run_id: str) -> None:
     new = [each for each in harmless if _name(vars(each)) not in known]
     _append(paths, [_row(each, run_id) | {"status": "closed"} for each in new])
     for each in new:
-        print(f"note: {told(each)}", flush=True)
+        print(f"note: {lines(each)}", flush=True)
 
 
 def repaired(paths: TablePaths, code: str) -> set[tuple[str | None, int | None]]:
@@ -71,10 +73,10 @@ def repaired(paths: TablePaths, code: str) -> set[tuple[str | None, int | None]]
     return {(row["xid"], row["since_csn"]) for row in rows} - still
 
 
-def told(finding: Finding, source_format: str | None = None) -> str:
+def lines(finding: Finding, source_format: str | None = None) -> str:
     """Say a finding in one line: what, where, since when, what shows it, what to do.
 
-    >>> told(Finding("csn jumped back", None, None, 7, "x1", "x1 has csn 7"))[:56]
+    >>> lines(Finding("csn jumped back", None, None, 7, "x1", "x1 has csn 7"))[:56]
     'csn jumped back, since csn 7 (x1): x1 has csn 7. The new'
     """
     where = ".".join(name for name in (finding.table, finding.column) if name)
@@ -86,8 +88,8 @@ def told(finding: Finding, source_format: str | None = None) -> str:
 def close(paths: TablePaths, rows: Sequence[dict[str, Any]], run_id: str, why: str) -> None:
     """Close open findings; the row that does says why."""
     now = datetime.now(UTC)
-    told = {"status": "closed", "run_id": run_id, "at": now}
-    _append(paths, [{**row, **told, "evidence": f"{row['evidence']}; {why}"} for row in rows])
+    closing = {"status": "closed", "run_id": run_id, "at": now}
+    _append(paths, [{**row, **closing, "evidence": f"{row['evidence']}; {why}"} for row in rows])
 
 
 def needing_snapshot(rows: Iterable[dict[str, Any]]) -> list[str]:
@@ -101,8 +103,8 @@ def _append(paths: TablePaths, rows: list[dict[str, Any]]) -> None:
 
 
 def _name(row: dict[str, Any]) -> Name:
-    own = (row["xid"], row["since_csn"]) if row["code"] in OF_TRANSACTION else (None, None)
-    return row["code"], row["table"], row["column"], *own
+    transaction = (row["xid"], row["since_csn"]) if row["code"] in OF_TRANSACTION else (None, None)
+    return row["code"], row["table"], row["column"], *transaction
 
 
 def _row(finding: Finding, run_id: str, source_format: str | None = None) -> dict[str, Any]:

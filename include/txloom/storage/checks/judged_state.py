@@ -12,8 +12,8 @@ from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import reader_holds
 from txloom.storage.publishing.cuts import newest_cut
-from txloom.storage.publishing.watermark import Watermark, mark, merged, versions
-from txloom.storage.targets.row_tables import flats
+from txloom.storage.publishing.watermark import Watermark, merged, versions, watermark_of
+from txloom.storage.targets.row_tables import row_tables
 
 
 @dataclass(frozen=True)
@@ -63,18 +63,18 @@ class Published:
     def versions(self, tables: Iterable[str]) -> dict[str, int]:
         """Return the versions of tables; those that do not exist, or that the cut does not show, are left out."""
         shown = self.pipeline.current_tables
-        rows = {flat.current for flat in flats(self.pipeline)} - set(shown)
-        found = dict[str, int]()
+        rows = {row_table.current for row_table in row_tables(self.pipeline)} - set(shown)
+        version_of = dict[str, int]()
         for name, newest in versions(self.paths, list(tables)).items():
             version = self.cut.versions.get(name) if name in shown else self._until(name) if name in rows else newest
-            found |= {} if version is None else {name: version}
-        return found
+            version_of |= {} if version is None else {name: version}
+        return version_of
 
     def _until(self, table: str) -> int | None:
         """Return the newest version of a table that shows nothing beyond the cut."""
         for commit in DeltaTable(self.paths.table(table)).history():
             said = json.loads(commit.get("userMetadata") or "{}")
-            if said and Watermark(said.get("valid_through", 0), said.get("release", 0)) <= self.mark:
+            if said and Watermark(said.get("valid_through", 0), said.get("release", 0)) <= self.watermark:
                 return int(commit["version"])
         return None
 
@@ -84,14 +84,14 @@ class Published:
         return self.cut.valid_through
 
     @property
-    def mark(self) -> Watermark:
+    def watermark(self) -> Watermark:
         """Return how far the tables of the cut are."""
         return Watermark(self.cut.valid_through, self.releases.upto or 0)
 
     @property
     def is_newest(self) -> bool:
         """Say whether no current table shows more than the cut does."""
-        return all(mark(self.paths.table(name)) <= self.mark for name in self.pipeline.current_tables)
+        return all(watermark_of(self.paths.table(name)) <= self.watermark for name in self.pipeline.current_tables)
 
 
 State = Newest | Published

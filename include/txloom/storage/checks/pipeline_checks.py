@@ -20,9 +20,9 @@ from txloom.config.models.expectations import (
 from txloom.quality.checkpoint import Case
 from txloom.quality.conditions import AtMost, Few, InSet
 from txloom.quality.masking import MASK, MOST, is_secret
-from txloom.quality.verdicts import Evidence
+from txloom.quality.verdicts import CheckInput
 from txloom.storage.checks import findings
-from txloom.storage.checks.check_input import asking, evidence
+from txloom.storage.checks.check_input import asking, check_input
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.paths import TablePaths
@@ -32,38 +32,38 @@ Versions = Mapping[str, int]
 WHERE = 'topic, partition, "offset", file, line'
 
 
-def waiting(paths: TablePaths, expectation: StuckExpectation, at: Versions) -> Evidence:
+def waiting(paths: TablePaths, expectation: StuckExpectation, at: Versions) -> CheckInput:
     """Return the transactions that wait for longer than declared, longest first: what came of what is expected."""
     if names.PENDING_TRANSACTIONS not in at:
-        return Evidence(0)
+        return CheckInput(0)
     path = paths.table(names.PENDING_TRANSACTIONS)
     ask = asking({"t": DeltaTable(path, version=at[names.PENDING_TRANSACTIONS])})
     longest = AtMost("age_seconds", int(expectation.older_than.total_seconds()))
     columns = "xid, csn, age_seconds, cause, expected, received"
     order = "age_seconds desc, csn"
-    return evidence(expectation, ask, f"select {columns} from t", longest, order=order)
+    return check_input(expectation, ask, f"select {columns} from t", longest, order=order)
 
 
-def letters(paths: TablePaths, expectation: DeadLetterExpectation, at: Versions) -> Evidence:
+def dead_letters(paths: TablePaths, expectation: DeadLetterExpectation, at: Versions) -> CheckInput:
     """Return the open dead letters, the newest first; what they hold stays where it is."""
     if names.DEAD_LETTERS not in at:
-        return Evidence(0)
-    asked = partial(open_letters.open_letters, paths, version=at[names.DEAD_LETTERS])
+        return CheckInput(0)
+    select = partial(open_letters.open_dead_letters, paths, version=at[names.DEAD_LETTERS])
     few = Few(expectation.at_most)
-    count = asked("count(*) as n")["n"][0].as_py()
-    case = Case(expectation, lambda: asked("1 as row"), few)
+    count = select("count(*) as n")["n"][0].as_py()
+    case = Case(expectation, lambda: select("1 as row"), few)
     if not few.fails(count):
-        return Evidence(count, case=case)
+        return CheckInput(count, case=case)
     columns = f'xid, csn, "table", op, cause, {WHERE}, dead_at'
-    sample = asked(columns, f"order by dead_at desc, csn, {WHERE} limit {MOST}").to_pylist()
-    told = f"at most {expectation.at_most} may be open" if expectation.at_most else None
-    return Evidence(count, count, sample, told, case)
+    sample = select(columns, f"order by dead_at desc, csn, {WHERE} limit {MOST}").to_pylist()
+    limit = f"at most {expectation.at_most} may be open" if expectation.at_most else None
+    return CheckInput(count, count, sample, limit, case)
 
 
-def ledger(paths: TablePaths, expectation: LedgerExpectation, at: Versions) -> Evidence:
+def ledger(paths: TablePaths, expectation: LedgerExpectation, at: Versions) -> CheckInput:
     """Return the newest balance where it does not come out even."""
     if names.LEDGER not in at:
-        return Evidence(0)
+        return CheckInput(0)
     path = paths.table(names.LEDGER)
     ask = asking({"t": DeltaTable(path, version=at[names.LEDGER])})
     newest = (
@@ -71,62 +71,62 @@ def ledger(paths: TablePaths, expectation: LedgerExpectation, at: Versions) -> E
         f" order by {small_tables.latest(path)} limit 1"
     )
     shown = "run_id, at, detail, counts"
-    return evidence(expectation, ask, newest, InSet("balanced", (True,)), shown=shown)
+    return check_input(expectation, ask, newest, InSet("balanced", (True,)), shown=shown)
 
 
 def shown(
     paths: TablePaths, expectation: ValidThroughExpectation, valid_through: int | None, now: datetime
-) -> Evidence:
+) -> CheckInput:
     """Return how old the commit is that readers see last, and who waits below it, where it is too old.
 
     valid_through: its csn, None where there is none yet.
     """
     if valid_through is None:
-        return Evidence(0)
+        return CheckInput(0)
     committed = f"select committed_at from t where csn = {valid_through} and committed_at is not null limit 1"
-    found = small_tables.query(paths.table(names.TRANSACTIONS), committed)
-    if not found:
-        return Evidence(1, detail=f"nobody knows when csn {valid_through} was committed")
+    rows = small_tables.query(paths.table(names.TRANSACTIONS), committed)
+    if not rows:
+        return CheckInput(1, detail=f"nobody knows when csn {valid_through} was committed")
     waits = (
         "select count(*) as n, first_value(xid order by csn) as xid, first_value(cause order by csn) as cause from t"
     )
     first = next(iter(small_tables.query(paths.table(names.PENDING_TRANSACTIONS), waits)), {"n": 0})
-    row = {"valid_through": valid_through, "committed_at": found[0]["committed_at"]}
+    row = {"valid_through": valid_through, "committed_at": rows[0]["committed_at"]}
     row |= {"waiting": first["n"], "first_waiting": first.get("xid"), "cause": first.get("cause")}
-    return _aged(row, found[0]["committed_at"], expectation, now)
+    return _aged(row, rows[0]["committed_at"], expectation, now)
 
 
-def dates(paths: TablePaths, expectation: SnapshotAgeExpectation, at: Versions, now: datetime) -> Evidence:
+def dates(paths: TablePaths, expectation: SnapshotAgeExpectation, at: Versions, now: datetime) -> CheckInput:
     """Return the newest date whose extracts the tables hold, where it is too old."""
     if names.TRANSACTIONS not in at:
-        return Evidence(0)
+        return CheckInput(0)
     table = DeltaTable(paths.table(names.TRANSACTIONS), version=at[names.TRANSACTIONS])
-    own = f"starts_with(xid, {arrow_tables.quoted(dated_transactions.XID)}) and status = 'released'"
-    rows = small_tables.ask(table, f"select xid, csn from t where {own} order by csn desc limit 1")
+    dated = f"starts_with(xid, {arrow_tables.quoted(dated_transactions.XID)}) and status = 'released'"
+    rows = small_tables.ask(table, f"select xid, csn from t where {dated} order by csn desc limit 1")
     if not rows:
-        return Evidence(0, detail="no date was released yet")
+        return CheckInput(0, detail="no date was released yet")
     day = datetime.strptime(str(rows[0]["csn"]), "%Y%m%d").replace(tzinfo=UTC)
     return _aged({"newest_date": day.date(), "xid": rows[0]["xid"]}, day, expectation, now)
 
 
 def _aged(
     row: dict[str, Any], since: datetime, expectation: ValidThroughExpectation | SnapshotAgeExpectation, now: datetime
-) -> Evidence:
+) -> CheckInput:
     age = int((now - since).total_seconds())
     oldest = AtMost("age_seconds", int(expectation.older_than.total_seconds()))
-    found = evidence(expectation, asking({}), f"select cast({age} as bigint) as age_seconds", oldest)
-    return replace(found, sample=[{**each, **row} for each in found.sample])
+    result = check_input(expectation, asking({}), f"select cast({age} as bigint) as age_seconds", oldest)
+    return replace(result, sample=[{**each, **row} for each in result.sample])
 
 
-def drift(paths: TablePaths, expectation: DriftExpectation, at: Versions) -> Evidence:
+def drift(paths: TablePaths, expectation: DriftExpectation, at: Versions) -> CheckInput:
     """Return the open findings that fail it, the oldest csn first."""
     if names.FINDINGS not in at:
-        return Evidence(0)
+        return CheckInput(0)
     ask = asking({"t": DeltaTable(paths.table(names.FINDINGS), version=at[names.FINDINGS])})
     codes = expectation.codes
     condition = InSet("code", codes, outside=True) if codes else InSet("needs_snapshot", (False,))
     columns = 'code, "table", "column", since_csn, xid, evidence, at'
-    found = evidence(expectation, ask, findings.NEWEST, condition, shown=columns, order='since_csn, code, "table"')
-    for row in found.sample:
+    result = check_input(expectation, ask, findings.NEWEST, condition, shown=columns, order='since_csn, code, "table"')
+    for row in result.sample:
         row["evidence"] = MASK if row["column"] and is_secret(row["column"]) else row["evidence"]
-    return found
+    return result

@@ -41,15 +41,15 @@ def entered(paths: TablePaths, result: dict[str, Any], said: dict[str, Any] | No
 
 def _streak(path: str, result: dict[str, Any]) -> dict[str, Any]:
     """Return since when an expectation fails and how often; rows of before these columns were there count too."""
-    own = f"expectation = {arrow_tables.quoted(result['expectation'])}"
-    good = small_tables.query(path, f"select max(checked_at) as at from t where {own} and success")
+    same_expectation = f"expectation = {arrow_tables.quoted(result['expectation'])}"
+    good = small_tables.query(path, f"select max(checked_at) as at from t where {same_expectation} and success")
     last_good: datetime | None = good[0]["at"] if good else None
     if result["success"]:
         return {"first_seen": None, "last_good": result["checked_at"], "streak": 0}
-    rows = small_tables.query(path, f"select * from t where {own} and not success order by checked_at")
+    rows = small_tables.query(path, f"select * from t where {same_expectation} and not success order by checked_at")
     rows = [row for row in rows if last_good is None or row["checked_at"] > last_good]
-    told = [row["first_seen"] for row in rows if row.get("first_seen") is not None]
-    began = min([*told, *(row["checked_at"] for row in rows), result["checked_at"]])
+    first_seen = [row["first_seen"] for row in rows if row.get("first_seen") is not None]
+    began = min([*first_seen, *(row["checked_at"] for row in rows), result["checked_at"]])
     before = {row["run_id"] for row in rows} - {result["run_id"]}
     counted = max((row.get("streak") or 0 for row in rows if row["run_id"] != result["run_id"]), default=0)
     return {"first_seen": began, "last_good": last_good, "streak": max(counted, len(before)) + 1}
@@ -91,10 +91,10 @@ def data_docs(paths: TablePaths) -> list[tuple[str, datetime]]:
     """Return the runs of which there are Great Expectations' pages, by the names of their folders, newest first."""
     filesystem, root = filesystem_of(paths.table(names.REPORTS))
     folders = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
-    own = [each.base_name for each in folders if each.type == fs.FileType.Directory]
-    first = filesystem.get_file_info([f"{root}/{name}/{names.DATA_DOCS}/{INDEX}" for name in own])
-    found = [(name, page.mtime) for name, page in zip(own, first, strict=True) if page.is_file]
-    return sorted(found, key=lambda each: (each[1], each[0]), reverse=True)
+    runs = [each.base_name for each in folders if each.type == fs.FileType.Directory]
+    first = filesystem.get_file_info([f"{root}/{name}/{names.DATA_DOCS}/{INDEX}" for name in runs])
+    pages = [(name, page.mtime) for name, page in zip(runs, first, strict=True) if page.is_file]
+    return sorted(pages, key=lambda each: (each[1], each[0]), reverse=True)
 
 
 def data_docs_page(paths: TablePaths, run: str, page: str) -> str | None:

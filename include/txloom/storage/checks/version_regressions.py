@@ -10,8 +10,8 @@ from txloom.config.models.expectations import VersionExpectation
 from txloom.config.models.pipeline import Pipeline, Table
 from txloom.quality.checkpoint import count
 from txloom.quality.conditions import NotBelow
-from txloom.quality.verdicts import Evidence
-from txloom.storage.checks.check_input import asking, evidence
+from txloom.quality.verdicts import CheckInput
+from txloom.storage.checks.check_input import asking, check_input
 from txloom.storage.checks.data_checks import history_of
 from txloom.storage.checks.judged_state import Releases
 from txloom.storage.delta import arrow_tables
@@ -20,23 +20,23 @@ from txloom.storage.paths import TablePaths
 
 def regressions(
     pipeline: Pipeline, paths: TablePaths, expectation: VersionExpectation, at: Mapping[str, int], releases: Releases
-) -> Evidence:
+) -> CheckInput:
     """Return the rows whose version is below one that they had before, since they were last inserted or moved.
 
     releases: only keys are looked at that changed in them; a row that is deleted, or has caught up, is none.
     """
     name, table = history_of(pipeline, expectation.table), pipeline.table(expectation.table)
     if name not in at:
-        return Evidence(0)
+        return CheckInput(0)
     history = {"t": DeltaTable(paths.table(name), version=at[name])}
     ask = asking(history)
     changed = count(ask, _changed(table, releases))
     if not changed:
-        return Evidence(0)
+        return CheckInput(0)
     rows = _newest(table, releases, ask(_truncated(releases)).to_pylist())
     order = ", ".join(_quoted(column) for column in table.key)
-    found = evidence(expectation, ask, rows, NotBelow("version", "highest"), order=order)
-    return replace(found, checked=changed)
+    result = check_input(expectation, ask, rows, NotBelow("version", "highest"), order=order)
+    return replace(result, checked=changed)
 
 
 def _quoted(column: str) -> str:
@@ -47,7 +47,7 @@ def _key(table: Table, alias: str = "") -> str:
     return ", ".join(f"{alias}{_quoted(column)}" for column in table.key)
 
 
-def _told(releases: Releases) -> str:
+def _given_in(releases: Releases) -> str:
     """Return SQL for what history told until the last of some releases."""
     upto = "" if releases.upto is None else f" where _txloom_release <= {releases.upto}"
     return f"(select * from t{upto}) as h"
@@ -55,12 +55,12 @@ def _told(releases: Releases) -> str:
 
 def _changed(table: Table, releases: Releases) -> str:
     new = f"_txloom_release > {releases.since} and _txloom_op in ('I', 'r', 'U')"
-    return f"select distinct {_key(table)} from {_told(releases)} where {new}"
+    return f"select distinct {_key(table)} from {_given_in(releases)} where {new}"
 
 
 def _truncated(releases: Releases) -> str:
     columns = "_txloom_csn as csn, _txloom_pos as pos"
-    return f"select {columns} from {_told(releases)} where _txloom_op = 'T' order by csn desc, pos desc limit 1"
+    return f"select {columns} from {_given_in(releases)} where _txloom_op = 'T' order by csn desc, pos desc limit 1"
 
 
 def _newest(table: Table, releases: Releases, truncated: list[dict[str, Any]]) -> str:
@@ -76,13 +76,13 @@ def _newest(table: Table, releases: Releases, truncated: list[dict[str, Any]]) -
     )
     last = truncated[0] if truncated else {"csn": -1, "pos": -1}
     after = f"(h._txloom_csn > {last['csn']} or (h._txloom_csn = {last['csn']} and h._txloom_pos > {last['pos']}))"
-    own = "_txloom_csn as csn, h._txloom_pos as pos, h._txloom_xid as xid, h._txloom_op as op"
+    coordinates = "_txloom_csn as csn, h._txloom_pos as pos, h._txloom_xid as xid, h._txloom_op as op"
     begins = f"case when h._txloom_op in ('I', 'r') or (h._txloom_op = 'U' and ({moved})) then 1 else 0 end as begins"
     counter = str(table.version)
-    told = f"h.{_quoted(counter)} as version, array_has(h._txloom_unchanged, {arrow_tables.quoted(counter)})"
+    version = f"h.{_quoted(counter)} as version, array_has(h._txloom_unchanged, {arrow_tables.quoted(counter)})"
     window = f"partition by {_key(table)} order by csn, pos"
     rows = (
-        f"select {_key(table, 'h.')}, h.{own}, {begins}, {told} as untold from {_told(releases)}"
+        f"select {_key(table, 'h.')}, h.{coordinates}, {begins}, {version} as untold from {_given_in(releases)}"
         f" join ({_changed(table, releases)}) as c on {same} where h._txloom_op in ('I', 'r', 'U', 'D') and {after}"
     )
     lives = f"select *, sum(begins + case when op = 'D' then 1 else 0 end) over ({window}) as life from ({rows})"

@@ -12,14 +12,14 @@ from txloom.storage.dead_letters.open_letters import MESSAGE
 from txloom.storage.delta import arrow_tables
 from txloom.storage.paths import TablePaths
 
-_OWN = """
+_OF_TRANSACTIONS = """
 select {message}, landing, "row", kind, pos, coalesce(transaction_id, concat(xid, ':', csn)) as tx from t
 where kind in ('row', 'metadata', 'marker') and transaction_id in ({ids})
    or kind = 'poison' and xid is not null and concat(xid, ':', csn) in ({ids})
 """
 _NUMBERED = """
 select *, sum(case when kind = 'marker' then 1 else 0 end) over (partition by tx order by landing, "row") as delivery
-from ({own})
+from ({messages})
 """
 _JUDGED = """
 select *, max(case when kind = 'metadata' then 1 else 0 end) over (partition by tx, delivery) as is_whole,
@@ -41,8 +41,8 @@ def of_transactions(paths: TablePaths, transactions: Sequence[str]) -> pa.Table:
     """
     if not transactions:
         return pa.table({})
-    own = _OWN.format(message=MESSAGE, ids=arrow_tables.texts(transactions))
-    chosen = _CHOSEN.format(judged=_JUDGED.format(numbered=_NUMBERED.format(own=own)))
+    messages = _OF_TRANSACTIONS.format(message=MESSAGE, ids=arrow_tables.texts(transactions))
+    chosen = _CHOSEN.format(judged=_JUDGED.format(numbered=_NUMBERED.format(messages=messages)))
     there = "delivery = best and again = 1 and not (is_whole = 1 and kind = 'poison' and pos is null)"
     order = 'first_landing, first_row, landing, "row"'
     return arrow_tables.select(paths.change_events, f"select {MESSAGE} from ({chosen}) where {there} order by {order}")

@@ -23,11 +23,11 @@ def dismiss(
     paths: TablePaths, where: str, version: int | None, *, person: str, reason: str, run_id: str, at: datetime
 ) -> int:
     """Settle the open dead letters of a condition, as a version of their table has them; return how many they are."""
-    letters = open_letters.open_letters(
+    dead_letters = open_letters.open_dead_letters(
         paths, 'distinct landing, "row", transaction_id, cause', f"where {where}", version
     )
-    own = {"person": person, "reason": reason, "run_id": run_id, "at": at}
-    rows = [{**row, **own} for row in letters.to_pylist()]
+    dismissal = {"person": person, "reason": reason, "run_id": run_id, "at": at}
+    rows = [{**row, **dismissal} for row in dead_letters.to_pylist()]
     if rows:
         small_tables.append(paths.table(names.DISMISSALS), rows, DISMISSALS)
     return len(rows)
@@ -36,8 +36,8 @@ def dismiss(
 def of_run(paths: TablePaths, run_id: str) -> int:
     """Return how many dead letters a run has settled."""
     sql = f"select count(*) as n from t where run_id = {arrow_tables.quoted(run_id)}"
-    found = small_tables.query(paths.table(names.DISMISSALS), sql)
-    return int(found[0]["n"]) if found else 0
+    counted = small_tables.query(paths.table(names.DISMISSALS), sql)
+    return int(counted[0]["n"]) if counted else 0
 
 
 def reopen(paths: TablePaths, where: str, run_id: str) -> int:
@@ -46,7 +46,7 @@ def reopen(paths: TablePaths, where: str, run_id: str) -> int:
     if not exists(path):
         return 0
     rows = arrow_tables.ask({"x": opened(path)}, "select * from x").to_pylist()
-    chosen = {(row["landing"], row["row"]) for row in _settled(paths, 'landing, "row"', where).to_pylist()}
+    chosen = {(row["landing"], row["row"]) for row in _dismissed(paths, 'landing, "row"', where).to_pylist()}
     kept = [row for row in rows if (row["landing"], row["row"]) not in chosen]
     if len(kept) < len(rows):
         small_tables.replace(path, kept, DISMISSALS, {"reopened": len(rows) - len(kept), "run_id": run_id})
@@ -60,18 +60,18 @@ def newest(paths: TablePaths) -> list[dict[str, Any]]:
     return small_tables.query(paths.table(names.DISMISSALS), f"{sql} order by at desc, cause limit {SHOWN}")
 
 
-def of_letters(paths: TablePaths, where: str) -> list[dict[str, Any]]:
+def of_dead_letters(paths: TablePaths, where: str) -> list[dict[str, Any]]:
     """Return who settled the dead letters of a condition: at, person, reason, events."""
     if not exists(paths.table(names.DISMISSALS)):
         return []
-    letters = _settled(paths, "at, person, reason, count(*) as events", f"{where} group by at, person, reason")
-    return [dict(row) for row in letters.sort_by("at").to_pylist()]
+    dead_letters = _dismissed(paths, "at, person, reason, count(*) as events", f"{where} group by at, person, reason")
+    return [dict(row) for row in dead_letters.sort_by("at").to_pylist()]
 
 
-def _settled(paths: TablePaths, columns: str, more: str) -> pa.Table:
+def _dismissed(paths: TablePaths, columns: str, more: str) -> pa.Table:
     """Ask the dead letters that were settled, with what was said of it."""
     tables = {"d": opened(paths.dead_letters), "x": opened(paths.table(names.DISMISSALS))}
-    own = 'd.transaction_id, d.xid, d.csn, d.kind, d.cause, d.topic, d.partition, d."offset", d.file, d.line'
-    both = f'select {own}, d.landing, d."row", x.at, x.person, x.reason from d join x'
+    dead_letter = 'd.transaction_id, d.xid, d.csn, d.kind, d.cause, d.topic, d.partition, d."offset", d.file, d.line'
+    both = f'select {dead_letter}, d.landing, d."row", x.at, x.person, x.reason from d join x'
     both += ' on x.landing = d.landing and x."row" = d."row"'
     return arrow_tables.ask(tables, f"select {columns} from ({both}) as l where {more}")

@@ -1,13 +1,12 @@
 """What can be done about each cause of dead letters; the list is closed."""
 
-from txloom.events import change_events, source_names
-from txloom.events import rejections as poison
+from txloom.events import change_events, rejections, source_names
 from txloom.events.debezium import messages
 from txloom.events.wal2json import decoder
 from txloom.transactions import causes
 
 HINTS = {
-    **poison.HINTS,
+    **rejections.HINTS,
     **decoder.HINTS,
     **messages.HINTS,
     **change_events.HINTS,

@@ -6,14 +6,14 @@ from deltalake import DeltaTable
 
 from txloom.config import names
 from txloom.errors import ConfigurationError
-from txloom.quality.letters import EXAMPLES, Fate, Listing, coordinates, grouped, plain
+from txloom.quality.dead_letters import EXAMPLES, DeadLetterOutcome, Listing, coordinates, grouped, plain
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.dead_letters.hints import hints_for
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import exists, opened
 from txloom.storage.paths import TablePaths
 
-TOLD = 50
+COLUMNS = 50
 """Redriven transactions whose fate is told one by one."""
 _IN = "kind in ('row', 'metadata', 'marker')"
 
@@ -37,16 +37,18 @@ def listing(
     chosen = "true" if everything else among(transactions=transactions, causes=causes, messages=messages)
     whose = "case when kind <> 'poison' then transaction_id end"
     counted = f"cause, count(*) as events, count(distinct {whose}) as transactions"
-    sums = open_letters.open_letters(
+    sums = open_letters.open_dead_letters(
         paths, f"{counted}, min(coalesce(dead_at, landed_at)) as since", f"where {chosen} group by cause", version
     ).to_pylist()
     if not sums:
         return Listing((), 0, 0, version)
-    total = open_letters.open_letters(paths, f"count(distinct {whose}) as n", f"where {chosen}", version).to_pylist()
+    total = open_letters.open_dead_letters(
+        paths, f"count(distinct {whose}) as n", f"where {chosen}", version
+    ).to_pylist()
     ranked = 'row_number() over (partition by cause order by csn, pos, landing, "row") as n'
     columns = f'cause, transaction_id, kind, "table", topic, partition, "offset", file, line, {ranked}'
     more = f"where {chosen} qualify n <= {EXAMPLES} order by cause, n"
-    examples = open_letters.open_letters(paths, columns, more, version).to_pylist()
+    examples = open_letters.open_dead_letters(paths, columns, more, version).to_pylist()
     rows = [{**row, "examples": [each for each in examples if each["cause"] == row["cause"]]} for row in sums]
     events = sum(row["events"] for row in sums)
     return Listing(grouped(rows, hints_for(source_format)), events, total[0]["n"] if total else 0, version)
@@ -70,17 +72,17 @@ def _literal(value: str | int) -> str:
     return arrow_tables.quoted(value) if isinstance(value, str) else str(value)
 
 
-def fate(paths: TablePaths, first: int, last: int) -> Fate:
+def outcome(paths: TablePaths, first: int, last: int) -> DeadLetterOutcome:
     """Return what came of the transactions, and the poison, that a redrive landed again; first, last: its landings."""
     among = f"landing between {int(first)} and {int(last)}"
     mine = f"{among} and {_IN} and transaction_id is not null"
     tables = {"e": DeltaTable(paths.change_events), "t": DeltaTable(paths.table(names.TRANSACTIONS))}
     csn = "max(case when kind = 'metadata' then csn end) as csn"
-    asked = f"select landing, transaction_id, {csn} from e where {mine} group by landing, transaction_id"
+    redriven = f"select landing, transaction_id, {csn} from e where {mine} group by landing, transaction_id"
     newest = f"order by t.release desc, {open_letters.LAST}"
     became = (
         f"select a.transaction_id, first_value(t.status {newest}) as status, first_value(t.cause {newest}) as cause"
-        f" from ({asked}) a left join t on a.transaction_id = t.transaction_id"
+        f" from ({redriven}) a left join t on a.transaction_id = t.transaction_id"
         " and (a.csn is null or t.csn is null or a.csn = t.csn) group by a.landing, a.transaction_id"
     )
     sql = (
@@ -90,23 +92,23 @@ def fate(paths: TablePaths, first: int, last: int) -> Fate:
     sums = arrow_tables.ask(
         tables, f"select fate, count(*) as n from ({sql}) group by fate order by n desc, fate"
     ).to_pylist()
-    some = arrow_tables.ask(tables, f"{sql} order by transaction_id limit {TOLD}").to_pylist()
+    some = arrow_tables.ask(tables, f"{sql} order by transaction_id limit {COLUMNS}").to_pylist()
     counts = {row["fate"]: row["n"] for row in sums}
     poison = small_tables.query(paths.change_events, f"select count(*) as n from t where {among} and kind = 'poison'")
-    return Fate(
+    return DeadLetterOutcome(
         released=counts.pop("released", 0),
         waiting=counts.pop("waits", 0),
         dead=tuple(counts.items()),
         still_poison=poison[0]["n"],
-        each=tuple(_told(row["transaction_id"], row["fate"]) for row in some),
+        each=tuple(_described(row["transaction_id"], row["fate"]) for row in some),
         total=sum(row["n"] for row in sums),
     )
 
 
-def _told(transaction: str, came: str) -> str:
+def _described(transaction: str, came: str) -> str:
     said = {"waits": "waits for its missing parts", "released": "released"}.get(came, f"dead again: {came}")
     return f"{plain(transaction)}: {said}"
 
 
-def _among(column: str, wanted: Sequence[str]) -> str:
-    return f"{column} in ({arrow_tables.texts(wanted)})" if wanted else "false"
+def _among(column: str, values: Sequence[str]) -> str:
+    return f"{column} in ({arrow_tables.texts(values)})" if values else "false"

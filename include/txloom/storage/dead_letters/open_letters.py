@@ -17,7 +17,7 @@ from txloom.transactions.hashes import hash64
 
 MESSAGE = 'topic, partition, "offset", file, line, value, headers'
 """What is kept of a message: where it lay, and as it came."""
-REDRIVE = f"{names.OWN_PREFIX}redrive"
+REDRIVE = f"{names.SYSTEM_PREFIX}redrive"
 """The topic under which landings that a redrive made are planned."""
 RELEASED = (
     "not exists (select 1 from t where t.transaction_id = d.transaction_id and t.csn = d.csn and t.status = 'released')"
@@ -39,8 +39,8 @@ def released(paths: TablePaths, transactions: Sequence[str]) -> set[tuple[str, i
     """Return the transactions of some ids that were released: id and csn."""
     ids = arrow_tables.texts(transactions)
     sql = f"select transaction_id, csn from t where status = 'released' and transaction_id in ({ids})"
-    found = small_tables.query(paths.table(names.TRANSACTIONS), sql) if ids else []
-    return {(row["transaction_id"], row["csn"]) for row in found}
+    rows = small_tables.query(paths.table(names.TRANSACTIONS), sql) if ids else []
+    return {(row["transaction_id"], row["csn"]) for row in rows}
 
 
 def given_up(paths: TablePaths, where: str = "true") -> list[dict[str, Any]]:
@@ -53,12 +53,12 @@ def given_up(paths: TablePaths, where: str = "true") -> list[dict[str, Any]]:
         "select transaction_id, xid, csn, status, cause from t"
         f" where ({where}) and transaction_id in ({some}) order by release desc, {LAST}"
     )
-    told: dict[tuple[str, str, int | None], list[dict[str, Any]]] = {}
+    by_transaction: dict[tuple[str, str, int | None], list[dict[str, Any]]] = {}
     for row in _with_known_csn(small_tables.query(paths.table(names.TRANSACTIONS), sql)):
-        told.setdefault((row["transaction_id"], row["xid"], row["csn"]), []).append(row)
-    dead = [own[0] for own in told.values() if all(row["status"] != "released" for row in own)]
-    found = [{name: row[name] for name in ("transaction_id", "xid", "csn", "cause")} for row in dead]
-    return sorted(found, key=lambda row: (row["csn"] is None, row["csn"], row["xid"]))
+        by_transaction.setdefault((row["transaction_id"], row["xid"], row["csn"]), []).append(row)
+    dead = [rows_of[0] for rows_of in by_transaction.values() if all(row["status"] != "released" for row in rows_of)]
+    sorted_rows = [{name: row[name] for name in ("transaction_id", "xid", "csn", "cause")} for row in dead]
+    return sorted(sorted_rows, key=lambda row: (row["csn"] is None, row["csn"], row["xid"]))
 
 
 def _with_known_csn(newest_first: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -68,14 +68,14 @@ def _with_known_csn(newest_first: Sequence[dict[str, Any]]) -> list[dict[str, An
     rows of a transaction with a GTID one that is too low. An id that comes back has another csn, which stays.
     """
     known: dict[str, int | None] = {}
-    found = []
+    with_csn = []
     for row in newest_first:
         identity, csn = row["transaction_id"], row["csn"]
         if csn is None or (GTID.fullmatch(identity) and known.get(identity) is not None):
             csn = known.get(identity)
         known[identity] = csn
-        found.append({**row, "csn": csn})
-    return found
+        with_csn.append({**row, "csn": csn})
+    return with_csn
 
 
 def dead_by_hash(paths: TablePaths) -> dict[int, tuple[str, str]]:
@@ -89,7 +89,7 @@ def complete_now(paths: TablePaths) -> list[str]:
     return sorted(row["transaction_id"] for row in given_up(paths, completed) if row["cause"] == COMPLETE)
 
 
-def open_letters(paths: TablePaths, columns: str, more: str = "", version: int | None = None) -> pa.Table:
+def open_dead_letters(paths: TablePaths, columns: str, more: str = "", version: int | None = None) -> pa.Table:
     """Ask the open dead letters; more: what follows them in the SQL. A redrive's copies keep their coordinates.
 
     version: only of those that this version of dead_letters has.
@@ -106,18 +106,18 @@ def open_letters(paths: TablePaths, columns: str, more: str = "", version: int |
     redrives = small_tables.query(paths.landed_files, f"select landing from t where topic = '{REDRIVE}'")
     if redrives:
         tables["c"] = opened(paths.change_events)
-        conditions.append(SUPERSEDED.format(arrow_tables.numbers([row["landing"] for row in redrives])))
+        conditions.append(SUPERSEDED.format(arrow_tables.int_list([row["landing"] for row in redrives])))
     if again := file_positions.read_again(paths):
         tables["c"] = opened(paths.change_events)
-        conditions.append(READ_AGAIN.format(arrow_tables.numbers(again)))
-    letters = f"(select * from d where {' and '.join(conditions)}) as l"
-    return arrow_tables.ask(tables, f"select {columns} from {letters} {more}")
+        conditions.append(READ_AGAIN.format(arrow_tables.int_list(again)))
+    dead_letters = f"(select * from d where {' and '.join(conditions)}) as l"
+    return arrow_tables.ask(tables, f"select {columns} from {dead_letters} {more}")
 
 
-def events_of(paths: TablePaths, transactions: Sequence[str], poison: pa.Table, letters: pa.Table) -> pa.Table:
+def events_of(paths: TablePaths, transactions: Sequence[str], poison: pa.Table, dead_letters: pa.Table) -> pa.Table:
     """Return everything that was ever landed of some transactions, and some poison: the columns of MESSAGE.
 
-    Each distinct event once, and of a transaction's metadata that alone which counts. letters: open dead letters
+    Each distinct event once, and of a transaction's metadata that alone which counts. dead_letters: open dead letters
     (landing and row), which tell the transactions that are meant from others that had the same ids.
     """
     columns = f'{MESSAGE}, landing, "row", {", ".join(reused_ids.COLUMNS)}, "table", payload, digest'
@@ -132,23 +132,23 @@ def events_of(paths: TablePaths, transactions: Sequence[str], poison: pa.Table, 
     chosen = f"kind in ('row', 'metadata', 'marker') and transaction_id in ({ids})"
     chosen = f"({chosen}) or (kind = 'poison' and xid is not null and concat(xid, ':', csn) in ({ids}))"
     sql = f"select * from (select {columns}, {ranked} from t where {chosen}) where n = 1 or kind = 'metadata'"
-    found = pa.table({})
+    events = pa.table({})
     if transactions:
-        found = arrow_tables.select(paths.change_events, f'{sql} order by landing, "row"')
-        found = _with_counting_metadata(paths, _that_are_meant(paths, found, ids, letters), ids)
-    wanted = [name.strip('" ') for name in MESSAGE.split(",")]
-    parts = [part.select(wanted) for part in (found, poison) if part.num_rows]
+        events = arrow_tables.select(paths.change_events, f'{sql} order by landing, "row"')
+        events = _with_counting_metadata(paths, _that_are_meant(paths, events, ids, dead_letters), ids)
+    message_columns = [name.strip('" ') for name in MESSAGE.split(",")]
+    parts = [part.select(message_columns) for part in (events, poison) if part.num_rows]
     return pa.concat_tables(parts) if parts else pa.table({})
 
 
-def _that_are_meant(paths: TablePaths, events: pa.Table, ids: str, letters: pa.Table) -> pa.Table:
+def _that_are_meant(paths: TablePaths, events: pa.Table, ids: str, dead_letters: pa.Table) -> pa.Table:
     """Leave out what is of transactions that only had the ids of those that letters are of; ids: as SQL lists them."""
     sql = f'select {", ".join(reused_ids.COLUMNS)}, landing, "row" from t'
     rows = small_tables.query(
         paths.change_events, f"{sql} where kind in ('row', 'metadata') and transaction_id in ({ids})"
     )
     ends = reused_ids.ends(rows)
-    dead = set(zip(letters.column("landing").to_pylist(), letters.column("row").to_pylist(), strict=True))
+    dead = set(zip(dead_letters.column("landing").to_pylist(), dead_letters.column("row").to_pylist(), strict=True))
     meant = {reused_ids.named(row, ends) for row in rows if (row["landing"], row["row"]) in dead}
     others = {reused_ids.named(row, ends) for row in rows} - meant
     others = {name for name in others if name[0] in {each for each, _ in meant}}
@@ -162,10 +162,10 @@ def _that_are_meant(paths: TablePaths, events: pa.Table, ids: str, letters: pa.T
 def _with_counting_metadata(paths: TablePaths, events: pa.Table, ids: str) -> pa.Table:
     """Leave out metadata that another one corrects, and repeated one; ids: of the transactions, as SQL lists them."""
     sql = 'select transaction_id, csn, landing, "row", expected from t'
-    told: dict[tuple[str, int | None], list[dict[str, Any]]] = {}
+    by_transaction: dict[tuple[str, int | None], list[dict[str, Any]]] = {}
     for row in small_tables.query(paths.change_events, f"{sql} where kind = 'metadata' and transaction_id in ({ids})"):
-        told.setdefault((row["transaction_id"], row["csn"]), []).append(row)
-    counting = [found for own in told.values() if (found := metadata.newest(own)) is not None]
+        by_transaction.setdefault((row["transaction_id"], row["csn"]), []).append(row)
+    counting = [newest for rows_of in by_transaction.values() if (newest := metadata.newest(rows_of)) is not None]
     places = {(row["landing"], row["row"]) for row in counting}
     lie = zip(*(events.column(name).to_pylist() for name in ("kind", "landing", "row")), strict=True)
     kept = [kind != "metadata" or (landing, row) in places for kind, landing, row in lie]

@@ -40,19 +40,19 @@ def ask(tables: Mapping[str, DeltaTable], sql: str) -> pa.Table:
 
 def first(tables: Mapping[str, DeltaTable], sql: str, most: int) -> pa.Table:
     """Ask like `ask` and stop after so many rows, in the order that the SQL gives them."""
-    found = list[pa.Table]()
+    batches_read = list[pa.Table]()
     for rows in batches(tables, sql):
-        found.append(rows)
-        if sum(each.num_rows for each in found) >= most:
+        batches_read.append(rows)
+        if sum(each.num_rows for each in batches_read) >= most:
             break
-    return pa.concat_tables(found).slice(0, most) if found else pa.table({})
+    return pa.concat_tables(batches_read).slice(0, most) if batches_read else pa.table({})
 
 
-def matching(path: str, sql: str, column: str, wanted: Sequence[int]) -> pa.Table:
+def matching(path: str, sql: str, column: str, chosen: Sequence[int]) -> pa.Table:
     """Ask one Delta table for rows with a wanted number in a column; what is not wanted is let go batch by batch."""
-    values = pa.array(wanted, pa.int64())
-    found = batches({"t": DeltaTable(path)}, sql)
-    return pa.concat_tables([rows.filter(pc.is_in(rows.column(column), values)) for rows in found])
+    values = pa.array(chosen, pa.int64())
+    parts = batches({"t": DeltaTable(path)}, sql)
+    return pa.concat_tables([rows.filter(pc.is_in(rows.column(column), values)) for rows in parts])
 
 
 def batches(tables: Mapping[str, DeltaTable], sql: str) -> Iterator[pa.Table]:
@@ -82,9 +82,9 @@ def plain(kind: pa.DataType) -> pa.DataType:
 def append_once(table: pa.Table, path: str, write_id: str, number: int) -> bool:
     """Append rows to a Delta table unless this txnVersion was written before; say whether it was written now."""
 
-    def write(target: DeltaTable, told: CommitProperties) -> None:
+    def write(target: DeltaTable, properties: CommitProperties) -> None:
         rows = conform(table, pa.schema(target.schema().to_arrow()))
-        write_deltalake(target, rows, mode="append", commit_properties=told)
+        write_deltalake(target, rows, mode="append", commit_properties=properties)
 
     return commit_once(path, (write_id, number), write)
 
@@ -158,10 +158,10 @@ def micros(at: datetime) -> int:
     return (at.astimezone(UTC) - EPOCH) // timedelta(microseconds=1)
 
 
-def numbers(values: Sequence[int]) -> str:
+def int_list(values: Sequence[int]) -> str:
     """Write numbers as the list of an SQL `in`.
 
-    >>> numbers([2, 1])
+    >>> int_list([2, 1])
     '1, 2'
     """
     return ", ".join(str(value) for value in sorted(set(values)))

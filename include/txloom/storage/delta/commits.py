@@ -27,9 +27,9 @@ def commit_once(path: str, once: tuple[str, int] | None, commit: Commit) -> bool
         table = FENCE.opened(path)
         if once is not None and written(table, once[0]) >= once[1]:
             return False
-        own = [Transaction(*once)] if once is not None else []
+        marker = [Transaction(*once)] if once is not None else []
         try:
-            commit(table, CommitProperties(app_transactions=[*own, *FENCE.transactions()]))
+            commit(table, CommitProperties(app_transactions=[*marker, *FENCE.transactions()]))
         except CommitFailedError as error:
             met = str(error).splitlines()[0]
             continue

@@ -26,7 +26,7 @@ ROW_GROUP = 16_384
 
 
 @dataclass(frozen=True)
-class Part:
+class DataFile:
     """A written file that no commit names yet: the table it is of, its path in there, bytes, Delta's stats."""
 
     table: str
@@ -35,7 +35,7 @@ class Part:
     stats: str
 
 
-def write_part(rows: pa.Table, table: str, path: str) -> Part:
+def write_file(rows: pa.Table, table: str, path: str) -> DataFile:
     """Write rows as a file of the Delta table at a path, with its schema and the statistics that it declares."""
     delta = DeltaTable(path)
     rows = arrow_tables.conform(rows, pa.schema(delta.schema().to_arrow()))
@@ -51,7 +51,7 @@ def write_part(rows: pa.Table, table: str, path: str) -> Part:
             store_decimal_as_integer=True,
         )
         size = stream.tell()
-    return Part(table, name, size, json.dumps(_stats(rows, _skipping(delta, rows))))
+    return DataFile(table, name, size, json.dumps(_stats(rows, _skipping(delta, rows))))
 
 
 def _skipping(table: DeltaTable, rows: pa.Table) -> list[str]:
@@ -72,12 +72,12 @@ def _stats(rows: pa.Table, columns: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def append_parts(parts: Iterable[Part], path: str, write_id: str, number: int) -> bool:
+def append_files(parts: Iterable[DataFile], path: str, write_id: str, number: int) -> bool:
     """Commit written files to a Delta table unless this txnVersion was written before; say whether they were now."""
     now = int(time.time() * 1000)
     actions = [AddAction(part.path, part.size, {}, now, True, part.stats) for part in parts]
 
-    def write(table: DeltaTable, told: CommitProperties) -> None:
-        table.create_write_transaction(actions, "append", table.schema(), commit_properties=told)
+    def write(table: DeltaTable, properties: CommitProperties) -> None:
+        table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
 
     return commit_once(path, (write_id, number), write)

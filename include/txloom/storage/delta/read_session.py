@@ -38,14 +38,14 @@ class Known:
 
 
 @dataclass
-class Look:
+class ReadSession:
     """What was opened in a look."""
 
     tables: dict[str, Known | None] = field(default_factory=dict)
     names: dict[int, Hashable] = field(default_factory=dict)
 
 
-_LOOK: ContextVar[Look | None] = ContextVar("txloom_look", default=None)
+_SESSION: ContextVar[ReadSession | None] = ContextVar("txloom_look", default=None)
 _LOCK = threading.Lock()
 _folder = lru_cache(TABLES)(filesystem_of)
 _TABLES: OrderedDict[str, Known] = OrderedDict()
@@ -55,38 +55,38 @@ _ANSWERS: OrderedDict[Hashable, Any] = OrderedDict()
 @contextmanager
 def looking() -> Iterator[None]:
     """Open each table once until the block ends; a look inside a look is part of it."""
-    if _LOOK.get() is not None:
+    if _SESSION.get() is not None:
         yield
         return
-    token = _LOOK.set(Look())
+    token = _SESSION.set(ReadSession())
     try:
         yield
     finally:
-        _LOOK.reset(token)
+        _SESSION.reset(token)
 
 
 def opened(path: str, version: int | None = None) -> DeltaTable:
     """Return a table at its newest version, or at another one; raises TableNotFoundError."""
-    found = _looked_at(path)
-    if found is None:
+    table = _in_session(path)
+    if table is None:
         raise TableNotFoundError(f"no table at {path}")
-    return found.table if version in (None, found.version) else DeltaTable(path, version=version)
+    return table.table if version in (None, table.version) else DeltaTable(path, version=version)
 
 
-def _looked_at(path: str) -> Known | None:
-    look = _LOOK.get()
-    if look is None:
+def _in_session(path: str) -> Known | None:
+    session = _SESSION.get()
+    if session is None:
         return _newest(path)
-    if path not in look.tables:
-        known = look.tables[path] = _newest(path)
+    if path not in session.tables:
+        known = session.tables[path] = _newest(path)
         if known is not None and known.name is not None:
-            look.names[id(known.table)] = known.name
-    return look.tables[path]
+            session.names[id(known.table)] = known.name
+    return session.tables[path]
 
 
 def exists(path: str) -> bool:
     """Tell whether there is a table."""
-    if _LOOK.get() is None:
+    if _SESSION.get() is None:
         return bool(DeltaTable.is_deltatable(path))
     try:
         opened(path)
@@ -97,8 +97,8 @@ def exists(path: str) -> bool:
 
 def answer(tables: Mapping[str, DeltaTable], sql: str) -> pa.Table:
     """Ask opened tables under the names that the SQL gives them."""
-    found: pa.Table = _once(list(tables.items()), sql, lambda: pa.table(running(tables, sql).read_all()))
-    return found
+    result: pa.Table = _once(list(tables.items()), sql, lambda: pa.table(running(tables, sql).read_all()))
+    return result
 
 
 def running(tables: Mapping[str, DeltaTable], sql: str) -> Any:
@@ -114,20 +114,20 @@ def metadata(table: DeltaTable, read: Callable[[DeltaTable], Any]) -> Any:
     return _once([("t", table)], read.__qualname__, lambda: read(table))
 
 
-def _once(tables: list[tuple[str, DeltaTable]], asked: str, ask: Callable[[], Any]) -> Any:
-    look = _LOOK.get()
-    names = () if look is None else [(alias, look.names.get(id(table))) for alias, table in tables]
+def _once(tables: list[tuple[str, DeltaTable]], sql: str, ask: Callable[[], Any]) -> Any:
+    session = _SESSION.get()
+    names = () if session is None else [(alias, session.names.get(id(table))) for alias, table in tables]
     if not names or any(name is None for _, name in names):
         return ask()
-    key = (tuple(names), asked)
+    key = (tuple(names), sql)
     with _LOCK:
         if key in _ANSWERS:
             _ANSWERS.move_to_end(key)
             return _ANSWERS[key]
-    found = ask()
-    if not isinstance(found, pa.Table) or found.nbytes <= SMALL:
-        _keep(_ANSWERS, key, found, ANSWERS)
-    return found
+    result = ask()
+    if not isinstance(result, pa.Table) or result.nbytes <= SMALL:
+        _keep(_ANSWERS, key, result, ANSWERS)
+    return result
 
 
 def _newest(path: str) -> Known | None:
@@ -141,10 +141,10 @@ def _newest(path: str) -> Known | None:
     except TableNotFoundError:
         return None
     version = int(table.version())
-    found = Known(table, version, _name(path, version))
-    if found.name is not None:
-        _keep(_TABLES, path, found, TABLES)
-    return found
+    fresh = Known(table, version, _name(path, version))
+    if fresh.name is not None:
+        _keep(_TABLES, path, fresh, TABLES)
+    return fresh
 
 
 def _name(path: str, version: int) -> Hashable:
@@ -153,10 +153,10 @@ def _name(path: str, version: int) -> Hashable:
     Size and time of its log entry belong to it: a table that was made anew has the same numbers once more.
     """
     filesystem, folder = _folder(path)
-    own, following = filesystem.get_file_info([f"{folder}/_delta_log/{n:020}.json" for n in (version, version + 1)])
-    if own.type != fs.FileType.File or following.type != fs.FileType.NotFound:
+    newest, following = filesystem.get_file_info([f"{folder}/_delta_log/{n:020}.json" for n in (version, version + 1)])
+    if newest.type != fs.FileType.File or following.type != fs.FileType.NotFound:
         return None
-    return path, version, own.size, own.mtime_ns
+    return path, version, newest.size, newest.mtime_ns
 
 
 def _keep(kept: OrderedDict[Any, Any], key: Hashable, value: Any, most: int) -> None:

@@ -13,8 +13,8 @@ FEW = 24
 
 def newest_since(table: DeltaTable) -> datetime | None:
     """Return the moment from which on the newest files hold every row, by its column `at`; None: its files are few."""
-    found: datetime | None = metadata(table, _newest_since)
-    return found
+    newest: datetime | None = metadata(table, _newest_since)
+    return newest
 
 
 def _newest_since(table: DeltaTable) -> datetime | None:

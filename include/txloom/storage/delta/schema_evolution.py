@@ -46,10 +46,10 @@ class Undeclared:
 
 def effective(pipeline: Pipeline, paths: TablePaths) -> Pipeline:
     """Return the pipeline with the columns that its sources added."""
-    found = small_tables.query(
+    adopted_rows = small_tables.query(
         paths.table(names.EVOLVED_COLUMNS), 'select "table", "column", source from t order by added_at'
     )
-    return with_columns(pipeline, [(row["table"], row["column"], row["source"]) for row in found])
+    return with_columns(pipeline, [(row["table"], row["column"], row["source"]) for row in adopted_rows])
 
 
 def with_columns(pipeline: Pipeline, added: Iterable[tuple[str, str, str]]) -> Pipeline:
@@ -63,14 +63,14 @@ def with_columns(pipeline: Pipeline, added: Iterable[tuple[str, str, str]]) -> P
 
 
 def _is_declared(table: Table, column: str, source: str) -> bool:
-    known = {name for own in table.columns for name in (own.name.casefold(), own.source.casefold())}
+    known = {name for column in table.columns for name in (column.name.casefold(), column.source.casefold())}
     return column.casefold() in known or source.casefold() in known
 
 
-def adopted(pipeline: Pipeline, found: Iterable[Undeclared]) -> list[tuple[Undeclared, str]]:
+def adopted(pipeline: Pipeline, undeclared: Iterable[Undeclared]) -> list[tuple[Undeclared, str]]:
     """Return the columns that their tables take up, with their names in the lake."""
     chosen: dict[tuple[str, str], tuple[Undeclared, str]] = {}
-    for each in sorted(found, key=lambda each: (each.csn, each.source)):
+    for each in sorted(undeclared, key=lambda each: (each.csn, each.source)):
         table, column = pipeline.table(each.table), lake_name(each.source)
         taken = column is None or _is_declared(table, column, each.source) or (each.table, column) in chosen
         taken = taken or column in _fields_of_children(pipeline, each.table)
@@ -81,8 +81,8 @@ def adopted(pipeline: Pipeline, found: Iterable[Undeclared]) -> list[tuple[Undec
 
 def _fields_of_children(pipeline: Pipeline, root: str) -> set[str]:
     """Return the names that a document gives to the children of a root."""
-    own = (aggregate for aggregate in pipeline.targets.aggregates if aggregate.root == root)
-    return {child.as_.casefold() for aggregate in own for child in aggregate.children}
+    aggregates = (aggregate for aggregate in pipeline.targets.aggregates if aggregate.root == root)
+    return {child.as_.casefold() for aggregate in aggregates for child in aggregate.children}
 
 
 def lake_name(source: str) -> str | None:
@@ -93,7 +93,7 @@ def lake_name(source: str) -> str | None:
     """
     name = re.sub(r"[^a-z0-9_]", "_", source.lower())[:100]
     fits = re.fullmatch(r"[a-z_][a-z0-9_]*", name) is not None
-    return name if fits and not name.startswith(names.OWN_PREFIX) else None
+    return name if fits and not name.startswith(names.SYSTEM_PREFIX) else None
 
 
 def adopt(paths: TablePaths, columns: Sequence[tuple[Undeclared, str]]) -> None:
@@ -132,8 +132,8 @@ def ensure(
     if lagging(path, schema):
         _rewrite(path, has, schema)
     elif any(field.name not in has.names or _lacks(has.field(field.name).type, field.type) for field in schema):
-        table, told = _carried(path)
-        write_deltalake(table, schema.empty_table(), mode="append", schema_mode="merge", commit_properties=told)
+        table, carried = _carried(path)
+        write_deltalake(table, schema.empty_table(), mode="append", schema_mode="merge", commit_properties=carried)
 
 
 def lagging(path: str, schema: pa.Schema) -> list[str]:
@@ -144,13 +144,13 @@ def lagging(path: str, schema: pa.Schema) -> list[str]:
     return [field.name for field in schema if field.name in has.names and not _holds(has.field(field.name), field)]
 
 
-def _refuse_other_partitions(path: str, schema: pa.Schema, wanted: Sequence[str]) -> None:
+def _refuse_other_partitions(path: str, schema: pa.Schema, partition_columns: Sequence[str]) -> None:
     """Rows lie where they were written: no other partitions can be declared for a table that exists."""
     lie, say = (
-        _partitions(own, columns)
-        for own, columns in (
+        _partitions(of_schema, columns)
+        for of_schema, columns in (
             (small_tables.schema_of(path), opened(path).metadata().partition_columns),
-            (schema, wanted),
+            (schema, partition_columns),
         )
     )
     if lie != say:
@@ -167,51 +167,51 @@ def _forget_bounds(path: str, schema: pa.Schema) -> None:
     kinds = {field.name: field.type for field in schema}
     exact = [name for name in bounded if has_exact_bounds(kinds.get(name.strip("`"), pa.int64()))]
     if exact and exact != bounded:
-        own, told = _carried(path)
-        own.alter.set_table_properties({BOUNDED: ",".join(exact)}, commit_properties=told)
+        opened_table, properties = _carried(path)
+        opened_table.alter.set_table_properties({BOUNDED: ",".join(exact)}, commit_properties=properties)
 
 
 def _partitions(schema: pa.Schema, columns: Sequence[str]) -> str:
     comments = [(schema.field(name).metadata or {}).get(b"comment", b"").decode() for name in columns]
-    told = [f"{comment} ({name})" if comment else name for name, comment in zip(columns, comments, strict=True)]
-    return ", ".join(told) or "nothing"
+    described = [f"{comment} ({name})" if comment else name for name, comment in zip(columns, comments, strict=True)]
+    return ", ".join(described) or "nothing"
 
 
 def _carried(path: str) -> tuple[DeltaTable, CommitProperties]:
     """Open a table for a commit that does not change its rows, and return what it goes on to be about."""
     table = FENCE.opened(path)
     about = newest_metadata(path)
-    told = {"userMetadata": json.dumps(about)} if about else None
-    return table, CommitProperties(custom_metadata=told, app_transactions=FENCE.transactions())
+    custom_metadata = {"userMetadata": json.dumps(about)} if about else None
+    return table, CommitProperties(custom_metadata=custom_metadata, app_transactions=FENCE.transactions())
 
 
-def _holds(has: pa.Field, wanted: pa.Field) -> bool:
+def _holds(has: pa.Field, declared: pa.Field) -> bool:
     """Say whether a column has its declared type, more or fewer fields of structs apart."""
-    return _same(has.type, wanted.type)
+    return _same(has.type, declared.type)
 
 
-def _same(has: pa.DataType, wanted: pa.DataType) -> bool:
-    if pa.types.is_struct(has) and pa.types.is_struct(wanted):
-        both = {field.name for field in has} & {field.name for field in wanted}
-        return all(_same(has.field(name).type, wanted.field(name).type) for name in both)
-    if pa.types.is_list(has) and pa.types.is_list(wanted):
-        return _same(has.value_type, wanted.value_type)
-    return bool(has == wanted) or pa.types.is_map(has)
+def _same(has: pa.DataType, declared: pa.DataType) -> bool:
+    if pa.types.is_struct(has) and pa.types.is_struct(declared):
+        both = {field.name for field in has} & {field.name for field in declared}
+        return all(_same(has.field(name).type, declared.field(name).type) for name in both)
+    if pa.types.is_list(has) and pa.types.is_list(declared):
+        return _same(has.value_type, declared.value_type)
+    return bool(has == declared) or pa.types.is_map(has)
 
 
-def _lacks(has: pa.DataType, wanted: pa.DataType) -> bool:
+def _lacks(has: pa.DataType, declared: pa.DataType) -> bool:
     """Say whether a struct, or a list of structs, lacks fields."""
     if pa.types.is_struct(has):
         inside = {field.name: field.type for field in has}
-        return any(field.name not in inside or _lacks(inside[field.name], field.type) for field in wanted)
-    return pa.types.is_list(has) and _lacks(has.value_type, wanted.value_type)
+        return any(field.name not in inside or _lacks(inside[field.name], field.type) for field in declared)
+    return pa.types.is_list(has) and _lacks(has.value_type, declared.value_type)
 
 
-def _rewrite(path: str, has: pa.Schema, wanted: pa.Schema) -> None:
+def _rewrite(path: str, has: pa.Schema, declared: pa.Schema) -> None:
     """Write a table anew, in one commit, with wider types; its earlier versions stay readable."""
-    table, told = _carried(path)
-    extra = [field for field in has if field.name not in wanted.names]
-    schema = pa.schema([*wanted, *extra])
+    table, properties = _carried(path)
+    extra = [field for field in has if field.name not in declared.names]
+    schema = pa.schema([*declared, *extra])
     source = arrow_tables.batches({"t": DeltaTable(path, version=table.version())}, "select * from t")
     refused = list[ConfigurationError]()
 
@@ -231,7 +231,7 @@ def _rewrite(path: str, has: pa.Schema, wanted: pa.Schema) -> None:
             mode="overwrite",
             schema_mode="overwrite",
             partition_by=table.metadata().partition_columns or None,
-            commit_properties=told,
+            commit_properties=properties,
         )
     except DeltaError as error:
         raise (refused or [error])[0] from error
@@ -281,10 +281,10 @@ def _read(texts: pa.Array, kind: pa.DataType, where: str) -> pa.Array:
     declared = ColumnType("decimal", kind.precision, kind.scale) if pa.types.is_decimal(kind) else DECLARED.get(kind)
     if declared is None:
         raise ConfigurationError(f"{where} holds text, which cannot become {kind}")
-    read, found = reader(declared), []
+    read, values = reader(declared), []
     for text in texts.to_pylist():
         try:
-            found.append(None if text is None else read(text))
+            values.append(None if text is None else read(text))
         except (ValueError, ArithmeticError, TypeError) as error:
             raise ConfigurationError(f"{where} holds {text[:80]!r}, which is no {declared}") from error
-    return pa.array(found, kind)
+    return pa.array(values, kind)

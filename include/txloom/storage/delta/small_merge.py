@@ -53,8 +53,8 @@ def merge(
         column = f't."{within.column}"'
         kind = schema.field(within.column).type
         condition += f" and {within.condition(column, lambda value: literal(value, kind))}"
-    told = {"userMetadata": json.dumps(dict(metadata))}
-    properties = CommitProperties(custom_metadata=told, app_transactions=FENCE.transactions())
+    custom_metadata = {"userMetadata": json.dumps(dict(metadata))}
+    properties = CommitProperties(custom_metadata=custom_metadata, app_transactions=FENCE.transactions())
     (
         table.merge(rows, condition, source_alias="s", target_alias="t", commit_properties=properties)
         .when_matched_delete("s._txloom_deleted")

@@ -49,11 +49,11 @@ def append(
     ensure(path, schema)
     given = pa.Table.from_pylist(list(rows), schema)
 
-    def write(table: DeltaTable, told: CommitProperties) -> None:
+    def write(table: DeltaTable, properties: CommitProperties) -> None:
         lacks = ENTERED in schema.names and ENTERED not in _columns(table)
         merge: Literal["merge"] | None = "merge" if lacks else None
         numbered = _numbered(given, table.version() + 1)
-        write_deltalake(table, numbered, mode="append", schema_mode=merge, commit_properties=told)
+        write_deltalake(table, numbered, mode="append", schema_mode=merge, commit_properties=properties)
 
     return commit_once(path, once, write)
 
@@ -71,22 +71,25 @@ def _columns(table: DeltaTable) -> list[str]:
 
 def replace(path: str, rows: Sequence[dict[str, Any]], schema: pa.Schema, about: Mapping[str, Any]) -> None:
     """Replace a small table's rows; what the new state is about goes into the commit's userMetadata."""
-    told = {"userMetadata": json.dumps(dict(about))}
-    overwrite(path, pa.Table.from_pylist(list(rows), schema), told)
+    custom_metadata = {"userMetadata": json.dumps(dict(about))}
+    overwrite(path, pa.Table.from_pylist(list(rows), schema), custom_metadata)
 
 
 def overwrite(
-    path: str, rows: pa.Table, told: dict[str, str] | None = None, schema_mode: Literal["overwrite"] | None = None
+    path: str,
+    rows: pa.Table,
+    custom_metadata: dict[str, str] | None = None,
+    schema_mode: Literal["overwrite"] | None = None,
 ) -> None:
-    """Write a table anew in one commit; told: what the commit says of itself."""
+    """Write a table anew in one commit; custom_metadata: what the commit says of itself."""
     try:
         table = FENCE.opened(path)
     except TableNotFoundError:
         # Whoever makes it meanwhile is not written over.
-        properties = CommitProperties(custom_metadata=told, app_transactions=FENCE.transactions())
+        properties = CommitProperties(custom_metadata=custom_metadata, app_transactions=FENCE.transactions())
         write_deltalake(path, rows, mode="error", commit_properties=properties)
         return
-    properties = CommitProperties(custom_metadata=told, app_transactions=FENCE.transactions())
+    properties = CommitProperties(custom_metadata=custom_metadata, app_transactions=FENCE.transactions())
     write_deltalake(table, rows, mode="overwrite", schema_mode=schema_mode, commit_properties=properties)
 
 
@@ -150,12 +153,12 @@ def latest(path: str) -> str:
 
 def drop(path: str, old: str) -> int:
     """Take rows away, in one commit; return how many. old: the condition that holds for them."""
-    found = query(path, f"select count(*) as n from t where {old}")
-    if not found or not found[0]["n"]:
+    counted = query(path, f"select count(*) as n from t where {old}")
+    if not counted or not counted[0]["n"]:
         return 0
     table = FENCE.opened(path)
     table.delete(old, commit_properties=CommitProperties(app_transactions=FENCE.transactions()))
-    return int(found[0]["n"])
+    return int(counted[0]["n"])
 
 
 def ask(table: DeltaTable, sql: str) -> list[dict[str, Any]]:
@@ -174,9 +177,9 @@ def write_ledger(warehouse: str, pipeline: str, entry: Entry) -> None:
     append(path, [vars(entry)], LEDGER, once=once)
 
 
-def ledger_id(pipeline: str, step: str, generation: int) -> str:
+def ledger_id(pipeline: str, step: str, epoch: int) -> str:
     """Return the write id under which a step with batches enters its lines."""
-    return f"{pipeline}:{step}:{generation}"
+    return f"{pipeline}:{step}:{epoch}"
 
 
 def balance(warehouse: str, pipeline: str, step: str) -> dict[str, int]:

@@ -55,7 +55,7 @@ def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
     return spark.createDataFrame(rows, from_arrow_schema(rows.schema))
 
 
-def settled(frame: DataFrame) -> DataFrame:
+def materialised(frame: DataFrame) -> DataFrame:
     """Work out a frame now, and return its rows without the plan that they came from.
 
     A frame that is only cached keeps its plan, and a merge whose source it is lets Delta look for the files of each of
@@ -108,11 +108,13 @@ def append_once(frame: DataFrame, path: str, write_id: str, number: int) -> bool
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in _gathered(batches):
-            part = data_files.write_part(rows, path, path)
+            part = data_files.write_file(rows, path, path)
             yield pa.RecordBatch.from_pylist([{"path": part.path, "size": part.size, "stats": part.stats}])
 
     made = frame.mapInArrow(write, "path string, size bigint, stats string").collect()
-    return bool(made) and data_files.append_parts([data_files.Part(path, *row) for row in made], path, write_id, number)
+    return bool(made) and data_files.append_files(
+        [data_files.DataFile(path, *row) for row in made], path, write_id, number
+    )
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

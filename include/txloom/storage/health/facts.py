@@ -7,8 +7,8 @@ from typing import Any
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
-from txloom.quality.incidents import SAMPLE, Facts, Rows, Undone
-from txloom.quality.letters import plain
+from txloom.quality.dead_letters import plain
+from txloom.quality.incidents import SAMPLE, Facts, PendingStep, Rows
 from txloom.storage.checks import findings
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.dead_letters.listing import listing
@@ -38,12 +38,12 @@ def facts(pipeline: Pipeline, paths: TablePaths, now: datetime) -> Facts:
         valid_through=cut.get("valid_through"),
         valid_at=cut.get("committed_at") or cut.get("published_at"),
         landed_at=ledger.get("landed_at"),
-        looked_at=max((at for at in (ledger.get("looks"), incidents.looked_at(paths)) if at is not None), default=None),
-        undone=next(_undone(paths, ledger), None),
+        judged_at=max((at for at in (ledger.get("looks"), incidents.judged_at(paths)) if at is not None), default=None),
+        pending_steps=next(_pending_steps(paths, ledger), None),
         lease=_lease(paths),
         waiting=waiting,
         stuck=_stuck(paths, now, alerts.stuck_after if alerts is not None else None, waiting, newest),
-        letters=_letters(paths, pipeline.source.format),
+        dead_letters=_dead_letters(paths, pipeline.source.format),
         expectations=failing_expectations(pipeline, paths),
         findings=findings.open_findings(paths),
         unbalanced=_unbalanced(ledger),
@@ -67,13 +67,15 @@ def _ledger(paths: TablePaths, shown: int | None) -> dict[str, Any]:
     if not exists(paths.table(names.LEDGER)):
         return {}
     redrives = small_tables.query(paths.landed_files, f"select landing from t where topic = '{open_letters.REDRIVE}'")
-    own = f" and batch not in ({arrow_tables.numbers([row['landing'] for row in redrives])})" if redrives else ""
+    not_redriven = (
+        f" and batch not in ({arrow_tables.int_list([row['landing'] for row in redrives])})" if redrives else ""
+    )
     seen = snapshot(paths)
     order = small_tables.latest(paths.table(names.LEDGER))
     newest = {
         "stepped": "max(at)",
         "looks": f"max(at) filter (where {LANDS})",
-        "landed": f"max(at) filter (where {LANDS} and {LANDED}{own})",
+        "landed": f"max(at) filter (where {LANDS} and {LANDED}{not_redriven})",
         "release": f"first_value(counts['release'] order by {order}) filter (where {MERGES})",
     }
     newest |= {f"balance_{name}": f"first_value({name} order by {order}) filter (where {BALANCE})" for name in BALANCED}
@@ -84,64 +86,64 @@ def _ledger(paths: TablePaths, shown: int | None) -> dict[str, Any]:
         "behind": f"min(at) filter (where {behind})",
         "above": f"min(at) filter (where {above})",
     }
-    found = _newest_lines(paths, newest, first, f"({behind}) or ({above})")
-    return found | {"landed_at": found["landed"] or found["begun"]}
+    newest_lines = _newest_lines(paths, newest, first, f"({behind}) or ({above})")
+    return newest_lines | {"landed_at": newest_lines["landed"] or newest_lines["begun"]}
 
 
 def _newest_lines(paths: TablePaths, newest: dict[str, str], first: dict[str, str], waits: str) -> dict[str, Any]:
     """Ask for the newest lines where they are enough, and for the first of those that something waits for."""
     since = newest_since(opened(paths.table(names.LEDGER)))
-    everything = _one(paths, names.LEDGER, _asked({**newest, **first})) if since is None else None
+    everything = _one(paths, names.LEDGER, _judged_expectations({**newest, **first})) if since is None else None
     if everything is not None:
         return everything
     assert since is not None
-    recent = _one(paths, names.LEDGER, f"{_asked(newest)} where at >= {arrow_tables.moment(since)}")
+    recent = _one(paths, names.LEDGER, f"{_judged_expectations(newest)} where at >= {arrow_tables.moment(since)}")
     if any(recent[name] is None for name in ("looks", "landed", "release", "balance_at")):
-        return _one(paths, names.LEDGER, _asked({**newest, **first}))
-    return recent | {"begun": None} | _one(paths, names.LEDGER, f"{_asked(first)} where {waits}")
+        return _one(paths, names.LEDGER, _judged_expectations({**newest, **first}))
+    return recent | {"begun": None} | _one(paths, names.LEDGER, f"{_judged_expectations(first)} where {waits}")
 
 
-def _asked(columns: dict[str, str]) -> str:
+def _judged_expectations(columns: dict[str, str]) -> str:
     return f"select {', '.join(f'{sql} as {name}' for name, sql in columns.items())} from t"
 
 
-def _undone(paths: TablePaths, ledger: dict[str, Any]) -> Iterator[Undone]:
+def _pending_steps(paths: TablePaths, ledger: dict[str, Any]) -> Iterator[PendingStep]:
     """Yield what waits for a step, and since when it waits, the earliest step first."""
     finished = landing_tables.last_finished(paths)
     yield from _late(paths, names.LANDED_FILES, "at", f"landing > {finished}", "A landing was not finished")
     if (behind := ledger.get("behind")) is not None:
-        yield Undone("What was landed was not buffered", behind)
+        yield PendingStep("What was landed was not buffered", behind)
     unmerged = f"release > {ledger.get('release') or 0} and status = 'released'"
     yield from _late(paths, names.TRANSACTIONS, "finished_at", unmerged, "What was released was not merged")
     if (above := ledger.get("above")) is not None:
-        yield Undone("What was merged was not published", above)
+        yield PendingStep("What was merged was not published", above)
 
 
-def _late(paths: TablePaths, table: str, moment: str, where: str, what: str) -> Iterator[Undone]:
+def _late(paths: TablePaths, table: str, moment: str, where: str, what: str) -> Iterator[PendingStep]:
     since = _one(paths, table, f"select min({moment}) as at from t where {where}").get("at")
     if since is not None:
-        yield Undone(what, since)
+        yield PendingStep(what, since)
 
 
-def _lease(paths: TablePaths) -> Undone | None:
+def _lease(paths: TablePaths) -> PendingStep | None:
     holder = lease.newest(paths)
     if holder is None or holder.released_at is not None:
         return None
-    told = f"Run {plain(holder.run_id)} ({holder.step}, process {holder.pid} on {holder.host}) held the lease"
-    return Undone(told, holder.acquired_at)
+    what = f"Run {plain(holder.run_id)} ({holder.step}, process {holder.pid} on {holder.host}) held the lease"
+    return PendingStep(what, holder.acquired_at)
 
 
 def _waiting(paths: TablePaths, before: datetime | None) -> tuple[Rows, datetime | None]:
     """Return what waits since before a moment, and when the newest of it came."""
     where = "true" if before is None else f"first_landed_at < {arrow_tables.moment(before)}"
     sums = "count(*) as n, min(first_landed_at) as since, max(first_landed_at) as newest"
-    found = _one(paths, names.PENDING_TRANSACTIONS, f"select {sums} from t where {where}")
-    if not found.get("n"):
+    summed = _one(paths, names.PENDING_TRANSACTIONS, f"select {sums} from t where {where}")
+    if not summed.get("n"):
         return Rows(), None
     columns = "transaction_id, cause, expected, received"
     sql = f"select {columns} from t where {where} order by first_landed_at, csn, transaction_id limit {SAMPLE}"
     first = tuple(_missing(row) for row in small_tables.query(paths.table(names.PENDING_TRANSACTIONS), sql))
-    return Rows(found["n"], found["since"], first), found["newest"]
+    return Rows(summed["n"], summed["since"], first), summed["newest"]
 
 
 def _stuck(paths: TablePaths, now: datetime, longer: timedelta | None, waiting: Rows, newest: datetime | None) -> Rows:
@@ -159,14 +161,14 @@ def _missing(row: dict[str, Any]) -> str:
     return plain(f"{row['transaction_id']}: {row['cause'] or 'waits'}; {', '.join(have)}")
 
 
-def _letters(paths: TablePaths, source_format: str) -> Rows:
-    found = listing(paths, source_format=source_format)
+def _dead_letters(paths: TablePaths, source_format: str) -> Rows:
+    listed = listing(paths, source_format=source_format)
     first = tuple(
         f"{group.cause}: {group.events} events of {group.transactions} transactions, such as {group.examples[0]}"
-        for group in found.groups[:SAMPLE]
+        for group in listed.groups[:SAMPLE]
     )
-    since = min((group.since for group in found.groups if group.since is not None), default=None)
-    return Rows(found.events, since, first, found.groups[0].hint if found.groups else "")
+    since = min((group.since for group in listed.groups if group.since is not None), default=None)
+    return Rows(listed.events, since, first, listed.groups[0].hint if listed.groups else "")
 
 
 def failing_expectations(pipeline: Pipeline, paths: TablePaths) -> list[dict[str, Any]]:
@@ -193,10 +195,10 @@ def _failed_since(paths: TablePaths, row: dict[str, Any]) -> datetime:
 def _sample(text: str) -> list[str]:
     """Return failing rows in words; txloom's own columns are left out."""
     rows = json.loads(text or "[]")[:SAMPLE]
-    shown = [{name: value for name, value in row.items() if not name.startswith(names.OWN_PREFIX)} for row in rows]
+    shown = [{name: value for name, value in row.items() if not name.startswith(names.SYSTEM_PREFIX)} for row in rows]
     return [plain(", ".join(f"{name}={value}" for name, value in row.items())) for row in shown]
 
 
-def _unbalanced(ledger: dict[str, Any]) -> Undone | None:
+def _unbalanced(ledger: dict[str, Any]) -> PendingStep | None:
     wrong = ledger.get("balance_balanced") is False
-    return Undone(ledger["balance_detail"], ledger["balance_at"]) if wrong else None
+    return PendingStep(ledger["balance_detail"], ledger["balance_at"]) if wrong else None

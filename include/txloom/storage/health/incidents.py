@@ -17,7 +17,7 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from txloom.config import names
 from txloom.errors import WriteConflict
-from txloom.quality.episodes import Episode
+from txloom.quality.incident_lifecycle import IncidentLifecycle
 from txloom.quality.incidents import Incident
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import opened
@@ -26,12 +26,12 @@ from txloom.storage.publishing.watermark import newest_metadata
 from txloom.storage.system_tables import INCIDENTS
 
 TRIES = 20
-LOOKED = "looked_at"
-Change = Callable[[list[Episode]], list[Episode]]
+JUDGED_AT = "looked_at"
+Change = Callable[[list[IncidentLifecycle]], list[IncidentLifecycle]]
 _INCIDENT = tuple(each.name for each in fields(Incident))
 
 
-def episodes(paths: TablePaths) -> list[Episode]:
+def lifecycles(paths: TablePaths) -> list[IncidentLifecycle]:
     """Return what is known, oldest first."""
     try:
         return _read(opened(paths.table(names.INCIDENTS)))
@@ -39,13 +39,13 @@ def episodes(paths: TablePaths) -> list[Episode]:
         return []
 
 
-def looked_at(paths: TablePaths) -> datetime | None:
+def judged_at(paths: TablePaths) -> datetime | None:
     """Return when a cycle last found its source in order, whether or not it had something new."""
-    told = newest_metadata(paths.table(names.INCIDENTS)).get(LOOKED)
-    return datetime.fromisoformat(told) if told else None
+    text = newest_metadata(paths.table(names.INCIDENTS)).get(JUDGED_AT)
+    return datetime.fromisoformat(text) if text else None
 
 
-def change(paths: TablePaths, decide: Change, *, looked: datetime | None = None) -> list[Episode]:
+def change(paths: TablePaths, decide: Change, *, looked: datetime | None = None) -> list[IncidentLifecycle]:
     """Let a rule change the episodes and return them; it may be asked again when somebody else wrote meanwhile.
 
     looked: also note that the source was looked at then. Nothing is written when nothing changes.
@@ -59,34 +59,39 @@ def change(paths: TablePaths, decide: Change, *, looked: datetime | None = None)
         if after == known and looked is None:
             return known
         try:
-            _write(table, after, looked or looked_at(paths))
+            _write(table, after, looked or judged_at(paths))
         except CommitFailedError:
             continue
         return after
     raise WriteConflict(f"{path}: others write into it all the time; nothing was changed")
 
 
-def _read(table: DeltaTable) -> list[Episode]:
-    found = arrow_tables.ask({"t": table}, "select * from t order by opened_at, kind, subject").to_pylist()
-    return [_episode(row) for row in found]
+def _read(table: DeltaTable) -> list[IncidentLifecycle]:
+    rows = arrow_tables.ask({"t": table}, "select * from t order by opened_at, kind, subject").to_pylist()
+    return [_lifecycle(row) for row in rows]
 
 
-def _episode(row: dict[str, Any]) -> Episode:
-    told = {name: row[name] for name in _INCIDENT} | {"rows": tuple(row["rows"] or ())}
-    own = {name: value for name, value in row.items() if name not in _INCIDENT}
+def _lifecycle(row: dict[str, Any]) -> IncidentLifecycle:
+    incident = {name: row[name] for name in _INCIDENT} | {"rows": tuple(row["rows"] or ())}
+    lifecycle = {name: value for name, value in row.items() if name not in _INCIDENT}
     for channels in ("opened_to", "closed_to"):
-        own[channels] = frozenset(own[channels] or ())
-    return Episode(Incident(**told), **own)
+        lifecycle[channels] = frozenset(lifecycle[channels] or ())
+    return IncidentLifecycle(Incident(**incident), **lifecycle)
 
 
-def _row(episode: Episode) -> dict[str, Any]:
-    own = {name: value for name, value in vars(episode).items() if name != "incident"}
-    told = {name: sorted(own[name]) for name in ("opened_to", "closed_to")}
-    return {**vars(episode.incident), "rows": list(episode.incident.rows), **own, **told}
+def _row(incident_lifecycle: IncidentLifecycle) -> dict[str, Any]:
+    lifecycle = {name: value for name, value in vars(incident_lifecycle).items() if name != "incident"}
+    channels = {name: sorted(lifecycle[name]) for name in ("opened_to", "closed_to")}
+    return {
+        **vars(incident_lifecycle.incident),
+        "rows": list(incident_lifecycle.incident.rows),
+        **lifecycle,
+        **channels,
+    }
 
 
-def _write(table: DeltaTable, after: Sequence[Episode], looked: datetime | None) -> None:
-    about = {LOOKED: looked.astimezone(UTC).isoformat()} if looked is not None else {}
+def _write(table: DeltaTable, after: Sequence[IncidentLifecycle], judged_at: datetime | None) -> None:
+    about = {JUDGED_AT: judged_at.astimezone(UTC).isoformat()} if judged_at is not None else {}
     properties = CommitProperties(
         custom_metadata={"userMetadata": json.dumps(about)} if about else None,
         app_transactions=[Transaction(names.INCIDENTS, table.version() + 1)],

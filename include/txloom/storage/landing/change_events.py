@@ -19,7 +19,7 @@ LINES_PER_FILE = 1 << 32
 """`row` is file number times this plus the line: unique in a landing, and the same when a landing is repeated."""
 MOST_LANDINGS = 1 << 24
 """So many landings have positions of 63 bits, of which each landing has `tasks.PLACE_BITS` for its files and lines."""
-NUMBERS_ROW = -2
+COMPACT_ROW = -2
 """`row` of what the buffer reads, which did not come from the source."""
 COORDINATES = ("topic", "partition", "offset", "file", "line")
 
@@ -38,7 +38,7 @@ class Landing:
         return sum(task.bytes for task in self.tasks)
 
 
-def placed(events: pa.Table, task: Task, places: Sequence[int], landing: Landing) -> pa.Table:
+def with_position(events: pa.Table, task: Task, places: Sequence[int], landing: Landing) -> pa.Table:
     """Return decoded events as rows of change_events; places: their lines or offsets."""
     return identified(_with_coordinates(events, task, places, landing))
 
@@ -50,12 +50,12 @@ def as_before(events: pa.Table, before: pa.Table) -> pa.Table:
     return events
 
 
-def placed_again(events: pa.Table, landing: Landing) -> pa.Table:
+def landed_again(events: pa.Table, landing: Landing) -> pa.Table:
     """Return events that know their places, see `as_before`, as rows of another landing, in their order."""
-    found = _with_coordinates(events, Task(0, "", "", 0), range(events.num_rows), landing)
+    placed = _with_coordinates(events, Task(0, "", "", 0), range(events.num_rows), landing)
     for name in COORDINATES:
-        found = _with(found, name, events.column(name))
-    return identified(found)
+        placed = _with(placed, name, events.column(name))
+    return identified(placed)
 
 
 def _with_coordinates(events: pa.Table, task: Task, places: Sequence[int], landing: Landing) -> pa.Table:
@@ -65,7 +65,7 @@ def _with_coordinates(events: pa.Table, task: Task, places: Sequence[int], landi
     line = pc.subtract(position, part.first - 1 if part else 0)
     _refuse_beyond(line, LINES_PER_FILE, task)
     nothing = pa.nulls(size, pa.int64())
-    own = {
+    coordinates = {
         "landing": pa.repeat(pa.scalar(landing.number, pa.int64()), size),
         "row": pc.add(line, task.number * LINES_PER_FILE),
         "topic": pa.repeat(pa.scalar(task.topic, pa.string()), size),
@@ -80,7 +80,8 @@ def _with_coordinates(events: pa.Table, task: Task, places: Sequence[int], landi
         "numbers": pa.nulls(size, pa.binary()),
     }
     return pa.table(
-        {name: own[name] if name in own else events.column(name) for name in CHANGE_EVENTS.names}, CHANGE_EVENTS
+        {name: coordinates[name] if name in coordinates else events.column(name) for name in CHANGE_EVENTS.names},
+        CHANGE_EVENTS,
     )
 
 
@@ -91,8 +92,8 @@ def identified(events: pa.Table) -> pa.Table:
         for name in ("transaction_id", "xid"):
             known = pc.binary_join_element_wise(events.column(name), _sent_at(events), identity.SENT_AT)
             events = _with(events, name, pc.if_else(unknown, known, events.column(name)))
-        own = pc.if_else(unknown, events.column("transaction_id"), events.column("identity"))
-        events = _with(events, "identity", own)
+        identities = pc.if_else(unknown, events.column("transaction_id"), events.column("identity"))
+        events = _with(events, "identity", identities)
     return _with(events, "tx", hashed(events.column("transaction_id")))
 
 
@@ -137,7 +138,7 @@ def _refuse_beyond(line: pa.Array, limit: int, task: Task) -> None:
         )
 
 
-def with_numbers(
+def with_compact_events(
     events: pa.Table, landing: Landing, *, reopen: bool = False, known: np.ndarray | None = None
 ) -> pa.Table:
     """Add to landed events the rows that the buffer reads instead of them.
@@ -145,7 +146,7 @@ def with_numbers(
     reopen: to decide on them again. known: transactions that were finished before they came, see `packed`.
     """
     rows = [
-        {"landing": landing.number, "row": NUMBERS_ROW, "kind": "numbers", "bucket": bucket, "numbers": numbers}
+        {"landing": landing.number, "row": COMPACT_ROW, "kind": "numbers", "bucket": bucket, "numbers": numbers}
         for bucket, numbers in packed(events, reopen=reopen, known=known)
     ]
     return pa.concat_tables([events, pa.Table.from_pylist(rows, CHANGE_EVENTS)])

@@ -20,14 +20,14 @@ from txloom.transactions.snapshots import Shown, Snapshots, advanced
 if TYPE_CHECKING:
     from txloom.storage.landing.change_events import Landing
 
-_MARKS = arrow_tables.texts((OF_SNAPSHOT, FIRST_OF_TABLE, LAST_OF_TABLE, LAST_OF_SNAPSHOT))
-_OF_SNAPSHOT = f"kind = 'row' and detail in ({_MARKS})"
+_FLAGS = arrow_tables.texts((OF_SNAPSHOT, FIRST_OF_TABLE, LAST_OF_TABLE, LAST_OF_SNAPSHOT))
+_OF_SNAPSHOT = f"kind = 'row' and detail in ({_FLAGS})"
 _LOADS = arrow_tables.texts(names.LOADS)
 _OF_STREAM = f"(kind = 'metadata' or kind = 'row' and op <> 'r') and topic not in ({_LOADS})"
 
 
 @dataclass(frozen=True)
-class Standing:
+class SnapshotProgress:
     """How snapshots stand after a landing.
 
     since: when the open ones began. initial: the csn of the snapshot that the stream began with, once it is whole;
@@ -41,7 +41,7 @@ class Standing:
 
 def note_left_out(pipeline: Pipeline, paths: TablePaths, number: int, at: datetime) -> None:
     """Write down, before a landing is planned, that it does not take all that the source has."""
-    if _tells_snapshots(pipeline) and standing(paths, number).snapshots.lowest is not None:
+    if _has_snapshots(pipeline) and progress(paths, number).snapshots.lowest is not None:
         rows = [{"landing": number, "at": at, "left_out": True}]
         small_tables.append(_path(paths), rows, SOURCE_SNAPSHOTS, once=(_write_id(paths, "plan"), number))
 
@@ -51,9 +51,9 @@ def advance(pipeline: Pipeline, paths: TablePaths, landing: "Landing", *, took: 
 
     took: it read the source.
     """
-    if not _tells_snapshots(pipeline):
+    if not _has_snapshots(pipeline):
         return None
-    before = standing(paths, landing.number)
+    before = progress(paths, landing.number)
     shown = _shown(paths, landing.number)
     if not shown.rows and before.snapshots.lowest is None:
         return None
@@ -70,21 +70,21 @@ def advance(pipeline: Pipeline, paths: TablePaths, landing: "Landing", *, took: 
     return after.bound
 
 
-def standing(paths: TablePaths, before: int = 2**63 - 1) -> Standing:
+def progress(paths: TablePaths, before: int = 2**63 - 1) -> SnapshotProgress:
     """Return how snapshots stood before a landing; now, unless one is named."""
     newest = f"where landing < {before} and not left_out order by landing desc limit 1"
-    found = small_tables.query(_path(paths), f"select * from t {newest}")
-    if not found:
-        return Standing()
-    row = found[0]
-    own = {name: row[name] for name in ("rows", "lowest", "highest", "ended", "closed")}
-    return Standing(Snapshots(**own), row["since"], row["initial"])
+    rows = small_tables.query(_path(paths), f"select * from t {newest}")
+    if not rows:
+        return SnapshotProgress()
+    row = rows[0]
+    bounds = {name: row[name] for name in ("rows", "lowest", "highest", "ended", "closed")}
+    return SnapshotProgress(Snapshots(**bounds), row["since"], row["initial"])
 
 
 def initial(paths: TablePaths, landing: int) -> int:
     """Return, after a landing, the csn of the whole snapshot that the stream began with; NOWHERE without one."""
-    found = standing(paths, landing + 1).initial
-    return NOWHERE if found is None else found
+    csn = progress(paths, landing + 1).initial
+    return NOWHERE if csn is None else csn
 
 
 def given_up(pipeline: Pipeline, paths: TablePaths, number: int) -> tuple[int, list[str]] | None:
@@ -94,12 +94,12 @@ def given_up(pipeline: Pipeline, paths: TablePaths, number: int) -> tuple[int, l
     also rows that were in flight until now. None where nothing was: no snapshot is open, or one at a single csn. Beside
     a stream each row that went is deleted there, and a snapshot may be of some rows.
     """
-    if not _tells_snapshots(pipeline):
+    if not _has_snapshots(pipeline):
         return None
-    before = standing(paths, number).snapshots
+    before = progress(paths, number).snapshots
     if before.highest is None or before.lowest is None:
         return None
-    after = standing(paths, number + 1)
+    after = progress(paths, number + 1)
     if after.snapshots.lowest is not None or after.initial != before.highest:
         return None
     late = _shown(paths, number).lowest
@@ -107,8 +107,8 @@ def given_up(pipeline: Pipeline, paths: TablePaths, number: int) -> tuple[int, l
     if lowest == before.highest:
         return None
     ended = f"select csn from t where kind = 'row' and detail = '{LAST_OF_SNAPSHOT}'"
-    own = f"{_OF_SNAPSHOT} and csn >= {lowest} and csn < {before.highest} and csn not in ({ended})"
-    sql = f'select distinct "table" from t where {own} and "table" is not null order by "table"'
+    of_given_up = f"{_OF_SNAPSHOT} and csn >= {lowest} and csn < {before.highest} and csn not in ({ended})"
+    sql = f'select distinct "table" from t where {of_given_up} and "table" is not null order by "table"'
     return before.highest, [row["table"] for row in small_tables.query(paths.change_events, sql)]
 
 
@@ -119,47 +119,47 @@ def taken_twice(pipeline: Pipeline, paths: TablePaths, number: int) -> list[tupl
     key are the same twice, of others nobody can say to which of the two they belong.
     """
     keyless = [table.name for table in pipeline.tables if not table.key]
-    if not keyless or not _tells_snapshots(pipeline):
+    if not keyless or not _has_snapshots(pipeline):
         return []
-    before = standing(paths, number).snapshots
-    if before.lowest is None or standing(paths, number + 1).snapshots.lowest is not None:
+    before = progress(paths, number).snapshots
+    if before.lowest is None or progress(paths, number + 1).snapshots.lowest is not None:
         return []
     first, last = (
         f"count(*) filter (where detail in ({arrow_tables.texts(marks)}))"
         for marks in ((FIRST_OF_TABLE,), (LAST_OF_TABLE, LAST_OF_SNAPSHOT))
     )
-    own = f"{_OF_SNAPSHOT} and csn between {before.lowest} and {before.highest}"
-    own += f' and "table" in ({arrow_tables.texts(keyless)})'
-    sql = f'select "table", csn, greatest({first}, {last}) as times from t where {own} group by "table", csn'
-    found = small_tables.query(paths.change_events, f'{sql} order by csn, "table"')
-    return [(row["table"], row["csn"], row["times"]) for row in found if row["times"] > 1]
+    repeated = f"{_OF_SNAPSHOT} and csn between {before.lowest} and {before.highest}"
+    repeated += f' and "table" in ({arrow_tables.texts(keyless)})'
+    sql = f'select "table", csn, greatest({first}, {last}) as times from t where {repeated} group by "table", csn'
+    rows = small_tables.query(paths.change_events, f'{sql} order by csn, "table"')
+    return [(row["table"], row["csn"], row["times"]) for row in rows if row["times"] > 1]
 
 
 def sent(pipeline: Pipeline, paths: TablePaths, table: str, since: int, until: int) -> list[int]:
     """Return the csns, between two, of snapshots that a connector sent whole and that had rows of a table."""
-    if not _tells_snapshots(pipeline):
+    if not _has_snapshots(pipeline):
         return []
-    whole = min(until, standing(paths).snapshots.closed)
+    whole = min(until, progress(paths).snapshots.closed)
     where = f'{_OF_SNAPSHOT} and "table" = {arrow_tables.quoted(table)} and csn between {since} and {whole}'
     return [row["csn"] for row in small_tables.query(paths.change_events, f"select distinct csn from t where {where}")]
 
 
 def _shown(paths: TablePaths, number: int) -> Shown:
     """Ask the events of one landing; those of other landings are not read."""
-    own = f"filter (where {_OF_SNAPSHOT})"
+    of_snapshot = f"filter (where {_OF_SNAPSHOT})"
     columns = {
-        "rows": f"count(*) {own}",
-        "lowest": f"min(csn) {own}",
-        "highest": f"max(csn) {own}",
+        "rows": f"count(*) {of_snapshot}",
+        "lowest": f"min(csn) {of_snapshot}",
+        "highest": f"max(csn) {of_snapshot}",
         "last": f"max(csn) filter (where kind = 'row' and detail = '{LAST_OF_SNAPSHOT}')",
         "stream": f"max(csn) filter (where {_OF_STREAM})",
     }
-    asked = ", ".join(f'{sql} as "{name}"' for name, sql in columns.items())
-    found: dict[str, Any] = small_tables.query(paths.change_events, f"select {asked} from t where landing = {number}")[
+    selected = ", ".join(f'{sql} as "{name}"' for name, sql in columns.items())
+    row: dict[str, Any] = small_tables.query(paths.change_events, f"select {selected} from t where landing = {number}")[
         0
     ]
-    ends = {name: NOWHERE if found[name] is None else found[name] for name in ("last", "stream")}
-    return Shown(found["rows"], found["lowest"], found["highest"], **ends)
+    ends = {name: NOWHERE if row[name] is None else row[name] for name in ("last", "stream")}
+    return Shown(row["rows"], row["lowest"], row["highest"], **ends)
 
 
 def _initial(paths: TablePaths, number: int, csn: int | None) -> int:
@@ -177,7 +177,7 @@ def _left_out(paths: TablePaths, number: int) -> bool:
     return bool(small_tables.query(_path(paths), f"select 1 as n from t where landing = {number} and left_out"))
 
 
-def _tells_snapshots(pipeline: Pipeline) -> bool:
+def _has_snapshots(pipeline: Pipeline) -> bool:
     return pipeline.source.format == "debezium"
 
 

@@ -13,8 +13,8 @@ from txloom.events.wal2json import decoder as wal2json_decoder
 from txloom.storage.buffer.finished_transactions import finished_before
 from txloom.storage.delta import data_files
 from txloom.storage.landing import name_spellings
-from txloom.storage.landing.change_events import Landing, placed, with_numbers
-from txloom.storage.landing.open_transactions import Fronts
+from txloom.storage.landing.change_events import Landing, with_compact_events, with_position
+from txloom.storage.landing.open_transactions import OpenBefore
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources.file_positions import Position, to_json
 from txloom.storage.sources.files import FileUnreadable
@@ -86,7 +86,7 @@ class Decoded:
     """
 
     events: pa.Table | None
-    written: "Sequence[data_files.Part]"
+    written: "Sequence[data_files.DataFile]"
     positions: Sequence[Position]
     spellings: dict[str, str]
 
@@ -96,17 +96,17 @@ def decode(
     new: NewDecoder,
     source: Reader,
     queues: Sequence[Sequence[Task]],
-    found: Fronts,
+    open_before: OpenBefore,
     landing: Landing,
     paths: TablePaths,
 ) -> Decoded:
     """Decode queues of tasks; where a file cannot be read, what was decoded is not whole, and its position says so."""
     if landing.bytes > LOCAL_BYTES:
-        return decode_files(spark(), new, source, queues, found, landing, paths)
+        return decode_files(spark(), new, source, queues, open_before, landing, paths)
     decoder, chunks = new(spellings=name_spellings.known(paths)), [CHANGE_EVENTS.empty_table()]
     reached = list[Position]()
     for queue in queues:
-        chunks += decode_queue(decoder, source, queue, found, landing, reached)
+        chunks += decode_queue(decoder, source, queue, open_before, landing, reached)
     return Decoded(pa.concat_tables(chunks), (), reached, decoder.spellings)
 
 
@@ -115,7 +115,7 @@ def decode_files(
     new: NewDecoder,
     source: Reader,
     queues: Sequence[Sequence[Task]],
-    found: Fronts,
+    open_before: OpenBefore,
     landing: Landing,
     paths: TablePaths,
 ) -> Decoded:
@@ -124,24 +124,24 @@ def decode_files(
     Where tasks met names in several spellings they decode once more, all with the same one.
     """
     queues = sorted(queues, key=lambda queue: sum(task.size for task in queue), reverse=True)
-    path, told = paths.change_events, name_spellings.known(paths)
+    path, spellings = paths.change_events, name_spellings.known(paths)
 
-    def read(some: Iterable[Sequence[Task]]) -> "Iterable[data_files.Part | Position | dict[str, str]]":
-        decoder, reached = new(spellings=told), list[Position]()
+    def read(some: Iterable[Sequence[Task]]) -> "Iterable[data_files.DataFile | Position | dict[str, str]]":
+        decoder, reached = new(spellings=spellings), list[Position]()
         for queue in some:
-            for events in gathered(decode_queue(decoder, source, queue, found, landing, reached)):
-                numbered = with_numbers(events, landing, known=finished_before(paths, events))
-                yield data_files.write_part(numbered, names.CHANGE_EVENTS, path)
+            for events in gathered(decode_queue(decoder, source, queue, open_before, landing, reached)):
+                numbered = with_compact_events(events, landing, known=finished_before(paths, events))
+                yield data_files.write_file(numbered, names.CHANGE_EVENTS, path)
         yield from reached
         yield decoder.spellings
 
     while queues:
         made = spark.sparkContext.parallelize(queues, len(queues)).mapPartitions(read).collect()
-        told, is_one = name_spellings.agreed([each for each in made if isinstance(each, dict)], new().declared)
+        spellings, is_one = name_spellings.agreed([each for each in made if isinstance(each, dict)], new().declared)
         if is_one:
             positions = [each for each in made if isinstance(each, Position)]
-            return Decoded(None, [each for each in made if isinstance(each, data_files.Part)], positions, told)
-    return Decoded(None, (), (), told)
+            return Decoded(None, [each for each in made if isinstance(each, data_files.DataFile)], positions, spellings)
+    return Decoded(None, (), (), spellings)
 
 
 def gathered(chunks: Iterator[pa.Table]) -> Iterator[pa.Table]:
@@ -167,22 +167,22 @@ def decode_queue(
     decoder: Decoder,
     source: Reader,
     queue: Sequence[Task],
-    found: Fronts,
+    open_before: OpenBefore,
     landing: Landing,
     reached: "list[Position]",
 ) -> Iterator[pa.Table]:
     """Yield the messages of tasks, decoded, with their coordinates, in chunks.
 
-    found: what is open in front of them. reached: takes how far each file was read, or why it could not be.
+    open_before: what is open in front of them. reached: takes how far each file was read, or why it could not be.
     """
     for task in queue:
-        found.enter(decoder, task)
+        open_before.enter(decoder, task)
         try:
             yield from _decode_task(decoder, source, task, landing, reached)
         except FileUnreadable as error:
             reached.append(error.position)
             continue
-        found.leave(decoder, task)
+        open_before.leave(decoder, task)
 
 
 def _decode_task(
@@ -195,11 +195,11 @@ def _decode_task(
         for start in range(0, len(block.values), CHUNK):
             chunk = slice(start, start + CHUNK)
             headers = None if block.headers is None else block.headers[chunk]
-            first = 1 if is_first and task.part is None else block.places[start]
+            first = 1 if is_first and task.part is None else block.positions[start]
             events = decoder.decode(task.topic, block.values[chunk], headers, first)
             inside, is_first = inside or (is_first and _begins_inside(events)), False
             if not block.landed:
-                yield placed(events, task, block.places[chunk], landing)
+                yield with_position(events, task, block.positions[chunk], landing)
         if block.reached is not None:
             left = decoder.open(task.topic)
             end = replace(block.reached, open=to_json([*tail, left][0]), left=to_json(left))

@@ -32,13 +32,15 @@ def reached(paths: TablePaths) -> dict[tuple[str, int], Reached]:
     newest = "row_number() over (partition by topic, partition order by landing desc) as n"
     sql = f"select landing, {_RANGE} from (select *, {newest} from t where lost is null) where n = 1"
     plans = {_key(row): row for row in small_tables.query(paths.table(names.LANDED_OFFSETS), sql)}
-    found = {key: Reached(row["topic_id"], row["until"]) for key, row in plans.items()}
+    reached_by_partition = {key: Reached(row["topic_id"], row["until"]) for key, row in plans.items()}
     for row in _losses(paths):
         if (plan := plans.get(_key(row))) is not None and row["landing"] >= plan["landing"]:
-            found[_key(row)] = _behind(row, found[_key(row)])
+            reached_by_partition[_key(row)] = _behind(row, reached_by_partition[_key(row)])
     for part in unread(paths):
-        found[part.topic, part.partition] = replace(found[part.topic, part.partition], unread=part.first)
-    return found
+        reached_by_partition[part.topic, part.partition] = replace(
+            reached_by_partition[part.topic, part.partition], unread=part.first
+        )
+    return reached_by_partition
 
 
 def unread(paths: TablePaths) -> list[Range]:
@@ -52,8 +54,8 @@ def unread(paths: TablePaths) -> list[Range]:
 def planned_last(paths: TablePaths) -> Row | None:
     """Return the newest plan: landing, run_id, at; None before there was one."""
     sql = "select landing, run_id, at from t where lost is null order by landing desc limit 1"
-    found = small_tables.query(paths.table(names.LANDED_OFFSETS), sql)
-    return found[0] if found else None
+    rows = small_tables.query(paths.table(names.LANDED_OFFSETS), sql)
+    return rows[0] if rows else None
 
 
 def planned(paths: TablePaths, number: int) -> list[Range]:
@@ -95,10 +97,10 @@ def _key(row: Row) -> tuple[str, int]:
 
 def losses(pipeline: Pipeline, paths: TablePaths) -> list[Loss]:
     """Ask the brokers what cannot be landed any more of what was not landed yet."""
-    return kafka.losses(*standing(pipeline, paths))
+    return kafka.losses(*extents_and_reached(pipeline, paths))
 
 
-def standing(pipeline: Pipeline, paths: TablePaths) -> tuple[list[Range], dict[tuple[str, int], Reached]]:
+def extents_and_reached(pipeline: Pipeline, paths: TablePaths) -> tuple[list[Range], dict[tuple[str, int], Reached]]:
     """Return what the brokers hold now of a pipeline's topics, and what was reached of it."""
     assert pipeline.source.kafka is not None
     topics, known = kafka.topics_of(pipeline), reached(paths)

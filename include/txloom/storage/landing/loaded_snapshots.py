@@ -7,10 +7,10 @@ from txloom.config import names
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.paths import TablePaths
 
-WHOLE, PARTIAL = f"{names.OWN_PREFIX}load:", f"{names.OWN_PREFIX}partial_load:"
+WHOLE, PARTIAL = f"{names.SYSTEM_PREFIX}load:", f"{names.SYSTEM_PREFIX}partial_load:"
 """How the transaction ids of snapshots of all watched tables, and of some, begin; a landing's number follows."""
 ANY = 2**63 - 1
-_TOPIC = f"{names.OWN_PREFIX}load:"
+_TOPIC = f"{names.SYSTEM_PREFIX}load:"
 
 
 def xid(landing: int, *, whole: bool) -> str:
@@ -40,8 +40,8 @@ def floor(paths: TablePaths, release: int) -> int:
     if not landed(paths):
         return 0
     condition = f"starts_with(xid, '{WHOLE}') and status = 'released' and release <= {release}"
-    found = small_tables.query(paths.table(names.TRANSACTIONS), f"select max(csn) as csn from t where {condition}")
-    return int((found[0]["csn"] if found else 0) or 0)
+    rows = small_tables.query(paths.table(names.TRANSACTIONS), f"select max(csn) as csn from t where {condition}")
+    return int((rows[0]["csn"] if rows else 0) or 0)
 
 
 def waiting(paths: TablePaths, tables: Collection[str]) -> dict[str, int]:
@@ -51,22 +51,22 @@ def waiting(paths: TablePaths, tables: Collection[str]) -> dict[str, int]:
         return {}
     finished = small_tables.query(paths.table(names.TRANSACTIONS), f"select xid from t where xid in ({ids})")
     decided = {int(row["xid"].rsplit(":", 1)[-1]) for row in finished}
-    found: dict[str, int] = {}
+    csn_by_table: dict[str, int] = {}
     for row in landed(paths):
         table = row["topic"].removeprefix(_TOPIC)
         if table in tables and row["landing"] not in decided:
             where = f"landing = {row['landing']} and kind = 'metadata'"
             csns = small_tables.query(paths.change_events, f"select csn from t where {where}")
-            found[table] = max([found.get(table, -1), *(row["csn"] for row in csns)])
-    return found
+            csn_by_table[table] = max([csn_by_table.get(table, -1), *(row["csn"] for row in csns)])
+    return csn_by_table
 
 
 def newest(paths: TablePaths) -> int | None:
     """Return the highest csn that the source sent; None before it sent any."""
-    found = small_tables.query(
-        paths.change_events, f"select max(csn) as csn from t where not starts_with(xid, '{names.OWN_PREFIX}')"
+    rows = small_tables.query(
+        paths.change_events, f"select max(csn) as csn from t where not starts_with(xid, '{names.SYSTEM_PREFIX}')"
     )
-    csn: int | None = found[0]["csn"] if found else None
+    csn: int | None = rows[0]["csn"] if rows else None
     return csn
 
 
@@ -75,14 +75,14 @@ def loaded(paths: TablePaths, csn: int, release: int) -> dict[str, int]:
     plan = landed(paths)
     if not plan:
         return {}
-    condition = f"starts_with(xid, '{names.OWN_PREFIX}') and csn <= {csn} and release <= {release}"
+    condition = f"starts_with(xid, '{names.SYSTEM_PREFIX}') and csn <= {csn} and release <= {release}"
     sql = f"select xid, csn from t where status = 'released' and {condition}"
     done = {
         row["xid"].rsplit(":", 1)[-1]: row["csn"] for row in small_tables.query(paths.table(names.TRANSACTIONS), sql)
     }
-    found: dict[str, int] = {}
+    csn_by_table: dict[str, int] = {}
     for row in plan:
         if (csn_of := done.get(str(row["landing"]))) is not None:
             table = row["topic"].removeprefix(_TOPIC)
-            found[table] = max(found.get(table, 0), csn_of)
-    return found
+            csn_by_table[table] = max(csn_by_table.get(table, 0), csn_of)
+    return csn_by_table

@@ -18,14 +18,14 @@ def known(paths: TablePaths) -> dict[str, str]:
 def learn(paths: TablePaths, landing: int, spellings: Mapping[str, str]) -> None:
     """Write down what is new, before the rows that are spelled so; done twice it writes nothing more."""
     old, at = known(paths), datetime.now(UTC)
-    new = [{"name": name, "spelling": told} for name, told in sorted(spellings.items()) if name not in old]
+    new = [{"name": name, "spelling": spelling} for name, spelling in sorted(spellings.items()) if name not in old]
     if new:
         path = paths.table(names.SOURCE_NAMES)
         small_tables.ensure(path, SOURCE_NAMES)
         small_tables.append(path, [{**row, "landing": landing, "at": at} for row in new], SOURCE_NAMES)
 
 
-def agreed(told: Iterable[Mapping[str, str]], declared: Iterable[str]) -> tuple[dict[str, str], bool]:
+def agreed(reports: Iterable[Mapping[str, str]], declared: Iterable[str]) -> tuple[dict[str, str], bool]:
     """Return one spelling of each name out of what several readers saw, and whether all saw that one.
 
     declared: spellings that are preferred.
@@ -34,8 +34,8 @@ def agreed(told: Iterable[Mapping[str, str]], declared: Iterable[str]) -> tuple[
     ({'s': 'public.s'}, False)
     """
     preferred, seen = set(declared), dict[str, set[str]]()
-    for each in told:
+    for each in reports:
         for name, spelling in each.items():
             seen.setdefault(name, set()).add(spelling)
-    chosen = {name: min(found, key=lambda each: (each not in preferred, each)) for name, found in seen.items()}
-    return chosen, all(len(found) == 1 for found in seen.values())
+    chosen = {name: min(spellings, key=lambda each: (each not in preferred, each)) for name, spellings in seen.items()}
+    return chosen, all(len(spellings) == 1 for spellings in seen.values())

@@ -31,7 +31,7 @@ class Resumes(Protocol):
 
 
 @dataclass
-class Fronts:
+class OpenBefore:
     """What is open in front of the tasks of a landing.
 
     topics: of Kafka's topics; each is asked for once. ends: behind files, those that were read before the landing and
@@ -61,28 +61,28 @@ class Fronts:
         return from_json(task.origin.open if task.start else task.origin.before)
 
 
-def fronts(
+def open_before(
     tasks: Sequence[Task],
     known: Mapping[Name, Position],
     unreadable: Collection[Name],
     last: "Callable[[str], Open | None]",
-) -> Fronts:
+) -> OpenBefore:
     """Return what is open in front of the tasks of an ordered source's landing.
 
     known: how far files were read before it. unreadable: files that it cannot read, so that nothing follows them. last:
     tells what is open behind the last event of a topic, where a file was landed by a version that kept no positions.
     """
-    found = Fronts(topics={task.topic: last(task.topic) for task in tasks if task.part is not None})
+    result = OpenBefore(topics={task.topic: last(task.topic) for task in tasks if task.part is not None})
     for name in {(task.topic, task.follows) for task in tasks if task.follows is not None} - {*unreadable}:
         position = known.get(name)
         if position is None:
-            found.ends[name] = last(name[0])
+            result.ends[name] = last(name[0])
         elif position.problem is None:
-            found.ends[name] = from_json(position.left)
-    return found
+            result.ends[name] = from_json(position.left)
+    return result
 
 
-PLACE = 'landing desc, "row" desc limit 1'
+POSITION = 'landing desc, "row" desc limit 1'
 
 
 def open_transaction(paths: TablePaths, topic: str) -> "Open | None":
@@ -93,14 +93,14 @@ def open_transaction(paths: TablePaths, topic: str) -> "Open | None":
     """
     from txloom.events.wal2json.decoder import Open
 
-    own = f"topic = {arrow_tables.quoted(topic)}"
-    told = f"{own} and kind in ('marker', 'row', 'metadata', 'poison') and csn is not null"
-    newest = (_last(paths, told, landing) for landing in _landings(paths, own))
-    last = next((found for found in newest if found is not None), None)
+    of_topic = f"topic = {arrow_tables.quoted(topic)}"
+    of_transactions = f"{of_topic} and kind in ('marker', 'row', 'metadata', 'poison') and csn is not null"
+    newest = (_last(paths, of_transactions, landing) for landing in _landings(paths, of_topic))
+    last = next((row for row in newest if row is not None), None)
     if last is None or (last["kind"] in ("metadata", "poison") and last["pos"] is None) or _is_cut_off(paths, last):
         return None
-    inside = f"{own} and csn = {last['csn']} and xid = {arrow_tables.quoted(last['xid'])}"
-    begun = f"select landing, \"row\", committed_at from t where {inside} and kind = 'marker' order by {PLACE}"
+    inside = f"{of_topic} and csn = {last['csn']} and xid = {arrow_tables.quoted(last['xid'])}"
+    begun = f"select landing, \"row\", committed_at from t where {inside} and kind = 'marker' order by {POSITION}"
     (begin,) = small_tables.query(paths.change_events, begun)
     since = f'(landing > {begin["landing"]} or landing = {begin["landing"]} and "row" > {begin["row"]})'
     counted = f'select "table", op, count(*) as n, max(pos) as pos from t where {inside} and {since} and pos > 0'
@@ -124,10 +124,10 @@ def _landings(paths: TablePaths, topic: str) -> list[int]:
     return sorted(read, reverse=True)
 
 
-def _last(paths: TablePaths, told: str, landing: int) -> dict[str, Any] | None:
+def _last(paths: TablePaths, condition: str, landing: int) -> dict[str, Any] | None:
     """Return the last event of a landing that knows its transaction."""
     columns = 'landing, kind, xid, csn, pos, topic, partition, "offset"'
-    sql = f"select {columns} from t where landing = {landing} and {told} order by {PLACE}"
+    sql = f"select {columns} from t where landing = {landing} and {condition} order by {POSITION}"
     return next(iter(small_tables.query(paths.change_events, sql)), None)
 
 
@@ -135,7 +135,9 @@ def _is_cut_off(paths: TablePaths, last: dict[str, Any]) -> bool:
     """Tell whether records that came behind an event were given up before the next ones were landed."""
     if last["offset"] is None:
         return False
-    own = f"topic = {arrow_tables.quoted(last['topic'])} and partition = {last['partition']} and lost is not null"
+    of_partition = (
+        f"topic = {arrow_tables.quoted(last['topic'])} and partition = {last['partition']} and lost is not null"
+    )
     behind = f'landing >= {last["landing"]} and "first" > {last["offset"]}'
-    sql = f"select count(*) as n from t where {own} and {behind}"
+    sql = f"select count(*) as n from t where {of_partition} and {behind}"
     return any(row["n"] for row in small_tables.query(paths.table(names.LANDED_OFFSETS), sql))

@@ -15,7 +15,7 @@ from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.landing.change_events import Landing
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import SOURCE_PARTITIONS
-from txloom.transactions.low_watermark import Frontier, Hole, Partition, advanced, frontier
+from txloom.transactions.low_watermark import LowWatermark, Partition, UnreadableRange, advanced, low_watermark
 
 Key = tuple[str, int | None]
 """Topic and number of a partition; files have no number."""
@@ -27,36 +27,38 @@ def announce(pipeline: Pipeline, paths: TablePaths, number: int, at: datetime, p
     """Write down, before a landing reads them, partitions that nobody knew of: from now on they are waited for."""
     if not _is_bounded(pipeline):
         return
-    own = [key for key in dict.fromkeys(partitions) if _counts(pipeline, key[0])]
+    counting = [key for key in dict.fromkeys(partitions) if _counts(pipeline, key[0])]
     known = _known(paths, number)
     about = {"landing": number, "at": at}
-    rows = [{**about, "topic": topic, "partition": part} for topic, part in own if (topic, part) not in known]
+    rows = [{**about, "topic": topic, "partition": part} for topic, part in counting if (topic, part) not in known]
     if rows:
         small_tables.append(_path(paths), rows, SOURCE_PARTITIONS, once=(_write_id(paths, "plan"), number))
 
 
-def advance(pipeline: Pipeline, paths: TablePaths, landing: Landing, *, took: bool) -> Frontier | None:
+def advance(pipeline: Pipeline, paths: TablePaths, landing: Landing, *, took: bool) -> LowWatermark | None:
     """Write down what a landing showed of each partition; return how far all are, None where none waits for another.
 
     took: it read the source. One that landed something again, or a snapshot, shows nothing new.
     """
     if not _is_bounded(pipeline):
         return None
-    partitions, holes = _known(paths, landing.number), list[Hole]()
+    partitions, unreadable_ranges = _known(paths, landing.number), list[UnreadableRange]()
     at, rows = arrow_tables.micros(landing.at), []
-    for key, told in _told(pipeline, paths, landing.number, partitions) if took else ():
-        partitions[key], found = advanced(partitions.get(key, Partition(None, at)), told, at)
-        holes += found
+    for key, csns in _csns_of(pipeline, paths, landing.number, partitions) if took else ():
+        partitions[key], new_ranges = advanced(partitions.get(key, Partition(None, at)), csns, at)
+        unreadable_ranges += new_ranges
         shown = {"landing": landing.number, "at": landing.at, "topic": key[0], "partition": key[1]}
-        rows.append({**shown, "csn": partitions[key].csn, "torn": partitions[key].torn})
+        rows.append({**shown, "csn": partitions[key].csn, "torn": partitions[key].unreadable_since})
     if rows:
         small_tables.append(_path(paths), rows, SOURCE_PARTITIONS, once=(_write_id(paths, "shown"), landing.number))
     if _is_counted(pipeline) and len(partitions) < 2:
         return None
     idle = idle_after(pipeline)
     micros = None if idle is None else int(idle.total_seconds() * 1_000_000)
-    holes += _known_poison(paths, landing.number) if took and not _is_counted(pipeline) else []
-    return frontier(partitions.values(), at, micros, inclusive=_is_counted(pipeline), holes=holes)
+    unreadable_ranges += _known_poison(paths, landing.number) if took and not _is_counted(pipeline) else []
+    return low_watermark(
+        partitions.values(), at, micros, inclusive=_is_counted(pipeline), unreadable_ranges=unreadable_ranges
+    )
 
 
 def idle_after(pipeline: Pipeline) -> timedelta | None:
@@ -90,7 +92,7 @@ def _known(paths: TablePaths, number: int) -> dict[Key, Partition]:
     }
 
 
-def _told(
+def _csns_of(
     pipeline: Pipeline, paths: TablePaths, number: int, known: dict[Key, Partition]
 ) -> Iterator[tuple[Key, list[int | None]]]:
     """Yield, of each partition that a landing has something of, the ids that it showed.
@@ -99,10 +101,10 @@ def _told(
     """
     unread = f"kind = 'poison' and csn is null and cause <> '{UNKNOWN_TABLE}'"
     kinds = "'metadata'" if _is_counted(pipeline) else "'row', 'marker'"
-    told = f"kind in ({kinds}) and csn is not null"
+    condition = f"kind in ({kinds}) and csn is not null"
     if not _is_counted(pipeline):
-        told += f" or {unread}"
-    where = f'landing = {number} and "row" >= 0 and ({told})'
+        condition += f" or {unread}"
+    where = f'landing = {number} and "row" >= 0 and ({condition})'
     sql = (
         f"select topic, partition, max(csn) as csn, bool_or(kind = 'poison') as torn from t where {where} group by 1, 2"
     )
@@ -110,16 +112,18 @@ def _told(
         key = row["topic"], row["partition"]
         if not _counts(pipeline, key[0]):
             continue
-        if not row["torn"] and (key not in known or known[key].torn is None):
+        if not row["torn"] and (key not in known or known[key].unreadable_since is None):
             yield key, [row["csn"]]
             continue
         partition = "null" if key[1] is None else key[1]
-        own = f"topic = {arrow_tables.quoted(key[0])} and partition is not distinct from {partition}"
-        each = small_tables.query(paths.change_events, f'select csn from t where {where} and ({own}) order by "row"')
+        of_partition = f"topic = {arrow_tables.quoted(key[0])} and partition is not distinct from {partition}"
+        each = small_tables.query(
+            paths.change_events, f'select csn from t where {where} and ({of_partition}) order by "row"'
+        )
         yield key, [event["csn"] for event in each]
 
 
-def _known_poison(paths: TablePaths, number: int) -> list[Hole]:
+def _known_poison(paths: TablePaths, number: int) -> list[UnreadableRange]:
     """Return the ids of events of a landing that could not be read, but for the id of their transaction."""
     sql = f"select distinct csn from t where landing = {number} and kind = 'poison' and csn is not null"
     return [(row["csn"], row["csn"]) for row in small_tables.query(paths.change_events, sql)]

@@ -21,8 +21,8 @@ def planned(path: str) -> list[dict[str, Any]]:
 
 def newest(paths: TablePaths) -> int:
     """Return the number of the landing whose files were planned last, 0 before there was one."""
-    found = small_tables.query(paths.landed_files, "select max(landing) as n from t")
-    return int((found[0]["n"] if found else 0) or 0)
+    rows = small_tables.query(paths.landed_files, "select max(landing) as n from t")
+    return int((rows[0]["n"] if rows else 0) or 0)
 
 
 def write_plan(paths: TablePaths, number: int, rows: Sequence[dict[str, Any]]) -> None:
@@ -44,15 +44,15 @@ def landing_of(paths: TablePaths, plan: Sequence[dict[str, Any]], number: int, p
 def planned_file(task: Task) -> dict[str, Any]:
     """Return the row of the plan that says what is taken of a file."""
     origin = None if task.origin is None else task.origin.file
-    told = {name: getattr(task, name) for name in ("topic", "file", "size", "modified", "start", "follows")}
-    return {"file_number": task.number, **told, "origin": origin}
+    file_columns = {name: getattr(task, name) for name in ("topic", "file", "size", "modified", "start", "follows")}
+    return {"file_number": task.number, **file_columns, "origin": origin}
 
 
 def _task(row: Mapping[str, Any], before: Mapping[file_positions.Name, file_positions.Position]) -> Task:
     """Return a planned file; before: how far files were read when it was planned."""
-    told = {name: row[name] for name in ("topic", "file", "size", "modified", "follows")}
+    file_columns = {name: row[name] for name in ("topic", "file", "size", "modified", "follows")}
     origin = before.get((row["topic"], row["origin"] or ""))
-    return Task(row["file_number"], **told, start=row["start"] or 0, origin=origin)
+    return Task(row["file_number"], **file_columns, start=row["start"] or 0, origin=origin)
 
 
 def tasks_of(parts: Sequence[Range]) -> list[Task]:

@@ -57,16 +57,16 @@ def _reader(path: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Recor
 
 def arrivals(path: str, after: int, until: int, buckets: Sequence[int] = range(BUCKETS)) -> Iterator[pa.Table]:
     """Yield what landings bring to some buckets, as ARRIVALS; a clock comes to each of them."""
-    chosen = f"kind = 'clock' or (kind = 'numbers' and bucket in ({arrow_tables.numbers(buckets)}))"
+    chosen = f"kind = 'clock' or (kind = 'numbers' and bucket in ({arrow_tables.int_list(buckets)}))"
     columns = "kind, bucket, landing, landed_at, csn, numbers"
     sql = f"select {columns} from t where landing > {after} and landing <= {until} and ({chosen})"
     for rows in arrow_tables.batches({"t": DeltaTable(path)}, sql):
         is_clock = pc.equal(rows.column("kind"), "clock")
-        yield _numbers(rows.filter(pc.invert(is_clock)))
+        yield _compact_events(rows.filter(pc.invert(is_clock)))
         yield _clocks(rows.filter(is_clock), buckets)
 
 
-def _numbers(rows: pa.Table) -> pa.Table:
+def _compact_events(rows: pa.Table) -> pa.Table:
     no_clock = pa.repeat(pa.scalar(NO_CLOCK, pa.int64()), rows.num_rows)
     columns = [rows.column("bucket"), rows.column("landing"), _micros(rows), no_clock, rows.column("numbers")]
     return pa.Table.from_arrays(columns, names=ARRIVALS.names).cast(ARRIVALS)

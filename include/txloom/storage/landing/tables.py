@@ -12,16 +12,16 @@ from txloom.config import names
 from txloom.storage.buffer.finished_transactions import finished_before
 from txloom.storage.delta import arrow_tables, data_files, schema_evolution, small_tables
 from txloom.storage.landing import name_spellings
-from txloom.storage.landing.change_events import Landing, as_before, placed_again, with_numbers
+from txloom.storage.landing.change_events import Landing, as_before, landed_again, with_compact_events
 from txloom.storage.landing.decoding import Decoded, NewDecoder, Reader, decode
-from txloom.storage.landing.open_transactions import Fronts, fronts, open_transaction
+from txloom.storage.landing.open_transactions import OpenBefore, open_before, open_transaction
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import watermark
 from txloom.storage.sources import file_positions
 from txloom.storage.sources.file_positions import Position
 from txloom.storage.system_tables import CHANGE_EVENTS, DEAD_LETTERS, FILE_POSITIONS, INSTANT, LANDED_FILES
-from txloom.transactions.events import decided, holes, to_bytes
-from txloom.transactions.low_watermark import Frontier
+from txloom.transactions.events import decided, to_bytes, unreadable_ranges
+from txloom.transactions.low_watermark import LowWatermark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,14 +58,14 @@ def write_events(
     while True:
         left_out = {position.name for position in unreadable}
         tasks = [task for task in landing.tasks if (task.topic, task.file) not in left_out or task.part is not None]
-        queues, found = [[task] for task in tasks], Fronts()
+        queues, before = [[task] for task in tasks], OpenBefore()
         if ordered:
             queues = [
                 [task for task in tasks if task.topic == topic] for topic in dict.fromkeys(t.topic for t in tasks)
             ]
             known = file_positions.newest(paths, landing.number)
-            found = fronts(tasks, known, left_out, partial(open_transaction, paths))
-        decoded = decode(spark, new, source, queues, found, landing, paths)
+            before = open_before(tasks, known, left_out, partial(open_transaction, paths))
+        decoded = decode(spark, new, source, queues, before, landing, paths)
         unreadable += [position for position in decoded.positions if position.problem is not None]
         if len(unreadable) == len(left_out):
             break
@@ -78,10 +78,10 @@ def write_events(
 def _append(decoded: Decoded, landing: Landing, paths: TablePaths) -> None:
     """Append what was decoded of a landing, once."""
     if decoded.events is None:
-        append_parts(decoded.written, landing, paths)
+        append_files(decoded.written, landing, paths)
     else:
         known = finished_before(paths, decoded.events)
-        append(with_numbers(decoded.events, landing, known=known), landing, paths)
+        append(with_compact_events(decoded.events, landing, known=known), landing, paths)
 
 
 def append(events: pa.Table, landing: Landing, paths: TablePaths) -> None:
@@ -89,9 +89,9 @@ def append(events: pa.Table, landing: Landing, paths: TablePaths) -> None:
     arrow_tables.append_once(events, paths.change_events, _write_id(paths), landing.number)
 
 
-def append_parts(written: "Sequence[data_files.Part]", landing: Landing, paths: TablePaths) -> None:
+def append_files(written: "Sequence[data_files.DataFile]", landing: Landing, paths: TablePaths) -> None:
     """Commit files that tasks wrote as a landing's events, once."""
-    data_files.append_parts(written, paths.change_events, _write_id(paths), landing.number)
+    data_files.append_files(written, paths.change_events, _write_id(paths), landing.number)
 
 
 def decode_again(new: NewDecoder, events: pa.Table, number: int, paths: TablePaths) -> pa.Table:
@@ -102,17 +102,17 @@ def decode_again(new: NewDecoder, events: pa.Table, number: int, paths: TablePat
     """
     decoder, chunks = new(spellings=name_spellings.known(paths)), []
     for topic in events.column("topic").unique().to_pylist():
-        own = events.filter(pc.equal(events.column("topic"), topic))
-        headers = [None if told is None else dict(told) for told in own.column("headers").to_pylist()]
-        decoded = decoder.decode(topic, [value.encode() for value in own.column("value").to_pylist()], headers)
-        chunks.append(as_before(decoded, own))
+        of_topic = events.filter(pc.equal(events.column("topic"), topic))
+        headers = [None if pairs is None else dict(pairs) for pairs in of_topic.column("headers").to_pylist()]
+        decoded = decoder.decode(topic, [value.encode() for value in of_topic.column("value").to_pylist()], headers)
+        chunks.append(as_before(decoded, of_topic))
     name_spellings.learn(paths, number, decoder.spellings)
     return pa.concat_tables(chunks)
 
 
 def land_again(decoded: pa.Table, landing: Landing, paths: TablePaths) -> None:
     """Land what was decoded again under a landing of its own: its transactions are decided again."""
-    append(with_numbers(placed_again(decoded, landing), landing, reopen=True), landing, paths)
+    append(with_compact_events(landed_again(decoded, landing), landing, reopen=True), landing, paths)
 
 
 def write_poison(landing: Landing, paths: TablePaths) -> None:
@@ -131,7 +131,7 @@ def write_poison(landing: Landing, paths: TablePaths) -> None:
         )
 
 
-def write_clock(landing: Landing, paths: TablePaths, reached: Frontier | None) -> None:
+def write_clock(landing: Landing, paths: TablePaths, reached: LowWatermark | None) -> None:
     """Append the landing's clock row: a commit of its own, so that it follows all events of its landing.
 
     It tells up to which landing what was finished stands in `transactions`, where landings that follow look it up.
@@ -140,7 +140,7 @@ def write_clock(landing: Landing, paths: TablePaths, reached: Frontier | None) -
     row: dict[str, Any] = {"landing": landing.number, "row": CLOCK_ROW, "kind": "clock", "landed_at": landing.at}
     if reached is not None:
         row |= {"csn": reached.csn}
-    unreadable = holes(landing.number, reached.holes if reached is not None else ())
+    unreadable = unreadable_ranges(landing.number, reached.unreadable_ranges if reached is not None else ())
     seen = watermark.snapshot(paths)
     until = decided(landing.number, seen.landing if seen is not None else 0)
     row |= {"numbers": to_bytes(np.concatenate([unreadable, until]))}

@@ -48,8 +48,8 @@ def expired_landing(paths: TablePaths, before: datetime) -> int:
     young = f"select min(landing) as n from t where {limit} and landed_at >= {arrow_tables.moment(before)}"
     first = small_tables.query(paths.change_events, young)[0]["n"]
     below = "" if first is None else f" and landing < {first}"
-    found = small_tables.query(paths.change_events, f"select max(landing) as n from t where {limit}{below}")
-    return int(found[0]["n"] or 0)
+    rows = small_tables.query(paths.change_events, f"select max(landing) as n from t where {limit}{below}")
+    return int(rows[0]["n"] or 0)
 
 
 def forget_messages(spark: SparkSession, paths: TablePaths, landing: int) -> int:
@@ -64,7 +64,7 @@ def forget_messages(spark: SparkSession, paths: TablePaths, landing: int) -> int
     old = spark_tables.read(spark, path).where(said).select("landing", "row", "transaction_id", "table")
     released = _released(spark, paths)
     watched = old.where("`table` is not null").join(released, "transaction_id", "left_semi")
-    gone = spark_tables.settled(watched.unionByName(old.where("`table` is null")).select("landing", "row"))
+    gone = spark_tables.materialised(watched.unionByName(old.where("`table` is null")).select("landing", "row"))
     try:
         count = gone.count()
         if count:
@@ -98,7 +98,7 @@ def shorten_ledger(paths: TablePaths, before: datetime) -> int:
         return 0
     rows = small_tables.ask(table, "select * from t")
     good = [row for row in rows if row["detail"] is None]
-    newest = [max(own, key=_at) for chosen in (rows, good) for own in _by(["step"], chosen).values()]
+    newest = [max(lines, key=_at) for chosen in (rows, good) for lines in _by(["step"], chosen).values()]
     spared = {id(row) for row in newest}
     old = [r for r in rows if r["at"] < before and r["step"] not in KEPT and id(r) not in spared]
     carried = _carried([row for row in old if row["step"] in SUMMED])
@@ -119,7 +119,7 @@ def _rewrite(table: DeltaTable, rows: list[dict[str, Any]]) -> None:
 
 def _carried(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Add rows up, one for each step and generation."""
-    return [_sum(own) for own in _by(("step", "generation"), sorted(rows, key=_at)).values()]
+    return [_sum(lines) for lines in _by(("step", "generation"), sorted(rows, key=_at)).values()]
 
 
 def _sum(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -130,10 +130,10 @@ def _sum(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _by(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
-    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
-        found.setdefault(tuple(row[name] for name in columns), []).append(row)
-    return found
+        groups.setdefault(tuple(row[name] for name in columns), []).append(row)
+    return groups
 
 
 def _at(row: dict[str, Any]) -> tuple[int, datetime]:
@@ -156,7 +156,7 @@ def drop_reports(paths: TablePaths, before: datetime) -> int:
 
 def drop_checkpoints(paths: TablePaths, retain: timedelta) -> int:
     """Remove folders of generations that were replaced longer ago than `retain`; return how many."""
-    newest = checkpoints.current_generation(paths.warehouse, paths.pipeline)
+    newest = checkpoints.current_epoch(paths.warehouse, paths.pipeline)
     filesystem, root = filesystem_of(checkpoints.root(paths.warehouse, paths.pipeline))
     folders = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
     old = [each for each in folders if each.base_name[1:].isdigit() and int(each.base_name[1:]) < newest]

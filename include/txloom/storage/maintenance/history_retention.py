@@ -15,13 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txloom.config import names
-from txloom.current.superseded import TOLD, superseded
+from txloom.current.superseded import COLUMNS, superseded
 from txloom.storage.delta import arrow_tables, small_tables, spark_tables
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.targets import history_reader
-from txloom.storage.targets.row_tables import Flat
+from txloom.storage.targets.row_tables import RowTable
 from txloom.storage.targets.spark_fold import key_before, key_hash
 
 EVENT = ("_txloom_landing", "_txloom_row")
@@ -39,12 +39,12 @@ def horizon(paths: TablePaths, keep: timedelta, retain: timedelta, now: datetime
     when = "coalesce(committed_at, first_landed_at)"
     old = f"{when} <= {arrow_tables.moment(now - keep)}"
     finished = paths.table(names.TRANSACTIONS)
-    found = small_tables.query(
+    rows = small_tables.query(
         finished, f"select min(csn) as csn from t where csn is not null and not coalesce({old}, false)"
     )
-    younger = f" and csn < {found[0]['csn']}" if found and found[0]["csn"] is not None else ""
-    found = small_tables.query(finished, f"select max(csn) as csn from t where {old}{younger}")
-    newest = int((found[0]["csn"] if found else 0) or 0)
+    younger = f" and csn < {rows[0]['csn']}" if rows and rows[0]["csn"] is not None else ""
+    rows = small_tables.query(finished, f"select max(csn) as csn from t where {old}{younger}")
+    newest = int((rows[0]["csn"] if rows else 0) or 0)
     return min(newest, _oldest_readable(paths, now - retain))
 
 
@@ -60,19 +60,19 @@ def _oldest_readable(paths: TablePaths, since: datetime) -> int:
     return int(cuts[first]["valid_through"])
 
 
-def rows(paths: TablePaths, flat: Flat) -> int:
+def rows(paths: TablePaths, row_table: RowTable) -> int:
     """Count the rows of a mirror's history."""
-    assert flat.mirror is not None
-    found = arrow_tables.select(paths.table(flat.mirror.history), "select count(*) as n from t").to_pylist()
-    return int(found[0]["n"]) if found else 0
+    assert row_table.mirror is not None
+    counted = arrow_tables.select(paths.table(row_table.mirror.history), "select count(*) as n from t").to_pylist()
+    return int(counted[0]["n"]) if counted else 0
 
 
-def clean_here(paths: TablePaths, flat: Flat, upto: Watermark) -> int:
+def clean_here(paths: TablePaths, row_table: RowTable, upto: Watermark) -> int:
     """Take superseded rows away from a small history, in this process; return how many."""
-    assert flat.mirror is not None
-    path = paths.table(flat.mirror.history)
-    told = arrow_tables.select(path, f"select {', '.join(_columns(flat))} from t")
-    gone = _superseded(told, flat, upto)
+    assert row_table.mirror is not None
+    path = paths.table(row_table.mirror.history)
+    rows_read = arrow_tables.select(path, f"select {', '.join(_columns(row_table))} from t")
+    gone = _superseded(rows_read, row_table, upto)
     if not gone.num_rows:
         return 0
     same = " and ".join(f"t.{name} = s.{name}" for name in EVENT)
@@ -85,11 +85,11 @@ def clean_here(paths: TablePaths, flat: Flat, upto: Watermark) -> int:
     return int(gone.num_rows)
 
 
-def clean_with_spark(spark: SparkSession, paths: TablePaths, flat: Flat, upto: Watermark, size: int) -> int:
+def clean_with_spark(spark: SparkSession, paths: TablePaths, row_table: RowTable, upto: Watermark, size: int) -> int:
     """Take superseded rows away from a large history; return how many."""
-    assert flat.mirror is not None
-    path = paths.table(flat.mirror.history)
-    gone = spark_tables.settled(_spread(spark_tables.read(spark, path), flat, upto, size // PART_ROWS + 1))
+    assert row_table.mirror is not None
+    path = paths.table(row_table.mirror.history)
+    gone = spark_tables.materialised(_spread(spark_tables.read(spark, path), row_table, upto, size // PART_ROWS + 1))
     try:
         count = gone.count()
         if count:
@@ -107,26 +107,26 @@ def clean_with_spark(spark: SparkSession, paths: TablePaths, flat: Flat, upto: W
         spark_tables.unfence(spark)
 
 
-def _spread(history: DataFrame, flat: Flat, upto: Watermark, parts: int) -> DataFrame:
+def _spread(history: DataFrame, row_table: RowTable, upto: Watermark, parts: int) -> DataFrame:
     """Look at a history in parts: a change of a key goes to the parts of both, a truncate to all."""
-    asked = history.withColumn("_old", F.struct(*key_before(flat.key)))
-    both = [F.pmod(key_hash(flat.key, prefix), F.lit(parts)).cast("int") for prefix in ("", "_old.")]
+    bucketed = history.withColumn("_old", F.struct(*key_before(row_table.key)))
+    both = [F.pmod(key_hash(row_table.key, prefix), F.lit(parts)).cast("int") for prefix in ("", "_old.")]
     everywhere = F.when(F.col("_txloom_op") == "T", F.sequence(F.lit(0), F.lit(parts - 1)))
     part = F.explode(F.coalesce(everywhere, F.array_distinct(F.array(*both))))
-    asked = asked.withColumn("_part", part).select("_part", *[F.col(name) for name in _columns(flat, "`")])
+    bucketed = bucketed.withColumn("_part", part).select("_part", *[F.col(name) for name in _columns(row_table, "`")])
 
-    def chosen(told: pa.Table) -> pa.Table:
-        return _superseded(told, flat, upto)
+    def chosen(rows_of_part: pa.Table) -> pa.Table:
+        return _superseded(rows_of_part, row_table, upto)
 
-    return asked.groupBy("_part").applyInArrow(chosen, ", ".join(f"{name} bigint" for name in EVENT))
+    return bucketed.groupBy("_part").applyInArrow(chosen, ", ".join(f"{name} bigint" for name in EVENT))
 
 
-def _columns(flat: Flat, mark: str = '"') -> Iterator[str]:
-    yield from (f"{mark}{name}{mark}" for name in flat.key)
-    yield from (f"_txloom_{name}" for name in TOLD)
+def _columns(row_table: RowTable, mark: str = '"') -> Iterator[str]:
+    yield from (f"{mark}{name}{mark}" for name in row_table.key)
+    yield from (f"_txloom_{name}" for name in COLUMNS)
     yield from EVENT
 
 
-def _superseded(told: pa.Table, flat: Flat, upto: Watermark) -> pa.Table:
-    goes = superseded(told, key=flat.key, horizon=upto.valid_through, release=upto.release)
-    return told.filter(goes).select(list(EVENT))
+def _superseded(rows_read: pa.Table, row_table: RowTable, upto: Watermark) -> pa.Table:
+    goes = superseded(rows_read, key=row_table.key, horizon=upto.valid_through, release=upto.release)
+    return rows_read.filter(goes).select(list(EVENT))

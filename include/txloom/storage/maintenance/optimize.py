@@ -80,12 +80,12 @@ def removable(path: str, retain: timedelta) -> int:
     A deletion vector is not told from one that is no longer needed; Spark's own vacuum decides that.
     """
     filesystem, folder = filesystem_of(path)
-    found = filesystem.get_file_info(fs.FileSelector(folder, recursive=True))
+    infos = filesystem.get_file_info(fs.FileSelector(folder, recursive=True))
     oldest = datetime.now(UTC) - retain
     needed = {uri.rsplit("/", 1)[-1] for uri in DeltaTable(path).file_uris()}
     return sum(
         file.is_file and "/_delta_log/" not in file.path and file.mtime <= oldest and file.base_name not in needed
-        for file in found
+        for file in infos
     )
 
 
@@ -93,15 +93,15 @@ def figures(path: str, columns: Sequence[str]) -> tuple[int, list[tuple[str, dic
     """Return a table's rows and, per column, nulls, distinct values (approximate), minimum and maximum as text."""
     parts = ["count(*) as _rows"]
     for i, name in enumerate(columns):
-        own = '"' + name.replace('"', '""') + '"'
-        parts.append(f"count(*) - count({own}) as n{i}, approx_distinct(cast({own} as varchar)) as d{i}")
-        parts.append(f"cast(min({own}) as varchar) as a{i}, cast(max({own}) as varchar) as z{i}")
+        quoted = '"' + name.replace('"', '""') + '"'
+        parts.append(f"count(*) - count({quoted}) as n{i}, approx_distinct(cast({quoted} as varchar)) as d{i}")
+        parts.append(f"cast(min({quoted}) as varchar) as a{i}, cast(max({quoted}) as varchar) as z{i}")
     (row,) = arrow_tables.select(path, f"select {', '.join(parts)} from t").to_pylist()
-    found = [
+    column_figures = [
         (name, {"nulls": row[f"n{i}"], "distinct": row[f"d{i}"], "minimum": row[f"a{i}"], "maximum": row[f"z{i}"]})
         for i, name in enumerate(columns)
     ]
-    return row["_rows"], found
+    return row["_rows"], column_figures
 
 
 def plain_columns(path: str) -> list[str]:

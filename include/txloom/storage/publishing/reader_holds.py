@@ -43,11 +43,11 @@ class Need:
 def published(paths: TablePaths, cut_id: int | None = None) -> Cut | None:
     """Return a published cut, the newest unless one is named; None where there is none."""
     chosen = "true" if cut_id is None else f"cut_id = {int(cut_id)}"
-    found = newest_cut(paths, "*", chosen)
-    if found is None:
+    cut = newest_cut(paths, "*", chosen)
+    if cut is None:
         return None
-    maps = [dict(found.get(name) or ()) for name in ("versions", "table_ids", "marks")]
-    return Cut(found["cut_id"], found["valid_through"], *maps)
+    maps = [dict(cut.get(name) or ()) for name in ("versions", "table_ids", "marks")]
+    return Cut(cut["cut_id"], cut["valid_through"], *maps)
 
 
 def refuse_replaced(paths: TablePaths, cut: Cut, tables: Collection[str] | None = None) -> None:
@@ -56,10 +56,10 @@ def refuse_replaced(paths: TablePaths, cut: Cut, tables: Collection[str] | None 
         if name in cut.table_ids and (tables is None or name in tables):
             known = cut.table_ids[name], cut.marks.get(name)
             try:
-                found = identity(paths.table(name), version)
+                current = identity(paths.table(name), version)
             except (TableNotFoundError, DeltaError) as error:
                 raise _replaced(paths, cut, name, f"it has no version {version} any more") from error
-            if found[0] != known[0] or (known[1] is not None and found[1] != known[1]):
+            if current[0] != known[0] or (known[1] is not None and current[1] != known[1]):
                 raise _replaced(paths, cut, name, f"its version {version} is of another table")
 
 
@@ -90,14 +90,14 @@ def _write(paths: TablePaths, reader: str, cut_id: int, until: datetime) -> None
 def needs(paths: TablePaths, now: datetime) -> list[Need]:
     """Return who needs which versions: whoever reads the newest cut, and readers that hold an earlier one."""
     newest = published(paths)
-    found = [] if newest is None else [Need(f"cut {newest.cut_id}, the newest", newest.versions)]
+    holds = [] if newest is None else [Need(f"cut {newest.cut_id}, the newest", newest.versions)]
     for row in holding(paths):
         cut = published(paths, row["cut_id"]) if row["until"] > now else None
         if cut is not None:
             since, until = (row[name].strftime("%Y-%m-%d %H:%M") for name in ("since", "until"))
             who = f"reader {row['reader']}, which holds cut {cut.cut_id} since {since} until {until} UTC at most"
-            found.append(Need(who, cut.versions))
-    return found
+            holds.append(Need(who, cut.versions))
+    return holds
 
 
 def holding(paths: TablePaths) -> list[dict[str, Any]]:

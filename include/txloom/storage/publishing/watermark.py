@@ -53,8 +53,8 @@ def snapshot(paths: TablePaths) -> Snapshot | None:
     A batch lists what waits only after its transactions were written, so that everything released up to the snapshot's
     number is complete and everything else that was heard of is listed as waiting.
     """
-    found = newest_metadata(paths.table(names.PENDING_TRANSACTIONS))
-    return Snapshot(found["release"], found["landing"], found.get("reached")) if found else None
+    about = newest_metadata(paths.table(names.PENDING_TRANSACTIONS))
+    return Snapshot(about["release"], about["landing"], about.get("reached")) if about else None
 
 
 def newest_metadata(path: str) -> dict[str, Any]:
@@ -66,38 +66,38 @@ def newest_metadata(path: str) -> dict[str, Any]:
         table = opened(path)
     except TableNotFoundError:
         return {}
-    found: dict[str, Any] = metadata(table, _newest_told)
-    return dict(found)
+    about: dict[str, Any] = metadata(table, _newest_about)
+    return dict(about)
 
 
-def _newest_told(table: DeltaTable, version: int | None = None) -> dict[str, Any]:
+def _newest_about(table: DeltaTable, version: int | None = None) -> dict[str, Any]:
     """Return the newest userMetadata of a table that is opened at its newest version, or as of an older one."""
     for limit in (RECENT, None):
         for commit in table.history(limit):
             if (version is None or commit["version"] <= version) and commit.get("userMetadata"):
-                found: dict[str, Any] = json.loads(commit["userMetadata"])
-                return found
+                about: dict[str, Any] = json.loads(commit["userMetadata"])
+                return about
     return {}
 
 
-def mark(path: str) -> Watermark:
+def watermark_of(path: str) -> Watermark:
     """Return how far a current table is."""
-    found = newest_metadata(path)
-    return Watermark(found.get("valid_through", 0), found.get("release", 0))
+    about = newest_metadata(path)
+    return Watermark(about.get("valid_through", 0), about.get("release", 0))
 
 
 def merged(paths: TablePaths, tables: Sequence[str]) -> Watermark | None:
     """Return the mark up to which the last merge brought all tables; tables that had no change stay at an older one."""
     merges = "step = 'merge_current' and detail is null"
-    found = small_tables.newest(paths.table(names.LEDGER), "valid_through, counts", merges)
-    if found is None:
+    row = small_tables.newest(paths.table(names.LEDGER), "valid_through, counts", merges)
+    if row is None:
         return None
-    reached = Watermark(found["valid_through"], dict(found["counts"])["release"])
-    return None if any(mark(paths.table(name)) > reached for name in tables) else reached
+    reached = Watermark(row["valid_through"], dict(row["counts"])["release"])
+    return None if any(watermark_of(paths.table(name)) > reached for name in tables) else reached
 
 
 def valid_through(paths: TablePaths, seen: Snapshot) -> int:
-    """Return the largest csn at or below which every transaction heard of is finished (design.md 2.4).
+    """Return the largest csn at or below which every transaction heard of is finished (docs/semantics.md 4).
 
     One partition of metadata is in commit order: what it has not shown yet lies above; several are together as far as
     the last of them. What a snapshot of all tables contains need not be waited for; one of some tables says nothing of
@@ -121,8 +121,8 @@ def valid_through(paths: TablePaths, seen: Snapshot) -> int:
     behind = _behind_unplaced(paths)
     if behind is not None:
         condition += f" and csn < {behind}"
-    found = small_tables.query(paths.table(names.TRANSACTIONS), f"select max(csn) as newest from t where {condition}")
-    return int((found[0]["newest"] if found else 0) or 0)
+    rows = small_tables.query(paths.table(names.TRANSACTIONS), f"select max(csn) as newest from t where {condition}")
+    return int((rows[0]["newest"] if rows else 0) or 0)
 
 
 def _behind_unplaced(paths: TablePaths) -> int | None:
@@ -143,8 +143,8 @@ def _behind_unplaced(paths: TablePaths) -> int | None:
         return None
     where = answer(tables, f'{first} order by landing, "row" limit 1').to_pylist()[0]
     later = f'landing > {where["landing"]} or landing = {where["landing"]} and "row" > {where["row"]}'
-    own = f"kind = 'metadata' and topic = {arrow_tables.quoted(where['topic'])}"
-    behind = f"select transaction_id from e where {own} and ({later})"
+    of_topic = f"kind = 'metadata' and topic = {arrow_tables.quoted(where['topic'])}"
+    behind = f"select transaction_id from e where {of_topic} and ({later})"
     sql = f"select min(csn) as lowest from t where transaction_id in ({behind})"
     lowest: int | None = answer(tables, sql).column("lowest")[0].as_py()
     return lowest
@@ -171,7 +171,7 @@ def identity(path: str, version: int) -> tuple[str, str]:
     The mark is what the commit says of itself, or the newest before it that says something. Raises where there is no
     such version.
     """
-    return str(opened(path, version).metadata().id), json.dumps(_newest_told(opened(path), version))
+    return str(opened(path, version).metadata().id), json.dumps(_newest_about(opened(path), version))
 
 
 def gone(paths: TablePaths, tables: Sequence[str]) -> list[str]:
@@ -183,10 +183,10 @@ def gone(paths: TablePaths, tables: Sequence[str]) -> list[str]:
 
 def versions(paths: TablePaths, tables: Sequence[str]) -> dict[str, int]:
     """Return the newest version of each table that exists."""
-    found = {}
+    versions_of = {}
     for name in tables:
         try:
-            found[name] = int(opened(paths.table(name)).version())
+            versions_of[name] = int(opened(paths.table(name)).version())
         except TableNotFoundError:
             continue
-    return found
+    return versions_of

@@ -3,7 +3,7 @@
 The table `leases` says who holds it; its Delta log says who held it when. A holder shows that it lives by a heartbeat
 beside the table. Whoever finds a holder without one takes the lease over with the next epoch and stamps every table
 with it: from then on Delta itself refuses commits of the older epoch (their application transaction is behind), so that
-a run that was paused cannot write after its successor (design.md 2.9).
+a run that was paused cannot write after its successor (docs/semantics.md 9).
 """
 
 import json
@@ -25,7 +25,7 @@ from deltalake.exceptions import CommitFailedError
 from pyarrow import fs
 
 from txloom.config import names
-from txloom.errors import LeaseTaken, told
+from txloom.errors import LeaseTaken, message_of
 from txloom.storage.buffer import checkpoints
 from txloom.storage.buffer.batch_plan import plan_of
 from txloom.storage.delta import small_tables
@@ -182,10 +182,10 @@ def _beat(paths: TablePaths, lease: Lease, done: threading.Event) -> None:
     count, last = 0, time.monotonic()
     while not done.wait(BEAT):
         if time.monotonic() - last > SILENCE / 2:
-            found = newest(paths)
-            if found is not None and found.epoch != lease.epoch:
+            holder = newest(paths)
+            if holder is not None and holder.epoch != lease.epoch:
                 # Ended this way, a process writes nothing out that it still holds.
-                print(told(lease.step, LeaseTaken(_lost(paths))), file=sys.stderr, flush=True)
+                print(message_of(lease.step, LeaseTaken(_lost(paths))), file=sys.stderr, flush=True)
                 os._exit(LeaseTaken.exit_code)
         with suppress(OSError):
             _write_beat(paths, lease, count + 1)
@@ -207,8 +207,8 @@ def _read_beat(paths: TablePaths) -> bytes:
     filesystem, file = _heartbeat(paths)
     try:
         with filesystem.open_input_stream(file) as stream:
-            found: bytes = stream.read()
-            return found
+            content: bytes = stream.read()
+            return content
     except FileNotFoundError:
         return b""
 
@@ -224,8 +224,8 @@ def _stamp_all(paths: TablePaths, lease: Lease) -> None:
 def _folders(path: str) -> list[str]:
     """Return the folders in a folder, but for that of the leases; none where it is not there."""
     filesystem, root = filesystem_of(path.rstrip("/"))
-    found = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
-    names_of = [each.base_name for each in found if each.type == fs.FileType.Directory]
+    infos = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
+    names_of = [each.base_name for each in infos if each.type == fs.FileType.Directory]
     return [f"{path.rstrip('/')}/{name}" for name in names_of if name != names.LEASES]
 
 
@@ -234,8 +234,10 @@ def _stamp(path: str, number: int) -> None:
     for _ in range(10):
         table = DeltaTable(path)
         about: dict[str, Any] = newest_metadata(path)
-        own = {STAMP: str(number)} | ({"userMetadata": json.dumps(about)} if about else {})
-        properties = CommitProperties(custom_metadata=own, app_transactions=[Transaction(names.LEASES, number)])
+        custom_metadata = {STAMP: str(number)} | ({"userMetadata": json.dumps(about)} if about else {})
+        properties = CommitProperties(
+            custom_metadata=custom_metadata, app_transactions=[Transaction(names.LEASES, number)]
+        )
         try:
             commit_no_row(table, properties)
         except CommitFailedError:

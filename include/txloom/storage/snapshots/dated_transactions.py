@@ -12,12 +12,12 @@ from txloom.errors import BeyondValidThrough
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.watermark import Watermark, mark, snapshot, valid_through
+from txloom.storage.publishing.watermark import Watermark, snapshot, valid_through, watermark_of
 from txloom.storage.targets import history_reader
-from txloom.storage.targets.row_tables import flats
+from txloom.storage.targets.row_tables import row_tables
 
 XID = "snapshot:"
-_TOPIC = f"{names.OWN_PREFIX}snapshot:"
+_TOPIC = f"{names.SYSTEM_PREFIX}snapshot:"
 AGAIN = "run buffer_transactions and merge_current, then diff_snapshot again"
 
 
@@ -28,7 +28,7 @@ class Landed:
     landing: int | None
     xid: str
     csn: int
-    told: dict[str, Any] | None
+    summary: dict[str, Any] | None
 
 
 def xid(day: date) -> str:
@@ -62,11 +62,11 @@ def newest(paths: TablePaths) -> Landed | None:
     ]
     least = max((each.csn for each in finished), default=0)
     sql = f"select landing, xid, csn, value from t where kind = 'metadata' and csn >= {least}"
-    events = [Landed(*_told(row)) for row in small_tables.query(paths.change_events, sql)]
+    events = [Landed(*_summary(row)) for row in small_tables.query(paths.change_events, sql)]
     return max([*finished, *events], key=lambda each: (each.csn, each.landing or 0), default=None)
 
 
-def _told(row: dict[str, Any]) -> tuple[int, str, int, dict[str, Any] | None]:
+def _summary(row: dict[str, Any]) -> tuple[int, str, int, dict[str, Any] | None]:
     return row["landing"], row["xid"], row["csn"], json.loads(row["value"]).get("snapshot")
 
 
@@ -74,9 +74,9 @@ def refuse_stale(pipeline: Pipeline, paths: TablePaths, tables: Collection[str])
     """Raise BeyondValidThrough unless current tables hold everything that was landed: nothing else is compared."""
     seen = snapshot(paths)
     sql = f'select max(landing) as newest from t where landing > {seen.landing if seen else 0} and "row" >= 0'
-    found = small_tables.query(paths.change_events, sql)
-    if found and found[0]["newest"] is not None:
-        raise BeyondValidThrough(f"landing {found[0]['newest']} is not released yet: {AGAIN}")
+    rows = small_tables.query(paths.change_events, sql)
+    if rows and rows[0]["newest"] is not None:
+        raise BeyondValidThrough(f"landing {rows[0]['newest']} is not released yet: {AGAIN}")
     if seen is None:
         return
     waiting = small_tables.query(
@@ -88,20 +88,20 @@ def refuse_stale(pipeline: Pipeline, paths: TablePaths, tables: Collection[str])
             "tables stand still: see pending_transactions"
         )
     want = Watermark(valid_through(paths, seen), seen.release)
-    for flat in flats(pipeline):
-        have = mark(paths.table(flat.current))
+    for row_table in row_tables(pipeline):
+        have = watermark_of(paths.table(row_table.current))
         newer = f"_txloom_csn > {have.valid_through} or _txloom_release > {have.release}"
         lacks = f"_txloom_release <= {want.release} and ({newer})"
-        if flat.table.name in tables and history_reader.count(paths, flat, lacks, "false")[0]:
-            raise BeyondValidThrough(f"{flat.current} does not hold everything that was released yet: {AGAIN}")
+        if row_table.table.name in tables and history_reader.count(paths, row_table, lacks, "false")[0]:
+            raise BeyondValidThrough(f"{row_table.current} does not hold everything that was released yet: {AGAIN}")
 
 
 def dead_since(paths: TablePaths) -> list[dict[str, Any]]:
     """Return the dates newer than the last one that was released whose differences are dead letters."""
-    path, own = paths.table(names.TRANSACTIONS), f"starts_with(xid, '{XID}')"
-    found = small_tables.query(path, f"select max(csn) as csn from t where {own} and status = 'released'")
-    released = (found[0]["csn"] if found else None) or 0
-    return open_letters.given_up(paths, f"{own} and csn > {released}")
+    path, dated = paths.table(names.TRANSACTIONS), f"starts_with(xid, '{XID}')"
+    rows = small_tables.query(path, f"select max(csn) as csn from t where {dated} and status = 'released'")
+    released = (rows[0]["csn"] if rows else None) or 0
+    return open_letters.given_up(paths, f"{dated} and csn > {released}")
 
 
 def superseded(paths: TablePaths, transactions: Iterable[str]) -> list[str]:

@@ -40,7 +40,7 @@ class Day:
     @property
     def files(self) -> list[SnapshotFile]:
         """Return the files of all tables."""
-        return [file for own in self.tables.values() for file in own]
+        return [file for files in self.tables.values() for file in files]
 
     def stamp(self) -> list[Stamp]:
         """Return what changes when somebody writes into the extracts."""
@@ -48,10 +48,10 @@ class Day:
 
     def fingerprint(self) -> str:
         """Return a hash of all files by name and content: the same for the same extracts only."""
-        found = blake2b(digest_size=16)
+        digest = blake2b(digest_size=16)
         for file in self.files:
-            found.update(f"{file.table}/{Path(file.path).name}\0".encode() + _content(Path(file.path)))
-        return found.hexdigest()
+            digest.update(f"{file.table}/{Path(file.path).name}\0".encode() + _content(Path(file.path)))
+        return digest.hexdigest()
 
 
 def day_of(pipeline: Pipeline, day: date) -> Day:
@@ -91,8 +91,8 @@ def _refuse_links(entries: Sequence[Path], root: Path) -> None:
 
 
 def _is_marked(pipeline: Pipeline, folder: Path) -> bool:
-    own = [folder / table.name / MARKER for table in pipeline.tables]
-    return (folder / MARKER).is_file() or all(marker.is_file() for marker in own)
+    markers = [folder / table.name / MARKER for table in pipeline.tables]
+    return (folder / MARKER).is_file() or all(marker.is_file() for marker in markers)
 
 
 def _refuse_unfinished(folder: Path, entries: Sequence[Path], settle: timedelta) -> None:
@@ -117,11 +117,11 @@ def _stamp(entry: Path) -> tuple[int, int]:
 
 
 def _content(path: Path) -> bytes:
-    found = blake2b(digest_size=16)
+    digest = blake2b(digest_size=16)
     try:
         with path.open("rb") as stream:
             while block := stream.read(BLOCK):
-                found.update(block)
+                digest.update(block)
     except OSError as error:
         raise SourceUnavailable(f"{path}: cannot be read: {error}") from error
-    return found.digest()
+    return digest.digest()

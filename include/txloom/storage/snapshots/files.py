@@ -41,19 +41,21 @@ def tables_of(pipeline: Pipeline, path: str) -> dict[str, list[SnapshotFile]]:
     if not folder.is_dir():
         raise SourceUnavailable(f"{path}: the snapshot's folder does not exist")
     declared = {table.name: table for table in pipeline.tables}
-    found: dict[str, list[SnapshotFile]] = {}
-    for own in sorted(entry for entry in folder.iterdir() if not entry.name.startswith((".", "_"))):
-        if own.name not in declared or not own.is_dir():
+    files_by_table: dict[str, list[SnapshotFile]] = {}
+    for table_folder in sorted(entry for entry in folder.iterdir() if not entry.name.startswith((".", "_"))):
+        if table_folder.name not in declared or not table_folder.is_dir():
             known = ", ".join(sorted(declared))
-            raise ConfigurationError(f"{own}: expected folders named like watched tables: {known}")
-        files = sorted(entry for entry in own.iterdir() if not entry.name.startswith((".", "_")))
+            raise ConfigurationError(f"{table_folder}: expected folders named like watched tables: {known}")
+        files = sorted(entry for entry in table_folder.iterdir() if not entry.name.startswith((".", "_")))
         for file in files:
             if Path(file.name.removesuffix(".gz")).suffix not in KINDS:
                 raise ConfigurationError(f"{file}: expected files that end in {', '.join(KINDS)}")
-        found[own.name] = [SnapshotFile(own.name, str(file), file.stat().st_size) for file in files]
-    if not found:
+        files_by_table[table_folder.name] = [
+            SnapshotFile(table_folder.name, str(file), file.stat().st_size) for file in files
+        ]
+    if not files_by_table:
         raise ConfigurationError(f"{path}: no folder of a watched table in it")
-    return found
+    return files_by_table
 
 
 def images(file: SnapshotFile, table: Table) -> Iterator[tuple[int, list[bytes]]]:

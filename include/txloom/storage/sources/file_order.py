@@ -55,9 +55,9 @@ def _plain(name: str) -> str:
 
 def _rotated(plain: str, others: Collection[str]) -> tuple[str, int] | None:
     """Return the name that a rotated file had, and how often it was rotated."""
-    found = _ROTATED.fullmatch(plain)
-    is_rotated = found is not None and (found[1] in others or f"{found[1]}.gz" in others)
-    return (found[1], int(found[2])) if found is not None and is_rotated else None
+    match = _ROTATED.fullmatch(plain)
+    is_rotated = match is not None and (match[1] in others or f"{match[1]}.gz" in others)
+    return (match[1], int(match[2])) if match is not None and is_rotated else None
 
 
 def _parts(plain: str) -> tuple[str | int, ...]:

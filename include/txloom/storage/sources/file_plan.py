@@ -71,10 +71,10 @@ class _Topic:
         """Tell whether a file has the content of another one that was read, and is still there."""
         (other,) = [each for each in self.files if each.file == position.file]
         try:
-            told = [digest(Path(self.root, each.file), each.size, 0) for each in (file, other)]
+            digests = [digest(Path(self.root, each.file), each.size, 0) for each in (file, other)]
         except UNREADABLE:
             return False
-        return told[0] == told[1]
+        return digests[0] == digests[1]
 
     def follower(self, file: str) -> str | None:
         """Return the file that got the content which a name had before."""
@@ -97,8 +97,8 @@ def plan(
     """
     tasks, left_out = list[Task](), 0
     known, old = _by_topic(positions), _names_by_topic(before)
-    for topic, own in groupby(files, key=lambda file: file.topic):
-        there, read = list(own), known.get(topic, {})
+    for topic, of_topic in groupby(files, key=lambda file: file.topic):
+        there, read = list(of_topic), known.get(topic, {})
         names = frozenset({file.file for file in there} | read.keys() | old.get(topic, set()))
         new = [file for file in there if is_new(root, file, read.get(file.file), before)]
         about = _Topic(root, there, read, names)
@@ -112,17 +112,17 @@ def plan(
 
 
 def _by_topic(positions: Mapping[Name, Position]) -> dict[str, dict[str, Position]]:
-    found: dict[str, dict[str, Position]] = {}
+    by_topic: dict[str, dict[str, Position]] = {}
     for (topic, file), position in positions.items():
-        found.setdefault(topic, {})[file] = position
-    return found
+        by_topic.setdefault(topic, {})[file] = position
+    return by_topic
 
 
 def _names_by_topic(before: Collection[tuple[str, int, int]]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    file_names: dict[str, set[str]] = {}
     for file, _, _ in before:
-        found.setdefault(file.split("/", 1)[0], set()).add(file)
-    return found
+        file_names.setdefault(file.split("/", 1)[0], set()).add(file)
+    return file_names
 
 
 def is_new(root: str, file: SourceFile, known: Position | None, before: Collection[tuple[str, int, int]]) -> bool:
@@ -163,13 +163,13 @@ def _whole(
 
 def _tasks(about: _Topic, taken: Sequence[SourceFile], format: str) -> Iterator[Task]:  # noqa: A002
     """Yield what is read of each file that is taken, in order."""
-    found = _origins(about, taken, format)
+    origins = _origins(about, taken, format)
     there = {file.file: file for file in about.files}
-    order = {name: (about.order(name), 1) for name in found}
+    order = {name: (about.order(name), 1) for name in origins}
     order |= {name: (about.order(was), 0) for was, name in about.moved.items() if was in there}
-    follows = _followed(about, sorted(found, key=order.__getitem__), found) if format == "wal2json" else {}
-    for name in sorted({*found, *follows}, key=lambda name: order.get(name, (about.order(name), 1))):
-        file, task = there[name], found.get(name)
+    follows = _followed(about, sorted(origins, key=order.__getitem__), origins) if format == "wal2json" else {}
+    for name in sorted({*origins, *follows}, key=lambda name: order.get(name, (about.order(name), 1))):
+        file, task = there[name], origins.get(name)
         if task is None:
             task = Task(0, file.topic, name, file.size, modified=file.modified, origin=about.positions[name])
         yield replace(task, follows=follows.get(name))
@@ -177,15 +177,15 @@ def _tasks(about: _Topic, taken: Sequence[SourceFile], format: str) -> Iterator[
 
 def _origins(about: _Topic, taken: Sequence[SourceFile], format: str) -> dict[str, Task]:  # noqa: A002
     """Return by file what is read of it: from where it was read to, or from its beginning."""
-    found = dict[str, Task]()
+    origins = dict[str, Task]()
     for file in taken:
         position = about.was_read(file.file)
         is_grown = position is not None and file.file not in about.changed
         if position is not None and is_grown and (format != READ_WHOLE or file.size == position.size):
-            found[file.file] = _task(file, position, position.until)
+            origins[file.file] = _task(file, position, position.until)
         else:
-            found[file.file] = _task(file) if format == READ_WHOLE else _known_by_content(about, file)
-    return found
+            origins[file.file] = _task(file) if format == READ_WHOLE else _known_by_content(about, file)
+    return origins
 
 
 def _task(file: SourceFile, origin: Position | None = None, start: int = 0) -> Task:
@@ -204,32 +204,32 @@ def _known_by_content(about: _Topic, file: SourceFile) -> Task:
         if position.file not in there and position.file not in about.moved and about.holds(file, position):
             about.moved[position.file] = file.file
             return _task(file, position, position.until)
-    own = [each for each in alike if each.file == file.file]
-    same = own or [each for each in alike if each.file in there and about.is_copy(file, each)]
+    same_name = [each for each in alike if each.file == file.file]
+    same = same_name or [each for each in alike if each.file in there and about.is_copy(file, each)]
     return _task(file, same[-1] if same else None)
 
 
-def _followed(about: _Topic, ordered: Sequence[str], found: Mapping[str, Task]) -> dict[str, str]:
+def _followed(about: _Topic, ordered: Sequence[str], origins: Mapping[str, Task]) -> dict[str, str]:
     """Return by file which one it follows; files that were read before one that has come now follow it anew."""
     follows = dict[str, str]()
     renamed = {each.was for each in about.positions.values() if each.was is not None}
     names = sorted(about.names - (renamed - {file.file for file in about.files}), key=about.order)
     places = {name: at for at, name in enumerate(names)}
     for name in ordered:
-        if found[name].origin is None and (before := _predecessor(about, names[: places[name]], name)) is not None:
+        if origins[name].origin is None and (before := _predecessor(about, names[: places[name]], name)) is not None:
             follows[name] = before
     for name in ordered:
         if about.was_read(name) is None:
-            _follow_anew(about, names[places[name] :], found, follows)
+            _follow_anew(about, names[places[name] :], origins, follows)
     return follows
 
 
-def _follow_anew(about: _Topic, names: Sequence[str], found: Mapping[str, Task], follows: dict[str, str]) -> None:
+def _follow_anew(about: _Topic, names: Sequence[str], origins: Mapping[str, Task], follows: dict[str, str]) -> None:
     """Let the files behind one that came late follow it, as long as they began in a transaction that was not open."""
     there = {file.file for file in about.files}
     for before, name in pairwise(names):
         read = about.was_read(name)
-        if name not in there or name in found or read is None or not read.begins_inside:
+        if name not in there or name in origins or read is None or not read.begins_inside:
             return
         if follows_on(before, name, about.names) == "no":
             return

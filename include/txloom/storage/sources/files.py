@@ -157,8 +157,8 @@ def _reached(path: Path, before: Position, lines: Lines, count: int, *, again: b
 def list_files(root: str) -> list[SourceFile]:
     """List the files of all topic folders below a source's folder, oldest name first.
 
-    Links that leave the source's folder are not followed (faults.md 46). Raises SourceUnavailable that names a folder
-    which is not there or cannot be read.
+    Links that leave the source's folder are not followed (docs/faults.md 46). Raises SourceUnavailable that names a
+    folder which is not there or cannot be read.
     """
     try:
         return list(_files(root))
@@ -192,14 +192,14 @@ def _is_public(name: str) -> bool:
     return not name.startswith(TEMPORARY_PREFIXES) and not name.endswith(TEMPORARY_SUFFIXES)
 
 
-def is_settled(file: SourceFile, now_ns: int, settle: timedelta) -> bool:
+def is_unchanged(file: SourceFile, now_ns: int, settle: timedelta) -> bool:
     """Say whether a file has not changed for a while."""
     return now_ns - file.modified >= settle.total_seconds() * 1e9
 
 
 def is_whole(root: str, file: SourceFile, now_ns: int, settle: timedelta) -> bool:
     """Say whether a producer has finished a file."""
-    if is_settled(file, now_ns, settle):
+    if is_unchanged(file, now_ns, settle):
         return True
     path = Path(root, file.file)
     try:
@@ -223,10 +223,10 @@ def _expanded(task: Task, lines: list[bytes]) -> list[bytes]:
     """Turn lines of wal2json's format-version 1 into those of version 2, with a warning; others stay as they are."""
     if not any(b'"change"' in line for line in lines):
         return lines
-    found = [each for line in lines for each in expanded(line)]
-    if len(found) > len(lines):
+    expanded_lines = [each for line in lines for each in expanded(line)]
+    if len(expanded_lines) > len(lines):
         print(f"warn: {task.file}: {decoder.HINTS[VERSION_1]}", flush=True)
-    return found
+    return expanded_lines
 
 
 class _Record(msgspec.Struct):
@@ -242,31 +242,31 @@ def records(lines: Sequence[bytes]) -> tuple[list[bytes | None], Headers]:
 
     value: text, null, or the message itself. headers: pairs, a mapping, or names and values by turns (kcat).
     """
-    found = [_record(line) for line in lines]
-    return [value for value, _ in found], [headers for _, headers in found]
+    decoded = [_record(line) for line in lines]
+    return [value for value, _ in decoded], [headers for _, headers in decoded]
 
 
 def _record(line: bytes) -> tuple[bytes | None, Mapping[str, str] | None]:
     if isinstance(line, Refused) or not line.strip():
         return line if line.strip() else None, None
     try:
-        found = RECORD.decode(line)
-        raw = bytes(found.value)
+        record = RECORD.decode(line)
+        raw = bytes(record.value)
         value = msgspec.json.decode(raw, type=str | None) if raw[:1] in b'"n' else raw
         content = value.encode() if isinstance(value, str) else value
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return line, None
     try:
-        return content, _headers(msgspec.json.decode(found.headers))
+        return content, _headers(msgspec.json.decode(record.headers))
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         return Refused(line, rejections.HEADERS, f"`headers` cannot be read: {error}"), None
 
 
-def _headers(told: Any) -> dict[str, str] | None:
-    if told is None:
+def _headers(raw: Any) -> dict[str, str] | None:
+    if raw is None:
         return None
-    pairs = list(told.items()) if isinstance(told, dict) else told
-    if isinstance(told, list) and told and not isinstance(told[0], list):
-        pairs = [told[at : at + 2] for at in range(0, len(told), 2)]
+    pairs = list(raw.items()) if isinstance(raw, dict) else raw
+    if isinstance(raw, list) and raw and not isinstance(raw[0], list):
+        pairs = [raw[at : at + 2] for at in range(0, len(raw), 2)]
     named = msgspec.convert(pairs, list[tuple[str, str | None]])
     return {name: value for name, value in named if value is not None} or None

@@ -120,34 +120,36 @@ def _extents(kafka: Kafka, topics: Sequence[str], former: Collection[str]) -> li
 def _described(
     kafka: Kafka, admin: AdminClient, topics: Collection[str], optional: Collection[str] = ()
 ) -> Iterator[tuple[str, Any]]:
-    asked = admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=TIMEOUT)
-    for topic, found in asked.items():
-        if not (topic in optional and _is_missing(found.exception())):
-            yield topic, _told(kafka, found, topic)
+    futures = admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=TIMEOUT)
+    for topic, future in futures.items():
+        if not (topic in optional and _is_missing(future.exception())):
+            yield topic, _result(kafka, future, topic)
 
 
 def _offsets(
     kafka: Kafka, admin: AdminClient, partitions: Sequence[TopicPartition], spec: OffsetSpec
 ) -> dict[tuple[str, int], int]:
-    asked = admin.list_offsets(
+    futures = admin.list_offsets(
         dict.fromkeys(partitions, spec), isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT
     )
-    told = {(each.topic, each.partition): _told(kafka, found, each.topic).offset for each, found in asked.items()}
-    for (topic, partition), offset in told.items():
+    offsets = {
+        (each.topic, each.partition): _result(kafka, future, each.topic).offset for each, future in futures.items()
+    }
+    for (topic, partition), offset in offsets.items():
         # Measured: for a partition that was just given a leader, librdkafka can answer -1001 and no error.
         if offset < 0:
             raise _LeaderMoves(f"{kafka.brokers}: the brokers know no offsets yet of {topic}[{partition}]")
-    return told
+    return offsets
 
 
-def losses(found: Iterable[Range], reached: Mapping[tuple[str, int], Reached]) -> list[Loss]:
+def losses(extents: Iterable[Range], reached: Mapping[tuple[str, int], Reached]) -> list[Loss]:
     """Return what cannot be landed any more of what was not landed yet.
 
     >>> held = Range("rows", "id-2", 0, 40, 90)
     >>> [str(loss) for loss in losses([held], {("rows", 0): Reached("id-2", 10)})]
     ['rows[0]: the records 10 to 39 aged out before they were landed']
     """
-    held = {(each.topic, each.partition): each for each in found}
+    held = {(each.topic, each.partition): each for each in extents}
     ids = {each.topic: each.topic_id for each in held.values()}
     lost: list[Loss] = []
     for (topic, partition), known in sorted(reached.items()):
@@ -175,13 +177,13 @@ def _losses(each: Range, known: Reached) -> Iterator[Loss]:
         yield Loss(each, known.until, each.until, why)
 
 
-def refuse_losses(pipeline: str, found: Sequence[Loss]) -> None:
+def refuse_losses(pipeline: str, lost: Sequence[Loss]) -> None:
     """Raise SourceLost that says what is lost and what the way out is."""
-    if found:
-        told = "\n".join(str(loss) for loss in found)
-        topics = " ".join(f"--topic {topic}" for topic in sorted({loss.extent.topic for loss in found}))
+    if lost:
+        listed = "\n".join(str(loss) for loss in lost)
+        topics = " ".join(f"--topic {topic}" for topic in sorted({loss.extent.topic for loss in lost}))
         raise SourceLost(
-            f"records of the source are lost; nothing was landed.\n{told}\n"
+            f"records of the source are lost; nothing was landed.\n{listed}\n"
             f"The way out: accept the loss by name (jobs/accept_loss.py --pipeline {pipeline} {topics} --reason TEXT), "
             "then load a snapshot (jobs/load_snapshot.py)"
         )
@@ -220,13 +222,15 @@ def read(kafka: Kafka, pipeline: str, part: Range) -> Iterator[Messages]:
         at, heard, trouble = part.first, time.monotonic(), ""
         while True:
             records = consumer.consume(min(AT_ONCE, part.until - at), PATIENCE)
-            own, done, said = _own(part, records)
+            of_range, done, said = _in_range(part, records)
             trouble = said or trouble
-            if own:
+            if of_range:
                 yield Messages(
-                    [r.offset() for r in own], [r.value() for r in own], [_headers(r.headers()) for r in own]
+                    [r.offset() for r in of_range],
+                    [r.value() for r in of_range],
+                    [_headers(r.headers()) for r in of_range],
                 )
-                at, heard, trouble = own[-1].offset() + 1, time.monotonic(), ""
+                at, heard, trouble = of_range[-1].offset() + 1, time.monotonic(), ""
             if done:
                 return
             if time.monotonic() - heard > SILENCE:
@@ -243,26 +247,26 @@ def _silent(kafka: Kafka, part: Range, at: int, trouble: str) -> str:
     )
 
 
-def _own(part: Range, records: Sequence[Any]) -> tuple[list[Any], bool, str]:
+def _in_range(part: Range, records: Sequence[Any]) -> tuple[list[Any], bool, str]:
     """Return the records that lie inside a range, whether it is over, and what may pass by itself."""
-    own: list[Any] = []
+    of_range: list[Any] = []
     said = ""
     for record in records:
         error = record.error()
         if error is None and record.offset() < part.until:
-            own.append(record)
+            of_range.append(record)
         if error is None and record.offset() >= part.until - 1:
-            return own, True, said
+            return of_range, True, said
         if error is not None and error.code() == END:
             if record.offset() < part.until:
                 raise SourceLost(
                     f"{part}: it ends before offset {record.offset()}, though {part.until} was the end when this "
                     "landing was planned; run land_events again for the way out"
                 )
-            return own, True, said
+            return of_range, True, said
         if error is not None:
             said = _passing(part, error)
-    return own, False, said
+    return of_range, False, said
 
 
 def _passing(part: Range, error: KafkaError) -> str:
@@ -274,13 +278,13 @@ def _passing(part: Range, error: KafkaError) -> str:
     return str(error.str())
 
 
-def ranges(found: Sequence[Range], reached: Mapping[tuple[str, int], Reached], kafka: Kafka) -> list[Range]:
+def ranges(extents: Sequence[Range], reached: Mapping[tuple[str, int], Reached], kafka: Kafka) -> list[Range]:
     """Return what a landing takes: what is new, of each partition a share of at most `messages_per_run` together.
 
     A partition that no landing saw before comes even when it is empty: from then on its topic is known by its id.
     """
     new = []
-    for each in found:
+    for each in extents:
         known = reached.get((each.topic, each.partition))
         new.append(each if known is None else replace(each, first=known.until))
     total = sum(part.until - part.first for part in new)
@@ -289,14 +293,14 @@ def ranges(found: Sequence[Range], reached: Mapping[tuple[str, int], Reached], k
     return [part for part in cut if part.until > part.first or (part.topic, part.partition) not in reached]
 
 
-def leaves_out(found: Iterable[Range], taken: Iterable[Range]) -> bool:
+def leaves_out(extents: Iterable[Range], taken: Iterable[Range]) -> bool:
     """Tell whether a landing that takes some ranges leaves records for the next one.
 
     >>> held = [Range("rows", "id-1", 0, 0, 9), Range("rows", "id-1", 1, 0, 9)]
     >>> leaves_out(held, held), leaves_out(held, [replace(held[0], until=5), held[1]])
     (False, True)
     """
-    ends = {(each.topic, each.partition): each.until for each in found}
+    ends = {(each.topic, each.partition): each.until for each in extents}
     return any(part.until < ends[part.topic, part.partition] for part in taken)
 
 
@@ -305,15 +309,15 @@ def _share(part: Range, share: float) -> int:
     return min(size, int(size * share) + 1)
 
 
-def _headers(told: Sequence[tuple[str, bytes | None]] | None) -> dict[str, str] | None:
-    found = {name: value.decode("utf-8", "backslashreplace") for name, value in told or () if value is not None}
-    return found or None
+def _headers(pairs: Sequence[tuple[str, bytes | None]] | None) -> dict[str, str] | None:
+    decoded = {name: value.decode("utf-8", "backslashreplace") for name, value in pairs or () if value is not None}
+    return decoded or None
 
 
 def _settings(kafka: Kafka) -> dict[str, Any]:
     timeout = int(TIMEOUT * 1000)
-    own = {"bootstrap.servers": kafka.brokers, "socket.timeout.ms": timeout, "log_level": 0, "error_cb": _quiet}
-    return {**own, **kafka.options}
+    defaults = {"bootstrap.servers": kafka.brokers, "socket.timeout.ms": timeout, "log_level": 0, "error_cb": _quiet}
+    return {**defaults, **kafka.options}
 
 
 def _client(kind: Callable[[dict[str, Any]], T], kafka: Kafka, **more: Any) -> T:
@@ -335,7 +339,7 @@ def _is_missing(error: BaseException | None) -> bool:
     return isinstance(error, KafkaException) and error.args[0].code() in MISSING
 
 
-def _told(kafka: Kafka, answer: Any, topic: str) -> Any:
+def _result(kafka: Kafka, answer: Any, topic: str) -> Any:
     """Return what the brokers answered, or say what is wrong."""
     try:
         return answer.result()

@@ -80,10 +80,10 @@ def csv_rows(file: Path) -> Iterator[list[bytes]]:
 
 def parquet_rows(file: Path) -> Iterator[list[bytes]]:
     """Yield a Parquet file's rows as JSON objects: typed values become text of all their digits."""
-    with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as found:
-        wide = _timestamps_of_96_bits(found)
-        nanoseconds = _nanoseconds(file, found.metadata, wide) if wide else repeat(None)
-        for batch, exact in zip(found.iter_batches(BATCH), nanoseconds, strict=False):
+    with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as parquet:
+        wide = _timestamps_of_96_bits(parquet)
+        nanoseconds = _nanoseconds(file, parquet.metadata, wide) if wide else repeat(None)
+        for batch, exact in zip(parquet.iter_batches(BATCH), nanoseconds, strict=False):
             texts = {name: _all_digits(batch.column(name), exact.column(name)) for name in wide}
             columns = [texts.get(name, column) for name, column in zip(batch.schema.names, batch.columns, strict=True)]
             yield from _rows(file, pa.RecordBatch.from_arrays(columns, names=batch.schema.names))
@@ -165,5 +165,5 @@ def _text(value: Any) -> Any:
     if isinstance(value, float):
         return repr(value) if abs(value) < EXACT_DOUBLE else f"{value:.16e}"
     if isinstance(value, dict):
-        return msgspec.json.encode({name: _text(own) for name, own in value.items()}).decode()
+        return msgspec.json.encode({name: _text(member) for name, member in value.items()}).decode()
     return [_text(each) for each in value] if isinstance(value, list | tuple) else str(value)

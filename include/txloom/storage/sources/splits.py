@@ -24,7 +24,7 @@ class Messages(NamedTuple):
     is_tail: the last line of a file that does not end in a newline. reached: how far the file was read with them.
     """
 
-    places: Sequence[int]
+    positions: Sequence[int]
     values: Sequence[bytes | None]
     headers: Headers | None = None
     landed: bool = False
@@ -73,8 +73,8 @@ class Task:
         if self.origin is None or not self.start:
             return fresh
         was = self.origin.was if again else self.origin.file
-        found = replace(self.origin, file=self.file, size=self.size, modified=self.modified, was=was)
-        return replace(found, problem=None, is_access=False, lost=None, read_again=False)
+        position = replace(self.origin, file=self.file, size=self.size, modified=self.modified, was=was)
+        return replace(position, problem=None, is_access=False, lost=None, read_again=False)
 
     @property
     def bytes(self) -> int:

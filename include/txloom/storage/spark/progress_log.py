@@ -17,7 +17,7 @@ SHOWN = 3
 
 
 @contextmanager
-def told(step: str, every: float = EVERY) -> Iterator[None]:
+def reported(step: str, every: float = EVERY) -> Iterator[None]:
     """Print a line about the running Spark jobs every so many seconds, until the block ends."""
     over, began = threading.Event(), monotonic()
 
@@ -61,9 +61,9 @@ def _doing() -> str:
 def _stages(context: "SparkContext") -> list[str]:
     """Return each running stage in words."""
     tracker = context.statusTracker()
-    found = (tracker.getStageInfo(stage) for stage in sorted(tracker.getActiveStageIds()))
+    infos = (tracker.getStageInfo(stage) for stage in sorted(tracker.getActiveStageIds()))
     return [
         f"{stage.numCompletedTasks} of {stage.numTasks} tasks are done, {stage.numActiveTasks} run ({stage.name})"
-        for stage in found
+        for stage in infos
         if stage is not None
     ]

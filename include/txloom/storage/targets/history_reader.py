@@ -11,9 +11,9 @@ from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark, snapshot, valid_through
 from txloom.storage.targets import schemas
-from txloom.storage.targets.row_tables import Flat
+from txloom.storage.targets.row_tables import RowTable
 
-CLEANED = f"{names.OWN_PREFIX}cleaned"
+CLEANED = f"{names.SYSTEM_PREFIX}cleaned"
 """The txnAppId under which a history's commits say up to which csn they took superseded rows away."""
 SHARED = ("_txloom_xid", "_txloom_csn", "_txloom_committed_at", "_txloom_release")
 
@@ -24,23 +24,27 @@ def known(paths: TablePaths) -> Watermark:
     return Watermark() if seen is None else Watermark(valid_through(paths, seen), seen.release)
 
 
-def cleaned(paths: TablePaths, flat: Flat) -> int:
+def cleaned(paths: TablePaths, row_table: RowTable) -> int:
     """Return the csn below which history does not tell every state of a table any more; 0: it tells all."""
-    return 0 if flat.mirror is None else max(small_tables.last_written(paths.table(flat.mirror.history), CLEANED), 0)
+    return (
+        0
+        if row_table.mirror is None
+        else max(small_tables.last_written(paths.table(row_table.mirror.history), CLEANED), 0)
+    )
 
 
-def refuse_cleaned(paths: TablePaths, flat: Flat, mark: Watermark) -> None:
+def refuse_cleaned(paths: TablePaths, row_table: RowTable, mark: Watermark) -> None:
     """Raise BeforeHistory where a state lies below what history still tells."""
-    if mark.valid_through < (since := cleaned(paths, flat)):
+    if mark.valid_through < (since := cleaned(paths, row_table)):
         raise BeforeHistory(
-            f"as of csn {mark.valid_through}: the history of {flat.table.name} was cleaned up to {since} "
+            f"as of csn {mark.valid_through}: the history of {row_table.table.name} was cleaned up to {since} "
             "(maintenance.history.keep); from there on every state can be read"
         )
 
 
-def changes(paths: TablePaths, flat: Flat, mark: Watermark) -> pa.Table:
+def changes(paths: TablePaths, row_table: RowTable, mark: Watermark) -> pa.Table:
     """Return every change of a table up to a mark, in the schema of a mirror's history."""
-    return chosen(paths, flat, upto(mark))
+    return chosen(paths, row_table, upto(mark))
 
 
 def upto(mark: Watermark) -> str:
@@ -48,70 +52,82 @@ def upto(mark: Watermark) -> str:
     return f"_txloom_csn <= {mark.valid_through} and _txloom_release <= {mark.release}"
 
 
-def chosen(paths: TablePaths, flat: Flat, where: str, only: str = "") -> pa.Table:
+def chosen(paths: TablePaths, row_table: RowTable, where: str, only: str = "") -> pa.Table:
     """Return the changes of a table of chosen transactions, in the schema of a mirror's history; or one column only.
 
     Columns that a history written before they were declared does not have yet are null.
     """
-    schema = schemas.changes_schema(flat.table)
-    if flat.mirror is not None:
-        found = arrow_tables.select(paths.table(flat.mirror.history), f"select {only or '*'} from t where {where}")
-        if not found.column_names:
+    schema = schemas.changes_schema(row_table.table)
+    if row_table.mirror is not None:
+        rows_read = arrow_tables.select(
+            paths.table(row_table.mirror.history), f"select {only or '*'} from t where {where}"
+        )
+        if not rows_read.column_names:
             return schema.empty_table()
-        return found if only or set(schema.names) <= set(found.column_names) else arrow_tables.conform(found, schema)
-    assert flat.aggregate is not None
-    field = dict(schemas.members_of(flat.aggregate))[flat.table.name]
-    own = ", ".join(SHARED)
-    rows = arrow_tables.select(paths.table(flat.aggregate.history), f'select {own}, "{field}" from t where {where}')
-    return changes_of(rows, flat)
+        return (
+            rows_read
+            if only or set(schema.names) <= set(rows_read.column_names)
+            else arrow_tables.conform(rows_read, schema)
+        )
+    assert row_table.aggregate is not None
+    field = dict(schemas.members_of(row_table.aggregate))[row_table.table.name]
+    shared = ", ".join(SHARED)
+    rows = arrow_tables.select(
+        paths.table(row_table.aggregate.history), f'select {shared}, "{field}" from t where {where}'
+    )
+    return changes_of(rows, row_table)
 
 
-def changes_of(rows: pa.Table, flat: Flat) -> pa.Table:
+def changes_of(rows: pa.Table, row_table: RowTable) -> pa.Table:
     """Return the changes of a table out of rows of the history that holds them, in the schema of a mirror's history."""
-    schema = schemas.changes_schema(flat.table)
-    if flat.mirror is not None:
+    schema = schemas.changes_schema(row_table.table)
+    if row_table.mirror is not None:
         return rows
-    assert flat.aggregate is not None
+    assert row_table.aggregate is not None
     if not rows.num_rows:
         return schema.empty_table()
-    nested = rows.column(dict(schemas.members_of(flat.aggregate))[flat.table.name]).combine_chunks()
-    parents, told = pc.list_parent_indices(nested), pc.list_flatten(nested)
-    columns = {told.type.field(i).name: pc.struct_field(told, [i]) for i in range(told.type.num_fields)}
-    found = pa.table(columns | {name: rows.column(name).take(parents) for name in SHARED})
-    return found if set(schema.names) <= set(found.column_names) else arrow_tables.conform(found, schema)
+    nested = rows.column(dict(schemas.members_of(row_table.aggregate))[row_table.table.name]).combine_chunks()
+    parents, members = pc.list_parent_indices(nested), pc.list_flatten(nested)
+    columns = {members.type.field(i).name: pc.struct_field(members, [i]) for i in range(members.type.num_fields)}
+    changes_read = pa.table(columns | {name: rows.column(name).take(parents) for name in SHARED})
+    return (
+        changes_read
+        if set(schema.names) <= set(changes_read.column_names)
+        else arrow_tables.conform(changes_read, schema)
+    )
 
 
-def count(paths: TablePaths, flat: Flat, where: str, late: str) -> tuple[int, int, int]:
+def count(paths: TablePaths, row_table: RowTable, where: str, late: str) -> tuple[int, int, int]:
     """Count the changes of chosen transactions: all, those of late ones, and truncates."""
     op = "_txloom_op"
     changes = "t"
-    if flat.mirror is None:
-        assert flat.aggregate is not None
-        field = dict(schemas.members_of(flat.aggregate))[flat.table.name]
+    if row_table.mirror is None:
+        assert row_table.aggregate is not None
+        field = dict(schemas.members_of(row_table.aggregate))[row_table.table.name]
         changes = f'(select unnest("{field}") as change, _txloom_csn, _txloom_release from t) u'
         op = "get_field(change, '_txloom_op')"
-    path = paths.table(flat.history)
+    path = paths.table(row_table.history)
     sums = f"sum(case when {late} then 1 else 0 end) as late, sum(case when {op} = 'T' then 1 else 0 end) as truncates"
-    found = arrow_tables.select(path, f"select count(*) as changes, {sums} from {changes} where {where}").to_pylist()
-    row = found[0] if found else {}
+    counted = arrow_tables.select(path, f"select count(*) as changes, {sums} from {changes} where {where}").to_pylist()
+    row = counted[0] if counted else {}
     return row.get("changes") or 0, row.get("late") or 0, row.get("truncates") or 0
 
 
-def absent(paths: TablePaths, flat: Flat, where: str) -> set[str]:
+def absent(paths: TablePaths, row_table: RowTable, where: str) -> set[str]:
     """Return the declared columns that some insert of chosen transactions lacks."""
-    found = chosen(paths, flat, where, only="_txloom_absent")
-    names: list[str] = pc.list_flatten(found.column("_txloom_absent")).unique().to_pylist()
+    rows = chosen(paths, row_table, where, only="_txloom_absent")
+    names: list[str] = pc.list_flatten(rows.column("_txloom_absent")).unique().to_pylist()
     return set(names)
 
 
 def csn_at(paths: TablePaths, time: datetime) -> int:
     """Return the csn of the last transaction, in commit order, that was committed by a moment; 0: none was."""
     sql = f"select max(csn) as csn from t where committed_at <= {arrow_tables.moment(time)}"
-    found = small_tables.query(paths.table(names.TRANSACTIONS), sql)
-    return int((found[0]["csn"] if found else 0) or 0)
+    rows = small_tables.query(paths.table(names.TRANSACTIONS), sql)
+    return int((rows[0]["csn"] if rows else 0) or 0)
 
 
-def mark_at(paths: TablePaths, csn: int | None, time: datetime | None) -> Watermark:
+def watermark_at(paths: TablePaths, csn: int | None, time: datetime | None) -> Watermark:
     """Return the mark of a csn or a moment; raises BeyondValidThrough where history does not reach that far yet."""
     if (csn is None) == (time is None):
         raise ValueError("as of what? give either csn or time")

@@ -10,7 +10,7 @@ from txloom.storage import system_tables
 from txloom.storage.buffer import checkpoints
 from txloom.storage.delta import schema_evolution, small_tables
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.watermark import mark, snapshot
+from txloom.storage.publishing.watermark import snapshot, watermark_of
 from txloom.storage.targets import schemas
 
 PROPERTIES = {**small_tables.DELETION_VECTORS, "delta.dataSkippingStatsColumns": "_txloom_csn,_txloom_release"}
@@ -30,15 +30,15 @@ def create(pipeline: Pipeline, paths: TablePaths) -> None:
         ensure(paths.table(aggregate.history), schemas.stream_schema(pipeline, aggregate))
 
 
-def take_back(pipeline: Pipeline, paths: TablePaths, generation: int) -> int:
+def take_back(pipeline: Pipeline, paths: TablePaths, epoch: int) -> int:
     """Take rows away that a batch of an earlier generation appended whose transactions were never entered.
 
     It died in between, and its checkpoint was lost: a rebuild releases them once more. Returns how many; looks only
     before a generation's first batch is complete.
     """
-    if generation == checkpoints.FIRST:
+    if epoch == checkpoints.FIRST:
         return 0
-    first, seen = checkpoints.first_release(generation), snapshot(paths)
+    first, seen = checkpoints.first_release(epoch), snapshot(paths)
     complete = 0 if seen is None else seen.release
     if complete >= first:
         return 0
@@ -71,7 +71,7 @@ def _is_there(paths: TablePaths, table: str) -> bool:
 
 
 def _is_merged(paths: TablePaths, current: str) -> bool:
-    return _is_there(paths, current) and mark(paths.table(current)).release > 0
+    return _is_there(paths, current) and watermark_of(paths.table(current)).release > 0
 
 
 def _refuse_lost(pipeline: Pipeline, paths: TablePaths) -> None:

@@ -40,7 +40,7 @@ class Partitions:
         if declared is None:
             return None
         source = table.column(declared.column).type
-        column = names.PARTITION if declared.is_own(source.kind) else declared.column
+        column = names.PARTITION if declared.is_added(source.kind) else declared.column
         return cls(declared, kind_of(arrow_type(source), declared.unit), column)
 
     @property
@@ -77,17 +77,17 @@ class Within:
         >>> Within("year", frozenset([2026, None])).condition("t.year", str)
         '(t.year in (2026) or t.year is null)'
         """
-        told = sorted(literal(value) for value in self.values if value is not None)
-        parts = [f"{column} in ({', '.join(told)})"] if told else []
+        literals = sorted(literal(value) for value in self.values if value is not None)
+        parts = [f"{column} in ({', '.join(literals)})"] if literals else []
         parts += [f"{column} is null"] if None in self.values else []
         return f"({' or '.join(parts)})"
 
 
 def within(column: str, values: Iterable[Any]) -> Within | None:
     """Return the partitions with some values; None where they are too many to name, or none."""
-    found = frozenset(values)
-    nameable = all(value is None or type(value) in (int, str, date) for value in found)
-    return Within(column, found) if nameable and 0 < len(found) <= MOST_NAMED else None
+    distinct = frozenset(values)
+    nameable = all(value is None or type(value) in (int, str, date) for value in distinct)
+    return Within(column, distinct) if nameable and 0 < len(distinct) <= MOST_NAMED else None
 
 
 def concerned(partitions: Partitions, key: Sequence[str], stored: pa.Table, effects: pa.Table) -> Within | None:

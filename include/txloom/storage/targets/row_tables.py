@@ -23,7 +23,7 @@ STATISTICS = "delta.dataSkippingStatsColumns"
 
 
 @dataclass(frozen=True)
-class Flat:
+class RowTable:
     """One source table's current rows: a declared mirror, or the row store of an aggregate's member."""
 
     table: Table
@@ -59,9 +59,9 @@ class Flat:
     @property
     def schema(self) -> pa.Schema:
         """Return the schema of the table: what a reader asks for, and the name of the partition where it needs one."""
-        own = self.partitions.field if self.partitions else None
+        partition_field = self.partitions.field if self.partitions else None
         schema = schemas.current_schema(self.table)
-        return schema if own is None else schema.append(own)
+        return schema if partition_field is None else schema.append(partition_field)
 
     def filled(self, effects: pa.Table) -> pa.Table:
         """Return effects with the partitions that their rows belong into."""
@@ -73,41 +73,41 @@ def member_of(table: Table, child: Child) -> Member:
     return Member(child.as_, child.relation, table.key, child.parent_key, table.column_names)
 
 
-def flats(pipeline: Pipeline) -> list[Flat]:
+def row_tables(pipeline: Pipeline) -> list[RowTable]:
     """Return the flat current tables of a pipeline: every mirror, and every member of an aggregate without one."""
-    found = {m.table: Flat(pipeline.table(m.table), m.current, m, None) for m in pipeline.targets.mirrors}
+    stores = {m.table: RowTable(pipeline.table(m.table), m.current, m, None) for m in pipeline.targets.mirrors}
     for aggregate in pipeline.targets.aggregates:
         for name, _ in schemas.members_of(aggregate):
-            store = Flat(pipeline.table(name), names.row_store(name), None, aggregate)
-            found.setdefault(name, store)
-    return list(found.values())
+            store = RowTable(pipeline.table(name), names.row_store(name), None, aggregate)
+            stores.setdefault(name, store)
+    return list(stores.values())
 
 
-def create(flat: Flat, paths: TablePaths) -> None:
+def create(row_table: RowTable, paths: TablePaths) -> None:
     """Create a flat current table; its first version is the empty state as of csn 0."""
-    ordered = [*flat.mirror.zorder] if flat.mirror else []
-    ordered += [flat.partitions.declared.column] if flat.partitions and flat.partitions.field else []
+    ordered = [*row_table.mirror.zorder] if row_table.mirror else []
+    ordered += [row_table.partitions.declared.column] if row_table.partitions and row_table.partitions.field else []
     schema_evolution.ensure(
-        paths.table(flat.current),
-        flat.schema,
-        _properties(flat.schema, [*flat.key, *ordered]),
-        partition_by=[flat.partitions.column] if flat.partitions else [],
+        paths.table(row_table.current),
+        row_table.schema,
+        _properties(row_table.schema, [*row_table.key, *ordered]),
+        partition_by=[row_table.partitions.column] if row_table.partitions else [],
         metadata=vars(Watermark()),
     )
-    if flat.table.insert_only:
-        _tell_rows_apart(flat, paths)
+    if row_table.table.insert_only:
+        _refuse_same_rows(row_table, paths)
 
 
-def _tell_rows_apart(flat: Flat, paths: TablePaths) -> None:
+def _refuse_same_rows(row_table: RowTable, paths: TablePaths) -> None:
     """Begin a table without a key anew where an older version took several of its rows for one; once.
 
     It knew rows by csn and position alone. The next merge writes the table anew out of its history.
     """
-    table = DeltaTable(paths.table(flat.current))
+    table = DeltaTable(paths.table(row_table.current))
     if STATISTICS not in table.metadata().configuration or names.POSITION[1] in _indexed(table):
         return
     FENCE.refuse_stale(table.table_uri)
-    if _were_taken_for_one(flat, paths):
+    if _were_taken_for_one(row_table, paths):
         about = {"userMetadata": json.dumps(vars(Watermark()))}
         commit = CommitProperties(custom_metadata=about, app_transactions=FENCE.transactions())
         write_deltalake(
@@ -119,15 +119,15 @@ def _tell_rows_apart(flat: Flat, paths: TablePaths) -> None:
 
 def _indexed(table: DeltaTable) -> list[str]:
     """Return the columns that a table has statistics of."""
-    told: str = table.metadata().configuration[STATISTICS]
-    return told.split(",")
+    columns: str = table.metadata().configuration[STATISTICS]
+    return columns.split(",")
 
 
-def _were_taken_for_one(flat: Flat, paths: TablePaths) -> bool:
+def _were_taken_for_one(row_table: RowTable, paths: TablePaths) -> bool:
     """Say whether rows share csn and position, or were given the xid of a transaction that only cleared a column."""
     same = "select 1 as n from t group by _txloom_csn, _txloom_pos having count(*) > 1 limit 1"
     cleared = "select 1 as n from t where _txloom_absent is not null limit 1"
-    return any(small_tables.query(paths.table(flat.history), sql) for sql in (cleared, same))
+    return any(small_tables.query(paths.table(row_table.history), sql) for sql in (cleared, same))
 
 
 def create_documents(pipeline: Pipeline, aggregate: Aggregate, paths: TablePaths) -> None:

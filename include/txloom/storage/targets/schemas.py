@@ -32,20 +32,25 @@ def struct_ddl(table: Table) -> str:
 
 def changes_schema(table: Table) -> pa.Schema:
     """Return the schema of a mirror's history, `<table>_changes`."""
-    own = [("op", pa.string()), ("xid", pa.string()), ("csn", pa.int64()), ("pos", pa.int64())]
-    own += [("committed_at", INSTANT), ("release", pa.int64()), ("landing", pa.int64()), ("row", pa.int64())]
-    own += [("unchanged", NAMES), ("before", pa.struct(columns(table))), ("before_known", NAMES), ("absent", NAMES)]
-    return pa.schema([*columns(table), *[(f"_txloom_{name}", kind) for name, kind in own]])
+    system_fields = [("op", pa.string()), ("xid", pa.string()), ("csn", pa.int64()), ("pos", pa.int64())]
+    system_fields += [("committed_at", INSTANT), ("release", pa.int64()), ("landing", pa.int64()), ("row", pa.int64())]
+    system_fields += [
+        ("unchanged", NAMES),
+        ("before", pa.struct(columns(table))),
+        ("before_known", NAMES),
+        ("absent", NAMES),
+    ]
+    return pa.schema([*columns(table), *[(f"_txloom_{name}", kind) for name, kind in system_fields]])
 
 
 def stream_schema(pipeline: Pipeline, aggregate: Aggregate) -> pa.Schema:
     """Return the schema of an aggregate's history: one row per transaction and root."""
     root = pipeline.table(aggregate.root)
     keys = [field for field in columns(root) if field.name in root.key]
-    own = [("_txloom_xid", pa.string()), ("_txloom_csn", pa.int64())]
-    own += [("_txloom_committed_at", INSTANT), ("_txloom_release", pa.int64())]
+    system_fields = [("_txloom_xid", pa.string()), ("_txloom_csn", pa.int64())]
+    system_fields += [("_txloom_committed_at", INSTANT), ("_txloom_release", pa.int64())]
     members = [(field, pa.list_(change_type(pipeline.table(table)))) for table, field in members_of(aggregate)]
-    return pa.schema([*sorted(keys, key=lambda field: root.key.index(field.name)), *own, *members])
+    return pa.schema([*sorted(keys, key=lambda field: root.key.index(field.name)), *system_fields, *members])
 
 
 def change_type(table: Table) -> pa.DataType:

@@ -19,7 +19,7 @@ from txloom.storage.system_tables import BACKFILLS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-KIND, WAS, DIGEST = (f"{names.OWN_PREFIX}{name}" for name in ("kind", "was", "digest"))
+KIND, WAS, DIGEST = (f"{names.SYSTEM_PREFIX}{name}" for name in ("kind", "was", "digest"))
 INSERTED, UPDATED, SURPLUS, REPEATED = "inserted", "updated", "surplus", "repeated"
 """What a live table lacks, holds differently, and has although the rebuilt one does not; and rows that cannot be told
 from another by what is their key, so that nothing may be written by it."""
@@ -69,8 +69,10 @@ def newest_run(paths: TablePaths) -> dict[str, Any] | None:
 def repaired_since(paths: TablePaths, moment: datetime) -> list[dict[str, Any]]:
     """Return run_id and from_csn of each backfill that changed rows of current tables since a moment."""
     changed = " or ".join(f"counts['{name}'] > 0" for name in ("inserts", "updates", "deletes"))
-    own = f"status = 'applied' and \"table\" is null and at > {arrow_tables.moment(moment)} and ({changed})"
-    sql = f"select run_id, min(coalesce(from_csn, 0)) as from_csn from t where {own} group by run_id order by run_id"
+    repaired = f"status = 'applied' and \"table\" is null and at > {arrow_tables.moment(moment)} and ({changed})"
+    sql = (
+        f"select run_id, min(coalesce(from_csn, 0)) as from_csn from t where {repaired} group by run_id order by run_id"
+    )
     return small_tables.query(paths.table(names.BACKFILLS), sql)
 
 
@@ -78,8 +80,8 @@ def compared(paths: TablePaths, run_id: str) -> list[dict[str, Any]]:
     """Return the newest comparison of each table in a backfill, by the table's name."""
     path = paths.table(names.BACKFILLS)
     newest = f'row_number() over (partition by "table" order by {small_tables.latest(path)}) as n'
-    own = f"run_id = {arrow_tables.quoted(run_id)} and status = 'compared' and \"table\" is not null"
-    sql = f'select * from (select *, {newest} from t where {own}) where n = 1 order by "table"'
+    of_run = f"run_id = {arrow_tables.quoted(run_id)} and status = 'compared' and \"table\" is not null"
+    sql = f'select * from (select *, {newest} from t where {of_run}) where n = 1 order by "table"'
     return small_tables.query(path, sql)
 
 
@@ -91,8 +93,8 @@ def differences(paths: TablePaths, table: str, where: str, more: str = "") -> pa
 def counts(paths: TablePaths, table: str) -> tuple[dict[str, int], int]:
     """Return how many rows of each kind differ in a table, and the digest of them all."""
     sql = f"select {KIND} as kind, count(*) as n, sum({DIGEST}) as digest from t group by 1"
-    found = small_tables.query(paths.table(names.difference_table(table)), sql)
-    return {row["kind"]: row["n"] for row in found}, sum(row["digest"] for row in found)
+    rows = small_tables.query(paths.table(names.difference_table(table)), sql)
+    return {row["kind"]: row["n"] for row in rows}, sum(row["digest"] for row in rows)
 
 
 def correct(path: str, rows: pa.Table, key: Sequence[str], columns: Sequence[str], about: dict[str, Any]) -> None:
@@ -102,8 +104,8 @@ def correct(path: str, rows: pa.Table, key: Sequence[str], columns: Sequence[str
     """
     table = FENCE.opened(path)
     given = arrow_tables.conform(rows, pa.schema(table.schema().to_arrow()))
-    told = {"userMetadata": json.dumps(about)}
-    properties = CommitProperties(custom_metadata=told, app_transactions=FENCE.transactions())
+    custom_metadata = {"userMetadata": json.dumps(about)}
+    properties = CommitProperties(custom_metadata=custom_metadata, app_transactions=FENCE.transactions())
     condition = " and ".join(f'(t."{name}" is not distinct from s."{name}")' for name in key)
     csn = given.column("_txloom_csn").unique().to_pylist()
     condition += f' and (t."_txloom_csn" between {min(csn)} and {max(csn)})'
@@ -117,8 +119,8 @@ def correct(path: str, rows: pa.Table, key: Sequence[str], columns: Sequence[str
 
 def newest_release(paths: TablePaths, history: str) -> int:
     """Return the number of the newest release in a history: what it holds is settled up to there."""
-    found = small_tables.query(paths.table(history), "select max(_txloom_release) as release from t")
-    return int((found[0]["release"] if found else 0) or 0)
+    rows = small_tables.query(paths.table(history), "select max(_txloom_release) as release from t")
+    return int((rows[0]["release"] if rows else 0) or 0)
 
 
 def live(path: str, schema: pa.Schema, where: str) -> pa.Table:

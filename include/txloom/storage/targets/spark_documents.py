@@ -42,16 +42,16 @@ class Change:
 def touched_roots(pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str, Change]) -> DataFrame | None:
     """Return the keys of documents that change: of changed roots, and of each changed child's old and new parent."""
     root = pipeline.table(aggregate.root)
-    found = []
+    frames = []
     if (effects := changes[root.name].effects) is not None:
-        found.append(effects.select(*root.key))
+        frames.append(effects.select(*root.key))
     for child in aggregate.children:
         change = changes[child.table]
         for rows in (change.replaced(), change.written()):
             if rows is not None:
                 names = zip(child.parent_key, root.key, strict=True)
-                found.append(rows.select(*[F.col(quote(own)).alias(name) for own, name in names]))
-    return reduce(DataFrame.unionByName, found).dropna().distinct() if found else None
+                frames.append(rows.select(*[F.col(quote(column)).alias(name) for column, name in names]))
+    return reduce(DataFrame.unionByName, frames).dropna().distinct() if frames else None
 
 
 def documents(
@@ -83,15 +83,15 @@ def documents(
     )
 
 
-def _rows(change: Change, touched: DataFrame | None, own: Sequence[str], keys: Sequence[str]) -> DataFrame:
+def _rows(change: Change, touched: DataFrame | None, columns: Sequence[str], keys: Sequence[str]) -> DataFrame:
     """Return a table's rows after the change whose columns `own` name a touched document."""
     parts = [change.untouched()]
     if (written := change.written()) is not None:
         parts.append(written)
     if touched is None:
         return reduce(DataFrame.unionByName, parts)
-    wanted = touched.select(*[F.col(quote(name)).alias(column) for name, column in zip(keys, own, strict=True)])
-    return reduce(DataFrame.unionByName, [part.join(F.broadcast(wanted), list(own), "left_semi") for part in parts])
+    chosen = touched.select(*[F.col(quote(name)).alias(column) for name, column in zip(keys, columns, strict=True)])
+    return reduce(DataFrame.unionByName, [part.join(F.broadcast(chosen), list(columns), "left_semi") for part in parts])
 
 
 def _children(table: Table, child: Child, change: Change, touched: DataFrame | None, keys: Sequence[str]) -> DataFrame:

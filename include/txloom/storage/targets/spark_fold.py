@@ -9,7 +9,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from txloom.current.folding.column_nulling import CLEAR_COLUMNS, Columns, Gone
+from txloom.current.folding.column_nulling import NULLING_COLUMNS, Columns, Gone
 from txloom.current.folding.column_nulling import columns_of as columns_of_rows
 from txloom.current.folding.components import components
 from txloom.current.folding.fold import fold
@@ -20,32 +20,32 @@ from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.targets import schemas
 from txloom.storage.targets.partitioning import MOST_NAMED, Within, within
-from txloom.storage.targets.row_tables import Flat
+from txloom.storage.targets.row_tables import RowTable
 from txloom.storage.targets.schemas import quote
 
 PARTITIONS = 4
 """Groups in which keys are folded beside each other."""
 LITERAL_KEYS = 5_000
-"""Up to so many changed keys the merge names them, so that Delta skips files and Parquet skips pages (platform.md)."""
-OWN = ("_txloom_csn", "_txloom_pos", "_txloom_xid")
+"""Up to so many changed keys the merge names them, so that Delta skips files and Parquet skips pages."""
+SYSTEM_COLUMNS = ("_txloom_csn", "_txloom_pos", "_txloom_xid")
 VERDICT = {"_txloom_deleted": "boolean", "_txloom_missing": "array<string>", "_txloom_evidence": "string"}
 """What folding says of a row beside its columns."""
 
 
-def history(spark: SparkSession, paths: TablePaths, flat: Flat) -> DataFrame:
+def history(spark: SparkSession, paths: TablePaths, row_table: RowTable) -> DataFrame:
     """Return every change of a table, in the schema of a mirror's history."""
-    return changes_of(spark_tables.read(spark, paths.table(flat.history)), flat)
+    return changes_of(spark_tables.read(spark, paths.table(row_table.history)), row_table)
 
 
-def changes_of(rows: DataFrame, flat: Flat) -> DataFrame:
+def changes_of(rows: DataFrame, row_table: RowTable) -> DataFrame:
     """Return the changes of a table out of rows of the history that holds them, in the schema of a mirror's history."""
-    if flat.mirror is not None:
+    if row_table.mirror is not None:
         return rows
-    assert flat.aggregate is not None
-    field = dict(schemas.members_of(flat.aggregate))[flat.table.name]
+    assert row_table.aggregate is not None
+    field = dict(schemas.members_of(row_table.aggregate))[row_table.table.name]
     change = F.explode(field).alias("change")
-    own = ("_txloom_xid", "_txloom_csn", "_txloom_committed_at", "_txloom_release")
-    return rows.select(*own, change).select("change.*", *own)
+    shared = ("_txloom_xid", "_txloom_csn", "_txloom_committed_at", "_txloom_release")
+    return rows.select(*shared, change).select("change.*", *shared)
 
 
 def new_changes(changes: DataFrame, have: Watermark, want: Watermark) -> DataFrame:
@@ -83,7 +83,7 @@ def key_before(key: Sequence[str]) -> list[Column]:
 
 
 def folded(
-    rows: DataFrame, changes: DataFrame, flat: Flat, chains: Mapping[int, int], parts: int = PARTITIONS
+    rows: DataFrame, changes: DataFrame, row_table: RowTable, chains: Mapping[int, int], parts: int = PARTITIONS
 ) -> DataFrame:
     """Fold changes into rows: the net effect per touched key, with the columns of VERDICT.
 
@@ -91,21 +91,23 @@ def folded(
     parts: how many groups there are, each of which one task holds.
     """
     everywhere = F.array(*[F.lit(part) for part in range(parts)])
-    part = F.pmod(component(flat.key, chains), F.lit(parts)).cast("int")
+    part = F.pmod(component(row_table.key, chains), F.lit(parts)).cast("int")
     spread = F.explode(F.when(F.col("_txloom_op").isin(*WHOLE), everywhere).otherwise(F.array(part)))
     left = rows.withColumn("_txloom_part", part).groupBy("_txloom_part")
     right = changes.withColumn("_txloom_part", spread).groupBy("_txloom_part")
     verdict = ", ".join(f"{name} {kind}" for name, kind in VERDICT.items())
-    named = flat.partitions.ddl if flat.partitions else ""
-    return left.cogroup(right).applyInArrow(_folder(flat), f"{schemas.current_ddl(flat.table)}{named}, {verdict}")
+    named = row_table.partitions.ddl if row_table.partitions else ""
+    return left.cogroup(right).applyInArrow(
+        _folder(row_table), f"{schemas.current_ddl(row_table.table)}{named}, {verdict}"
+    )
 
 
 def component(key: Sequence[str], chains: Mapping[int, int]) -> Column:
     """Return the hash under which a key is folded: that of its chain's representative, or its own."""
-    own = key_hash(key)
+    default = key_hash(key)
     if not chains:
-        return own
-    return F.coalesce(F.create_map(*[F.lit(item) for pair in chains.items() for item in pair])[own], own)
+        return default
+    return F.coalesce(F.create_map(*[F.lit(item) for pair in chains.items() for item in pair])[default], default)
 
 
 def of_all_rows(changes: DataFrame) -> DataFrame:
@@ -114,22 +116,22 @@ def of_all_rows(changes: DataFrame) -> DataFrame:
     Whoever folds some keys only folds these with them.
     """
     position = F.struct("_txloom_pos", "_txloom_xid")
-    told_by = changes.where("_txloom_absent is not null").groupBy("_txloom_csn", "_txloom_absent")
-    ends = told_by.agg(F.min(position).alias("first"), F.max(position).alias("last"))
+    nullings = changes.where("_txloom_absent is not null").groupBy("_txloom_csn", "_txloom_absent")
+    ends = nullings.agg(F.min(position).alias("first"), F.max(position).alias("last"))
     lacking = ends.withColumn("place", F.explode(F.array_distinct(F.array("first", "last"))))
-    told = {
+    flags = {
         "_txloom_op": F.lit("C"),
         "_txloom_pos": F.col("place._txloom_pos"),
         "_txloom_xid": F.col("place._txloom_xid"),
     }
-    told |= {name: F.col(name) for name in ("_txloom_csn", "_txloom_absent")}
+    flags |= {name: F.col(name) for name in ("_txloom_csn", "_txloom_absent")}
     clears = lacking.select(
-        *[told.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in changes.schema]
+        *[flags.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in changes.schema]
     )
     return changes.where("_txloom_op = 'T'").unionByName(clears)
 
 
-def with_clears(changes: DataFrame) -> DataFrame:
+def with_nullings(changes: DataFrame) -> DataFrame:
     """Return changes, and for inserts that lack columns a clear each: groups of keys see only their own inserts."""
     return changes.unionByName(of_all_rows(changes).where("_txloom_op = 'C'"))
 
@@ -140,21 +142,21 @@ def columns_of(changes: DataFrame, gone: Mapping[str, Gone]) -> Columns:
     concerned = sorted({row[0] for row in lacking} | set(gone))
     if not concerned:
         return Columns({}, [])
-    told = F.col("_txloom_absent").isNotNull()
+    is_given = F.col("_txloom_absent").isNotNull()
     for name in concerned:
-        told |= F.col(quote(name)).isNotNull()
+        is_given |= F.col(quote(name)).isNotNull()
     flags = [F.when(F.col(quote(name)).isNotNull(), F.lit(True)).alias(name) for name in concerned]
-    found = changes.where(told).select(*CLEAR_COLUMNS, *flags).toArrow()
-    return columns_of_rows(found, gone)
+    rows = changes.where(is_given).select(*NULLING_COLUMNS, *flags).toArrow()
+    return columns_of_rows(rows, gone)
 
 
-def _folder(flat: Flat) -> Callable[[pa.Table, pa.Table], pa.Table]:
-    key, columns = tuple(flat.key), tuple(flat.table.column_names)
-    named = [flat.partitions.column] if flat.partitions and flat.partitions.field else []
+def _folder(row_table: RowTable) -> Callable[[pa.Table, pa.Table], pa.Table]:
+    key, columns = tuple(row_table.key), tuple(row_table.table.column_names)
+    named = [row_table.partitions.column] if row_table.partitions and row_table.partitions.field else []
 
     def apply(rows: pa.Table, changes: pa.Table) -> pa.Table:
-        result = flat.filled(fold(rows, changes, key=key, columns=columns, evidence=True))
-        return result.select([*columns, *OWN, *named, *VERDICT])
+        result = row_table.filled(fold(rows, changes, key=key, columns=columns, evidence=True))
+        return result.select([*columns, *SYSTEM_COLUMNS, *named, *VERDICT])
 
     return apply
 
@@ -204,12 +206,12 @@ def pruning(effects: DataFrame, key: Sequence[str]) -> str:
     return naming(key[0], _distinct(effects, key[0], LITERAL_KEYS + 1))
 
 
-def pruning_partitions(effects: DataFrame, flat: Flat) -> str:
+def pruning_partitions(effects: DataFrame, row_table: RowTable) -> str:
     """Return `only_within` for the partitions that the keys of effects tell; "" where the key does not tell them."""
-    own = flat.partitions
-    if own is None or own.declared.column not in flat.key:
+    partitions = row_table.partitions
+    if partitions is None or partitions.declared.column not in row_table.key:
         return ""
-    return only_within(within(own.column, _distinct(effects, own.column, MOST_NAMED + 1)))
+    return only_within(within(partitions.column, _distinct(effects, partitions.column, MOST_NAMED + 1)))
 
 
 def _distinct(effects: DataFrame, column: str, most: int) -> list[Any]:

@@ -4,9 +4,13 @@ Every function takes a declared pipeline and the warehouse, and looks at one ver
 of when it is: None where nothing was ever written. Lists come in pages, with totals that count everything. Texts are as
 the source wrote them: whoever shows them escapes them.
 
-    overview.py      how all pipelines fare, red first, and why       problems.py     expectations, findings, incidents
-    waiting.py       transactions that wait for missing parts         letters.py      dead letters
-    runs.py          the ledger by run, backfills, partitions         cuts.py         published cuts and who reads them
-    series.py        lag and throughput over time                     transaction.py  the story of a transaction
-    key.py           the story of a row
+    pipeline/overview.py      how all pipelines fare, red first, and why
+    pipeline/waiting.py       transactions that wait for missing parts
+    pipeline/problems.py      expectations, findings, incidents
+    pipeline/dead_letters.py  dead letters by cause, and those that were dismissed
+    pipeline/runs.py          the ledger by run, backfills, partitions
+    pipeline/cuts.py          published cuts and who reads them
+    pipeline/lag_series.py    lag and throughput over time
+    stories/transaction.py    the story of a transaction
+    stories/row.py            the story of a row
 """

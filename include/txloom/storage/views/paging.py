@@ -45,15 +45,15 @@ class Page:
         return max(1, -(-self.total // self.size))
 
 
-def look(function: Callable[Given, Answer]) -> Callable[Given, Answer]:
+def open_tables(function: Callable[Given, Answer]) -> Callable[Given, Answer]:
     """Let a function see one version of each table."""
 
     @wraps(function)
-    def looked(*given: Given.args, **named: Given.kwargs) -> Answer:
+    def wrapped(*given: Given.args, **named: Given.kwargs) -> Answer:
         with looking():
             return function(*given, **named)
 
-    return looked
+    return wrapped
 
 
 def limits(number: int, size: int) -> str:
@@ -78,8 +78,8 @@ def last_step(paths: TablePaths) -> datetime | None:
     path = paths.table(names.LEDGER)
     since = newest_since(opened(path)) if exists(path) else None
     where = "" if since is None else f" where at >= {arrow_tables.moment(since)}"
-    found = small_tables.query(path, f"select max(at) as at from t{where}")
-    return found[0]["at"] if found else None
+    rows = small_tables.query(path, f"select max(at) as at from t{where}")
+    return rows[0]["at"] if rows else None
 
 
 def plain(value: Any) -> Any:
@@ -97,9 +97,9 @@ def plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping):
-        return {str(name): plain(own) for name, own in value.items()}
+        return {str(name): plain(member) for name, member in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [plain(own) for own in value]
+        return [plain(member) for member in value]
     if isinstance(value, datetime):
         return (value if value.tzinfo is None else value.astimezone(UTC)).isoformat()
     if (isinstance(value, float) and not math.isfinite(value)) or (isinstance(value, int) and abs(value) >= EXACT):

@@ -28,15 +28,15 @@ def status(warehouse: str, pipeline: str) -> dict[str, Any]:
             "select step, run_id, at, counts, valid_through, balanced from (select *, row_number() over (partition by"
             f" step order by {small_tables.latest(paths.table(names.LEDGER))}) as n from t) where n = 1 order by step"
         )
-        found, holder = findings.open_findings(paths), lease.newest(paths)
+        open_findings, holder = findings.open_findings(paths), lease.newest(paths)
         return {
             "pipeline": pipeline,
             "cut": newest_cut(paths),
             "waiting": asdict(counted(paths)),
             "dead_letters": [_group(each) for each in listing(paths).groups],
             "complete_now": open_letters.complete_now(paths),
-            "findings": found,
-            "needs_snapshot": findings.needing_snapshot(found),
+            "findings": open_findings,
+            "needs_snapshot": findings.needing_snapshot(open_findings),
             "lease": vars(holder) if holder is not None and holder.released_at is None else None,
             "partitions": partition_watermarks.as_rows(paths),
             "ledger": small_tables.query(paths.table(names.LEDGER), newest),

@@ -7,13 +7,13 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import reader_holds
-from txloom.storage.views.paging import SIZE, Page, last_step, limits, look, sliced
+from txloom.storage.views.paging import SIZE, Page, last_step, limits, open_tables, sliced
 
 SHOWN = 20
 """Gaps and amended cuts that are listed of one cut; counts count them all."""
 
 
-@look
+@open_tables
 def cuts(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZE) -> Page:
     """Return published cuts, the newest first.
 
@@ -33,7 +33,7 @@ def cuts(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZ
     return Page(rows, total[0]["n"] if total else 0, number, size, last_step(paths))
 
 
-@look
+@open_tables
 def holds(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZE) -> Page:
     """Return which readers hold which cuts now, so that vacuum leaves their files: reader, cut_id, since, until."""
     paths, now = TablePaths(warehouse, pipeline.name), datetime.now(UTC)

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
-from txloom.quality.letters import Listing
+from txloom.quality.dead_letters import Listing
 from txloom.storage.dead_letters import dismissals, open_letters
 from txloom.storage.dead_letters.listing import listing
 from txloom.storage.delta import arrow_tables
 from txloom.storage.paths import TablePaths
-from txloom.storage.views.paging import SIZE, Page, Row, last_step, limits, look
+from txloom.storage.views.paging import SIZE, Page, Row, last_step, limits, open_tables
 
 COLUMNS = (
     'transaction_id, xid, csn, pos, kind, "table", source_table, op, cause, detail, topic, partition, "offset", file,'
@@ -18,7 +18,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Letters:
+class DeadLetterCauses:
     """Open dead letters by cause, with hints; complete: ids that wait for nothing but a redrive; dag_id: redrives.
 
     dismissed: who settled what without one, the newest first: at, person, reason, cause, events, transactions.
@@ -30,17 +30,17 @@ class Letters:
     dismissed: list[Row]
 
 
-@look
-def letter_causes(pipeline: Pipeline, warehouse: str) -> Letters:
+@open_tables
+def causes(pipeline: Pipeline, warehouse: str) -> DeadLetterCauses:
     """Return the open dead letters by cause."""
     paths = TablePaths(warehouse, pipeline.name)
     dag_id = names.dead_letters_dag_id(pipeline.name)
-    found = listing(paths, source_format=pipeline.source.format)
-    return Letters(found, open_letters.complete_now(paths), dag_id, dismissals.newest(paths))
+    causes = listing(paths, source_format=pipeline.source.format)
+    return DeadLetterCauses(causes, open_letters.complete_now(paths), dag_id, dismissals.newest(paths))
 
 
-@look
-def letters(
+@open_tables
+def dead_letters(
     pipeline: Pipeline,
     warehouse: str,
     *,
@@ -53,7 +53,7 @@ def letters(
     paths, bounds = TablePaths(warehouse, pipeline.name), limits(number, size)
     where = "where true" if cause is None else f"where cause = {arrow_tables.quoted(cause)}"
     where += "" if transaction is None else f" and transaction_id = {arrow_tables.quoted(transaction)}"
-    total = open_letters.open_letters(paths, "count(*) as n", where).to_pylist()
+    total = open_letters.open_dead_letters(paths, "count(*) as n", where).to_pylist()
     order = 'order by coalesce(dead_at, landed_at) desc, csn, pos, landing, "row"'
-    rows = open_letters.open_letters(paths, COLUMNS, f"{where} {order} {bounds}").to_pylist()
+    rows = open_letters.open_dead_letters(paths, COLUMNS, f"{where} {order} {bounds}").to_pylist()
     return Page(rows, total[0]["n"] if total else 0, number, size, last_step(paths))

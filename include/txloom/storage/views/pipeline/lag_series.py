@@ -9,7 +9,7 @@ from txloom.errors import ConfigurationError
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
-from txloom.storage.views.paging import Row, last_step, look
+from txloom.storage.views.paging import Row, last_step, open_tables
 
 POINTS, MOST = 96, 500
 """Points of a series: unless told, and at most."""
@@ -31,7 +31,7 @@ class Series:
     as_of: datetime | None
 
 
-@look
+@open_tables
 def series(
     pipeline: Pipeline,
     warehouse: str,
@@ -55,8 +55,8 @@ def series(
             newest = shown.pop(0)
         at = None if newest is None else newest["committed_at"] or newest["published_at"]
         lag = None if at is None else int((end - at).total_seconds())
-        own = flow.get(number, {})
-        counts = {name: own.get(name, 0) or 0 for name in COUNTED}
+        counted = flow.get(number, {})
+        counts = {name: counted.get(name, 0) or 0 for name in COUNTED}
         rows.append({"at": end, "lag_seconds": lag, "valid_through": newest and newest["valid_through"], **counts})
     return Series(rows, width, since, until, last_step(paths))
 

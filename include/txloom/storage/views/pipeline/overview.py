@@ -24,7 +24,7 @@ from txloom.storage.landing import connector_snapshots
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.runs import lease
-from txloom.storage.views.paging import look
+from txloom.storage.views.paging import open_tables
 
 RED, AMBER, GREEN, GREY = "red", "amber", "green", "grey"
 COLORS = (RED, AMBER, GREEN, GREY)
@@ -134,8 +134,8 @@ def refused_health(name: str, why: str, warehouse: str, *, now: datetime | None 
     known = stand_in(name)
     if known is None:
         return Health(name, RED, (reason,))
-    found = health(known, warehouse, now=now)
-    return replace(found, color=RED, reasons=(reason, *found.reasons))
+    known_health = health(known, warehouse, now=now)
+    return replace(known_health, color=RED, reasons=(reason, *known_health.reasons))
 
 
 def trouble(error: Exception) -> str:
@@ -144,8 +144,8 @@ def trouble(error: Exception) -> str:
     >>> trouble(OSError("s3://key:secret@host/lake is \\x1b[31maway\\x1b[0m:\\n  no route"))
     'OSError: s3://...@host/lake is away: no route'
     """
-    told = " ".join(_COLORING.sub("", str(error)).split())
-    return f"{type(error).__name__}: {_without_credentials(told)[:300]}"
+    text = " ".join(_COLORING.sub("", str(error)).split())
+    return f"{type(error).__name__}: {_without_credentials(text)[:300]}"
 
 
 def _without_credentials(text: str) -> str:
@@ -153,36 +153,36 @@ def _without_credentials(text: str) -> str:
 
 
 def _declared(pipeline: Pipeline) -> dict[str, Any]:
-    own = {name: getattr(pipeline, name) for name in ("description", "owner", "schedule")}
-    return {"dag_id": names.cdc_dag_id(pipeline.name), **own}
+    declared = {name: getattr(pipeline, name) for name in ("description", "owner", "schedule")}
+    return {"dag_id": names.cdc_dag_id(pipeline.name), **declared}
 
 
-@look
+@open_tables
 def _health(pipeline: Pipeline, warehouse: str, now: datetime) -> Health:
     paths = TablePaths(warehouse, pipeline.name)
-    told = facts(pipeline, paths, now)
+    facts_of = facts(pipeline, paths, now)
     cut = newest_cut(paths) or {}
-    reasons = _reasons(pipeline, paths, told)
+    reasons = _reasons(pipeline, paths, facts_of)
     color = next((color for severity, color in SEVERITIES.items() if any(r.severity == severity for r in reasons)), "")
     return Health(
         pipeline.name,
-        color or (GREEN if _has_run(told, cut) else GREY),
+        color or (GREEN if _has_run(facts_of, cut) else GREY),
         tuple(reasons),
         **_declared(pipeline),
-        valid_through=told.valid_through,
+        valid_through=facts_of.valid_through,
         committed_at=cut.get("committed_at"),
-        age_seconds=None if told.valid_at is None else int((now - told.valid_at).total_seconds()),
-        waiting=told.waiting.total,
-        waiting_since=told.waiting.since,
-        dead_letters=told.letters.total,
+        age_seconds=None if facts_of.valid_at is None else int((now - facts_of.valid_at).total_seconds()),
+        waiting=facts_of.waiting.total,
+        waiting_since=facts_of.waiting.since,
+        dead_letters=facts_of.dead_letters.total,
         cut_id=cut.get("cut_id"),
         published_at=cut.get("published_at"),
         gaps=len(cut["gaps"] or ()) if cut else None,
-        needs_snapshot=tuple(findings.needing_snapshot(told.findings)),
+        needs_snapshot=tuple(findings.needing_snapshot(facts_of.findings)),
         lease=_held(paths, now),
-        landed_at=told.landed_at,
-        as_of=told.stepped_at,
-        empty_at="" if _has_run(told, cut) else _without_credentials(paths.table("").rstrip("/")),
+        landed_at=facts_of.landed_at,
+        as_of=facts_of.stepped_at,
+        empty_at="" if _has_run(facts_of, cut) else _without_credentials(paths.table("").rstrip("/")),
     )
 
 
@@ -193,37 +193,37 @@ def _held(paths: TablePaths, now: datetime) -> dict[str, Any] | None:
     return {**vars(holder), "silent_since": lease.silent_since(paths, holder, now)}
 
 
-def _has_run(told: Facts, cut: Mapping[str, Any]) -> bool:
-    return told.stepped_at is not None or bool(cut)
+def _has_run(facts: Facts, cut: Mapping[str, Any]) -> bool:
+    return facts.stepped_at is not None or bool(cut)
 
 
-def _reasons(pipeline: Pipeline, paths: TablePaths, told: Facts) -> list[Reason]:
+def _reasons(pipeline: Pipeline, paths: TablePaths, facts: Facts) -> list[Reason]:
     """Return what is wrong, errors first: what alerts say, failed tasks, and dead letters that are no incident."""
-    found = rules.incidents(told, pipeline.alerts or Alerts(), pipeline.name)
-    known = [each for each in incidents.episodes(paths) if each.closed_at is None]
-    found += [each.incident for each in known if each.incident.kind == rules.TASK]
-    if told.letters.total and not any(each.kind == rules.DEAD for each in found):
-        rows, dag = told.letters, names.dead_letters_dag_id(pipeline.name)
+    reasons = rules.incidents(facts, pipeline.alerts or Alerts(), pipeline.name)
+    known = [each for each in incidents.lifecycles(paths) if each.closed_at is None]
+    reasons += [each.incident for each in known if each.incident.kind == rules.TASK]
+    if facts.dead_letters.total and not any(each.kind == rules.DEAD for each in reasons):
+        rows, dag = facts.dead_letters, names.dead_letters_dag_id(pipeline.name)
         what = f"{rows.total} dead letters are open." if rows.total > 1 else "1 dead letter is open."
         todo = f"{rows.todo} Then run the DAG {dag}.".strip()
-        found.append(Incident(rules.DEAD, "", rows.since, "warn", what, todo, rows.total, rows.first, f"dags/{dag}"))
-    found += _snapshot(pipeline, paths)
+        reasons.append(Incident(rules.DEAD, "", rows.since, "warn", what, todo, rows.total, rows.first, f"dags/{dag}"))
+    reasons += _snapshot(pipeline, paths)
     order = list(SEVERITIES)
-    found.sort(key=lambda each: order.index(each.severity) if each.severity in order else len(order))
-    return [_reason(each) for each in found]
+    reasons.sort(key=lambda each: order.index(each.severity) if each.severity in order else len(order))
+    return [_reason(each) for each in reasons]
 
 
 def _snapshot(pipeline: Pipeline, paths: TablePaths) -> Iterator[Incident]:
     """Yield why valid-through stands still while a connector's snapshot comes."""
-    told = connector_snapshots.standing(paths)
-    if told.snapshots.bound is None:
+    progress = connector_snapshots.progress(paths)
+    if progress.snapshots.bound is None:
         return
-    rows = told.snapshots.rows
+    rows = progress.snapshots.rows
     many = "1 row has" if rows == 1 else f"{rows} rows have"
-    ended = " It has ended; the next landing shows it." if told.snapshots.is_ending else ""
-    what = f"The source sends a snapshot; {many} landed. Valid-through stays at most {told.snapshots.bound}.{ended}"
+    ended = " It has ended; the next landing shows it." if progress.snapshots.is_ending else ""
+    what = f"The source sends a snapshot; {many} landed. Valid-through stays at most {progress.snapshots.bound}.{ended}"
     page = f"dags/{names.cdc_dag_id(pipeline.name)}"
-    yield Incident(SNAPSHOT, "", told.since, "warn", what, WAITS, rows, (), page)
+    yield Incident(SNAPSHOT, "", progress.since, "warn", what, WAITS, rows, (), page)
 
 
 def _reason(each: Incident) -> Reason:

@@ -6,15 +6,15 @@ from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage.checks import findings
 from txloom.storage.delta import small_tables
-from txloom.storage.health import incidents as told
+from txloom.storage.health import incidents as incident_table
 from txloom.storage.paths import TablePaths
-from txloom.storage.views.paging import SIZE, Page, Row, last_step, look, parsed, sliced
+from txloom.storage.views.paging import SIZE, Page, Row, last_step, open_tables, parsed, sliced
 
 ORDER = ("block", "warn", "info")
 CHECKED = ("success", "checked", "failed", "detail", "checked_at", "run_id", "versions")
 
 
-@look
+@open_tables
 def expectations(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZE) -> Page:
     """Return all declared expectations by their newest check: failed ones first, those that block before others.
 
@@ -23,16 +23,16 @@ def expectations(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: i
     checks in a row failed), sample (rows that fail, bounded). As of the newest check.
     """
     paths = TablePaths(warehouse, pipeline.name)
-    found = _newest(paths)
+    newest = _newest(paths)
     rows = []
     for each in pipeline.expectations:
-        own: Row = {
+        row_shown: Row = {
             "expectation": each.id,
             **{name: getattr(each, name, None) for name in ("kind", "severity", "sentence", "hint")},
         }
-        row = found.get(each.id, {})
-        own |= {name: row.get(name) for name in (*CHECKED, "since", "last_good")}
-        rows.append(own | {"streak": row.get("streak") or 0, "sample": parsed(row.get("sample")) or []})
+        row = newest.get(each.id, {})
+        row_shown |= {name: row.get(name) for name in (*CHECKED, "since", "last_good")}
+        rows.append(row_shown | {"streak": row.get("streak") or 0, "sample": parsed(row.get("sample")) or []})
     rows.sort(key=_urgency)
     as_of: datetime | None = max((row["checked_at"] for row in rows if row["checked_at"]), default=None)
     return sliced(rows, number, size, as_of)
@@ -46,7 +46,7 @@ def _newest(paths: TablePaths) -> dict[str, Row]:
     times = f"sum(case when {bad} then 1 else 0 end) over (partition by expectation) as times"
     began = f"min(case when {bad} then checked_at end) over (partition by expectation) as began"
     sql = f"select * from (select *, {times}, {began} from ({ranked})) where n = 1"
-    found = {}
+    newest = {}
     for row in small_tables.query(paths.table(names.EXPECTATION_RESULTS), sql):
         failed = not row["success"]
         past = {
@@ -54,8 +54,8 @@ def _newest(paths: TablePaths) -> dict[str, Row]:
             "last_good": row["good"] or row.get("last_good"),
             "streak": (row.get("streak") or row["times"]) if failed else 0,
         }
-        found[row["expectation"]] = row | past
-    return found
+        newest[row["expectation"]] = row | past
+    return newest
 
 
 def _urgency(row: Row) -> tuple[int, int]:
@@ -63,7 +63,7 @@ def _urgency(row: Row) -> tuple[int, int]:
     return failed, ORDER.index(row["severity"]) if row["severity"] in ORDER else len(ORDER)
 
 
-@look
+@open_tables
 def open_findings(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZE) -> Page:
     """Return what the doctor found and nobody closed, errors first, then the oldest csn first.
 
@@ -74,14 +74,14 @@ def open_findings(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: 
     return sliced(rows, number, size, last_step(paths))
 
 
-@look
+@open_tables
 def incidents(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZE) -> Page:
     """Return incidents that were told, open ones first, then the newest; as of when alerts looked last.
 
     rows: kind, subject, severity, what, todo, since, total, rows (the first, in words), page, opened_at, closed_at.
     """
     paths = TablePaths(warehouse, pipeline.name)
-    known = sorted(told.episodes(paths), key=lambda each: each.opened_at, reverse=True)
+    known = sorted(incident_table.lifecycles(paths), key=lambda each: each.opened_at, reverse=True)
     known.sort(key=lambda each: each.closed_at is not None)
     rows = [
         {
@@ -92,4 +92,4 @@ def incidents(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int 
         }
         for each in known
     ]
-    return sliced(rows, number, size, told.looked_at(paths) or last_step(paths))
+    return sliced(rows, number, size, incident_table.judged_at(paths) or last_step(paths))

@@ -5,15 +5,15 @@ from datetime import UTC, datetime
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.landing import partition_watermarks as own
+from txloom.storage.landing import partition_watermarks
 from txloom.storage.paths import TablePaths
-from txloom.storage.views.paging import SIZE, Page, Row, last_step, limits, look, sliced
+from txloom.storage.views.paging import SIZE, Page, Row, last_step, limits, open_tables, sliced
 
 CARRIED = "carried forward"
 """The run id of what maintenance added up of older runs (`storage.expiry`)."""
 
 
-@look
+@open_tables
 def runs(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZE) -> Page:
     """Return what each run entered in the ledger, the newest run first.
 
@@ -25,49 +25,49 @@ def runs(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZ
     total = small_tables.query(path, f"select count(distinct run_id) as n from t where {others}")
     sums = "run_id, min(at) as began, max(at) as ended"
     newest = f"select {sums} from t where {others} group by run_id order by ended desc, run_id desc {bounds}"
-    found = small_tables.query(path, newest)
-    if not found:
+    newest_rows = small_tables.query(path, newest)
+    if not newest_rows:
         return Page([], total[0]["n"] if total else 0, number, size, last_step(paths))
-    ids = arrow_tables.texts(row["run_id"] for row in found)
+    ids = arrow_tables.texts(row["run_id"] for row in newest_rows)
     columns = "run_id, step, at, counts, valid_through, balanced, detail, batch, generation"
     steps: dict[str, list[Row]] = {}
     for step in small_tables.query(path, f"select {columns} from t where run_id in ({ids}) order by at, step"):
         steps.setdefault(step.pop("run_id"), []).append(step)
-    rows = [{**row, "balanced": _balanced(steps[row["run_id"]]), "steps": steps[row["run_id"]]} for row in found]
+    rows = [{**row, "balanced": _balanced(steps[row["run_id"]]), "steps": steps[row["run_id"]]} for row in newest_rows]
     return Page(rows, total[0]["n"], number, size, last_step(paths))
 
 
 def _balanced(steps: list[Row]) -> bool | None:
-    told = [step["balanced"] for step in steps if step["balanced"] is not None]
-    return all(told) if told else None
+    balances = [step["balanced"] for step in steps if step["balanced"] is not None]
+    return all(balances) if balances else None
 
 
-@look
+@open_tables
 def backfills(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZE) -> Page:
     """Return backfills, the newest first: run_id, status, at, from_csn, to_csn, counts, detail, and each table's."""
     paths = TablePaths(warehouse, pipeline.name)
     newest = 'row_number() over (partition by run_id, "table" order by at desc) as n'
     columns = 'run_id, "table", status, from_csn, to_csn, counts, detail, at'
     sql = f'select {columns} from (select *, {newest} from t) where n = 1 order by "table"'
-    found: dict[str, Row] = {}
+    by_run: dict[str, Row] = {}
     for row in small_tables.query(paths.table(names.BACKFILLS), sql):
-        each = found.setdefault(row["run_id"], {"run_id": row["run_id"], "at": row["at"], "tables": []})
+        each = by_run.setdefault(row["run_id"], {"run_id": row["run_id"], "at": row["at"], "tables": []})
         each["at"] = max(each["at"], row["at"])
         if row["table"] is None:
             each |= {name: row[name] for name in ("status", "from_csn", "to_csn", "counts", "detail")}
         else:
             each["tables"].append({name: row[name] for name in ("table", "status", "counts", "detail", "at")})
     empty: Row = dict.fromkeys(("status", "from_csn", "to_csn", "counts", "detail"))
-    rows = [{**empty, **each} for each in sorted(found.values(), key=lambda each: each["at"], reverse=True)]
+    rows = [{**empty, **each} for each in sorted(by_run.values(), key=lambda each: each["at"], reverse=True)]
     return sliced(rows, number, size, last_step(paths))
 
 
-@look
+@open_tables
 def partitions(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZE) -> Page:
     """Return how far each partition of the source is, the furthest behind first; none where none waits for another.
 
     rows: topic, partition, csn (None: it has shown none), at, torn (behind this csn came what nobody could read).
     """
     paths = TablePaths(warehouse, pipeline.name)
-    rows = [{**row, "at": datetime.fromtimestamp(row["at"] / 1e6, UTC)} for row in own.as_rows(paths)]
+    rows = [{**row, "at": datetime.fromtimestamp(row["at"] / 1e6, UTC)} for row in partition_watermarks.as_rows(paths)]
     return sliced(rows, number, size, last_step(paths))

@@ -10,7 +10,7 @@ from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.paths import TablePaths
-from txloom.storage.views.paging import SIZE, Page, Row, last_step, limits, look
+from txloom.storage.views.paging import SIZE, Page, Row, last_step, limits, open_tables
 
 UNDECIDED = "not decided yet"
 """Stands for the cause of what has none."""
@@ -58,7 +58,7 @@ def _groups(paths: TablePaths) -> list[Row]:
     return small_tables.query(paths.table(names.PENDING_TRANSACTIONS), sql)
 
 
-@look
+@open_tables
 def waiting(
     pipeline: Pipeline,
     warehouse: str,
@@ -78,7 +78,11 @@ def waiting(
     chosen = f"{where} {ORDERED} {bounds}" if number * size <= DEEP else _named(path, where, (number - 1) * size, size)
     rows = small_tables.query(path, f"select {SHOWN} from t where {chosen}")
     page = Page(
-        [_told(row) for row in rows], total[0]["n"] if total else 0, number, size, _as_of(groups, pipeline, warehouse)
+        [_row_shown(row) for row in rows],
+        total[0]["n"] if total else 0,
+        number,
+        size,
+        _as_of(groups, pipeline, warehouse),
     )
     causes = {group["cause"] or UNDECIDED: group["n"] for group in groups}
     return Waiting(page, causes, sum(causes.values()))
@@ -86,9 +90,9 @@ def waiting(
 
 def _named(path: str, where: str, first: int, size: int) -> str:
     """Return the condition that names the transactions of a page which lies deep: three columns are sorted for it."""
-    found = arrow_tables.select(path, f"select {', '.join(ORDER)} from t where {where}")
-    order = pc.sort_indices(found, [(name, "ascending") for name in ORDER])
-    ids = found.column("transaction_id").take(order.slice(first, size)).to_pylist()
+    rows = arrow_tables.select(path, f"select {', '.join(ORDER)} from t where {where}")
+    order = pc.sort_indices(rows, [(name, "ascending") for name in ORDER])
+    ids = rows.column("transaction_id").take(order.slice(first, size)).to_pylist()
     return f"transaction_id in ({arrow_tables.texts(ids)}) {ORDERED}" if ids else "false"
 
 
@@ -98,9 +102,9 @@ def _as_of(groups: list[Row], pipeline: Pipeline, warehouse: str) -> datetime | 
     return at or last_step(TablePaths(warehouse, pipeline.name))
 
 
-def _told(row: Row) -> Row:
-    own = {name: value for name, value in row.items() if name not in ("expected", "received")}
-    return own | {"tables": compared(row["expected"], row["received"])}
+def _row_shown(row: Row) -> Row:
+    shown = {name: value for name, value in row.items() if name not in ("expected", "received")}
+    return shown | {"tables": compared(row["expected"], row["received"])}
 
 
 def compared(expected: Mapping[str, int] | None, received: Mapping[str, int] | None) -> list[Row]:
@@ -112,7 +116,7 @@ def compared(expected: Mapping[str, int] | None, received: Mapping[str, int] | N
     have = received or {}
     rows = []
     for table in sorted({*(expected or {}), *have}):
-        wanted = None if expected is None else expected.get(table, 0)
+        promised = None if expected is None else expected.get(table, 0)
         got = have.get(table, 0)
-        rows.append({"table": table, "expected": wanted, "received": got, "differs": wanted != got})
+        rows.append({"table": table, "expected": promised, "received": got, "differs": promised != got})
     return sorted(rows, key=lambda row: not row["differs"])

@@ -8,7 +8,7 @@ from txloom.storage.paths import TablePaths
 from txloom.storage.views.paging import Row
 from txloom.storage.views.stories.row_lookup import Member, equal, kinds
 
-OWN = ("op", "pos", "landing", "row", "unchanged", "before", "before_known")
+SYSTEM_COLUMNS = ("op", "pos", "landing", "row", "unchanged", "before", "before_known")
 SHARED = ("csn", "xid", "committed_at", "release")
 TOTAL = "_txloom_total"
 Keys = Sequence[Mapping[str, Any]]
@@ -16,21 +16,20 @@ Keys = Sequence[Mapping[str, Any]]
 
 def of_keys(member: Member, key: Sequence[str], keys: Keys) -> str:
     """Return the condition of the changes of some keys, by what a row was before or after, and of truncates."""
-    told, types = [f"{_own(member, 'op')} = 'T'"], kinds(member.table, member.by)
+    conditions, types = [f"{_system_column(member, 'op')} = 'T'"], kinds(member.table, member.by)
     for each in keys:
         values = [each[name] for name in key]
-        told += [equal(named(member, member.by), values, types) for named in (_columns, _before)]
-    return " or ".join(f"({each})" for each in told)
+        conditions += [equal(named(member, member.by), values, types) for named in (_columns, _before)]
+    return " or ".join(f"({each})" for each in conditions)
 
 
-def of_lost(member: Member, own: Keys) -> str:
+def of_lost(member: Member, keys: Keys) -> str:
     """Return the condition of deletes of a child's rows that do not tell their parent any more."""
     key, parent = member.table.key, _columns(member, member.by)
     columns, types = _columns(member, key), kinds(member.table, key)
-    some = " or ".join(f"({equal(columns, [each[name] for name in key], types)})" for each in own)
-    return (
-        f"{_own(member, 'op')} = 'D' and ({some}) and {parent[0]} is null and {_before(member, member.by)[0]} is null"
-    )
+    some = " or ".join(f"({equal(columns, [each[name] for name in key], types)})" for each in keys)
+    before = _before(member, member.by)[0]
+    return f"{_system_column(member, 'op')} = 'D' and ({some}) and {parent[0]} is null and {before} is null"
 
 
 def newest(
@@ -40,34 +39,40 @@ def newest(
 
     rows_with: in which rows of an aggregate's history they lie, where that is known.
     """
-    order = [f"_txloom_{name}" if name == "csn" else _own(member, name) for name in ("csn", "pos", "landing", "row")]
+    order = [
+        f"_txloom_{name}" if name == "csn" else _system_column(member, name)
+        for name in ("csn", "pos", "landing", "row")
+    ]
     ordered = ", ".join(f"{column} desc" for column in order)
     counted = f"select *, count(*) over () as {TOTAL} from {_source(member, rows_with)} where {condition}"
-    rows = small_tables.query(paths.table(member.flat.history), f"{counted} order by {ordered} limit {limit}")
+    rows = small_tables.query(paths.table(member.row_table.history), f"{counted} order by {ordered} limit {limit}")
     return [_change(member, row) for row in rows], rows[0][TOTAL] if rows else 0
 
 
 def _source(member: Member, rows_with: str) -> str:
-    if member.flat.mirror is not None:
+    if member.row_table.mirror is not None:
         return "t"
     shared = ", ".join(f"_txloom_{name}" for name in SHARED)
-    return f'(select {shared}, unnest("{member.flat.field}") as change from t where {rows_with}) as t'
+    return f'(select {shared}, unnest("{member.row_table.field}") as change from t where {rows_with}) as t'
 
 
-def _own(member: Member, name: str) -> str:
-    return f"_txloom_{name}" if member.flat.mirror is not None else f"get_field(change, '_txloom_{name}')"
+def _system_column(member: Member, name: str) -> str:
+    return f"_txloom_{name}" if member.row_table.mirror is not None else f"get_field(change, '_txloom_{name}')"
 
 
 def _columns(member: Member, names: Sequence[str]) -> list[str]:
     quoted = [f'"{name}"' for name in names]
-    return quoted if member.flat.mirror is not None else [f"get_field(change, '{name}')" for name in names]
+    return quoted if member.row_table.mirror is not None else [f"get_field(change, '{name}')" for name in names]
 
 
 def _before(member: Member, names: Sequence[str]) -> list[str]:
-    return [f"get_field({_own(member, 'before')}, '{name}')" for name in names]
+    return [f"get_field({_system_column(member, 'before')}, '{name}')" for name in names]
 
 
 def _change(member: Member, row: Row) -> Row:
-    told = row if member.flat.mirror is not None else {**row["change"], **row}
-    found: Row = {"table": member.table.name, **{name: told.get(f"_txloom_{name}") for name in (*OWN, *SHARED)}}
-    return found | {"image": {name: told.get(name) for name in member.table.column_names}}
+    values = row if member.row_table.mirror is not None else {**row["change"], **row}
+    change: Row = {
+        "table": member.table.name,
+        **{name: values.get(f"_txloom_{name}") for name in (*SYSTEM_COLUMNS, *SHARED)},
+    }
+    return change | {"image": {name: values.get(name) for name in member.table.column_names}}

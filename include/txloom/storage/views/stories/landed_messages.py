@@ -11,7 +11,7 @@ from txloom.storage.paths import TablePaths
 from txloom.storage.views.paging import Page, Row, limits
 from txloom.transactions.hashes import hash64
 
-PLACE = (
+COORDINATES = (
     'landing, "row", kind, topic, partition, "offset", file, line, landed_at, "table", source_table, op, pos, identity,'
     " cause, detail"
 )
@@ -48,12 +48,12 @@ def landed(paths: TablePaths, identity: str, xid: str | None, csn: int | None, *
     chosen = _chosen(identity, xid, csn)
     sql = f"select landing from t where topic = '{open_letters.REDRIVE}'"
     redrives = {row["landing"] for row in small_tables.query(paths.landed_files, sql)}
-    again = arrow_tables.numbers(sorted(redrives)) or "-1"
-    own = f"{PLACE}, producer_run, payload, digest, landing in ({again}) as redriven"
+    again = arrow_tables.int_list(sorted(redrives)) or "-1"
+    columns = f"{COORDINATES}, producer_run, payload, digest, landing in ({again}) as redriven"
     event = "kind, source_table, identity"
     order = 'order by landing, "row"'
     ranked = (
-        f"select {own}, substr(value, 1, {LONGEST}) as value,"
+        f"select {columns}, substr(value, 1, {LONGEST}) as value,"
         f" row_number() over (partition by {event}, landing in ({again}) {order}) as nth,"
         f" first_value(payload) over (partition by {event} {order}) as first_payload,"
         f" first_value(digest) over (partition by {event} {order}) as first_digest from {_source(paths)} where {chosen}"

@@ -4,7 +4,7 @@ from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.paths import TablePaths
-from txloom.storage.targets.row_tables import Flat, flats
+from txloom.storage.targets.row_tables import RowTable, row_tables
 from txloom.storage.views.paging import Row
 
 KEYS = 20
@@ -15,25 +15,30 @@ def written(pipeline: Pipeline, paths: TablePaths, csn: int, xid: str | None) ->
     """Return the rows of history of a transaction by table: table, history, rows, and keys with op and pos."""
     named = "null" if xid is None else arrow_tables.quoted(xid)
     whose = f"_txloom_csn = {csn} and _txloom_xid is not distinct from {named}"
-    found = [_of(flat, paths, whose) for flat in flats(pipeline)]
-    return [row for row in found if row["rows"]]
+    counted = [_of(row_table, paths, whose) for row_table in row_tables(pipeline)]
+    return [row for row in counted if row["rows"]]
 
 
-def _of(flat: Flat, paths: TablePaths, whose: str) -> Row:
-    path = paths.table(flat.history)
-    key = {name: name for name in flat.table.key}
-    if flat.mirror is not None:
+def _of(row_table: RowTable, paths: TablePaths, whose: str) -> Row:
+    path = paths.table(row_table.history)
+    key = {name: name for name in row_table.table.key}
+    if row_table.mirror is not None:
         changes = f"(select * from t where {whose}) as c"
         columns = {**{name: f'"{name}"' for name in key}, "op": "_txloom_op", "pos": "_txloom_pos"}
     else:
-        changes = f'(select unnest("{flat.field}") as change from t where {whose}) as c'
-        own = {**key, "op": "_txloom_op", "pos": "_txloom_pos"}
-        columns = {name: f"get_field(change, '{column}')" for name, column in own.items()}
+        changes = f'(select unnest("{row_table.field}") as change from t where {whose}) as c'
+        coordinates = {**key, "op": "_txloom_op", "pos": "_txloom_pos"}
+        columns = {name: f"get_field(change, '{column}')" for name, column in coordinates.items()}
     total = small_tables.query(path, f"select count(*) as n from {changes}")
     shown = ", ".join(f'{sql} as "{name}"' for name, sql in columns.items())
     rows = small_tables.query(path, f"select {shown} from {changes} order by {columns['pos']} limit {KEYS}")
     keys = [{"op": row["op"], "pos": row["pos"], "key": {name: row[name] for name in key}} for row in rows]
-    return {"table": flat.table.name, "history": flat.history, "rows": total[0]["n"] if total else 0, "keys": keys}
+    return {
+        "table": row_table.table.name,
+        "history": row_table.history,
+        "rows": total[0]["n"] if total else 0,
+        "keys": keys,
+    }
 
 
 def first_cut(paths: TablePaths, csn: int | None, release: int) -> Row | None:

@@ -7,12 +7,12 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.quality import masking
 from txloom.storage.delta import schema_evolution, small_tables
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.watermark import mark
+from txloom.storage.publishing.watermark import watermark_of
 from txloom.storage.targets import history_reader
-from txloom.storage.views.paging import Page, Row, last_step, limits, look
+from txloom.storage.views.paging import Page, Row, last_step, limits, open_tables
 from txloom.storage.views.stories import changes
-from txloom.storage.views.stories.row_lookup import Asked, Member, asked, equal, kinds, read_key
-from txloom.storage.views.stories.row_states import told
+from txloom.storage.views.stories.row_lookup import Member, RowQuestion, equal, kinds, read_key, row_question
+from txloom.storage.views.stories.row_states import with_states
 
 SHOWN = 50
 KEYS, CHILDREN = 20, 500
@@ -41,7 +41,7 @@ class Story:
     cleaned: int
 
 
-@look
+@open_tables
 def key_story(
     pipeline: Pipeline,
     warehouse: str,
@@ -57,13 +57,13 @@ def key_story(
     """
     limits(number, size)
     paths = TablePaths(warehouse, pipeline.name)
-    what = asked(schema_evolution.effective(pipeline, paths), table)
-    own = read_key(what, key)
+    what = row_question(schema_evolution.effective(pipeline, paths), table)
+    row_key = read_key(what, key)
     begin, reached = (number - 1) * size, history_reader.known(paths)
     most = begin + size + BEFORE
-    keys, found, total = _found(paths, what, own, most)
-    found.sort(key=lambda row: tuple(row[name] or 0 for name in ("csn", "pos", "landing", "row")))
-    steps = told(found[-most:], {member.table.name: member.table for member in what.members})[::-1]
+    keys, history, total = _changes(paths, what, row_key, most)
+    history.sort(key=lambda row: tuple(row[name] or 0 for name in ("csn", "pos", "landing", "row")))
+    steps = with_states(history[-most:], {member.table.name: member.table for member in what.members})[::-1]
     secret = masking.secret_names(pipeline)
     for row in steps:
         row |= {name: row[name] and masking.hidden(row[name], secret) for name in ("before", "after")}
@@ -72,38 +72,38 @@ def key_story(
         for row in steps[begin : begin + size]
     ]
     path = paths.table(what.current)
-    same = equal([f'"{name}"' for name in what.key], list(own.values()), kinds(what.root, what.key))
+    same = equal([f'"{name}"' for name in what.key], list(row_key.values()), kinds(what.root, what.key))
     current = small_tables.query(path, f"select * from t where {same} limit 1")
     return Story(
         what.current,
         keys,
         Page(page, total, number, size, last_step(paths)),
         masking.hidden(current[0], secret) if current else None,
-        mark(path).valid_through,
-        max(history_reader.cleaned(paths, member.flat) for member in what.members),
+        watermark_of(path).valid_through,
+        max(history_reader.cleaned(paths, member.row_table) for member in what.members),
     )
 
 
-def _found(paths: TablePaths, what: Asked, own: Row, most: int) -> tuple[list[Row], list[Row], int]:
+def _changes(paths: TablePaths, what: RowQuestion, row_key: Row, most: int) -> tuple[list[Row], list[Row], int]:
     """Return the keys of a story, its newest changes, and how many there are; none for a key that nobody ever told."""
     root, *children = what.members
-    keys, followed = [own], 0
+    keys, followed = [row_key], 0
     while followed < len(keys):
         followed = len(keys)
-        found, total = changes.newest(paths, root, changes.of_keys(root, what.key, keys), most)
-        keys = _linked(keys, found, what)
+        changes_read, total = changes.newest(paths, root, changes.of_keys(root, what.key, keys), most)
+        keys = _linked(keys, changes_read, what)
     for member in children:
         rows, count = _children(paths, what, member, keys, most)
-        found, total = [*found, *rows], total + count
-    if all(row["op"] == "T" for row in found):
+        changes_read, total = [*changes_read, *rows], total + count
+    if all(row["op"] == "T" for row in changes_read):
         return keys, [], 0
-    return keys, found, total
+    return keys, changes_read, total
 
 
-def _linked(keys: list[Row], found: list[Row], what: Asked) -> list[Row]:
+def _linked(keys: list[Row], changes_read: list[Row], what: RowQuestion) -> list[Row]:
     """Add the keys from which keys came and which they became."""
     linked = list(keys)
-    for row in found if found and what.members[0].is_own else ():
+    for row in changes_read if changes_read and what.members[0].is_root else ():
         if row["op"] == "U" and row["before"] is not None:
             after = {name: row["image"][name] for name in what.key}
             known = {name: row["before"][name] for name in row["before_known"] or () if name in what.key}
@@ -113,13 +113,17 @@ def _linked(keys: list[Row], found: list[Row], what: Asked) -> list[Row]:
     return linked
 
 
-def _children(paths: TablePaths, what: Asked, member: Member, keys: list[Row], most: int) -> tuple[list[Row], int]:
+def _children(
+    paths: TablePaths, what: RowQuestion, member: Member, keys: list[Row], most: int
+) -> tuple[list[Row], int]:
     """Return the changes of a child table below some parents, also deletes that tell no parent."""
-    found, total = changes.newest(paths, member, changes.of_keys(member, what.key, keys), most)
-    own = {tuple(row["image"][name] for name in member.table.key): row["image"] for row in found if row["op"] != "T"}
-    if not own or member.is_own:
-        return found, total
-    of_lost, aggregate = changes.of_lost(member, list(own.values())[:CHILDREN]), member.flat.aggregate
+    changes_read, total = changes.newest(paths, member, changes.of_keys(member, what.key, keys), most)
+    latest = {
+        tuple(row["image"][name] for name in member.table.key): row["image"] for row in changes_read if row["op"] != "T"
+    }
+    if not latest or member.is_root:
+        return changes_read, total
+    of_lost, aggregate = changes.of_lost(member, list(latest.values())[:CHILDREN]), member.row_table.aggregate
     parentless = f'"{what.key[0]}" is null' if aggregate is not None and aggregate.current == what.current else "true"
     lost, more = changes.newest(paths, member, of_lost, most, parentless)
-    return [*found, *lost], total + more
+    return [*changes_read, *lost], total + more

@@ -10,7 +10,7 @@ Values = dict[str, Any]
 States = dict[tuple[Any, ...], Values | None]
 
 
-def told(changes: Sequence[Row], tables: Mapping[str, Table]) -> list[Row]:
+def with_states(changes: Sequence[Row], tables: Mapping[str, Table]) -> list[Row]:
     """Return changes, oldest first, with key, old_key, before, after, changed and unknown columns.
 
     before, after: None where there was no row; a column that nobody told is left out. What a row was is told by the
@@ -61,8 +61,8 @@ def _after(change: Row, before: Values) -> Values | None:
     if change["op"] == "D":
         return None
     left = set(change["unchanged"] or ())
-    told = {name: value for name, value in change["image"].items() if name not in left}
-    return told | {name: before[name] for name in left if name in before}
+    given = {name: value for name, value in change["image"].items() if name not in left}
+    return given | {name: before[name] for name in left if name in before}
 
 
 def _changed(before: Values | None, after: Values | None, table: Table) -> list[str]:

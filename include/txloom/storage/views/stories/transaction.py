@@ -13,7 +13,7 @@ from txloom.storage.dead_letters.hints import hints_for
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import snapshot
-from txloom.storage.views.paging import Row, last_step, limits, look
+from txloom.storage.views.paging import Row, last_step, limits, open_tables
 from txloom.storage.views.pipeline.waiting import UNDECIDED, compared
 from txloom.storage.views.stories.landed_messages import Landed, landed
 from txloom.storage.views.stories.released_rows import first_cut, written
@@ -58,7 +58,7 @@ class Story:
 
 
 @dataclass(frozen=True)
-class Told:
+class TransactionStory:
     """What is known of an id: one story, or the candidates where several transactions have it; neither: nothing.
 
     candidates: transaction_id, xid, csn, committed_at, status; total counts them all.
@@ -70,7 +70,7 @@ class Told:
     as_of: datetime | None
 
 
-@look
+@open_tables
 def transaction(
     pipeline: Pipeline,
     warehouse: str,
@@ -80,17 +80,17 @@ def transaction(
     transaction_id: str | None = None,
     number: int = 1,
     size: int = SHOWN,
-) -> Told:
+) -> TransactionStory:
     """Return the story of a transaction by one of its names; number, size: the page of its events."""
     if sum(each is not None for each in (xid, csn, transaction_id)) != 1:
         raise ConfigurationError("which transaction? give one of xid, csn and transaction_id")
     limits(number, size)
     paths = TablePaths(warehouse, pipeline.name)
-    found = _candidates(paths, xid, csn, transaction_id)
+    candidates = _candidates(paths, xid, csn, transaction_id)
     as_of = last_step(paths)
-    if len(found) != 1:
-        return Told(None, found[:CANDIDATES], len(found), as_of)
-    return Told(_story(pipeline, paths, found[0], number, size), found, 1, as_of)
+    if len(candidates) != 1:
+        return TransactionStory(None, candidates[:CANDIDATES], len(candidates), as_of)
+    return TransactionStory(_story(pipeline, paths, candidates[0], number, size), candidates, 1, as_of)
 
 
 def _candidates(paths: TablePaths, xid: str | None, csn: int | None, identity: str | None) -> list[Row]:
@@ -98,19 +98,18 @@ def _candidates(paths: TablePaths, xid: str | None, csn: int | None, identity: s
     texts = {"xid": xid, "transaction_id": identity}
     where = " and ".join(f"{name} = {arrow_tables.quoted(text)}" for name, text in texts.items() if text is not None)
     where = where or f"csn = {csn}"
-    found: dict[str, Row] = {}
-    own = "transaction_id, xid, csn, committed_at"
-    newest = (
-        f"select {own}, status, row_number() over (partition by transaction_id order by status desc, release desc) as n"
-    )
-    finished = f"select {own}, status from ({newest} from t where {where}) where n = 1"
-    waiting = f"select {own}, '{WAITS}' as status from t where {where}"
+    by_id: dict[str, Row] = {}
+    columns = "transaction_id, xid, csn, committed_at"
+    order = "order by status desc, release desc"
+    newest = f"select {columns}, status, row_number() over (partition by transaction_id {order}) as n"
+    finished = f"select {columns}, status from ({newest} from t where {where}) where n = 1"
+    waiting = f"select {columns}, '{WAITS}' as status from t where {where}"
     for table, sql in ((names.TRANSACTIONS, finished), (names.PENDING_TRANSACTIONS, waiting)):
         for row in small_tables.query(paths.table(table), sql):
-            found.setdefault(row["transaction_id"], row)
-    if not found:
-        found = {row["transaction_id"]: row for row in _only_landed(paths, where)}
-    return sorted(found.values(), key=lambda row: (row["csn"] is None, row["csn"], row["transaction_id"]))
+            by_id.setdefault(row["transaction_id"], row)
+    if not by_id:
+        by_id = {row["transaction_id"]: row for row in _only_landed(paths, where)}
+    return sorted(by_id.values(), key=lambda row: (row["csn"] is None, row["csn"], row["transaction_id"]))
 
 
 def _only_landed(paths: TablePaths, where: str) -> list[Row]:
@@ -118,9 +117,9 @@ def _only_landed(paths: TablePaths, where: str) -> list[Row]:
     named = "coalesce(transaction_id, concat(xid, ':', csn))"
     watched = "bool_or(\"table\" is not null or kind = 'metadata')"
     columns = f"{named} as transaction_id, max(xid) as xid, max(csn) as csn, max(committed_at) as committed_at"
-    own = f"{where} and kind in ('row', 'metadata', 'marker', 'poison') and {named} is not null"
+    condition = f"{where} and kind in ('row', 'metadata', 'marker', 'poison') and {named} is not null"
     sql = f"select {columns}, {watched} as watched, bool_and(kind = 'poison') as poison, max(landing) as landing"
-    rows = small_tables.query(paths.change_events, f"{sql} from t where {own} group by 1")
+    rows = small_tables.query(paths.change_events, f"{sql} from t where {condition} group by 1")
     seen = snapshot(paths)
     return [_undecided(row, seen.landing if seen else 0) for row in rows]
 
@@ -139,15 +138,15 @@ def _story(pipeline: Pipeline, paths: TablePaths, about: Row, number: int, size:
     secret = masking.secret_names(pipeline)
     for row in came.page.rows:
         row["value"] = None if row["value"] is None else masking.message(row["value"], secret)
-    own = _own_letters(identity, about["xid"], csn)
+    of_transaction = _of_this_transaction(identity, about["xid"], csn)
     hints = hints_for(pipeline.source.format)
-    letters = _letters(paths, own, hints)
-    settled = dismissals.of_letters(paths, own) if letters else []
+    dead_letters = _dead_letters(paths, of_transaction, hints)
+    settled = dismissals.of_dead_letters(paths, of_transaction) if dead_letters else []
     released = next((row for row in finished if row["status"] == RELEASED), None)
     cut = first_cut(paths, csn, released["release"]) if released else None
     cause = waits["cause"] if waits else None
     if not released and not waits:
-        cause = next((row["cause"] for row in reversed(finished)), letters[0]["cause"] if letters else None)
+        cause = next((row["cause"] for row in reversed(finished)), dead_letters[0]["cause"] if dead_letters else None)
     return Story(
         **{name: about[name] for name in ("transaction_id", "xid", "csn", "committed_at")},
         status=RELEASED if released else WAITS if waits else about["status"],
@@ -157,7 +156,7 @@ def _story(pipeline: Pipeline, paths: TablePaths, about: Row, number: int, size:
         tables=_tables(came, waits),
         metadata=came.metadata,
         waiting=None if waits is None else {name: waits[name] for name in ("since", "age_seconds", "cause", "as_of")},
-        letters=letters,
+        letters=dead_letters,
         events=came,
         written=written(pipeline, paths, csn, about["xid"]) if released and csn is not None else [],
         cut=cut,
@@ -178,7 +177,7 @@ def _waiting(paths: TablePaths, identity: str) -> Row | None:
     return next(iter(small_tables.query(paths.table(names.PENDING_TRANSACTIONS), sql)), None)
 
 
-def _own_letters(identity: str, xid: str | None, csn: int | None) -> str:
+def _of_this_transaction(identity: str, xid: str | None, csn: int | None) -> str:
     """Write as SQL does which dead letters are a transaction's."""
     where = f"transaction_id = {arrow_tables.quoted(identity)}"
     if xid is None or csn is None:
@@ -186,7 +185,7 @@ def _own_letters(identity: str, xid: str | None, csn: int | None) -> str:
     return f"({where} or (kind = 'poison' and csn = {csn} and xid = {arrow_tables.quoted(xid)}))"
 
 
-def _letters(paths: TablePaths, where: str, hints: Mapping[str, str]) -> list[Row]:
+def _dead_letters(paths: TablePaths, where: str, hints: Mapping[str, str]) -> list[Row]:
     """Return a transaction's dead letters by cause, and how many of them are still open."""
     sums = "cause, min(detail) as detail, count(*) as events, min(dead_at) as dead_at"
     rows = small_tables.query(
@@ -194,7 +193,7 @@ def _letters(paths: TablePaths, where: str, hints: Mapping[str, str]) -> list[Ro
     )
     if not rows:
         return []
-    left = open_letters.open_letters(paths, "cause, count(*) as n", f"where {where} group by cause").to_pylist()
+    left = open_letters.open_dead_letters(paths, "cause, count(*) as n", f"where {where} group by cause").to_pylist()
     still = {row["cause"]: row["n"] for row in left}
     return [{**row, "open": still.get(row["cause"], 0), "hint": hints.get(row["cause"])} for row in rows]
 
@@ -203,10 +202,10 @@ def _tables(came: Landed, waits: Row | None) -> list[Row]:
     """Compare what metadata says with what came; what the buffer counted counts, while it holds the transaction."""
     if waits is not None:
         return compared(waits["expected"], waits["received"])
-    told = metadata.newest(
+    newest = metadata.newest(
         {"landing": at, "row": 0, "expected": row["expected"]} for at, row in enumerate(came.metadata)
     )
-    return compared(None if told is None else told["expected"], came.received)
+    return compared(None if newest is None else newest["expected"], came.received)
 
 
 def _said(
@@ -216,8 +215,8 @@ def _said(
     said: list[tuple[datetime | None, int, str, str]] = []
     for row in came.landings:
         what = "redriven" if row["redriven"] else "landed"
-        told = f"{_many(row['events'], 'event')} landed with landing {row['landing']}"
-        said.append((row["landed_at"], 0, what, f"{told}, redriven." if row["redriven"] else f"{told}."))
+        opening = f"{_many(row['events'], 'event')} landed with landing {row['landing']}"
+        said.append((row["landed_at"], 0, what, f"{opening}, redriven." if row["redriven"] else f"{opening}."))
     for row in came.metadata:
         counts = ", ".join(f"{table} {count}" for table, count in sorted((row["expected"] or {}).items()))
         said.append((row["landed_at"], 1, "metadata", f"Its metadata came and counts {counts or 'no watched rows'}."))
@@ -231,8 +230,8 @@ def _said(
         }
         said.append((row["finished_at"], 2, what, sentences[what]))
     for row in settled:
-        told = f"{_many(row['events'], 'dead letter')} dismissed by {row['person']}: {row['reason']}"
-        said.append((row["at"], 3, "dismissed", told))
+        opening = f"{_many(row['events'], 'dead letter')} dismissed by {row['person']}: {row['reason']}"
+        said.append((row["at"], 3, "dismissed", opening))
     if waits is not None:
         said.append((waits["as_of"], 3, WAITS, f"Waits for its missing parts: {waits['cause'] or UNDECIDED}."))
     if cut is not None:

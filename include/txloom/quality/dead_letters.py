@@ -45,7 +45,7 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class Fate:
+class DeadLetterOutcome:
     """What came of a redrive: how many of its transactions were released, wait, or are dead again by cause."""
 
     released: int = 0
@@ -57,7 +57,7 @@ class Fate:
     total: int = 0
 
 
-def where(letter: dict[str, Any]) -> str:
+def where(dead_letter: dict[str, Any]) -> str:
     """Say where a message lies.
 
     >>> where({"topic": "rows", "partition": 0, "offset": 7, "file": None, "line": None})
@@ -65,9 +65,9 @@ def where(letter: dict[str, Any]) -> str:
     >>> where({"topic": "rows", "partition": None, "offset": None, "file": "rows/1.jsonl", "line": 3})
     'rows/1.jsonl, line 3'
     """
-    if letter["file"] is not None:
-        return plain(f"{letter['file']}, line {letter['line']}")
-    return plain(f"{letter['topic']}[{letter['partition']}] at offset {letter['offset']}")
+    if dead_letter["file"] is not None:
+        return plain(f"{dead_letter['file']}, line {dead_letter['line']}")
+    return plain(f"{dead_letter['topic']}[{dead_letter['partition']}] at offset {dead_letter['offset']}")
 
 
 def coordinates(text: str) -> dict[str, Any]:
@@ -78,18 +78,22 @@ def coordinates(text: str) -> dict[str, Any]:
     >>> coordinates("rows[0] at offset 7")
     {'topic': 'rows', 'partition': 0, 'offset': 7}
     """
-    if found := _LINE.fullmatch(text.strip()):
-        return {"file": found[1], "line": int(found[2])}
-    if found := _OFFSET.fullmatch(text.strip()):
-        return {"topic": found[1], "partition": int(found[2]), "offset": int(found[3])}
+    if match := _LINE.fullmatch(text.strip()):
+        return {"file": match[1], "line": int(match[2])}
+    if match := _OFFSET.fullmatch(text.strip()):
+        return {"topic": match[1], "partition": int(match[2]), "offset": int(match[3])}
     shape = "FILE, line N, or TOPIC[N] at offset N"
     raise ValueError(f"where does {plain(text)!r} lie? write it as the listing does: {shape}")
 
 
-def shown(letter: dict[str, Any]) -> str:
+def shown(dead_letter: dict[str, Any]) -> str:
     """Say in one line which letter it is."""
-    whose = "" if letter["kind"] == "poison" or letter["transaction_id"] is None else f"{letter['transaction_id']}: "
-    return plain(f"{whose}{letter['table'] or letter['kind']}") + f", {where(letter)}"
+    whose = (
+        ""
+        if dead_letter["kind"] == "poison" or dead_letter["transaction_id"] is None
+        else f"{dead_letter['transaction_id']}: "
+    )
+    return plain(f"{whose}{dead_letter['table'] or dead_letter['kind']}") + f", {where(dead_letter)}"
 
 
 def plain(text: str) -> str:
@@ -144,14 +148,14 @@ def _counted(listing: Listing) -> str:
     return f"{listing.events} events of {listing.transactions} transactions"
 
 
-def fate_in_markdown(fate: Fate) -> str:
+def outcome_in_markdown(outcome: DeadLetterOutcome) -> str:
     """Return what came of a redrive."""
-    lines = [f"**{fate.released} of {fate.total} transactions were released.**"]
-    lines += [f"- {count} dead again: {escaped(cause)}" for cause, count in fate.dead]
-    lines += [f"- {fate.waiting} wait for their missing parts"] if fate.waiting else []
-    lines += [f"- {fate.still_poison} messages still cannot be read"] if fate.still_poison else []
-    lines += ["", *(f"- {escaped(line)}" for line in fate.each)] if fate.each else []
-    if (more := fate.total - len(fate.each)) > 0 and fate.each:
+    lines = [f"**{outcome.released} of {outcome.total} transactions were released.**"]
+    lines += [f"- {count} dead again: {escaped(cause)}" for cause, count in outcome.dead]
+    lines += [f"- {outcome.waiting} wait for their missing parts"] if outcome.waiting else []
+    lines += [f"- {outcome.still_poison} messages still cannot be read"] if outcome.still_poison else []
+    lines += ["", *(f"- {escaped(line)}" for line in outcome.each)] if outcome.each else []
+    if (more := outcome.total - len(outcome.each)) > 0 and outcome.each:
         lines.append(f"- and {more} more")
     return "\n".join(lines)
 

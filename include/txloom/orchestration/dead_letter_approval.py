@@ -8,7 +8,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from txloom.config import find
 from txloom.config.models.pipeline import Pipeline
-from txloom.errors import ConfigurationError, TxloomError, told
+from txloom.errors import ConfigurationError, TxloomError, message_of
 from txloom.orchestration.approvals import Approval, answered
 from txloom.orchestration.failures import failure
 from txloom.orchestration.forms import NEVER
@@ -30,23 +30,23 @@ class Listing(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Return what was chosen: counts, the version of the table, and a page in Markdown."""
-        from txloom.quality.letters import markdown, text
-        from txloom.steps.dead_letters import list_dead_letters as letters
+        from txloom.quality.dead_letters import markdown, text
+        from txloom.steps.dead_letters import list_dead_letters
 
-        asked, reason = choice(context), dismissed_for(context)
+        chosen_by, reason = choice(context), dismissed_for(context)
         try:
             if reason == "":
                 raise ConfigurationError("a dismissal needs a reason: whoever asks later is shown it")
             pipeline, lake = _there(self.pipeline)
-            self.log.info("%s", text(letters.everything(pipeline, warehouse=lake)))
-            found = letters.chosen(pipeline, warehouse=lake, **asked)
+            self.log.info("%s", text(list_dead_letters.everything(pipeline, warehouse=lake)))
+            selection = list_dead_letters.chosen(pipeline, warehouse=lake, **chosen_by)
         except TxloomError as error:
-            raise failure(error.exit_code, told(LIST, error)) from error
-        counts = {"events": found.events, "transactions": found.transactions, "causes": len(found.groups)}
-        return {**counts, "version": found.version, "markdown": markdown(found, reason)}
+            raise failure(error.exit_code, message_of(LIST, error)) from error
+        counts = {"events": selection.events, "transactions": selection.transactions, "causes": len(selection.groups)}
+        return {**counts, "version": selection.version, "markdown": markdown(selection, reason)}
 
 
-class LettersApproval(Approval):
+class DeadLettersApproval(Approval):
     """Asks a person, unless the run's form says never; with nothing chosen it ends the run here."""
 
     def execute(self, context: Context) -> Any:
@@ -68,10 +68,10 @@ class Approved(SparkJob):
         if context["params"]["action"] != self.task_id:
             raise AirflowSkipException(f"the run's form says: {context['params']['action']}")
         version = context["ti"].xcom_pull(task_ids=LIST)["version"]
-        asked, reason = choice(context), dismissed_for(context)
-        chosen = ["--all"] if asked["everything"] else []
+        chosen_by, reason = choice(context), dismissed_for(context)
+        chosen = ["--all"] if chosen_by["everything"] else []
         for flag in ("cause", "transaction", "message"):
-            chosen += [part for one in asked[f"{flag}s"] for part in (f"--{flag}", one)]
+            chosen += [part for one in chosen_by[f"{flag}s"] for part in (f"--{flag}", one)]
         if reason is not None:
             chosen += ["--reason", reason, "--by", _who(context)]
         self.application_args = [*(self.application_args or []), *chosen, "--version", str(version)]
@@ -88,7 +88,7 @@ class Outcome(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Say it, also where nothing was done."""
-        from txloom.quality.letters import dismissed_in_markdown
+        from txloom.quality.dead_letters import dismissed_in_markdown
 
         instance, reason = context["ti"], dismissed_for(context)
         word = "redriven" if reason is None else "dismissed"
@@ -113,14 +113,14 @@ class Outcome(BaseOperator):
         return counts
 
     def _came(self, first: int, last: int) -> tuple[str, dict[str, Any]]:
-        from txloom.quality.letters import fate_in_markdown
-        from txloom.steps.dead_letters import list_dead_letters as letters
+        from txloom.quality.dead_letters import outcome_in_markdown
+        from txloom.steps.dead_letters import list_dead_letters
 
         pipeline, lake = _there(self.pipeline)
-        came = letters.fate(pipeline, warehouse=lake, landing=first, last_landing=last)
+        came = list_dead_letters.outcome(pipeline, warehouse=lake, landing=first, last_landing=last)
         dead = dict(came.dead)
         counts = {"redriven": came.total, "released": came.released, "waiting": came.waiting, "dead": dead}
-        return fate_in_markdown(came), {**counts, "still_poison": came.still_poison}
+        return outcome_in_markdown(came), {**counts, "still_poison": came.still_poison}
 
 
 def choice(context: Context) -> dict[str, Any]:
@@ -160,13 +160,13 @@ def listing_task(pipeline: Pipeline) -> Listing:
     )
 
 
-def approval_task(pipeline: Pipeline) -> LettersApproval:
+def approval_task(pipeline: Pipeline) -> DeadLettersApproval:
     """Return the task that asks a person; nobody's time runs out.
 
     An answer within a second of the question can meet the end of the process that asked (Airflow 3.3 then takes the
     task for killed): the retry asks again.
     """
-    return LettersApproval(
+    return DeadLettersApproval(
         task_id=APPROVE,
         subject=f"{{{{ params.action | capitalize }}}} dead letters of {pipeline.name}?",
         body=f"{{{{ ti.xcom_pull(task_ids='{LIST}')['markdown'] }}}}",

@@ -17,7 +17,7 @@ MEMBERS = 1_000
 
 
 @dataclass(frozen=True)
-class Standing:
+class TransactionSeen:
     """One transaction that was given up."""
 
     xid: str
@@ -28,13 +28,13 @@ class Standing:
     """By operation: rows by table."""
 
 
-def diagnose(standings: Sequence[Standing]) -> list[Finding]:
+def diagnose(standings: Sequence[TransactionSeen]) -> list[Finding]:
     """Return what the standings show, each table's first."""
-    ordered = sorted(standings, key=lambda standing: standing.csn)
-    return [*_grouped(ordered), *(found for standing in ordered for found in _uncounted(standing))]
+    ordered = sorted(standings, key=lambda seen: seen.csn)
+    return [*_grouped(ordered), *(finding for seen in ordered for finding in _uncounted(seen))]
 
 
-def _grouped(ordered: Sequence[Standing]) -> list[Finding]:
+def _grouped(ordered: Sequence[TransactionSeen]) -> list[Finding]:
     """Find metadata that counts the rows of several transactions, of which only the first is named."""
     for position, first in enumerate(ordered):
         if first.expected is None or _total(first.received) >= _total(first.expected):
@@ -53,18 +53,18 @@ def _grouped(ordered: Sequence[Standing]) -> list[Finding]:
     return []
 
 
-def _uncounted(standing: Standing) -> list[Finding]:
+def _uncounted(seen: TransactionSeen) -> list[Finding]:
     """Find transactions whose metadata lacks exactly the rows of one operation."""
-    operation = uncounted(standing.expected or {}, standing.received, standing.operations)
-    if operation is None or (standing.expected is None and operation != "D"):
+    operation = uncounted(seen.expected or {}, seen.received, seen.operations)
+    if operation is None or (seen.expected is None and operation != "D"):
         return []
     code = f.DELETES_UNCOUNTED if operation == "D" else f.OPERATIONS_UNCOUNTED
-    rows = standing.operations[operation]
-    told = (
-        "no metadata came, and all its rows" if standing.expected is None else "the rows that its metadata leaves out"
+    rows = seen.operations[operation]
+    sentence = (
+        "no metadata came, and all its rows" if seen.expected is None else "the rows that its metadata leaves out"
     )
     return [
-        Finding(code, table, None, standing.csn, standing.xid, f"{told} ({count}) are of operation {operation}")
+        Finding(code, table, None, seen.csn, seen.xid, f"{sentence} ({count}) are of operation {operation}")
         for table, count in sorted(rows.items())
     ]
 

@@ -1,0 +1,96 @@
+"""Rules of the house that a program can check: words of names, sizes of folders, files that texts cite."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+ROOMS = ("include/txloom", "jobs", "dags", "plugins", "scripts", "tests")
+CITABLE = (*ROOMS, "docs", "include/pipelines", "include/bin", ".ci")
+NO_FILES_HERE = {"report.md", "jobs/STEP.py", "a.py", "shop.yaml"}
+"""Files that runs write, and names that stand for any."""
+BANNED = {"found", "told", "own", "asked", "wanted"}
+"""Words that say nothing about what a name holds, or that mean several things."""
+MOST_FILES = 14
+CITED = re.compile(r"(?<![\w{/.*%-])((?:[\w-]+/)*[\w-]+\.(?:md|py|yaml|toml|sh))\b")
+
+
+def modules(*rooms: str) -> list[Path]:
+    """Return the Python files of rooms."""
+    return sorted(file for room in rooms for file in (PROJECT / room).rglob("*.py"))
+
+
+def named(tree: ast.AST) -> Iterator[str]:
+    """Yield the names that a module gives: of variables, parameters, attributes, aliases, functions and classes.
+
+    The name of a test is a sentence: its words are not names.
+    """
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if not name.startswith("test_"):
+                yield name
+            case ast.alias(asname=str(name)):
+                yield name
+
+
+def words(name: str) -> set[str]:
+    """Return the words of a name.
+
+    >>> sorted(words("_isTold_now"))
+    ['is', 'now', 'told']
+    """
+    return set(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().split("_")) - {""}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_name_holds_a_banned_word(room: str) -> None:
+    banned = [
+        f"{file.relative_to(PROJECT)}: {name}"
+        for file in modules(room)
+        for name in sorted(set(named(ast.parse(file.read_text()))))
+        if words(name) & BANNED
+    ]
+    assert banned == []
+
+
+def test_no_room_has_more_files_than_a_reader_holds_in_the_head() -> None:
+    """`jobs` is no room to read: it holds one entry point for each job, by the name that people and Airflow call."""
+    folders = {file.parent for file in modules("include/txloom", "dags", "plugins", "scripts")}
+    sizes = {
+        str(folder.relative_to(PROJECT)): len([file for file in folder.glob("*.py") if file.name != "__init__.py"])
+        for folder in folders
+    }
+    assert {folder: size for folder, size in sizes.items() if size > MOST_FILES} == {}
+
+
+def test_every_file_that_a_text_cites_exists() -> None:
+    texts = [*modules(*ROOMS), *(PROJECT / "docs").rglob("*.md"), *PROJECT.glob("*.md")]
+    there = {str(file.relative_to(PROJECT)) for folder in CITABLE for file in (PROJECT / folder).rglob("*")}
+    there |= {file.name for file in PROJECT.iterdir()}
+    missing = []
+    for text in texts:
+        content = text.read_text()
+        if text.suffix == ".py":
+            content = "\n".join(prose(content))
+        for cited in CITED.findall(content):
+            if cited not in NO_FILES_HERE and not any(file == cited or file.endswith(f"/{cited}") for file in there):
+                missing += [f"{text.relative_to(PROJECT)}: {cited}"]
+    assert sorted(set(missing)) == []
+
+
+def prose(code: str) -> Iterator[str]:
+    """Yield the docstrings and comments of a module."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.value.value
+    for line in code.split("\n"):
+        yield line.partition("  # ")[2]
+        if line.lstrip().startswith("# "):
+            yield line
