@@ -54,7 +54,7 @@ class Shop:
 
     def question(self, run_id: str) -> str:
         """Wait until a person is asked, and return what they read."""
-        return self.airflow.question("shop_dead_letters", run_id, "approve", within=LONG)
+        return self.airflow.question_of("shop_dead_letters", run_id, "approve", within=LONG)
 
     def answer(self, run_id: str, option: str) -> str:
         """Answer, and return how the run ended."""

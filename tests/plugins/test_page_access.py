@@ -30,7 +30,7 @@ def test_nobody_sees_anything_without_logging_in(site: ApiServer) -> None:
         assert answer.code == 401, path
         assert "Log in first" in answer.text and "/api/v2/auth/login?next=" in answer.text
         assert "orders" not in answer.text.replace(f"dags%2Forders_cdc{path}", "").split("<main")[1].split("next=")[0]
-        assert get(site, path, accept="application/json").told == {"detail": "Not authenticated"}
+        assert get(site, path, accept="application/json").content == {"detail": "Not authenticated"}
     assert get(site, "", "no.such.token").code == 403
 
 

@@ -31,7 +31,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, warehouse: Path) -> Iterato
 def status(server: ApiServer, dag_id: str, token: str | None = None) -> tuple[int, Any]:
     """Return status code and JSON of the route's answer."""
     answer = ask(server, f"/txloom/status/{dag_id}", token, "application/json")
-    return answer.code, answer.told
+    return answer.code, answer.content
 
 
 def test_nobody_sees_a_pipeline_without_a_token(server: ApiServer) -> None:

@@ -100,7 +100,7 @@ def test_a_refused_declaration_keeps_its_page_and_its_status_and_says_why(server
         ):
             assert "<h1" in page(server, f"dags/orders_cdc/{part}"), part
         shown = ask(server, "/txloom/status/orders_cdc", server.token("ann"), "application/json")
-        assert (shown.code, shown.told["pipeline"], shown.told["cut"]) == (200, "orders", None)
+        assert (shown.code, shown.content["pipeline"], shown.content["cut"]) == (200, "orders", None)
         assert ask(server, "/txloom/dags/orders_cdc", server.token("nobody"), "text/html").code == 403
         assert ask(server, "/txloom/dags/orders_maintenance/tab", server.token("ann"), "text/html").code == 303
     finally:

@@ -36,7 +36,7 @@ def begun(broker: Broker, topic: str) -> tuple[Range, Iterator[Messages], list[i
     broker.produce(topic, [(None, "x" * 1000) for _ in range(RECORDS)])
     part = Range(topic, made, 0, 0, RECORDS)
     blocks = kafka.read(Kafka(brokers=broker.address, topics=(topic,), options=SMALL), "shop", part)
-    first = list(next(blocks).places)
+    first = list(next(blocks).positions)
     assert 0 < len(first) < RECORDS
     return part, blocks, first
 
@@ -46,8 +46,8 @@ def ended(blocks: Iterator[Messages], first: list[int]) -> tuple[str, int, float
     at, since = first[-1] + 1, time.monotonic()
     try:
         for block in blocks:
-            assert list(block.places) == list(range(at, at + len(block.places))), "in order, each once"
-            at += len(block.places)
+            assert list(block.positions) == list(range(at, at + len(block.positions))), "in order, each once"
+            at += len(block.positions)
     except SourceUnavailable as refused:
         return str(refused), at, time.monotonic() - since
     raise AssertionError("it was read to its end")
@@ -70,7 +70,7 @@ def test_a_broker_that_stops_while_it_is_read_is_named_in_time_with_the_offset(
     assert SILENCE <= took < SILENCE + 6
     repair(chosen)
     again = kafka.read(Kafka(brokers=chosen.address, topics=(topic,), options=SMALL), "shop", part)
-    assert sum(len(block.places) for block in again) == RECORDS
+    assert sum(len(block.positions) for block in again) == RECORDS
 
 
 def test_a_topic_that_goes_while_it_is_read_is_named_in_time(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +107,7 @@ def test_what_a_reader_does_with_a_block_is_no_silence(broker: Broker, monkeypat
     monkeypatch.setattr(kafka, "SILENCE", 0.8)
     _, blocks, _ = begun(broker, "slow.reader")
     time.sleep(2.0)
-    assert next(blocks).places
+    assert next(blocks).positions
 
 
 def test_a_range_that_ends_before_its_plan_is_lost_and_not_whole(broker: Broker) -> None:

@@ -115,7 +115,7 @@ class Core:
             holes += new_ranges
         if self.partitions:
             idle_after = None if idle is None else int(idle.total_seconds() * 1_000_000)
-            reached = low_watermark(self.partitions.values(), now, idle_after, inclusive=False, holes=holes)
+            reached = low_watermark(self.partitions.values(), now, idle_after, inclusive=False, unreadable_ranges=holes)
         clock = ev.clocks(np.array([at.number]), np.array([now]), reached.csn)
         return np.concatenate([ev.unreadable_ranges(at.number, reached.unreadable_ranges), clock])
 
