@@ -122,7 +122,7 @@ def difference_table(table: str) -> str:
 
 
 def write_id(pipeline: str, table: str, generation: int) -> str:
-    """Return Delta's txnAppId for streaming writes into a table: design.md 2.9."""
+    """Return Delta's txnAppId for streaming writes into a table: docs/architecture.md, promise 9."""
     return f"{pipeline}:{table}:{generation}"
 
 

@@ -137,7 +137,7 @@ def untold(paths: TablePaths, flat: Flat, want: Watermark) -> list[Finding]:
 def _recomputed(paths: TablePaths, flat: Flat, changes: pa.Table, want: Watermark) -> LocalChange:
     """Fold the whole history of every key that changes touch, because one is late; changes of a table touch all.
 
-    Rows of such keys are rebuilt from nothing, so that newer changes and deletes stand (design.md 2.5).
+    Rows of such keys are rebuilt from nothing, so that newer changes and deletes stand (docs/architecture.md, 5).
     """
     path = paths.table(flat.current)
     history = history_reader.changes(paths, flat, want)

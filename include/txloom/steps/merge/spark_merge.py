@@ -137,7 +137,7 @@ def _touched(changes: DataFrame, flat: Flat) -> DataFrame:
 
 
 def _recomputed(flat: Flat, everything: DataFrame, changes: DataFrame, rows: DataFrame, want: Watermark) -> DataFrame:
-    """Fold the whole history of every key that changes touch, because one is late; one of the table touches all (2.5).
+    """Fold the whole history of every key that changes touch, because one is late; one of the table touches all.
 
     Rows of such keys are rebuilt from nothing, so that newer changes and deletes stand.
     """
