@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS ?= 2
 
 .NOTPARALLEL:
-.PHONY: lived services help demo up down test check lint types imports declarations pytest bench soak mutants setup pins format clean distclean
+.PHONY: lived docs services help demo up down test check lint types imports declarations pytest bench soak mutants setup pins format clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -71,6 +71,11 @@ services: setup ## fetch what tests start: Kafka, Kafka Connect, Debezium (80 MB
 
 setup: ## make .venv, jars and .state; done by the others themselves
 	@scripts/setup.sh
+
+docs: setup ## build the documentation as a site in .state/site; a broken link, or anything from another host, ends it
+	@python scripts/config_reference.py
+	@NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
+	@echo "== documentation: .state/site/index.html"
 
 pins: setup ## compile requirements.txt and requirements-dev.txt anew
 	@for name in requirements requirements-dev; do \

@@ -164,7 +164,7 @@ def report(warehouse: Path) -> int:
     print(f"\n[demo] tables: {lake} (plain Delta folders)")
     print(f"[demo] UI: TXLOOM_WAREHOUSE={warehouse} make up, then {API}, DAG {DAG}")
     print("[demo]     as admin, password in .state/airflow/passwords.json")
-    print("[demo] read a cut: see 'Reading consistent data' in README.md")
+    print("[demo] read a cut: see docs/reading.md")
     return 1 if wrong else 0
 
 

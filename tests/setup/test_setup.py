@@ -106,4 +106,4 @@ def test_every_command_of_the_makefile_has_its_line_of_help() -> None:
         check=True,
     )
     named = {line.split()[1] for line in ran.stdout.splitlines()}
-    assert {"demo", "up", "down", "test", "check", "bench", "setup", "clean", "help"} <= named
+    assert {"demo", "up", "down", "test", "check", "bench", "docs", "setup", "clean", "help"} <= named

@@ -63,7 +63,7 @@ def test_a_run_takes_no_more_than_it_may(topics: Topics) -> None:
 def test_valid_through_is_what_every_partition_of_the_metadata_has_shown(
     spark: Any, tmp_path: Path, broker: Broker
 ) -> None:
-    """What only one of two partitions has shown lies beside what the other may still bring (docs/semantics.md 4)."""
+    """What only one of two partitions has shown lies beside what the other may still bring (promise 4)."""
     topics = Topics(spark, tmp_path, broker, of_metadata=2)
     reached = []
     for csn, partition in ((10, 0), (30, 0), (20, 1), (40, 1), (50, 0)):

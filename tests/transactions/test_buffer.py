@@ -1,4 +1,4 @@
-"""The buffer's rule against a plain interpreter of docs/semantics.md 1, 2, 7: any order, split, duplicate, restart."""
+"""The buffer's rule against a plain interpreter of promises 1, 2 and 7: any order, split, duplicate and restart."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field

@@ -1,10 +1,10 @@
 """The buffer's rule: (what is held, new events, clock) -> (what is held now, what was decided).
 
 One call takes all events of one hash bucket. Landings are taken one after the other, each followed by its clock, so
-that a replay of many landings at once decides exactly what the runs decided one by one (docs/semantics.md 7).
+that a replay of many landings at once decides exactly what the runs decided one by one (docs/architecture.md, 7).
 
 A transaction is released when its metadata was seen and every watched table has received as many DISTINCT identities
-as the metadata promises: `==`, never `>=` (2.1). It is given up once it waited longer than patience.
+as the metadata promises: `==`, never `>=` (promise 1 there). It is given up once it waited longer than patience.
 
 Where the rule is `progress` nothing counts events: then a transaction is released when its id lies at or below the
 frontier that a landing's clock tells (`txloom.transactions.low_watermark`), and waits for it as long as it takes. It is

@@ -1,8 +1,8 @@
 """How far every partition of a source has gone: what makes a transaction whole where nothing counts its events.
 
 Transactions have ids that grow, and a partition shows them in that order. Whoever has shown an id has shown all events
-of the lower ones that it will ever show: so a transaction is whole when every partition has gone past it
-(docs/semantics.md, `progress`). Where metadata counts the events, the same bounds valid-through by its partitions.
+of the lower ones that it will ever show: so a transaction is whole when every partition has gone past it (rule
+`progress`). Where metadata counts the events, the same bounds valid-through by the metadata's partitions (promise 4).
 """
 
 from collections.abc import Iterable, Sequence

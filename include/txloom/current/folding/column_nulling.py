@@ -1,7 +1,7 @@
 """Columns that the source dropped: whatever was told of them before is null from then on, in every row.
 
 An insert that lacks a declared column shows that the column is gone; one that comes back therefore never shows what it
-held before (docs/semantics.md 12). It touches the rows that hold a value of the column, no others.
+held before (docs/architecture.md, promise 12). It touches the rows that hold a value of the column, no others.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """Events that come after their transaction was finished: duplicates, dead letters, or what a dead one still lacked.
 
 What comes for a dead transaction joins its dead letters. When that makes it whole, it is marked "complete now": a row
-of `transactions` with that cause (docs/semantics.md 8).
+of `transactions` with that cause (docs/architecture.md, promise 8).
 """
 
 from collections.abc import Mapping, Sequence

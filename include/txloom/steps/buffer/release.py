@@ -117,7 +117,7 @@ def without(rows: pa.Table, column: str, values: pa.Array) -> pa.Table:
 
 
 def _new(paths: TablePaths, number: int, chosen: pa.Table) -> pa.Table:
-    """Leave out those that another batch released: the history is the last judge (docs/semantics.md 2).
+    """Leave out those that another batch released: the history is the last judge (docs/architecture.md, promise 2).
 
     A transaction is known by its id and csn: PostgreSQL's ids come back after a wrap-around or a restore.
     """

@@ -139,7 +139,7 @@ def unknown_values(paths: TablePaths, row_table: RowTable, want: Watermark) -> l
 def _recomputed(paths: TablePaths, row_table: RowTable, changes: pa.Table, want: Watermark) -> LocalChange:
     """Fold the whole history of every key that changes touch, because one is late; changes of a table touch all.
 
-    Rows of such keys are rebuilt from nothing, so that newer changes and deletes stand (docs/semantics.md 5).
+    Rows of such keys are rebuilt from nothing, so that newer changes and deletes stand (docs/architecture.md, 5).
     """
     path = paths.table(row_table.current)
     history = history_reader.changes(paths, row_table, want)

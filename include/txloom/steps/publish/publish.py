@@ -26,8 +26,8 @@ def publish(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) 
     """Publish the current tables as they are, unless the newest cut says the same already.
 
     A transaction that was finished after a cut although it belongs below its valid-through amends that cut: the new
-    cut lists which ones (docs/semantics.md 4). Raises ExpectationFailed where an expectation that blocks does not hold
-    for these very tables, whoever brought them here. No Spark is needed.
+    cut lists which ones (docs/architecture.md, promise 4). Raises ExpectationFailed where an expectation that blocks
+    does not hold for these very tables, whoever brought them here. No Spark is needed.
     """
     paths = TablePaths(warehouse, pipeline.name)
     path = paths.table(names.CUTS)

@@ -1,4 +1,4 @@
-"""load_snapshot: rows of whole tables as of a csn, as one transaction of the stream (docs/semantics.md 15).
+"""load_snapshot: rows of whole tables as of a csn, as one transaction of the stream (docs/architecture.md, promise 15).
 
 The transaction truncates its tables and inserts the rows, behind everything of that csn. From there the rules of all
 transactions follow: changes at or below the csn, whenever they come, leave the rows alone, later ones apply.

@@ -26,7 +26,7 @@ def current_epoch(warehouse: str, pipeline: str) -> int:
     """Return the generation to run: the newest whose checkpoint is there, else the one after the last that wrote.
 
     A checkpoint that is missing although the ledger knows its batches was lost: the next generation rebuilds the buffer
-    from change_events (docs/semantics.md 10).
+    from change_events (docs/architecture.md, promise 10).
     """
     ledger = names.table_path(warehouse, pipeline, names.LEDGER)
     rows = small_tables.query(ledger, f"select max(generation) as newest from t where step = '{STEP}'")

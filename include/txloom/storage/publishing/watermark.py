@@ -97,7 +97,7 @@ def merged(paths: TablePaths, tables: Sequence[str]) -> Watermark | None:
 
 
 def valid_through(paths: TablePaths, seen: Snapshot) -> int:
-    """Return the largest csn at or below which every transaction heard of is finished (docs/semantics.md 4).
+    """Return the largest csn at or below which every transaction heard of is finished (docs/architecture.md, 4).
 
     One partition of metadata is in commit order: what it has not shown yet lies above; several are together as far as
     the last of them. What a snapshot of all tables contains need not be waited for; one of some tables says nothing of

@@ -3,7 +3,7 @@
 The table `leases` says who holds it; its Delta log says who held it when. A holder shows that it lives by a heartbeat
 beside the table. Whoever finds a holder without one takes the lease over with the next epoch and stamps every table
 with it: from then on Delta itself refuses commits of the older epoch (their application transaction is behind), so that
-a run that was paused cannot write after its successor (docs/semantics.md 9).
+a run that was paused cannot write after its successor (docs/architecture.md, promise 9).
 """
 
 import json
