@@ -153,8 +153,8 @@ def kinds(path: str, models: Sequence[type[Model]]) -> list[Section]:
     shared = tuple(key for key in keys_of(models[0]) if all(key in keys_of(each) for each in models))
     sections = [Section(path, models[0], keys=shared)]
     for each in models:
-        own = tuple(key for key in keys_of(each) if key not in shared)
-        sections.append(Section(path, each, get_args(each.model_fields["kind"].annotation)[0], own))
+        item_keys = tuple(key for key in keys_of(each) if key not in shared)
+        sections.append(Section(path, each, get_args(each.model_fields["kind"].annotation)[0], item_keys))
     return sections
 
 
@@ -292,9 +292,9 @@ def known_type(hint: Any) -> str:
     base, *metadata = get_args(hint)
     fitting = [("", 0)]
     for name, shown in TYPE_NAMES.items():
-        kind, *own = get_args(getattr(fields, name))
-        if kind is base and metadata[: len(own)] == own:
-            fitting.append((shown, len(own)))
+        kind, *values = get_args(getattr(fields, name))
+        if kind is base and metadata[: len(values)] == values:
+            fitting.append((shown, len(values)))
     return max(fitting, key=lambda each: each[1])[0]
 
 
@@ -362,7 +362,7 @@ def example_value(path: str, section: Section, field: FieldInfo, declared: Seque
     if path in EXAMPLES:
         return EXAMPLES[path]
     for root in declared:
-        for item in found_at(root, path.split("."), section.kind):
+        for item in position_of(root, path.split("."), section.kind):
             return item
     options = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
     if options:
@@ -374,7 +374,7 @@ def example_value(path: str, section: Section, field: FieldInfo, declared: Seque
     raise LookupError(f"{path}: no example; add one to EXAMPLES in {Path(__file__).name}")
 
 
-def found_at(value: Any, keys: Sequence[str], kind: str) -> Iterator[Any]:
+def position_of(value: Any, keys: Sequence[str], kind: str) -> Iterator[Any]:
     """Yield what declarations say under a path; kind: of which kind its items have to be."""
     if not keys:
         if len(flow(value)) <= MOST_SHOWN:
@@ -385,14 +385,14 @@ def found_at(value: Any, keys: Sequence[str], kind: str) -> Iterator[Any]:
         return
     if key == "NAME":
         for each in value.values():
-            yield from found_at(each if isinstance(each, dict) else {"type": each}, rest, kind)
+            yield from position_of(each if isinstance(each, dict) else {"type": each}, rest, kind)
     elif key.endswith("[]"):
         items = value.get(key[:-2]) or ()
         for each in items:
             if not kind or rest != keys[-1:] or (isinstance(each, dict) and each.get("kind") == kind):
-                yield from found_at(each, rest, kind)
+                yield from position_of(each, rest, kind)
     elif key in value:
-        yield from found_at(value[key], rest, kind)
+        yield from position_of(value[key], rest, kind)
 
 
 def flow(value: Any) -> str:

@@ -35,8 +35,8 @@ EXAMPLES = {"CONTRIBUTING.md", "tests/setup/test_contributing.py"}
 
 def texts() -> list[Path]:
     """Return the texts of the project, as far as what they cite is meant to be in it."""
-    found = [path for room in ROOMS for path in (PROJECT / room).rglob("*")] + list(PROJECT.iterdir())
-    names = {path: path.relative_to(PROJECT).as_posix() for path in found if path.suffix in KINDS and path.is_file()}
+    paths = [path for room in ROOMS for path in (PROJECT / room).rglob("*")] + list(PROJECT.iterdir())
+    names = {path: path.relative_to(PROJECT).as_posix() for path in paths if path.suffix in KINDS and path.is_file()}
     return sorted(
         path for path, name in names.items() if not name.startswith(LEFT_OUT) and name not in INVENTED | EXAMPLES
     )

@@ -1,4 +1,4 @@
-"""Rules of the house that a program can check: words of names, sizes of folders, files that texts cite."""
+"""Rules of the house that a program can check: words of names, and sizes of folders."""
 
 import ast
 import re
@@ -9,13 +9,9 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
 ROOMS = ("include/txloom", "jobs", "dags", "plugins", "scripts", "tests")
-CITABLE = (*ROOMS, "docs", "include/pipelines", "include/bin", ".ci")
-NO_FILES_HERE = {"report.md", "jobs/STEP.py", "a.py", "shop.yaml"}
-"""Files that runs write, and names that stand for any."""
 BANNED = {"found", "told", "own", "asked", "wanted"}
 """Words that say nothing about what a name holds, or that mean several things."""
 MOST_FILES = 14
-CITED = re.compile(r"(?<![\w{/.*%-])((?:[\w-]+/)*[\w-]+\.(?:md|py|yaml|toml|sh))\b")
 
 
 def modules(*rooms: str) -> list[Path]:
@@ -68,29 +64,3 @@ def test_no_room_has_more_files_than_a_reader_holds_in_the_head() -> None:
         for folder in folders
     }
     assert {folder: size for folder, size in sizes.items() if size > MOST_FILES} == {}
-
-
-def test_every_file_that_a_text_cites_exists() -> None:
-    texts = [*modules(*ROOMS), *(PROJECT / "docs").rglob("*.md"), *PROJECT.glob("*.md")]
-    there = {str(file.relative_to(PROJECT)) for folder in CITABLE for file in (PROJECT / folder).rglob("*")}
-    there |= {file.name for file in PROJECT.iterdir()}
-    missing = []
-    for text in texts:
-        content = text.read_text()
-        if text.suffix == ".py":
-            content = "\n".join(prose(content))
-        for cited in CITED.findall(content):
-            if cited not in NO_FILES_HERE and not any(file == cited or file.endswith(f"/{cited}") for file in there):
-                missing += [f"{text.relative_to(PROJECT)}: {cited}"]
-    assert sorted(set(missing)) == []
-
-
-def prose(code: str) -> Iterator[str]:
-    """Yield the docstrings and comments of a module."""
-    for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield node.value.value
-    for line in code.split("\n"):
-        yield line.partition("  # ")[2]
-        if line.lstrip().startswith("# "):
-            yield line

@@ -121,9 +121,9 @@ def difference_table(table: str) -> str:
     return f"_difference_{table}"
 
 
-def write_id(pipeline: str, table: str, generation: int) -> str:
+def write_id(pipeline: str, table: str, epoch: int) -> str:
     """Return Delta's txnAppId for streaming writes into a table: docs/architecture.md, promise 9."""
-    return f"{pipeline}:{table}:{generation}"
+    return f"{pipeline}:{table}:{epoch}"
 
 
 def cdc_dag_id(pipeline: str) -> str:

@@ -147,7 +147,9 @@ def _touched(changes: DataFrame, row_table: RowTable) -> DataFrame:
     return new.union(old).dropna().distinct()
 
 
-def _recomputed(flat: Flat, everything: DataFrame, changes: DataFrame, rows: DataFrame, want: Watermark) -> DataFrame:
+def _recomputed(
+    row_table: RowTable, everything: DataFrame, changes: DataFrame, rows: DataFrame, want: Watermark
+) -> DataFrame:
     """Fold the whole history of every key that changes touch, because one is late; one of the table touches all.
 
     Rows of such keys are rebuilt from nothing, so that newer changes and deletes stand.

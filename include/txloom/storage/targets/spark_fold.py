@@ -27,7 +27,7 @@ PARTITIONS = 4
 """Groups in which keys are folded beside each other."""
 LITERAL_KEYS = 5_000
 """Up to so many changed keys the merge names them, so that Delta skips files and Parquet skips pages."""
-OWN = ("_txloom_csn", "_txloom_pos", "_txloom_xid")
+SYSTEM_COLUMNS = ("_txloom_csn", "_txloom_pos", "_txloom_xid")
 VERDICT = {"_txloom_deleted": "boolean", "_txloom_missing": "array<string>", "_txloom_evidence": "string"}
 """What folding says of a row beside its columns."""
 
