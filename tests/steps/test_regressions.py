@@ -1,6 +1,7 @@
 """Versions that fall, followed along a mirror's history: in commit order, one life of a row at a time."""
 
 import json
+import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -78,6 +79,18 @@ def test_a_row_fails_whose_newest_version_is_below_one_that_it_had(
     for csn, changes in enumerate(transactions, 10):
         plant.release(csn, changes)
     assert fallen(plant) == regressed
+
+
+@pytest.mark.parametrize("kind", ["double", "float"])
+def test_nan_is_no_version(tmp_path: Path, kind: str) -> None:
+    plant = Released(tmp_path, f"id: long, v: {kind}", key="[id], version: v", more=f"judge: always\n{DECLARED}")
+    changes = [("I", {}, {"id": key, "v": version}) for key, version in ((1, 2.0), (2, math.nan), (3, 5.0), (4, 1.0))]
+    plant.release(10, changes)
+    assert fallen(plant) == []
+    later = ((1, math.nan), (2, 1.0), (3, 4.0), (4, math.nan))
+    plant.release(20, [("U", {"id": key}, {"id": key, "v": version}) for key, version in later])
+    plant.release(30, [("U", {"id": 4}, {"id": 4, "v": 0.5})])
+    assert fallen(plant) == [(3, 4.0, 5.0), (4, 0.5, 1.0)]
 
 
 def test_a_late_transaction_below_is_no_fall(plant: Released) -> None:

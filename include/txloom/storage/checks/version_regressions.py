@@ -17,6 +17,8 @@ from txloom.storage.checks.judged_state import Releases
 from txloom.storage.delta import arrow_tables
 from txloom.storage.paths import TablePaths
 
+FLOATS = ("float", "double")
+
 
 def regressions(
     pipeline: Pipeline, paths: TablePaths, expectation: VersionExpectation, at: Mapping[str, int], releases: Releases
@@ -45,6 +47,16 @@ def _quoted(column: str) -> str:
 
 def _key(table: Table, alias: str = "") -> str:
     return ", ".join(f"{alias}{_quoted(column)}" for column in table.key)
+
+
+def _version(table: Table) -> str:
+    """Return SQL for the version that a row of history has, null where it has none.
+
+    NaN is no version: SQL has it above all numbers and Great Expectations below them, so that they would disagree.
+    """
+    counter = table.column(str(table.version))
+    value = f"h.{_quoted(counter.name)}"
+    return f"case when isnan({value}) then null else {value} end" if counter.type.kind in FLOATS else value
 
 
 def _given_in(releases: Releases) -> str:
@@ -79,7 +91,7 @@ def _newest(table: Table, releases: Releases, truncated: list[dict[str, Any]]) -
     coordinates = "_txloom_csn as csn, h._txloom_pos as pos, h._txloom_xid as xid, h._txloom_op as op"
     begins = f"case when h._txloom_op in ('I', 'r') or (h._txloom_op = 'U' and ({moved})) then 1 else 0 end as begins"
     counter = str(table.version)
-    version = f"h.{_quoted(counter)} as version, array_has(h._txloom_unchanged, {arrow_tables.quoted(counter)})"
+    version = f"{_version(table)} as version, array_has(h._txloom_unchanged, {arrow_tables.quoted(counter)})"
     window = f"partition by {_key(table)} order by csn, pos"
     rows = (
         f"select {_key(table, 'h.')}, h.{coordinates}, {begins}, {version} as untold from {_given_in(releases)}"
