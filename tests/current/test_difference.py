@@ -136,3 +136,7 @@ def test_10000_rows_of_which_2000_were_replaced_and_4000_updated() -> None:
     difference_of = difference(arrow(old), arrow(new))
     assert Counter(op for op, _, _ in compared(old, new)) == Counter(I=2_000, U=4_000, D=2_000)
     assert difference_of.unchanged == 4_000
+
+
+def test_rows_without_columns_are_all_one() -> None:
+    assert written(pa.table({"a": [1, 2]}), []).to_pylist() == [b"", b""]

@@ -357,3 +357,10 @@ def test_a_file_that_is_cut_off_can_be_tried_again(tmp_path: Path) -> None:
     for name in ("a.jsonl.gz", "missing.csv"):
         with pytest.raises(SourceUnavailable, match="cannot be read behind row 0"):
             list(rows_as_json(tmp_path / name))
+
+
+def test_a_declared_sequence_numbers_the_changes_of_a_declared_transaction() -> None:
+    fields = ChangeSets(transaction="tx", sequence="seq")
+    rows = [change(key=key, TX=7, SEQ=number) for key, number in ((1, 2), (2, 1))]
+    events = decode(*rows, fields=fields)
+    assert [(event["identity"], event["pos"], event["xid"]) for event in events] == [("2", 2, "7"), ("1", 1, "7")]

@@ -142,3 +142,11 @@ def test_envelopes_are_the_same_by_column_and_by_message(rows: list[bytes | None
         events, expected = decoder.decode(name, values), single.read(name, values)
         assert events.schema == expected.schema
         assert comparable(events.to_pylist()) == comparable(expected.to_pylist())
+
+
+def test_a_row_of_an_unwatched_table_is_the_same_by_column_and_by_message() -> None:
+    row = {"table": "PUBLIC.AUDIT_LOG", "op_type": "I", "pos": "7", "xid": "x", "csn": "33", "after": {"ID": 1}}
+    value = json.dumps(row).encode()
+    (event,) = MessageReader(PIPELINE.tables, "metadata").read("rows", [value]).to_pylist()
+    assert (event["kind"], event["table"], event["source_table"]) == ("row", None, "PUBLIC.AUDIT_LOG")
+    assert GoldenGateDecoder(PIPELINE.tables, "metadata").decode("rows", [value]).to_pylist() == [event]

@@ -312,3 +312,14 @@ def test_every_decimal_comes_back_exactly(number: Decimal) -> None:
 @given(st.binary(max_size=40))
 def test_every_byte_comes_back_exactly(content: bytes) -> None:
     assert read("binary", b64encode(content).decode()) == content
+
+
+@pytest.mark.parametrize(("declared", "declared_as"), [("array<long>", {"type": "array", "items": {"type": "int64"}})])
+def test_an_array_that_is_none_is_no_value(declared: str, declared_as: dict[str, Any]) -> None:
+    assert read(declared, [1, None, 3], declared_as) == [1, None, 3]
+    assert read(declared, 7, declared_as).startswith("[")
+
+
+@pytest.mark.parametrize("value", [7, "no base64!", {"a": 1}])
+def test_bytes_that_are_no_base64_are_no_value(value: Any) -> None:
+    assert "no base64" in read("binary", value, {"type": "bytes"})

@@ -324,3 +324,21 @@ def test_two_transactions_under_one_hash_are_refused() -> None:
         assert "share one 64-bit hash" in str(error)
     else:
         raise AssertionError("a collision went unseen")
+
+
+def test_two_transactions_under_one_hash_are_refused_also_when_the_first_was_released_long_ago() -> None:
+    held, first = buffer.decide(buffer.Held(), numbers(1, [*ORDER, COUNTED], 10), buffer.Rules(PATIENCE))
+    assert first.released
+    clash = numbers(2, [ORDER[0]], 20)
+    clash["check"][clash["kind"] == ev.ROW] = 99
+    with pytest.raises(RuntimeError, match="share one 64-bit hash"):
+        buffer.decide(held, clash, buffer.Rules(PATIENCE))
+
+
+def test_a_row_that_came_before_rows_were_numbered_is_known_again_by_its_former_identity() -> None:
+    earlier = numbers(1, [Row(1, 101, 7)], 10, digests=False)
+    held, _ = buffer.decide(buffer.Held(), earlier, buffer.Rules(PATIENCE))
+    again = numbers(2, [Row(1, 101, 1), Row(1, 101, 2)], 20)
+    again["former"][: len(again) - 1] = [7, 8]
+    held, _ = buffer.decide(held, again, buffer.Rules(PATIENCE))
+    assert sorted(held.events["identity"][held.events["kind"] == ev.ROW].tolist()) == [2, 7]

@@ -71,3 +71,10 @@ def test_a_state_that_was_written_before_digests_is_read() -> None:
     held = buffer.Held(ev.from_bytes(ev.to_bytes(written), ev.EVENT))
     held, decisions = buffer.decide(held, landed(message(ONE), first=5), buffer.Rules(10))
     assert decisions.duplicates == 1
+
+
+def test_events_of_a_landing_that_knew_neither_digests_nor_runs_are_compact_events_too() -> None:
+    columns = {"landing": 1, "landed_at": NOW, "transaction_id": "7", "tx": 1, "kind": "row", "table": "promo_codes"}
+    events = pa.Table.from_pylist([{**columns, "row": 0, "identity": "1", "payload": 9}], CHANGE_EVENTS)
+    old = compact_events_of(events.drop_columns(["digest", "producer_run"]))
+    assert [(each["payload"], each["high"], each["low"], each["run"]) for each in old] == [(9, 0, 0, 0)]
