@@ -40,7 +40,9 @@ def measure(path: str, small: int) -> Files:
 
 
 ZORDER_CHECK = "spark.databricks.delta.optimize.zorder.checkStatsCollection.enabled"
-"""Files have no bounds of wide decimals (`literals.has_exact_bounds`), but can be ordered by them all the same."""
+"""Files have no bounds of wide decimals (`storage.delta.sql.has_exact_bounds`), but can be ordered by them all the
+same.
+"""
 
 
 def optimize(spark: SparkSession, path: str, zorder: Sequence[str]) -> None:
