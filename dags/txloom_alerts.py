@@ -1,13 +1,13 @@
 """Looks for incidents of a pipeline, every few minutes, whether or not its cycle runs.
 
 **What it does.** `alert` reads the pipeline's tables and compares them with what is declared under `alerts`: how old
-valid-through may be, how long the source may be quiet and a transaction may wait, how many dead letters are none of
-anybody's business. One message goes out when something begins to be wrong, one when it is over; the table `incidents`
-says what was told to whom. The last task of each cycle does the same: this DAG is for cycles that hang, are paused or
-were never started. It starts no JVM, takes no turn in the pipeline's pool and needs no lease.
+valid-through may be, how long the source may be quiet and a transaction may wait, how many dead letters may be open.
+One message is sent when something begins to be wrong, one when it is over; the table `incidents` records which channel
+got which message. The last task of each cycle does the same: this DAG is for cycles that hang, are paused or were never
+started. It starts no JVM, takes no turn in the pipeline's pool and needs no lease.
 
-**When the task is red.** A channel did not take a message: its last line names the channel and the kind of trouble,
-never an address. The other channels were told. The next run tries again; repair the connection, or `alerts.notify`.
+**When the task is red.** A channel did not take a message: its last line names the channel and the kind of error,
+never an address. The other channels got theirs. The next run tries again; repair the connection, or `alerts.notify`.
 
 **What each kind of incident means, and what to do,** is in docs/operations.md, section "Alerts".
 """

@@ -1,16 +1,16 @@
-"""Rebuild tables of a pipeline beside the live ones, see what differs, approve it, and have it put right.
+"""Rebuild tables of a pipeline beside the live ones, compare them, approve the differences, and apply them.
 
-**What it does.** `rebuild` makes the history of a range anew out of `change_events`, as declared now, and the current
-tables out of history, into shadow tables. `compare` counts what differs from the live tables, row by row. Where rows
-would change, `approve` shows numbers and sample rows and waits for somebody. `apply` then brings the differences into
-the live tables, and `publish` names their new versions in a cut. `drop` removes the shadows in any case.
+**What it does.** `rebuild` builds the history of a range from `change_events`, as declared now, and the current tables
+from history, into shadow tables. `compare` counts what differs from the live tables, row by row. Where rows would
+change, `approve` shows numbers and sample rows and waits for a person. `apply` then writes the differences into the
+live tables, and `publish` names their new versions in a cut. `drop` removes the shadow tables in any case.
 
-**When to use it.** A row was changed behind txloom's back, a declaration was corrected and older rows are to be read
-anew, or you want to see in numbers that the tables are what the events say. Rows that are wrong at the source, or that
-changed without events (findings "needs snapshot"), are not in `change_events`: load them with the load DAG.
+**When to use it.** A row was changed by something other than txloom, a declaration was corrected and older rows are to
+be read again, or you want to see in numbers that the tables match the events. Rows that are wrong at the source, or
+that changed without events (findings "needs snapshot"), are not in `change_events`: load them with the load DAG.
 
-**What it never does.** History loses no row: what it has too much is shown as `surplus` and stays. The live checkpoint
-is not touched, and nothing but `apply` writes to a live table. Newer changes and deletes stand, whatever the range.
+**What it never does.** History loses no row: surplus rows are shown as `surplus` and stay. The live checkpoint is not
+touched, and only `apply` writes to a live table. Newer changes and deletes stay, whatever the range.
 
 | task | what it means when it is red | what to do |
 |---|---|---|
@@ -18,7 +18,7 @@ is not touched, and nothing but `apply` writes to a live table. Newer changes an
 | compare, apply | exit code 10: another run holds the pipeline's lease | nothing, it is retried |
 | apply | exit code 21: live tables moved on, and something else differs now | begin anew; pause the cdc DAG meanwhile |
 
-**Refused** means: nothing was applied, the run is green, and `outcome` says who refused it. The numbers and samples of
+**Refused** means: nothing was applied, the run is green, and `outcome` names who refused it. The numbers and samples of
 every run stay in the table `backfills`.
 """
 
@@ -47,7 +47,7 @@ RANGE = [
 
 
 def form(pipeline: Pipeline) -> dict[str, Param]:
-    """Return what somebody is asked who starts a backfill by hand."""
+    """Return the form of a backfill that is started by hand."""
     tables = sorted({mirror.table for mirror in pipeline.targets.mirrors} | set(_members(pipeline)))
     csn: dict[str, Any] = {"type": ["null", "integer"], "minimum": 0}
     time: dict[str, Any] = {"type": ["null", "string"], "format": "date-time"}
@@ -73,7 +73,7 @@ def _members(pipeline: Pipeline) -> list[str]:
 
 
 def chosen(pipeline: str, params: dict[str, Any], run_id: str, ti: Any) -> str:
-    """Return which task is next: to ask somebody, to go on without, or to end because nothing differs."""
+    """Return the next task: approve, apply without approval, or outcome because nothing differs."""
     from txloom.steps.backfill.report import report
 
     changes, body = report(warehouse(), pipeline, run_id)
@@ -84,16 +84,16 @@ def chosen(pipeline: str, params: dict[str, Any], run_id: str, ti: Any) -> str:
 
 
 def result(ti: Any) -> str:
-    """Say in one sentence what came of a backfill, in the log and in the run's note."""
+    """Return the outcome of a backfill in one sentence, and write it to the log and the run's note."""
     person, applied = answered(ti, "approve"), ti.xcom_pull(task_ids="apply")
-    said = "nothing differs: nothing was applied"
+    sentence = "nothing differs: nothing was applied"
     if applied:
-        said = f"applied: {applied['changes']} rows in {applied['commits']} commits"
+        sentence = f"applied: {applied['changes']} rows in {applied['commits']} commits"
     elif person:
-        said = f"refused by {person}: nothing was applied"
-    print(said, flush=True)
-    say(ti, said)
-    return said
+        sentence = f"refused by {person}: nothing was applied"
+    print(sentence, flush=True)
+    say(ti, sentence)
+    return sentence
 
 
 def backfill(pipeline: Pipeline) -> DAG:

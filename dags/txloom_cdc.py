@@ -1,9 +1,9 @@
-"""The cycle of a pipeline: look at the source, land, buffer, merge, check, publish.
+"""The cycle of a pipeline: check the source, land, buffer, merge, check expectations, publish.
 
-**What it does.** Every run looks whether the source can be read, before a JVM starts; takes what is new there,
-releases transactions that are whole, brings the current tables to valid-through, checks them, and publishes a cut: the
-version of every table that together show one moment of the source. Readers that take the versions of a cut never see
-half a transaction.
+**What it does.** Every run checks whether the source can be read, before a JVM starts; lands what is new there,
+releases transactions that are whole, merges the current tables up to valid-through, checks them, and publishes a cut:
+the version of every table that together show one moment of the source. Readers that take the versions of a cut never
+see half a transaction.
 
 **When a task is red.** Its last line names what is wrong. Nothing is half done: every task can be cleared and run
 again.
@@ -21,16 +21,16 @@ again.
 | alert | a channel did not take a message (15) | nothing: the next one tries again; see `alerts.notify` |
 
 **When valid-through stands still** look at `pending_transactions`, longest waiting first: expected and received rows
-per table tell what the producer has not sent. After patience they become dead letters, listed as gaps in the next cut.
+per table show what the producer has not sent. After patience they become dead letters, listed as gaps in the next cut.
 
 **When everything behind check_source is skipped** there was nothing to do: nothing new at the source, and nothing that
-waits. Its log says so. publish is skipped when the newest cut says all of it already. A run begun by hand looks at
-everything.
+waits. Its log says so. publish is skipped when the newest cut already shows everything. A run that is started by hand
+runs every task.
 
-**Pipelines of snapshots** begin with diff_snapshot, for the extracts of the run's own date (UTC; a run by hand may say
-another one in its form). Missed dates are caught up, and dates wait for each other,
-in backfills too: `airflow backfill create --dag-id ... --from-date ... --to-date ... --reprocess-behavior failed`. A
-date that has no extract for good holds up the dates after it until its run is marked as success.
+**Pipelines of snapshots** begin with diff_snapshot, for the extracts of the run's date (UTC; the form of a run by hand
+can name another one). Missed dates are caught up, and dates wait for each other, in backfills too:
+`airflow backfill create --dag-id ... --from-date ... --to-date ... --reprocess-behavior failed`. A date that never gets
+an extract holds up the dates after it until its run is marked as success.
 """
 
 from airflow.sdk import DAG, Param, TaskGroup
@@ -43,11 +43,11 @@ from txloom.orchestration.pipelines import begins, begun_by, declared
 from txloom.orchestration.preflight import source_check
 
 DATE = "{{ params.date or (dag_run.logical_date or dag_run.run_after) | ds }}"
-"""The date of a run: as it was asked for, else of its schedule; a run by hand has no logical date."""
+"""The date of a run: from its form, else of its schedule; a run by hand has no logical date."""
 
 
 def form() -> dict[str, Param]:
-    """Return what somebody is asked who starts a cycle of snapshots by hand."""
+    """Return the form of a snapshot cycle that is started by hand."""
     description = "The date of the extracts to compare; empty: today (UTC), or the date of the schedule"
     return {"date": Param(None, title="Date", description=description, type=["null", "string"], format="date")}
 
@@ -78,13 +78,13 @@ def cycle(pipeline: Pipeline) -> DAG:
         if dated:
             land >> merge
         if pipeline.alerts is not None:
-            # a teardown runs whatever became of the tasks before it, and its own state is not the run's
+            # a teardown runs whatever the state of the tasks before it, and its state does not count for the run
             publish >> alert_task(pipeline, looks_after=None if dated else "check_source").as_teardown()
     return dag
 
 
 def _land(pipeline: Pipeline) -> SparkJob:
-    """Return the task that lands what is new, behind the one that looks at the source first."""
+    """Return the task that lands what is new; the check of the source runs before it."""
     land = spark_job(pipeline, "land_events")
     source_check(pipeline) >> land
     return land
@@ -93,7 +93,7 @@ def _land(pipeline: Pipeline) -> SparkJob:
 def _diff(pipeline: Pipeline) -> SparkJob:
     """Return the task that compares a date's extracts, once the date before is released and merged.
 
-    Airflow waits for what directly follows the task of the date before: hence the edge to merge_current.
+    Airflow waits for the tasks that directly follow the task of the date before: hence the edge to merge_current.
     """
     arguments = ["--date", DATE]
     return spark_job(pipeline, "diff_snapshot", arguments=arguments, depends_on_past=True, wait_for_downstream=True)

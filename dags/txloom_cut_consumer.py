@@ -1,14 +1,14 @@
-"""An example of whoever reads what a pipeline publishes: it starts once for each cut and reads exactly that cut.
+"""An example of a reader of published tables: it starts once for each cut and reads exactly that cut.
 
 **What it does.** `publish` updates the asset `txloom://<pipeline>/cuts`; its event carries the cut's number, its
 valid-through and the Delta version of each table. This DAG starts on it and counts the rows of every table at these
 versions: together they show one moment of the source, however far the pipeline has gone on meanwhile.
 
-**To make it yours** copy the file, name one pipeline, and put your own work in the place of `count_rows`. Where Spark
-reads, give it `versionAsOf`. It is paused until somebody switches it on.
+**To adapt it** copy the file, name one pipeline, and replace `count_rows` by your work. Where Spark reads, give it
+`versionAsOf`. It is paused until somebody switches it on.
 
-**When it is red** the versions of the cut may be gone: a vacuum keeps what the newest cut needs, whatever is younger
-than `maintenance.vacuum.retain`, and what a reader holds (`read.held`). The next cut starts it anew.
+**When it is red** the versions of the cut may be gone: a vacuum keeps files that the newest cut needs, files that are
+younger than `maintenance.vacuum.retain`, and files that a reader holds (`read.held`). The next cut starts it again.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ from txloom.orchestration.jobs import cuts_asset
 from txloom.orchestration.pipelines import declared
 
 RETRIES = 1
-"""A read that was cut off is tried once more; versions that are gone do not come back."""
+"""A read that was interrupted is tried once more; versions that are gone do not come back."""
 
 
 def consumer(pipeline: Pipeline) -> DAG:

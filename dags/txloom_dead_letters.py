@@ -1,21 +1,21 @@
-"""Dead letters of a pipeline: list them by cause, redrive or dismiss what a person approves, tell what came of it.
+"""Dead letters of a pipeline: list them by cause, redrive or dismiss what a person approves, report the outcome.
 
-**What it does.** `list_dead_letters` shows what is open, by cause, with what to do about it and where the first few lie
-(what they hold stays in the table). `approve` waits for a person, who sees exactly what would be redriven. `redrive`
-lands that once more and no more than was seen; buffer, merge and publish take it in; `outcome` says in the run's note
-which transactions were released, and which are dead again with which cause. `dismiss` settles by name what needs no
-redrive: nobody is reminded of it any more, nothing else changes.
+**What it does.** `list_dead_letters` shows what is open, by cause, with what to do about it and the positions of the
+first few (their payload stays in the table). `approve` waits for a person, who sees exactly what would be redriven.
+`redrive` lands that once more and nothing else; buffer, merge and publish process it; `outcome` writes into the run's
+note which transactions were released, and which are dead again with which cause. `dismiss` closes by name what needs no
+redrive: nobody gets reminders of it any more, nothing else changes.
 
 **Before you start it,** repair what the cause names: send what is missing, correct the counts, or the declaration. A
 redrive without a repair changes nothing: the transaction is dead again, with the same cause.
 
 **Dismiss** a message that could not be read and was sent again whole, or a transaction that nobody can repair. The
-letters stay in the table dead_letters, the table dismissals says who settled them and why, and cuts go on listing such
-a transaction as a gap. What comes for it later makes it whole, or is a dead letter again.
+dead letters stay in the table dead_letters, the table dismissals records who dismissed them and why, and cuts go on
+listing such a transaction as a gap. What comes for it later makes it whole, or is a dead letter again.
 
 **The form.** `action`: redrive or dismiss, which needs a `reason`. `causes`, one a line, as the listing names them;
-`transactions`, ids of the table dead_letters; `messages`, where they lie, as the listing says it (`rows/7.jsonl, line
-3`, or `rows[0] at offset 7`); or `everything`. With none of them the run only lists. `approval: never` asks nobody.
+`transactions`, ids of the table dead_letters; `messages`, their positions as in the listing (`rows/7.jsonl, line 3`, or
+`rows[0] at offset 7`); or `everything`. With none of them the run only lists. `approval: never` asks nobody.
 
 | you see | what it means | what to do |
 |---|---|---|

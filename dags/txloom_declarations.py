@@ -1,4 +1,4 @@
-"""Shows declarations that are refused: an airflow import error of this file lists them, and every other dag goes on."""
+"""Shows declarations that are refused: an airflow import error of this file lists them; every other dag still runs."""
 
 from txloom.errors import ConfigurationError
 from txloom.orchestration.pipelines import refused

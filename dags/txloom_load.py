@@ -1,16 +1,16 @@
 """Load tables of a pipeline from a snapshot: a first load, or tables that are marked "needs snapshot".
 
 **When to use it.** A finding says that rows of a table changed without events (a column with a default, a rename, a
-change of type, a lost record): nothing that was ever landed tells what they are now, so that no backfill can. Export
-the table at the source from one consistent read, with the csn at which the read began, and load it here.
+change of type, a lost record): nothing that was landed holds their present values, so that no backfill can repair them.
+Export the table at the source from one consistent read, with the csn at which the read began, and load it here.
 
-**Which tables need it** the first task, `needs_snapshot`, lists in its log and its XCom. The same list stands in
+**Which tables need it** is listed by the first task, `needs_snapshot`, in its log and its XCom. The same list is in
 `/txloom/status/<pipeline>_cdc` (`needs_snapshot`; and `findings` with code, column, since which csn and the evidence),
 and in the table `findings`.
 
 **What it does.** The rows become one transaction of the stream, with op `r`: changes at or below the csn never
-overwrite them, later ones apply. `buffer_transactions` and `merge_current` bring it in as soon as the stream has
-reached the csn, here or in the next cycle, and the findings that it settles are closed. A snapshot that was loaded
+overwrite them, later ones apply. `buffer_transactions` and `merge_current` process it as soon as the stream has
+reached the csn, here or in the next cycle, and the findings that it resolves are closed. A snapshot that was loaded
 already is skipped.
 
 | task | what it means when it is red | what to do |
@@ -39,7 +39,7 @@ SNAPSHOT = [
 
 
 def form(pipeline: Pipeline) -> dict[str, Param]:
-    """Return what somebody is asked who loads a snapshot."""
+    """Return the form of a load."""
     tables = sorted(table.name for table in pipeline.tables)
     return {
         "path": Param(
@@ -69,7 +69,7 @@ def form(pipeline: Pipeline) -> dict[str, Param]:
 
 
 def marked(pipeline: str) -> list[str]:
-    """List the tables that need a snapshot, with the reason; '*' stands for all."""
+    """Print the findings that need a snapshot, and return their tables; '*' stands for all tables."""
     from txloom.storage.checks import findings
     from txloom.storage.paths import TablePaths
 

@@ -1,16 +1,16 @@
-"""The upkeep of a pipeline's tables: clean_history, expire, optimize, vacuum, statistics, validate, one after another.
+"""Maintenance of a pipeline's tables: clean_history, expire, optimize, vacuum, statistics, validate, in this order.
 
-**What it does.** `clean_history` takes rows away from mirrors' histories that later ones supersede, where
-`maintenance.history.keep` is declared; `expire` forgets old messages of released events, accounts of old runs and
-replaced checkpoints; `optimize` joins small files and orders them by the declared columns; `vacuum` removes files that
-no version within the declared retention needs, and leaves a table of which the newest cut or a reader still needs older
-ones: its log names them; `statistics` sees to data-skipping statistics and records rows, bytes, files and column
+**What it does.** `clean_history` removes rows from mirrors' histories that later ones supersede, where
+`maintenance.history.keep` is declared; `expire` removes old messages of released events, rows on old runs and replaced
+checkpoints; `optimize` joins small files and orders them by the declared columns; `vacuum` removes files that no
+version within the declared retention needs, and skips a table of which the newest cut or a reader still needs older
+ones: its log names them; `statistics` completes data-skipping statistics and records rows, bytes, files and column
 figures in `table_statistics`; `validate` lets Great Expectations judge all declared expectations on the newest cut, as
-one Checkpoint, and writes Data Docs, to which the pipeline's page leads.
-It takes turns with the cycle in the pipeline's pool, so that it never meets a merge.
+one Checkpoint, and writes Data Docs, which the pipeline's page links.
+It takes turns with the cycle in the pipeline's pool, so that it never runs beside a merge.
 
-**When a task is red.** Its last line names the table and the reason. Nothing is lost by leaving it red until the
-morning: tables only grow slower to read. Clear it when the reason is gone. `validate` is red where an expectation that
+**When a task is red.** Its last line names the table and the reason. A red task can wait until the morning: nothing is
+lost, tables only become slower to read. Clear it when the reason is gone. `validate` is red where an expectation that
 blocks fails on what readers see (exit code 20): its last line names the rows, as check_expectations does.
 """
 

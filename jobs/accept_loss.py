@@ -1,12 +1,12 @@
-"""accept_loss: go on behind records of Kafka that are lost, or files that cannot be read.
+"""accept_loss: continue after records of Kafka that are lost, or files that cannot be read.
 
     python jobs/accept_loss.py --pipeline orders --warehouse /lake --topic dev.orders --reason "retention too short"
     python jobs/accept_loss.py --pipeline orders --warehouse /lake --file dev.orders/9.jsonl.gz --reason "disk broke"
 
 land_events refuses to skip records: those that aged out, a topic that was deleted and created again, an end below what
-was landed. This accepts what is lost now of the topics that are named; it stands in the ledger, among the findings and
-in every cut until a snapshot of all tables was loaded (jobs/load_snapshot.py). A file that cannot be read holds up no
-other; set aside, it is no longer tried until it changes.
+was landed. This accepts what is lost now of the topics that are named; the loss is recorded in the ledger, the findings
+and every cut until a snapshot of all tables is loaded (jobs/load_snapshot.py). A file that cannot be read does not hold
+up others; set aside, it is not tried again until it changes.
 
 Exit codes: 0 done; 2 a topic has lost nothing, or a file could be read; 12 the brokers cannot be reached; 1 unforeseen.
 """

@@ -6,11 +6,11 @@
     python jobs/backfill.py ... --run-id july --task apply
     python jobs/backfill.py ... --run-id july --task drop
 
-rebuild makes the history of the range anew, as declared now, from the events of every released transaction, and the
-current tables from history, into tables of their own (`_shadow_...`). compare says what differs: `changes=0` in the
-last line, nothing; numbers and sample rows stand in the table `backfills`. apply brings it into the live tables:
+rebuild builds the history of the range, as declared now, from the events of every released transaction, and the
+current tables from history, into shadow tables (`_shadow_...`). compare counts what differs (`changes=0` in the last
+line: nothing) and writes numbers and sample rows to the table `backfills`. apply writes it into the live tables:
 history gets what it lacks and is corrected, it never loses a row; current tables get what follows from it. drop removes
-the shadow tables. All four go by the same --run-id. Without a range, or tables, everything is rebuilt.
+the shadow tables. All four need the same --run-id. Without a range, or tables, everything is rebuilt.
 
 Exit codes: 0 done; 2 no such range or table, or not this task's turn; 10 another run holds the lease; 21 live tables
 moved on since and something else differs now: nothing was applied, begin anew; 1 unforeseen.

@@ -2,7 +2,7 @@
 
     python jobs/check_source.py --pipeline orders --warehouse /lake
 
-Looks at what land_events needs: the folder of the files; or brokers that answer, topics that exist and are those that
+Checks what land_events needs: the folder of the files; or brokers that answer, topics that exist and are those that
 were landed before, records that are all still there. It writes nothing and starts no JVM; the cdc DAG begins with it.
 
 Exit codes: 0 ready; 2 declaration wrong; 12 folder, brokers or topic unavailable; 13 records were lost; 1 unforeseen.

@@ -2,7 +2,7 @@
 
     python jobs/diff_snapshot.py --pipeline customers --warehouse /lake --date 2026-11-20
 
-The extracts lie at <source.files.path>/<date>/<table>, in files as load_snapshot takes them. Rows that are new, changed
+The extracts are at <source.files.path>/<date>/<table>, in files as load_snapshot takes them. Rows that are new, changed
 or gone become one transaction, whose csn is the date as a number; a partial extract deletes nothing. Dates come in
 order: one that is no newer than what was landed is skipped (skipped=1). The current tables must hold everything that
 was landed before: run buffer_transactions and merge_current between two dates, as the DAG does.

@@ -1,13 +1,13 @@
-"""dismiss: settle dead letters that need no redrive, by name and with the reason.
+"""dismiss: close dead letters that need no redrive, by name and with the reason.
 
     python jobs/dismiss.py --pipeline orders --warehouse /lake --message "rows/7.jsonl, line 3" --reason "sent again"
     python jobs/dismiss.py --pipeline orders --warehouse /lake --cause "broken JSON" --reason "a test of the producer"
     python jobs/dismiss.py --pipeline orders --warehouse /lake --all --reason "read by mistake" --reopen
 
 For a message that could not be read and was sent again, or a transaction that nobody can repair: no alert, expectation
-or page reminds of it any more. The letters stay in dead_letters, the table dismissals says who settled them, why and
-when; cuts go on listing a transaction among them as a gap. What comes for it later is a dead letter again, or makes it
-whole. --reopen takes dismissals back. --version takes only what that version of dead_letters has. Needs no Spark.
+or page shows it any more. The dead letters stay in dead_letters, the table dismissals records who dismissed them, why
+and when; cuts go on listing a transaction among them as a gap. What comes for it later is a dead letter again, or makes
+it whole. --reopen takes dismissals back. --version takes only what that version of dead_letters has. Needs no Spark.
 
 Exit codes: 0 done; 2 nothing chosen, no reason, no such transaction, cause or message; 1 unforeseen. The last line of
 the log holds the counts.

@@ -1,10 +1,10 @@
-"""land_events: take what is new at the source into change_events.
+"""land_events: append what is new at the source to change_events.
 
     python jobs/land_events.py --pipeline orders --warehouse /lake [--run-id ID]
     spark-submit jobs/land_events.py --pipeline include/pipelines/orders.yaml --warehouse /lake
 
-Reads the files (or topics) of the pipeline's source that no earlier run took, decodes them into one envelope, puts
-what cannot be decoded into dead_letters, and appends a clock row. Run twice, it takes nothing twice.
+Reads the files (or topics) of the pipeline's source that no earlier run took, decodes them into one envelope, writes
+what cannot be decoded to dead_letters, and appends a clock row. A repeated run takes nothing twice.
 
 Exit codes: 0 done; 2 declaration wrong; 10-12 retry soon; 30 ledger unbalanced; 40 checkpoint damaged; 1 unforeseen.
 The last line of the log holds the counts.

@@ -1,8 +1,8 @@
-"""list_dead_letters: show the open dead letters by cause, with what to do and where they lie; nothing is written.
+"""list_dead_letters: show the open dead letters by cause, with what to do and their positions; nothing is written.
 
     python jobs/list_dead_letters.py --pipeline orders --warehouse /lake [--cause TEXT ...] [--message WHERE ...]
 
-Totals count all of them, each cause shows its first few. What an event holds is not shown: it stands in the table's
+Totals count all of them, each cause shows its first few. The payload of an event is not shown: it is in the table's
 column `value`. jobs/redrive.py lets the buffer decide on them again. Needs no Spark.
 
 Exit codes: 0 done; 2 declaration wrong, or no such transaction, cause or message; 1 unforeseen. The last line of the

@@ -4,9 +4,9 @@
     python jobs/load_snapshot.py ... --time 2026-01-31T08:00:00Z --table orders
 
 PATH holds a folder for each table, named as it is declared, with files of rows: .jsonl, .json, .csv (each also .gz) or
-.parquet, columns named as in the source. Tables without a folder, or not among those that --table names, stay as they
-are. Take the csn at the source when the export begins, from a consistent read: changes at or below it leave the rows
-alone, later ones apply, so that the stream may have begun before.
+.parquet, columns named as in the source. Tables without a folder, or not among those that --table names, are not
+changed. Take the csn at the source when the export begins, from a consistent read: changes at or below it do not change
+the rows, later ones apply, so that the stream may have begun before.
 
 Everything is read before anything is landed. The next cycle applies it as one transaction.
 

@@ -1,10 +1,10 @@
-"""maintain_tables: upkeep of a pipeline's tables.
+"""maintain_tables: maintenance of a pipeline's tables.
 
     spark-submit jobs/maintain_tables.py --pipeline orders --warehouse /lake --task TASK
 
-TASK is one of clean_history, expire, optimize, vacuum, statistics. clean_history takes rows away from mirrors'
-histories that later ones supersede and that are older than maintenance.history.keep; without that it does nothing.
-expire forgets messages of released events, accounts of runs and replaced checkpoints, as old as the declaration says.
+TASK is one of clean_history, expire, optimize, vacuum, statistics. clean_history removes rows from mirrors' histories
+that later ones supersede and that are older than maintenance.history.keep; without that it does nothing. expire removes
+messages of released events, rows on runs and replaced checkpoints that are as old as the declaration says.
 optimize joins small files and orders them by the declared columns; vacuum removes what no version within the declared
 retention needs and skips a table of which the newest published cut or a reader still needs older files; statistics
 completes data-skipping statistics and records figures in `table_statistics`. Never run it beside a merge of the same

@@ -1,10 +1,10 @@
-"""merge_current: bring the current tables to valid-through.
+"""merge_current: merge released transactions into the current tables, up to valid-through.
 
     python jobs/merge_current.py --pipeline orders --warehouse /lake [--run-id ID]
     spark-submit jobs/merge_current.py --pipeline include/pipelines/orders.yaml --warehouse /lake
 
 Applies released transactions in commit order, up to valid-through, to every mirror and every aggregate. Each commit
-is a state that the source had; its userMetadata carries the valid-through.
+is a state that the source had; its userMetadata carries valid-through.
 
 Exit codes: 0 done; 2 declaration wrong; 10-12 retry soon; 30 ledger unbalanced; 40 checkpoint damaged; 1 unforeseen.
 The last line of the log holds the counts.

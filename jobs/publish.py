@@ -3,7 +3,7 @@
     python jobs/publish.py --pipeline orders --warehouse /lake [--run-id ID]
     spark-submit jobs/publish.py --pipeline include/pipelines/orders.yaml --warehouse /lake
 
-Appends one row to `cuts` when the tables moved on. Needs no Spark session.
+Appends one row to `cuts` when the tables have changed since the newest cut. Needs no Spark session.
 
 Exit codes: 0 done; 2 declaration wrong; 10-12 retry soon; 30 ledger unbalanced; 40 checkpoint damaged; 1 unforeseen.
 The last line of the log holds the counts.

@@ -3,8 +3,8 @@
     python jobs/validate.py --pipeline orders --warehouse /lake [--run-id ID]
 
 Every declared expectation is judged on the tables as the newest cut shows them, also where SQL finds nothing. Results
-go to `expectation_results` as those of check_expectations do; Data Docs lie in `_reports/<run>/data_docs`, and
-`maintenance.reports.keep` says for how long.
+go to `expectation_results` as those of check_expectations do; Data Docs are written to `_reports/<run>/data_docs` and
+kept for `maintenance.reports.keep`.
 
 Exit codes: 0 passed, or failed with severity warn or info, or nothing is published; 2 declaration wrong; 5 a table of
 the cut was written anew; 20 an expectation that blocks failed; 1 Great Expectations cannot be loaded, or unforeseen.

@@ -1,4 +1,4 @@
-"""txloom in Airflow: runs of a pipeline's DAGs get a note with what they did, beside their row in the list of runs."""
+"""txloom in Airflow: writes a note on each run of a pipeline's DAGs, which the list of runs shows."""
 
 from typing import Any
 
@@ -16,21 +16,21 @@ class RunNotes:
 
     @hookimpl
     def on_dag_run_success(self, dag_run: Any, msg: str) -> None:  # noqa: ARG002
-        """Note what a good run did."""
+        """Write the note of a successful run: what it did."""
         _write(dag_run)
 
     @hookimpl
     def on_dag_run_failed(self, dag_run: Any, msg: str) -> None:  # noqa: ARG002
-        """Note how far a bad one came."""
+        """Write the note of a failed run: how far it came."""
         _write(dag_run)
 
 
 AUTHOR = "txloom"
-"""Who wrote the note, as Airflow keeps it: a note of anybody else stays as it is."""
+"""The author of the notes, as Airflow stores it: a note of any other author is not changed."""
 
 
 def _write(dag_run: Any) -> None:
-    """Write the note of a run, in the place of the one that it got when it ended before its tasks were cleared."""
+    """Write the note of a run; it replaces the one from an earlier end, before tasks were cleared."""
     session, before = object_session(dag_run), dag_run.dag_run_note
     if session is None or (before is not None and before.user_id != AUTHOR):
         return
@@ -50,7 +50,7 @@ def _text(dag_run: Any, session: Any) -> str | None:
 
 
 def _pushed(dag_run: Any, session: Any, key: str, tasks: list[str] | None = None) -> dict[str, Any]:
-    """Return by task what the run's tasks pushed under a key."""
+    """Return the values that the run's tasks pushed under a key, by task."""
     query = XComModel.get_many(run_id=dag_run.run_id, key=key, dag_ids=dag_run.dag_id, task_ids=tasks)
     rows: list[Any] = list(session.scalars(query))
     return {row.task_id: XComModel.deserialize_value(row) for row in rows}

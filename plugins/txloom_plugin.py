@@ -1,8 +1,8 @@
 """txloom in Airflow: the page for people on call, and a pipeline's state as JSON at `/txloom/status/<dag_id>`.
 
-Who may see what stands in each route: a pipeline's pages need the right to read its cdc DAG, the overview lists the
-pipelines whose DAG one may read. `txloom.page` renders; tables are read through `deltalake`, the API server never
-starts Spark. Routes are plain functions, so that they run in threads and never hold the server up.
+Each route declares who may see it: a pipeline's pages need the right to read its cdc DAG, the overview lists the
+pipelines whose DAG the user may read. `txloom.page` renders; tables are read through `deltalake`, the API server never
+starts Spark. Routes are plain functions, so that they run in threads and never block the server.
 """
 
 import os
@@ -35,21 +35,24 @@ from txloom.storage.views.status import status
 
 app = FastAPI(title="txloom", docs_url=None, redoc_url=None, openapi_url=None)
 READS = Depends(requires_access_dag(method="GET"))
-"""Only who may read the DAG that the path names: 401 to nobody, 403 to others."""
+"""Requires the right to read the DAG in the path: 401 for a user who is not logged in, 403 for others without it."""
 DagId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_.-]{1,250}$")]
 Number = Annotated[int, Query(alias="page", ge=1, le=1_000_000)]
 Text = Annotated[str | None, Query(max_length=1_000)]
 Name = Annotated[str, Path(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:+~-]{0,199}$")]
-"""The name of a folder or file below that of reports, as `storage.results.report_folder` makes them."""
+"""The name of a folder or file below the reports' folder, as `storage.checks.results.report_folder` makes it."""
 
 
 def readable_dags(user: GetUserDep) -> set[str]:
-    """Return the ids of the DAGs that the user may read, as Airflow's own list of DAGs has them."""
+    """Return the ids of the DAGs that the user may read, as in Airflow's list of DAGs."""
     return get_auth_manager().get_authorized_dag_ids(user=user, method="GET")
 
 
 def refusals(user: GetUserDep) -> dict[str, str]:
-    """Return why declarations are refused: to who may see Airflow's import errors, of DAGs that the user may read."""
+    """Return the errors of refused declarations by name.
+
+    Only for users who may see Airflow's import errors, and of DAGs that they may read.
+    """
     manager, refused = get_auth_manager(), declarations().refused
     if not manager.is_authorized_view(access_view=AccessView.IMPORT_ERRORS, user=user):
         return {}
@@ -59,14 +62,14 @@ def refusals(user: GetUserDep) -> dict[str, str]:
 
 
 def warehouse() -> str:
-    """Return where the tables are."""
+    """Return the URI of the warehouse; raises HTTPException 404 where it is not set."""
     if path := os.environ.get("TXLOOM_WAREHOUSE"):
         return path
     raise HTTPException(404, "TXLOOM_WAREHOUSE is not set where the API server runs: there are no tables to look at.")
 
 
 def links(request: Request) -> Links:
-    """Return addresses as this request's browser sees them."""
+    """Return the addresses below the root path of this request."""
     return Links(str(request.scope.get("root_path", "")).removesuffix(PREFIX))
 
 
@@ -75,7 +78,10 @@ There = Annotated[Links, Depends(links)]
 
 
 def declared(dag_id: str) -> Pipeline:
-    """Return the pipeline whose cdc DAG a path names; where its declaration is refused, what knows its name."""
+    """Return the pipeline of a cdc DAG, or its stand-in where the declaration is refused.
+
+    Raises HTTPException 404 for any other DAG.
+    """
     pipeline = declarations().pipelines.get(dag_id) or stand_ins().get(dag_id)
     if pipeline is None:
         raise HTTPException(404, f"{dag_id} is no cdc DAG of a declared pipeline.")
@@ -83,13 +89,13 @@ def declared(dag_id: str) -> Pipeline:
 
 
 def stand_ins() -> dict[str, Pipeline]:
-    """Return by the id of its cdc DAG what stands in for each declaration that is refused."""
+    """Return the stand-in of each refused declaration by the id of its cdc DAG."""
     made = [stand_in(name) for name in declarations().refused]
     return {names.cdc_dag_id(each.name): each for each in made if each is not None}
 
 
 def view(dag_id: DagId, lake: Lake, at: There, refused: Annotated[dict[str, str], Depends(refusals)]) -> pages.View:
-    """Return whose pages a path asks for; why a declaration is refused is for who may see Airflow's import errors."""
+    """Return the view of a pipeline; why its declaration is refused is only for users who may see import errors."""
     pipeline = declared(dag_id)
     is_refused = dag_id not in declarations().pipelines
     return pages.View.of(pipeline, lake, at, refused.get(pipeline.name, NOT_GIVEN) if is_refused else None)
@@ -103,13 +109,13 @@ Whose = Annotated[pages.View, Depends(view)]
 
 @app.get("/status/{dag_id}", dependencies=[READS])
 def pipeline_status(dag_id: str, lake: Lake) -> dict[str, Any]:
-    """Tell the state of the pipeline whose cdc DAG this is."""
+    """Return the state of the pipeline of a cdc DAG."""
     return status(lake, declared(dag_id).name)
 
 
 @app.get("/static/{name}")
 def static(name: str) -> Response:
-    """Serve the style sheet and the script, to everybody: they say nothing of any pipeline."""
+    """Return the style sheet or the script, to everybody: they hold nothing about any pipeline."""
     try:
         content = rendering.static(name)
     except KeyError:
@@ -126,14 +132,14 @@ def overview(
     at: There,
     color: Text = None,
 ) -> HTMLResponse:
-    """Show how all pipelines fare whose DAG the user may read."""
+    """Show the health of all pipelines whose DAG the user may read."""
     shown = [each for dag_id, each in declarations().pipelines.items() if dag_id in readable]
     return _page(pages.overview(shown, lake, at, refused=refused, color=color if color in COLORS else None))
 
 
 @app.get("/dags/{dag_id}/tab", dependencies=[READS])
 def tab(dag_id: DagId, at: There) -> Response:
-    """Lead from any DAG of a pipeline to the pipeline's page, which looks whether its cdc DAG may be read."""
+    """Redirect from any DAG of a pipeline to the pipeline's page, which requires the right to read its cdc DAG."""
     every = [*declarations().pipelines.values(), *stand_ins().values()]
     pipeline = next((each for each in every if dag_id in _dags(each)), None)
     if pipeline is None:
@@ -145,7 +151,7 @@ def tab(dag_id: DagId, at: There) -> Response:
 def now(
     whose: Whose, session: SessionDep, span: Annotated[str, Query(pattern=r"^(6h|1d|7d|30d)$")] = "1d"
 ) -> HTMLResponse:
-    """Show how a pipeline fares."""
+    """Show the health of a pipeline."""
     return _page(pages.now(whose, span=span, turns=turns(session, whose.pipeline.name)))
 
 
@@ -153,8 +159,8 @@ def turns(session: Session, pipeline: str) -> list[Turn]:
     """Return a pipeline's tasks that have its pool's slot or wait for it, in the order in which they get it."""
     task = TaskInstance
     columns = (task.dag_id, task.task_id, task.run_id, task.state, task.start_date, task.scheduled_dttm)
-    mine = select(*columns).where(task.pool == names.pool_name(pipeline), task.state.in_(list(STATES)))
-    in_order = mine.order_by(task.priority_weight.desc(), task.scheduled_dttm).limit(MOST_TURNS)
+    of_pool = select(*columns).where(task.pool == names.pool_name(pipeline), task.state.in_(list(STATES)))
+    in_order = of_pool.order_by(task.priority_weight.desc(), task.scheduled_dttm).limit(MOST_TURNS)
     return [
         Turn(each.dag_id, each.task_id, each.run_id, str(each.state), _since(each))
         for each in session.execute(in_order)
@@ -171,7 +177,7 @@ MOST_TURNS = 20
 
 @app.get("/dags/{dag_id}/expectations", dependencies=[READS])
 def expectations(whose: Whose, number: Number = 1) -> HTMLResponse:
-    """Show what must hold, failed ones first."""
+    """Show the declared expectations, failed ones first."""
     return _page(pages.expectations(whose, page=number))
 
 
@@ -198,13 +204,13 @@ def letters(whose: Whose, number: Number = 1, cause: Text = None, transaction: T
 
 @app.get("/dags/{dag_id}/findings", dependencies=[READS])
 def findings(whose: Whose, number: Number = 1) -> HTMLResponse:
-    """Show what the doctor found."""
+    """Show open findings."""
     return _page(pages.findings(whose, page=number))
 
 
 @app.get("/dags/{dag_id}/incidents", dependencies=[READS])
 def incidents(whose: Whose, number: Number = 1) -> HTMLResponse:
-    """Show what people were told of."""
+    """Show incidents that people got messages about."""
     return _page(pages.incidents(whose, page=number))
 
 
@@ -258,20 +264,20 @@ SENTENCES = {
 
 @app.exception_handler(Refused)
 def refused_request(request: Request, error: Refused) -> Response:
-    """Answer people with a page that says why, programs with JSON."""
+    """Return a page that says why for a browser, and JSON for programs."""
     return _refusal(request, error.status_code, SENTENCES.get(error.status_code, str(error.detail)), error.detail)
 
 
 @app.exception_handler(RequestValidationError)
 def wrong_request(request: Request, error: RequestValidationError) -> Response:
-    """Refuse what no address of the page has; what was sent is not repeated."""
+    """Refuse parameters that no address of the page has; their values are not repeated."""
     wrong = ", ".join(sorted({str(each["loc"][-1]) for each in error.errors()}))
     return _refusal(request, 422, f"The address is not one of this page: look at {wrong}.", "wrong address")
 
 
 @app.exception_handler(ConfigurationError)
 def wrong_question(request: Request, error: ConfigurationError) -> Response:
-    """Say what cannot be looked up, and why."""
+    """Return what cannot be looked up, and why."""
     return _refusal(request, 422, str(error), str(error))
 
 
@@ -279,13 +285,13 @@ def _refusal(request: Request, code: int, sentence: str, detail: Any) -> Respons
     if "text/html" not in request.headers.get("accept", ""):
         return JSONResponse({"detail": detail}, code)
     at = links(request)
-    here = str(request.url.replace(scheme="", netloc=""))
-    log_in = with_query(at.airflow("api/v2/auth/login"), {"next": here}) if code == 401 else None
+    requested = str(request.url.replace(scheme="", netloc=""))
+    log_in = with_query(at.airflow("api/v2/auth/login"), {"next": requested}) if code == 401 else None
     return _page(pages.notice(at, TITLES.get(code, "That cannot be looked up"), sentence, log_in=log_in), code)
 
 
 class TxloomPlugin(AirflowPlugin):
-    """Registers the routes, the overview in the navigation, and a tab beside those of each DAG."""
+    """Registers the routes, the overview in the navigation, and a tab on the page of each DAG."""
 
     name = "txloom"
     fastapi_apps = [{"app": app, "url_prefix": PREFIX, "name": "txloom"}]  # noqa: RUF012 (Airflow's own interface)

@@ -2,9 +2,9 @@
 
     .venv/bin/python scripts/config_reference.py
 
-The page is made of the models in include/txloom/config/models. Examples come from a description ("such as 30m"), from
-the shipped declarations, or from EXAMPLES below; each is read as its own key's value before it is written.
-tests/setup/test_config_reference.py fails while the committed page is not what this script writes.
+The page is made from the models in include/txloom/config/models. Examples come from a description ("such as 30m"), from
+the shipped declarations, or from EXAMPLES below; each is validated as a value of its key before it is written.
+tests/setup/test_config_reference.py fails while the committed page differs from what this script writes.
 """
 
 import json
@@ -78,7 +78,7 @@ TYPE_NAMES = {
     "Duration": "duration, 1s to 3650d",
     "Retention": "duration, 1h to 3650d",
 }
-"""What the kinds of value of `txloom.config.models.fields` are called on the page."""
+"""The names on the page for the kinds of value of `txloom.config.models.fields`."""
 
 EXAMPLES: dict[str, Any] = {
     "after": ["txloom://orders/cuts"],
@@ -114,23 +114,23 @@ EXAMPLES: dict[str, Any] = {
     "alerts.notify[].to": ["on-call@example.com"],
     "maintenance.change_events.keep": "400d",
 }
-"""Where neither a description nor a shipped declaration shows one that helps."""
+"""Examples for keys of which neither a description nor a shipped declaration has a useful one."""
 
 TYPES: dict[str, str] = {
     "tables[].columns": "mapping of names to types, or to mappings",
     "tables[].key": "list of names, or `none`",
     "targets.mirrors": "list of names, patterns or mappings",
 }
-"""Where a declaration may say more than the model holds."""
+"""Types for keys where a declaration may hold more forms than the model."""
 MOST_SHOWN = 60
-"""Characters of an example out of a declaration."""
+"""Characters of an example from a declaration."""
 CLOSED = 10
-"""Texts of a closed list that stand in a cell; more stand below the table."""
+"""Texts of a closed list that a cell shows; longer lists are written below the table."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """One model of the page, under the path of its key; kind: which of several models may stand there."""
+    """One model of the page, under the path of its key; kind: which of several models the section is about."""
 
     path: str
     model: type[Model]
@@ -149,7 +149,7 @@ def keys_of(model: type[Model]) -> tuple[str, ...]:
 
 
 def kinds(path: str, models: Sequence[type[Model]]) -> list[Section]:
-    """Return the sections of models that are told apart by `kind`: the keys that all have, then each one's own."""
+    """Return the sections of models that differ by `kind`: first the keys that all have, then those of each."""
     shared = tuple(key for key in keys_of(models[0]) if all(key in keys_of(each) for each in models))
     sections = [Section(path, models[0], keys=shared)]
     for each in models:
@@ -249,7 +249,7 @@ def kinds_of(path: str) -> str:
 
 
 def closed_list(hint: Any) -> tuple[str, ...]:
-    """Return the texts that a key, or the items of its list, may be, where they are many."""
+    """Return the texts that a key, or the items of its list, may be, where there are more than CLOSED."""
     if get_origin(hint) in (Annotated, tuple):
         return closed_list(get_args(hint)[0])
     options = get_args(hint) if get_origin(hint) is Literal else ()
@@ -257,7 +257,7 @@ def closed_list(hint: Any) -> tuple[str, ...]:
 
 
 def sentence(model: type[Model]) -> str:
-    """Return what a model's docstring says first."""
+    """Return the first line of a model's docstring."""
     return (model.__doc__ or "").strip().split("\n")[0]
 
 
@@ -268,7 +268,7 @@ def described(field: FieldInfo) -> str:
 
 
 def type_name(hint: Any) -> str:
-    """Return what the type of a key is called."""
+    """Return the name of a key's type."""
     if get_origin(hint) is Annotated:
         known = known_type(hint)
         return known if known else type_name(get_args(hint)[0])
@@ -288,7 +288,7 @@ def type_name(hint: Any) -> str:
 
 
 def known_type(hint: Any) -> str:
-    """Return the name of the kind of value in `fields` that an annotation began as; empty where it is none."""
+    """Return the name of the kind of value in `fields` that an annotation was made from; empty where it is none."""
     base, *metadata = get_args(hint)
     fitting = [("", 0)]
     for name, shown in TYPE_NAMES.items():
@@ -299,7 +299,7 @@ def known_type(hint: Any) -> str:
 
 
 def is_model(kind: Any) -> bool:
-    """Say whether a type is a part of a declaration with keys of its own."""
+    """Return whether a type is a part of a declaration with keys."""
     if get_origin(kind) is Annotated:
         return is_model(get_args(kind)[0])
     if get_origin(kind) in (typing.Union, types.UnionType):
@@ -308,7 +308,7 @@ def is_model(kind: Any) -> bool:
 
 
 def default_text(field: FieldInfo) -> str:
-    """Return the default as a declaration writes it."""
+    """Return the default as a declaration would have it."""
     if field.is_required():
         return "required"
     if field.default_factory is not None:
@@ -326,18 +326,18 @@ def default_text(field: FieldInfo) -> str:
 
 
 def example_cell(path: str, section: Section, field: FieldInfo, hint: Any, declared: Sequence[Any]) -> str:
-    """Return an example that the key takes; a part with keys of its own has its own section instead."""
+    """Return an example that the key takes; for a part with keys, a link to its section."""
     if (owner := section_of(path)) is not None:
         return f"[below](#{anchor(owner)})"
     value = example_value(path, section, field, declared)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pydantic says of `as` that a field's other name means nothing here
+        warnings.simplefilter("ignore")  # pydantic warns that the alias `as` has no effect here
         TypeAdapter(hint).validate_python(resolved(value))
     return escaped(f"`{flow(value)}`")
 
 
 def resolved(value: Any) -> Any:
-    """Return a value as it is read: a list as pydantic takes it, a text of the environment as an address."""
+    """Return a value for validation: a text from the environment becomes an address."""
     if isinstance(value, str) and value.startswith("${"):
         return "https://example.com"
     return value
@@ -375,7 +375,7 @@ def example_value(path: str, section: Section, field: FieldInfo, declared: Seque
 
 
 def position_of(value: Any, keys: Sequence[str], kind: str) -> Iterator[Any]:
-    """Yield what declarations say under a path; kind: of which kind its items have to be."""
+    """Yield the values that a declaration has under a path; kind: the kind that its items must have."""
     if not keys:
         if len(flow(value)) <= MOST_SHOWN:
             yield value
@@ -396,7 +396,7 @@ def position_of(value: Any, keys: Sequence[str], kind: str) -> Iterator[Any]:
 
 
 def flow(value: Any) -> str:
-    """Write a value as YAML on one line.
+    """Return a value as YAML on one line.
 
     >>> flow({"id": "long"}), flow("*/5 * * * *"), flow(True)
     ('{id: long}', '"*/5 * * * *"', 'true')
@@ -417,7 +417,7 @@ def flow(value: Any) -> str:
 
 
 def escaped(text: str) -> str:
-    """Write text for a cell of a table."""
+    """Return a text for a cell of a table."""
     return text.replace("|", "\\|")
 
 

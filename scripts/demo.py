@@ -1,4 +1,4 @@
-"""Run the sample through a real Airflow, compare every value with the source, and say where to look.
+"""Run the sample through a real Airflow, compare every value with the source, and print where to look.
 
 The sample's arrivals are delivered in three steps; after each, the scheduler runs the cdc DAG of pipeline `orders`.
 Reads TXLOOM_WAREHOUSE (default .state/demo/warehouse, made anew each time), TXLOOM_STATE and TXLOOM_PORT.
@@ -25,7 +25,7 @@ from txloom.config import names  # noqa: E402
 from txloom.storage.delta import arrow_tables, small_tables  # noqa: E402
 
 STEPS = ((1, 2), (3, 4), (5, 6))
-"""Which arrivals are delivered before each run: transactions straddle all of them."""
+"""The arrivals that are delivered before each run: there are transactions across all of them."""
 PORT = os.environ.get("TXLOOM_PORT", "8080")
 API = f"http://localhost:{PORT}"
 DAG = names.cdc_dag_id("orders")
@@ -34,7 +34,7 @@ LONGEST = 600
 
 
 def main() -> int:
-    """Run the demo; the exit code is 0 when every value equals the source's."""
+    """Run the demo; return 0 when every value equals the source's, else 1."""
     warehouse, inbox = folders()
     environment = {**os.environ, "TXLOOM_WAREHOUSE": str(warehouse), "TXLOOM_INBOX": str(inbox)}
     subprocess.run([ROOT / "scripts" / "down.sh"], check=True, stdout=subprocess.DEVNULL)
@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def folders() -> tuple[Path, Path]:
-    """Return warehouse and inbox of the demo, empty; a warehouse that somebody named is never cleared."""
+    """Return warehouse and inbox of the demo, empty; exits where TXLOOM_WAREHOUSE names one that holds `orders`."""
     folder = STATE / "demo"
     shutil.rmtree(folder, ignore_errors=True)
     inbox = folder / "inbox"
@@ -79,7 +79,7 @@ def deliver(arrival: Path, inbox: Path) -> None:
 
 
 def call(token: str | None, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-    """Ask Airflow's REST API."""
+    """Send a request to Airflow's REST API and return the JSON of the response."""
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
     content = None if body is None else json.dumps(body).encode()
     with urllib.request.urlopen(
@@ -96,7 +96,7 @@ def sign_in() -> str:
 
 
 def wait_for_dag(token: str) -> None:
-    """Wait until the scheduler knows the DAG, then let it run."""
+    """Unpause the DAG once the scheduler has it; exits after two minutes without it."""
     for _ in range(120):
         try:
             call(token, "PATCH", f"/api/v2/dags/{DAG}", {"is_paused": False})
@@ -108,7 +108,10 @@ def wait_for_dag(token: str) -> None:
 
 
 def run(token: str) -> bool:
-    """Wait for a run of the DAG, one that its schedule just began or a triggered one, telling when a task ends."""
+    """Wait for a run of the DAG and print tasks as they end; return whether it succeeded.
+
+    It waits for a run that the schedule just began, or else triggers one.
+    """
     time.sleep(2)
     active = [
         r for r in call(token, "GET", f"/api/v2/dags/{DAG}/dagRuns")["dag_runs"] if r["state"] in ("queued", "running")
@@ -134,7 +137,7 @@ def run(token: str) -> bool:
 
 
 def report(warehouse: Path) -> int:
-    """Print what the tables hold and whether that is what the source holds."""
+    """Print the contents of the tables and whether they equal the source; return the exit code."""
     lake = warehouse / "orders"
 
     def one(table: str, sql: str) -> dict[str, Any]:

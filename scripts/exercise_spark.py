@@ -31,7 +31,7 @@ def write_and_merge(spark: SparkSession, table: str) -> None:
 
 
 def stream(spark: SparkSession, table: str, out: str) -> None:
-    """Run one stateful stream with everything available now."""
+    """Run one stateful stream over everything that is available."""
 
     def count(key: tuple[int], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         total = sum(len(frame) for frame in frames) + (state.get[0] if state.exists else 0)
@@ -56,7 +56,7 @@ def stream(spark: SparkSession, table: str, out: str) -> None:
 
 
 def main() -> None:
-    """Exercise Spark in a folder of its own."""
+    """Exercise Spark in the folder that the command line names."""
     folder = Path(sys.argv[1])
     spark = open_session("txloom class archive")
     write_and_merge(spark, f"{folder}/table")

@@ -1,9 +1,9 @@
-"""Writes the list of Great Expectations' expectations that declarations may name, out of the installed version.
+"""Print the list of Great Expectations' expectations that declarations may name, from the installed version.
 
     python scripts/list_expectations.py > include/txloom/config/validation/great_expectations.json
 
-Declarations are checked against it, because Great Expectations itself takes seconds to load. Only those are listed
-that judge a frame of pandas; tests/quality/test_rules.py fails when the list is not that of the installed version.
+Declarations are checked against the list, because loading Great Expectations takes seconds. Only those are listed that
+judge a pandas frame; tests/quality/test_rules.py fails when the list is not that of the installed version.
 """
 
 import json
@@ -12,11 +12,11 @@ from typing import Any
 
 OURS = {"id", "meta", "notes", "result_format", "description", "catch_exceptions", "rendered_content", "severity"}
 OURS |= {"windows", "batch_id", "row_condition", "condition_parser", "library_metadata", "metadata"}
-"""What txloom says itself. Rows are chosen with `where`."""
+"""Arguments that txloom sets itself; rows are chosen with `where`."""
 
 
 def listed() -> dict[str, Any]:
-    """Return by class name the arguments of each expectation: their JSON types, and whether they are required."""
+    """Return the arguments of each expectation by its class name: their JSON types, and whether they are required."""
     from great_expectations import expectations
 
     rules = {}
@@ -38,7 +38,7 @@ def _arguments(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _types(about: dict[str, Any]) -> list[str]:
-    """Return JSON types; an object is what a parameter of a suite would be, where other types are possible."""
+    """Return the JSON types of an argument, without object (a parameter of a suite) where other types are possible."""
     choices = about.get("anyOf") or about.get("allOf") or [about]
     types = {choice.get("type", "any") for choice in choices}
     types -= {"object"} if len(types) > 1 else set()

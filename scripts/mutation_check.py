@@ -2,8 +2,8 @@
 
     python scripts/mutation_check.py [--only SUBSTRING] [--workers N] [--list]
 
-The wrong rules stand in scripts/mutants.txt. Exit codes: 0 all were caught; 1 one survived, so a test is missing; 2 the
-check says nothing: a wrong rule no longer fits the code, or the tests fail without any.
+The wrong rules are in scripts/mutants.txt. Exit codes: 0 all were caught; 1 one survived, so a test is missing; 2 the
+check has no result: a wrong rule no longer fits the code, or the tests fail without any.
 """
 
 import argparse
@@ -26,9 +26,9 @@ ROOT = Path(__file__).resolve().parents[1]
 MUTANTS = ROOT / "scripts" / "mutants.txt"
 LIBRARY = Path("include/txloom")
 PARTS = ("docs", "include", "tests", "jobs", "pyproject.toml")
-"""What the tests need."""
+"""The files and folders that the tests need."""
 SECONDS = 120
-"""That one test may take: a wrong rule may never end."""
+"""The time limit of one test: a wrong rule may run forever."""
 
 CONFTEST = """
 from pathlib import Path
@@ -42,16 +42,17 @@ same = {"derandomize": True, "database": None, "deadline": None, "suppress_healt
 h.settings.register_profile("mutants", phases=[h.Phase.explicit, h.Phase.generate], **same)
 h.settings.load_profile("mutants")
 """
-"""Of the copy: its own txloom is tested, with the same examples every time, and none is made smaller for a reader."""
+"""The conftest.py of the copy: it tests the copy's txloom, with the same examples each time, and shrinks none of them.
+"""
 
 
 class Untrustworthy(Exception):
-    """Why the check says nothing about the tests."""
+    """Why the check has no result about the tests."""
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A wrong rule: its sentence, the file in txloom, the text there, the text instead, and the tests to catch it."""
+    """A wrong rule: its sentence, the file in txloom, the right and the wrong text, and the tests that catch it."""
 
     name: str
     file: str
@@ -60,7 +61,7 @@ class Mutant:
     tests: tuple[str, ...]
 
     def within(self, code: str) -> str:
-        """Return code with the wrong rule in it; raises Untrustworthy unless the text before stands there once.
+        """Return code with the wrong rule in it; raises Untrustworthy unless the right text occurs exactly once.
 
         >>> Mutant("order is lost", "a.py", "sorted(x)", "x", ()).within("return sorted(x)")
         'return x'
@@ -73,7 +74,10 @@ class Mutant:
 
 
 def mutants() -> list[Mutant]:
-    """Read the wrong rules: `=` file and tests, `-` the text there, then `#` the sentence and `+` the text of each."""
+    """Return the wrong rules in mutants.txt.
+
+    `=` has the file and tests, `-` the right text; then each rule has its sentence behind `#` and its text behind `+`.
+    """
     mutants_read: list[Mutant] = []
     fields: dict[str, str] = {}
     for line in filter(None, MUTANTS.read_text().splitlines()):
@@ -85,7 +89,7 @@ def mutants() -> list[Mutant]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Try the chosen mutants and say which were caught."""
+    """Try the chosen mutants, print which were caught, and return the exit code."""
     parser = argparse.ArgumentParser(description="Put wrong rules into a copy of txloom; the tests must catch each.")
     parser.add_argument("--only", metavar="SUBSTRING", default="", help="only mutants with this in name or file")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="how many are tried at a time")
@@ -105,7 +109,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def check(chosen: Sequence[Mutant], folders: Sequence[Path]) -> int:
-    """Try mutants, one at a time in each of some copies of the project; return the exit code."""
+    """Try mutants in parallel, one at a time in each copy of the project; return the exit code.
+
+    Raises Untrustworthy where a mutant does not fit the code, or tests fail without one.
+    """
     if not chosen:
         raise Untrustworthy("no mutant has that in its name; --list names them all")
     copy(folders[0])
@@ -140,9 +147,10 @@ def check(chosen: Sequence[Mutant], folders: Sequence[Path]) -> int:
 
 
 def copy(folder: Path) -> None:
-    """Copy what the tests need; what Python or a running pipeline left there stays behind.
+    """Copy what the tests need, without byte code and the files of a running pipeline.
 
-    Byte code in the copy is taken by what a source says, not by its time: a mutant may be of the same second and size.
+    Byte code in the copy is validated by a hash of the source, not by its time: a mutant may have the same second and
+    size.
     """
     folder.mkdir()
     for part in PARTS:
@@ -155,7 +163,7 @@ def copy(folder: Path) -> None:
 
 
 def caught(folder: Path, mutant: Mutant) -> bool:
-    """Put one mutant into the copy, run its tests, take it out again; say, and return, whether a test failed."""
+    """Put one mutant into the copy, run its tests, remove it; print and return whether a test failed."""
     file, begun = folder / LIBRARY / mutant.file, time.monotonic()
     right = file.read_text()
     file.write_text(mutant.within(right))
@@ -174,7 +182,7 @@ def caught(folder: Path, mutant: Mutant) -> bool:
 
 
 def run(folder: Path, tests: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run tests of the copy, up to the first that fails, in their order; bytecode of a mutant must not outlive it."""
+    """Run tests of the copy in their order, up to the first that fails; no byte code of a mutant is written."""
     options = ["-x", "-q", "-n0", "--random-order-bucket=none", f"--timeout={SECONDS}"]
     variables = {"PYTHONPATH": str(folder / "include"), "PYTHONDONTWRITEBYTECODE": "1"}
     environment = {"TXLOOM_JARS": str(ROOT / "jars"), **os.environ, **variables}

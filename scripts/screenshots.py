@@ -2,7 +2,7 @@
 
     .venv/bin/python scripts/screenshots.py
 
-The pipelines on them are those that the page's tests look at (tests/services/showcase.py). Takes about three minutes.
+They show the pipelines of the page's tests (tests/services/showcase.py). Takes about three minutes.
 """
 
 import os
@@ -32,11 +32,11 @@ PICTURES = {
     "row": "/txloom/dags/shop_cdc/key?table=items&value=1",
 }
 DARK = ("failing",)
-"""Pictures that are also taken in the dark."""
+"""Pictures that are also taken in the dark color scheme."""
 
 
 def main() -> int:
-    """Take them; the exit code is 3 where there is no Chromium."""
+    """Take the pictures; return 3 where there is no Chromium, else 0."""
     with tempfile.TemporaryDirectory() as folder:
         pipelines, warehouse = _lakes(Path(folder))
         try:

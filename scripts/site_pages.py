@@ -1,6 +1,6 @@
-"""What mkdocs asks while it builds the site: pages from the top of the repository, and a look at what came out.
+"""Hooks of mkdocs for the site: pages from the top of the repository, and a check of the built site.
 
-mkdocs.yml names this file under `hooks`; the functions are called by their names.
+mkdocs.yml names this file under `hooks`; mkdocs calls the functions by their names.
 """
 
 import re
@@ -12,7 +12,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
-"""Files at the top of the repository, and the page that each becomes."""
+"""Files at the top of the repository, and the page made from each."""
 TOP_LINK = re.compile(rf"\]\(((?:\.\./)*)({'|'.join(map(re.escape, PAGES))})(?=[)#])")
 LOADED = re.compile(
     r"<(?:script|img|source|iframe)\b[^>]*?\bsrc=[\"']?([^\"'\s>]+)|<link\b[^>]*?\bhref=[\"']?([^\"'\s>]+)"
@@ -21,7 +21,7 @@ CSS_LOADED = re.compile(r"url\([\"']?((?:https?:)?//[^)\"']+)|@import\s+[\"']((?
 
 
 def on_config(config: Any) -> Any:
-    """List each decision below the index of decisions."""
+    """Add each decision record to the navigation, below the index of decisions."""
     records = sorted(path.name for path in (ROOT / "docs" / "adr").glob("[0-9]*.md"))
     for section in config.nav:
         if "Decisions" in section:
@@ -30,7 +30,7 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Make pages of files at the top of the repository; their links are as seen from `docs`."""
+    """Add pages made from files at the top of the repository; links to `docs` are rewritten."""
     for name, page in PAGES.items():
         text = (ROOT / name).read_text().replace("](docs/", "](")
         files.append(File.generated(config, page, content=TOP_LINK.sub(_page_beside, text)))
@@ -38,12 +38,12 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Let links that lead from `docs` to the top of the repository lead to the pages made of it."""
+    """Rewrite links from `docs` to files at the top of the repository: they lead to the pages made from those."""
     return markdown if page.file.src_uri in PAGES.values() else TOP_LINK.sub(_page_below, markdown)
 
 
 def on_post_build(config: Any) -> None:
-    """Refuse a site that loads anything from another host, or something that it does not hold."""
+    """Raise PluginError for a site that loads anything from another host, or a file that it does not hold."""
     site = Path(config.site_dir)
     wrong = [each for path in sorted(site.rglob("*.html")) for each in _wrong_in(path, site)]
     for path in sorted(site.rglob("*.css")):
@@ -57,7 +57,7 @@ def _page_beside(link: re.Match[str]) -> str:
 
 
 def _page_below(link: re.Match[str]) -> str:
-    """Return the link from a page in `docs`: one step less leads out of it."""
+    """Return the link from a page in `docs`, with one `../` less."""
     return f"]({link[1].removeprefix('../')}{PAGES[link[2]]}" if link[1] else link[0]
 
 

@@ -1,1 +1,1 @@
-"""What DAGs share: operators, retry rules, assets and pools. The only room that imports Airflow, and never Spark."""
+"""Parts that DAGs share: operators, retry rules, assets and pools; only this room imports Airflow, and never Spark."""

@@ -1,4 +1,4 @@
-"""The task that looks for incidents, in Airflow's own process: no JVM, no pool, no lease."""
+"""The task that checks for incidents, in Airflow's process: no JVM, no pool, no lease."""
 
 from datetime import timedelta
 from typing import Any
@@ -19,12 +19,12 @@ class Alert(BaseOperator):
     """Runs alert; its result is the step's counts."""
 
     def __init__(self, *, pipeline: str, looks_after: str | None = None, **more: Any) -> None:
-        """Keep the pipeline's name; looks_after: the task of this run whose success says that the source is there."""
+        """Keep the arguments; looks_after: the task whose success in this run means that the source was in order."""
         super().__init__(**more)
         self.pipeline, self.looks_after = pipeline, looks_after
 
     def execute(self, context: Context) -> dict[str, int]:
-        """Judge, and tell people; a channel that is down makes the task fail, and the next one tries again."""
+        """Check for incidents and send messages; raises where a channel fails, and the next run sends again."""
         from txloom.steps.alerts.alert import alert
 
         try:
@@ -39,7 +39,7 @@ class Alert(BaseOperator):
         return counts
 
     def _judged(self, context: Context) -> bool:
-        """Tell whether this run looked at the source and found it in order."""
+        """Return whether this run checked the source and that check succeeded."""
         if self.looks_after is None:
             return False
         instance, run = context["ti"], str(context["run_id"])
@@ -48,7 +48,7 @@ class Alert(BaseOperator):
 
 
 def alert_task(pipeline: Pipeline, looks_after: str | None = None) -> Alert:
-    """Return the task that looks for a pipeline's incidents."""
+    """Return the task that checks for a pipeline's incidents; looks_after: see `Alert`."""
     return Alert(
         task_id=STEP,
         pipeline=str(pipeline.name),

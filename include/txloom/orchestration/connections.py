@@ -1,4 +1,4 @@
-"""Airflow connections on their way to a step: in its environment alone, so that no rendered field shows them."""
+"""Pass Airflow connections to a step in its environment only, so that no rendered field shows them."""
 
 from collections.abc import Iterable
 
@@ -11,16 +11,17 @@ from txloom.config.yaml.connections import variable
 
 
 def environment(pipeline: str) -> dict[str, str]:
-    """Return what a step's environment must hold: a variable for each connection that the declaration names.
+    """Return environment variables for a step: one for each connection that the declaration names.
 
-    Only a running task asks. A connection that Airflow does not have is left out: the step names it, with file and line
-    of the declaration. Airflow masks passwords in the task's log by itself; here all that an extra holds is masked too.
+    Called by running tasks only. A connection that Airflow does not have is left out: the step raises an error that
+    names it, with file and line of the declaration. Airflow masks passwords in the task's log itself; here every text
+    of an extra is masked too.
     """
     return held(connections_of(locate(pipeline)))
 
 
 def held(names: Iterable[str]) -> dict[str, str]:
-    """Return a variable for each of some connections that Airflow has; its secrets are masked in the log."""
+    """Return a variable for each of the named connections that Airflow has; their secrets are masked in the log."""
     environment: dict[str, str] = {}
     for name in names:
         try:

@@ -1,4 +1,4 @@
-"""Tasks of the dead letters DAG: show what was chosen, ask a person, redrive or dismiss it, tell what came of it."""
+"""Tasks of the dead letters DAG: list what was chosen, ask for approval, redrive or dismiss it, report the outcome."""
 
 from datetime import timedelta
 from typing import Any
@@ -21,15 +21,18 @@ LONGEST = timedelta(minutes=5)
 
 
 class Listing(BaseOperator):
-    """Shows the open dead letters, and those of them that the run's form chooses; its result is bounded."""
+    """Lists the open dead letters, and those of them that the run's form chooses; its result is bounded."""
 
     def __init__(self, *, pipeline: str, **more: Any) -> None:
-        """Keep the pipeline's name: its declaration is read when the task runs."""
+        """Keep the pipeline's name; its declaration is read when the task runs."""
         super().__init__(**more)
         self.pipeline = pipeline
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Return what was chosen: counts, the version of the table, and a page in Markdown."""
+        """Return the chosen dead letters: counts, the version of the table, and a page in Markdown.
+
+        Raises AirflowFailException where a retry cannot help, such as a dismissal without a reason.
+        """
         from txloom.quality.dead_letters import markdown, text
         from txloom.steps.dead_letters import list_dead_letters
 
@@ -47,10 +50,10 @@ class Listing(BaseOperator):
 
 
 class DeadLettersApproval(Approval):
-    """Asks a person, unless the run's form says never; with nothing chosen it ends the run here."""
+    """Asks a person, unless the run's form says never; where nothing was chosen, the rest of the run is skipped."""
 
     def execute(self, context: Context) -> Any:
-        """Ask, go on, or skip what follows."""
+        """Ask for approval, go on without, or raise AirflowSkipException."""
         chosen = context["ti"].xcom_pull(task_ids=LIST)
         if not chosen["events"]:
             raise AirflowSkipException(f"no open dead letter was chosen: nothing to {context['params']['action']}")
@@ -61,17 +64,17 @@ class DeadLettersApproval(Approval):
 
 
 class Approved(SparkJob):
-    """Runs redrive or dismiss for what was approved: what the form chose, of the version of the table as shown."""
+    """Runs redrive or dismiss for what was approved: the form's choice, at the version of the table that was listed."""
 
     def execute(self, context: Context) -> dict[str, str]:  # type: ignore[override]
-        """Add to the job's arguments what was chosen, then run it; skipped where the form asks for the other."""
+        """Run the job with the choice as arguments; raises AirflowSkipException where the form has the other action."""
         if context["params"]["action"] != self.task_id:
             raise AirflowSkipException(f"the run's form says: {context['params']['action']}")
         version = context["ti"].xcom_pull(task_ids=LIST)["version"]
         chosen_by, reason = choice(context), dismissed_for(context)
         chosen = ["--all"] if chosen_by["everything"] else []
         for flag in ("cause", "transaction", "message"):
-            chosen += [part for one in chosen_by[f"{flag}s"] for part in (f"--{flag}", one)]
+            chosen += [part for entry in chosen_by[f"{flag}s"] for part in (f"--{flag}", entry)]
         if reason is not None:
             chosen += ["--reason", reason, "--by", _who(context)]
         self.application_args = [*(self.application_args or []), *chosen, "--version", str(version)]
@@ -79,32 +82,32 @@ class Approved(SparkJob):
 
 
 class Outcome(BaseOperator):
-    """Tells what came of what was chosen, in the log and in the run's note; its result is the counts."""
+    """Reports the outcome in the log and in the run's note; its result is the counts."""
 
     def __init__(self, *, pipeline: str, **more: Any) -> None:
-        """Keep the pipeline's name: its declaration is read when the task runs."""
+        """Keep the pipeline's name; its declaration is read when the task runs."""
         super().__init__(**more)
         self.pipeline = pipeline
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Say it, also where nothing was done."""
+        """Report the outcome, also where nothing was done."""
         from txloom.quality.dead_letters import dismissed_in_markdown
 
         instance, reason = context["ti"], dismissed_for(context)
-        word = "redriven" if reason is None else "dismissed"
+        participle = "redriven" if reason is None else "dismissed"
         chosen = instance.xcom_pull(task_ids=LIST)
         person = answered(instance, APPROVE)
         done = instance.xcom_pull(task_ids=REDRIVE if reason is None else DISMISS)
-        counts: dict[str, Any] = {word: 0}
+        counts: dict[str, Any] = {participle: 0}
         if not chosen["events"]:
-            page = f"Nothing was {word}: no open dead letter was chosen."
+            page = f"Nothing was {participle}: no open dead letter was chosen."
         elif done is None:
-            page = f"Nothing was {word}: {person} refused."
+            page = f"Nothing was {participle}: {person} refused."
         elif reason is not None:
-            counts = {word: int(done[word])}
-            page = dismissed_in_markdown(counts[word], _who(context), reason)
+            counts = {participle: int(done[participle])}
+            page = dismissed_in_markdown(counts[participle], _who(context), reason)
         elif "landing" not in done:
-            page = f"Nothing was {word}: what was chosen was no longer open."
+            page = f"Nothing was {participle}: what was chosen was no longer open."
         else:
             page, counts = self._came(int(done["landing"]), int(done["last_landing"]))
             page = page if person is None else f"{page}\n\nApproved by {person}."
@@ -117,14 +120,14 @@ class Outcome(BaseOperator):
         from txloom.steps.dead_letters import list_dead_letters
 
         pipeline, lake = _there(self.pipeline)
-        came = list_dead_letters.outcome(pipeline, warehouse=lake, landing=first, last_landing=last)
-        dead = dict(came.dead)
-        counts = {"redriven": came.total, "released": came.released, "waiting": came.waiting, "dead": dead}
-        return outcome_in_markdown(came), {**counts, "still_poison": came.still_poison}
+        outcome = list_dead_letters.outcome(pipeline, warehouse=lake, landing=first, last_landing=last)
+        dead = dict(outcome.dead)
+        counts = {"redriven": outcome.total, "released": outcome.released, "waiting": outcome.waiting, "dead": dead}
+        return outcome_in_markdown(outcome), {**counts, "still_poison": outcome.still_poison}
 
 
 def choice(context: Context) -> dict[str, Any]:
-    """Return what the run's form chose."""
+    """Return the choice of the run's form: everything, or lists of causes, transactions and messages."""
     params = context["params"]
     everything = bool(params["everything"])
     return {
@@ -136,13 +139,13 @@ def choice(context: Context) -> dict[str, Any]:
 
 
 def dismissed_for(context: Context) -> str | None:
-    """Return the reason that the run's form gives for a dismissal; None: what was chosen is redriven."""
+    """Return the reason that the run's form gives for a dismissal; None for a redrive."""
     params = context["params"]
     return str(params["reason"] or "").strip() if params["action"] == DISMISS else None
 
 
 def _who(context: Context) -> str:
-    """Return who dismisses: whoever approved it, or whoever started the run."""
+    """Return who dismisses: the person who approved it, else the one who started the run."""
     run: Any = context["dag_run"]
     started = getattr(run, "triggering_user_name", None) or f"whoever started {run.run_id}"
     return answered(context["ti"], APPROVE) or str(started)
@@ -154,17 +157,17 @@ def _there(name: str) -> tuple[Pipeline, str]:
 
 
 def listing_task(pipeline: Pipeline) -> Listing:
-    """Return the task that shows dead letters."""
+    """Return the task that lists dead letters."""
     return Listing(
         task_id=LIST, pipeline=str(pipeline.name), owner=pipeline.owner, execution_timeout=LONGEST, **retried(pipeline)
     )
 
 
 def approval_task(pipeline: Pipeline) -> DeadLettersApproval:
-    """Return the task that asks a person; nobody's time runs out.
+    """Return the task that asks a person; it waits without a time limit.
 
-    An answer within a second of the question can meet the end of the process that asked (Airflow 3.3 then takes the
-    task for killed): the retry asks again.
+    An answer within a second of the question can arrive while the process that asked is still ending (Airflow 3.3 then
+    takes the task for killed): the retry asks again.
     """
     return DeadLettersApproval(
         task_id=APPROVE,
@@ -181,7 +184,7 @@ def approved_task(pipeline: Pipeline, action: str) -> SparkJob:
 
 
 def outcome_task(pipeline: Pipeline) -> Outcome:
-    """Return the task that tells what came of it; it also runs where a person refused."""
+    """Return the task that reports the outcome; it also runs where a person refused."""
     return Outcome(
         task_id=OUTCOME,
         pipeline=str(pipeline.name),

@@ -1,4 +1,4 @@
-"""What a failed step becomes in Airflow: a task that is tried again, or one that never is."""
+"""Turn the exit code of a failed step into an Airflow error: one that is retried, or one that never is."""
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
@@ -20,7 +20,7 @@ NEVER_RETRY = frozenset(
 
 
 def failure(code: int | None, sentence: str) -> AirflowException:
-    """Return the error of a step that ended with an exit code of `txloom.errors`; None: nobody knows which.
+    """Return the error for a step that ended with an exit code of `txloom.errors`; None: the code is unknown.
 
     >>> type(failure(2, "no")).__name__, type(failure(12, "no")).__name__
     ('AirflowFailException', 'AirflowException')

@@ -1,15 +1,15 @@
-"""What the forms of several DAGs ask in the same words."""
+"""Form fields that several DAGs share."""
 
 from collections.abc import Sequence
 
 from airflow.sdk import Param
 
 ALWAYS, NEVER = "always", "never"
-"""Whether a person is asked before anything is written."""
+"""Whether a person must approve before anything is written."""
 
 
 def tables(names: Sequence[str], description: str) -> Param:
-    """Return the question for some of a pipeline's tables; none chosen is an answer, which the description explains."""
+    """Return the form field for some of a pipeline's tables; description: says too what an empty choice means."""
     return Param(
         [],
         title="Tables",

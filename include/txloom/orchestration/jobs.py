@@ -1,4 +1,4 @@
-"""One Airflow task per Spark application: how it is submitted, when it is retried, and what its error says."""
+"""One Airflow task per Spark application: how it is submitted, when it is retried, and the message of its error."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from txloom.orchestration.notices import notices
 
 CONNECTION = "spark_default"
 RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=30)}
-"""A source or a lease that is taken comes back by itself; what never does is failed at once (see `failures`)."""
+"""For errors that go away, such as a source that is down or a lease that is taken; others fail at once (`failures`)."""
 IN_ORDER = (
     ("land_events", "diff_snapshot", "load_snapshot", "redrive"),
     ("buffer_transactions",),
@@ -32,26 +32,29 @@ IN_ORDER = (
 )
 """Steps that bring the source to its readers, in a run's order; all others (maintenance, backfills) may wait for them.
 
-None of them waits for ever: the first task of the next cycle asks for its turn only after the last one has ended.
+None of the others waits forever: the first task of the next cycle is queued only after the last one has ended.
 """
 _EXIT_CODE = re.compile(r"Error code is: (-?\d+)")
 _COMMAND = re.compile(r"^Cannot execute: .*?(?=Error code is: )", re.DOTALL)
 SHELL_KILLED = 128
-"""A shell's exit code for a program that a signal ended is the signal's number above this one."""
+"""A shell's exit code for a program that a signal ended is the signal's number plus this one."""
 _FAILED = re.compile(r"(txloom \w+ failed .*)")
 _COUNTS = re.compile(r"txloom \w+: (.*)")
 
 
 class SparkJob(SparkSubmitOperator):
-    """Submits one of `jobs/`; its error is the job's own sentence, its result the job's counts."""
+    """Submits one of `jobs/`; its error carries the job's message, its result is the job's counts."""
 
     def __init__(self, *, pipeline: str, **more: Any) -> None:
-        """Keep the pipeline's name: its declaration is read when the task runs."""
+        """Keep the pipeline's name; its declaration is read when the task runs."""
         super().__init__(**more)
         self.pipeline = pipeline
 
     def execute(self, context: Context) -> dict[str, str]:  # type: ignore[override]
-        """Run the job and return its last line of counts; raises AirflowFailException where a retry cannot help."""
+        """Run the job and return the counts of its last line.
+
+        Raises AirflowFailException where a retry cannot help, and AirflowSkipException where publish had nothing new.
+        """
         self._hook = self._hook or self._get_hook()
         self._hook._env = {**(self._hook._env or {}), **connections.environment(self.pipeline)}
         try:
@@ -69,19 +72,19 @@ class SparkJob(SparkSubmitOperator):
 
 
 def explained(message: str, task: str) -> AirflowException:
-    """Turn spark-submit's message into the job's sentence, as an error that is retried or not by its exit code.
+    """Return spark-submit's error with the job's message; the exit code decides whether it is retried.
 
     >>> type(explained("Error code is: 2. txloom a failed (ConfigurationError, exit code 2): no", "a")).__name__
     'AirflowFailException'
     """
     match = _EXIT_CODE.search(message)
     code = int(match[1]) if match is not None else None
-    said = _FAILED.findall(message)
-    return failure(code, said[-1] if said else killed(code, task) or _COMMAND.sub("", message))
+    messages = _FAILED.findall(message)
+    return failure(code, messages[-1] if messages else killed(code, task) or _COMMAND.sub("", message))
 
 
 def killed(code: int | None, task: str) -> str:
-    """Return what to say of a process that a signal ended before it could say anything; empty for any other end.
+    """Return the message for a process that a signal ended before it wrote one; empty for any other end.
 
     >>> killed(-9, "publish")[:45]
     'txloom publish was killed (SIGKILL, signal 9)'
@@ -104,7 +107,7 @@ _AFTER_KILLED = "Nothing is half done: the retry, or clearing the task, goes on 
 
 
 def counts_of(lines: Iterable[str]) -> dict[str, str]:
-    """Return the counts of a job's last line.
+    """Return the counts of a job's last line that has any; {} without one.
 
     >>> counts_of(["noise", "txloom publish: pipeline=orders run_id=r valid_through=7"])["valid_through"]
     '7'
@@ -114,7 +117,7 @@ def counts_of(lines: Iterable[str]) -> dict[str, str]:
 
 
 def as_values(counts: Mapping[str, str]) -> dict[str, Any]:
-    """Return counts as what they are: numbers, mappings and texts.
+    """Return counts parsed as JSON: numbers and mappings; other texts stay as they are.
 
     >>> as_values({"cut_id": "7", "versions": '{"orders":3}', "pipeline": "orders"})
     {'cut_id': 7, 'versions': {'orders': 3}, 'pipeline': 'orders'}
@@ -137,7 +140,16 @@ def spark_job(
     operator: type[SparkJob] = SparkJob,
     **more: Any,
 ) -> SparkJob:
-    """Return the task that runs one step of a pipeline; all tasks of a pipeline take turns in its pool."""
+    """Return the task that runs one step of a pipeline; all tasks of a pipeline take turns in its pool.
+
+    Args:
+        pipeline: the declared pipeline.
+        step: the file in `jobs/` without its suffix.
+        task_id: where it differs from the step.
+        arguments: command line arguments beside `--pipeline` and `--run-id`.
+        operator: the class of the task.
+        more: further arguments of the operator.
+    """
     return operator(
         pipeline=str(pipeline.name),
         task_id=task_id or step,
@@ -160,22 +172,22 @@ def spark_job(
 
 
 def retried(pipeline: Pipeline) -> dict[str, Any]:
-    """Return what a task of a pipeline is given that is tried again, and told of where the pipeline declares alerts."""
+    """Return the arguments of a task that is retried, and that sends notices where the pipeline declares alerts."""
     return {**RETRIES, **notices(pipeline)}
 
 
 def turn(pipeline: Pipeline, step: str = "") -> dict[str, Any]:
-    """Return the pool of a pipeline's stream, and what a task weighs in it: the later in a run, the more.
+    """Return the pool of a pipeline's stream, and the weight of a task in it: the later in a run, the more.
 
-    By Airflow's own rule a task weighs more the more follows it: the first tasks of other runs would go before the
-    last one of this run, and a cut that is ready to be published would wait for all of them.
+    By Airflow's default rule a task weighs more the more tasks follow it: the first tasks of other runs would go before
+    the last one of this run, and a cut that is ready to be published would wait for all of them.
     """
     weight = next((n for n, steps in enumerate(IN_ORDER, 2) if step in steps), 1)
     return {"pool": names.pool_name(pipeline.name), "priority_weight": weight, "weight_rule": "absolute"}
 
 
 def in_turn(pipeline: Pipeline) -> dict[str, Any]:
-    """Return what a task in Airflow's own process is given that takes turns with the pipeline's jobs."""
+    """Return the arguments of a task in Airflow's process that takes turns with the pipeline's jobs."""
     return {"owner": pipeline.owner, **turn(pipeline), **RETRIES}
 
 

@@ -1,6 +1,6 @@
-"""What a run says of itself as the note of its DAG run: a cycle one line of Markdown for each step, others their own.
+"""The note of a DAG run: for a cycle one line of Markdown for each step, for other runs the text of one of their tasks.
 
-In Airflow 3 a task can neither reach the metadata database nor write a note over its own API; the scheduler can.
+In Airflow 3 a task can neither reach the metadata database nor write a note with the task API; the scheduler can.
 """
 
 from collections.abc import Mapping
@@ -14,22 +14,25 @@ SHOWN = {
     "merge_current": ("changes", "merged", "failed", "findings"),
     "publish": ("cut_id", "valid_through", "gaps"),
 }
-"""By task, in the order of a run, the counts that people ask for; zeros are left out but for the first."""
+"""By task, in the order of a run, the counts that a note shows; zeros are left out, except for the first count."""
 
 SAID = "txloom_note"
-"""Under this key a task pushes what its run's note shall say."""
+"""The XCom key of the text for the run's note."""
 LONGEST = 900
-"""Characters of it: Airflow keeps 1,000."""
+"""Characters of that text: Airflow keeps 1,000."""
 
 
 def say(instance: Any, text: str) -> None:
-    """Let the note of a task instance's run say a text once it ends; the whole of it belongs into the task's log."""
+    """Set the text of the run's note, which is written when the run ends; the task's log should hold all of it.
+
+    A text of more than LONGEST characters is cut at the end of a line. A repeated call replaces the text.
+    """
     short = text if len(text) <= LONGEST else f"{text[:LONGEST].rsplit(chr(10), 1)[0]}\n\n... the rest is in the log."
     instance.xcom_push(key=SAID, value=short)
 
 
 def note(returned: Mapping[str, Mapping[str, Any]], failed: list[str]) -> str:
-    """Return a run's note; returned: by task, its counts. failed: the tasks that are red.
+    """Return a run's note; returned: by task, its counts. failed: the tasks that failed.
 
     >>> note({"land_events": {"landing": "3", "landed": "120", "poison": "0"}, "publish": {"cut_id": "2"}}, [])
     '**land_events** landing 3, landed 120\\n\\n**publish** cut_id 2'

@@ -1,4 +1,4 @@
-"""What happens in Airflow on its way to the channels: a task that fails, or succeeds again."""
+"""Send what happens in Airflow to the alert channels: a task that fails for good, or succeeds again."""
 
 import os
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ BASE_URL = "AIRFLOW__API__BASE_URL"
 
 def reached(pipeline: str) -> tuple[Pipeline, str, dict[str, str]]:
     """Return a pipeline, its warehouse, and an environment with the connections of its channels; secrets are masked."""
-    file = connections.environment(pipeline)
-    declared = find(pipeline, environment={**os.environ, **file})
+    pipeline_environment = connections.environment(pipeline)
+    declared = find(pipeline, environment={**os.environ, **pipeline_environment})
     names = declared.alerts.connections if declared.alerts is not None else ()
     for channel in declared.alerts.notify if declared.alerts is not None else ():
         if isinstance(channel, WebhookChannel):
             mask_secret(channel.url)
     link = conf.get("api", "base_url", fallback="")
-    environment = {**os.environ, **file, **connections.held(names), BASE_URL: link}
+    environment = {**os.environ, **pipeline_environment, **connections.held(names), BASE_URL: link}
     return declared, warehouse(), environment
 
 
@@ -33,12 +33,12 @@ class TaskNotice(BaseNotifier):
     """Opens the incident of a task that failed for good, or closes it once the task succeeds."""
 
     def __init__(self, pipeline: str, *, failed: bool) -> None:
-        """Keep the pipeline's name: its declaration is read when something happened."""
+        """Keep the pipeline's name; its declaration is read when the notice is sent."""
         super().__init__()
         self.pipeline, self.failed = pipeline, failed
 
     def notify(self, context: Context) -> None:
-        """Tell it; what goes wrong here is written into the task's log and never fails the task."""
+        """Send the notice; Airflow writes an error here into the task's log, and the task does not fail by it."""
         from txloom.steps.alerts.alert import is_failed, task_failed, task_succeeded
 
         instance = context["ti"]
@@ -56,7 +56,7 @@ class TaskNotice(BaseNotifier):
 
 
 def notices(pipeline: Pipeline) -> Mapping[str, Any]:
-    """Return what a task of a pipeline that declares alerts is given, {} for one that does not."""
+    """Return the callbacks of a task where the pipeline declares alerts; {} where it does not."""
     if pipeline.alerts is None:
         return {}
     name = str(pipeline.name)

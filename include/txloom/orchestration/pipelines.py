@@ -1,4 +1,4 @@
-"""The declared pipelines, as the scheduler sees them."""
+"""The declared pipelines, as the scheduler reads them."""
 
 import os
 from datetime import UTC, datetime, time
@@ -11,29 +11,29 @@ from txloom.errors import ConfigurationError, TxloomError
 
 
 def declared() -> list[Pipeline]:
-    """Return every pipeline whose declaration is right, sorted by name; `refused` tells of the others."""
+    """Return every pipeline whose declaration is accepted, sorted by name; `refused` returns the other errors."""
     return sorted(
         (pipeline for _, pipeline in discover() if isinstance(pipeline, Pipeline)), key=lambda pipeline: pipeline.name
     )
 
 
 def warehouse() -> str:
-    """Return where the tables of all pipelines lie; raises TxloomError where nobody said it."""
+    """Return the URI below which all tables are; raises TxloomError where TXLOOM_WAREHOUSE is not set."""
     if path := os.environ.get("TXLOOM_WAREHOUSE"):
         return path
     raise TxloomError("no warehouse: set TXLOOM_WAREHOUSE")
 
 
 def begins(pipeline: Pipeline) -> datetime:
-    """Return the moment from which a pipeline's schedules count."""
+    """Return the time from which a pipeline's schedules count."""
     return datetime.combine(pipeline.start_date, time(), UTC)
 
 
 def begun_by(pipeline: Pipeline) -> str | list[Asset] | None:
-    """Return what begins a pipeline's runs, as a DAG's schedule: the clock, other runs' ends, assets, or nobody."""
+    """Return a DAG's schedule for a pipeline: a cron text, the assets that it comes after, or None."""
     return [Asset(uri=uri) for uri in pipeline.after] if pipeline.after else pipeline.schedule
 
 
 def refused() -> list[ConfigurationError]:
-    """Return what is wrong with every other declaration."""
+    """Return the errors of the declarations that are refused."""
     return [error for _, error in discover() if isinstance(error, ConfigurationError)]

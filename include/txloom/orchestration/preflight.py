@@ -1,4 +1,4 @@
-"""The first task of a cycle: the source is looked at in Airflow's own process, before a JVM starts for nothing."""
+"""The first task of a cycle: check the source in Airflow's process, before a JVM starts without need."""
 
 import os
 import time
@@ -20,27 +20,30 @@ from txloom.orchestration.pipelines import warehouse
 
 STEP = "check_source"
 LONGEST = timedelta(minutes=5)
-"""Brokers are given up after seconds; a folder on a mount that hangs is not."""
+"""The limit of the task: a broker is given up after seconds, but a folder on a mount that hangs is not."""
 CALM = timedelta(minutes=1)
 """How long a continuous run waits for something to do, so that an idle pipeline does not make a thousand runs a day."""
 POKE = 5.0
-"""Seconds between two looks."""
+"""Seconds between two checks of the source."""
 
 
 class SourceCheck(BaseOperator, SkipMixin):
-    """Runs check_source; its error is the step's own sentence, its result the step's counts.
+    """Runs check_source; its error carries the step's message, its result is the step's counts.
 
-    Where a run that a schedule began has nothing to do, the rest of it is skipped, but for the
-    look for incidents at its end. One begun by hand never is.
+    Where a scheduled run has nothing to do, the rest of it is skipped, except for teardown tasks such as alert. A run
+    that was started by hand is never skipped.
     """
 
     def __init__(self, *, pipeline: str, waits: timedelta = timedelta(0), **more: Any) -> None:
-        """Keep the pipeline's name: its declaration is read when the task runs. waits: for something to do."""
+        """Keep the arguments; the declaration is read when the task runs. waits: how long to wait for work."""
         super().__init__(**more)
         self.pipeline, self.waits = pipeline, waits
 
     def execute(self, context: Context) -> dict[str, int | str]:
-        """Look at the source; raises AirflowFailException where a retry cannot help."""
+        """Check the source, again and again while there is nothing to do, for at most `waits`.
+
+        Raises AirflowFailException where a retry cannot help.
+        """
         by_hand = str(context["dag_run"].run_type).rsplit(".", 1)[-1].casefold() == "manual"
         ends = time.monotonic() + self.waits.total_seconds()
         while True:
@@ -71,10 +74,10 @@ class SourceCheck(BaseOperator, SkipMixin):
 
 
 def source_check(pipeline: Pipeline) -> SourceCheck:
-    """Return the task that looks at a pipeline's source.
+    """Return the task that checks a pipeline's source.
 
     It writes nothing, so it takes no turn in the pipeline's pool: while maintenance holds the slot for an hour, it
-    tells at once that brokers are down or records were lost. land_events looks again when it plans.
+    still reports at once that brokers are down or records were lost. land_events checks again when it plans.
     """
     return SourceCheck(
         task_id=STEP,

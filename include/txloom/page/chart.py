@@ -1,4 +1,4 @@
-"""Lag and throughput over time as SVG: where each point lies; the template draws it, the style sheet colors it."""
+"""Lag and throughput over time as SVG coordinates; the template draws them, the style sheet colors them."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,12 +9,12 @@ from txloom.storage.views.pipeline.lag_series import COUNTED, Series
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 140, 64, 24, 8, 22
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400, 172_800)
-"""Seconds at which a line of the grid may lie; above them whole days."""
+"""Distances of grid lines in seconds; above them whole days."""
 
 
 @dataclass(frozen=True)
 class Tick:
-    """A line of the grid, or a moment below it."""
+    """A grid line with its label, or a time below the chart; at: its coordinate."""
 
     at: float
     text: str
@@ -22,7 +22,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Bar:
-    """What went through in a bucket: released and dead, as rectangles that stand on each other."""
+    """The events of a bucket: released and dead ones, as rectangles one on top of the other."""
 
     x: float
     width: float
@@ -35,7 +35,10 @@ class Bar:
 
 @dataclass(frozen=True)
 class Chart:
-    """Both charts on one time axis; lines: a polyline for each stretch without a gap."""
+    """Both charts on one time axis.
+
+    lines: a polyline for each stretch of the lag without a gap. said: a sentence on what the charts show.
+    """
 
     lines: tuple[str, ...]
     bars: tuple[Bar, ...]
@@ -44,7 +47,7 @@ class Chart:
     times: tuple[Tick, ...]
     said: str
     shown: tuple[Row, ...]
-    """The points at which something went through, and the newest; the newest first."""
+    """The points in which events were counted, and the newest point; the newest first."""
     width: int = WIDTH
     height: int = HEIGHT
     left: int = LEFT
@@ -53,17 +56,17 @@ class Chart:
 
 
 def chart(series: Series) -> Chart:
-    """Return where everything lies, and in a sentence what there is to see."""
+    """Return the coordinates of both charts, and a sentence on what they show."""
     points = series.points
     lags = [row["lag_seconds"] for row in points if row["lag_seconds"] is not None]
     step = _step(max(lags, default=0))
     flows = [row["released"] + row["dead"] for row in points]
-    tall = _round(max(flows, default=0))
+    highest = _round(max(flows, default=0))
     return Chart(
         _lines(points, step * 3),
-        tuple(_bar(number, row, len(points), tall) for number, row in enumerate(points) if flows[number]),
+        tuple(_bar(number, row, len(points), highest) for number, row in enumerate(points) if flows[number]),
         tuple(Tick(_y(step * n, step * 3), formatting.span(step * n)) for n in range(4)),
-        tuple(Tick(_y(tall * n / 2, tall), formatting.count(int(tall * n / 2))) for n in range(3)),
+        tuple(Tick(_y(highest * n / 2, highest), formatting.count(int(highest * n / 2))) for n in range(3)),
         _times(series),
         _said(series, lags),
         tuple(row for number, row in enumerate(points) if number == len(points) - 1 or _flows(row))[::-1],
@@ -81,7 +84,7 @@ def _step(highest: int) -> int:
 
 
 def _round(highest: int) -> int:
-    """Return an even number that people count in, at or above the highest.
+    """Return the smallest even number of one leading digit (2, 4, 5 or 10) that is at least the highest.
 
     >>> _round(0), _round(7), _round(130), _round(4100)
     (2, 10, 200, 5000)
@@ -103,7 +106,7 @@ def _y(value: float, most: float) -> float:
 
 
 def _lines(points: list[Row], most: int) -> tuple[str, ...]:
-    """Return the lag as polylines; a stretch before the first cut has none."""
+    """Return the lag as polylines; points before the first cut have no line."""
     lines: list[list[str]] = [[]]
     for number, row in enumerate(points):
         if row["lag_seconds"] is None:

@@ -1,4 +1,4 @@
-"""The declared pipelines, read again only when one of their files has changed: a page asks for them each time."""
+"""The declared pipelines, read again only when one of their files has changed, because every page needs them."""
 
 import os
 import threading
@@ -14,7 +14,7 @@ from txloom.errors import ConfigurationError
 
 @dataclass(frozen=True)
 class Declarations:
-    """Pipelines by the id of their cdc DAG, and why other declarations are refused, by the name of their file."""
+    """Pipelines by the id of their cdc DAG, and the errors of refused declarations by the name of their file."""
 
     pipelines: Mapping[str, Pipeline]
     refused: Mapping[str, str]
@@ -25,12 +25,12 @@ _KNOWN: dict[Path, tuple[object, Declarations]] = {}
 
 
 def declarations() -> Declarations:
-    """Return what is declared now."""
+    """Return the declarations as they are now; files are read again when a name, size or time of change differs."""
     folder = pipelines_dir()
-    mark = tuple((path.name, stat.st_mtime_ns, stat.st_size) for path, stat in _files(folder))
+    state = tuple((path.name, stat.st_mtime_ns, stat.st_size) for path, stat in _files(folder))
     with _LOCK:
-        if folder not in _KNOWN or _KNOWN[folder][0] != mark:
-            _KNOWN[folder] = mark, _read(folder)
+        if folder not in _KNOWN or _KNOWN[folder][0] != state:
+            _KNOWN[folder] = state, _read(folder)
         return _KNOWN[folder][1]
 
 
@@ -40,6 +40,6 @@ def _files(folder: Path) -> list[tuple[Path, os.stat_result]]:
 
 def _read(folder: Path) -> Declarations:
     declared = discover(folder)
-    right = {names.cdc_dag_id(each.name): each for _, each in declared if isinstance(each, Pipeline)}
-    wrong = {path.stem: str(each) for path, each in declared if isinstance(each, ConfigurationError)}
-    return Declarations(dict(sorted(right.items())), wrong)
+    accepted = {names.cdc_dag_id(each.name): each for _, each in declared if isinstance(each, Pipeline)}
+    refused = {path.stem: str(each) for path, each in declared if isinstance(each, ConfigurationError)}
+    return Declarations(dict(sorted(accepted.items())), refused)

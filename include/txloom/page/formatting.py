@@ -1,4 +1,4 @@
-"""Values as the page shows them: text that is only text, moments in UTC with their age, numbers with commas."""
+"""Values as the page shows them: escaped text, times in UTC with their age, numbers with commas."""
 
 import json
 import unicodedata
@@ -11,14 +11,14 @@ from markupsafe import Markup, escape
 from txloom.storage.views.paging import plain
 
 LONGEST = 1_000
-"""Characters of a value that are shown at once; what is longer says how long it is."""
+"""Characters of a value that are shown; a longer one shows its length too."""
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 UNSEEN = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
-"""Unicode's categories of signs that nobody sees: control signs, right-to-left marks, joiners, private ones."""
+"""Unicode categories of invisible characters: control characters, right-to-left marks, joiners, private ones."""
 
 
 def visible(text: object, longest: int = LONGEST) -> Markup:
-    r"""Return a text of the source as HTML that shows each of its signs and nothing else.
+    r"""Return a text of the source as escaped HTML; invisible characters are shown by their code point.
 
     >>> visible("<b>\u202eno")
     Markup('&lt;b&gt;<span class="sign">U+202E</span>no')
@@ -40,7 +40,7 @@ def _sign(sign: str) -> Markup:
 
 
 def value(raw: Any) -> Markup:
-    """Return a value of a row: null, numbers, moments and nested ones as people read them.
+    """Return a value of a row as HTML: null, numbers, times and nested values as people read them.
 
     >>> value(None), value(Decimal("1.50")), value(["a"])
     (Markup('<span class="null">null</span>'), Markup('1.50'), Markup('[&#34;a&#34;]'))
@@ -66,7 +66,7 @@ def _instant(at: datetime) -> str:
 
 
 def count(number: int | None) -> str:
-    """Return a number with commas; a dash where it is not known.
+    """Return a number with commas; a dash for None.
 
     >>> count(10000), count(None)
     ('10,000', '-')
@@ -84,7 +84,7 @@ def many(number: int, one: str, more: str = "") -> str:
 
 
 def span(seconds: float | None) -> str:
-    """Return a stretch of time in its two largest units; from ten minutes on seconds say nothing.
+    """Return a duration in its two largest units; from ten minutes on without seconds.
 
     >>> span(59), span(127), span(725), span(3_725), span(90_000), span(None)
     ('59 s', '2 min 7 s', '12 min', '1 h 2 min', '1 d 1 h', '-')
@@ -104,14 +104,14 @@ def span(seconds: float | None) -> str:
 
 
 def moment(at: datetime | None) -> Markup:
-    """Return a moment in UTC."""
+    """Return a time in UTC as HTML."""
     if at is None:
         return Markup('<span class="null">never</span>')
     return Markup('<time datetime="{}">{}</time>').format(at.astimezone(UTC).isoformat(), _instant(at))
 
 
 def ago(at: datetime | None, now: datetime) -> Markup:
-    """Return how long ago a moment was, with the moment itself behind it; the page's script lets it grow."""
+    """Return the age of a time as HTML, with the time as its title; the page's script updates it."""
     if at is None:
         return Markup('<span class="null">never</span>')
     text = f"{span((now - at).total_seconds())} ago"

@@ -1,4 +1,4 @@
-"""The pages: each asks the read model in one look, and renders one template."""
+"""The pages: each reads the read model in one read session, and renders one template."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from txloom.storage.views.stories import transaction
 from txloom.storage.views.stories.row import key_story
 
 FEW, SIZE = 10, 100
-"""Rows of a panel of a pipeline's first page, and of a page of its own."""
+"""Rows of a panel on a pipeline's first page, and of a page of a list."""
 PANELS = {
     kinds.OLD: "waiting",
     kinds.STUCK: "waiting",
@@ -40,7 +40,7 @@ PANELS = {
     kinds.QUIET: "runs",
     kinds.TASK: "incidents",
 }
-"""Where the rows of each kind of incident are."""
+"""The page that shows the rows of each kind of incident."""
 PARTS = {
     "": "Now",
     "expectations": "Expectations",
@@ -53,19 +53,19 @@ PARTS = {
     "transaction": "Transaction",
     "key": "Row",
 }
-"""The pages of a pipeline, in the order in which somebody on call needs them."""
+"""The pages of a pipeline, in the order in which a person on call needs them."""
 
 
 @dataclass(frozen=True)
 class View:
-    """Whose page it is, and as of when it is rendered."""
+    """The pipeline that a page shows, and the time as of which it is rendered."""
 
     pipeline: Pipeline
     warehouse: str
     links: Links
     now: datetime
     refused: str | None = None
-    """Why its declaration is refused: `pipeline` then stands in for it, and knows its name only."""
+    """Why its declaration is refused; `pipeline` is then a stand-in that has only its name."""
 
     @classmethod
     def of(cls, pipeline: Pipeline, warehouse: str, links: Links, refused: str | None = None) -> "View":
@@ -73,19 +73,19 @@ class View:
         return cls(pipeline, warehouse, links, datetime.now(UTC), refused)
 
     def health(self) -> Health:
-        """Return how the pipeline fares."""
+        """Return the health of the pipeline."""
         if self.refused is not None:
             return pipelines_overview.refused_health(self.pipeline.name, self.refused, self.warehouse, now=self.now)
         return pipelines_overview.health(*self.whose, now=self.now)
 
     @property
     def whose(self) -> tuple[Pipeline, str]:
-        """Return what every function of the read model takes."""
+        """Return pipeline and warehouse, the first two arguments of every function of the read model."""
         return self.pipeline, self.warehouse
 
     @property
     def parts(self) -> dict[str, str]:
-        """Return the pages that there are: what must hold, and rows by key, only a declaration tells."""
+        """Return the pages that exist; expectations and rows by key need a declaration that is not refused."""
         return {name: title for name, title in PARTS.items() if not self.refused or name not in ("expectations", "key")}
 
     def render(self, part: str, **values: Any) -> str:
@@ -99,7 +99,7 @@ class View:
 def overview(
     pipelines: Sequence[Pipeline], warehouse: str, links: Links, *, refused: Mapping[str, str], color: str | None = None
 ) -> str:
-    """Return the page of all pipelines; color: only those that are so."""
+    """Return the page of all pipelines; color: only those of this color."""
     shown = pipelines_overview.overview(pipelines, warehouse, refused=refused)
     rows = [row for row in shown.rows if color in (None, row.color)]
     colors = pipelines_overview.COLORS
@@ -109,15 +109,16 @@ def overview(
 
 
 def _urgent(reasons: Sequence[Reason]) -> list[Reason]:
-    """Return what is wrong, errors first, of those what hides all others, then failed expectations."""
+    """Return reasons, errors first; within either kind a refused declaration first, then failed expectations."""
     first = {pipelines_overview.REFUSED: 0, kinds.EXPECTATION: 1}
     return sorted(reasons, key=lambda each: (each.severity != "error", first.get(each.kind, len(first))))
 
 
 def now(view: View, *, span: str, turns: Sequence[Turn] = ()) -> str:
-    """Return how a pipeline fares: what is red, since when, which rows, what to do.
+    """Return the first page of a pipeline: what is red, since when, which rows, what to do.
 
-    turns: its tasks that have the slot of its pool or wait for it, those that get it first before others.
+    span: the time that its charts cover. turns: its tasks that have the slot of its pool or wait for it, in the order
+    in which they get it.
     """
     with looking():
         health = view.health()
@@ -161,19 +162,19 @@ def _panels(view: View, span: str) -> dict[str, Any]:
 
 
 def expectations(view: View, *, page: int) -> str:
-    """Return all expectations, failed ones first, with the rows that fail."""
+    """Return the page of all expectations, failed ones first, with the rows that fail."""
     listing = problems.expectations(*view.whose, number=page, size=SIZE)
     docs = results.data_docs(TablePaths(view.warehouse, view.pipeline.name))[:FEW]
     return view.render("expectations", page=listing, data_docs=docs)
 
 
 def data_docs(view: View, run: str, page: str) -> str | None:
-    """Return one of Great Expectations' pages as it lies beside the tables, None where there is none."""
+    """Return one of Great Expectations' pages as it was written beside the tables; None: there is none of this name."""
     return results.data_docs_page(TablePaths(view.warehouse, view.pipeline.name), run, page)
 
 
 def waiting(view: View, *, page: int, cause: str | None, longer: str | None) -> str:
-    """Return transactions that wait for their missing parts."""
+    """Return the page of transactions that wait for missing parts."""
     asking = {"cause": requests.sane("cause", cause), "longer": requests.sane("longer", longer)}
     since = requests.longer_than(longer)
     listing = stuck.waiting(*view.whose, number=page, size=SIZE, cause=asking["cause"], longer=since)
@@ -181,7 +182,7 @@ def waiting(view: View, *, page: int, cause: str | None, longer: str | None) -> 
 
 
 def letters(view: View, *, page: int, cause: str | None, transaction: str | None) -> str:
-    """Return open dead letters by cause, and one by one."""
+    """Return the page of open dead letters: by cause, and one by one."""
     cause_text, whose = requests.sane("cause", cause), requests.sane("transaction", transaction)
     with looking():
         causes = dead.causes(*view.whose)
@@ -190,17 +191,17 @@ def letters(view: View, *, page: int, cause: str | None, transaction: str | None
 
 
 def findings(view: View, *, page: int) -> str:
-    """Return what the doctor found about the source and its producer."""
+    """Return the page of open findings on the source and its producer."""
     return view.render("findings", page=problems.open_findings(*view.whose, number=page, size=SIZE))
 
 
 def incidents(view: View, *, page: int) -> str:
-    """Return incidents that people were told of."""
+    """Return the page of incidents that people got messages about."""
     return view.render("incidents", page=problems.incidents(*view.whose, number=page, size=SIZE))
 
 
 def ledger(view: View, *, page: int) -> str:
-    """Return what each run did, backfills, and how far partitions are."""
+    """Return the page of runs, backfills, and the positions of partitions."""
     with looking():
         listing = runs.runs(*view.whose, number=page, size=SIZE // 4)
         values = {"backfills": runs.backfills(*view.whose), "partitions": runs.partitions(*view.whose)}
@@ -208,7 +209,7 @@ def ledger(view: View, *, page: int) -> str:
 
 
 def cuts(view: View, *, page: int) -> str:
-    """Return published cuts with the version of each table, and who reads them."""
+    """Return the page of published cuts with the version of each table, and of the readers that hold them."""
     with looking():
         listing = published.cuts(*view.whose, number=page, size=SIZE // 4)
         holds = published.holds(*view.whose)
@@ -216,7 +217,10 @@ def cuts(view: View, *, page: int) -> str:
 
 
 def transaction_story(view: View, *, page: int, any_: str | None, **named: str | None) -> str:
-    """Return the story of a transaction: any_: an xid, a csn or an id; named: xid, csn or transaction."""
+    """Return the page of a transaction.
+
+    any_: an xid, a csn or an id; each is tried in this order. named: xid, csn or transaction, which say what they are.
+    """
     query: dict[str, Any] = {
         "xid": requests.sane("xid", named.get("xid")),
         "csn": requests.csn_of(named.get("csn")),
@@ -240,15 +244,15 @@ def _addressed(used: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def key(view: View, *, page: int, table: str | None, value: str | None, query: Mapping[str, str]) -> str:
-    """Return every change of a row, or of a document, with before and after."""
-    want = requests.row_query(view.pipeline, table, value, query)
+    """Return the page of a row or document: every change, with before and after."""
+    requested = requests.row_query(view.pipeline, table, value, query)
     story = None
-    if want.key is not None and want.table is not None:
-        story = key_story(*view.whose, want.table, want.key, number=page, size=SIZE // 2)
-    key_fields = {f"{KEY}{name}": text for name, text in (want.key or {}).items()}
-    return view.render("key", want=want, story=story, key_query={"table": want.table, **key_fields})
+    if requested.key is not None and requested.table is not None:
+        story = key_story(*view.whose, requested.table, requested.key, number=page, size=SIZE // 2)
+    key_fields = {f"{KEY}{name}": text for name, text in (requested.key or {}).items()}
+    return view.render("key", want=requested, story=story, key_query={"table": requested.table, **key_fields})
 
 
 def notice(links: Links, title: str, sentence: str, *, log_in: str | None = None) -> str:
-    """Return a page that says why there is no other; log_in: the address where to log in."""
+    """Return a page that says why the requested one is not shown; log_in: the address of the login."""
     return render("notice.html", links, datetime.now(UTC), title=title, sentence=sentence, log_in=log_in)

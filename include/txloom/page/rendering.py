@@ -1,4 +1,4 @@
-"""Templates and static files: every value is escaped, a name that a template does not get is an error."""
+"""Templates and static files: every value is escaped, and a name that a template lacks raises an error."""
 
 import hashlib
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from txloom.page.links import Links
 
 HERE = Path(__file__).parent
 STATIC: Mapping[str, str] = {"page.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8"}
-"""Files that everybody may have, and what they are."""
+"""Static files that everybody may load, and their content types."""
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none';"
     " frame-ancestors 'self'"
@@ -25,16 +25,16 @@ HEADERS: Mapping[str, str] = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-"""Headers of each page: nothing runs that is not a file of ours, nothing is kept, nobody else frames it."""
+"""Headers of each page: only the page's files run, nothing is cached, and only Airflow may frame it."""
 
 SANDBOX = "sandbox allow-same-origin; default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'"
 DATA_DOCS_HEADERS: Mapping[str, str] = {**HEADERS, "Content-Security-Policy": SANDBOX}
-"""Headers of a page that Great Expectations rendered: it has its style in itself, and may do nothing at all."""
+"""Headers of a page that Great Expectations rendered: it has inline styles, and may run and load nothing."""
 
 
 @cache
 def static(name: str) -> bytes:
-    """Return a file that everybody may have; raises KeyError for any other name."""
+    """Return the content of a static file; raises KeyError for any other name."""
     if name not in STATIC:
         raise KeyError(name)
     return (HERE / "static" / name).read_bytes()
@@ -42,7 +42,7 @@ def static(name: str) -> bytes:
 
 @cache
 def cache_key(name: str) -> str:
-    """Return what changes when a file does, so that browsers may keep it."""
+    """Return a hash of a static file's content: it is part of its address, so that browsers may cache the file."""
     return hashlib.sha256(static(name)).hexdigest()[:12]
 
 
@@ -62,6 +62,6 @@ def _environment() -> Environment:
 
 
 def render(template: str, links: Links, now: datetime, **values: Any) -> str:
-    """Return a page; now: the moment by which ages count."""
+    """Return a page as HTML; now: the time by which ages are computed."""
     files = {name.replace(".", "_"): links.static(name, cache_key(name)) for name in STATIC}
     return _environment().get_template(template).render(links=links, now=now, files=files, **values)

@@ -1,4 +1,4 @@
-"""What a request asks for: which transaction, which row; texts that cannot be an id are refused by name."""
+"""Parse the parameters of a request: which transaction, which row; raises ConfigurationError that names a wrong one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ LARGEST_CSN = 2**63 - 1
 LONGEST = 300
 """Characters that an id, a cause or a key may have."""
 SPANS = {"6h": "6 hours", "1d": "a day", "7d": "7 days", "30d": "30 days"}
-"""Stretches of time that a chart may show."""
+"""Durations that a chart can cover."""
 
 
 def sane(name: str, text: str | None) -> str | None:
-    """Return a text that may name something in a table; None for an empty one.
+    """Return a parameter without surrounding spaces; None for an empty one.
 
-    Signs that nobody sees and overlong texts are refused: no address that a page makes has them.
+    Raises ConfigurationError for invisible characters and overlong texts: no address that a page makes has them.
     """
     if text is None or not (stripped := text.strip()):
         return None
@@ -34,7 +34,7 @@ def sane(name: str, text: str | None) -> str | None:
 
 
 def transaction_names(id_: str) -> list[dict[str, str | int]]:
-    """Return what an id may name, in the order to look: xid, then csn where it is a number, then transaction id.
+    """Return what an id may be, in the order of lookup: xid, then csn where it is a number, then transaction id.
 
     >>> transaction_names("7")
     [{'xid': '7'}, {'csn': 7}, {'transaction_id': '7'}]
@@ -45,7 +45,7 @@ def transaction_names(id_: str) -> list[dict[str, str | int]]:
 
 
 def csn_of(text: str | None) -> int | None:
-    """Return a csn that is asked for."""
+    """Return the csn of a request; None for an empty one; raises ConfigurationError for what is no csn."""
     if (digits := sane("csn", text)) is None:
         return None
     if not (digits.isascii() and digits.isdigit() and int(digits) <= LARGEST_CSN):
@@ -54,7 +54,7 @@ def csn_of(text: str | None) -> int | None:
 
 
 def longer_than(text: str | None) -> timedelta | None:
-    """Return a duration that is asked for."""
+    """Return the duration of a request; None for an empty one; raises ConfigurationError for what is no duration."""
     if (duration := sane("longer", text)) is None:
         return None
     try:
@@ -65,7 +65,11 @@ def longer_than(text: str | None) -> timedelta | None:
 
 @dataclass(frozen=True)
 class RowQuery:
-    """Which row is asked for; columns: of the key of the table that is; key: None while it is not told whole."""
+    """The row that a request names.
+
+    tables: the tables to choose from. columns: the key of the chosen table. key: None unless every column of it is
+    given. given: the columns that are.
+    """
 
     tables: tuple[str, ...]
     table: str | None = None
@@ -75,7 +79,10 @@ class RowQuery:
 
 
 def row_query(pipeline: Pipeline, table: str | None, value: str | None, query: Mapping[str, str]) -> RowQuery:
-    """Return which row is asked for; value: of a key with one column."""
+    """Return the row that a request names; value: of a key with one column.
+
+    Raises ConfigurationError for an unknown table, and for values that no key can have.
+    """
     tables = tables_with_keys(pipeline)
     if (name := sane("table", table)) is None:
         return RowQuery(tables)
@@ -93,6 +100,6 @@ def row_query(pipeline: Pipeline, table: str | None, value: str | None, query: M
 
 
 def tables_with_keys(pipeline: Pipeline) -> tuple[str, ...]:
-    """Return what has rows with a story: documents first, then watched tables."""
+    """Return the tables whose rows have a story: documents first, then watched tables with a key."""
     documents = [each.current for each in pipeline.targets.aggregates]
     return (*documents, *(table.name for table in pipeline.tables if not table.insert_only))

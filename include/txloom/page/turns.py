@@ -1,4 +1,4 @@
-"""Whose turn it is in a pipeline's pool, as Airflow knows it: a task that has the slot, and those that wait."""
+"""The order of tasks in a pipeline's pool, as Airflow has it: the task that has the slot, and those that wait."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from datetime import datetime
 
 RUNNING, WAITING = "running", "waiting"
 STATES = {"running": RUNNING, "queued": RUNNING, "scheduled": WAITING}
-"""Of Airflow's states of a task those in which it has the slot, or waits for it."""
+"""Airflow's task states in which a task has the slot or waits for it."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Run one Checkpoint of Great Expectations over the expectations of a pipeline, each on the rows that it looks at."""
+"""Run one Checkpoint of Great Expectations over the expectations of a pipeline, each on the rows that it judges."""
 
 import logging
 import os
@@ -15,14 +15,16 @@ from txloom.quality.conditions import Condition
 from txloom.quality.masking import MOST, is_secret, without
 
 Ask = Callable[[str], pa.Table]
-"""Answers a query over the same versions of tables each time."""
+"""Runs an SQL query and returns its rows; every call reads the same versions of the tables."""
 
 
 @dataclass(frozen=True)
 class Case:
     """An expectation, and what it is judged on.
 
-    rows: reads the rows in question. ask: answers a query over the same versions of tables, where the condition is one.
+    rows: reads the rows in question. ask: runs a query over the same versions of tables, where the condition is a
+    query. condition: what must hold of the rows; None for an expectation of Great Expectations, which holds it in its
+    arguments.
     """
 
     expectation: Expectation
@@ -33,9 +35,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What Great Expectations says of an expectation.
+    """The result of one expectation, as Great Expectations returns it.
 
-    told: its numbers. trouble: why it could not judge, else empty. validation: all of it, as its Data Docs show it.
+    result: its numbers (`unexpected_count` or `observed_value`). trouble: why it could not judge, else empty.
+    validation: the whole result, as its Data Docs show it.
     """
 
     success: bool
@@ -47,13 +50,20 @@ class Outcome:
 def run(
     cases: Sequence[Case], *, suite: str, run_id: str, referenced: Collection[str] = ()
 ) -> dict[str, Outcome | ConfigurationError]:
-    """Return by id what Great Expectations says of expectations, or why it cannot be asked; all in one Checkpoint.
+    """Run expectations in one Checkpoint; return by id the outcome, or the error why Great Expectations refuses it.
 
-    referenced: texts that no message may repeat. Raises TxloomError where Great Expectations cannot be loaded.
+    Args:
+        cases: the expectations, each with the rows that it judges.
+        suite: the name of the Checkpoint and of its data source.
+        run_id: the run that the results name.
+        referenced: texts that no message may repeat.
+
+    Raises:
+        TxloomError: Great Expectations cannot be loaded.
     """
     outcomes: dict[str, Outcome | ConfigurationError] = {}
     with warnings.catch_warnings():
-        # Great Expectations imports modules that Python deprecates, which is not for the person who reads the log
+        # Great Expectations imports modules that Python deprecates: no concern of the person who reads the log
         warnings.simplefilter("ignore")
         context, source = _context(suite)
         validations = []
@@ -75,7 +85,7 @@ def count(ask: Ask, rows: str) -> int:
 
 
 def columns(expectation: Expectation) -> list[str]:
-    """Return the columns that an expectation of Great Expectations names."""
+    """Return the columns that the arguments of an expectation of Great Expectations name."""
     given = getattr(expectation, "arguments", {})
     named = [given.get(name) for name in ("column", "column_A", "column_B")]
     listed = [name for key in ("column_list", "column_set") for name in given.get(key) or ()]
@@ -83,7 +93,7 @@ def columns(expectation: Expectation) -> list[str]:
 
 
 def refused(expectation: Expectation, why: str) -> ConfigurationError:
-    """Return the error that says that Great Expectations cannot judge by an expectation."""
+    """Return the error for an expectation that Great Expectations cannot judge on this table; why: its message."""
     name = getattr(expectation, "expectation", expectation.kind)
     return ConfigurationError(f"expectation {expectation.id}: {name} cannot judge this table: {why}")
 
@@ -119,7 +129,7 @@ def _rule(case: Case, referenced: Collection[str]) -> Any:
 
 
 def _validation(context: Any, source: Any, case: Case, rule: Any) -> Any:
-    """Return a validation definition: one expectation on the rows that it looks at."""
+    """Return the validation definition of one expectation on the rows that it judges."""
     import great_expectations as gx
 
     from txloom.quality.rules import is_aggregate
@@ -151,14 +161,17 @@ def _outcome(validation: Any) -> Outcome:
 
 
 def _trouble(exceptions: dict[str, Any]) -> str:
-    """Return why a number could not be worked out: told once, or for each number that was asked for."""
+    """Return the last line of the first exception, at most 200 characters; empty where none was raised.
+
+    exceptions: one record, or one for each metric that Great Expectations computed.
+    """
     entries = [exceptions] if "raised_exception" in exceptions else list(exceptions.values())
-    said = [str(each.get("exception_message")) for each in entries if each.get("raised_exception")]
-    return said[0].strip().splitlines()[-1][:200] if said else ""
+    messages = [str(each.get("exception_message")) for each in entries if each.get("raised_exception")]
+    return messages[0].strip().splitlines()[-1][:200] if messages else ""
 
 
 def shown_trouble(expectation: Expectation, trouble: str, referenced: Collection[str]) -> ConfigurationError:
-    """Return the error that repeats what Great Expectations says, but for secrets."""
+    """Return the error with the message of Great Expectations; the message is left out where the columns are secret."""
     secret = any(map(is_secret, columns(expectation)))
     return refused(expectation, without("its message is not shown" if secret else trouble, referenced))
 

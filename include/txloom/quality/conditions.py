@@ -1,7 +1,8 @@
-"""What must hold of the rows that an expectation looks at: each condition once, for SQL and for Great Expectations.
+"""What must hold of the rows that an expectation judges: each condition once, for SQL and for Great Expectations.
 
-`failing` is SQL that finds what does not hold among rows that another query names; `arguments` is the same for the
-class of Great Expectations that judges those rows (`txloom.quality.rules`). A value that is missing fails nothing.
+`failing` is SQL that selects the rows which do not fulfil it, out of those that another query selects; `arguments` is
+the same condition for the class of Great Expectations that judges those rows (`txloom.quality.rules`). A null fails
+nothing.
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ class AtMost:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Return what a class of Great Expectations that takes a highest value is given."""
+        """Return the arguments of a class of Great Expectations that takes a highest value."""
         return {"column": self.column, "max_value": self.most}
 
     def failing(self, rows: str) -> str:
@@ -36,7 +37,7 @@ class AtMost:
 
 @dataclass(frozen=True)
 class InSet:
-    """Every value of a column is among some; outside: none is."""
+    """Every value of a column is one of `values`; with `outside`, none of them is."""
 
     column: str
     values: tuple[str | bool, ...]
@@ -49,7 +50,7 @@ class InSet:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Return what a class of Great Expectations that takes a set of values is given."""
+        """Return the arguments of a class of Great Expectations that takes a set of values."""
         return {"column": self.column, "value_set": list(self.values)}
 
     def failing(self, rows: str) -> str:
@@ -68,7 +69,7 @@ def _literal(given: str | bool) -> str:  # noqa: FBT001 (a value of a column)
 
 @dataclass(frozen=True)
 class NotBelow:
-    """No value of a column is below that of another one."""
+    """No value of a column is below the value of another column in the same row."""
 
     column: str
     other: str
@@ -80,7 +81,7 @@ class NotBelow:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Return what a class of Great Expectations that compares two columns is given."""
+        """Return the arguments of a class of Great Expectations that compares two columns."""
         return {"column_A": self.column, "column_B": self.other, "or_equal": True}
 
     def failing(self, rows: str) -> str:
@@ -90,34 +91,34 @@ class NotBelow:
 
 @dataclass(frozen=True)
 class Few:
-    """There are no more rows than so many; where there are, all of them fail."""
+    """There are at most `most` rows; where there are more, all of them fail."""
 
     most: int
     columns: tuple[str, ...] = ()
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Return what a class of Great Expectations that counts rows is given."""
+        """Return the arguments of a class of Great Expectations that counts rows."""
         return {"max_value": self.most}
 
     def fails(self, rows: int) -> bool:
-        """Say whether so many rows are too many."""
+        """Return whether a number of rows is above the limit."""
         return rows > self.most
 
 
 @dataclass(frozen=True)
 class NoRows:
-    """A query over several tables returns no row: what it returns fails."""
+    """A query over several tables returns no row; each row that it returns fails."""
 
     query: str
     columns: tuple[str, ...] = ()
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Return what a class of Great Expectations that asks a query is given."""
+        """Return the arguments of a class of Great Expectations that runs a query."""
         return {"unexpected_rows_query": self.query}
 
 
 OfRows = AtMost | InSet | NotBelow
-"""What is judged row by row."""
+"""Conditions that are judged row by row."""
 Condition = OfRows | Few | NoRows

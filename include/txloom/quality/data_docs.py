@@ -1,8 +1,8 @@
-"""The Data Docs of a Checkpoint: a page of Great Expectations for each expectation, and one that leads to them.
+"""The Data Docs of a Checkpoint: a page of Great Expectations for each expectation, and an index of them.
 
-Great Expectations puts values and sentences into its pages as they are, and asks a dozen hosts for styles and scripts.
-Here every sign that means something in HTML is replaced before a page is rendered, and written as text behind it; a
-page stands alone, and runs nothing.
+Great Expectations puts values and sentences into its pages unescaped, and loads styles and scripts from a dozen hosts.
+Here every character that has a meaning in HTML is replaced before a page is rendered, and written as an entity
+afterwards; a page loads nothing and runs nothing.
 """
 
 import re
@@ -18,19 +18,19 @@ from txloom.quality.reports import COLORS, versions
 
 INDEX = "index.html"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-"""What a page may do: show text in its own style."""
+"""The Content-Security-Policy of a page: it may show text in its inline style, and nothing else."""
 _SIGNS = {ord(sign): 0xE000 + number for number, sign in enumerate("<>&\"'$`*[]")}
-"""What HTML, templates or Markdown would read, and what stands for it until a page is rendered."""
+"""Characters that HTML, templates or Markdown would interpret, and their stand-ins until a page is rendered."""
 _PRIVATE = re.compile(
     "[\ue000-\uf8ff\U000f0000-\U0010fffd\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 )
-"""Signs that nobody sees, or that would be taken for those above."""
+"""Invisible characters, and those that would be taken for the stand-ins above."""
 _ACTIVE = re.compile(
     r"<script\b.*?</script\s*>|<link\b[^>]*>|<style\b.*?</style\s*>|<img\b[^>]*>|<meta\b[^>]*>|<base\b[^>]*>"
     r"|\son[a-z]+\s*=\s*(?:\"[^\"]*\"|'[^']*')",
     re.DOTALL | re.IGNORECASE,
 )
-"""What would load or run something: of Great Expectations' templates, for nothing of it comes from data."""
+"""Elements that load or run something. They come from Great Expectations' templates only, never from data."""
 _HREF = re.compile(r"href\s*=\s*(?:\"[^\"]*\"|'[^']*')", re.IGNORECASE)
 _HEAD = re.compile(r"<head\b[^>]*>", re.IGNORECASE)
 STYLE = COLORS + (
@@ -59,10 +59,14 @@ def pages(
     outcomes: Mapping[str, Outcome],
     referenced: Collection[str] = (),
 ) -> dict[str, str]:
-    """Return the pages by their names.
+    """Return the pages of a run: file name to HTML.
 
-    about: of the run, in words. results: the row of each expectation, or why it could not be judged. outcomes: of those
-    that Great Expectations judged. referenced: texts that no page may repeat.
+    Args:
+        title: the heading of the index.
+        about: facts about the run, name to text.
+        results: each expectation with the row of its result, or with the reason why it could not be judged.
+        outcomes: by id, the outcomes of those that Great Expectations judged; each gets a page.
+        referenced: texts that no page may repeat.
     """
     by_id = {each.id: each for each, _ in results}
     documents = {page_of(name): _page(by_id[name], outcome, referenced) for name, outcome in outcomes.items()}
@@ -70,7 +74,7 @@ def pages(
 
 
 def page_of(expectation_id: str) -> str:
-    """Return the name of an expectation's page.
+    """Return the file name of an expectation's page.
 
     >>> page_of("order_totals")
     'of_order_totals.html'
@@ -92,16 +96,16 @@ def _page(expectation: Expectation, outcome: Outcome, referenced: Collection[str
 
 
 def _shown(validation: dict[str, Any], expectation: Expectation) -> dict[str, Any]:
-    """Return a result of which nothing but counts are left where its columns are secret."""
+    """Return a result; where its columns are secret, only its counts and percentages are left."""
     if any(map(is_secret, columns(expectation))):
-        for each in validation["results"]:
-            counts = {name: value for name, value in each["result"].items() if re.search("_(count|percent)$", name)}
-            each["result"] = counts
+        for result in validation["results"]:
+            counts = {name: value for name, value in result["result"].items() if re.search("_(count|percent)$", name)}
+            result["result"] = counts
     return validation
 
 
 def _safe(value: Any, referenced: Sequence[str]) -> Any:
-    """Return data in which no text means anything but itself, none is long, and none is of the environment."""
+    """Return JSON data whose texts are short, escaped by stand-ins, and without the texts of the environment."""
     if isinstance(value, str):
         text = _PRIVATE.sub("?", without(value, referenced))
         text = text if len(text) <= LONGEST * 10 else f"{text[: LONGEST * 10]}..."
@@ -114,7 +118,7 @@ def _safe(value: Any, referenced: Sequence[str]) -> Any:
 
 
 def self_contained(page: str) -> str:
-    """Return a rendered page that loads and runs nothing, with what `_safe` replaced as text.
+    """Return a rendered page that loads and runs nothing; the stand-ins of `_safe` become HTML entities.
 
     >>> "evil" in self_contained('<head></head><a onclick="evil()" href="http://evil">x</a><script>evil()</script>')
     False

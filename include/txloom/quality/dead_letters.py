@@ -1,4 +1,4 @@
-"""How dead letters are shown to people: by cause, with where they lie, and never with what they hold."""
+"""Dead letters as people see them: by cause, with the position of each message, and never with its payload."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import Any
 from txloom.quality.incidents import moment
 
 EXAMPLES = 3
-"""Letters of each cause that are shown; totals count them all."""
+"""Dead letters of each cause that are shown; totals count all of them."""
 CAUSES = 40
 """Causes that are shown."""
 STAYS = (
@@ -24,7 +24,7 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#~&!$])")
 
 @dataclass(frozen=True)
 class Group:
-    """The open dead letters of one cause; examples: some of them, each in words."""
+    """The open dead letters of one cause; examples: one line for each of the first few."""
 
     cause: str
     hint: str
@@ -36,7 +36,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Listing:
-    """Open dead letters; version: of the table that was looked at, so that a redrive takes what was seen."""
+    """Open dead letters by cause; version: the Delta version that was read, so that a redrive takes exactly these."""
 
     groups: tuple[Group, ...]
     events: int
@@ -46,19 +46,19 @@ class Listing:
 
 @dataclass(frozen=True)
 class DeadLetterOutcome:
-    """What came of a redrive: how many of its transactions were released, wait, or are dead again by cause."""
+    """The outcome of a redrive: how many of its transactions were released, wait, or are dead again, by cause."""
 
     released: int = 0
     waiting: int = 0
     dead: tuple[tuple[str, int], ...] = ()
     still_poison: int = 0
     each: tuple[str, ...] = ()
-    """The first transactions, each in words."""
+    """The first transactions, one line for each."""
     total: int = 0
 
 
 def where(dead_letter: dict[str, Any]) -> str:
-    """Say where a message lies.
+    """Return the position of a message: file and line, or topic, partition and offset.
 
     >>> where({"topic": "rows", "partition": 0, "offset": 7, "file": None, "line": None})
     'rows[0] at offset 7'
@@ -71,7 +71,7 @@ def where(dead_letter: dict[str, Any]) -> str:
 
 
 def coordinates(text: str) -> dict[str, Any]:
-    """Read where a message lies, as `where` says it; raises ValueError.
+    """Parse the position of a message as `where` writes it; raises ValueError for any other text.
 
     >>> coordinates("rows/1.jsonl, line 3")
     {'file': 'rows/1.jsonl', 'line': 3}
@@ -87,17 +87,17 @@ def coordinates(text: str) -> dict[str, Any]:
 
 
 def shown(dead_letter: dict[str, Any]) -> str:
-    """Say in one line which letter it is."""
-    whose = (
+    """Return one line that identifies a dead letter: transaction, table, and position of its message."""
+    transaction = (
         ""
         if dead_letter["kind"] == "poison" or dead_letter["transaction_id"] is None
         else f"{dead_letter['transaction_id']}: "
     )
-    return plain(f"{whose}{dead_letter['table'] or dead_letter['kind']}") + f", {where(dead_letter)}"
+    return plain(f"{transaction}{dead_letter['table'] or dead_letter['kind']}") + f", {where(dead_letter)}"
 
 
 def plain(text: str) -> str:
-    r"""Return a text of the source as one short line that shows what it is.
+    r"""Return a text of the source on one line of at most LONGEST characters; what cannot be printed becomes "?".
 
     >>> plain("a\nb\u202e")
     'a b?'
@@ -107,7 +107,7 @@ def plain(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a text that Markdown and HTML leave as it is.
+    """Return a text with a backslash before each character that Markdown or HTML would interpret.
 
     >>> escaped("<b>|x_1")
     '\\\\<b\\\\>\\\\|x\\\\_1'
@@ -116,7 +116,7 @@ def escaped(text: str) -> str:
 
 
 def markdown(listing: Listing, reason: str | None = None) -> str:
-    """Return a listing as a person reads it who has to approve its redrive, or its dismissal for a reason."""
+    """Return a listing in Markdown, for the person who approves its redrive; reason: its dismissal, for this reason."""
     if not listing.events:
         return "No open dead letter was chosen."
     lines = [f"**{_counted(listing)}** go through the buffer once more.", ""]
@@ -135,7 +135,7 @@ def markdown(listing: Listing, reason: str | None = None) -> str:
 
 
 def text(listing: Listing) -> str:
-    """Return a listing for a terminal."""
+    """Return a listing as plain text for a terminal."""
     lines = [f"{_counted(listing)} open" if listing.events else "no open dead letters"]
     for group in listing.groups:
         since = f" since {moment(group.since)}" if group.since else ""
@@ -149,7 +149,7 @@ def _counted(listing: Listing) -> str:
 
 
 def outcome_in_markdown(outcome: DeadLetterOutcome) -> str:
-    """Return what came of a redrive."""
+    """Return the outcome of a redrive in Markdown."""
     lines = [f"**{outcome.released} of {outcome.total} transactions were released.**"]
     lines += [f"- {count} dead again: {escaped(cause)}" for cause, count in outcome.dead]
     lines += [f"- {outcome.waiting} wait for their missing parts"] if outcome.waiting else []
@@ -161,13 +161,16 @@ def outcome_in_markdown(outcome: DeadLetterOutcome) -> str:
 
 
 def dismissed_in_markdown(count: int, person: str, reason: str) -> str:
-    """Return what a dismissal did."""
+    """Return in Markdown how many dead letters were dismissed, by whom, and why."""
     what = f"**{count} dead letters were dismissed** by {escaped(plain(person))}: {escaped(plain(reason))}"
     return f"{what}\n\n{STAYS}"
 
 
 def grouped(rows: Sequence[dict[str, Any]], hints: dict[str, str]) -> tuple[Group, ...]:
-    """Return groups out of rows (cause, events, transactions, since, examples), the largest first."""
+    """Return groups from rows (cause, events, transactions, since, examples), those with most events first.
+
+    hints: by cause; a cause without one gets an empty hint.
+    """
     ordered = sorted(rows, key=lambda row: (-row["events"], row["cause"] or ""))
     return tuple(
         Group(

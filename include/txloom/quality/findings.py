@@ -1,7 +1,7 @@
-"""What can be wrong with a source or its producer: a closed list, each with what to do about it.
+"""Findings: a closed list of what can be wrong with a source or its producer, each with a hint on what to do.
 
-A finding is a fact with evidence. It does not stop a run; one that needs a snapshot says that rows of a table may
-differ from the source's until it is loaded anew.
+A finding is a fact with the data that shows it. It does not stop a run. One that needs a snapshot means that rows of a
+table may differ from the source's until the table is loaded anew.
 """
 
 from dataclasses import dataclass
@@ -80,21 +80,21 @@ GOLDENGATE_HINTS = {
     NULLS_OMITTED: "Inserts come now with, now without this column, and one that is missing counts as dropped: set "
     "format.omitNullValues to false in the handler, or the table's dropped_columns to keep.",
 }
-"""What a GoldenGate producer's settings can do about it; other producers have none of them."""
+"""Hints that name settings of a GoldenGate producer; other producers do not have these settings."""
 NEEDS_SNAPSHOT = frozenset(
     (RENAMED, CHANGED, UNKNOWN_ROW, CSN_BACK, LOST, UNKNOWN_VALUES, TWO_RUNS, COUNTS_CHANGED, TAKEN_TWICE)
 )
 OF_TRANSACTION = frozenset((TWO_RUNS, RUNS_OVERLAP, COUNTS_CHANGED))
-"""Each says something of one transaction: one that is open says nothing of another transaction on the same table."""
+"""Findings about one transaction: an open one says nothing about another transaction on the same table."""
 SEVERITIES = {ADDED: "info", XID_AGAIN: "info", RUNS_OVERLAP: "info"} | dict.fromkeys(
     (*NEEDS_SNAPSHOT, UNREADABLE), "error"
 )
-"""Anything else is a warning."""
+"""Severity by code; a code that is not listed is a warning."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One fact: what, about which table and column (None: the whole source), since when, and what shows it."""
+    """One fact: what, in which table and column (table None: the whole source), since which csn, and what shows it."""
 
     code: str
     table: str | None
@@ -105,10 +105,10 @@ class Finding:
 
     @property
     def severity(self) -> str:
-        """Return error, warn or info."""
+        """Return the severity: error, warn or info."""
         return SEVERITIES.get(self.code, "warn")
 
     def hint(self, source_format: str | None = None) -> str:
-        """Return what to do about it where the source has a format; None: whatever it has."""
+        """Return what to do, as it fits the producer of a source format; None: whatever the format."""
         of_format = GOLDENGATE_HINTS if source_format == "goldengate" else {}
         return of_format.get(self.code, HINTS[self.code])

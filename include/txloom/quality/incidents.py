@@ -1,6 +1,6 @@
 """What is wrong with a pipeline now: facts out of its tables in, incidents out; nothing is read or sent here.
 
-Old valid-through has one cause at a time: the pipeline is broken, else transactions wait, else the source is quiet.
+An old valid-through has one cause at a time: the pipeline is broken; else transactions wait; else the source is quiet.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,9 +23,9 @@ UNBALANCED = "ledger unbalanced"
 GONE = "table gone"
 TASK = "failed task"
 JUDGED = (BROKEN, OLD, QUIET, STUCK, DEAD, EXPECTATION, FINDING, UNBALANCED, GONE)
-"""Kinds that tables tell of; a failed task tells of itself."""
+"""Kinds that are worked out from tables; a failed task is reported by the task's callback instead."""
 SAMPLE = 5
-"""Rows that a message shows; totals count them all."""
+"""Rows that a message shows; totals count all of them."""
 
 ADVICE = {
     BROKEN: "Open the DAG: is it paused, does a run hang, which task is red? A red task's last line says what to do; "
@@ -46,7 +46,7 @@ ADVICE = {
 
 @dataclass(frozen=True)
 class Rows:
-    """How many rows are concerned, since when, and the first of them."""
+    """Rows that are concerned: how many, since when, the first of them in words, and what to do about them."""
 
     total: int = 0
     since: datetime | None = None
@@ -56,7 +56,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class PendingStep:
-    """Work that waits for a step: what, and since when."""
+    """Work that a step has not done yet: which, and since when it waits."""
 
     what: str
     since: datetime | None
@@ -64,35 +64,36 @@ class PendingStep:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the tables of a pipeline say; moments are None where there is nothing yet."""
+    """The state of a pipeline's tables; times are None where there is nothing yet."""
 
     now: datetime
     valid_through: int | None = None
     valid_at: datetime | None = None
-    """The moment of the source that readers see: when the transaction at valid-through was committed."""
+    """When the source committed the transaction at valid-through: the state of the source that readers see."""
     landed_at: datetime | None = None
-    """When something new of the source was landed last."""
+    """When a landing last brought something new."""
     judged_at: datetime | None = None
-    """When the source was last looked at with success, whether or not it had something new."""
+    """When a check of the source, or a landing, last succeeded, whether or not there was something new."""
     pending_steps: PendingStep | None = None
     lease: PendingStep | None = None
     waiting: Rows = Rows()
     stuck: Rows = Rows()
     dead_letters: Rows = Rows()
     expectations: Sequence[dict[str, Any]] = ()
-    """Of each expectation that failed when it was last checked: expectation, severity, sentence, hint, failed, checked,
-    first (rows), since."""
+    """Each expectation that failed when it was last checked: expectation, severity, sentence, hint, failed, checked,
+    first (rows), since.
+    """
     findings: Sequence[dict[str, Any]] = ()
     unbalanced: PendingStep | None = None
     gone: Sequence[str] = ()
-    """Tables of the newest cut that are not there any more."""
+    """Tables of the newest cut that do not exist any more."""
     stepped_at: datetime | None = None
-    """When a step of the pipeline ended last, whatever it did."""
+    """When a step of the pipeline last ended, whichever it was."""
 
 
 @dataclass(frozen=True)
 class Incident:
-    """One thing that is wrong; kind and subject tell it from others."""
+    """One thing that is wrong; kind and subject identify it."""
 
     kind: str
     subject: str
@@ -106,12 +107,12 @@ class Incident:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return what tells it from others that are open."""
+        """Return kind and subject, which identify it among open incidents."""
         return self.kind, self.subject
 
 
 def incidents(facts: Facts, alerts: Alerts, pipeline: str) -> list[Incident]:
-    """Return what is wrong now, by what is declared."""
+    """Return what is wrong now, by the limits that the pipeline's alerts declare."""
     rules = (_progress, _stuck, _letters, _expectations, _findings, _unbalanced, _gone)
     return [incident for rule in rules for incident in rule(facts, alerts, pipeline)]
 
@@ -120,7 +121,7 @@ Rule = Callable[[Facts, Alerts, str], Iterator[Incident]]
 
 
 def _progress(facts: Facts, alerts: Alerts, pipeline: str) -> Iterator[Incident]:
-    """Find one reason at most why readers see an old state."""
+    """Yield at most one incident: the reason why readers see an old state."""
     cdc = f"dags/{names.cdc_dag_id(pipeline)}"
     limit = alerts.valid_through_age or alerts.source_quiet
     if limit is None:
@@ -142,7 +143,7 @@ def _progress(facts: Facts, alerts: Alerts, pipeline: str) -> Iterator[Incident]
 
 
 def _broken(facts: Facts, limit: timedelta) -> list[PendingStep]:
-    """Return what a working pipeline would have done by now."""
+    """Return the work that a working pipeline would have done within the limit."""
     if facts.judged_at is None:
         return [PendingStep("Nothing was ever landed", None)]
     troubles = []
@@ -155,7 +156,7 @@ def _broken(facts: Facts, limit: timedelta) -> list[PendingStep]:
 
 
 def _gone(facts: Facts, _: Alerts, pipeline: str) -> Iterator[Incident]:
-    """Find tables that vanished."""
+    """Yield one incident for all tables of the newest cut that do not exist any more."""
     if facts.gone:
         what = f"{_many(len(facts.gone), 'table of the newest cut is', 'tables of the newest cut are')} gone."
         page = f"dags/{names.cdc_dag_id(pipeline)}"
@@ -191,18 +192,18 @@ def _expectations(facts: Facts, _: Alerts, pipeline: str) -> Iterator[Incident]:
 
 
 def _findings(facts: Facts, _: Alerts, pipeline: str) -> Iterator[Incident]:
-    """Find what needs somebody; several transactions on one table are one incident, whose rows say which."""
+    """Yield an incident for each finding of severity error; findings on several transactions of a table share one."""
     subjects: dict[str, list[dict[str, Any]]] = {}
     for each in facts.findings:
         if each["severity"] == "error":
             where = ".".join(name for name in (each["table"], each["column"]) if name)
             subjects.setdefault(f"{each['code']}: {where}" if where else each["code"], []).append(each)
     page = f"dags/{names.cdc_dag_id(pipeline)}"
-    for subject, same in subjects.items():
-        since, hint = min(each["at"] for each in same), same[0]["hint"]
-        lines = [each["evidence"] for each in same]
-        more = f" And {_many(len(same) - 1, 'more transaction', 'more transactions')}." if len(same) > 1 else ""
-        total, first = (len(same), tuple(lines[:SAMPLE])) if more else (0, ())
+    for subject, rows in subjects.items():
+        since, hint = min(each["at"] for each in rows), rows[0]["hint"]
+        lines = [each["evidence"] for each in rows]
+        more = f" And {_many(len(rows) - 1, 'more transaction', 'more transactions')}." if len(rows) > 1 else ""
+        total, first = (len(rows), tuple(lines[:SAMPLE])) if more else (0, ())
         yield Incident(FINDING, subject, since, "error", f"{lines[0]}.{more}", hint, total, first, page)
 
 
@@ -217,7 +218,7 @@ def _older(now: datetime, moment: datetime | None, limit: timedelta) -> bool:
 
 
 def _shown(facts: Facts) -> str:
-    """Say what readers see."""
+    """Return a sentence on what readers see: valid-through, and when the source committed it."""
     if facts.valid_through is None:
         return "Nothing is published yet."
     at = "" if facts.valid_at is None else f", the source as of {moment(facts.valid_at)}"
@@ -225,7 +226,7 @@ def _shown(facts: Facts) -> str:
 
 
 def moment(at: datetime) -> str:
-    """Return a moment as messages show it.
+    """Return a time as messages show it, in UTC to the second.
 
     >>> from datetime import UTC
     >>> moment(datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC))
@@ -235,7 +236,7 @@ def moment(at: datetime) -> str:
 
 
 def _age(now: datetime, since: datetime | None) -> str:
-    """Return an age as people say it: whole minutes, hours or days, never more than it is."""
+    """Return an age in whole minutes, hours or days, rounded down."""
     if since is None:
         return "ever"
     minutes = int((now - since).total_seconds() // 60)

@@ -1,4 +1,4 @@
-"""Rows and messages as people may see them: secrets masked; in samples also bounded, and nothing that JSON lacks."""
+"""Rows and messages as people may see them: secrets masked; samples also bounded, and of values that JSON has."""
 
 import json
 import re
@@ -14,7 +14,7 @@ MASK = "***"
 LONGEST = 200
 """Characters of a value that a sample shows."""
 MOST = 20
-"""Rows of a sample, and entries of a list in it; totals count them all."""
+"""Rows of a sample, and entries of a list in it; totals count all of them."""
 _INSIDE = re.compile(
     r"passw(or)?d|passphrase|secret|token|credential|api_?key|private_?key|access_?key|authorization", re.IGNORECASE
 )
@@ -22,7 +22,7 @@ _WORDS = frozenset(("pwd", "pw", "pin", "cvv", "cvc", "auth"))
 
 
 def is_secret(column: str) -> bool:
-    """Tell whether a column's name says that its values are secret.
+    """Return whether a column's name says that its values are secret.
 
     >>> is_secret("api_token"), is_secret("userPassword"), is_secret("card_pin"), is_secret("shipping_city")
     (True, True, True, False)
@@ -33,8 +33,10 @@ def is_secret(column: str) -> bool:
 def masked(
     rows: Sequence[Mapping[str, Any]], referenced: Collection[str] = (), secret: Collection[str] = ()
 ) -> list[dict[str, Any]]:
-    """Return the first rows without secrets: values of columns that are named like one, or in `secret`, and texts of
-    the environment and of connections.
+    """Return the first MOST rows as JSON values, without secrets.
+
+    Masked are values of columns that are named like a secret or are in `secret`, and in all texts what came from the
+    environment or a connection (referenced).
     """
     texts = sorted(referenced, key=len, reverse=True)
     return [
@@ -44,13 +46,13 @@ def masked(
 
 
 def secret_names(pipeline: Pipeline) -> frozenset[str]:
-    """Return the names, here and in the source, of declared columns of which either is named like a secret."""
+    """Return the names, declared and in the source, of columns of which either name is like that of a secret."""
     both = [(column.name, column.source) for table in pipeline.tables for column in table.columns]
     return frozenset(name for pair in both if any(map(is_secret, filter(None, pair))) for name in pair if name)
 
 
 def hidden(values: Mapping[str, Any], secret: Collection[str] = ()) -> dict[str, Any]:
-    """Return values, whole and as they are, but for those that are named like a secret or in `secret`, at any depth.
+    """Return values unchanged, but masked where the name is like that of a secret or is in `secret`, at any depth.
 
     >>> hidden({"id": 7, "pin": "0000", "lines": [{"api_token": "x", "qty": 1}], "pw": None})
     {'id': 7, 'pin': '***', 'lines': [{'api_token': '***', 'qty': 1}], 'pw': None}
@@ -71,10 +73,11 @@ def _hidden(name: str, value: Any, secret: Collection[str]) -> Any:
 
 
 def message(text: str, secret: Collection[str] = ()) -> str:
-    """Return a source's message as it came, but for values that are named like a secret or in `secret`.
+    """Return a source's message unchanged, but for values whose names are like that of a secret or are in `secret`.
 
     Names stand before their values (JSON of most sources), beside them (wal2json, format version 2), or in a list
-    beside a list of values (version 1), which is masked as a whole. Where a secret is cut off, all behind it is masked.
+    beside a list of values (version 1), which is masked as a whole. Where a secret value is cut off, the rest of the
+    message is masked.
 
     >>> message('{"after": {"ID": 7, "PIN": "0000", "PWD": null}}')
     '{"after": {"ID": 7, "PIN": "***", "PWD": null}}'
@@ -98,7 +101,7 @@ _LISTED = re.compile(r'"(column|key)names"\s*:\s*')
 
 
 def _secrets(text: str, secret: Collection[str]) -> Iterator[tuple[int, int]]:
-    """Yield where values of secrets begin and end in a message."""
+    """Yield the start and end of each secret value in a message."""
     for pattern in (_NAMED, _BESIDE):
         for match in pattern.finditer(text):
             if is_secret(match[1]) or match[1].lower() in secret:
@@ -112,7 +115,7 @@ def _secrets(text: str, secret: Collection[str]) -> Iterator[tuple[int, int]]:
 
 
 def _value(text: str, start: int) -> Iterator[tuple[int, int]]:
-    """Yield where a JSON value begins and ends; a null hides nothing, one that is cut off ends with the text."""
+    """Yield start and end of the JSON value at a position: nothing for null, up to the text's end if it is cut off."""
     try:
         value, end = _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):
@@ -125,7 +128,7 @@ _DECODER = json.JSONDecoder()
 
 
 def without(text: str, referenced: Collection[str]) -> str:
-    """Return a text in which nothing stands that came from the environment or a connection.
+    """Return a text with a mask in place of every text that came from the environment or a connection.
 
     >>> without("cannot reach broker-7:9092", {"broker-7:9092", "x"})
     'cannot reach ***'
@@ -136,7 +139,7 @@ def without(text: str, referenced: Collection[str]) -> str:
 
 
 SHORT = 3
-"""A text of so few characters is masked where it is the whole value; inside others it is nobody's secret."""
+"""A text of at most so many characters is masked only where it is the whole value: inside others it is no secret."""
 
 
 def _shown(name: str, value: Any, texts: Sequence[str]) -> Any:

@@ -1,4 +1,4 @@
-"""What people are told of an incident: what, since when, which rows, what to do, and a link."""
+"""The message about an incident: what, since when, which rows, what to do, and a link."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,7 @@ from txloom.quality.incidents import moment
 
 @dataclass(frozen=True)
 class Message:
-    """One message; id: the same one again has the same."""
+    """One message; id: the same each time that this message is sent."""
 
     id: str
     subject: str
@@ -18,7 +18,10 @@ class Message:
 
 
 def message(pipeline: str, due: Due, base_url: str) -> Message:
-    """Write a message; base_url: where people reach Airflow."""
+    """Return the message about the opening or closing of an incident.
+
+    base_url: where people reach Airflow; empty: the message has no link.
+    """
     lifecycle, incident = due.lifecycle, due.lifecycle.incident
     name = incident.kind + (f" ({incident.subject})" if incident.subject else "")
     subject = f"[txloom] {pipeline}: {name}" + ("" if due.event == OPENED else " is over")

@@ -1,7 +1,7 @@
 """Tables at pinned versions as a data source of Great Expectations; importing it loads Great Expectations.
 
-It has no source that reads Delta without Spark. This one judges frames as its pandas source does, but reads them when
-they are judged and not before, and knows how to ask several tables a query.
+Great Expectations has no source that reads Delta without Spark. This one judges pandas frames as its pandas source
+does, reads a frame only when it is judged, and can run a query over several tables.
 """
 
 from collections.abc import Callable
@@ -17,22 +17,22 @@ from txloom.quality.checkpoint import Ask, count
 
 
 class PinnedTablesEngine(PandasExecutionEngine):
-    """Judges frames with pandas, and asks queries of the tables themselves."""
+    """Judges frames with pandas, and runs queries over the tables themselves."""
 
 
 class PinnedTables(DataFrameAsset):
-    """What one expectation looks at: a frame, and what answers a query over the same versions of tables."""
+    """The data of one expectation: a frame, and a function that runs a query over the same versions of tables."""
 
     type: Literal["pinned_tables"] = "pinned_tables"  # type: ignore[assignment]
     _read: Any = PrivateAttr(None)
     _ask: Any = PrivateAttr(None)
 
     def set_tables(self, read: Callable[[], Any], ask: Ask | None) -> None:
-        """Keep what reads the frame, and what asks the tables."""
+        """Keep the function that reads the frame, and the one that runs queries."""
         self._read, self._ask = read, ask
 
     def build_batch_request(self, options: Any = None, batch_slice: Any = None, partitioner: Any = None) -> Any:
-        """Return a request for the frame, which is read now; it takes no options."""
+        """Return a request for the frame, which is read now; raises TypeError for any options."""
         if options:
             raise TypeError(f"{self.name} takes no options: {', '.join(options)}")
         return super().build_batch_request({"dataframe": self._read()}, batch_slice, partitioner)
@@ -43,7 +43,7 @@ class PinnedTables(DataFrameAsset):
 
 
 class PinnedTablesDatasource(PandasDatasource):
-    """Tables of one pipeline."""
+    """The tables of one pipeline."""
 
     ADD_READER_METHODS: ClassVar[bool] = False
     asset_types: ClassVar[Any] = [PinnedTables]
@@ -52,18 +52,18 @@ class PinnedTablesDatasource(PandasDatasource):
 
     @property
     def execution_engine_type(self) -> Any:
-        """Return the engine that judges."""
+        """Return the class of the engine that judges."""
         return PinnedTablesEngine
 
     def add_tables(self, name: str, read: Callable[[], Any], ask: Ask | None) -> PinnedTables:
-        """Add what an expectation looks at."""
+        """Add the data of one expectation, under its id, and return it."""
         asset: PinnedTables = self._add_asset(PinnedTables(name=name))
         asset.set_tables(read, ask)
         return asset
 
 
 class _OfQuery(TableMetricProvider):
-    """What Great Expectations asks for a query, which its pandas engine cannot answer."""
+    """A metric that Great Expectations computes for a query, which its pandas engine does not provide."""
 
     domain_keys: ClassVar[Any] = ("batch_id", "row_condition", "condition_parser")
     value_keys: ClassVar[Any] = ("unexpected_rows_query",)
@@ -82,7 +82,7 @@ class UnexpectedRowsCount(_OfQuery):
 
 
 class UnexpectedRows(_OfQuery):
-    """Which rows a query returns: none are handed over, samples are masked and shown by txloom."""
+    """The rows that a query returns: always none here, because txloom masks and shows the samples itself."""
 
     metric_name = "unexpected_rows_query.table"
 

@@ -1,7 +1,7 @@
-"""What transactions that were given up say about their producer: rules on counts, without any table.
+"""Producer diagnostics: what transactions that were given up say about their producer's settings; rules on counts only.
 
-A standing is what is known of such a transaction: received and expected rows by table (expected
-None: no metadata came), and how many of the received ones are of each operation.
+The input is one TransactionSeen for each such transaction: received and expected rows by table (expected None: no
+metadata came), and how many of the received rows each operation has.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from txloom.quality.findings import Finding
 
 Counts = Mapping[str, int]
 MEMBERS = 1_000
-"""Transactions that a grouping producer is thought to put into one: its usual GROUPTRANSOPS."""
+"""At most so many transactions are taken for one group of a grouping producer: its usual GROUPTRANSOPS."""
 
 
 @dataclass(frozen=True)
@@ -25,28 +25,31 @@ class TransactionSeen:
     expected: Counts | None
     received: Counts
     operations: Mapping[str, Counts] = field(default_factory=dict)
-    """By operation: rows by table."""
+    """By operation, the rows by table."""
 
 
 def diagnose(standings: Sequence[TransactionSeen]) -> list[Finding]:
-    """Return what the standings show, each table's first."""
+    """Return findings: at most one that transactions are grouped, then the operations that metadata leaves out."""
     ordered = sorted(standings, key=lambda seen: seen.csn)
     return [*_grouped(ordered), *(finding for seen in ordered for finding in _uncounted(seen))]
 
 
 def _grouped(ordered: Sequence[TransactionSeen]) -> list[Finding]:
-    """Find metadata that counts the rows of several transactions, of which only the first is named."""
+    """Return at most one finding: metadata of one transaction that counts the rows of it and of those behind it.
+
+    ordered: by csn. Transactions behind the first count as its group as long as they have no metadata themselves.
+    """
     for position, first in enumerate(ordered):
         if first.expected is None or _total(first.received) >= _total(first.expected):
             continue
-        together, members = dict(first.received), [first.xid]
+        counted, members = dict(first.received), [first.xid]
         for other in ordered[position + 1 : position + MEMBERS]:
             if other.expected is not None:
                 break
-            together = dict(Counter(together) + Counter(other.received))
+            counted = dict(Counter(counted) + Counter(other.received))
             members.append(other.xid)
-            if together == _there(first.expected):
-                counts = ", ".join(f"{count} of {table}" for table, count in sorted(together.items()))
+            if counted == _there(first.expected):
+                counts = ", ".join(f"{count} of {table}" for table, count in sorted(counted.items()))
                 shown = ", ".join(members[:5]) + (", ..." if len(members) > 5 else "")
                 evidence = f"metadata of {first.xid} counts {counts}; {shown} have that together"
                 return [Finding(f.GROUPED, None, None, first.csn, first.xid, evidence)]
@@ -54,7 +57,7 @@ def _grouped(ordered: Sequence[TransactionSeen]) -> list[Finding]:
 
 
 def _uncounted(seen: TransactionSeen) -> list[Finding]:
-    """Find transactions whose metadata lacks exactly the rows of one operation."""
+    """Return a finding for each table, where the metadata of a transaction lacks exactly the rows of one operation."""
     operation = uncounted(seen.expected or {}, seen.received, seen.operations)
     if operation is None or (seen.expected is None and operation != "D"):
         return []
@@ -70,7 +73,7 @@ def _uncounted(seen: TransactionSeen) -> list[Finding]:
 
 
 def uncounted(expected: Counts, received: Counts, operations: Mapping[str, Counts]) -> str | None:
-    """Return the operation whose rows are exactly what was received beyond what was expected, None without one.
+    """Return the operation (D, T or U) whose rows are exactly those received beyond the expected; None without one.
 
     >>> uncounted({"orders": 1}, {"orders": 3}, {"I": {"orders": 1}, "D": {"orders": 2}})
     'D'

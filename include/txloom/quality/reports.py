@@ -1,6 +1,6 @@
-"""The report of a run's expectations: a page that stands alone, and the same for chat, failed ones first.
+"""The report of a run's expectations: a self-contained page, and the same for chat, failed ones first.
 
-Everything that came from a source or a declaration is text: escaped, on one line, and cut where it is long.
+Every text that came from a source or a declaration is escaped, put on one line, and cut where it is long.
 """
 
 import json
@@ -15,7 +15,7 @@ from txloom.quality.dead_letters import escaped, plain
 from txloom.quality.incidents import moment
 
 SHOWN = 5
-"""Rows that the report for chat shows; the page shows the whole sample."""
+"""Rows of a sample that the report for chat shows; the page shows the whole sample."""
 ORDER = ("block", "warn", "info")
 MEANS = {
     "block": "blocks: nothing is published until it passes",
@@ -28,7 +28,7 @@ COLORS = (
     "@media (prefers-color-scheme:dark){:root{--ink:#e8eaf0;--dim:#a9b1c4;--page:#14171e;--card:#1d212b;--line:#3a4152;"
     "--bad:#ff8a80;--warn:#ffc46b;--good:#7fd8a0}}"
 )
-"""What pages that stand alone are drawn in, by day and by night."""
+"""Colors of self-contained pages, for light and dark schemes."""
 STYLE = COLORS + (
     "body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--page);margin:2rem auto;max-width:70rem;"
     "padding:0 1rem}h1{font-size:1.4rem}h2{font-size:1.1rem;margin:0}section{background:var(--card);"
@@ -43,7 +43,7 @@ STYLE = COLORS + (
 
 @dataclass(frozen=True)
 class Report:
-    """What a run's expectations came to; results: the newest of each expectation that the run has checked."""
+    """The results of a run's expectations; results: by id, the newest of each that the run has checked."""
 
     pipeline: str
     run_id: str
@@ -52,7 +52,7 @@ class Report:
 
     @property
     def ordered(self) -> list[Mapping[str, Any]]:
-        """Return the results: failed ones first, those that block before others."""
+        """Return the results of declared expectations: failed ones first, those that block before others."""
         position = {each.id: number for number, each in enumerate(self.expectations)}
         known = [row for name, row in self.results.items() if name in position]
         return sorted(
@@ -61,12 +61,12 @@ class Report:
 
     @property
     def unchecked(self) -> list[str]:
-        """Return the expectations that the run has not checked yet."""
+        """Return the ids of the expectations that the run has not checked yet."""
         return [each.id for each in self.expectations if each.id not in self.results]
 
     @property
     def headline(self) -> str:
-        """Say in one line how it stands."""
+        """Return one line: how many failed, passed, and are not checked yet."""
         failed = [row for row in self.ordered if not row["success"]]
         passed = f"{len(self.ordered) - len(failed)} passed"
         more = f", {len(self.unchecked)} not checked yet" if self.unchecked else ""
@@ -78,7 +78,7 @@ class Report:
 
 
 def html(report: Report) -> str:
-    """Return the page."""
+    """Return the report as a self-contained HTML page."""
     title = f"{report.pipeline}: {report.headline}"
     at = max((row["checked_at"] for row in report.ordered), default=None)
     about = [("Run", report.run_id), ("Checked", _moment(at))]
@@ -103,7 +103,7 @@ def _section(row: Mapping[str, Any]) -> str:
 
 
 def _facts(row: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what is said of a result, in the order of the person on call: what, since when, which, what to do."""
+    """Return the facts of a result, in the order in which a person on call needs them: what, since when, what to do."""
     facts = [("What", what(row))]
     if not row["success"]:
         runs = row.get("streak") or 1
@@ -116,7 +116,7 @@ def _facts(row: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def what(row: Mapping[str, Any]) -> str:
-    """Say how many rows fail, or why there was nothing to look at.
+    """Return how many rows fail, or the detail that says why no rows were judged.
 
     >>> what({"success": False, "failed": 2, "checked": 3, "detail": None})
     '2 of 3 rows fail'
@@ -130,7 +130,7 @@ def what(row: Mapping[str, Any]) -> str:
 
 
 def versions(row: Mapping[str, Any]) -> str:
-    """Name the versions of the tables that were looked at.
+    """Return the versions of the tables that were read, as text.
 
     >>> versions({"versions": [("orders", 7), ("items", 3)]})
     'items version 3, orders version 7'
@@ -139,12 +139,15 @@ def versions(row: Mapping[str, Any]) -> str:
 
 
 def rows_of(row: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the sample as texts; txloom's own columns lose their prefix, counts by table are told as 3/4."""
+    """Return the sample of a result as texts, see `in_words`."""
     return [in_words(each) for each in json.loads(row["sample"] or "[]")]
 
 
 def in_words(row: dict[str, Any]) -> dict[str, str]:
-    """Return a row of a sample as texts."""
+    """Return a row of a sample as texts.
+
+    `_txloom_` prefixes are left out; expected and received counts become one column such as 3/4.
+    """
     cells = dict(row)
     expected, received = cells.pop("expected", None), cells.pop("received", None)
     if isinstance(received, dict) or isinstance(expected, dict):
@@ -153,7 +156,7 @@ def in_words(row: dict[str, Any]) -> dict[str, str]:
 
 
 def missing(expected: dict[str, int] | None, received: dict[str, int] | None) -> str:
-    """Say by table how many rows came, of those expected.
+    """Return by table how many rows were received of those expected.
 
     >>> missing({"orders": 1, "items": 4}, {"items": 3}), missing(None, {"items": 3})
     ('items 3/4, orders 0/1', 'items 3')
@@ -184,7 +187,7 @@ def _list(facts: Sequence[tuple[str, str]]) -> str:
 
 
 def _text(text: str) -> str:
-    """Return a text as HTML shows it: what steers a screen instead of being seen becomes a question mark."""
+    """Return a text as HTML; control and other unprintable characters become question marks."""
     return escape("".join(sign if sign.isprintable() else " " if sign.isspace() else "?" for sign in text))
 
 
@@ -193,7 +196,7 @@ def _moment(at: datetime | None) -> str:
 
 
 def markdown(report: Report) -> str:
-    """Return the report for chat: what failed, since when, which rows, what to do; the rest in one line."""
+    """Return the report for chat, in Markdown: the headline, then each failed expectation with facts and first rows."""
     lines = [f"**{escaped(report.pipeline)}** run {escaped(plain(report.run_id))}: {report.headline}"]
     for row in report.ordered:
         if row["success"]:

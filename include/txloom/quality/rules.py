@@ -1,6 +1,6 @@
-"""txloom's own expectations, as classes of Great Expectations; importing them loads it, which costs seconds.
+"""txloom's expectations as classes of Great Expectations; importing this module loads Great Expectations, for seconds.
 
-Each judges the rows in question as they lie in the tables, by the condition that SQL goes by too
+Each judges the rows in question as they are in the tables, by the condition that SQL uses too
 (`txloom.quality.conditions`). It carries the declaration's id and hint in `meta`, its sentence as `description`, and
 its severity in Great Expectations' words.
 """
@@ -15,20 +15,20 @@ from txloom.config.models.expectations import Expectation, GreatExpectation
 from txloom.quality.conditions import Condition, InSet
 
 SEVERITIES = {"block": "critical", "warn": "warning", "info": "info"}
-"""txloom's severities in Great Expectations' words."""
+"""txloom's severities to those of Great Expectations."""
 
 
 class ExpectNoRows(gx.UnexpectedRowsExpectation):
-    """A query over tables at pinned versions returns nothing; `txloom.quality.pinned` asks it."""
+    """A query over tables at pinned versions returns nothing; `txloom.quality.pinned` runs it."""
 
     @validator("unexpected_rows_query")
     def _validate_query(cls, query: str) -> str:  # noqa: N805 (as pydantic has it)
-        """Take a query as it is: it names its tables, and a brace in it is a brace."""
+        """Return a query unchanged: it names its tables, and braces in it are no placeholders."""
         return query
 
 
 class ExpectNoOrphans(ExpectNoRows):
-    """Every child row that names a parent has it."""
+    """Every child row that names a parent has that parent."""
 
 
 class ExpectInvariant(ExpectNoRows):
@@ -44,7 +44,7 @@ class ExpectFewDeadLetters(gx.ExpectTableRowCountToBeBetween):
 
 
 class ExpectBalancedLedger(gx.ExpectColumnValuesToBeInSet):
-    """Every landed event is accounted for."""
+    """The ledger's newest balance comes out even: every landed event is accounted for."""
 
 
 class ExpectNoVersionRegressions(gx.ExpectColumnPairValuesAToBeGreaterThanB):
@@ -52,11 +52,11 @@ class ExpectNoVersionRegressions(gx.ExpectColumnPairValuesAToBeGreaterThanB):
 
 
 class ExpectFreshValidThrough(gx.ExpectColumnValuesToBeBetween):
-    """What readers see is no older than `max_value` seconds."""
+    """The newest commit that readers see is at most `max_value` seconds old."""
 
 
 class ExpectFreshSnapshots(gx.ExpectColumnValuesToBeBetween):
-    """The newest landed date began no longer ago than `max_value` seconds."""
+    """The newest date whose extracts were released began at most `max_value` seconds ago."""
 
 
 class ExpectNoDrift(gx.ExpectColumnValuesToBeInSet):
@@ -64,7 +64,7 @@ class ExpectNoDrift(gx.ExpectColumnValuesToBeInSet):
 
 
 class ExpectNoFindings(gx.ExpectColumnValuesToNotBeInSet):
-    """No finding of some codes is open."""
+    """No finding with one of the declared codes is open."""
 
 
 PIPELINE_RULES: dict[str, Any] = {
@@ -78,13 +78,19 @@ PIPELINE_RULES: dict[str, Any] = {
     "drift": ExpectNoDrift,
     "invariant": ExpectInvariant,
 }
-"""By kind of declared expectation."""
+"""The class for each kind of declared expectation."""
 
 
 def rule(expectation: Expectation, condition: Condition | None = None) -> Any:
-    """Return what Great Expectations judges by; raises pydantic's ValidationError where a class takes other values.
+    """Return the expectation of Great Expectations that judges a declared one.
 
-    condition: what must hold, of a kind of txloom's own.
+    Args:
+        expectation: the declaration.
+        condition: what must hold; needed for txloom's kinds, not for an expectation of Great Expectations.
+
+    Raises:
+        ValidationError: pydantic's; the class of Great Expectations does not take the declared arguments.
+        TypeError: one of txloom's kinds comes without a condition.
     """
     options: dict[str, Any] = {
         "meta": {"txloom_id": expectation.id, "hint": expectation.hint},
@@ -101,5 +107,5 @@ def rule(expectation: Expectation, condition: Condition | None = None) -> Any:
 
 
 def is_aggregate(judged_by: Any) -> bool:
-    """Tell whether one number of a whole column is judged, which Great Expectations works out in floats."""
+    """Return whether an expectation judges one number of a whole column: Great Expectations computes it in floats."""
     return isinstance(judged_by, ColumnAggregateExpectation)

@@ -1,4 +1,4 @@
-"""Run `txloom status` and `txloom explain`: refuse what cannot be asked, ask the read model, show or print JSON."""
+"""Run `txloom status` and `txloom explain`: check the arguments, read the read model, show it or print JSON."""
 
 import argparse
 import json
@@ -23,15 +23,15 @@ from txloom.storage.views.stories.transaction import TransactionStory, transacti
 from txloom.terminal import explain, status
 
 NOTHING = 5
-"""Exit code: nothing is known of what was asked for."""
+"""Exit code: the requested transaction or row is unknown."""
 WIDTH = 160
-"""Columns where the output goes into a file or a pipe."""
+"""Columns of output into a file or a pipe."""
 Answer = tuple[Any, RenderableType, int]
-"""The read model's values, how a terminal shows them, and the exit code."""
+"""The read model's values, what a terminal shows of them, and the exit code."""
 
 
 def main(given: argparse.Namespace) -> int:
-    """Run one of both commands and return its exit code."""
+    """Run one of both commands and return its exit code; a ConfigurationError is printed to stderr."""
     try:
         values, drawn, code = _status(given) if given.command == "status" else _explain(given)
     except ConfigurationError as error:
@@ -65,7 +65,7 @@ def _status(given: argparse.Namespace) -> Answer:
 
 
 def panels(pipeline: Pipeline, warehouse: str, size: int) -> dict[str, Any]:
-    """Return everything that is shown of one pipeline, all of one look."""
+    """Return everything that is shown of one pipeline, from one read session; size: rows of a list."""
     with looking():
         return {
             "health": health(pipeline, warehouse),

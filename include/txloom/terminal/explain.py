@@ -1,4 +1,4 @@
-"""The story of a transaction, and of a key, in a terminal."""
+"""The story of a transaction, and of a row, in a terminal."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,7 +18,10 @@ OPERATIONS = {"I": "inserted", "r": "loaded", "U": "updated", "D": "deleted", "T
 
 
 def transaction(story: transactions.TransactionStory, title: str, pipeline: str) -> Iterator[RenderableType]:
-    """Yield the story of a transaction, or which ones an id may mean."""
+    """Yield the story of a transaction, or a list of the candidates that an id may mean.
+
+    title: how the request named it.
+    """
     if story.story is not None:
         yield from _story(story.story)
         yield Text()
@@ -69,8 +72,8 @@ def _events(page: Page) -> Iterator[RenderableType]:
     yield shown(f"events: {_section(page)}", "bold")
     for row in page.rows:
         table = row["table"] or row["source_table"] or ""
-        came = "redriven" if row["redriven"] else {"first": ""}.get(row["came"], row["came"])
-        parts_ = [moment(row["landed_at"]), _where(row), row["kind"], table, row["op"], came]
+        label = "redriven" if row["redriven"] else {"first": ""}.get(row["came"], row["came"])
+        parts_ = [moment(row["landed_at"]), _where(row), row["kind"], table, row["op"], label]
         yield shown("  ".join(str(part) for part in parts_ if part))
         yield shown(f"    {_message(row)}", "dim")
 
@@ -95,7 +98,7 @@ def _section(page: Page) -> str:
 
 
 def key(story: keys.Story) -> Iterator[RenderableType]:
-    """Yield every change of a key, the newest first."""
+    """Yield every change of a row, the newest first."""
     yield Text.assemble(shown(story.table, "bold"), "  ", shown(values(story.keys[0]), "bold"))
     if len(story.keys) > 1:
         yield shown(f"by key changes also: {'; '.join(values(each) for each in story.keys[1:])}")
@@ -117,11 +120,11 @@ def _system_columns(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 def _change(row: Mapping[str, Any]) -> Iterator[RenderableType]:
     hidden = "" if row["is_shown"] else "  (above valid-through: readers do not see it yet)"
-    whose = f" {values(row['key'])}" if row["key"] else ""
-    done = OPERATIONS.get(row["op"], row["op"])
-    head = f"csn {row['csn']}  {moment(row['committed_at'])}  xid {shown_value(row['xid'])}  {row['table']}{whose} "
+    key = f" {values(row['key'])}" if row["key"] else ""
+    operation = OPERATIONS.get(row["op"], row["op"])
+    head = f"csn {row['csn']}  {moment(row['committed_at'])}  xid {shown_value(row['xid'])}  {row['table']}{key} "
     yield Text()
-    yield Text.assemble(shown(head), shown(done, "bold"), Text(hidden, style="yellow"))
+    yield Text.assemble(shown(head), shown(operation, "bold"), Text(hidden, style="yellow"))
     if row["old_key"]:
         yield shown(f"  was {values(row['old_key'])}")
     if row["op"] == "U":

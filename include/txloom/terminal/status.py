@@ -1,4 +1,4 @@
-"""How pipelines fare, in a terminal."""
+"""The state of pipelines in a terminal."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ SAMPLE = 5
 
 
 def grid(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> RenderableType:
-    """Return a table whose cells are text, whatever they hold; without rows the title alone."""
+    """Return a titled table whose cells are literal text; without rows only the title."""
     head = [Text(), shown(title, "bold")]
     if not rows:
         return Group(*head)
@@ -32,7 +32,7 @@ def grid(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> R
 
 
 def overview(pipelines: Overview) -> RenderableType:
-    """Return all pipelines, the worst first."""
+    """Return a table of all pipelines, the worst first."""
     if not pipelines.rows:
         return Text("No pipeline is declared.")
     counts = ", ".join(f"{count} {color}" for color, count in pipelines.counts.items() if count)
@@ -74,7 +74,7 @@ TAKEN_OVER = "its process is gone, or hangs; the next run takes over"
 
 
 def one(panels: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """Yield everything about one pipeline, what is wrong first."""
+    """Yield everything about one pipeline, what is wrong first; panels: see `txloom.terminal.entry.panels`."""
     each: Health = panels["health"]
     now = datetime.now(UTC)
     about = f"  {shown_value(each.description)}" if each.description else ""
@@ -148,7 +148,7 @@ def _waiting(waiting: Waiting) -> Iterator[RenderableType]:
 
 
 def sections(tables: Sequence[Mapping[str, Any]]) -> str:
-    """Say what came of each table, of what is expected.
+    """Return by table how many rows were received of those expected; a question mark where that is unknown.
 
     >>> sections([{"table": "lines", "expected": None, "received": 1}])
     'lines 1/?'
@@ -168,7 +168,7 @@ def _dead_letters(dead_letters: Any) -> Iterator[RenderableType]:
 
 
 def _lists(panels: Mapping[str, Any], now: datetime) -> Iterator[RenderableType]:
-    """Yield what is looked at when something is wrong; empty lists that are seldom filled are left out."""
+    """Yield cuts, runs, and those of the other lists that are not empty."""
     cuts = [
         [
             row["cut_id"],

@@ -1,4 +1,4 @@
-"""What a terminal shows of a source's texts: text, and nothing that a terminal would obey."""
+"""Texts of a source as a terminal may show them: control characters are escaped."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ COLORS = {"red": "bold red", "amber": "bold yellow", "green": "bold green", "gre
 
 
 def safe(text: str) -> str:
-    r"""Return a text on one line; what cannot be printed, or turns the direction of writing, is shown by its number.
+    r"""Return a text on one line; what is not printable, or changes the direction of writing, is shown by its escape.
 
     >>> safe("a\x1b[31mb\u202ec\n[red]")
     'a\\x1b[31mb\\u202ec\\n[red]'
@@ -23,12 +23,12 @@ def safe(text: str) -> str:
 
 
 def shown(value: Any, style: str = "") -> Text:
-    """Return any value as text that rich takes as it is: markup in it is no markup."""
+    """Return any value as a rich Text, so that markup in it is not interpreted."""
     return Text(shown_value(value), style=style, overflow="fold")
 
 
 def shown_value(value: Any) -> str:
-    """Return any value in words.
+    """Return any value as text.
 
     >>> shown_value({"lines": 2}), shown_value(None), shown_value([])
     ('lines 2', '-', '-')
@@ -48,7 +48,7 @@ def shown_value(value: Any) -> str:
 
 
 def values(row: Mapping[str, Any] | None) -> str:
-    """Return columns with their values, texts in quotes where they could be mistaken.
+    """Return columns with their values, texts in quotes where they would be ambiguous.
 
     >>> values({"id": 1, "note": "a, b=c", "gone": None})
     'id=1, note="a, b=c", gone=null'
@@ -59,7 +59,7 @@ def values(row: Mapping[str, Any] | None) -> str:
 
 
 def one_value(value: Any) -> str:
-    """Return a value of a column.
+    """Return the value of a column as text, in quotes where it would be ambiguous.
 
     >>> one_value(None), one_value(""), one_value("null"), one_value("x"), one_value('say "no"')
     ('null', '""', '"null"', 'x', '"say \\\\"no\\\\""')
@@ -71,7 +71,7 @@ def one_value(value: Any) -> str:
 
 
 def moment(at: datetime | None) -> str:
-    """Return a moment in UTC, to the second."""
+    """Return a time in UTC, to the second; a dash for None."""
     if at is None:
         return NOTHING
     return f"{(at.astimezone(UTC) if at.tzinfo else at):%Y-%m-%d %H:%M:%S}" + (" UTC" if at.tzinfo else "")
@@ -93,5 +93,5 @@ def age(seconds: float | None) -> str:
 
 
 def ago(at: datetime | None, now: datetime) -> str:
-    """Return how long ago a moment was."""
+    """Return the age of a time; a dash for None."""
     return NOTHING if at is None else f"{age((now - at).total_seconds())} ago"

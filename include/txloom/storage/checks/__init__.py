@@ -1,1 +1,1 @@
-"""What expectations look at, what they found, and findings."""
+"""Check inputs and results of expectations, and findings."""

@@ -1,4 +1,4 @@
-"""Evidence for expectations: rows in question at pinned versions, how many fail a condition, and the first of those."""
+"""Check inputs: the rows in question at pinned versions, how many of them fail a condition, and the first of those."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -15,16 +15,16 @@ from txloom.storage.delta import arrow_tables
 
 
 def asking(tables: Mapping[str, DeltaTable]) -> Ask:
-    """Return what answers queries over opened tables."""
+    """Return a function that runs queries over opened tables."""
     return partial(arrow_tables.ask, dict(tables))
 
 
 def check_input(
     expectation: Expectation, ask: Ask, rows: str, condition: OfRows, *, shown: str = "*", order: str = ""
 ) -> CheckInput:
-    """Return evidence of rows that a query names: all of them are looked at, those that fail the condition are shown.
+    """Return the check input for the rows that a query returns; the sample has those that fail the condition.
 
-    shown, order: of those, which columns and in which order, as SQL has it.
+    shown, order: columns and order of the sample, as SQL.
     """
     failing = condition.failing(rows)
     failed = count(ask, failing)
@@ -36,5 +36,5 @@ def check_input(
 
 
 def listed(tables: Mapping[str, int]) -> pa.Table:
-    """Return tables and their versions as rows: what Great Expectations is shown beside a query over them."""
+    """Return tables and their versions as rows, which Great Expectations gets beside a query over the tables."""
     return pa.table({"table": list(tables), "version": pa.array(tables.values(), pa.int64())})

@@ -1,4 +1,4 @@
-"""What expectations look at: pinned Delta versions, read without Spark."""
+"""Check inputs on the data: rows of pinned Delta versions, read without Spark."""
 
 import re
 import tempfile
@@ -43,23 +43,24 @@ SYSTEM_TABLES: dict[type, tuple[str, ...]] = {
     SnapshotAgeExpectation: (names.TRANSACTIONS,),
     DriftExpectation: (names.FINDINGS,),
 }
-"""What kinds look at that judge the pipeline itself."""
+"""The system tables that expectations on the pipeline itself read, by kind."""
 OF_COLUMNS = ("ExpectTableColumn", "ExpectColumnToExist")
-"""Expectations that look at columns and at no row."""
+"""Prefixes of expectations that judge the columns of a table and no row."""
 REFUSED = re.compile(
     "Schema error|[Dd]uring planning|SQL error|not implemented|Optimizer rule|Arrow error|type_coercion|Execution error"
 )
-"""What DataFusion says of a query that it cannot plan, or of values, not shown then, that it cannot compute with."""
+"""DataFusion's messages for a query that it cannot plan, or for values that it cannot compute with; values are masked.
+"""
 
 
 def current_of(pipeline: Pipeline, table: str) -> str:
-    """Return the name of the flat current table of a watched table."""
+    """Return the name of the current table of a watched table: its mirror's, or its row table."""
     declared = {mirror.table: mirror.current for mirror in pipeline.targets.mirrors}
     return declared.get(table, names.row_store(table))
 
 
 def tables_of(pipeline: Pipeline, expectation: Expectation) -> Iterable[str]:
-    """Return the tables that an expectation looks at."""
+    """Return the tables that an expectation reads."""
     if isinstance(expectation, OrphanExpectation):
         return [current_of(pipeline, name) for name in (expectation.child, expectation.parent)]
     if isinstance(expectation, VersionExpectation):
@@ -79,7 +80,7 @@ def history_of(pipeline: Pipeline, table: str) -> str:
 
 
 def orphans(pipeline: Pipeline, paths: TablePaths, expectation: OrphanExpectation, at: Versions) -> CheckInput:
-    """Return the child rows that name a parent which is not there; one whose parent key is null names none."""
+    """Return the child rows that name a parent which does not exist; one whose parent key is null names none."""
     child, parent = (current_of(pipeline, name) for name in (expectation.child, expectation.parent))
     if child not in at or parent not in at:
         return CheckInput(0)
@@ -102,7 +103,7 @@ def orphans(pipeline: Pipeline, paths: TablePaths, expectation: OrphanExpectatio
 
 
 def rows_of(pipeline: Pipeline, paths: TablePaths, expectation: GreatExpectation, at: Versions) -> CheckInput:
-    """Return the rows of a current table that are judged: the columns that are named, and what tells rows apart."""
+    """Return the rows of a current table that are judged: the columns that arguments name, and the key."""
     schema = schema_of(pipeline, expectation.table)
     if expectation.table not in at:
         return CheckInput(0, case=Case(expectation, schema.empty_table))
@@ -119,7 +120,7 @@ def rows_of(pipeline: Pipeline, paths: TablePaths, expectation: GreatExpectation
 
 
 def _named(expectation: GreatExpectation, has: list[str]) -> list[str]:
-    """Return the columns that arguments name."""
+    """Return the columns of a table that the arguments name."""
     given = expectation.arguments
     named = [given.get(name) for name in ("column", "column_A", "column_B")]
     listed = given.get("column_list") or ()
@@ -127,7 +128,7 @@ def _named(expectation: GreatExpectation, has: list[str]) -> list[str]:
 
 
 def _root(pipeline: Pipeline, current: str) -> str:
-    """Return the watched table that a current table has a row for each row of."""
+    """Return the watched table whose rows a current table has: a mirror's, or an aggregate's root."""
     roots = {each.current: each.root for each in pipeline.targets.aggregates}
     return (roots | {each.current: each.table for each in pipeline.targets.mirrors})[current]
 
@@ -146,7 +147,7 @@ def schema_of(pipeline: Pipeline, current: str) -> pa.Schema:
 
 
 def violations(pipeline: Pipeline, paths: TablePaths, expectation: InvariantExpectation, at: Versions) -> CheckInput:
-    """Return the rows that a query finds; raises ConfigurationError where it cannot be run."""
+    """Return the rows that a query returns; raises ConfigurationError where it cannot be run."""
     tables_read = list(tables_of(pipeline, expectation))
     query = bare(expectation.sql)
     if len(at) < len(tables_read):
@@ -163,9 +164,9 @@ def violations(pipeline: Pipeline, paths: TablePaths, expectation: InvariantExpe
 
 
 def plan(pipeline: Pipeline, expectation: Expectation) -> None:
-    """Run what an expectation's SQL says on empty tables; raises ConfigurationError where it is not right.
+    """Run the SQL of an expectation on empty tables; raises ConfigurationError where it is refused.
 
-    Where the source may add columns, only the tables themselves tell.
+    Nothing is run where the source may add columns: only the tables themselves have those.
     """
     if isinstance(expectation, GreatExpectation) and expectation.where is not None:
         tables_read, query = [expectation.table], f'select * from "{expectation.table}" where ({expectation.where}\n)'
@@ -200,12 +201,12 @@ def _run_query(expectation: Expectation, tables: Mapping[str, DeltaTable], query
 
 @contextmanager
 def _refusing(expectation: Expectation) -> Iterator[None]:
-    """Turn what DataFusion says of an expectation's SQL into a refusal."""
+    """Raise ConfigurationError for errors of DataFusion that are about an expectation's SQL; other errors pass."""
     try:
         yield
     except Exception as error:
         if REFUSED.search(str(error)) is None:
             raise
-        said = " ".join(str(error).replace("datafusion.public.", "").split())
-        said = re.sub(r"'[^']*'", "'...'", said) if "Arrow error" in said else said
-        raise ConfigurationError(f"expectation {expectation.id}: its SQL is refused: {said[:300]}") from None
+        message = " ".join(str(error).replace("datafusion.public.", "").split())
+        message = re.sub(r"'[^']*'", "'...'", message) if "Arrow error" in message else message
+        raise ConfigurationError(f"expectation {expectation.id}: its SQL is refused: {message[:300]}") from None

@@ -1,6 +1,6 @@
 """Findings as rows: the newest row of a (code, table, column) says whether it is open.
 
-Those about one transaction (`OF_TRANSACTION`) are told apart by it too.
+Those about one transaction (`OF_TRANSACTION`) are identified by the transaction too.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,13 +23,13 @@ Name = tuple[str, str | None, str | None, str | None, int | None]
 
 
 def open_findings(paths: TablePaths) -> list[dict[str, Any]]:
-    """Return what is open, oldest csn first."""
+    """Return the open findings as rows of FINDINGS, oldest csn first."""
     rows = small_tables.query(paths.table(names.FINDINGS), NEWEST)
     return [{name: row[name] for name in FINDINGS.names} for row in rows]
 
 
 def closed(paths: TablePaths, code: str, table: str) -> set[str]:
-    """Return the columns of a table of which findings of a kind were closed once."""
+    """Return the columns of a table for which a finding of this code was ever closed."""
     condition = f"code = {arrow_tables.quoted(code)} and \"table\" = {arrow_tables.quoted(table)} and status = 'closed'"
     sql = f'select distinct "column" from t where {condition}'
     return {row["column"] for row in small_tables.query(paths.table(names.FINDINGS), sql)}
@@ -38,9 +38,9 @@ def closed(paths: TablePaths, code: str, table: str) -> set[str]:
 def record(
     paths: TablePaths, observed: Iterable[Finding], run_id: str, source_format: str | None = None
 ) -> list[Finding]:
-    """Write down findings that are not open yet, of each the earliest, and tell them in the log; return those.
+    """Append findings that are not open yet, of each the earliest, and print them to the log; return those.
 
-    source_format: of what the source sends, so that the hints fit its producer.
+    source_format: the format of the source, so that the hints fit its producer. A repeated call appends nothing.
     """
     new: dict[Name, Finding] = {}
     for each in sorted(observed, key=lambda each: each.since_csn or 0):
@@ -56,7 +56,7 @@ def record(
 
 
 def note(paths: TablePaths, harmless: Sequence[Finding], run_id: str) -> None:
-    """Write down, once each, findings about which there is nothing to do: they are closed from the beginning."""
+    """Append findings that need nothing to be done, each once: they are closed from the start."""
     codes = arrow_tables.texts(sorted({each.code for each in harmless}))
     sql = f'select code, "table", "column", xid, since_csn from t where code in ({codes})'
     known = {_name(row) for row in small_tables.query(paths.table(names.FINDINGS), sql)} if harmless else set()
@@ -67,14 +67,14 @@ def note(paths: TablePaths, harmless: Sequence[Finding], run_id: str) -> None:
 
 
 def repaired(paths: TablePaths, code: str) -> set[tuple[str | None, int | None]]:
-    """Return the transactions (xid, csn) of which findings of a kind were written down and none is open any more."""
+    """Return the transactions (xid, csn) that have findings of this code, none of them open."""
     rows = small_tables.query(paths.table(names.FINDINGS), f"select * from t where code = {arrow_tables.quoted(code)}")
     still = {(row["xid"], row["since_csn"]) for row in open_findings(paths) if row["code"] == code}
     return {(row["xid"], row["since_csn"]) for row in rows} - still
 
 
 def lines(finding: Finding, source_format: str | None = None) -> str:
-    """Say a finding in one line: what, where, since when, what shows it, what to do.
+    """Return a finding on one line: what, where, since when, what shows it, what to do.
 
     >>> lines(Finding("csn jumped back", None, None, 7, "x1", "x1 has csn 7"))[:56]
     'csn jumped back, since csn 7 (x1): x1 has csn 7. The new'
@@ -86,14 +86,14 @@ def lines(finding: Finding, source_format: str | None = None) -> str:
 
 
 def close(paths: TablePaths, rows: Sequence[dict[str, Any]], run_id: str, why: str) -> None:
-    """Close open findings; the row that does says why."""
+    """Append rows that close open findings; their evidence also says why."""
     now = datetime.now(UTC)
     closing = {"status": "closed", "run_id": run_id, "at": now}
     _append(paths, [{**row, **closing, "evidence": f"{row['evidence']}; {why}"} for row in rows])
 
 
 def needing_snapshot(rows: Iterable[dict[str, Any]]) -> list[str]:
-    """Return the tables that need a snapshot; '*' stands for all."""
+    """Return the tables that need a snapshot; '*' stands for all tables."""
     return sorted({row["table"] or "*" for row in rows if row["needs_snapshot"]})
 
 

@@ -1,4 +1,4 @@
-"""Which state of a pipeline's tables expectations are judged on: as they are now, or as the newest cut shows them."""
+"""The state of a pipeline's tables that expectations judge: as they are now, or as the newest cut has them."""
 
 import json
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from txloom.storage.targets.row_tables import row_tables
 
 @dataclass(frozen=True)
 class Releases:
-    """Releases behind one, up to another; None: to the newest."""
+    """A range of releases: above `since`, up to and with `upto`; None: up to the newest."""
 
     since: int
     upto: int | None = None
@@ -37,7 +37,7 @@ class Newest:
 
     @property
     def valid_through(self) -> int | None:
-        """Return the csn up to which the tables are brought, None before the first merge."""
+        """Return the csn up to which the tables are merged; None before the first merge."""
         reached = merged(self.paths, self.pipeline.current_tables)
         return None if reached is None else reached.valid_through
 
@@ -50,9 +50,9 @@ class Newest:
 
 @dataclass(frozen=True)
 class Published:
-    """The tables as a cut shows them; releases: those that the cut before it did not show.
+    """The tables as a cut has them; releases: those that the cut before it did not show.
 
-    Tables that no cut names are as they are, but for rows kept for documents: these are as they were at the cut.
+    Tables that no cut names are read as they are, except row tables kept for documents: those are read as of the cut.
     """
 
     pipeline: Pipeline
@@ -71,10 +71,10 @@ class Published:
         return version_of
 
     def _until(self, table: str) -> int | None:
-        """Return the newest version of a table that shows nothing beyond the cut."""
+        """Return the newest version of a table whose watermark is not above the cut's."""
         for commit in DeltaTable(self.paths.table(table)).history():
-            said = json.loads(commit.get("userMetadata") or "{}")
-            if said and Watermark(said.get("valid_through", 0), said.get("release", 0)) <= self.watermark:
+            metadata = json.loads(commit.get("userMetadata") or "{}")
+            if metadata and Watermark(metadata.get("valid_through", 0), metadata.get("release", 0)) <= self.watermark:
                 return int(commit["version"])
         return None
 
@@ -85,12 +85,12 @@ class Published:
 
     @property
     def watermark(self) -> Watermark:
-        """Return how far the tables of the cut are."""
+        """Return the watermark of the tables of the cut."""
         return Watermark(self.cut.valid_through, self.releases.upto or 0)
 
     @property
     def is_newest(self) -> bool:
-        """Say whether no current table shows more than the cut does."""
+        """Return whether no current table is above the cut."""
         return all(watermark_of(self.paths.table(name)) <= self.watermark for name in self.pipeline.current_tables)
 
 
@@ -98,7 +98,7 @@ State = Newest | Published
 
 
 def published(pipeline: Pipeline, paths: TablePaths) -> Published | None:
-    """Return the tables as the newest cut shows them, None where there is none.
+    """Return the tables as the newest cut has them; None without a cut.
 
     Raises CutReplaced where one of them was written anew since.
     """

@@ -1,4 +1,4 @@
-"""What expectations of the pipeline itself look at: who waits, what is dead, the ledger, ages, findings."""
+"""Check inputs on the pipeline itself: what waits, what is dead, the ledger, ages, findings."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -33,7 +33,7 @@ WHERE = 'topic, partition, "offset", file, line'
 
 
 def waiting(paths: TablePaths, expectation: StuckExpectation, at: Versions) -> CheckInput:
-    """Return the transactions that wait for longer than declared, longest first: what came of what is expected."""
+    """Return the transactions that wait for longer than declared, longest first, with expected and received rows."""
     if names.PENDING_TRANSACTIONS not in at:
         return CheckInput(0)
     path = paths.table(names.PENDING_TRANSACTIONS)
@@ -45,7 +45,7 @@ def waiting(paths: TablePaths, expectation: StuckExpectation, at: Versions) -> C
 
 
 def dead_letters(paths: TablePaths, expectation: DeadLetterExpectation, at: Versions) -> CheckInput:
-    """Return the open dead letters, the newest first; what they hold stays where it is."""
+    """Return the open dead letters, the newest first, without their payloads."""
     if names.DEAD_LETTERS not in at:
         return CheckInput(0)
     select = partial(open_letters.open_dead_letters, paths, version=at[names.DEAD_LETTERS])
@@ -61,7 +61,7 @@ def dead_letters(paths: TablePaths, expectation: DeadLetterExpectation, at: Vers
 
 
 def ledger(paths: TablePaths, expectation: LedgerExpectation, at: Versions) -> CheckInput:
-    """Return the newest balance where it does not come out even."""
+    """Return the newest balance of the ledger; it fails where it does not come out even."""
     if names.LEDGER not in at:
         return CheckInput(0)
     path = paths.table(names.LEDGER)
@@ -77,9 +77,9 @@ def ledger(paths: TablePaths, expectation: LedgerExpectation, at: Versions) -> C
 def shown(
     paths: TablePaths, expectation: ValidThroughExpectation, valid_through: int | None, now: datetime
 ) -> CheckInput:
-    """Return how old the commit is that readers see last, and who waits below it, where it is too old.
+    """Return the age of the newest commit that readers see; where it is too old, also what waits.
 
-    valid_through: its csn, None where there is none yet.
+    valid_through: its csn, None before the first merge or cut.
     """
     if valid_through is None:
         return CheckInput(0)
@@ -97,7 +97,7 @@ def shown(
 
 
 def dates(paths: TablePaths, expectation: SnapshotAgeExpectation, at: Versions, now: datetime) -> CheckInput:
-    """Return the newest date whose extracts the tables hold, where it is too old."""
+    """Return the age of the newest date whose extracts were released."""
     if names.TRANSACTIONS not in at:
         return CheckInput(0)
     table = DeltaTable(paths.table(names.TRANSACTIONS), version=at[names.TRANSACTIONS])
@@ -119,7 +119,7 @@ def _aged(
 
 
 def drift(paths: TablePaths, expectation: DriftExpectation, at: Versions) -> CheckInput:
-    """Return the open findings that fail it, the oldest csn first."""
+    """Return the open findings; those fail that need a snapshot, or that have one of the declared codes."""
     if names.FINDINGS not in at:
         return CheckInput(0)
     ask = asking({"t": DeltaTable(paths.table(names.FINDINGS), version=at[names.FINDINGS])})

@@ -1,4 +1,4 @@
-"""Results of expectations: what each check found, since when it fails, and the reports of a run."""
+"""Results of expectations: what each check counted, since when it fails, and the reports of a run."""
 
 import hashlib
 import re
@@ -15,18 +15,18 @@ from txloom.storage.system_tables import EXPECTATION_RESULTS
 
 INDEX = "index.html"
 SAME = ("success", "failed", "severity")
-"""What two results of a run about the same tables agree in when the second says nothing new."""
+"""Two results of a run on the same versions that agree in these are the same: the second is not written."""
 _NEWEST = "row_number() over (partition by expectation order by checked_at desc) as n"
 
 
 def of_run(paths: TablePaths, run_id: str) -> dict[str, dict[str, Any]]:
-    """Return the newest result of each expectation that a run checked."""
+    """Return by id the newest result of each expectation that a run checked."""
     sql = f"select * from (select *, {_NEWEST} from t where run_id = {arrow_tables.quoted(run_id)}) where n = 1"
     return {row["expectation"]: row for row in small_tables.query(paths.table(names.EXPECTATION_RESULTS), sql)}
 
 
 def entered(paths: TablePaths, result: dict[str, Any], said: dict[str, Any] | None) -> dict[str, Any]:
-    """Write a result down, unless its run said the same already; return it with its history.
+    """Append a result, unless its run has the same one already; return the row with its history (since when, streak).
 
     said: the newest result of the expectation in this run, None where there is none.
     """
@@ -40,7 +40,7 @@ def entered(paths: TablePaths, result: dict[str, Any], said: dict[str, Any] | No
 
 
 def _streak(path: str, result: dict[str, Any]) -> dict[str, Any]:
-    """Return since when an expectation fails and how often; rows of before these columns were there count too."""
+    """Return since when, and for how many runs, an expectation fails; rows older than these columns count too."""
     same_expectation = f"expectation = {arrow_tables.quoted(result['expectation'])}"
     good = small_tables.query(path, f"select max(checked_at) as at from t where {same_expectation} and success")
     last_good: datetime | None = good[0]["at"] if good else None
@@ -56,7 +56,7 @@ def _streak(path: str, result: dict[str, Any]) -> dict[str, Any]:
 
 
 def report_folder(run_id: str) -> str:
-    """Return the name of the folder of a run's report: its id, as far as it can be one.
+    """Return the name of the folder of a run's report: the run's id, or a safe form of it with a hash.
 
     >>> report_folder("scheduled__2026-11-20T03:00:00+00:00"), report_folder("../x")[:6]
     ('scheduled__2026-11-20T03:00:00+00:00', '_.._x-')
@@ -68,7 +68,7 @@ def report_folder(run_id: str) -> str:
 
 
 def write_report(paths: TablePaths, run_id: str, pages: dict[str, str]) -> str:
-    """Write the pages of a run's report, each in the place of what it was before; return their folder."""
+    """Write the pages of a run's report, each over its former version; return their folder."""
     return _write(f"{paths.table(names.REPORTS)}/{report_folder(run_id)}", pages)
 
 
@@ -88,7 +88,7 @@ def _write(path: str, pages: dict[str, str]) -> str:
 
 
 def data_docs(paths: TablePaths) -> list[tuple[str, datetime]]:
-    """Return the runs of which there are Great Expectations' pages, by the names of their folders, newest first."""
+    """Return the runs that have Data Docs: name of the folder, and when they were written; newest first."""
     filesystem, root = filesystem_of(paths.table(names.REPORTS))
     folders = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
     runs = [each.base_name for each in folders if each.type == fs.FileType.Directory]
@@ -98,9 +98,9 @@ def data_docs(paths: TablePaths) -> list[tuple[str, datetime]]:
 
 
 def data_docs_page(paths: TablePaths, run: str, page: str) -> str | None:
-    """Return one of Great Expectations' pages of a run, None where there is none of that name.
+    """Return one of Great Expectations' pages of a run; None where there is none of that name.
 
-    run: the name of its folder. Both are looked for among the names that are there: no name leads elsewhere.
+    run: the name of its folder. Both names are compared with those that exist, so that no name leads to another folder.
     """
     filesystem, root = filesystem_of(paths.table(names.REPORTS))
     for name in (run, names.DATA_DOCS, page):
@@ -113,14 +113,14 @@ def data_docs_page(paths: TablePaths, run: str, page: str) -> str | None:
 
 
 def drop_pages(paths: TablePaths, before: datetime) -> int:
-    """Remove reports of runs that were written before a moment; return how many."""
+    """Remove the reports of runs that were written before a time; return how many."""
     filesystem, root = filesystem_of(paths.table(names.REPORTS))
-    gone = 0
+    removed = 0
     for folder in filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True)):
         if folder.type != fs.FileType.Directory:
             continue
         pages = filesystem.get_file_info(fs.FileSelector(folder.path, recursive=True))
         if all(page.mtime < before for page in pages):
             filesystem.delete_dir(folder.path)
-            gone += 1
-    return gone
+            removed += 1
+    return removed

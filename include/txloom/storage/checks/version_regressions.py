@@ -1,4 +1,4 @@
-"""Rows whose version fell: read along the history of their mirror, for the keys that changed since the last cut."""
+"""Rows whose version fell: computed from the history of their mirror, for the keys that changed in some releases."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,7 +25,7 @@ def regressions(
 ) -> CheckInput:
     """Return the rows whose version is below one that they had before, since they were last inserted or moved.
 
-    releases: only keys are looked at that changed in them; a row that is deleted, or has caught up, is none.
+    releases: only keys that changed in them are checked. A row that is deleted, or has caught up, does not count.
     """
     name, table = history_of(pipeline, expectation.table), pipeline.table(expectation.table)
     if name not in at:
@@ -50,9 +50,9 @@ def _key(table: Table, alias: str = "") -> str:
 
 
 def _version(table: Table) -> str:
-    """Return SQL for the version that a row of history has, null where it has none.
+    """Return SQL for the version in a row of history, null where it has none.
 
-    NaN is no version: SQL has it above all numbers and Great Expectations below them, so that they would disagree.
+    NaN is no version: SQL sorts it above all numbers and Great Expectations below them, so that they would disagree.
     """
     counter = table.column(str(table.version))
     value = f"h.{_quoted(counter.name)}"
@@ -60,7 +60,7 @@ def _version(table: Table) -> str:
 
 
 def _given_in(releases: Releases) -> str:
-    """Return SQL for what history told until the last of some releases."""
+    """Return SQL for the history up to the last of some releases."""
     upto = "" if releases.upto is None else f" where _txloom_release <= {releases.upto}"
     return f"(select * from t{upto}) as h"
 

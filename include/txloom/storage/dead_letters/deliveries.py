@@ -1,6 +1,6 @@
 """What a redrive takes of transactions whose messages mean something only in their order: one delivery of each.
 
-A stream that was read again after a crash holds a transaction several times, each time behind a BEGIN of its own. Two
+A stream that was read again after a crash holds a transaction several times, each time behind another BEGIN. Two
 deliveries mixed are no transaction: their rows would be counted together.
 """
 
@@ -35,9 +35,9 @@ select *, first_value(delivery) over (partition by tx order by is_whole desc, de
 
 
 def of_transactions(paths: TablePaths, transactions: Sequence[str]) -> pa.Table:
-    """Return the messages of one delivery of each transaction: of the newest with a readable COMMIT, else the newest.
+    """Return the messages of one delivery of each transaction: the newest with a readable COMMIT, else the newest.
 
-    A line that was cut off when it was read first stands there as it was read last. The columns are those of MESSAGE.
+    A line that was cut off when it was first read is taken as it was last read. The columns are those of MESSAGE.
     """
     if not transactions:
         return pa.table({})

@@ -1,6 +1,6 @@
-"""Dead letters that somebody has settled by name: they stay where they are, and nobody is reminded of them any more.
+"""Dead letters that somebody dismissed by name: they stay in dead_letters, and nobody gets reminders of them any more.
 
-Nothing else changes: a transaction among them stays a gap of the cuts, and what comes for it later reopens its case.
+Nothing else changes: a transaction among them stays a gap of the cuts, and events that come for it later open it again.
 """
 
 from datetime import datetime
@@ -16,13 +16,23 @@ from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import DISMISSALS
 
 SHOWN = 20
-"""Dismissals that are shown, the newest first."""
+"""Dismissals that are listed, the newest first."""
 
 
 def dismiss(
     paths: TablePaths, where: str, version: int | None, *, person: str, reason: str, run_id: str, at: datetime
 ) -> int:
-    """Settle the open dead letters of a condition, as a version of their table has them; return how many they are."""
+    """Append dismissals of the open dead letters that fulfil a condition; return how many.
+
+    Args:
+        paths: the tables of the pipeline.
+        where: a condition on open dead letters, as SQL.
+        version: only dead letters that this version of their table has; None: the newest.
+        person: who dismisses them.
+        reason: why.
+        run_id: the run that does it.
+        at: when.
+    """
     dead_letters = open_letters.open_dead_letters(
         paths, 'distinct landing, "row", transaction_id, cause', f"where {where}", version
     )
@@ -34,14 +44,14 @@ def dismiss(
 
 
 def of_run(paths: TablePaths, run_id: str) -> int:
-    """Return how many dead letters a run has settled."""
+    """Return how many dead letters a run has dismissed."""
     sql = f"select count(*) as n from t where run_id = {arrow_tables.quoted(run_id)}"
     counted = small_tables.query(paths.table(names.DISMISSALS), sql)
     return int(counted[0]["n"]) if counted else 0
 
 
 def reopen(paths: TablePaths, where: str, run_id: str) -> int:
-    """Take the dismissals of a condition on dead letters back; return how many they were."""
+    """Remove the dismissals of dead letters that fulfil a condition, in one commit; return how many."""
     path = paths.table(names.DISMISSALS)
     if not exists(path):
         return 0
@@ -54,14 +64,14 @@ def reopen(paths: TablePaths, where: str, run_id: str) -> int:
 
 
 def newest(paths: TablePaths) -> list[dict[str, Any]]:
-    """Return who settled what, the newest first: at, person, reason, cause, events, transactions."""
+    """Return the newest dismissals: at, person, reason, cause, events, transactions."""
     sums = "count(*) as events, count(distinct transaction_id) as transactions"
     sql = f"select at, person, reason, cause, {sums} from t group by at, person, reason, cause"
     return small_tables.query(paths.table(names.DISMISSALS), f"{sql} order by at desc, cause limit {SHOWN}")
 
 
 def of_dead_letters(paths: TablePaths, where: str) -> list[dict[str, Any]]:
-    """Return who settled the dead letters of a condition: at, person, reason, events."""
+    """Return the dismissals of dead letters that fulfil a condition, oldest first: at, person, reason, events."""
     if not exists(paths.table(names.DISMISSALS)):
         return []
     dead_letters = _dismissed(paths, "at, person, reason, count(*) as events", f"{where} group by at, person, reason")
@@ -69,7 +79,7 @@ def of_dead_letters(paths: TablePaths, where: str) -> list[dict[str, Any]]:
 
 
 def _dismissed(paths: TablePaths, columns: str, more: str) -> pa.Table:
-    """Ask the dead letters that were settled, with what was said of it."""
+    """Query the dismissed dead letters, with person, reason and time of their dismissal."""
     tables = {"d": opened(paths.dead_letters), "x": opened(paths.table(names.DISMISSALS))}
     dead_letter = 'd.transaction_id, d.xid, d.csn, d.kind, d.cause, d.topic, d.partition, d."offset", d.file, d.line'
     both = f'select {dead_letter}, d.landing, d."row", x.at, x.person, x.reason from d join x'

@@ -1,4 +1,4 @@
-"""What can be done about each cause of dead letters; the list is closed."""
+"""What to do about each cause of dead letters; the list is closed."""
 
 from txloom.events import change_events, rejections, source_names
 from txloom.events.debezium import messages
@@ -13,10 +13,10 @@ HINTS = {
     **source_names.HINTS,
     **causes.HINTS,
 }
-"""A sentence for the person on call, by cause."""
+"""By cause, a sentence for the person on call."""
 _OF_FORMAT = {"goldengate": causes.GOLDENGATE_HINTS, "debezium": causes.DEBEZIUM_HINTS}
 
 
 def hints_for(source_format: str | None) -> dict[str, str]:
-    """Return the hints as they fit a source's format; None: whatever it is."""
+    """Return the hints by cause as they fit a source format; None: whatever the format."""
     return {**HINTS, **_OF_FORMAT.get(source_format or "", {})}

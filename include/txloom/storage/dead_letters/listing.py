@@ -1,4 +1,4 @@
-"""Open dead letters by cause, and what came of those that were redriven; read without Spark, bounded, totals right."""
+"""Open dead letters by cause, and the outcome of a redrive; read without Spark, bounded, with exact totals."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from txloom.storage.delta.read_session import exists, opened
 from txloom.storage.paths import TablePaths
 
 COLUMNS = 50
-"""Redriven transactions whose fate is told one by one."""
+"""Redriven transactions whose outcome is listed one by one."""
 _IN = "kind in ('row', 'metadata', 'marker')"
 
 
@@ -27,23 +27,24 @@ def listing(
     everything: bool = True,
     source_format: str | None = None,
 ) -> Listing:
-    """Return the open dead letters: all, or those of some transactions and causes, and at some places.
+    """Return the open dead letters: all, or those of some transactions and causes, and at some positions.
 
-    source_format: of what the source sends, so that the hints fit its producer.
+    source_format: the format of the source, so that the hints fit its producer. Raises ConfigurationError for a message
+    whose position cannot be parsed.
     """
     if not exists(paths.dead_letters):
         return Listing((), 0, 0, None)
     version = int(opened(paths.dead_letters).version())
     chosen = "true" if everything else among(transactions=transactions, causes=causes, messages=messages)
-    whose = "case when kind <> 'poison' then transaction_id end"
-    counted = f"cause, count(*) as events, count(distinct {whose}) as transactions"
+    transaction = "case when kind <> 'poison' then transaction_id end"
+    counted = f"cause, count(*) as events, count(distinct {transaction}) as transactions"
     sums = open_letters.open_dead_letters(
         paths, f"{counted}, min(coalesce(dead_at, landed_at)) as since", f"where {chosen} group by cause", version
     ).to_pylist()
     if not sums:
         return Listing((), 0, 0, version)
     total = open_letters.open_dead_letters(
-        paths, f"count(distinct {whose}) as n", f"where {chosen}", version
+        paths, f"count(distinct {transaction}) as n", f"where {chosen}", version
     ).to_pylist()
     ranked = 'row_number() over (partition by cause order by csn, pos, landing, "row") as n'
     columns = f'cause, transaction_id, kind, "table", topic, partition, "offset", file, line, {ranked}'
@@ -55,17 +56,17 @@ def listing(
 
 
 def among(*, transactions: Sequence[str] = (), causes: Sequence[str] = (), messages: Sequence[str] = ()) -> str:
-    """Write a choice of dead letters as SQL does; messages: where they lie, as a listing says it."""
+    """Return the SQL condition for a choice of dead letters; messages: their positions, as a listing writes them."""
     conditions = [_among("transaction_id", transactions), _among("cause", causes)]
     return f"({' or '.join([*conditions, *map(_at, messages)])})"
 
 
 def _at(message: str) -> str:
     try:
-        lies = coordinates(message)
+        position = coordinates(message)
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
-    return "(" + " and ".join(f'"{name}" = {_literal(value)}' for name, value in lies.items()) + ")"
+    return "(" + " and ".join(f'"{name}" = {_literal(value)}' for name, value in position.items()) + ")"
 
 
 def _literal(value: str | int) -> str:
@@ -73,12 +74,12 @@ def _literal(value: str | int) -> str:
 
 
 def outcome(paths: TablePaths, first: int, last: int) -> DeadLetterOutcome:
-    """Return what came of the transactions, and the poison, that a redrive landed again; first, last: its landings."""
+    """Return the outcome of the transactions and the poison that a redrive landed again; first, last: its landings."""
     among = f"landing between {int(first)} and {int(last)}"
-    mine = f"{among} and {_IN} and transaction_id is not null"
+    events = f"{among} and {_IN} and transaction_id is not null"
     tables = {"e": DeltaTable(paths.change_events), "t": DeltaTable(paths.table(names.TRANSACTIONS))}
     csn = "max(case when kind = 'metadata' then csn end) as csn"
-    redriven = f"select landing, transaction_id, {csn} from e where {mine} group by landing, transaction_id"
+    redriven = f"select landing, transaction_id, {csn} from e where {events} group by landing, transaction_id"
     newest = f"order by t.release desc, {open_letters.LAST}"
     became = (
         f"select a.transaction_id, first_value(t.status {newest}) as status, first_value(t.cause {newest}) as cause"
@@ -105,9 +106,11 @@ def outcome(paths: TablePaths, first: int, last: int) -> DeadLetterOutcome:
     )
 
 
-def _described(transaction: str, came: str) -> str:
-    said = {"waits": "waits for its missing parts", "released": "released"}.get(came, f"dead again: {came}")
-    return f"{plain(transaction)}: {said}"
+def _described(transaction: str, outcome: str) -> str:
+    description = {"waits": "waits for its missing parts", "released": "released"}.get(
+        outcome, f"dead again: {outcome}"
+    )
+    return f"{plain(transaction)}: {description}"
 
 
 def _among(column: str, values: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Dead letters that still wait for somebody: not released since, nor decided again by a redrive, nor dismissed."""
+"""Open dead letters: not released since, nor decided again by a redrive, nor dismissed."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,9 +16,9 @@ from txloom.transactions.causes import COMPLETE
 from txloom.transactions.hashes import hash64
 
 MESSAGE = 'topic, partition, "offset", file, line, value, headers'
-"""What is kept of a message: where it lay, and as it came."""
+"""The columns that are kept of a message: its position, and the message as it came."""
 REDRIVE = f"{names.SYSTEM_PREFIX}redrive"
-"""The topic under which landings that a redrive made are planned."""
+"""The topic under which the landings of redrives are planned."""
 RELEASED = (
     "not exists (select 1 from t where t.transaction_id = d.transaction_id and t.csn = d.csn and t.status = 'released')"
 )
@@ -28,15 +28,15 @@ SUPERSEDED = (
     ' and (c.partition is not distinct from d.partition) and (c."offset" is not distinct from d."offset"))'
 )
 READ_AGAIN = SUPERSEDED.replace(" and c.landing > d.landing", " and d.kind = 'poison' and c.landing > d.landing")
-"""A line that could not be read when a file had not come to its end, and was read again since."""
+"""A line that could not be read while its file was incomplete, and was read again since."""
 DISMISSED = 'select 1 from x where x.landing = d.landing and x."row" = d."row"'
 
 LAST = f"case when cause = '{COMPLETE}' then 0 else 1 end"
-"""What one batch gave up and completed then is complete."""
+"""Orders rows of one release: where a transaction was given up and became complete in one batch, it is complete."""
 
 
 def released(paths: TablePaths, transactions: Sequence[str]) -> set[tuple[str, int]]:
-    """Return the transactions of some ids that were released: id and csn."""
+    """Return which of some transactions were released: id and csn."""
     ids = arrow_tables.texts(transactions)
     sql = f"select transaction_id, csn from t where status = 'released' and transaction_id in ({ids})"
     rows = small_tables.query(paths.table(names.TRANSACTIONS), sql) if ids else []
@@ -46,7 +46,7 @@ def released(paths: TablePaths, transactions: Sequence[str]) -> set[tuple[str, i
 def given_up(paths: TablePaths, where: str = "true") -> list[dict[str, Any]]:
     """Return the transactions that were given up and not released since: id, xid, csn, newest cause; in commit order.
 
-    where: which rows of `transactions` are looked at.
+    where: a condition on the rows of `transactions`.
     """
     some = "select transaction_id from t where status <> 'released'"
     sql = (
@@ -62,10 +62,11 @@ def given_up(paths: TablePaths, where: str = "true") -> list[dict[str, Any]]:
 
 
 def _with_known_csn(newest_first: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows of `transactions` with the csn that later ones know.
+    """Return rows of `transactions` with the csn that later ones have.
 
-    One that was given up without all of its events need not know it: an END of Oracle tells none, and a part of the
-    rows of a transaction with a GTID one that is too low. An id that comes back has another csn, which stays.
+    A transaction that was given up without all of its events may lack it: an END of Oracle carries none, and a part of
+    the rows of a transaction with a GTID carries one that is too low. An id that is used again has another csn, which
+    stays.
     """
     known: dict[str, int | None] = {}
     with_csn = []
@@ -79,20 +80,20 @@ def _with_known_csn(newest_first: Sequence[dict[str, Any]]) -> list[dict[str, An
 
 
 def dead_by_hash(paths: TablePaths) -> dict[int, tuple[str, str]]:
-    """Return the dead transactions by the buffer's hash: id and cause."""
+    """Return id and cause of the dead transactions, by the buffer's hash of their id."""
     return {hash64(row["transaction_id"]): (row["transaction_id"], row["cause"]) for row in given_up(paths)}
 
 
 def complete_now(paths: TablePaths) -> list[str]:
-    """Return the dead transactions that wait for nothing but a redrive."""
+    """Return the ids of dead transactions that need nothing but a redrive."""
     completed = f"transaction_id in (select transaction_id from t where cause = '{COMPLETE}')"
     return sorted(row["transaction_id"] for row in given_up(paths, completed) if row["cause"] == COMPLETE)
 
 
 def open_dead_letters(paths: TablePaths, columns: str, more: str = "", version: int | None = None) -> pa.Table:
-    """Ask the open dead letters; more: what follows them in the SQL. A redrive's copies keep their coordinates.
+    """Query the open dead letters; more: what follows the table in the SQL. A redrive's copies keep their coordinates.
 
-    version: only of those that this version of dead_letters has.
+    version: only dead letters that this version of their table has; None: the newest.
     """
     if not exists(paths.dead_letters):
         return pa.table({})
@@ -115,10 +116,10 @@ def open_dead_letters(paths: TablePaths, columns: str, more: str = "", version: 
 
 
 def events_of(paths: TablePaths, transactions: Sequence[str], poison: pa.Table, dead_letters: pa.Table) -> pa.Table:
-    """Return everything that was ever landed of some transactions, and some poison: the columns of MESSAGE.
+    """Return all events that were ever landed of some transactions, and some poison: the columns of MESSAGE.
 
-    Each distinct event once, and of a transaction's metadata that alone which counts. dead_letters: open dead letters
-    (landing and row), which tell the transactions that are meant from others that had the same ids.
+    Each distinct event comes once, and of a transaction's metadata only the message that counts. dead_letters: open
+    dead letters (landing and row), which separate the requested transactions from others that had the same ids.
     """
     columns = f'{MESSAGE}, landing, "row", {", ".join(reused_ids.COLUMNS)}, "table", payload, digest'
     ids = arrow_tables.texts(transactions)
@@ -142,7 +143,7 @@ def events_of(paths: TablePaths, transactions: Sequence[str], poison: pa.Table, 
 
 
 def _that_are_meant(paths: TablePaths, events: pa.Table, ids: str, dead_letters: pa.Table) -> pa.Table:
-    """Leave out what is of transactions that only had the ids of those that letters are of; ids: as SQL lists them."""
+    """Return the events without those of other transactions that had the same ids; ids: as a list in SQL."""
     sql = f'select {", ".join(reused_ids.COLUMNS)}, landing, "row" from t'
     rows = small_tables.query(
         paths.change_events, f"{sql} where kind in ('row', 'metadata') and transaction_id in ({ids})"
@@ -160,13 +161,13 @@ def _that_are_meant(paths: TablePaths, events: pa.Table, ids: str, dead_letters:
 
 
 def _with_counting_metadata(paths: TablePaths, events: pa.Table, ids: str) -> pa.Table:
-    """Leave out metadata that another one corrects, and repeated one; ids: of the transactions, as SQL lists them."""
+    """Return the events without metadata that was corrected or repeated; ids: of the transactions, as a list in SQL."""
     sql = 'select transaction_id, csn, landing, "row", expected from t'
     by_transaction: dict[tuple[str, int | None], list[dict[str, Any]]] = {}
     for row in small_tables.query(paths.change_events, f"{sql} where kind = 'metadata' and transaction_id in ({ids})"):
         by_transaction.setdefault((row["transaction_id"], row["csn"]), []).append(row)
     counting = [newest for rows_of in by_transaction.values() if (newest := metadata.newest(rows_of)) is not None]
-    places = {(row["landing"], row["row"]) for row in counting}
-    lie = zip(*(events.column(name).to_pylist() for name in ("kind", "landing", "row")), strict=True)
-    kept = [kind != "metadata" or (landing, row) in places for kind, landing, row in lie]
+    counting_rows = {(row["landing"], row["row"]) for row in counting}
+    coordinates = zip(*(events.column(name).to_pylist() for name in ("kind", "landing", "row")), strict=True)
+    kept = [kind != "metadata" or (landing, row) in counting_rows for kind, landing, row in coordinates]
     return events.filter(pa.array(kept, pa.bool_()))

@@ -1,1 +1,1 @@
-"""What is wrong with a pipeline: facts and incidents."""
+"""The facts on a pipeline's health, and its recorded incidents."""

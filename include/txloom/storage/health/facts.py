@@ -1,4 +1,4 @@
-"""What a pipeline's tables say about how it fares, for the rules in `txloom.quality.incidents`; no Spark."""
+"""Read the facts on a pipeline's health from its tables, for the rules in `txloom.quality.incidents`; no Spark."""
 
 import json
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ BALANCE, BALANCED = "step = 'balance'", ("at", "balanced", "detail")
 
 
 def facts(pipeline: Pipeline, paths: TablePaths, now: datetime) -> Facts:
-    """Return what the tables say now."""
+    """Return the facts as of now."""
     alerts = pipeline.alerts
     cut = newest_cut(paths) or {}
     ledger = _ledger(paths, cut.get("valid_through"))
@@ -57,12 +57,12 @@ def _one(paths: TablePaths, table: str, sql: str) -> dict[str, Any]:
 
 
 def _ledger(paths: TablePaths, shown: int | None) -> dict[str, Any]:
-    """Ask the ledger, which has a file for each step of each run until maintenance joins them.
+    """Return what the ledger shows; it has a file for each step of each run until maintenance joins them.
 
-    stepped: when a step ended last. looks: when a landing succeeded last. landed_at: when something new was landed;
-    while nothing ever was, when the first landing looked for it. behind, above: since when something waits to be
-    buffered, and to be published. release: up to which the last good merge came. shown: valid-through of the newest
-    cut.
+    stepped: when a step last ended. looks: when a landing last succeeded. landed_at: when something new was last
+    landed; while nothing ever was, when the first landing ran. behind, above: since when something waits to be
+    buffered, and to be published. release: of the last good merge. balance_*: of the newest balance. shown:
+    valid-through of the newest cut.
     """
     if not exists(paths.table(names.LEDGER)):
         return {}
@@ -91,7 +91,7 @@ def _ledger(paths: TablePaths, shown: int | None) -> dict[str, Any]:
 
 
 def _newest_lines(paths: TablePaths, newest: dict[str, str], first: dict[str, str], waits: str) -> dict[str, Any]:
-    """Ask for the newest lines where they are enough, and for the first of those that something waits for."""
+    """Return the columns from the newest rows where these are enough, and for `first` from the rows that still wait."""
     since = newest_since(opened(paths.table(names.LEDGER)))
     everything = _one(paths, names.LEDGER, _judged_expectations({**newest, **first})) if since is None else None
     if everything is not None:
@@ -108,7 +108,7 @@ def _judged_expectations(columns: dict[str, str]) -> str:
 
 
 def _pending_steps(paths: TablePaths, ledger: dict[str, Any]) -> Iterator[PendingStep]:
-    """Yield what waits for a step, and since when it waits, the earliest step first."""
+    """Yield the steps that have work to do, and since when it waits, in the order of a run."""
     finished = landing_tables.last_finished(paths)
     yield from _late(paths, names.LANDED_FILES, "at", f"landing > {finished}", "A landing was not finished")
     if (behind := ledger.get("behind")) is not None:
@@ -134,7 +134,7 @@ def _lease(paths: TablePaths) -> PendingStep | None:
 
 
 def _waiting(paths: TablePaths, before: datetime | None) -> tuple[Rows, datetime | None]:
-    """Return what waits since before a moment, and when the newest of it came."""
+    """Return the transactions that wait since before a time (None: all), and when the newest of them came."""
     where = "true" if before is None else f"first_landed_at < {arrow_tables.moment(before)}"
     sums = "count(*) as n, min(first_landed_at) as since, max(first_landed_at) as newest"
     summed = _one(paths, names.PENDING_TRANSACTIONS, f"select {sums} from t where {where}")
@@ -147,14 +147,14 @@ def _waiting(paths: TablePaths, before: datetime | None) -> tuple[Rows, datetime
 
 
 def _stuck(paths: TablePaths, now: datetime, longer: timedelta | None, waiting: Rows, newest: datetime | None) -> Rows:
-    """Return what waits for longer; asked for only where that is neither everything nor nothing."""
+    """Return the transactions that wait for longer than a limit; reads them only where these are not all or none."""
     if longer is None or newest is None or waiting.since is None or waiting.since >= now - longer:
         return Rows()
     return waiting if newest < now - longer else _waiting(paths, now - longer)[0]
 
 
 def _missing(row: dict[str, Any]) -> str:
-    """Say what a transaction waits for: the rows that came, of those expected, by table."""
+    """Return what a transaction waits for: received and expected rows by table."""
     expected, received = row["expected"] or {}, row["received"] or {}
     tables = sorted({*expected, *received})
     have = [f"{name} {received.get(name, 0)}" + (f"/{expected[name]}" if name in expected else "") for name in tables]
@@ -172,7 +172,7 @@ def _dead_letters(paths: TablePaths, source_format: str) -> Rows:
 
 
 def failing_expectations(pipeline: Pipeline, paths: TablePaths) -> list[dict[str, Any]]:
-    """Return the declared expectations that failed when they were last checked."""
+    """Return the newest result of each declared expectation that failed when it was last checked."""
     declared = {each.id for each in pipeline.expectations}
     newest = (
         "select * from (select *, row_number() over (partition by expectation order by checked_at desc) as n,"
@@ -193,7 +193,7 @@ def _failed_since(paths: TablePaths, row: dict[str, Any]) -> datetime:
 
 
 def _sample(text: str) -> list[str]:
-    """Return failing rows in words; txloom's own columns are left out."""
+    """Return failing rows in words, without txloom's columns."""
     rows = json.loads(text or "[]")[:SAMPLE]
     shown = [{name: value for name, value in row.items() if not name.startswith(names.SYSTEM_PREFIX)} for row in rows]
     return [plain(", ".join(f"{name}={value}" for name, value in row.items())) for row in shown]

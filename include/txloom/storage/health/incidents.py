@@ -1,8 +1,8 @@
 """The table `incidents`: small, and written without the pipeline's lease, because a merge may hold that for an hour.
 
-Each write replaces all rows on the condition that nobody wrote since they were read: it carries an application
-transaction of this table, and Delta refuses a commit beside another one that carries it. Whoever comes second reads
-again and decides again.
+Each write replaces all rows on the condition that no other write came since they were read: it carries an application
+transaction of this table, and Delta refuses a commit beside another one that carries it. The second writer reads and
+decides again.
 """
 
 import json
@@ -32,7 +32,7 @@ _INCIDENT = tuple(each.name for each in fields(Incident))
 
 
 def lifecycles(paths: TablePaths) -> list[IncidentLifecycle]:
-    """Return what is known, oldest first."""
+    """Return all recorded incidents, the oldest first."""
     try:
         return _read(opened(paths.table(names.INCIDENTS)))
     except TableNotFoundError:
@@ -40,15 +40,16 @@ def lifecycles(paths: TablePaths) -> list[IncidentLifecycle]:
 
 
 def judged_at(paths: TablePaths) -> datetime | None:
-    """Return when a cycle last found its source in order, whether or not it had something new."""
+    """Return when a cycle last found its source in order, whether or not there was something new."""
     text = newest_metadata(paths.table(names.INCIDENTS)).get(JUDGED_AT)
     return datetime.fromisoformat(text) if text else None
 
 
 def change(paths: TablePaths, decide: Change, *, looked: datetime | None = None) -> list[IncidentLifecycle]:
-    """Let a rule change the episodes and return them; it may be asked again when somebody else wrote meanwhile.
+    """Let a rule change the recorded incidents and return them; it runs again where another process wrote meanwhile.
 
-    looked: also note that the source was looked at then. Nothing is written when nothing changes.
+    looked: also record that the source was checked at this time. Nothing is written when nothing changes. Raises
+    WriteConflict after TRIES conflicts.
     """
     path = paths.table(names.INCIDENTS)
     small_tables.ensure(path, INCIDENTS)

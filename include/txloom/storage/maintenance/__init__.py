@@ -1,1 +1,1 @@
-"""OPTIMIZE, VACUUM, retention of history and of system tables."""
+"""OPTIMIZE, VACUUM, and the retention of history and of system tables."""

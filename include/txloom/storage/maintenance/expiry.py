@@ -1,7 +1,7 @@
-"""What is old enough to be forgotten: messages of released events, accounts of single runs, replaced checkpoints.
+"""What is old enough to be removed: messages of released events, rows on single runs, replaced checkpoints.
 
-Of an event only what it said goes. That it came stays: its identity, fingerprint, coordinates and numbers are what
-tells a duplicate years later, and what a lost buffer is rebuilt from (ADR 19).
+Of an event only the message is removed. Its identity, fingerprint, coordinates and numbers stay: they identify a
+duplicate years later, and a lost buffer is rebuilt from them (ADR 19).
 """
 
 import json
@@ -26,9 +26,9 @@ from txloom.storage.publishing.watermark import snapshot
 from txloom.storage.system_tables import ENTERED, LEDGER
 
 SUMMED = ("land_events", checkpoints.STEP)
-"""Steps whose counts are added up over all runs: what is taken away of them is carried forward as one row each."""
+"""Steps whose counts the balance adds up over all runs: removed rows are carried forward as one row for each step."""
 KEPT = ("accept_loss",)
-"""Steps whose rows say what somebody decided: they stay."""
+"""Steps whose rows record decisions of people: they are never removed."""
 CARRIED = "carried forward"
 """The run id of a row that stands for older ones."""
 NEWEST = {
@@ -36,11 +36,13 @@ NEWEST = {
     names.TABLE_STATISTICS: ("measured_at", '"table"'),
     names.BACKFILLS: ("at", '"table"'),
 }
-"""Of each table of accounts: when a row was written, and of what the newest row is kept however old it is."""
+"""For each table with rows on runs: the column of their time, and the columns for each value of which the newest row
+stays.
+"""
 
 
 def expired_landing(paths: TablePaths, before: datetime) -> int:
-    """Return the newest landing that is older than a moment, together with all before it, and buffered; 0: none."""
+    """Return the newest landing that is older than a time and buffered, with all landings before it; 0: none."""
     seen = snapshot(paths)
     if seen is None:
         return 0
@@ -53,20 +55,20 @@ def expired_landing(paths: TablePaths, before: datetime) -> int:
 
 
 def forget_messages(spark: SparkSession, paths: TablePaths, landing: int) -> int:
-    """Take the messages away of rows that were landed up to a landing and released, or that nobody watches.
+    """Remove value and headers of rows up to a landing that were released or are unwatched; return how many.
 
-    Returns how many. What waits or is dead keeps its message: it may still be released.
+    What waits or is dead keeps its message: it may still be released. A repeated call removes nothing.
     """
     path = paths.change_events
-    said = f"kind = 'row' and landing <= {landing} and value is not null"
-    if not small_tables.query(path, f"select 1 from t where {said} limit 1"):
+    with_message = f"kind = 'row' and landing <= {landing} and value is not null"
+    if not small_tables.query(path, f"select 1 from t where {with_message} limit 1"):
         return 0
-    old = spark_tables.read(spark, path).where(said).select("landing", "row", "transaction_id", "table")
+    old = spark_tables.read(spark, path).where(with_message).select("landing", "row", "transaction_id", "table")
     released = _released(spark, paths)
     watched = old.where("`table` is not null").join(released, "transaction_id", "left_semi")
-    gone = spark_tables.materialised(watched.unionByName(old.where("`table` is null")).select("landing", "row"))
+    expired = spark_tables.materialised(watched.unionByName(old.where("`table` is null")).select("landing", "row"))
     try:
-        count = gone.count()
+        count = expired.count()
         if count:
             spark_tables.fence(spark, path)
             about = json.dumps({"expired": landing, "rows": count})
@@ -74,7 +76,7 @@ def forget_messages(spark: SparkSession, paths: TablePaths, landing: int) -> int
             same = f"t.landing = s.landing and t.row = s.row and t.landing <= {landing}"
             target = SparkTable.forPath(spark, path).alias("t")
             nothing = {name: F.lit(None) for name in ("value", "headers")}
-            target.merge(gone.alias("s"), same).whenMatchedUpdate(set=nothing).execute()
+            target.merge(expired.alias("s"), same).whenMatchedUpdate(set=nothing).execute()
             spark_tables.refuse_unwritten(path, about)
         return count
     finally:
@@ -87,10 +89,10 @@ def _released(spark: SparkSession, paths: TablePaths) -> DataFrame:
 
 
 def shorten_ledger(paths: TablePaths, before: datetime) -> int:
-    """Take the ledger's rows from before a moment away, in one commit; return how many fewer there are.
+    """Remove the ledger's rows from before a time, in one commit; return by how many the rows decreased.
 
-    What the balance adds up is carried forward, one row for each step and generation; the newest row of each step,
-    and the newest that is good, stay as they are.
+    What the balance adds up is carried forward, one row for each step and checkpoint epoch; the newest row of each
+    step, and its newest good row, stay as they are.
     """
     try:
         table = FENCE.opened(paths.table(names.LEDGER))
@@ -104,13 +106,13 @@ def shorten_ledger(paths: TablePaths, before: datetime) -> int:
     carried = _carried([row for row in old if row["step"] in SUMMED])
     if len(old) <= len(carried):
         return 0
-    gone = {id(row) for row in old}
-    _rewrite(table, [*carried, *(row for row in rows if id(row) not in gone)])
+    removed = {id(row) for row in old}
+    _rewrite(table, [*carried, *(row for row in rows if id(row) not in removed)])
     return len(old) - len(carried)
 
 
 def _rewrite(table: DeltaTable, rows: list[dict[str, Any]]) -> None:
-    """Replace the rows that a table has at its version; what was appended since stays."""
+    """Replace the rows of a table at its opened version; rows that were appended since stay."""
     properties = CommitProperties(app_transactions=FENCE.transactions())
     write_deltalake(
         table, pa.Table.from_pylist(rows, LEDGER), mode="overwrite", schema_mode="merge", commit_properties=properties
@@ -118,12 +120,12 @@ def _rewrite(table: DeltaTable, rows: list[dict[str, Any]]) -> None:
 
 
 def _carried(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Add rows up, one for each step and generation."""
+    """Return sums of rows, one for each step and checkpoint epoch."""
     return [_sum(lines) for lines in _by(("step", "generation"), sorted(rows, key=_at)).values()]
 
 
 def _sum(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the row that stands for rows in the order of time: the first one, as far as the last has come."""
+    """Return the row that stands for rows in order of time: the first one, with time, csn and batch of the last."""
     newest = {name: rows[-1].get(name) for name in ("at", "valid_through", ENTERED)}
     batch = max(row["batch"] for row in rows)
     return {**rows[0], **newest, "run_id": CARRIED, "batch": batch, "counts": small_tables.summed(rows)}
@@ -137,34 +139,34 @@ def _by(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> dict[tuple[An
 
 
 def _at(row: dict[str, Any]) -> tuple[int, datetime]:
-    """Return where a row stands in the order of entries; rows of before they were numbered are older."""
+    """Return the key that orders rows by their entry; rows from before entries were numbered are older."""
     return row.get(ENTERED) or -1, row["at"]
 
 
 def drop_reports(paths: TablePaths, before: datetime) -> int:
-    """Take accounts of runs from before a moment away; return how many rows. What is not over yet stays."""
+    """Remove rows on runs from before a time, and closed incidents; return how many. What is still open stays."""
     moment = arrow_tables.moment(before)
-    gone = small_tables.drop(paths.table(names.INCIDENTS), f"is_over and closed_at < {moment}")
+    removed = small_tables.drop(paths.table(names.INCIDENTS), f"is_over and closed_at < {moment}")
     for table, (when, what) in NEWEST.items():
         newest = small_tables.query(paths.table(table), f"select max({when}) as at from t group by {what}")
         spared = ", ".join(arrow_tables.moment(row["at"]) for row in newest)
-        gone += (
+        removed += (
             small_tables.drop(paths.table(table), f"{when} < {moment} and {when} not in ({spared})") if spared else 0
         )
-    return gone
+    return removed
 
 
 def drop_checkpoints(paths: TablePaths, retain: timedelta) -> int:
-    """Remove folders of generations that were replaced longer ago than `retain`; return how many."""
+    """Remove the folders of checkpoint epochs that were replaced longer ago than `retain`; return how many."""
     newest = checkpoints.current_epoch(paths.warehouse, paths.pipeline)
     filesystem, root = filesystem_of(checkpoints.root(paths.warehouse, paths.pipeline))
     folders = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
     old = [each for each in folders if each.base_name[1:].isdigit() and int(each.base_name[1:]) < newest]
     limit = datetime.now(UTC) - retain
-    gone = [each for each in old if _touched(filesystem, each) < limit]
-    for each in gone:
+    expired = [each for each in old if _touched(filesystem, each) < limit]
+    for each in expired:
         filesystem.delete_dir(each.path)
-    return len(gone)
+    return len(expired)
 
 
 def _touched(filesystem: fs.FileSystem, folder: fs.FileInfo) -> datetime:

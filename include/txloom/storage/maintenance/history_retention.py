@@ -1,7 +1,7 @@
-"""History that no reader needs any more: up to which csn it is cleaned, and the one commit that takes rows away.
+"""History that no reader needs any more: up to which csn it is cleaned, and the one commit that removes the rows.
 
-The commit carries the csn as Delta's txnVersion: whoever asks for an earlier state is told, and a run that died before
-it, or after, is simply repeated.
+The commit carries the csn as Delta's txnVersion: a reader who requests an earlier state gets an error, and a run that
+died before or after the commit is repeated.
 """
 
 from collections.abc import Iterator
@@ -25,16 +25,16 @@ from txloom.storage.targets.row_tables import RowTable
 from txloom.storage.targets.spark_fold import key_before, key_hash
 
 EVENT = ("_txloom_landing", "_txloom_row")
-"""What tells the rows of a history apart: where their events were landed."""
+"""The columns that identify a row of a history: where its event was landed."""
 PART_ROWS = 200_000
-"""Rows of a history that Spark looks at together, by hash of their key."""
+"""Rows of a history that Spark processes in one bucket, by hash of their key."""
 
 
 def horizon(paths: TablePaths, keep: timedelta, retain: timedelta, now: datetime) -> int:
     """Return the csn up to which history may be cleaned; 0: nowhere.
 
-    All that the source committed up to it is older than keep (what has no time of its own counts from its landing), and
-    every cut that vacuum still keeps readable lies at it or above.
+    All that the source committed up to it is older than `keep` (a transaction without a commit time counts from its
+    landing), and every cut that vacuum keeps readable is at or above it.
     """
     when = "coalesce(committed_at, first_landed_at)"
     old = f"{when} <= {arrow_tables.moment(now - keep)}"
@@ -49,7 +49,7 @@ def horizon(paths: TablePaths, keep: timedelta, retain: timedelta, now: datetime
 
 
 def _oldest_readable(paths: TablePaths, since: datetime) -> int:
-    """Return the valid-through of the oldest cut that can be read: no later one replaced its tables before a moment."""
+    """Return the valid-through of the oldest cut that is readable: no later one replaced its tables before a time."""
     sql = "select valid_through, versions, published_at from t order by cut_id"
     cuts: list[dict[str, Any]] = small_tables.query(paths.table(names.CUTS), sql)
     if not cuts:
@@ -68,30 +68,30 @@ def rows(paths: TablePaths, row_table: RowTable) -> int:
 
 
 def clean_here(paths: TablePaths, row_table: RowTable, upto: Watermark) -> int:
-    """Take superseded rows away from a small history, in this process; return how many."""
+    """Remove superseded rows from a small history, in this process; return how many."""
     assert row_table.mirror is not None
     path = paths.table(row_table.mirror.history)
     rows_read = arrow_tables.select(path, f"select {', '.join(_columns(row_table))} from t")
-    gone = _superseded(rows_read, row_table, upto)
-    if not gone.num_rows:
+    removed = _superseded(rows_read, row_table, upto)
+    if not removed.num_rows:
         return 0
     same = " and ".join(f"t.{name} = s.{name}" for name in EVENT)
     table = FENCE.opened(path)
     cleaned = Transaction(history_reader.CLEANED, upto.valid_through)
     once = CommitProperties(app_transactions=[cleaned, *FENCE.transactions()])
     condition = f"{same} and t._txloom_csn <= {upto.valid_through}"
-    merge = table.merge(gone, condition, source_alias="s", target_alias="t", commit_properties=once)
+    merge = table.merge(removed, condition, source_alias="s", target_alias="t", commit_properties=once)
     merge.when_matched_delete().execute()
-    return int(gone.num_rows)
+    return int(removed.num_rows)
 
 
 def clean_with_spark(spark: SparkSession, paths: TablePaths, row_table: RowTable, upto: Watermark, size: int) -> int:
-    """Take superseded rows away from a large history; return how many."""
+    """Remove superseded rows from a large history, with Spark; return how many. size: the rows that it has."""
     assert row_table.mirror is not None
     path = paths.table(row_table.mirror.history)
-    gone = spark_tables.materialised(_spread(spark_tables.read(spark, path), row_table, upto, size // PART_ROWS + 1))
+    removed = spark_tables.materialised(_spread(spark_tables.read(spark, path), row_table, upto, size // PART_ROWS + 1))
     try:
-        count = gone.count()
+        count = removed.count()
         if count:
             same = " AND ".join(f"t.{name} = s.{name}" for name in EVENT)
             FENCE.refuse_stale(path)
@@ -101,14 +101,17 @@ def clean_with_spark(spark: SparkSession, paths: TablePaths, row_table: RowTable
                 spark.conf.set(setting, value)
             target = SparkTable.forPath(spark, path).alias("t")
             condition = f"{same} AND t._txloom_csn <= {upto.valid_through}"
-            target.merge(gone.alias("s"), condition).whenMatchedDelete().execute()
+            target.merge(removed.alias("s"), condition).whenMatchedDelete().execute()
         return count
     finally:
         spark_tables.unfence(spark)
 
 
 def _spread(history: DataFrame, row_table: RowTable, upto: Watermark, parts: int) -> DataFrame:
-    """Look at a history in parts: a change of a key goes to the parts of both, a truncate to all."""
+    """Return the superseded rows of a history, computed in buckets by key hash.
+
+    A change of a key goes to the buckets of both keys, a truncate to all.
+    """
     bucketed = history.withColumn("_old", F.struct(*key_before(row_table.key)))
     both = [F.pmod(key_hash(row_table.key, prefix), F.lit(parts)).cast("int") for prefix in ("", "_old.")]
     everywhere = F.when(F.col("_txloom_op") == "T", F.sequence(F.lit(0), F.lit(parts - 1)))
@@ -128,5 +131,5 @@ def _columns(row_table: RowTable, mark: str = '"') -> Iterator[str]:
 
 
 def _superseded(rows_read: pa.Table, row_table: RowTable, upto: Watermark) -> pa.Table:
-    goes = superseded(rows_read, key=row_table.key, horizon=upto.valid_through, release=upto.release)
-    return rows_read.filter(goes).select(list(EVENT))
+    is_superseded = superseded(rows_read, key=row_table.key, horizon=upto.valid_through, release=upto.release)
+    return rows_read.filter(is_superseded).select(list(EVENT))

@@ -1,4 +1,4 @@
-"""Upkeep of Delta tables: join small files, remove what no version within the retention needs, measure."""
+"""Maintenance of Delta tables: join small files, remove files that no version within the retention needs, measure."""
 
 import json
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from txloom.storage.publishing.watermark import newest_metadata
 
 @dataclass(frozen=True)
 class Files:
-    """The data files of a table's newest version."""
+    """The data files of a table's newest version: files, their bytes, small ones, and rows in deletion vectors."""
 
     files: int
     bytes: int
@@ -29,22 +29,24 @@ class Files:
 
 
 def measure(path: str, small: int) -> Files:
-    """Count the files of a table's newest version; small ones have fewer bytes than `small`."""
+    """Return the files of a table's newest version; small ones have fewer bytes than `small`."""
     actions = pa.table(DeltaTable(path).get_add_actions(flatten=True))
     sizes = actions.column("size_bytes").to_pylist()
     names = actions.column_names
-    gone: list[int | None] = next(
+    deleted: list[int | None] = next(
         (actions.column(name).to_pylist() for name in names if name.endswith("deletionVector.cardinality")), []
     )
-    return Files(len(sizes), sum(sizes), sum(size < small for size in sizes), sum(count or 0 for count in gone))
+    return Files(len(sizes), sum(sizes), sum(size < small for size in sizes), sum(count or 0 for count in deleted))
 
 
 ZORDER_CHECK = "spark.databricks.delta.optimize.zorder.checkStatsCollection.enabled"
-"""Files keep no bounds of wide decimals (`literals.has_exact_bounds`); they can be ordered all the same."""
+"""Files have no bounds of wide decimals (`storage.delta.sql.has_exact_bounds`), but can be ordered by them all the
+same.
+"""
 
 
 def optimize(spark: SparkSession, path: str, zorder: Sequence[str]) -> None:
-    """Join a table's small files, ordered by columns if some are given; the newest mark is carried forward."""
+    """Join a table's small files, ordered by columns if any are given; the commit carries the watermark forward."""
     spark.conf.set(USER_METADATA, _mark(path))
     spark.conf.set(ZORDER_CHECK, "false")
     try:
@@ -63,7 +65,7 @@ def _mark(path: str) -> str:
 
 
 def vacuum(spark: SparkSession, path: str, retain: timedelta) -> None:
-    """Remove files that no version younger than `retain` needs."""
+    """Remove files that no version younger than `retain` needs; the commits carry the watermark forward."""
     hours = retain.total_seconds() / 3600
     spark.conf.set(USER_METADATA, _mark(path))
     spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
@@ -75,9 +77,9 @@ def vacuum(spark: SparkSession, path: str, retain: timedelta) -> None:
 
 
 def removable(path: str, retain: timedelta) -> int:
-    """Count the files that a vacuum might remove: old enough, and not in the newest version.
+    """Return how many files a vacuum might remove: old enough, and not in the newest version.
 
-    A deletion vector is not told from one that is no longer needed; Spark's own vacuum decides that.
+    A deletion vector that is needed counts like one that is not; Spark's vacuum decides that.
     """
     filesystem, folder = filesystem_of(path)
     infos = filesystem.get_file_info(fs.FileSelector(folder, recursive=True))
@@ -90,7 +92,7 @@ def removable(path: str, retain: timedelta) -> int:
 
 
 def figures(path: str, columns: Sequence[str]) -> tuple[int, list[tuple[str, dict[str, Any]]]]:
-    """Return a table's rows and, per column, nulls, distinct values (approximate), minimum and maximum as text."""
+    """Return a table's row count and, by column: nulls, distinct values (approximate), minimum and maximum as text."""
     parts = ["count(*) as _rows"]
     for i, name in enumerate(columns):
         quoted = '"' + name.replace('"', '""') + '"'
@@ -105,7 +107,7 @@ def figures(path: str, columns: Sequence[str]) -> tuple[int, list[tuple[str, dic
 
 
 def plain_columns(path: str) -> list[str]:
-    """Return the columns that have an order: no lists, structs, maps, binary or booleans."""
+    """Return the columns whose type has an order: no lists, structs, maps, binary or booleans."""
     schema = pa.schema(DeltaTable(path).schema().to_arrow())
     nested = (
         pa.types.is_nested,
@@ -118,7 +120,7 @@ def plain_columns(path: str) -> list[str]:
 
 
 def recompute_skipping(spark: SparkSession, path: str) -> bool:
-    """Compute data-skipping statistics for files that lack them; say whether some did.
+    """Compute data-skipping statistics for files that lack them; return whether any did.
 
     ANALYZE TABLE does not run on Delta here, so this calls what `ANALYZE ... COMPUTE DELTA STATISTICS` would.
     """

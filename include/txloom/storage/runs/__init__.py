@@ -1,1 +1,1 @@
-"""Runs of a pipeline: who may write."""
+"""Runs of a pipeline: the lease that lets one of them write."""

@@ -1,9 +1,9 @@
-"""One effective run of a pipeline: a lease with an epoch, and the fence that keeps a run that lost it from writing.
+"""The lease of a pipeline: one job at a time holds it, with an epoch; the fence keeps a run that lost it from writing.
 
-The table `leases` says who holds it; its Delta log says who held it when. A holder shows that it lives by a heartbeat
-beside the table. Whoever finds a holder without one takes the lease over with the next epoch and stamps every table
-with it: from then on Delta itself refuses commits of the older epoch (their application transaction is behind), so that
-a run that was paused cannot write after its successor (docs/architecture.md, promise 9).
+The table `leases` holds the holder; its Delta log holds the earlier ones. A holder writes a heartbeat beside the table.
+A job that finds a holder without one takes the lease over with the next epoch and stamps every table with it: from then
+on Delta itself refuses commits of the older epoch (their application transaction is behind), so that a run that was
+paused cannot write after its successor (docs/architecture.md, promise 9).
 """
 
 import json
@@ -38,12 +38,12 @@ from txloom.storage.system_tables import LEASES
 BEAT = float(os.environ.get("TXLOOM_LEASE_BEAT", "5"))
 """Seconds between two heartbeats."""
 SILENCE = float(os.environ.get("TXLOOM_LEASE_SILENCE", "30"))
-"""Seconds without a heartbeat after which a holder is taken for gone."""
+"""Seconds without a heartbeat after which a holder is taken for dead."""
 
 
 @dataclass(frozen=True)
 class Lease:
-    """Who holds a pipeline, or held it last."""
+    """The holder of a pipeline's lease, or the last one (released_at is set); began: see `_began`."""
 
     epoch: int
     run_id: str
@@ -55,19 +55,19 @@ class Lease:
     released_at: datetime | None = None
 
     def __str__(self) -> str:
-        """Name the holder."""
+        """Return the holder as error messages name it."""
         at = self.acquired_at.astimezone(UTC).isoformat(" ", "seconds")
         return f"run {self.run_id} ({self.step}, process {self.pid} on {self.host}), since {at}"
 
 
 def newest(paths: TablePaths) -> Lease | None:
-    """Return who holds a pipeline, or held it last; None before its first run."""
+    """Return the holder of a pipeline's lease, or the last one; None before the first run."""
     rows = small_tables.query(paths.table(names.LEASES), "select * from t")
     return Lease(**rows[0]) if rows else None
 
 
 def silent_since(paths: TablePaths, holder: Lease, now: datetime) -> datetime | None:
-    """Return since when a holder has shown no sign of life; None while it lives, as far as one can see from here."""
+    """Return since when a holder has written no heartbeat; None while it lives, as far as this machine can see."""
     filesystem, file = _heartbeat(paths)
     beat: datetime | None = filesystem.get_file_info(file).mtime
     last = max(holder.acquired_at, beat or holder.acquired_at)
@@ -76,7 +76,10 @@ def silent_since(paths: TablePaths, holder: Lease, now: datetime) -> datetime | 
 
 @contextmanager
 def held(paths: TablePaths, run_id: str, step: str) -> Iterator[Lease]:
-    """Hold a pipeline's lease; raises LeaseTaken that names another run which holds it."""
+    """Hold a pipeline's lease while the block runs; raises LeaseTaken where another run holds it.
+
+    The heartbeat and the fence run until the block ends; then the lease is released.
+    """
     lease = _acquire(paths, _me(run_id, step))
     FENCE.begin(lease.epoch)
     done = threading.Event()
@@ -101,10 +104,10 @@ def _me(run_id: str, step: str) -> Lease:
 
 
 def _began(pid: int) -> str:
-    """Return what tells a process from one that gets its number later, or has it in another container or host.
+    """Return what identifies a process among those that get its number later, or have it in another container or host.
 
-    The boot of its machine, its namespace of process numbers, and when it began. Hosts may share a name, and those
-    that run no container have one number of that namespace.
+    This is the boot of its machine, its namespace of process numbers, and when it began. Hosts may share a name, and on
+    those that run no container the namespace has the same number.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -142,7 +145,7 @@ def _write(table: DeltaTable, lease: Lease) -> None:
 
 
 def _release(paths: TablePaths, lease: Lease) -> None:
-    """Give the lease back, unless somebody took it over."""
+    """Release the lease, unless another run took it over."""
     table = DeltaTable(paths.table(names.LEASES))
     last = newest(paths)
     if last is not None and last.epoch == lease.epoch:
@@ -153,38 +156,43 @@ def _release(paths: TablePaths, lease: Lease) -> None:
 
 
 def _is_dead(lease: Lease) -> bool:
-    """Say whether a holder is surely gone: a process of this very machine that is not there any more."""
-    mine = _me("", "")
-    same = lease.host == mine.host and _machine(lease.began) == _machine(mine.began) != ""
+    """Return whether a holder is surely dead: its process was on this machine and does not exist any more."""
+    current = _me("", "")
+    same = lease.host == current.host and _machine(lease.began) == _machine(current.began) != ""
     return same and _began(lease.pid) != lease.began
 
 
 def _machine(began: str) -> str:
-    """Return of `_began` what all processes have in common that see each other."""
+    """Return the part of `_began` that all processes share which can see each other."""
     return began.rpartition(" ")[0]
 
 
 def _watch(paths: TablePaths, last: Lease) -> None:
     """Wait until a holder was silent for long enough; raises LeaseTaken as soon as it shows that it lives.
 
-    Only this machine's own clock measures, so that clocks that differ do no harm.
+    Only this machine's clock measures, so that clocks that differ do no harm.
     """
     first, begun = _read_beat(paths), time.monotonic()
     while time.monotonic() - begun < SILENCE:
         time.sleep(min(BEAT / 2, SILENCE / 4))
-        now = newest(paths)
-        if _read_beat(paths) != first or now is None or now.released_at is not None or now.epoch != last.epoch:
+        current = newest(paths)
+        if (
+            _read_beat(paths) != first
+            or current is None
+            or current.released_at is not None
+            or current.epoch != last.epoch
+        ):
             raise LeaseTaken(f"pipeline {paths.pipeline} is held by {last}; wait for it, or stop it")
 
 
 def _beat(paths: TablePaths, lease: Lease, done: threading.Event) -> None:
-    """Show that the holder lives; end the process when it was silent for so long that another one took over."""
+    """Write heartbeats; end the process where it was silent for so long that another run took the lease over."""
     count, last = 0, time.monotonic()
     while not done.wait(BEAT):
         if time.monotonic() - last > SILENCE / 2:
             holder = newest(paths)
             if holder is not None and holder.epoch != lease.epoch:
-                # Ended this way, a process writes nothing out that it still holds.
+                # os._exit: buffers of the process are not flushed, so that it writes nothing more
                 print(message_of(lease.step, LeaseTaken(_lost(paths))), file=sys.stderr, flush=True)
                 os._exit(LeaseTaken.exit_code)
         with suppress(OSError):
@@ -214,7 +222,7 @@ def _read_beat(paths: TablePaths) -> bytes:
 
 
 def _stamp_all(paths: TablePaths, lease: Lease) -> None:
-    """Stamp every table of the pipeline, so that commits which a run before has in flight are refused."""
+    """Stamp every table of the pipeline, so that unfinished commits of the former holder are refused."""
     generations = _folders(checkpoints.root(paths.warehouse, paths.pipeline))
     for path in (*_folders(paths.table("")), *map(plan_of, generations)):
         if DeltaTable.is_deltatable(path):
@@ -222,7 +230,7 @@ def _stamp_all(paths: TablePaths, lease: Lease) -> None:
 
 
 def _folders(path: str) -> list[str]:
-    """Return the folders in a folder, but for that of the leases; none where it is not there."""
+    """Return the folders in a folder, except that of the leases; none where the folder does not exist."""
     filesystem, root = filesystem_of(path.rstrip("/"))
     infos = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
     names_of = [each.base_name for each in infos if each.type == fs.FileType.Directory]
@@ -230,7 +238,10 @@ def _folders(path: str) -> list[str]:
 
 
 def _stamp(path: str, number: int) -> None:
-    """Stamp a table; what a run before commits between the look at its mark and the stamp makes both be done again."""
+    """Stamp a table; where the former holder commits between reading the metadata and the stamp, both are repeated.
+
+    The stamp carries the newest metadata forward. Raises LeaseTaken after ten conflicts.
+    """
     for _ in range(10):
         table = DeltaTable(path)
         about: dict[str, Any] = newest_metadata(path)

@@ -1,1 +1,1 @@
-"""Dated extracts of whole tables, and the transactions that were made of them."""
+"""Dated extracts of whole tables, and the transactions that were made from them."""

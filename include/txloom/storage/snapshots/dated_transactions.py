@@ -1,4 +1,4 @@
-"""Transactions of dates: what snapshots of a date differ in was landed as one, whose csn is the date as a number."""
+"""Dated transactions: the differences of a date's extracts are landed as one, whose csn is the date as a number."""
 
 import json
 from collections.abc import Collection, Iterable
@@ -23,7 +23,7 @@ AGAIN = "run buffer_transactions and merge_current, then diff_snapshot again"
 
 @dataclass(frozen=True)
 class Landed:
-    """The newest transaction that was landed: its landing, id, csn, and what its metadata tells beside its counts."""
+    """The newest transaction that was landed; summary: what its metadata holds beside its counts."""
 
     landing: int | None
     xid: str
@@ -55,7 +55,7 @@ def topic(table: str) -> str:
 
 
 def newest(paths: TablePaths) -> Landed | None:
-    """Return the newest transaction that was landed, a loaded snapshot too; None before the first."""
+    """Return the newest transaction that was landed, also a loaded snapshot; None before the first."""
     sql = "select xid, csn from t where csn is not null order by csn desc limit 1"
     finished = [
         Landed(None, row["xid"], row["csn"], None) for row in small_tables.query(paths.table(names.TRANSACTIONS), sql)
@@ -71,7 +71,7 @@ def _summary(row: dict[str, Any]) -> tuple[int, str, int, dict[str, Any] | None]
 
 
 def refuse_stale(pipeline: Pipeline, paths: TablePaths, tables: Collection[str]) -> None:
-    """Raise BeyondValidThrough unless current tables hold everything that was landed: nothing else is compared."""
+    """Raise BeyondValidThrough unless the current tables hold all that was landed: only then can they be compared."""
     seen = snapshot(paths)
     sql = f'select max(landing) as newest from t where landing > {seen.landing if seen else 0} and "row" >= 0'
     rows = small_tables.query(paths.change_events, sql)
@@ -87,17 +87,17 @@ def refuse_stale(pipeline: Pipeline, paths: TablePaths, tables: Collection[str])
             f"the transaction {waiting[0]['xid']} waits in the buffer ({waiting[0]['cause']}), so that the current "
             "tables stand still: see pending_transactions"
         )
-    want = Watermark(valid_through(paths, seen), seen.release)
+    required = Watermark(valid_through(paths, seen), seen.release)
     for row_table in row_tables(pipeline):
-        have = watermark_of(paths.table(row_table.current))
-        newer = f"_txloom_csn > {have.valid_through} or _txloom_release > {have.release}"
-        lacks = f"_txloom_release <= {want.release} and ({newer})"
+        reached = watermark_of(paths.table(row_table.current))
+        newer = f"_txloom_csn > {reached.valid_through} or _txloom_release > {reached.release}"
+        lacks = f"_txloom_release <= {required.release} and ({newer})"
         if row_table.table.name in tables and history_reader.count(paths, row_table, lacks, "false")[0]:
             raise BeyondValidThrough(f"{row_table.current} does not hold everything that was released yet: {AGAIN}")
 
 
 def dead_since(paths: TablePaths) -> list[dict[str, Any]]:
-    """Return the dates newer than the last one that was released whose differences are dead letters."""
+    """Return the dead transactions of dates above the last released date, see `open_letters.given_up`."""
     path, dated = paths.table(names.TRANSACTIONS), f"starts_with(xid, '{XID}')"
     rows = small_tables.query(path, f"select max(csn) as csn from t where {dated} and status = 'released'")
     released = (rows[0]["csn"] if rows else None) or 0
@@ -105,7 +105,7 @@ def dead_since(paths: TablePaths) -> list[dict[str, Any]]:
 
 
 def superseded(paths: TablePaths, transactions: Iterable[str]) -> list[str]:
-    """Return which of some transactions are of dates before the newest: later differences were worked out without."""
+    """Return which transactions are of dates before the newest: later differences were computed without them."""
     last = newest(paths)
     dates = [each for each in transactions if each.startswith(XID)]
     return [each for each in dates if last is not None and int(each.rsplit(":", 1)[-1]) < last.csn]

@@ -1,7 +1,7 @@
 """Extracts of a source's tables: a folder for each date, in it one for each table, in it files of rows.
 
 `<source.files.path>/<YYYY-MM-DD>/<table>/*.parquet|.csv|.jsonl`, as `txloom.storage.snapshots.files` reads them. A date
-is whole when its folder, or that of every watched table, holds `_SUCCESS`, or when nothing in it has changed for
+is complete when its folder, or that of every watched table, holds `_SUCCESS`, or when nothing in it has changed for
 `settle` and nothing in it has a temporary name. A table without a folder has no extract on that date.
 """
 
@@ -23,7 +23,7 @@ from txloom.storage.sources.files import TEMPORARY_SUFFIXES
 MARKER = "_SUCCESS"
 TEMPORARY_FOLDER = "_temporary"
 LEFT_BEHIND = (".crc", ".swp", "~")
-"""Endings that lie beside whole files for ever."""
+"""Temporary suffixes of files that may stay beside complete ones forever."""
 UNFINISHED = tuple(suffix for suffix in TEMPORARY_SUFFIXES if suffix not in LEFT_BEHIND)
 
 Stamp = tuple[str, int, int]
@@ -31,7 +31,7 @@ Stamp = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class Day:
-    """The extracts of one date: the files of each table, and the tables whose folder holds a marker."""
+    """The extracts of one date: the files by table, and the tables whose folder holds a marker."""
 
     folder: str
     tables: Mapping[str, Sequence[SnapshotFile]]
@@ -43,11 +43,11 @@ class Day:
         return [file for files in self.tables.values() for file in files]
 
     def stamp(self) -> list[Stamp]:
-        """Return what changes when somebody writes into the extracts."""
+        """Return path, size and time of change of all files: it differs once somebody writes into the extracts."""
         return [(file.path, *_stamp(Path(file.path))) for file in self.files]
 
     def fingerprint(self) -> str:
-        """Return a hash of all files by name and content: the same for the same extracts only."""
+        """Return a hash of all files by name and content."""
         digest = blake2b(digest_size=16)
         for file in self.files:
             digest.update(f"{file.table}/{Path(file.path).name}\0".encode() + _content(Path(file.path)))
@@ -57,8 +57,9 @@ class Day:
 def day_of(pipeline: Pipeline, day: date) -> Day:
     """Return the extracts of a date.
 
-    Raises SourceUnavailable where there are none, or they are not whole yet, and ConfigurationError for what is no
-    extract of a watched table.
+    Raises:
+        SourceUnavailable: there are none, or they are not complete yet.
+        ConfigurationError: a file or folder is no extract of a watched table, or a link leaves the source's folder.
     """
     files = pipeline.source.files
     assert files is not None
@@ -75,7 +76,7 @@ def day_of(pipeline: Pipeline, day: date) -> Day:
 
 
 def _entries(folder: Path) -> Iterator[Path]:
-    """Yield a folder and everything in it; folders behind links are not entered."""
+    """Yield a folder and everything in it; linked folders are not entered."""
     yield folder
     for entry in sorted(folder.iterdir()):
         if entry.is_dir() and not entry.is_symlink():
@@ -108,7 +109,7 @@ def _refuse_unfinished(folder: Path, entries: Sequence[Path], settle: timedelta)
 
 
 def _stamp(entry: Path) -> tuple[int, int]:
-    """Return size and modification; both 0 for what is gone meanwhile."""
+    """Return size and time of change in ns; both 0 for a file that has been removed."""
     try:
         status = entry.lstat()
     except FileNotFoundError:

@@ -1,6 +1,6 @@
 """Files that hold a table's rows as of one moment: JSON lines, CSV or Parquet, in one folder for each table.
 
-`<path>/<table>/*.jsonl|.json|.csv` (each also with .gz) or `*.parquet`. A folder without rows says that its table is
+`<path>/<table>/*.jsonl|.json|.csv` (each also with .gz) or `*.parquet`. A folder without rows means that its table is
 empty. In CSV an empty field is null, and a quoted empty one an empty text.
 """
 
@@ -23,7 +23,7 @@ KINDS = (".jsonl", ".json", ".csv", ".parquet")
 
 @dataclass(frozen=True)
 class SnapshotFile:
-    """A file with rows of a table, as of the moment of its snapshot."""
+    """A file with rows of a table; size: in bytes."""
 
     table: str
     path: str
@@ -31,12 +31,17 @@ class SnapshotFile:
 
     @property
     def kind(self) -> str:
-        """Return the ending that says how it is written."""
+        """Return the suffix that names its format."""
         return next(kind for kind in KINDS if Path(self.path.removesuffix(".gz")).suffix == kind)
 
 
 def tables_of(pipeline: Pipeline, path: str) -> dict[str, list[SnapshotFile]]:
-    """Return the files of every watched table that a snapshot has; raises ConfigurationError for what is none."""
+    """Return the files of every watched table in a snapshot's folder.
+
+    Raises:
+        SourceUnavailable: the folder does not exist.
+        ConfigurationError: it holds no table, or something that is no watched table or no file of rows.
+    """
     folder = Path(path)
     if not folder.is_dir():
         raise SourceUnavailable(f"{path}: the snapshot's folder does not exist")
@@ -61,7 +66,7 @@ def tables_of(pipeline: Pipeline, path: str) -> dict[str, list[SnapshotFile]]:
 def images(file: SnapshotFile, table: Table) -> Iterator[tuple[int, list[bytes]]]:
     """Yield (number of the first row, images as JSON objects) in batches; rows count from 1.
 
-    Raises ConfigurationError, with file and line, for what is no row.
+    Raises ConfigurationError, with file and line, for a file or line that cannot be read as rows.
     """
     number = 1
     try:

@@ -1,1 +1,1 @@
-"""Where messages come from: files and Kafka, cut into splits."""
+"""Sources of messages: files and Kafka, cut into input splits."""

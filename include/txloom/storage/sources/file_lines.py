@@ -1,7 +1,7 @@
-"""The bytes of a source's files, read to a fixed length, from where the last landing ended, in linear time.
+"""The content of a source's files, read to a fixed length, from the end of the last landing, in linear time.
 
-Places are those of the content: of a file that ends in `.gz`, of what is compressed in it, so that a file which was
-compressed after it was read is the same file.
+Positions are those of the content: for a file that ends in `.gz`, of the uncompressed content, so that a file which was
+compressed after it was read counts as the same file.
 """
 
 import gzip
@@ -36,9 +36,9 @@ class _Bounded(io.RawIOBase):
 
 @contextmanager
 def content(path: Path, size: int, start: int = 0) -> Iterator[BinaryIO]:
-    """Open the content of a file's first `size` bytes, from a place in the content on.
+    """Open the content of a file's first `size` bytes, from a position in the content on.
 
-    Raises OSError or EOFError where there is less, or a compressed stream is damaged.
+    Raises OSError or EOFError where the file is shorter, or a compressed stream is damaged.
     """
     with path.open("rb") as raw:
         if path.stat().st_size < size:
@@ -58,7 +58,7 @@ def _skip(stream: gzip.GzipFile, size: int) -> None:
 
 
 def digest(path: Path, size: int, start: int, end: int | None = None) -> tuple[str, int]:
-    """Return the fingerprint of a part of a file's content, and how many bytes it has; end: None for all the rest."""
+    """Return the hash of a part of a file's content, and its number of bytes; end: None for the end of the content."""
     hashed, left = blake2b(digest_size=16), -1 if end is None else end - start
     count = 0
     with content(path, size, start) as stream:
@@ -70,7 +70,7 @@ def digest(path: Path, size: int, start: int, end: int | None = None) -> tuple[s
 
 
 def first_line(path: Path, size: int) -> str | None:
-    """Return the fingerprint of a file's first line that is not blank, or of what can be told apart of a long one."""
+    """Return the hash of a file's first line that is not blank, of at most its first KEPT bytes; None without one."""
     with content(path, size) as stream:
         while line := stream.readline(KEPT):
             if line.strip():
@@ -79,10 +79,10 @@ def first_line(path: Path, size: int) -> str | None:
 
 
 class Lines:
-    """Reads the lines of a part of a file, one block after the other, and knows how far it came."""
+    """Reads the lines of a part of a file block by block, and counts how far it came."""
 
     def __init__(self, path: Path, size: int, start: int, limit: int) -> None:
-        """Read from a place in the content to the end of the file's first `size` bytes.
+        """Read from a position in the content to the end of the file's first `size` bytes.
 
         limit: of a line with more bytes only the first ones are kept.
         """
@@ -95,18 +95,19 @@ class Lines:
 
     @property
     def digest(self) -> str:
-        """Return the fingerprint of all that was read."""
+        """Return the hash of all that was read."""
         return self._hashed.hexdigest()
 
     @property
     def tail_bytes(self) -> int:
-        """Return how many bytes come behind the last newline."""
+        """Return how many bytes follow the last newline."""
         return self._held
 
     def blocks(self) -> Iterator[list[bytes]]:
-        """Yield the lines that end in a newline, in blocks; `tail` is what comes behind the last one, None: nothing.
+        """Yield the lines that end in a newline, in blocks.
 
-        until: the place behind the last newline.
+        Afterwards `tail` is what follows the last newline (None: nothing), and `until` the position behind that
+        newline.
         """
         with content(self._path, self._size, self.start) as stream:
             while block := stream.read(BLOCK):
@@ -122,7 +123,7 @@ class Lines:
         self.tail = self._line() if self._held else None
 
     def _add(self, part: bytes) -> None:
-        """Take a part of an unfinished line; of one that is too large only its beginning is kept."""
+        """Add a part of an unfinished line; of one that is too long only the beginning is kept."""
         self._held += len(part)
         if self._held <= self._limit:
             self._parts.append(part)

@@ -1,8 +1,8 @@
-"""In which order the files of a topic were written, as far as their names say it, and which of them follow on.
+"""The order in which the files of a topic were written, as far as their names show it, and which of them adjoin.
 
-Names are read as people read them: `part-9` comes before `part-10`. Files that were rotated by renaming (`live.jsonl`,
-`live.jsonl.1`, `live.jsonl.2`: the highest number is the oldest) come before the file whose name they bear. `.gz` at
-the end of a name says nothing of its place.
+Numbers in names are compared as numbers: `part-9` comes before `part-10`. Files that were rotated by renaming
+(`live.jsonl`, `live.jsonl.1`, `live.jsonl.2`: the highest number is the oldest) come before the file whose name they
+bear. A final `.gz` has no influence on the order.
 """
 
 import re
@@ -16,7 +16,7 @@ _LONGEST_COUNTER = 7
 
 
 def stream_order(name: str, others: Collection[str]) -> Key:
-    """Return what puts a topic's files into the order in which they were written; others: their names.
+    """Return the key that sorts a topic's files in the order in which they were written; others: the names of all.
 
     >>> sorted(["a-10.gz", "a-9", "b.1", "b", "b.2"], key=lambda name: stream_order(name, {"b"}))
     ['a-9', 'a-10.gz', 'b.2', 'b.1', 'b']
@@ -28,9 +28,9 @@ def stream_order(name: str, others: Collection[str]) -> Key:
 
 
 def follows_on(before: str, name: str, others: Collection[str]) -> Literal["yes", "no", "unknown"]:
-    """Say whether one file begins where another ends, as far as their names tell; others: the topic's names.
+    """Return whether one file begins where another ends, as far as their names show it; others: the topic's names.
 
-    Names that differ in their last number alone count files, unless the number is a date or a time of day.
+    Names that differ only in their last number count files, unless the number is a date or a time of day.
 
     >>> [follows_on("a-8", name, ()) for name in ("a-9", "a-10", "b")]
     ['yes', 'no', 'unknown']
@@ -54,19 +54,19 @@ def _plain(name: str) -> str:
 
 
 def _rotated(plain: str, others: Collection[str]) -> tuple[str, int] | None:
-    """Return the name that a rotated file had, and how often it was rotated."""
+    """Return the name that a rotated file had, and how often it was rotated; None for other files."""
     match = _ROTATED.fullmatch(plain)
     is_rotated = match is not None and (match[1] in others or f"{match[1]}.gz" in others)
     return (match[1], int(match[2])) if match is not None and is_rotated else None
 
 
 def _parts(plain: str) -> tuple[str | int, ...]:
-    """Return a name's texts and numbers by turns."""
+    """Return the texts and numbers of a name, alternating."""
     return tuple(int(part) if at % 2 else part for at, part in enumerate(re.split(r"(\d+)", plain)))
 
 
 def _is_time(plain: str) -> bool:
-    """Tell whether the last number of a name is a date, a time of day or a position, and no counter."""
+    """Return whether the last number of a name is a date, a time of day or a position, and no counter."""
     *_, last = re.finditer(r"\d+", plain)
     is_dated = _DATE.search(plain[: last.start()]) is not None
     return len(last[0]) > _LONGEST_COUNTER or (is_dated and len(last[0]) in (2, 4, 6))

@@ -1,11 +1,12 @@
-"""Which files of a source a landing takes, and from where on: what is new, has grown, was renamed, came late.
+"""The files that a landing takes of a source, and from which position: new, grown, renamed and late ones.
 
-A file is known by what was read of it, not by its name alone. What begins with all that was read of a known file has
-grown; under another name, when no other file has that content any more, it was rotated. A file whose content changed
-is read from its beginning, and so is one that bears another's content while that is still there: it came again.
+A file is identified by what was read of it, not by its name alone. A file that begins with all that was read of a known
+one has grown; under another name, when no other file has that content any more, it was rotated. A file whose content
+changed is read from its beginning, and so is a copy of a file that still exists: it is a redelivery.
 
-Of an ordered topic, files are read in the order of their names (`txloom.storage.sources.file_order`). A new one goes on
-inside the transaction that the file before it left open, unless their names say that one between them is missing.
+The files of an ordered topic are read in the order of their names (`txloom.storage.sources.file_order`). A new one
+continues inside the transaction that the file before it left open, unless their names show that one between them is
+missing.
 """
 
 import zlib
@@ -21,16 +22,18 @@ from txloom.storage.sources.files import SourceFile, continues
 from txloom.storage.sources.splits import Task
 
 MOST = 10
-"""Files with the same first line that a new file is compared with."""
+"""Files with the same first line with which a new file is compared."""
 UNREADABLE = (OSError, EOFError, zlib.error)
-"""What the reading of a damaged file raises: the landing that takes it names it."""
+"""Errors of reading a damaged file: they pass here, and the landing that takes the file reports it."""
 READ_WHOLE = "change_sets"
-"""The format whose rows count by how often they stand in their file: one that changed is read from its beginning."""
+"""The format whose rows are identified by how often they occur in their file: a changed file is read from its
+beginning.
+"""
 
 
 @dataclass(frozen=True)
 class FilePlan:
-    """The files that a landing takes, in order, and how many are left out because they are still written."""
+    """The input splits that a landing takes, in order, and how many files are left out: they are still written."""
 
     tasks: Sequence[Task] = ()
     left_out: int = 0
@@ -38,10 +41,10 @@ class FilePlan:
 
 @dataclass
 class _Topic:
-    """What is known of one topic's files.
+    """The files of one topic, and what is known of them.
 
-    changed: files whose content is not what was read under their name. moved: by the name that it had, a file that was
-    renamed.
+    changed: files whose content is not what was read under their name. moved: the new name of a renamed file, by its
+    old one.
     """
 
     root: str
@@ -52,23 +55,23 @@ class _Topic:
     moved: dict[str, str] = field(default_factory=dict)
 
     def order(self, file: str) -> Key:
-        """Return what puts files into the order in which they were written."""
+        """Return the key that sorts files in the order in which they were written."""
         return stream_order(file, self.names)
 
     def was_read(self, file: str) -> Position | None:
-        """Return how far something was read under a name."""
+        """Return how far a file of this name was read; None where nothing of it was."""
         position = self.positions.get(file)
         return position if position is not None and position.digest is not None else None
 
     def holds(self, file: SourceFile, position: Position) -> bool:
-        """Tell whether a file holds what was read last of a known one; what cannot be read holds nothing."""
+        """Return whether a file holds what was last read of a known one; False for a file that cannot be read."""
         try:
             return continues(Path(self.root, file.file), file.size, position)
         except UNREADABLE:
             return False
 
     def is_copy(self, file: SourceFile, position: Position) -> bool:
-        """Tell whether a file has the content of another one that was read, and is still there."""
+        """Return whether a file has the content of another one that was read and still exists."""
         (other,) = [each for each in self.files if each.file == position.file]
         try:
             digests = [digest(Path(self.root, each.file), each.size, 0) for each in (file, other)]
@@ -77,7 +80,7 @@ class _Topic:
         return digests[0] == digests[1]
 
     def follower(self, file: str) -> str | None:
-        """Return the file that got the content which a name had before."""
+        """Return the file that now has the content which was read under a name; None without one."""
         was = {each.was: each.file for each in self.positions.values() if each.was is not None}
         return self.moved.get(file) or was.get(file)
 
@@ -90,18 +93,23 @@ def plan(
     is_whole: Callable[[SourceFile, bool], bool],
     format: str,  # noqa: A002 - as the declaration names it
 ) -> FilePlan:
-    """Return what a landing takes of the files that are there.
+    """Return the files that a landing takes.
 
-    before: name, size and modification of files that a version without positions took. is_whole: says of a file, and of
-    whether its last newline may be its end, that nobody writes it any more.
+    Args:
+        root: the source's folder.
+        files: the files that exist, grouped by topic.
+        positions: how far each file was read.
+        before: name, size and modification of files that a version of txloom without positions took.
+        is_whole: returns whether a producer has finished a file; its second argument: a final newline may be the end.
+        format: of the source.
     """
     tasks, left_out = list[Task](), 0
     known, old = _by_topic(positions), _names_by_topic(before)
     for topic, of_topic in groupby(files, key=lambda file: file.topic):
-        there, read = list(of_topic), known.get(topic, {})
-        names = frozenset({file.file for file in there} | read.keys() | old.get(topic, set()))
-        new = [file for file in there if is_new(root, file, read.get(file.file), before)]
-        about = _Topic(root, there, read, names)
+        existing, read = list(of_topic), known.get(topic, {})
+        names = frozenset({file.file for file in existing} | read.keys() | old.get(topic, set()))
+        new = [file for file in existing if is_new(root, file, read.get(file.file), before)]
+        about = _Topic(root, existing, read, names)
         about.changed = frozenset(
             file.file for file in new if (was := about.was_read(file.file)) is not None and not about.holds(file, was)
         )
@@ -126,7 +134,7 @@ def _names_by_topic(before: Collection[tuple[str, int, int]]) -> dict[str, set[s
 
 
 def is_new(root: str, file: SourceFile, known: Position | None, before: Collection[tuple[str, int, int]]) -> bool:
-    """Tell whether a file is to be looked at: it has changed since it was, or can be read again."""
+    """Return whether a file has to be looked at: it has changed since it was read, or is readable again."""
     if known is None:
         return (file.file, file.size, file.modified) not in before
     if (known.size, known.modified) != (file.size, file.modified):
@@ -145,10 +153,10 @@ def _opens(path: Path) -> bool:
 def _whole(
     about: _Topic, new: Sequence[SourceFile], is_whole: Callable[[SourceFile, bool], bool], *, is_ordered: bool
 ) -> list[SourceFile]:
-    """Return the files that are whole, in order; of an ordered topic none behind one that is still written.
+    """Return the files that are finished, in order; of an ordered topic none behind one that is still written.
 
-    There, a file that comes when one behind it was read already may be a copy that is still written: its last newline
-    does not tell.
+    In an ordered topic, a file that appears after one behind it was read may be a copy in progress: its final newline
+    does not count as its end.
     """
     read = [about.order(name) for name in about.positions] if is_ordered else []
     last, taken = max(read, default=None), list[SourceFile]()
@@ -162,7 +170,7 @@ def _whole(
 
 
 def _tasks(about: _Topic, taken: Sequence[SourceFile], format: str) -> Iterator[Task]:  # noqa: A002
-    """Yield what is read of each file that is taken, in order."""
+    """Yield an input split for each file that is taken, in order."""
     origins = _origins(about, taken, format)
     there = {file.file: file for file in about.files}
     order = {name: (about.order(name), 1) for name in origins}
@@ -193,43 +201,43 @@ def _task(file: SourceFile, origin: Position | None = None, start: int = 0) -> T
 
 
 def _known_by_content(about: _Topic, file: SourceFile) -> Task:
-    """Return what is read of a file that is new, or has new content: nothing twice that was only renamed."""
+    """Return the input split of a file that is new or has new content; one that was only renamed is not read again."""
     try:
         head = first_line(Path(about.root, file.file), file.size)
     except UNREADABLE:
         return _task(file)
     alike = [each for each in about.positions.values() if head is not None and each.head == head][-MOST:]
-    there = {each.file for each in about.files} - about.changed
+    unchanged = {each.file for each in about.files} - about.changed
     for position in alike:
-        if position.file not in there and position.file not in about.moved and about.holds(file, position):
+        if position.file not in unchanged and position.file not in about.moved and about.holds(file, position):
             about.moved[position.file] = file.file
             return _task(file, position, position.until)
     same_name = [each for each in alike if each.file == file.file]
-    same = same_name or [each for each in alike if each.file in there and about.is_copy(file, each)]
+    same = same_name or [each for each in alike if each.file in unchanged and about.is_copy(file, each)]
     return _task(file, same[-1] if same else None)
 
 
 def _followed(about: _Topic, ordered: Sequence[str], origins: Mapping[str, Task]) -> dict[str, str]:
-    """Return by file which one it follows; files that were read before one that has come now follow it anew."""
+    """Return by file the one that it follows; files that were read before one that appears late follow it anew."""
     follows = dict[str, str]()
     renamed = {each.was for each in about.positions.values() if each.was is not None}
     names = sorted(about.names - (renamed - {file.file for file in about.files}), key=about.order)
-    places = {name: at for at, name in enumerate(names)}
+    numbers = {name: at for at, name in enumerate(names)}
     for name in ordered:
-        if origins[name].origin is None and (before := _predecessor(about, names[: places[name]], name)) is not None:
+        if origins[name].origin is None and (before := _predecessor(about, names[: numbers[name]], name)) is not None:
             follows[name] = before
     for name in ordered:
         if about.was_read(name) is None:
-            _follow_anew(about, names[places[name] :], origins, follows)
+            _follow_anew(about, names[numbers[name] :], origins, follows)
     return follows
 
 
 def _follow_anew(about: _Topic, names: Sequence[str], origins: Mapping[str, Task], follows: dict[str, str]) -> None:
-    """Let the files behind one that came late follow it, as long as they began in a transaction that was not open."""
-    there = {file.file for file in about.files}
+    """Let the files behind a late one follow it, as long as they began in a transaction that was not open."""
+    existing = {file.file for file in about.files}
     for before, name in pairwise(names):
         read = about.was_read(name)
-        if name not in there or name in origins or read is None or not read.begins_inside:
+        if name not in existing or name in origins or read is None or not read.begins_inside:
             return
         if follows_on(before, name, about.names) == "no":
             return
@@ -237,10 +245,10 @@ def _follow_anew(about: _Topic, names: Sequence[str], origins: Mapping[str, Task
 
 
 def _predecessor(about: _Topic, names: Sequence[str], name: str) -> str | None:
-    """Return the file that ends where a new one begins, as far as can be told; names: those that come before it."""
-    tells = follows_on(names[-1], name, about.names) if names else "no"
-    if tells == "yes":
+    """Return the file that ends where a new one begins, as far as it is known; names: those that come before it."""
+    adjoins = follows_on(names[-1], name, about.names) if names else "no"
+    if adjoins == "yes":
         return names[-1]
     if about.was_read(name) is not None:
         return about.follower(name)
-    return names[-1] if tells == "unknown" else None
+    return names[-1] if adjoins == "unknown" else None

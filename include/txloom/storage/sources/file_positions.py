@@ -1,7 +1,7 @@
 """How far each file of a source was read: the table `file_positions`.
 
 A landing writes a row for each file that it took, or could not read, before it commits their events. A run that died
-between the two reads again, and its rows hold: they are newer.
+between the two reads again, and the rows of the repeated landing count, because they are newer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ _COLUMNS = ", ".join(f'"{name}"' for name in FILE_POSITIONS.names if name not in
 
 @dataclass(frozen=True)
 class Position:
-    """How far one file was read; `FILE_POSITIONS` says what each field is."""
+    """How far one file was read; `FILE_POSITIONS` describes each field."""
 
     topic: str
     file: str
@@ -55,24 +55,27 @@ class Position:
 
     @property
     def end(self) -> int:
-        """Return the place in the content up to which everything was read."""
+        """Return the position in the content up to which everything was read."""
         return self.until + self.tail
 
 
 def to_json(transaction: "Open | None") -> str | None:
-    """Return an open transaction as text, None for none."""
+    """Return an open transaction as JSON; None for None."""
     return None if transaction is None else msgspec.json.encode(transaction).decode()
 
 
 def from_json(text: str | None) -> "Open | None":
-    """Return the open transaction that a text holds."""
+    """Return the open transaction of a JSON text; None for None."""
     from txloom.events.wal2json.decoder import Open
 
     return None if text is None else msgspec.json.decode(text, type=Open)
 
 
 def newest(paths: TablePaths, before: int | None = None) -> dict[Name, Position]:
-    """Return the position of each file, the one that was read last at the end; before: when a landing was planned."""
+    """Return the newest position of each file, the one that was read last at the end.
+
+    before: only positions of landings before this one.
+    """
     where = "" if before is None else f" where landing < {before}"
     ranked = "row_number() over (partition by topic, file order by landing desc, at desc) as n"
     sql = f"select {_COLUMNS} from (select *, {ranked} from t{where}) where n = 1 order by landing, at"
@@ -89,12 +92,12 @@ def write(paths: TablePaths, landing: int, positions: Sequence[Position], at: da
 
 
 def unreadable(positions: Mapping[Name, Position]) -> list[Position]:
-    """Return the files that could not be read, and that nobody has set aside."""
+    """Return the files that could not be read and are not set aside."""
     return [each for each in positions.values() if each.problem is not None and each.lost is None]
 
 
 def has_problems(paths: TablePaths) -> bool:
-    """Tell whether there ever was a file that could not be read."""
+    """Return whether any file was ever unreadable."""
     return bool(
         small_tables.query(paths.table(names.FILE_POSITIONS), "select 1 from t where problem is not null limit 1")
     )
@@ -107,11 +110,11 @@ def set_aside(paths: TablePaths) -> list[dict[str, Any]]:
 
 
 def read_again(paths: TablePaths) -> list[int]:
-    """Return the landings that read lines which an earlier one had read."""
+    """Return the landings that read lines which an earlier landing had read."""
     sql = "select distinct landing from t where read_again order by landing"
     return [row["landing"] for row in small_tables.query(paths.table(names.FILE_POSITIONS), sql)]
 
 
 def accepted(position: Position, reason: str) -> Position:
-    """Return a file that is set aside until it changes."""
+    """Return the position of a file that is set aside until it changes; reason: why an operator accepts the loss."""
     return replace(position, lost=f"{position.file}: {position.problem}; accepted: {reason}")

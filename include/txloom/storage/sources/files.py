@@ -1,9 +1,9 @@
-"""The `files` transport: folders, one per topic, that a producer appends whole files to.
+"""The `files` transport: folders, one per topic, to which a producer adds whole files.
 
-A file is taken once it is whole. Temporary names are never taken. A file that ends in a newline (or whose gzip stream
-ends properly) is whole; any other is once it has not changed for `settle`. It is taken to a fixed length, so that a
-landing that is repeated reads the same bytes; what is appended later is read from there on (`txloom.storage.
-file_plan`).
+A file is taken once it is finished. Temporary names are never taken. A file that ends in a newline (or whose gzip
+stream ends properly) is finished; any other is once it has not changed for `settle`. It is taken to a fixed length, so
+that a repeated landing reads the same bytes; what is appended later is read from there on
+(`txloom.storage.sources.file_plan`).
 """
 
 import zlib
@@ -46,7 +46,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Inbox:
-    """The folder of a files source, and what its lines hold: `values` or `records`."""
+    """The folder of a files source; layout: what its lines hold, `values` or `records`; limit: bytes of a message."""
 
     root: str
     layout: str = "values"
@@ -71,13 +71,13 @@ class Inbox:
             raise FileUnreadable(task, error) from error
 
     def confirm(self, tasks: Sequence[Task]) -> None:
-        """Take files as they are: one that changed is taken again."""
+        """Accept files as they are: one that changed is taken again by the next landing."""
 
     def _has_lines(self, task: Task) -> bool:
         return self.format != "change_sets" or has_lines(task.file)
 
     def _rows(self, task: Task) -> Iterator[Messages]:
-        """Yield the rows of a file without lines, as JSON objects: all of them, unless it was only touched."""
+        """Yield the rows of a file without lines, as JSON objects: all, or none where the file was only touched."""
         path, count = Path(self.root, task.file), 0
         if path.stat().st_size != task.size:
             raise EOFError(f"it had {task.size} bytes when it was planned, and has {path.stat().st_size} now")
@@ -89,9 +89,9 @@ class Inbox:
         yield Messages((), (), reached=reached if task.start else replace(reached, lines=count))
 
     def _lines(self, task: Task) -> Iterator[Messages]:
-        """Yield a file's lines from where it was read to, and what comes behind the last newline by itself.
+        """Yield a file's lines from where it was read to; what follows the last newline comes in a separate block.
 
-        A line of which an earlier landing took the beginning, because nothing came behind it for long, is read again.
+        A line whose beginning an earlier landing took, because nothing followed it for long, is read again.
         """
         path, before = Path(self.root, task.file), task.position
         _refuse_unreadable(path, task)
@@ -113,18 +113,18 @@ class Inbox:
         yield Messages((), (), reached=_reached(path, before, lines, count, again=again))
 
     def _block(self, task: Task, count: int, lines: list[bytes]) -> tuple[int, Messages]:
-        """Return how many lines have come with a block, and its messages; lines of wal2json's version 1 become more."""
+        """Return the number of lines up to a block, and its messages; a line of wal2json's version 1 can be several."""
         values = _expanded(task, lines) if self.format == "wal2json" else lines
-        places = range(count + 1, count + 1 + len(values))
+        positions = range(count + 1, count + 1 + len(values))
         count += len(values)
-        return count, Messages(places, values) if self.layout == "values" else Messages(places, *records(values))
+        return count, Messages(positions, values) if self.layout == "values" else Messages(positions, *records(values))
 
 
 class FileUnreadable(SourceUnavailable):
-    """A file that was planned cannot be read now; position: how far it was read before, and what is wrong."""
+    """A planned file cannot be read; position: how far it was read before, and the problem."""
 
     def __init__(self, task: Task, error: Exception) -> None:
-        """Name the file; error: what its reading raised."""
+        """Take the split that was planned; error: what reading it raised."""
         cause = error.__cause__ if isinstance(error, SourceUnavailable) and error.__cause__ else error
         is_access = isinstance(cause, OSError) and cause.errno is not None
         problem = cause.strerror if isinstance(cause, OSError) and is_access else str(cause)
@@ -133,7 +133,7 @@ class FileUnreadable(SourceUnavailable):
 
 
 def _refuse_unreadable(path: Path, task: Task) -> None:
-    """Raise what is wrong with a file before any of its messages is taken: nothing of a damaged one is."""
+    """Raise an error for a damaged or changed file before any of its messages is taken: none of them may be landed."""
     if path.suffix == ".gz":
         digest(path, task.size, 0)
     if task.start and not continues(path, task.size, task.position):
@@ -141,12 +141,12 @@ def _refuse_unreadable(path: Path, task: Task) -> None:
 
 
 def continues(path: Path, size: int, position: Position) -> bool:
-    """Tell whether a file's first bytes hold what was read of it last, in the same place."""
+    """Return whether a file's content holds what was last read of it, at the same position."""
     return digest(path, size, position.start, position.end) == (position.digest, position.end - position.start)
 
 
 def _reached(path: Path, before: Position, lines: Lines, count: int, *, again: bool) -> Position:
-    """Return how far a file was read; what was read last is known by its fingerprint."""
+    """Return how far a file was read; the hash of what was read last identifies it later."""
     if lines.until == lines.start and lines.tail is None:
         return before
     head = before.head or first_line(path, before.size)
@@ -155,10 +155,10 @@ def _reached(path: Path, before: Position, lines: Lines, count: int, *, again: b
 
 
 def list_files(root: str) -> list[SourceFile]:
-    """List the files of all topic folders below a source's folder, oldest name first.
+    """Return the files of all topic folders below a source's folder, sorted by name.
 
     Links that leave the source's folder are not followed (docs/faults.md 46). Raises SourceUnavailable that names a
-    folder which is not there or cannot be read.
+    folder which does not exist or cannot be read.
     """
     try:
         return list(_files(root))
@@ -177,7 +177,7 @@ def _files(root: str) -> Iterator[SourceFile]:
 
 
 def topics(root: str) -> list[str]:
-    """Return the names of the topic folders below a source's folder, those without files too."""
+    """Return the names of the topic folders below a source's folder, also of those without files."""
     return [folder.name for folder in _folders(root)]
 
 
@@ -193,12 +193,12 @@ def _is_public(name: str) -> bool:
 
 
 def is_unchanged(file: SourceFile, now_ns: int, settle: timedelta) -> bool:
-    """Say whether a file has not changed for a while."""
+    """Return whether a file has not changed for `settle`."""
     return now_ns - file.modified >= settle.total_seconds() * 1e9
 
 
 def is_whole(root: str, file: SourceFile, now_ns: int, settle: timedelta) -> bool:
-    """Say whether a producer has finished a file."""
+    """Return whether a producer has finished a file; False for one that cannot be read."""
     if is_unchanged(file, now_ns, settle):
         return True
     path = Path(root, file.file)
@@ -220,7 +220,7 @@ def _ends_properly(path: Path, size: int) -> bool:
 
 
 def _expanded(task: Task, lines: list[bytes]) -> list[bytes]:
-    """Turn lines of wal2json's format-version 1 into those of version 2, with a warning; others stay as they are."""
+    """Return lines of wal2json's format-version 1 as lines of version 2, with a warning; others stay as they are."""
     if not any(b'"change"' in line for line in lines):
         return lines
     expanded_lines = [each for line in lines for each in expanded(line)]
@@ -238,9 +238,9 @@ RECORD = msgspec.json.Decoder(_Record)
 
 
 def records(lines: Sequence[bytes]) -> tuple[list[bytes | None], Headers]:
-    """Read records of a topic that were copied into a file; what is none stays as it is, for its decoder to judge.
+    """Parse records of a topic that were copied into a file; a line that is no record stays, for its decoder to reject.
 
-    value: text, null, or the message itself. headers: pairs, a mapping, or names and values by turns (kcat).
+    value: text, null, or the message itself. headers: pairs, a mapping, or alternating names and values (kcat).
     """
     decoded = [_record(line) for line in lines]
     return [value for value, _ in decoded], [headers for _, headers in decoded]

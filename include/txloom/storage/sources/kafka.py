@@ -1,8 +1,8 @@
-"""The `kafka` transport: which records are there, whether all that was landed before is still theirs, and reading them.
+"""The `kafka` transport: which records exist, whether all planned ones are still there, and reading them.
 
-Offsets are planned before anything is read, so that a run which dies is repeated with the same records. A topic is
-known by its id beside its name: one that was deleted and created again has other records under the same offsets. What
-cannot be read any more is refused by name; only an operator accepts it (jobs/accept_loss.py).
+Offsets are planned before anything is read, so that a run that dies is repeated with the same records. A topic is
+identified by its id beside its name: one that was deleted and created again has other records under the same offsets.
+Records that cannot be read any more are refused by name; only an operator can accept the loss (jobs/accept_loss.py).
 """
 
 import time
@@ -21,9 +21,9 @@ from txloom.storage.sources.splits import Messages, Range, Task
 TIMEOUT = 10.0
 """Seconds that a request to the brokers may take."""
 SILENCE = 30.0
-"""Seconds without a record that is known to be there."""
+"""Seconds to wait for a record that is known to exist."""
 AT_ONCE, PATIENCE = 20_000, 0.2
-"""Records of a block, and the seconds that it waits for them to be so many."""
+"""Records of a block, and the seconds to wait for so many."""
 MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 GONE = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
 END = KafkaError._PARTITION_EOF
@@ -41,21 +41,22 @@ MOVING = (
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError._NOENT,
 )
-"""What says that a partition has no leader at this moment; librdkafka says the last one when it looks for leaders."""
+"""Errors for a partition that has no leader at the moment; librdkafka returns the last one while it looks for leaders.
+"""
 MOVES = 20
-"""Times that a partition without a leader is asked again, half a second apart: a broker comes back in some seconds."""
+"""How often a partition without a leader is tried again, half a second apart: a broker comes back within seconds."""
 EARLIEST, LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 class _LeaderMoves(SourceUnavailable):
-    """A partition is getting another leader: it answers in a moment."""
+    """A partition is getting another leader; a later try succeeds."""
 
 
 @dataclass(frozen=True)
 class Reached:
-    """Up to where a partition was planned (exclusive), the id that its topic had then, and from where it is unread.
+    """Up to which offset a partition was planned (exclusive), the topic's id then, and the first unread offset.
 
-    unread: where the first record lies that a landing planned and did not read; None: everything was read.
+    unread: the first record that a landing planned and did not read; None: everything was read.
     """
 
     topic_id: str
@@ -64,13 +65,13 @@ class Reached:
 
     @property
     def needed(self) -> int:
-        """Return the first offset that is still to be read."""
+        """Return the first offset that has to be readable."""
         return self.until if self.unread is None else self.unread
 
 
 @dataclass(frozen=True)
 class Loss:
-    """Records of a partition that cannot be landed any more: from one offset to before another, and why."""
+    """Records of a partition that cannot be landed any more, from `since` to before `until`, and why."""
 
     extent: Range
     since: int
@@ -78,22 +79,22 @@ class Loss:
     why: str
 
     def __str__(self) -> str:
-        """Say what is lost."""
+        """Return the loss as messages name it."""
         return f"{self.extent.topic}[{self.extent.partition}]: {self.why}"
 
 
 def topics_of(pipeline: Pipeline) -> list[str]:
-    """Return the topics of a pipeline: its rows' and the one of its transaction metadata."""
+    """Return the topics of a pipeline: those of its rows, and the one of its transaction metadata."""
     assert pipeline.source.kafka is not None
     topic = pipeline.source.transaction_topic
     return list(dict.fromkeys([*pipeline.source.kafka.topics, *([topic] if topic else [])]))
 
 
 def extents(kafka: Kafka, topics: Sequence[str], former: Collection[str] = ()) -> list[Range]:
-    """Return what every partition of some topics holds now; raises SourceUnavailable that names what is missing.
+    """Return the offsets that every partition of some topics holds now.
 
-    former: topics that are no longer declared and may be gone. A partition that is just getting another leader is asked
-    again for ten seconds.
+    former: topics that are no longer declared and may not exist. A partition that is getting another leader is tried
+    again for ten seconds. Raises SourceUnavailable that names what is missing.
     """
     for _ in range(MOVES):
         try:
@@ -136,14 +137,16 @@ def _offsets(
         (each.topic, each.partition): _result(kafka, future, each.topic).offset for each, future in futures.items()
     }
     for (topic, partition), offset in offsets.items():
-        # Measured: for a partition that was just given a leader, librdkafka can answer -1001 and no error.
+        # Measured: for a partition that just got a leader, librdkafka can return -1001 and no error.
         if offset < 0:
             raise _LeaderMoves(f"{kafka.brokers}: the brokers know no offsets yet of {topic}[{partition}]")
     return offsets
 
 
 def losses(extents: Iterable[Range], reached: Mapping[tuple[str, int], Reached]) -> list[Loss]:
-    """Return what cannot be landed any more of what was not landed yet.
+    """Return the planned or expected records that cannot be landed any more.
+
+    extents: what the partitions hold now. reached: up to where each was planned.
 
     >>> held = Range("rows", "id-2", 0, 40, 90)
     >>> [str(loss) for loss in losses([held], {("rows", 0): Reached("id-2", 10)})]
@@ -178,7 +181,7 @@ def _losses(each: Range, known: Reached) -> Iterator[Loss]:
 
 
 def refuse_losses(pipeline: str, lost: Sequence[Loss]) -> None:
-    """Raise SourceLost that says what is lost and what the way out is."""
+    """Raise SourceLost that names what is lost and the way out; return where nothing is."""
     if lost:
         listed = "\n".join(str(loss) for loss in lost)
         topics = " ".join(f"--topic {topic}" for topic in sorted({loss.extent.topic for loss in lost}))
@@ -191,13 +194,13 @@ def refuse_losses(pipeline: str, lost: Sequence[Loss]) -> None:
 
 @dataclass(frozen=True)
 class Topics:
-    """The topics of a pipeline, for reading what was planned."""
+    """The topics of a pipeline, for reading planned ranges."""
 
     kafka: Kafka
     pipeline: str
 
     def messages(self, task: Task) -> Iterator[Messages]:
-        """Yield the records of a range in blocks; places are offsets."""
+        """Yield the records of a range in blocks; positions are offsets."""
         assert task.part is not None
         return read(self.kafka, self.pipeline, task.part)
 
@@ -215,62 +218,65 @@ class Topics:
 
 
 def read(kafka: Kafka, pipeline: str, part: Range) -> Iterator[Messages]:
-    """Yield the records of a range in blocks; places are offsets. Aborted transactions are not read."""
+    """Yield the records of a range in blocks; positions are offsets. Records of aborted transactions are left out.
+
+    Raises SourceUnavailable after SILENCE seconds without a record, and SourceLost where records are gone.
+    """
     consumer = _client(Consumer, kafka, **{"group.id": f"txloom-{pipeline}"}, **READING)
     try:
         consumer.assign([TopicPartition(part.topic, part.partition, part.first)])
-        at, heard, trouble = part.first, time.monotonic(), ""
+        at, last_record, trouble = part.first, time.monotonic(), ""
         while True:
             records = consumer.consume(min(AT_ONCE, part.until - at), PATIENCE)
-            of_range, done, said = _in_range(part, records)
-            trouble = said or trouble
+            of_range, done, passing = _in_range(part, records)
+            trouble = passing or trouble
             if of_range:
                 yield Messages(
                     [r.offset() for r in of_range],
                     [r.value() for r in of_range],
                     [_headers(r.headers()) for r in of_range],
                 )
-                at, heard, trouble = of_range[-1].offset() + 1, time.monotonic(), ""
+                at, last_record, trouble = of_range[-1].offset() + 1, time.monotonic(), ""
             if done:
                 return
-            if time.monotonic() - heard > SILENCE:
+            if time.monotonic() - last_record > SILENCE:
                 raise SourceUnavailable(_silent(kafka, part, at, trouble))
     finally:
         consumer.close()
 
 
 def _silent(kafka: Kafka, part: Range, at: int, trouble: str) -> str:
-    said = f"the last error: {trouble}" if trouble else "no error either"
+    cause = f"the last error: {trouble}" if trouble else "no error either"
     return (
         f"{part.topic}[{part.partition}]: no record for {SILENCE:.0f} s from offset {at} on, though {part.until} was "
-        f"the end when this landing was planned ({kafka.brokers}; {said})"
+        f"the end when this landing was planned ({kafka.brokers}; {cause})"
     )
 
 
 def _in_range(part: Range, records: Sequence[Any]) -> tuple[list[Any], bool, str]:
-    """Return the records that lie inside a range, whether it is over, and what may pass by itself."""
+    """Return the records within a range, whether the range is complete, and the last error that may pass by itself."""
     of_range: list[Any] = []
-    said = ""
+    passing = ""
     for record in records:
         error = record.error()
         if error is None and record.offset() < part.until:
             of_range.append(record)
         if error is None and record.offset() >= part.until - 1:
-            return of_range, True, said
+            return of_range, True, passing
         if error is not None and error.code() == END:
             if record.offset() < part.until:
                 raise SourceLost(
                     f"{part}: it ends before offset {record.offset()}, though {part.until} was the end when this "
                     "landing was planned; run land_events again for the way out"
                 )
-            return of_range, True, said
+            return of_range, True, passing
         if error is not None:
-            said = _passing(part, error)
-    return of_range, False, said
+            passing = _passing(part, error)
+    return of_range, False, passing
 
 
 def _passing(part: Range, error: KafkaError) -> str:
-    """Return what a retriable error says; raises SourceLost or SourceUnavailable for any other."""
+    """Return the text of a retriable error; raises SourceLost or SourceUnavailable for any other."""
     if error.code() in GONE:
         raise SourceLost(f"{part}: aged out while it was read: {error.str()}; run land_events again for the way out")
     if not error.retriable():
@@ -279,9 +285,9 @@ def _passing(part: Range, error: KafkaError) -> str:
 
 
 def ranges(extents: Sequence[Range], reached: Mapping[tuple[str, int], Reached], kafka: Kafka) -> list[Range]:
-    """Return what a landing takes: what is new, of each partition a share of at most `messages_per_run` together.
+    """Return the new records that a landing takes: of each partition the same share, about `messages_per_run` in all.
 
-    A partition that no landing saw before comes even when it is empty: from then on its topic is known by its id.
+    A partition that no landing has seen is included even when it is empty: from then on its topic is known by its id.
     """
     new = []
     for each in extents:
@@ -294,7 +300,7 @@ def ranges(extents: Sequence[Range], reached: Mapping[tuple[str, int], Reached],
 
 
 def leaves_out(extents: Iterable[Range], taken: Iterable[Range]) -> bool:
-    """Tell whether a landing that takes some ranges leaves records for the next one.
+    """Return whether a landing that takes some ranges leaves records for the next one.
 
     >>> held = [Range("rows", "id-1", 0, 0, 9), Range("rows", "id-1", 1, 0, 9)]
     >>> leaves_out(held, held), leaves_out(held, [replace(held[0], until=5), held[1]])
@@ -321,18 +327,18 @@ def _settings(kafka: Kafka) -> dict[str, Any]:
 
 
 def _client(kind: Callable[[dict[str, Any]], T], kafka: Kafka, **more: Any) -> T:
-    """Make a client; raises ConfigurationError that shows no value of an option, because it may be a secret."""
+    """Create a client; raises ConfigurationError that shows no value of an option, because it may be a secret."""
     try:
         return kind({**_settings(kafka), **more})
     except KafkaException as error:
-        said = str(error.args[0].str())
+        message = str(error.args[0].str())
     for value in sorted(kafka.options.values(), key=len, reverse=True):
-        said = said.replace(value, "***")
-    raise ConfigurationError(f"source.kafka.options: {said}")
+        message = message.replace(value, "***")
+    raise ConfigurationError(f"source.kafka.options: {message}")
 
 
 def _quiet(_error: KafkaError) -> None:
-    """Let errors of connections reach whoever asked for something, and nobody else."""
+    """Ignore errors of connections: each request raises its errors itself."""
 
 
 def _is_missing(error: BaseException | None) -> bool:
@@ -340,7 +346,10 @@ def _is_missing(error: BaseException | None) -> bool:
 
 
 def _result(kafka: Kafka, answer: Any, topic: str) -> Any:
-    """Return what the brokers answered, or say what is wrong."""
+    """Return the result of a request to the brokers.
+
+    Raises SourceUnavailable; for a topic that does not exist, it names the key of the declaration.
+    """
     try:
         return answer.result()
     except KafkaException as error:

@@ -19,18 +19,21 @@ from txloom.errors import ConfigurationError, SourceUnavailable
 from txloom.events.values.numbers import EXACT_DOUBLE
 
 BATCH = 20_000
-"""Rows that are read at once."""
+"""Rows of a batch."""
 BLOCK = 16 << 20
-"""Bytes of CSV that are read at once; no row may be longer."""
+"""Bytes of CSV that are parsed in one block; no row may be longer."""
 
 
 def rows_as_json(path: str | Path) -> Iterator[tuple[int, list[bytes]]]:
     """Yield (number of the first row, rows as JSON objects) of a change set, in batches; rows count from 1.
 
-    What stands in .jsonl and .json, one row a line, is handed on as it is, for the decoder to judge. Values of .csv
-    are text, and an empty field without quotes is null; typed values of .parquet become text of all their digits. Each
-    but .parquet may end in .gz. Raises ConfigurationError for a file that is not what its name says, and
-    SourceUnavailable for one that cannot be read, or not yet to its end.
+    Lines of .jsonl and .json, one row a line, are passed on unchanged, for the decoder to judge. Values of .csv are
+    text, and an empty field without quotes is null; typed values of .parquet become text of all their digits. Each but
+    .parquet may end in .gz.
+
+    Raises:
+        ConfigurationError: the file is not what its name says.
+        SourceUnavailable: it cannot be read, or not yet to its end.
     """
     file, number = Path(path), 1
     reading = _READERS.get(Path(file.name.removesuffix(".gz")).suffix)
@@ -95,7 +98,7 @@ def _nanoseconds(file: Path, metadata: pq.FileMetaData, columns: list[str]) -> I
 
 
 def _timestamps_of_96_bits(file: pq.ParquetFile) -> list[str]:
-    """Return the columns with timestamps, or lists of them, as Spark and Impala write them unless told otherwise."""
+    """Return the columns with timestamps of 96 bits, or lists of them: the default of Spark and Impala."""
     leaves = [file.schema.column(number) for number in range(len(file.schema))]
     tops = {leaf.path.split(".")[0] for leaf in leaves if leaf.physical_type == "INT96"}
     kinds = {field.name: getattr(field.type, "value_type", field.type) for field in file.schema_arrow}
@@ -103,7 +106,7 @@ def _timestamps_of_96_bits(file: pq.ParquetFile) -> list[str]:
 
 
 def _all_digits(micros: pa.Array, nanos: pa.Array) -> pa.Array:
-    """Return timestamps of 96 bits as text without a zone, which they do not tell: UTC.
+    """Return timestamps of 96 bits as text in UTC, without a zone because they carry none.
 
     They are read twice: as nanoseconds they wrap around outside of 1677 to 2262, as microseconds they lack digits.
     """
@@ -122,7 +125,7 @@ _READERS = {".csv": csv_rows, ".jsonl": _lines, ".json": _lines, ".parquet": par
 
 
 def has_lines(name: str) -> bool:
-    """Tell whether a file of rows has one row a line, by its name."""
+    """Return whether a file of rows has one row a line, by its name."""
     return Path(name.removesuffix(".gz")).suffix in (".jsonl", ".json")
 
 
@@ -136,13 +139,13 @@ def _rows(file: Path, batch: pa.RecordBatch) -> Iterator[list[bytes]]:
 
 
 def as_json(names: Sequence[str], columns: Sequence[pa.Array]) -> list[bytes]:
-    """Return rows of typed values as JSON objects, as `events.images.reader` reads them again without any loss."""
+    """Return rows of typed values as JSON objects, from which `events.images.reader` reads the same values."""
     texts = [_texts(column) for column in columns]
     return [msgspec.json.encode(dict(zip(names, row, strict=True))) for row in zip(*texts, strict=True)]
 
 
 def _texts(column: pa.Array) -> list[Any]:
-    """Return a column's values as JSON takes them: text of all their digits, in UTC where they have a zone."""
+    """Return a column's values for JSON: texts of all their digits, in UTC where they have a zone."""
     kind = column.type
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         column = column.cast(pa.timestamp(kind.unit, "UTC"))

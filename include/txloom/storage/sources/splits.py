@@ -1,4 +1,4 @@
-"""What a landing takes, piece by piece: a file, or a range of records; and the messages that come out of one."""
+"""The input splits of a landing, each a file or a range of records, and the messages that are read from one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,20 +8,21 @@ from txloom.events.formats import Headers
 from txloom.storage.sources.file_positions import Position
 
 COMPRESSION = 10
-"""What a byte of a compressed file is taken for."""
+"""Bytes of content that are estimated for a byte of a compressed file."""
 MOST_COMPRESSED = 1032
-"""How many bytes, and so lines, one byte of a compressed file can stand for."""
+"""The most bytes, and so lines, that one byte of a compressed file can hold."""
 PLACE_BITS = 39
-"""Bits that the place of a message in its landing has."""
+"""Bits of the position of a message within its landing."""
 RECORD_BYTES = 600
-"""What a record is taken for."""
+"""Bytes that are estimated for a record."""
 
 
 class Messages(NamedTuple):
-    """A block of messages: their places (lines or offsets), values, and headers where there are any.
+    """A block of messages: their positions (lines or offsets), values, and headers where there are any.
 
-    landed: whether an earlier landing took them: they are decoded for what they leave open, and not landed again.
-    is_tail: the last line of a file that does not end in a newline. reached: how far the file was read with them.
+    landed: an earlier landing took them: they are decoded for the transaction that they leave open, and not landed
+    again. is_tail: the last line of a file that does not end in a newline. reached: how far the file was read with
+    them.
     """
 
     positions: Sequence[int]
@@ -34,7 +35,7 @@ class Messages(NamedTuple):
 
 @dataclass(frozen=True)
 class Range:
-    """Records of one partition, from an offset to before another: what it holds, or what a landing takes of it."""
+    """Records of one partition, from offset `first` to before `until`: what it holds, or what a landing takes of it."""
 
     topic: str
     topic_id: str
@@ -43,15 +44,15 @@ class Range:
     until: int
 
     def __str__(self) -> str:
-        """Name the range as messages do."""
+        """Return the range as messages name it."""
         return f"{self.topic}[{self.partition}] from offset {self.first}"
 
 
 @dataclass(frozen=True)
 class Task:
-    """One piece of a landing: its number there, its topic, and its path relative to the source, or its records.
+    """One input split: its number in the landing, its topic, and its path relative to the source, or its records.
 
-    size: of a file, the bytes that are taken of it, whatever it has when it is read. start, origin, follows: see
+    size: the bytes of the file that are taken, whatever it has when it is read. start, origin, follows: see
     `LANDED_FILES`; origin is how far that file was read.
     """
 
@@ -67,7 +68,7 @@ class Task:
 
     @property
     def position(self) -> Position:
-        """Return how far the file was read before, under the name that it has now."""
+        """Return how far the file was read before, under its present name."""
         again = self.origin is not None and self.origin.file == self.file
         fresh = Position(self.topic, self.file, self.size, self.modified, read_again=again)
         if self.origin is None or not self.start:
@@ -78,25 +79,25 @@ class Task:
 
     @property
     def bytes(self) -> int:
-        """Return about how much there is to decode."""
+        """Return about how many bytes there are to decode."""
         if self.part is not None:
             return (self.part.until - self.part.first) * RECORD_BYTES
         return self.size * COMPRESSION if self.file.endswith(".gz") else self.size - self.start
 
     @property
     def most_lines(self) -> int:
-        """Return how many messages there can be at most."""
+        """Return the most messages that it can have."""
         if self.part is not None:
             return self.part.until - self.part.first
         return self.size if self.file.endswith(PLAIN) else self.size * MOST_COMPRESSED
 
 
 PLAIN = (".json", ".jsonl", ".csv", ".txt")
-"""How the names of files end that hold no more lines than bytes."""
+"""Suffixes of files that hold no more lines than bytes."""
 
 
 def line_bits(tasks: int) -> int:
-    """Return the bits that are left for a line where so many tasks are numbered from 1.
+    """Return the bits that are left for a line where so many splits are numbered from 1.
 
     >>> line_bits(1), line_bits(8191), line_bits(8192)
     (38, 26, 25)
@@ -105,7 +106,7 @@ def line_bits(tasks: int) -> int:
 
 
 def fitting(tasks: Sequence[Task]) -> list[Task]:
-    """Return the first tasks, one at least, all messages of which have a position in one landing.
+    """Return the first splits, at least one, whose messages all have a position in one landing.
 
     >>> small = [Task(n, "t", f"{n}.jsonl", 1 << 20) for n in range(1, 600_000)]
     >>> len(fitting(small)), len(fitting([Task(1, "t", "1.jsonl", 1 << 50), *small]))
@@ -120,7 +121,7 @@ def fitting(tasks: Sequence[Task]) -> list[Task]:
 
 
 def capped(parts: Sequence[Range]) -> list[Range]:
-    """Return ranges of one landing cut to as many records as have a position there.
+    """Return the ranges of one landing, each cut to as many records as have a position there.
 
     >>> capped([Range("t", "id", 0, 5, 1 << 60)])[0].until - 5 == 2**38 - 1
     True

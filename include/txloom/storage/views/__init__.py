@@ -1,8 +1,8 @@
 """The read model: what people see of pipelines, as plain values, for the plugin's page and for a terminal; no Spark.
 
-Every function takes a declared pipeline and the warehouse, and looks at one version of each table. Every answer says as
-of when it is: None where nothing was ever written. Lists come in pages, with totals that count everything. Texts are as
-the source wrote them: whoever shows them escapes them.
+Every function takes a declared pipeline and the warehouse, and reads one version of each table. Every result has the
+time as of which it is; None: nothing was ever written. Lists come in pages, with totals that count all rows. Texts are
+as the source wrote them: what shows them must escape them.
 
     pipeline/overview.py      how all pipelines fare, red first, and why
     pipeline/waiting.py       transactions that wait for missing parts

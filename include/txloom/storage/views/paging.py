@@ -1,4 +1,4 @@
-"""Answers in pages, and as of when they are."""
+"""Pages of results, and the time as of which they are."""
 
 import json
 import math
@@ -20,14 +20,17 @@ Row = dict[str, Any]
 Given = ParamSpec("Given")
 Answer = TypeVar("Answer")
 SIZE, LARGEST = 100, 1_000
-"""Rows of a page: unless told, and at most."""
+"""Rows of a page: by default, and at most."""
 EXACT = 2**53
-"""Below this every whole number is exact where numbers are doubles."""
+"""Below this every whole number is exact as a double."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """Some rows of many; total: how many there are. number: counts from 1."""
+    """Some rows of many.
+
+    total: the rows of all pages. number: of this page, from 1. size: the most rows that a page has.
+    """
 
     rows: list[Row]
     total: int
@@ -46,7 +49,7 @@ class Page:
 
 
 def open_tables(function: Callable[Given, Answer]) -> Callable[Given, Answer]:
-    """Let a function see one version of each table."""
+    """Let a function run in one read session, so that it reads one version of each table."""
 
     @wraps(function)
     def wrapped(*given: Given.args, **named: Given.kwargs) -> Answer:
@@ -57,7 +60,7 @@ def open_tables(function: Callable[Given, Answer]) -> Callable[Given, Answer]:
 
 
 def limits(number: int, size: int) -> str:
-    """Return the SQL of a page; raises ConfigurationError for a page that there cannot be.
+    """Return the SQL limit of a page; raises ConfigurationError for a page or size that cannot be.
 
     >>> limits(3, 50)
     'limit 50 offset 100'
@@ -68,13 +71,13 @@ def limits(number: int, size: int) -> str:
 
 
 def sliced(rows: list[Row], number: int, size: int, as_of: datetime | None) -> Page:
-    """Return a page of rows that are all there."""
+    """Return a page of rows that are all in memory."""
     limits(number, size)
     return Page(rows[(number - 1) * size : number * size], len(rows), number, size, as_of)
 
 
 def last_step(paths: TablePaths) -> datetime | None:
-    """Return when a step of the pipeline ended last: what it writes is complete as of then; None: none ever did."""
+    """Return when a step of the pipeline last ended: its tables are complete as of then; None: no step ever did."""
     path = paths.table(names.LEDGER)
     since = newest_since(opened(path)) if exists(path) else None
     where = "" if since is None else f" where at >= {arrow_tables.moment(since)}"
@@ -83,9 +86,9 @@ def last_step(paths: TablePaths) -> datetime | None:
 
 
 def plain(value: Any) -> Any:
-    """Return an answer as JSON has it: moments in ISO and UTC, decimals as text, bytes in hex.
+    """Return a result as JSON values: times in ISO and UTC, decimals as text, bytes in hex.
 
-    Numbers that a browser, or jq, would round are texts too.
+    Numbers that a browser, or jq, would round become texts too.
 
     >>> plain({"at": datetime(2026, 1, 2, tzinfo=UTC), "amount": Decimal("1.50"), "raw": b"z"})
     {'at': '2026-01-02T00:00:00+00:00', 'amount': '1.50', 'raw': '7a'}
@@ -110,7 +113,7 @@ def plain(value: Any) -> Any:
 
 
 def parsed(text: str | None) -> Any:
-    """Return what a table holds as JSON; None for nothing, and for what is none."""
+    """Return the value of a JSON text; None for None and for what is no JSON."""
     try:
         return json.loads(text or "null")
     except ValueError:

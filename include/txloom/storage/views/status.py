@@ -1,4 +1,4 @@
-"""A pipeline's state as one JSON, for machines: the read model's own answers (`txloom.storage.views`), in short."""
+"""The state of a pipeline as one JSON for machines: a short form of the read model (`txloom.storage.views`)."""
 
 from dataclasses import asdict
 from typing import Any
@@ -17,10 +17,10 @@ from txloom.storage.views.pipeline.waiting import counted
 
 
 def status(warehouse: str, pipeline: str) -> dict[str, Any]:
-    """Return the newest cut, what waits, dead letters, findings, the lease, and each step's newest line of the ledger.
+    """Return the newest cut, what waits, dead letters, findings, the lease, and each step's newest row of the ledger.
 
-    partitions: how far each partition of the source is, where transactions wait for all of them.
-    A table that does not exist yet has nothing to tell: no cut is None, counts are 0.
+    partitions: the watermark of each partition of the source, where transactions wait for all of them. A table that
+    does not exist yet counts as empty: the cut is None, counts are 0.
     """
     paths = TablePaths(warehouse, pipeline)
     with looking():

@@ -1,1 +1,1 @@
-"""One pipeline at a glance: state, problems, runs, cuts, what waits, lag."""
+"""One pipeline: state, problems, runs, cuts, what waits, lag."""

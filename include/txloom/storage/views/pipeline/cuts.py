@@ -1,4 +1,4 @@
-"""Published cuts, and who reads them."""
+"""Published cuts, and the readers that hold them."""
 
 from datetime import UTC, datetime
 
@@ -10,7 +10,7 @@ from txloom.storage.publishing import reader_holds
 from txloom.storage.views.paging import SIZE, Page, last_step, limits, open_tables, sliced
 
 SHOWN = 20
-"""Gaps and amended cuts that are listed of one cut; counts count them all."""
+"""Gaps and amended cuts of one cut that are listed; counts count all of them."""
 
 
 @open_tables
@@ -35,7 +35,7 @@ def cuts(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZ
 
 @open_tables
 def holds(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZE) -> Page:
-    """Return which readers hold which cuts now, so that vacuum leaves their files: reader, cut_id, since, until."""
+    """Return the holds that last now, because of which vacuum keeps files: reader, cut_id, since, until."""
     paths, now = TablePaths(warehouse, pipeline.name), datetime.now(UTC)
     rows = [row for row in reader_holds.holding(paths) if row["until"] > now]
     return sliced(rows, number, size, last_step(paths))

@@ -1,4 +1,4 @@
-"""Open dead letters by cause, and one by one; never what they hold."""
+"""Open dead letters by cause, and one by one; never with their payload."""
 
 from dataclasses import dataclass
 
@@ -19,9 +19,10 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class DeadLetterCauses:
-    """Open dead letters by cause, with hints; complete: ids that wait for nothing but a redrive; dag_id: redrives.
+    """Open dead letters by cause, with hints.
 
-    dismissed: who settled what without one, the newest first: at, person, reason, cause, events, transactions.
+    complete: ids of transactions that need nothing but a redrive. dag_id: the DAG that redrives. dismissed: dismissals,
+    the newest first: at, person, reason, cause, events, transactions.
     """
 
     listing: Listing
@@ -49,7 +50,7 @@ def dead_letters(
     cause: str | None = None,
     transaction: str | None = None,
 ) -> Page:
-    """Return open dead letters, the newest first: COLUMNS; cause, transaction: only those of one."""
+    """Return open dead letters, the newest first, with COLUMNS; cause, transaction: only those of one."""
     paths, bounds = TablePaths(warehouse, pipeline.name), limits(number, size)
     where = "where true" if cause is None else f"where cause = {arrow_tables.quoted(cause)}"
     where += "" if transaction is None else f" and transaction_id = {arrow_tables.quoted(transaction)}"

@@ -1,4 +1,4 @@
-"""Lag and throughput over time, in at most so many points, for a chart."""
+"""Lag and throughput over time for a chart, in a limited number of points."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.views.paging import Row, last_step, open_tables
 
 POINTS, MOST = 96, 500
-"""Points of a series: unless told, and at most."""
+"""Points of a series: by default, and at most."""
 COUNTED = ("landed", "released", "dead", "duplicates")
 
 
@@ -20,8 +20,8 @@ COUNTED = ("landed", "released", "dead", "duplicates")
 class Series:
     """A point for each bucket of time, the oldest first.
 
-    points: at (the bucket's end), lag_seconds (how old the newest commit was that readers saw then; None before the
-    first cut), valid_through, landed, released, dead, duplicates (events of runs that ended in the bucket; 0: none).
+    points: at (the bucket's end), lag_seconds (age of the newest commit that readers saw then; None before the first
+    cut), valid_through, landed, released, dead, duplicates (events of runs that ended in the bucket; 0: none).
     """
 
     points: list[Row]
@@ -40,7 +40,10 @@ def series(
     points: int = POINTS,
     now: datetime | None = None,
 ) -> Series:
-    """Return how far readers were behind the source, and what went through, during a span up to now."""
+    """Return how far readers were behind the source, and how many events were processed, in a span that ends now.
+
+    Raises ConfigurationError for more than MOST points, none, or a span of less than a minute.
+    """
     if not 1 <= points <= MOST or span < timedelta(minutes=1):
         raise ConfigurationError(f"a series has 1 to {MOST} points and spans a minute or more")
     until = now or datetime.now(UTC)
@@ -62,7 +65,7 @@ def series(
 
 
 def _flow(paths: TablePaths, since: datetime, until: datetime, width: int, points: int) -> dict[int, Row]:
-    """Return the sums of counts by bucket."""
+    """Return by number of the bucket the sums of counts of landings and of the buffer."""
     begin = arrow_tables.micros(since)
     bucket = f"least((cast(to_unixtime(at) as bigint) - {begin // 1_000_000}) / {width}, {points - 1})"
     sums = ", ".join(f"sum(counts['{name}']) as {name}" for name in COUNTED)
@@ -73,7 +76,7 @@ def _flow(paths: TablePaths, since: datetime, until: datetime, width: int, point
 
 
 def _cuts(paths: TablePaths, since: datetime, until: datetime) -> list[Row]:
-    """Return the cuts of a time and the newest before it, oldest first."""
+    """Return the cuts of a span and the newest one before it, oldest first."""
     columns = "cut_id, valid_through, committed_at, published_at"
     before = newest_cut(paths, columns, f"published_at <= {arrow_tables.moment(since)}")
     within = f"published_at > {arrow_tables.moment(since)} and published_at <= {arrow_tables.moment(until)}"

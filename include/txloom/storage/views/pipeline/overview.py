@@ -1,7 +1,8 @@
-"""How pipelines fare: red, amber or green with the reasons in words, worst first.
+"""The health of pipelines: red, amber or green, with the reasons in words, worst first.
 
-What is wrong is what alerts judge (`txloom.quality.incidents`), with the limits that the pipeline declares. Beside it:
-open dead letters that are no incident make a pipeline amber, and failed tasks that nobody has cleared make it red.
+A problem is what alerts judge to be one (`txloom.quality.incidents`), with the limits that the pipeline declares. In
+addition, open dead letters that are no incident make a pipeline amber, and failed tasks that nobody has cleared make it
+red.
 """
 
 import re
@@ -28,7 +29,7 @@ from txloom.storage.views.paging import open_tables
 
 RED, AMBER, GREEN, GREY = "red", "amber", "green", "grey"
 COLORS = (RED, AMBER, GREEN, GREY)
-"""Worst first; grey: nothing was ever landed, and nobody has said that it should have been."""
+"""Worst first; grey: nothing was ever landed, and no limit says that it should have been."""
 UNREADABLE, REFUSED = "tables cannot be read", "declaration refused"
 SEVERITIES = {"error": RED, "warn": AMBER}
 _CREDENTIALS = re.compile(r"://[^/@\s]+@")
@@ -39,12 +40,12 @@ WAITS = (
     "the source, ask the connector: its last row, or a transaction behind it, has not come."
 )
 AT_ONCE = 4
-"""Pipelines that are looked at side by side."""
+"""Pipelines that are read in parallel."""
 
 
 @dataclass(frozen=True)
 class Reason:
-    """One thing that makes a pipeline red or amber; page: the path below Airflow's URL where to go on."""
+    """One thing that makes a pipeline red or amber; page: the path below Airflow's URL that shows more."""
 
     kind: str
     subject: str
@@ -59,7 +60,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Health:
-    """How one pipeline fares. Counts are None where the tables could not be asked, moments where there are none yet."""
+    """The health of one pipeline; counts are None where tables could not be read, times where there are none yet."""
 
     pipeline: str
     color: str
@@ -70,9 +71,9 @@ class Health:
     schedule: str | None = None
     valid_through: int | None = None
     committed_at: datetime | None = None
-    """When the newest transaction that readers see was committed."""
+    """When the source committed the newest transaction that readers see."""
     age_seconds: int | None = None
-    """How old what readers see is, by the source's clock."""
+    """The age of what readers see, by the source's clock."""
     waiting: int | None = None
     waiting_since: datetime | None = None
     dead_letters: int | None = None
@@ -81,17 +82,18 @@ class Health:
     gaps: int | None = None
     needs_snapshot: tuple[str, ...] = ()
     lease: dict[str, Any] | None = None
-    """Who holds the pipeline now: run_id, step, host, pid, acquired_at; silent_since: its process is gone, or hangs."""
+    """The holder of the lease now: run_id, step, host, pid, acquired_at; silent_since: its process is gone, or hangs.
+    """
     landed_at: datetime | None = None
-    """When something new of the source was landed last."""
+    """When a landing last brought something new."""
     as_of: datetime | None = None
     empty_at: str = ""
-    """Where the tables should lie, if there are none: nothing ran yet, or the warehouse is another one."""
+    """The folder without any table, where there is none: nothing ran yet, or the warehouse is the wrong one."""
 
 
 @dataclass(frozen=True)
 class Overview:
-    """All pipelines, worst first; counts: how many have each color."""
+    """All pipelines, worst first; counts: pipelines by color."""
 
     rows: list[Health]
     counts: dict[str, int]
@@ -105,7 +107,7 @@ def overview(
     refused: Mapping[str, str] | None = None,
     now: datetime | None = None,
 ) -> Overview:
-    """Return how pipelines fare; refused: names of declarations that could not be read, and why."""
+    """Return the health of pipelines; refused: why declarations could not be read, by name."""
     at = now or datetime.now(UTC)
     with ThreadPoolExecutor(AT_ONCE) as threads:
         rows = list(threads.map(lambda each: health(each, warehouse, now=at), pipelines))
@@ -115,7 +117,7 @@ def overview(
 
 
 def health(pipeline: Pipeline, warehouse: str, *, now: datetime | None = None) -> Health:
-    """Return how a pipeline fares; tables that cannot be read make it red, and leave the other pipelines alone."""
+    """Return the health of a pipeline; an error while its tables are read makes it red, and is not raised."""
     try:
         return _health(pipeline, warehouse, now or datetime.now(UTC))
     except Exception as error:  # noqa: BLE001 (one broken pipeline must not hide the others)
@@ -125,7 +127,7 @@ def health(pipeline: Pipeline, warehouse: str, *, now: datetime | None = None) -
 
 
 def refused_health(name: str, why: str, warehouse: str, *, now: datetime | None = None) -> Health:
-    """Return how a pipeline fares whose declaration is refused: red for that, and what its tables say beside it."""
+    """Return the health of a pipeline whose declaration is refused: red, beside what its tables show."""
     todo = (
         "Repair the YAML: `txloom check` names every mistake with its line. Until then its DAGs begin nothing new; "
         "tasks that run go on, and readers keep the last cut."
@@ -139,7 +141,7 @@ def refused_health(name: str, why: str, warehouse: str, *, now: datetime | None 
 
 
 def trouble(error: Exception) -> str:
-    """Say what an error says in one line, without what may be a secret in a URL, and without colors of a terminal.
+    """Return an error on one line, without credentials in URLs and without terminal colors.
 
     >>> trouble(OSError("s3://key:secret@host/lake is \\x1b[31maway\\x1b[0m:\\n  no route"))
     'OSError: s3://...@host/lake is away: no route'
@@ -198,7 +200,7 @@ def _has_run(facts: Facts, cut: Mapping[str, Any]) -> bool:
 
 
 def _reasons(pipeline: Pipeline, paths: TablePaths, facts: Facts) -> list[Reason]:
-    """Return what is wrong, errors first: what alerts say, failed tasks, and dead letters that are no incident."""
+    """Return the problems, errors first: those of alerts, failed tasks, and dead letters that are no incident."""
     reasons = rules.incidents(facts, pipeline.alerts or Alerts(), pipeline.name)
     known = [each for each in incidents.lifecycles(paths) if each.closed_at is None]
     reasons += [each.incident for each in known if each.incident.kind == rules.TASK]
@@ -214,7 +216,7 @@ def _reasons(pipeline: Pipeline, paths: TablePaths, facts: Facts) -> list[Reason
 
 
 def _snapshot(pipeline: Pipeline, paths: TablePaths) -> Iterator[Incident]:
-    """Yield why valid-through stands still while a connector's snapshot comes."""
+    """Yield the reason why valid-through stands still while a connector's snapshot is landed."""
     progress = connector_snapshots.progress(paths)
     if progress.snapshots.bound is None:
         return

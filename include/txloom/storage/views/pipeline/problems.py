@@ -1,4 +1,4 @@
-"""What was found wrong: expectations, failed ones first, the doctor's findings, incidents that people heard of."""
+"""Problems: expectations, failed ones first, findings, and incidents that people got messages about."""
 
 from datetime import datetime
 
@@ -16,7 +16,7 @@ CHECKED = ("success", "checked", "failed", "detail", "checked_at", "run_id", "ve
 
 @open_tables
 def expectations(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZE) -> Page:
-    """Return all declared expectations by their newest check: failed ones first, those that block before others.
+    """Return all declared expectations with their newest check: failed ones first, those that block before others.
 
     rows: expectation, kind, severity, sentence, hint; success (None: never checked), checked, failed, detail,
     checked_at, run_id, versions; since (the first failure after the last good check), last_good, streak (how many
@@ -39,7 +39,7 @@ def expectations(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: i
 
 
 def _newest(paths: TablePaths) -> dict[str, Row]:
-    """Return the newest result of each expectation by its id: what it says of the past counts before older rows."""
+    """Return the newest result of each expectation by its id; its columns on the past count before older rows."""
     good = "max(case when success then checked_at end) over (partition by expectation) as good"
     ranked = f"select *, row_number() over (partition by expectation order by checked_at desc) as n, {good} from t"
     bad = "not success and (good is null or checked_at > good)"
@@ -65,7 +65,7 @@ def _urgency(row: Row) -> tuple[int, int]:
 
 @open_tables
 def open_findings(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZE) -> Page:
-    """Return what the doctor found and nobody closed, errors first, then the oldest csn first.
+    """Return the open findings, errors first, then the oldest csn first.
 
     rows: code, severity, table, column, since_csn, xid, evidence, needs_snapshot, hint, run_id, at.
     """
@@ -76,7 +76,7 @@ def open_findings(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: 
 
 @open_tables
 def incidents(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZE) -> Page:
-    """Return incidents that were told, open ones first, then the newest; as of when alerts looked last.
+    """Return recorded incidents, open ones first, then the newest; as of the last time that alerts checked.
 
     rows: kind, subject, severity, what, todo, since, total, rows (the first, in words), page, opened_at, closed_at.
     """

@@ -1,4 +1,4 @@
-"""What runs did: the ledger by run, backfills, and how far the source's partitions are."""
+"""Runs of a pipeline: the ledger by run, backfills, and the watermarks of the source's partitions."""
 
 from datetime import UTC, datetime
 
@@ -10,12 +10,12 @@ from txloom.storage.paths import TablePaths
 from txloom.storage.views.paging import SIZE, Page, Row, last_step, limits, open_tables, sliced
 
 CARRIED = "carried forward"
-"""The run id of what maintenance added up of older runs (`storage.expiry`)."""
+"""The run id of rows in which maintenance added up older runs (`storage.maintenance.expiry`)."""
 
 
 @open_tables
 def runs(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZE) -> Page:
-    """Return what each run entered in the ledger, the newest run first.
+    """Return what each run wrote into the ledger, the newest run first.
 
     rows: run_id, began, ended, balanced (None: it checked no balance), steps: step, at, counts, valid_through,
     balanced, detail, batch, generation, in the order in which they ended.
@@ -44,7 +44,10 @@ def _balanced(steps: list[Row]) -> bool | None:
 
 @open_tables
 def backfills(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZE) -> Page:
-    """Return backfills, the newest first: run_id, status, at, from_csn, to_csn, counts, detail, and each table's."""
+    """Return backfills, the newest first: run_id, status, at, from_csn, to_csn, counts, detail, and tables.
+
+    tables: of each rebuilt table: table, status, counts, detail, at.
+    """
     paths = TablePaths(warehouse, pipeline.name)
     newest = 'row_number() over (partition by run_id, "table" order by at desc) as n'
     columns = 'run_id, "table", status, from_csn, to_csn, counts, detail, at'
@@ -64,9 +67,9 @@ def backfills(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int 
 
 @open_tables
 def partitions(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZE) -> Page:
-    """Return how far each partition of the source is, the furthest behind first; none where none waits for another.
+    """Return the watermark of each partition, the furthest behind first; none where transactions do not wait for all.
 
-    rows: topic, partition, csn (None: it has shown none), at, torn (behind this csn came what nobody could read).
+    rows: topic, partition, csn (None: it has shown none), at, torn (a message behind this csn could not be read).
     """
     paths = TablePaths(warehouse, pipeline.name)
     rows = [{**row, "at": datetime.fromtimestamp(row["at"] / 1e6, UTC)} for row in partition_watermarks.as_rows(paths)]

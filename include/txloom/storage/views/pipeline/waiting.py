@@ -1,4 +1,4 @@
-"""Transactions that wait for their missing parts, the longest first."""
+"""Transactions that wait for missing parts, the longest first."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,22 +13,22 @@ from txloom.storage.paths import TablePaths
 from txloom.storage.views.paging import SIZE, Page, Row, last_step, limits, open_tables
 
 UNDECIDED = "not decided yet"
-"""Stands for the cause of what has none."""
+"""Shown as the cause of a transaction that has none."""
 
 
 SHOWN = "transaction_id, xid, csn, committed_at, first_landed_at, age_seconds, cause, expected, received"
 ORDER = ("first_landed_at", "csn", "transaction_id")
 ORDERED = f"order by {', '.join(ORDER)}"
 DEEP = 10_000
-"""Rows up to which SQL finds a page; behind them its limit with an offset costs seconds of a million rows."""
+"""Rows up to which SQL finds a page; further on, a limit with an offset takes seconds in a million rows."""
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """A page of waiting transactions; causes: how many wait for each cause, whatever was asked for.
+    """A page of waiting transactions; causes: how many wait for each cause, before any filter; total: their sum.
 
     rows: transaction_id, xid, csn, committed_at, first_landed_at, age_seconds, cause, and tables: table, expected (None
-    while no metadata was seen), received, and whether that table is what it waits for.
+    while no metadata was seen), received, and whether they differ.
     """
 
     page: Page
@@ -38,7 +38,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Counted:
-    """How many transactions wait, and the longest; None while nothing does."""
+    """How many transactions wait, and for how long the longest does; None while none waits."""
 
     transactions: int
     longest_seconds: int | None
@@ -46,7 +46,7 @@ class Counted:
 
 
 def counted(paths: TablePaths) -> Counted:
-    """Return how many transactions wait."""
+    """Return how many transactions wait, of any cause."""
     groups = _groups(paths)
     longest, as_of = (max((g[n] for g in groups if g[n] is not None), default=None) for n in ("longest", "at"))
     return Counted(sum(group["n"] for group in groups), longest, as_of)
@@ -68,7 +68,7 @@ def waiting(
     cause: str | None = None,
     longer: timedelta | None = None,
 ) -> Waiting:
-    """Return what waits; cause, longer: only for this cause, only what has waited for longer."""
+    """Return waiting transactions; cause: only of this cause; longer: only those that have waited for longer."""
     path, bounds = TablePaths(warehouse, pipeline.name).table(names.PENDING_TRANSACTIONS), limits(number, size)
     groups = _groups(TablePaths(warehouse, pipeline.name))
     where = "true" if cause is None else f"coalesce(cause, '{UNDECIDED}') = {arrow_tables.quoted(cause)}"
@@ -89,7 +89,7 @@ def waiting(
 
 
 def _named(path: str, where: str, first: int, size: int) -> str:
-    """Return the condition that names the transactions of a page which lies deep: three columns are sorted for it."""
+    """Return a condition that lists the transactions of a deep page by id: only three columns are sorted for it."""
     rows = arrow_tables.select(path, f"select {', '.join(ORDER)} from t where {where}")
     order = pc.sort_indices(rows, [(name, "ascending") for name in ORDER])
     ids = rows.column("transaction_id").take(order.slice(first, size)).to_pylist()
@@ -97,7 +97,7 @@ def _named(path: str, where: str, first: int, size: int) -> str:
 
 
 def _as_of(groups: list[Row], pipeline: Pipeline, warehouse: str) -> datetime | None:
-    """Return the clock by which ages count; while nothing waits, when a step ended last."""
+    """Return the clock by which ages are computed; while nothing waits, the time when a step last ended."""
     at: datetime | None = max((group["at"] for group in groups if group["at"]), default=None)
     return at or last_step(TablePaths(warehouse, pipeline.name))
 
@@ -117,6 +117,6 @@ def compared(expected: Mapping[str, int] | None, received: Mapping[str, int] | N
     rows = []
     for table in sorted({*(expected or {}), *have}):
         promised = None if expected is None else expected.get(table, 0)
-        got = have.get(table, 0)
-        rows.append({"table": table, "expected": promised, "received": got, "differs": promised != got})
+        count = have.get(table, 0)
+        rows.append({"table": table, "expected": promised, "received": count, "differs": promised != count})
     return sorted(rows, key=lambda row: not row["differs"])

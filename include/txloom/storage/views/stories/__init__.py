@@ -1,1 +1,1 @@
-"""One transaction, one row, one message: what became of it."""
+"""The story of one transaction, one row, one message."""

@@ -1,4 +1,4 @@
-"""Changes of some keys, out of the history that holds them: a mirror's own, or the lists in an aggregate's."""
+"""Changes of some keys, out of the history that holds them: a mirror's, or the lists in an aggregate's."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ Keys = Sequence[Mapping[str, Any]]
 
 
 def of_keys(member: Member, key: Sequence[str], keys: Keys) -> str:
-    """Return the condition of the changes of some keys, by what a row was before or after, and of truncates."""
+    """Return the SQL condition for changes of some keys, by the row before or after, and for truncates."""
     conditions, types = [f"{_system_column(member, 'op')} = 'T'"], kinds(member.table, member.by)
     for each in keys:
         values = [each[name] for name in key]
@@ -24,7 +24,7 @@ def of_keys(member: Member, key: Sequence[str], keys: Keys) -> str:
 
 
 def of_lost(member: Member, keys: Keys) -> str:
-    """Return the condition of deletes of a child's rows that do not tell their parent any more."""
+    """Return the SQL condition for deletes of a child's rows whose event does not hold the parent."""
     key, parent = member.table.key, _columns(member, member.by)
     columns, types = _columns(member, key), kinds(member.table, key)
     some = " or ".join(f"({equal(columns, [each[name] for name in key], types)})" for each in keys)
@@ -35,9 +35,10 @@ def of_lost(member: Member, keys: Keys) -> str:
 def newest(
     paths: TablePaths, member: Member, condition: str, limit: int, rows_with: str = "true"
 ) -> tuple[list[Row], int]:
-    """Return the newest of chosen changes: table, OWN, SHARED, and image: the declared columns; and how many are.
+    """Return the newest changes that fulfil a condition, and how many fulfil it in all.
 
-    rows_with: in which rows of an aggregate's history they lie, where that is known.
+    Each change: table, SYSTEM_COLUMNS, SHARED, and image: the declared columns. rows_with: a condition on rows of an
+    aggregate's history that can hold them, where one is known.
     """
     order = [
         f"_txloom_{name}" if name == "csn" else _system_column(member, name)

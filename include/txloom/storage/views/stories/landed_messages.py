@@ -1,4 +1,4 @@
-"""What was landed of a transaction: every message, where it lay, whether it came again."""
+"""What was landed of a transaction: every message, its position, and whether it is a redelivery."""
 
 from dataclasses import dataclass
 
@@ -20,19 +20,19 @@ MORE = {"producer_run": "Utf8", "digest": "Binary"}
 LONGEST = 10_000
 """Characters of a message that are shown."""
 METADATA = 20
-"""Messages of metadata that are shown of one transaction."""
+"""Metadata messages that are shown of one transaction."""
 
 
 @dataclass(frozen=True)
 class Landed:
     """What was landed of a transaction.
 
-    page: its messages in the order in which they came: PLACE, producer_run, value (None: forgotten, see
+    page: its messages in the order in which they came: COORDINATES, producer_run, value (None: forgotten, see
     maintenance.change_events.keep), came (`first`, `again`: the same event as one before, `conflicting`: another
-    payload under the same identity), redriven (landed again by a redrive).
-    landings: landing, landed_at, events, redriven. received: distinct events by watched table.
-    duplicates: events that came again from the source. unwatched: events of tables that nobody watches.
-    metadata: landing, landed_at, topic, partition, offset, file, line, expected, event_count.
+    payload under the same identity), redriven (landed again by a redrive). landings: landing, landed_at, events,
+    redriven. received: distinct events by watched table. duplicates: redeliveries from the source. unwatched: events of
+    tables that are not watched. metadata: landing, landed_at, topic, partition, offset, file, line, expected,
+    event_count.
     """
 
     page: Page
@@ -44,7 +44,7 @@ class Landed:
 
 
 def landed(paths: TablePaths, identity: str, xid: str | None, csn: int | None, *, number: int, size: int) -> Landed:
-    """Return what was landed of a transaction; identity: its id."""
+    """Return what was landed of a transaction; identity: its id; number, size: the page of its messages."""
     chosen = _chosen(identity, xid, csn)
     sql = f"select landing from t where topic = '{open_letters.REDRIVE}'"
     redrives = {row["landing"] for row in small_tables.query(paths.landed_files, sql)}
@@ -79,7 +79,7 @@ def landed(paths: TablePaths, identity: str, xid: str | None, csn: int | None, *
 
 
 def _chosen(identity: str, xid: str | None, csn: int | None) -> str:
-    """Return the condition of a transaction's messages: what could not be read may still tell whose it was."""
+    """Return the SQL condition for a transaction's messages: an unreadable one may still carry xid and csn."""
     where = f"(tx = {hash64(identity)} and transaction_id = {arrow_tables.quoted(identity)})"
     if xid is not None and csn is not None:
         where += (
@@ -100,7 +100,7 @@ def _landings(groups: list[Row], redrives: set[int]) -> list[Row]:
 
 
 def _counts(paths: TablePaths, chosen: str, again: str) -> tuple[dict[str, int], int, int]:
-    """Return distinct events by watched table, how many came again from the source, and how many nobody watches."""
+    """Return distinct events by watched table, redeliveries from the source, and events of unwatched tables."""
     distinct = "count(distinct concat(identity, ' ', payload, ' ', coalesce(encode(digest, 'hex'), '')))"
     sums = f'"table", count(*) filter (where landing not in ({again})) as events, {distinct} as different'
     firsts = f"{distinct} filter (where landing not in ({again})) as firsts, count(distinct identity) as identities"
@@ -119,10 +119,10 @@ def _metadata(paths: TablePaths, chosen: str) -> list[Row]:
 
 
 def _source(paths: TablePaths) -> str:
-    """Return what change_events is asked as: with the columns that an older table lacks."""
+    """Return change_events as a table expression, with null for columns that an older table lacks."""
     try:
-        there = {each.name for each in opened(paths.change_events).schema().fields}
+        present = {each.name for each in opened(paths.change_events).schema().fields}
     except TableNotFoundError:
         return "t"
-    lacking = [f"arrow_cast(null, '{kind}') as {name}" for name, kind in MORE.items() if name not in there]
+    lacking = [f"arrow_cast(null, '{kind}') as {name}" for name, kind in MORE.items() if name not in present]
     return f"(select *, {', '.join(lacking)} from t)" if lacking else "t"

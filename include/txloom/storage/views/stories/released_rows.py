@@ -1,4 +1,4 @@
-"""Which rows of history a transaction became, and the first cut that showed it."""
+"""The rows of history that a transaction was released as, and the first cut that shows it."""
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
@@ -8,11 +8,14 @@ from txloom.storage.targets.row_tables import RowTable, row_tables
 from txloom.storage.views.paging import Row
 
 KEYS = 20
-"""Rows of each history that are named; counts count them all."""
+"""Rows of each history whose keys are listed; counts count all of them."""
 
 
 def written(pipeline: Pipeline, paths: TablePaths, csn: int, xid: str | None) -> list[Row]:
-    """Return the rows of history of a transaction by table: table, history, rows, and keys with op and pos."""
+    """Return the history rows of a transaction by table.
+
+    Each: table, history, rows (their number), and keys: op and key of the first rows, by position.
+    """
     named = "null" if xid is None else arrow_tables.quoted(xid)
     whose = f"_txloom_csn = {csn} and _txloom_xid is not distinct from {named}"
     counted = [_of(row_table, paths, whose) for row_table in row_tables(pipeline)]
@@ -42,7 +45,7 @@ def _of(row_table: RowTable, paths: TablePaths, whose: str) -> Row:
 
 
 def first_cut(paths: TablePaths, csn: int | None, release: int) -> Row | None:
-    """Return the first cut that showed what a release brought: cut_id, published_at, valid_through, run_id."""
+    """Return the first cut that shows a release up to a csn: cut_id, published_at, valid_through, run_id."""
     if csn is None:
         return None
     columns = "cut_id, run_id, published_at, valid_through"

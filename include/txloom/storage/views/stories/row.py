@@ -1,4 +1,4 @@
-"""The whole story of a row, or of a document: every change of a key with what was before and after, newest first."""
+"""The story of a row, or of a document: every change of a key with the row before and after it, newest first."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,21 +16,21 @@ from txloom.storage.views.stories.row_states import with_states
 
 SHOWN = 50
 KEYS, CHILDREN = 20, 500
-"""Keys that are followed where a row changes its key, and a document's children whose deletes are looked for."""
+"""Keys that are followed where a row changes its key, and a document's children whose deletes are searched."""
 BEFORE = 200
-"""Older changes that are read to know what a row was before the oldest change of a page."""
+"""Older changes that are read to know the row before the oldest change of a page."""
 
 
 @dataclass(frozen=True)
 class Story:
     """The changes of a key, the newest first.
 
-    keys: the one that was asked for, and all from which it came or which it became by key changes. page: table, op,
-    csn, xid, pos, committed_at, release, landing, key and old_key (of a key change), before and after (None: no row; a
-    column that nobody told is left out), changed (columns), unknown (of an update: columns of which nobody told what
-    they were), is_shown (at or below valid-through). A truncate has no key.
-    current: the row or document as current tables hold it; None: none. current_through: their valid-through.
-    cleaned: csn below which maintenance took superseded changes away; 0: every change is there.
+    keys: the requested one, and all that it had before or got later by key changes. page: table, op, csn, xid, pos,
+    committed_at, release, landing, key and old_key (of a key change), before and after (None: no row; a column whose
+    value is unknown is left out), changed (columns), unknown (of an update: columns whose value before it is unknown),
+    is_shown (at or below valid-through). A truncate has no key. current: the row or document in the current table;
+    None: none. current_through: its valid-through. cleaned: the csn below which maintenance removed superseded changes;
+    0: every change is kept.
     """
 
     table: str
@@ -53,17 +53,17 @@ def key_story(
 ) -> Story:
     """Return the story of a key, given as text, of a watched table, a mirror, or an aggregate's documents.
 
-    Raises ConfigurationError for a table or a key column that there is not, or a value that its type does not have.
+    Raises ConfigurationError for an unknown table or key column, or a value that its type does not have.
     """
     limits(number, size)
     paths = TablePaths(warehouse, pipeline.name)
-    what = row_question(schema_evolution.effective(pipeline, paths), table)
-    row_key = read_key(what, key)
+    question = row_question(schema_evolution.effective(pipeline, paths), table)
+    row_key = read_key(question, key)
     begin, reached = (number - 1) * size, history_reader.known(paths)
     most = begin + size + BEFORE
-    keys, history, total = _changes(paths, what, row_key, most)
+    keys, history, total = _changes(paths, question, row_key, most)
     history.sort(key=lambda row: tuple(row[name] or 0 for name in ("csn", "pos", "landing", "row")))
-    steps = with_states(history[-most:], {member.table.name: member.table for member in what.members})[::-1]
+    steps = with_states(history[-most:], {member.table.name: member.table for member in question.members})[::-1]
     secret = masking.secret_names(pipeline)
     for row in steps:
         row |= {name: row[name] and masking.hidden(row[name], secret) for name in ("before", "after")}
@@ -71,21 +71,21 @@ def key_story(
         {**row, "is_shown": row["csn"] <= reached.valid_through and row["release"] <= reached.release}
         for row in steps[begin : begin + size]
     ]
-    path = paths.table(what.current)
-    same = equal([f'"{name}"' for name in what.key], list(row_key.values()), kinds(what.root, what.key))
+    path = paths.table(question.current)
+    same = equal([f'"{name}"' for name in question.key], list(row_key.values()), kinds(question.root, question.key))
     current = small_tables.query(path, f"select * from t where {same} limit 1")
     return Story(
-        what.current,
+        question.current,
         keys,
         Page(page, total, number, size, last_step(paths)),
         masking.hidden(current[0], secret) if current else None,
         watermark_of(path).valid_through,
-        max(history_reader.cleaned(paths, member.row_table) for member in what.members),
+        max(history_reader.cleaned(paths, member.row_table) for member in question.members),
     )
 
 
 def _changes(paths: TablePaths, what: RowQuestion, row_key: Row, most: int) -> tuple[list[Row], list[Row], int]:
-    """Return the keys of a story, its newest changes, and how many there are; none for a key that nobody ever told."""
+    """Return the keys of a story, its newest changes, and how many there are; no changes for a key that never came."""
     root, *children = what.members
     keys, followed = [row_key], 0
     while followed < len(keys):
@@ -101,7 +101,7 @@ def _changes(paths: TablePaths, what: RowQuestion, row_key: Row, most: int) -> t
 
 
 def _linked(keys: list[Row], changes_read: list[Row], what: RowQuestion) -> list[Row]:
-    """Add the keys from which keys came and which they became."""
+    """Return the keys with those that key changes lead from and to, at most KEYS."""
     linked = list(keys)
     for row in changes_read if changes_read and what.members[0].is_root else ():
         if row["op"] == "U" and row["before"] is not None:
@@ -116,7 +116,7 @@ def _linked(keys: list[Row], changes_read: list[Row], what: RowQuestion) -> list
 def _children(
     paths: TablePaths, what: RowQuestion, member: Member, keys: list[Row], most: int
 ) -> tuple[list[Row], int]:
-    """Return the changes of a child table below some parents, also deletes that tell no parent."""
+    """Return the changes of a child table below some parents, also deletes whose event does not hold the parent."""
     changes_read, total = changes.newest(paths, member, changes.of_keys(member, what.key, keys), most)
     latest = {
         tuple(row["image"][name] for name in member.table.key): row["image"] for row in changes_read if row["op"] != "T"

@@ -1,4 +1,4 @@
-"""Which row or document is asked for: a table by any of its names, and a key given as text."""
+"""Resolve a request for a row or document: a table by any of its names, and a key given as text."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,13 +30,13 @@ class Member:
 
     @property
     def is_root(self) -> bool:
-        """Tell whether the key is the table's own."""
+        """Return whether the key is the key of this table."""
         return self.by == self.table.key
 
 
 @dataclass(frozen=True)
 class RowQuestion:
-    """What is asked for: a current table, its key, and the tables whose changes make its rows, the root first."""
+    """A request for a row: a current table, its key, and the tables whose changes make its rows, the root first."""
 
     current: str
     root: Table
@@ -49,7 +49,10 @@ class RowQuestion:
 
 
 def row_question(pipeline: Pipeline, table: str) -> RowQuestion:
-    """Return what a name stands for: a watched table, a mirror, or an aggregate's documents."""
+    """Return what a name stands for: a watched table, a mirror, or an aggregate's documents.
+
+    Raises ConfigurationError for an unknown table, and for one without a key.
+    """
     every = {row_table.table.name: row_table for row_table in row_tables(pipeline)}
     named = every | {row_table.current: row_table for row_table in every.values()}
     for aggregate in pipeline.targets.aggregates:
@@ -68,7 +71,10 @@ def row_question(pipeline: Pipeline, table: str) -> RowQuestion:
 
 
 def read_key(question: RowQuestion, key: Mapping[str, str]) -> Row:
-    """Return a key as its types have it."""
+    """Return a key with the values of its types.
+
+    Raises ConfigurationError for other columns than the key's, and for texts that a type does not take.
+    """
     if set(key) != set(question.key):
         expected = ", ".join(f"{name}=..." for name in question.key)
         raise ConfigurationError(
@@ -85,7 +91,7 @@ def read_key(question: RowQuestion, key: Mapping[str, str]) -> Row:
 
 
 def equal(columns: Sequence[str], values: Sequence[Any], kinds: Sequence[pa.DataType]) -> str:
-    """Return the condition that columns, written as SQL and of some types, have values."""
+    """Return the SQL condition that columns, given as SQL with their types, have some values."""
     triples = zip(columns, values, kinds, strict=True)
     return " and ".join(among(column, [value], kind) for column, value, kind in triples)
 

@@ -1,4 +1,4 @@
-"""What rows were before and after each change, as far as their changes tell; no table is read here."""
+"""The row before and after each change, as far as the changes show it; no table is read here."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,8 +13,8 @@ States = dict[tuple[Any, ...], Values | None]
 def with_states(changes: Sequence[Row], tables: Mapping[str, Table]) -> list[Row]:
     """Return changes, oldest first, with key, old_key, before, after, changed and unknown columns.
 
-    before, after: None where there was no row; a column that nobody told is left out. What a row was is told by the
-    change itself, else by those before it.
+    before, after: None where there was no row; a column whose value is unknown is left out. The row before a change is
+    taken from the change itself, else from the changes before it.
     """
     states: dict[str, States] = {}
     return [_step(each, tables[each["table"]], states.setdefault(each["table"], {})) for each in changes]
@@ -48,7 +48,7 @@ def _step(change: Row, table: Table, states: States) -> Row:
 
 
 def _before(change: Row, known: Values, state: Values | None) -> Values | None:
-    """Return what a row was: what the change tells of it counts before what earlier changes told."""
+    """Return the row before a change: the change's values count before those of earlier changes."""
     if change["op"] == "D":
         image = {name: value for name, value in change["image"].items() if value is not None}
         return {**(state or {}), **image, **known}
@@ -66,7 +66,7 @@ def _after(change: Row, before: Values) -> Values | None:
 
 
 def _changed(before: Values | None, after: Values | None, table: Table) -> list[str]:
-    """Return the columns whose value is known to have changed; none where a row came or went."""
+    """Return the columns whose value is known to have changed; none for an insert or a delete."""
     if before is None or after is None:
         return []
     both = before.keys() & after.keys()

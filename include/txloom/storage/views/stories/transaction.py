@@ -1,4 +1,4 @@
-"""The whole story of a transaction: when each of its events came, what it waits for, and where it went."""
+"""The story of a transaction: when each of its events came, what it waits for, and what became of it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,22 +21,22 @@ from txloom.transactions import metadata
 from txloom.transactions.causes import COMPLETE
 
 RELEASED, WAITS, DEAD, LANDED, UNWATCHED = "released", "waits", "dead", "landed", "unwatched"
-"""Where a transaction is; landed: the buffer has not looked at it yet; unwatched: nobody watches what it changed."""
+"""The status of a transaction; landed: the buffer has not decided yet; unwatched: it changed no watched table."""
 CANDIDATES = 50
-"""Transactions that are offered where an id belongs to several; the total counts them all."""
+"""Transactions that are listed where an id belongs to several; the total counts all of them."""
 SHOWN = 100
 """Events of a page."""
 
 
 @dataclass(frozen=True)
 class Story:
-    """One transaction. What is not known yet, or never was, is None; what there is none of is empty or 0.
+    """One transaction. What is unknown is None; lists and counts without entries are empty or 0.
 
-    status: released, waits, dead, landed, unwatched. said: what became of it, the first first: at, what (landed,
-    metadata, waits, dead, complete now, redriven, dismissed, released, shown, not shown), and a sentence.
-    tables: table, expected (None: no metadata), received (distinct events), differs. metadata: every one that came.
-    waiting: since, age_seconds, cause, as_of. letters: cause, events, dead_at, is_open, hint.
-    events: a page of what was landed of it, see `views.landed`. written: table, rows, and the first keys, by history.
+    status: released, waits, dead, landed, unwatched. said: what happened to it, the earliest first: at, what (landed,
+    metadata, waits, dead, complete now, redriven, dismissed, released, shown, not shown), and a sentence. tables:
+    table, expected (None: no metadata), received (distinct events), differs. metadata: every message that came.
+    waiting: since, age_seconds, cause, as_of. letters: cause, detail, events, open (how many still are), dead_at, hint.
+    events: a page of its messages, see `landed_messages.Landed`. written: table, history, rows, and the first keys.
     cut: the first that showed it.
     """
 
@@ -59,9 +59,9 @@ class Story:
 
 @dataclass(frozen=True)
 class TransactionStory:
-    """What is known of an id: one story, or the candidates where several transactions have it; neither: nothing.
+    """The result for an id: one story, or the candidates where several transactions have the id; total 0: none has it.
 
-    candidates: transaction_id, xid, csn, committed_at, status; total counts them all.
+    candidates: transaction_id, xid, csn, committed_at, status; total counts all of them.
     """
 
     story: Story | None
@@ -81,7 +81,7 @@ def transaction(
     number: int = 1,
     size: int = SHOWN,
 ) -> TransactionStory:
-    """Return the story of a transaction by one of its names; number, size: the page of its events."""
+    """Return the story of a transaction by exactly one of its names; number, size: the page of its events."""
     if sum(each is not None for each in (xid, csn, transaction_id)) != 1:
         raise ConfigurationError("which transaction? give one of xid, csn and transaction_id")
     limits(number, size)
@@ -94,7 +94,7 @@ def transaction(
 
 
 def _candidates(paths: TablePaths, xid: str | None, csn: int | None, identity: str | None) -> list[Row]:
-    """Return transactions of a name: finished ones, those that wait, and what was landed of others."""
+    """Return the transactions of a name: those that finished or wait; without any, those that were only landed."""
     texts = {"xid": xid, "transaction_id": identity}
     where = " and ".join(f"{name} = {arrow_tables.quoted(text)}" for name, text in texts.items() if text is not None)
     where = where or f"csn = {csn}"
@@ -113,7 +113,7 @@ def _candidates(paths: TablePaths, xid: str | None, csn: int | None, identity: s
 
 
 def _only_landed(paths: TablePaths, where: str) -> list[Row]:
-    """Return what nobody has decided on: the buffer has not seen it, nobody watches it, or it could not be read."""
+    """Return transactions that are not decided: the buffer has not read them, they are unwatched, or unreadable."""
     named = "coalesce(transaction_id, concat(xid, ':', csn))"
     watched = "bool_or(\"table\" is not null or kind = 'metadata')"
     columns = f"{named} as transaction_id, max(xid) as xid, max(csn) as csn, max(committed_at) as committed_at"
@@ -134,14 +134,14 @@ def _story(pipeline: Pipeline, paths: TablePaths, about: Row, number: int, size:
     identity, csn = about["transaction_id"], about["csn"]
     finished = _finished(paths, identity)
     waits = _waiting(paths, identity)
-    came = landed(paths, identity, about["xid"], csn, number=number, size=size)
+    messages = landed(paths, identity, about["xid"], csn, number=number, size=size)
     secret = masking.secret_names(pipeline)
-    for row in came.page.rows:
+    for row in messages.page.rows:
         row["value"] = None if row["value"] is None else masking.message(row["value"], secret)
     of_transaction = _of_this_transaction(identity, about["xid"], csn)
     hints = hints_for(pipeline.source.format)
     dead_letters = _dead_letters(paths, of_transaction, hints)
-    settled = dismissals.of_dead_letters(paths, of_transaction) if dead_letters else []
+    dismissed = dismissals.of_dead_letters(paths, of_transaction) if dead_letters else []
     released = next((row for row in finished if row["status"] == RELEASED), None)
     cut = first_cut(paths, csn, released["release"]) if released else None
     cause = waits["cause"] if waits else None
@@ -152,19 +152,19 @@ def _story(pipeline: Pipeline, paths: TablePaths, about: Row, number: int, size:
         status=RELEASED if released else WAITS if waits else about["status"],
         cause=cause,
         hint=hints.get(cause) if cause else None,
-        said=_said(came, finished, waits, settled, cut) + ([] if cut or not released else [_unshown(paths)]),
-        tables=_tables(came, waits),
-        metadata=came.metadata,
+        said=_said(messages, finished, waits, dismissed, cut) + ([] if cut or not released else [_unshown(paths)]),
+        tables=_tables(messages, waits),
+        metadata=messages.metadata,
         waiting=None if waits is None else {name: waits[name] for name in ("since", "age_seconds", "cause", "as_of")},
         letters=dead_letters,
-        events=came,
+        events=messages,
         written=written(pipeline, paths, csn, about["xid"]) if released and csn is not None else [],
         cut=cut,
     )
 
 
 def _finished(paths: TablePaths, identity: str) -> list[Row]:
-    """Return what was decided of a transaction, in the order of the decisions."""
+    """Return the decisions on a transaction, in their order."""
     columns = "status, cause, rows, first_landed_at, finished_at, release"
     order = f"order by release, {open_letters.LAST} desc, finished_at"
     sql = f"select {columns} from t where transaction_id = {arrow_tables.quoted(identity)} {order}"
@@ -178,7 +178,7 @@ def _waiting(paths: TablePaths, identity: str) -> Row | None:
 
 
 def _of_this_transaction(identity: str, xid: str | None, csn: int | None) -> str:
-    """Write as SQL does which dead letters are a transaction's."""
+    """Return the SQL condition for the dead letters of a transaction."""
     where = f"transaction_id = {arrow_tables.quoted(identity)}"
     if xid is None or csn is None:
         return where
@@ -198,28 +198,30 @@ def _dead_letters(paths: TablePaths, where: str, hints: Mapping[str, str]) -> li
     return [{**row, "open": still.get(row["cause"], 0), "hint": hints.get(row["cause"])} for row in rows]
 
 
-def _tables(came: Landed, waits: Row | None) -> list[Row]:
-    """Compare what metadata says with what came; what the buffer counted counts, while it holds the transaction."""
+def _tables(messages: Landed, waits: Row | None) -> list[Row]:
+    """Return expected and received rows by table: by the buffer while it holds the transaction, else as landed."""
     if waits is not None:
         return compared(waits["expected"], waits["received"])
     newest = metadata.newest(
-        {"landing": at, "row": 0, "expected": row["expected"]} for at, row in enumerate(came.metadata)
+        {"landing": at, "row": 0, "expected": row["expected"]} for at, row in enumerate(messages.metadata)
     )
-    return compared(None if newest is None else newest["expected"], came.received)
+    return compared(None if newest is None else newest["expected"], messages.received)
 
 
 def _said(
-    came: Landed, finished: Sequence[Row], waits: Row | None, settled: Sequence[Row], cut: Row | None
+    messages: Landed, finished: Sequence[Row], waits: Row | None, dismissed: Sequence[Row], cut: Row | None
 ) -> list[Row]:
-    """Return what became of a transaction, each with a sentence."""
-    said: list[tuple[datetime | None, int, str, str]] = []
-    for row in came.landings:
+    """Return what happened to a transaction, the earliest first, each with a sentence."""
+    entries: list[tuple[datetime | None, int, str, str]] = []
+    for row in messages.landings:
         what = "redriven" if row["redriven"] else "landed"
         opening = f"{_many(row['events'], 'event')} landed with landing {row['landing']}"
-        said.append((row["landed_at"], 0, what, f"{opening}, redriven." if row["redriven"] else f"{opening}."))
-    for row in came.metadata:
+        entries.append((row["landed_at"], 0, what, f"{opening}, redriven." if row["redriven"] else f"{opening}."))
+    for row in messages.metadata:
         counts = ", ".join(f"{table} {count}" for table, count in sorted((row["expected"] or {}).items()))
-        said.append((row["landed_at"], 1, "metadata", f"Its metadata came and counts {counts or 'no watched rows'}."))
+        entries.append(
+            (row["landed_at"], 1, "metadata", f"Its metadata came and counts {counts or 'no watched rows'}.")
+        )
     for row in finished:
         what = row["cause"] if row["cause"] == COMPLETE else row["status"]
         by = f"by release {row['release']}"
@@ -228,20 +230,20 @@ def _said(
             DEAD: f"Given up {by}: {row['cause']}.",
             COMPLETE: f"What was missing has come ({by}): it waits for a redrive.",
         }
-        said.append((row["finished_at"], 2, what, sentences[what]))
-    for row in settled:
+        entries.append((row["finished_at"], 2, what, sentences[what]))
+    for row in dismissed:
         opening = f"{_many(row['events'], 'dead letter')} dismissed by {row['person']}: {row['reason']}"
-        said.append((row["at"], 3, "dismissed", opening))
+        entries.append((row["at"], 3, "dismissed", opening))
     if waits is not None:
-        said.append((waits["as_of"], 3, WAITS, f"Waits for its missing parts: {waits['cause'] or UNDECIDED}."))
+        entries.append((waits["as_of"], 3, WAITS, f"Waits for its missing parts: {waits['cause'] or UNDECIDED}."))
     if cut is not None:
-        said.append((cut["published_at"], 4, "shown", f"Cut {cut['cut_id']} is the first that shows it."))
-    ordered = sorted((each for each in said if each[0] is not None), key=lambda each: each[:2])
+        entries.append((cut["published_at"], 4, "shown", f"Cut {cut['cut_id']} is the first that shows it."))
+    ordered = sorted((each for each in entries if each[0] is not None), key=lambda each: each[:2])
     return [{"at": at, "what": what, "sentence": sentence} for at, _, what, sentence in ordered]
 
 
 def _unshown(paths: TablePaths) -> Row:
-    """Say that a released transaction is in no cut, and what that waits for."""
+    """Return the entry for a released transaction that is in no cut, with the lowest csn that still waits."""
     lowest = small_tables.query(paths.table(names.PENDING_TRANSACTIONS), "select min(csn) as csn from t")
     below = lowest[0]["csn"] if lowest else None
     why = "." if below is None else f"; the lowest that waits is csn {below}."
