@@ -39,6 +39,7 @@ from txloom.steps.snapshots.diff_snapshot import diff_snapshot
 from txloom.storage.buffer import batch_plan, stream
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import arrow_tables, schema_evolution
+from txloom.storage.delta.sql import int_list
 from txloom.storage.paths import TablePaths
 from txloom.storage.snapshots import dated_transactions
 from txloom.storage.system_tables import DEAD_LETTERS, TRANSACTIONS
@@ -348,7 +349,7 @@ class _Letters:
 
     def _ask(self, transactions: Sequence[int]) -> list[Event]:
         watched = "(kind = 'metadata' or kind = 'row' and \"table\" is not null)"
-        sql = f"select * from t where {watched} and tx in ({arrow_tables.int_list(transactions)})"
+        sql = f"select * from t where {watched} and tx in ({int_list(transactions)})"
         rows = arrow_tables.select(self._batch.paths.change_events, f'{sql} order by landing, "row"').to_pylist()
         return list(rows)
 

@@ -16,6 +16,7 @@ from txloom.steps.backfill.rebuild import is_small, shadow
 from txloom.steps.backfill.released_events import REBUILT
 from txloom.steps.backfill.scope import Scope, Target
 from txloom.storage.delta import arrow_tables
+from txloom.storage.delta.sql import sql_name
 from txloom.storage.targets import shadow_tables
 from txloom.storage.targets.shadow_tables import DIFFERENCE, DIGEST, INSERTED, KIND, REPEATED, SURPLUS, UPDATED, WAS
 
@@ -60,7 +61,7 @@ def compare_shadows(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[s
 
 def _refuse_repeated(scope: Scope, target: Target) -> None:
     """Refuse a table in which a row that is to be written has the key of another: which one is meant is not known."""
-    key_columns = ", ".join(f'"{name}"' for name in target.key)
+    key_columns = ", ".join(sql_name(name) for name in target.key)
     some = shadow_tables.differences(
         scope.paths, target.name, f"{KIND} = '{REPEATED}'", f"order by {key_columns} limit 1"
     ).to_pylist()
@@ -175,7 +176,7 @@ def _counts_shown(scope: Scope, target: Target) -> dict[str, Any]:
 def _samples(scope: Scope, target: Target, kind: str, called: str) -> list[dict[str, Any]]:
     """Return some rows of one kind: key, before and after; of updated ones the columns that differ."""
     where = f"{KIND} = '{kind}'" + (f" and {WAS} is not null" if kind == UPDATED else "")
-    order = ", ".join(f'"{name}"' for name in target.key)
+    order = ", ".join(sql_name(name) for name in target.key)
     differences = shadow_tables.differences(scope.paths, target.name, where, f"order by {order} limit {SAMPLES}")
     samples = []
     for row in differences.to_pylist():

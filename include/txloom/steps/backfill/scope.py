@@ -12,7 +12,8 @@ import pyarrow as pa
 from txloom.config import names
 from txloom.config.models.pipeline import Aggregate, Pipeline
 from txloom.errors import ConfigurationError
-from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta import small_tables
+from txloom.storage.delta.sql import instant_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark, snapshot, watermark_of
 from txloom.storage.targets import history_reader, schemas, shadow_tables
@@ -155,7 +156,7 @@ def csns_of(paths: TablePaths, since: datetime | None, until: datetime | None) -
     conditions = ["status = 'released'"]
     for sign, moment in ((">=", since), ("<=", until)):
         if moment is not None:
-            conditions.append(f"committed_at {sign} {arrow_tables.moment(moment)}")
+            conditions.append(f"committed_at {sign} {instant_literal(moment)}")
     sql = f"select min(csn) as first, max(csn) as last from t where {' and '.join(conditions)}"
     rows = small_tables.query(paths.table(names.TRANSACTIONS), sql)
     if not rows or rows[0]["first"] is None:

@@ -11,7 +11,8 @@ from txloom.errors import ConfigurationError
 from txloom.steps.maintenance.clean_history import clean_history
 from txloom.steps.maintenance.expire import expire
 from txloom.storage import system_tables
-from txloom.storage.delta import arrow_tables, small_tables, spark_tables
+from txloom.storage.delta import small_tables, spark_tables
+from txloom.storage.delta.sql import text_literal
 from txloom.storage.maintenance import optimize
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import reader_holds
@@ -99,7 +100,7 @@ def _statistics(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, run_
     existing = _existing(pipeline, paths)
     recomputed = sum(optimize.recompute_skipping(spark, paths.table(name)) for name in existing)
     known = small_tables.query(
-        paths.table(names.TABLE_STATISTICS), f'select "table" from t where run_id = {arrow_tables.quoted(run_id)}'
+        paths.table(names.TABLE_STATISTICS), f'select "table" from t where run_id = {text_literal(run_id)}'
     )
     done = {row["table"] for row in known}
     rows = [_figures(pipeline, paths, name, run_id) for name in existing if name not in done]

@@ -15,7 +15,7 @@ from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.commits import commit_no_row
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.read_session import opened
-from txloom.storage.delta.sql import literal
+from txloom.storage.delta.sql import literal, sql_name
 from txloom.storage.targets.partitioning import Within
 
 LOCAL_TABLE_BYTES = 64 << 20
@@ -47,7 +47,7 @@ def merge(
     before = table.version()
     schema = arrow_tables.plain_schema(pa.schema(table.schema().to_arrow()))
     rows = arrow_tables.conform(effects, schema).append_column("_txloom_deleted", effects.column("_txloom_deleted"))
-    values = {f'"{name}"': f's."{name}"' for name in schema.names}
+    values = {sql_name(name): f's."{name}"' for name in schema.names}
     condition = " and ".join(f't."{name}" = s."{name}"' for name in key)
     if within is not None:
         column = f't."{within.column}"'

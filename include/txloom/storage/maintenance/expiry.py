@@ -19,8 +19,9 @@ from pyspark.sql import functions as F
 
 from txloom.config import names
 from txloom.storage.buffer import checkpoints
-from txloom.storage.delta import arrow_tables, small_tables, spark_tables
+from txloom.storage.delta import small_tables, spark_tables
 from txloom.storage.delta.fencing import FENCE
+from txloom.storage.delta.sql import instant_literal
 from txloom.storage.paths import TablePaths, filesystem_of
 from txloom.storage.publishing.watermark import snapshot
 from txloom.storage.system_tables import ENTERED, LEDGER
@@ -45,7 +46,7 @@ def expired_landing(paths: TablePaths, before: datetime) -> int:
     if seen is None:
         return 0
     limit = f"landing <= {seen.landing} and kind = 'clock'"
-    young = f"select min(landing) as n from t where {limit} and landed_at >= {arrow_tables.moment(before)}"
+    young = f"select min(landing) as n from t where {limit} and landed_at >= {instant_literal(before)}"
     first = small_tables.query(paths.change_events, young)[0]["n"]
     below = "" if first is None else f" and landing < {first}"
     rows = small_tables.query(paths.change_events, f"select max(landing) as n from t where {limit}{below}")
@@ -143,11 +144,11 @@ def _at(row: dict[str, Any]) -> tuple[int, datetime]:
 
 def drop_reports(paths: TablePaths, before: datetime) -> int:
     """Take accounts of runs from before a moment away; return how many rows. What is not over yet stays."""
-    moment = arrow_tables.moment(before)
+    moment = instant_literal(before)
     gone = small_tables.drop(paths.table(names.INCIDENTS), f"is_over and closed_at < {moment}")
     for table, (when, what) in NEWEST.items():
         newest = small_tables.query(paths.table(table), f"select max({when}) as at from t group by {what}")
-        spared = ", ".join(arrow_tables.moment(row["at"]) for row in newest)
+        spared = ", ".join(instant_literal(row["at"]) for row in newest)
         gone += (
             small_tables.drop(paths.table(table), f"{when} < {moment} and {when} not in ({spared})") if spared else 0
         )

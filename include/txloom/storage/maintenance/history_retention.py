@@ -18,6 +18,7 @@ from txloom.config import names
 from txloom.current.superseded import COLUMNS, superseded
 from txloom.storage.delta import arrow_tables, small_tables, spark_tables
 from txloom.storage.delta.fencing import FENCE
+from txloom.storage.delta.sql import instant_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.targets import history_reader
@@ -37,7 +38,7 @@ def horizon(paths: TablePaths, keep: timedelta, retain: timedelta, now: datetime
     every cut that vacuum still keeps readable lies at it or above.
     """
     when = "coalesce(committed_at, first_landed_at)"
-    old = f"{when} <= {arrow_tables.moment(now - keep)}"
+    old = f"{when} <= {instant_literal(now - keep)}"
     finished = paths.table(names.TRANSACTIONS)
     rows = small_tables.query(
         finished, f"select min(csn) as csn from t where csn is not null and not coalesce({old}, false)"

@@ -9,8 +9,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from txloom.config import names
-from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta import small_tables
 from txloom.storage.delta.read_session import answer, exists, metadata, opened
+from txloom.storage.delta.sql import text_literal
 from txloom.storage.landing import connector_snapshots, loaded_snapshots
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
@@ -143,7 +144,7 @@ def _behind_unplaced(paths: TablePaths) -> int | None:
         return None
     where = answer(tables, f'{first} order by landing, "row" limit 1').to_pylist()[0]
     later = f'landing > {where["landing"]} or landing = {where["landing"]} and "row" > {where["row"]}'
-    of_topic = f"kind = 'metadata' and topic = {arrow_tables.quoted(where['topic'])}"
+    of_topic = f"kind = 'metadata' and topic = {text_literal(where['topic'])}"
     behind = f"select transaction_id from e where {of_topic} and ({later})"
     sql = f"select min(csn) as lowest from t where transaction_id in ({behind})"
     lowest: int | None = answer(tables, sql).column("lowest")[0].as_py()

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from txloom.config import names
 from txloom.errors import BeforeHistory, BeyondValidThrough
 from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta.sql import instant_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark, snapshot, valid_through
 from txloom.storage.targets import schemas
@@ -122,7 +123,7 @@ def absent(paths: TablePaths, row_table: RowTable, where: str) -> set[str]:
 
 def csn_at(paths: TablePaths, time: datetime) -> int:
     """Return the csn of the last transaction, in commit order, that was committed by a moment; 0: none was."""
-    sql = f"select max(csn) as csn from t where committed_at <= {arrow_tables.moment(time)}"
+    sql = f"select max(csn) as csn from t where committed_at <= {instant_literal(time)}"
     rows = small_tables.query(paths.table(names.TRANSACTIONS), sql)
     return int((rows[0]["csn"] if rows else 0) or 0)
 

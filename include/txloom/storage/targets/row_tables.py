@@ -12,7 +12,7 @@ from txloom.config.models.pipeline import Aggregate, Child, Mirror, Pipeline, Ta
 from txloom.current.documents.compose import Member
 from txloom.storage.delta import schema_evolution, small_tables
 from txloom.storage.delta.fencing import FENCE
-from txloom.storage.delta.sql import has_exact_bounds
+from txloom.storage.delta.sql import has_exact_bounds, spark_name
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.targets import schemas
@@ -143,5 +143,5 @@ def create_documents(pipeline: Pipeline, aggregate: Aggregate, paths: TablePaths
 def _properties(schema: pa.Schema, indexed: Sequence[str]) -> dict[str, str]:
     """Return what a table is created with; files keep exact bounds of columns that readers ask by."""
     bounded = [name for name in [*indexed, "_txloom_csn"] if has_exact_bounds(schema.field(name).type)]
-    skipping = ",".join(schemas.quote(name) for name in dict.fromkeys(bounded))
+    skipping = ",".join(spark_name(name) for name in dict.fromkeys(bounded))
     return {**small_tables.DELETION_VECTORS, STATISTICS: skipping}

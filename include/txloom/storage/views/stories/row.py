@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality import masking
 from txloom.storage.delta import schema_evolution, small_tables
+from txloom.storage.delta.sql import sql_name
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import watermark_of
 from txloom.storage.targets import history_reader
@@ -72,7 +73,7 @@ def key_story(
         for row in steps[begin : begin + size]
     ]
     path = paths.table(what.current)
-    same = equal([f'"{name}"' for name in what.key], list(row_key.values()), kinds(what.root, what.key))
+    same = equal([sql_name(name) for name in what.key], list(row_key.values()), kinds(what.root, what.key))
     current = small_tables.query(path, f"select * from t where {same} limit 1")
     return Story(
         what.current,

@@ -10,7 +10,8 @@ from txloom.errors import ConfigurationError
 from txloom.quality import masking
 from txloom.storage.dead_letters import dismissals, open_letters
 from txloom.storage.dead_letters.hints import hints_for
-from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta import small_tables
+from txloom.storage.delta.sql import text_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import snapshot
 from txloom.storage.views.paging import Row, last_step, limits, open_tables
@@ -96,7 +97,7 @@ def transaction(
 def _candidates(paths: TablePaths, xid: str | None, csn: int | None, identity: str | None) -> list[Row]:
     """Return transactions of a name: finished ones, those that wait, and what was landed of others."""
     texts = {"xid": xid, "transaction_id": identity}
-    where = " and ".join(f"{name} = {arrow_tables.quoted(text)}" for name, text in texts.items() if text is not None)
+    where = " and ".join(f"{name} = {text_literal(text)}" for name, text in texts.items() if text is not None)
     where = where or f"csn = {csn}"
     by_id: dict[str, Row] = {}
     columns = "transaction_id, xid, csn, committed_at"
@@ -167,22 +168,22 @@ def _finished(paths: TablePaths, identity: str) -> list[Row]:
     """Return what was decided of a transaction, in the order of the decisions."""
     columns = "status, cause, rows, first_landed_at, finished_at, release"
     order = f"order by release, {open_letters.LAST} desc, finished_at"
-    sql = f"select {columns} from t where transaction_id = {arrow_tables.quoted(identity)} {order}"
+    sql = f"select {columns} from t where transaction_id = {text_literal(identity)} {order}"
     return small_tables.query(paths.table(names.TRANSACTIONS), sql)
 
 
 def _waiting(paths: TablePaths, identity: str) -> Row | None:
     columns = "first_landed_at as since, age_seconds, cause, expected, received, as_of"
-    sql = f"select {columns} from t where transaction_id = {arrow_tables.quoted(identity)}"
+    sql = f"select {columns} from t where transaction_id = {text_literal(identity)}"
     return next(iter(small_tables.query(paths.table(names.PENDING_TRANSACTIONS), sql)), None)
 
 
 def _of_this_transaction(identity: str, xid: str | None, csn: int | None) -> str:
     """Write as SQL does which dead letters are a transaction's."""
-    where = f"transaction_id = {arrow_tables.quoted(identity)}"
+    where = f"transaction_id = {text_literal(identity)}"
     if xid is None or csn is None:
         return where
-    return f"({where} or (kind = 'poison' and csn = {csn} and xid = {arrow_tables.quoted(xid)}))"
+    return f"({where} or (kind = 'poison' and csn = {csn} and xid = {text_literal(xid)}))"
 
 
 def _dead_letters(paths: TablePaths, where: str, hints: Mapping[str, str]) -> list[Row]:
