@@ -20,8 +20,8 @@ from txloom.current.row_diff import with_hashes
 from txloom.events.images.reader import ImageReader
 from txloom.steps.snapshots.internal_transaction import InternalTransaction
 from txloom.steps.snapshots.row_diff import Compared, Comparison, compared, empty, read
-from txloom.storage.landing.change_events import Landing
 from txloom.storage.snapshots.files import SnapshotFile
+from txloom.storage.sources.splits import Landing
 
 DECLARED = """
 name: club

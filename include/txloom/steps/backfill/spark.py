@@ -10,10 +10,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from txloom.config import names
-from txloom.steps.backfill.compare import STAY, differing
-from txloom.steps.backfill.rebuild import shadow_rows
+from txloom.steps.backfill.compare import STAY
 from txloom.steps.backfill.released_events import OUTCOMES, landings, rebuild
+from txloom.steps.backfill.row_diff import differing
 from txloom.steps.backfill.scope import Scope, Target
+from txloom.steps.backfill.shadow_rows import without_cleaned
 from txloom.steps.buffer.release_batch import FEWEST_BITS, SHARE
 from txloom.storage.delta import arrow_tables, data_files, small_tables, spark_tables
 from txloom.storage.delta.sql import spark_name
@@ -41,7 +42,7 @@ def histories(spark: SparkSession, scope: Scope, chosen: pa.Table, rows: int) ->
     def write(some: Iterable[tuple[pa.Table, tuple[int, int]]]) -> Iterator[data_files.DataFile]:
         for share, bounds in some:
             rebuilt = rebuild(scope, share, between, bounds)
-            history = {name: shadow_rows(targets[name], rows) for name, rows in rebuilt.history.items()}
+            history = {name: without_cleaned(targets[name], rows) for name, rows in rebuilt.history.items()}
             for name, made in {**history, names.TRANSACTIONS: rebuilt.outcomes}.items():
                 if made.num_rows:
                     shadow = names.shadow_table(name)

@@ -21,10 +21,10 @@ from txloom.quality.findings import Finding
 from txloom.steps.schema_drift import undeclared, without_before
 from txloom.storage.buffer.stream import RELEASED
 from txloom.storage.delta import arrow_tables
-from txloom.storage.delta.schema_evolution import Undeclared
 from txloom.storage.delta.sql import int_list
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import INSTANT, TRANSACTIONS
+from txloom.storage.targets.undeclared_columns import Undeclared
 from txloom.transactions import events as ev
 from txloom.transactions.hashes import hashed
 

@@ -15,6 +15,7 @@ from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import text_literal
 from txloom.storage.landing import kafka_offsets, loaded_snapshots, plan, tables
 from txloom.storage.paths import TablePaths
+from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.sources import file_positions
 from txloom.storage.sources.kafka import Loss
 
@@ -112,7 +113,5 @@ def _entered(paths: TablePaths, run_id: str, counts: dict[str, int], detail: str
         at: datetime = before[0]["at"]
         return at
     now = datetime.now(UTC)
-    small_tables.write_ledger(
-        paths.warehouse, paths.pipeline, small_tables.Entry(run_id, STEP, now, counts, detail=detail)
-    )
+    write_ledger(paths.warehouse, paths.pipeline, Entry(run_id, STEP, now, counts, detail=detail))
     return now

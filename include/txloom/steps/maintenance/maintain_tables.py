@@ -16,6 +16,7 @@ from txloom.storage.delta.sql import text_literal
 from txloom.storage.maintenance import optimize
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import reader_holds
+from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.targets.row_tables import row_tables
 
 
@@ -29,8 +30,8 @@ def maintain_tables(
         )
     paths = TablePaths(warehouse, pipeline.name)
     counts = WORK[task](spark, pipeline, paths, run_id)
-    entry = small_tables.Entry(run_id, f"maintain_tables.{task}", datetime.now(UTC), counts)
-    small_tables.write_ledger(warehouse, pipeline.name, entry)
+    entry = Entry(run_id, f"maintain_tables.{task}", datetime.now(UTC), counts)
+    write_ledger(warehouse, pipeline.name, entry)
     return counts
 
 

@@ -16,11 +16,12 @@ from txloom.current.folding.fold import fold
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.storage.delta import arrow_tables
+from txloom.storage.delta.partition_pruning import Within
 from txloom.storage.delta.sql import among, sql_name
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark, watermark_of
 from txloom.storage.targets import history_reader, schemas
-from txloom.storage.targets.partitioning import Within, concerned
+from txloom.storage.targets.partitioning import concerned
 from txloom.storage.targets.row_tables import RowTable, member_of
 
 Key = tuple[Any, ...]

@@ -9,9 +9,9 @@ from pyarrow import fs
 
 from txloom.config import names
 from txloom.storage.delta import schema_evolution, small_tables
+from txloom.storage.delta.commit_metadata import unchanged
 from txloom.storage.delta.sql import text_literal
 from txloom.storage.paths import TablePaths, filesystem_of
-from txloom.storage.publishing.watermark import unchanged
 from txloom.storage.system_tables import EXPECTATION_RESULTS
 
 INDEX = "index.html"

@@ -14,9 +14,9 @@ from deltalake import CommitProperties, DeltaTable
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.commits import commit_no_row
 from txloom.storage.delta.fencing import FENCE
+from txloom.storage.delta.partition_pruning import Within
 from txloom.storage.delta.read_session import opened
 from txloom.storage.delta.sql import literal, sql_name
-from txloom.storage.targets.partitioning import Within
 
 LOCAL_TABLE_BYTES = 64 << 20
 """Up to so many bytes of data files a current table is merged into by this process."""

@@ -5,38 +5,20 @@ JVM. Every write is idempotent through Delta's (txnAppId, txnVersion) or by look
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
-from txloom.config import names
 from txloom.storage.delta.commits import commit_once, written
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.read_session import answer, opened
-from txloom.storage.system_tables import ENTERED, LEDGER
+from txloom.storage.system_tables import ENTERED
 
 DELETION_VECTORS = {"delta.enableDeletionVectors": "true"}
 """Lets Spark's merges mark rows as gone instead of writing their files anew."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One line of the ledger."""
-
-    run_id: str
-    step: str
-    at: datetime
-    counts: dict[str, int]
-    batch: int = 0
-    generation: int = 0
-    valid_through: int | None = None
-    balanced: bool | None = None
-    detail: str | None = None
 
 
 def append(
@@ -165,39 +147,3 @@ def ask(table: DeltaTable, sql: str) -> list[dict[str, Any]]:
     """Ask an opened Delta table, as it was when it was opened; like `query`."""
     rows: list[dict[str, Any]] = answer({"t": table}, sql).to_pylist(maps_as_pydicts="strict")
     return rows
-
-
-def write_ledger(warehouse: str, pipeline: str, entry: Entry) -> None:
-    """Write one line of the ledger; a line with the same step, generation and batch is not written twice.
-
-    Steps without batches of their own pass batch 0 and are keyed by their run id.
-    """
-    path = names.table_path(warehouse, pipeline, names.LEDGER)
-    once = (ledger_id(pipeline, entry.step, entry.generation), entry.batch) if entry.batch else None
-    append(path, [vars(entry)], LEDGER, once=once)
-
-
-def ledger_id(pipeline: str, step: str, epoch: int) -> str:
-    """Return the write id under which a step with batches enters its lines."""
-    return f"{pipeline}:{step}:{epoch}"
-
-
-def balance(warehouse: str, pipeline: str, step: str) -> dict[str, int]:
-    """Return the sums of all counts that a step entered in its newest generation."""
-    path = names.table_path(warehouse, pipeline, names.LEDGER)
-    rows = query(path, f"select generation, counts from t where step = '{step}'")
-    newest = max((row["generation"] for row in rows), default=0)
-    return summed(row for row in rows if row["generation"] == newest)
-
-
-def summed(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Add the counts of the ledger's rows up.
-
-    >>> summed([{"counts": {"rows": 2}}, {"counts": {"rows": 3, "files": 1}}])
-    {'rows': 5, 'files': 1}
-    """
-    sums: dict[str, int] = {}
-    for row in rows:
-        for name, count in row["counts"].items():
-            sums[name] = sums.get(name, 0) + count
-    return sums

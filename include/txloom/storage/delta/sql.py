@@ -20,7 +20,7 @@ EXACT_DIGITS = 15
 
 
 def literal(value: Any, kind: pa.DataType | None = None) -> str:
-    """Write a value of a column's Arrow type; a value of an array is an array. kind: None: that of a text or number.
+    """Write a value of a column's Arrow type; a value of an array is an array. kind: None: as Arrow takes it.
 
     >>> print(literal(7), literal("it's"), literal(b"a'", pa.binary()))
     7 'it''s' X'6127'
@@ -33,7 +33,7 @@ def literal(value: Any, kind: pa.DataType | None = None) -> str:
     if value is None:
         return "null"
     if kind is None:
-        kind = pa.string() if isinstance(value, str) else pa.int64()
+        kind = pa.scalar(value).type
     if pa.types.is_list(kind):
         return f"make_array({', '.join(literal(each, kind.value_type) for each in value)})"
     if pa.types.is_decimal(kind):

@@ -20,9 +20,9 @@ from txloom.errors import WriteConflict
 from txloom.quality.incident_lifecycle import IncidentLifecycle
 from txloom.quality.incidents import Incident
 from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta.commit_metadata import newest_metadata
 from txloom.storage.delta.read_session import opened
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.watermark import newest_metadata
 from txloom.storage.system_tables import INCIDENTS
 
 TRIES = 20

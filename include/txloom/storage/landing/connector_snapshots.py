@@ -19,7 +19,7 @@ from txloom.transactions.events import NOWHERE
 from txloom.transactions.snapshots import Shown, Snapshots, advanced
 
 if TYPE_CHECKING:
-    from txloom.storage.landing.change_events import Landing
+    from txloom.storage.sources.splits import Landing
 
 _FLAGS = text_list((OF_SNAPSHOT, FIRST_OF_TABLE, LAST_OF_TABLE, LAST_OF_SNAPSHOT))
 _OF_SNAPSHOT = f"kind = 'row' and detail in ({_FLAGS})"

@@ -13,8 +13,8 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.events.rejections import UNKNOWN_TABLE
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import epoch_micros, text_literal
-from txloom.storage.landing.change_events import Landing
 from txloom.storage.paths import TablePaths
+from txloom.storage.sources.splits import Landing
 from txloom.storage.system_tables import SOURCE_PARTITIONS
 from txloom.transactions.low_watermark import LowWatermark, Partition, UnreadableRange, advanced, low_watermark
 

@@ -12,13 +12,14 @@ from txloom.config import names
 from txloom.storage.buffer.finished_transactions import finished_before
 from txloom.storage.delta import arrow_tables, data_files, schema_evolution, small_tables
 from txloom.storage.landing import name_spellings
-from txloom.storage.landing.change_events import Landing, as_before, landed_again, with_compact_events
+from txloom.storage.landing.change_events import as_before, landed_again, with_compact_events
 from txloom.storage.landing.decoding import Decoded, NewDecoder, Reader, decode
 from txloom.storage.landing.open_transactions import OpenBefore, open_before, open_transaction
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import watermark
 from txloom.storage.sources import file_positions
 from txloom.storage.sources.file_positions import Position
+from txloom.storage.sources.splits import Landing
 from txloom.storage.system_tables import CHANGE_EVENTS, DEAD_LETTERS, FILE_POSITIONS, INSTANT, LANDED_FILES
 from txloom.transactions.events import decided, to_bytes, unreadable_ranges
 from txloom.transactions.low_watermark import LowWatermark

@@ -24,6 +24,7 @@ from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.sql import instant_literal
 from txloom.storage.paths import TablePaths, filesystem_of
 from txloom.storage.publishing.watermark import snapshot
+from txloom.storage.runs.ledger import summed
 from txloom.storage.system_tables import ENTERED, LEDGER
 
 SUMMED = ("land_events", checkpoints.STEP)
@@ -127,7 +128,7 @@ def _sum(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the row that stands for rows in the order of time: the first one, as far as the last has come."""
     newest = {name: rows[-1].get(name) for name in ("at", "valid_through", ENTERED)}
     batch = max(row["batch"] for row in rows)
-    return {**rows[0], **newest, "run_id": CARRIED, "batch": batch, "counts": small_tables.summed(rows)}
+    return {**rows[0], **newest, "run_id": CARRIED, "batch": batch, "counts": summed(rows)}
 
 
 def _by(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> dict[tuple[Any, ...], list[dict[str, Any]]]:

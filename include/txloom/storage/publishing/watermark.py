@@ -1,16 +1,15 @@
 """How far a pipeline is: the buffer's newest snapshot, valid-through, and what each current table holds."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from txloom.config import names
 from txloom.storage.delta import small_tables
-from txloom.storage.delta.read_session import answer, exists, metadata, opened
+from txloom.storage.delta.commit_metadata import newest_metadata
+from txloom.storage.delta.read_session import answer, exists, opened
 from txloom.storage.delta.sql import text_literal
 from txloom.storage.landing import connector_snapshots, loaded_snapshots
 from txloom.storage.paths import TablePaths
@@ -33,12 +32,6 @@ class Watermark:
         return json.dumps(vars(self))
 
 
-STAMP = "txloom_stamp"
-"""What the commit of a lease's stamp is marked with: it changes no row."""
-RECENT = 50
-"""Commits among which the newest of ours is most often found."""
-
-
 @dataclass(frozen=True)
 class Snapshot:
     """What the buffer knew at the end of its newest complete batch; reached: how far its source's partitions were."""
@@ -56,29 +49,6 @@ def snapshot(paths: TablePaths) -> Snapshot | None:
     """
     about = newest_metadata(paths.table(names.PENDING_TRANSACTIONS))
     return Snapshot(about["release"], about["landing"], about.get("reached")) if about else None
-
-
-def newest_metadata(path: str) -> dict[str, Any]:
-    """Return the newest userMetadata in a table's log; {} where there is none.
-
-    Maintenance commits carry it forward; the log is read backwards until one is found.
-    """
-    try:
-        table = opened(path)
-    except TableNotFoundError:
-        return {}
-    about: dict[str, Any] = metadata(table, _newest_about)
-    return dict(about)
-
-
-def _newest_about(table: DeltaTable, version: int | None = None) -> dict[str, Any]:
-    """Return the newest userMetadata of a table that is opened at its newest version, or as of an older one."""
-    for limit in (RECENT, None):
-        for commit in table.history(limit):
-            if (version is None or commit["version"] <= version) and commit.get("userMetadata"):
-                about: dict[str, Any] = json.loads(commit["userMetadata"])
-                return about
-    return {}
 
 
 def watermark_of(path: str) -> Watermark:
@@ -151,43 +121,8 @@ def _behind_unplaced(paths: TablePaths) -> int | None:
     return lowest
 
 
-def unchanged(paths: TablePaths, then: Mapping[str, int], now: Mapping[str, int]) -> bool:
-    """Say whether tables at two versions of each are the very same; that a lease was taken over changes none."""
-    return then.keys() == now.keys() and all(
-        _is_stamped_only(paths.table(name), then[name], version) for name, version in now.items()
-    )
-
-
-def _is_stamped_only(path: str, since: int, version: int) -> bool:
-    """Say whether nothing but stamps of leases came between two versions of a table."""
-    if since >= version:
-        return since == version
-    later = opened(path).history(RECENT)
-    return bool(sum(since < each["version"] <= version and STAMP in each for each in later) == version - since)
-
-
-def identity(path: str, version: int) -> tuple[str, str]:
-    """Return what tells a version of a table from the same number of another table: the table's id, and its mark.
-
-    The mark is what the commit says of itself, or the newest before it that says something. Raises where there is no
-    such version.
-    """
-    return str(opened(path, version).metadata().id), json.dumps(_newest_about(opened(path), version))
-
-
 def gone(paths: TablePaths, tables: Sequence[str]) -> list[str]:
     """Return which of some tables the newest cut names although they are not there any more."""
     cut = newest_cut(paths, "versions")
     shown = dict(cut["versions"] or ()) if cut else {}
     return [name for name in tables if name in shown and not exists(paths.table(name))]
-
-
-def versions(paths: TablePaths, tables: Sequence[str]) -> dict[str, int]:
-    """Return the newest version of each table that exists."""
-    versions_of = {}
-    for name in tables:
-        try:
-            versions_of[name] = int(opened(paths.table(name)).version())
-        except TableNotFoundError:
-            continue
-    return versions_of

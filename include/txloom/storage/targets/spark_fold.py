@@ -15,11 +15,11 @@ from txloom.current.folding.components import components
 from txloom.current.folding.fold import fold
 from txloom.current.folding.value_sources import WHOLE
 from txloom.storage.delta import spark_tables
+from txloom.storage.delta.partition_pruning import MOST_NAMED, Within, within
 from txloom.storage.delta.sql import spark_literal, spark_name
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.targets import schemas
-from txloom.storage.targets.partitioning import MOST_NAMED, Within, within
 from txloom.storage.targets.row_tables import RowTable
 
 PARTITIONS = 4
