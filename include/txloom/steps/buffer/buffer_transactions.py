@@ -19,11 +19,11 @@ from txloom.steps.buffer.micro_batch import Batch
 from txloom.steps.buffer.release_batch import Released, release_large, release_small
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.storage.buffer import batch_plan, checkpoint_files, checkpoints, earlier_epochs, stream
+from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import arrow_tables
 from txloom.storage.landing import stream as landing_stream
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing import watermark
 from txloom.storage.runs.ledger import Entry, balance, write_ledger
 from txloom.storage.spark.session import warm_workers
 from txloom.storage.system_tables import TRANSACTIONS
@@ -104,7 +104,7 @@ def _taken_in(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, run_id
 
 def known_before(paths: TablePaths, epoch: int) -> int:
     """Return the last landing that an earlier generation decided on, and wrote everything of; 0 for none."""
-    seen = watermark.snapshot(paths)
+    seen = buffer_state(paths)
     return seen.landing if seen is not None and seen.release < checkpoints.first_release(epoch) else 0
 
 

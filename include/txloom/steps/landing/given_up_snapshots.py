@@ -2,7 +2,7 @@
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
-from txloom.steps.snapshots.internal_transaction import BEHIND, InternalTransaction
+from txloom.steps.landing.internal_transaction import BEHIND, InternalTransaction
 from txloom.storage.delta import arrow_tables
 from txloom.storage.landing import change_events, connector_snapshots
 from txloom.storage.paths import TablePaths

@@ -18,11 +18,12 @@ from txloom.steps.merge.plan import Merge, Work
 from txloom.steps.merge.repaired_findings import close_repaired
 from txloom.steps.parallel import Failures
 from txloom.steps.schema_drift import gone_columns, note_back, note_gone
+from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.checks import findings
 from txloom.storage.delta import arrow_tables, retry, small_merge
 from txloom.storage.delta.partition_pruning import Within
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.watermark import Watermark, snapshot, valid_through, watermark_of
+from txloom.storage.publishing.watermark import Watermark, valid_through, watermark_of
 from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.targets.row_tables import create, create_documents, row_tables
 from txloom.storage.targets.undeclared_columns import effective_pipeline
@@ -124,7 +125,7 @@ def _finish(spark: "SparkSession") -> None:
 
 def target(pipeline: Pipeline, paths: TablePaths) -> Watermark | None:
     """Return the mark to bring every table to; None before the buffer's first batch. Never below what a table shows."""
-    seen = snapshot(paths)
+    seen = buffer_state(paths)
     if seen is None:
         return None
     shown = [watermark_of(paths.table(row_table.current)) for row_table in row_tables(pipeline)]

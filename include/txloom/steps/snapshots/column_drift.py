@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
+from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.steps.schema_drift import added
-from txloom.steps.snapshots.internal_transaction import InternalTransaction
 from txloom.steps.snapshots.row_diff import Compared
 from txloom.storage.checks import findings
 from txloom.storage.paths import TablePaths

@@ -17,9 +17,9 @@ import pyarrow as pa
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import BeyondValidThrough, ConfigurationError, SourceUnavailable, WriteConflict
+from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.steps.landing.land_events import close, finish_last
 from txloom.steps.snapshots.column_drift import note_columns, take_up
-from txloom.steps.snapshots.internal_transaction import InternalTransaction
 from txloom.steps.snapshots.row_diff import KINDS, Compared, Comparison, in_this_process
 from txloom.storage.delta import data_files, small_merge
 from txloom.storage.delta.data_files import DataFile

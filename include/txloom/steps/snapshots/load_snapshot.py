@@ -16,8 +16,8 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
 from txloom.events.formats import SourceDecoder
 from txloom.events.images.reader import ImageReader
+from txloom.steps.landing.internal_transaction import BEHIND, InternalTransaction
 from txloom.steps.landing.land_events import close, finish_last
-from txloom.steps.snapshots.internal_transaction import BEHIND, InternalTransaction
 from txloom.storage.delta import data_files
 from txloom.storage.landing import change_events, decoding, loaded_snapshots, plan
 from txloom.storage.landing import tables as landing_tables

@@ -7,7 +7,6 @@ from txloom.errors import CheckpointDamaged
 from txloom.storage.buffer import checkpoint_files
 from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
-from txloom.storage.runs.ledger import ledger_id
 
 STEP = "buffer_transactions"
 RELEASES_PER_EPOCH = 1_000_000_000
@@ -55,7 +54,7 @@ def running(paths: TablePaths, change_events: str) -> int:
     change_events: its id.
     """
     epoch = current_epoch(paths.warehouse, paths.pipeline)
-    written = small_tables.last_written(paths.table(names.LEDGER), ledger_id(paths.pipeline, STEP, epoch)) - 1
+    written = small_tables.last_written(paths.table(names.LEDGER), names.write_id(paths.pipeline, STEP, epoch)) - 1
     try:
         checkpoint_files.check(checkpoint(paths.warehouse, paths.pipeline, epoch), change_events, written)
     except CheckpointDamaged as damage:

@@ -9,6 +9,7 @@ from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality.dead_letters import plain
 from txloom.quality.incidents import SAMPLE, Facts, PendingStep, Rows
+from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.checks import findings
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.dead_letters.listing import listing
@@ -20,7 +21,7 @@ from txloom.storage.health import incidents
 from txloom.storage.landing import tables as landing_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
-from txloom.storage.publishing.watermark import gone, snapshot
+from txloom.storage.publishing.watermark import gone
 from txloom.storage.runs import lease
 
 LANDED = "counts['landed'] > 0"
@@ -69,7 +70,7 @@ def _ledger(paths: TablePaths, shown: int | None) -> dict[str, Any]:
         return {}
     redrives = small_tables.query(paths.landed_files, f"select landing from t where topic = '{open_letters.REDRIVE}'")
     not_redriven = f" and batch not in ({int_list([row['landing'] for row in redrives])})" if redrives else ""
-    seen = snapshot(paths)
+    seen = buffer_state(paths)
     order = small_tables.latest(paths.table(names.LEDGER))
     newest = {
         "stepped": "max(at)",

@@ -19,11 +19,11 @@ from pyspark.sql import functions as F
 
 from txloom.config import names
 from txloom.storage.buffer import checkpoints
+from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.delta import small_tables, spark_tables
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.sql import instant_literal
 from txloom.storage.paths import TablePaths, filesystem_of
-from txloom.storage.publishing.watermark import snapshot
 from txloom.storage.runs.ledger import summed
 from txloom.storage.system_tables import ENTERED, LEDGER
 
@@ -43,7 +43,7 @@ NEWEST = {
 
 def expired_landing(paths: TablePaths, before: datetime) -> int:
     """Return the newest landing that is older than a moment, together with all before it, and buffered; 0: none."""
-    seen = snapshot(paths)
+    seen = buffer_state(paths)
     if seen is None:
         return 0
     limit = f"landing <= {seen.landing} and kind = 'clock'"

@@ -1,4 +1,4 @@
-"""How far a pipeline is: the buffer's newest snapshot, valid-through, and what each current table holds."""
+"""How far a pipeline is: valid-through, and what each current table holds."""
 
 import json
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from deltalake.exceptions import TableNotFoundError
 
 from txloom.config import names
+from txloom.storage.buffer.newest_batch import BufferState
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.commit_metadata import newest_metadata
 from txloom.storage.delta.read_session import answer, exists, opened
@@ -32,25 +33,6 @@ class Watermark:
         return json.dumps(vars(self))
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """What the buffer knew at the end of its newest complete batch; reached: how far its source's partitions were."""
-
-    release: int
-    landing: int
-    reached: int | None = None
-
-
-def snapshot(paths: TablePaths) -> Snapshot | None:
-    """Return the buffer's newest snapshot, None before its first batch.
-
-    A batch lists what waits only after its transactions were written, so that everything released up to the snapshot's
-    number is complete and everything else that was heard of is listed as waiting.
-    """
-    about = newest_metadata(paths.table(names.PENDING_TRANSACTIONS))
-    return Snapshot(about["release"], about["landing"], about.get("reached")) if about else None
-
-
 def watermark_of(path: str) -> Watermark:
     """Return how far a current table is."""
     about = newest_metadata(path)
@@ -67,7 +49,7 @@ def merged(paths: TablePaths, tables: Sequence[str]) -> Watermark | None:
     return None if any(watermark_of(paths.table(name)) > reached for name in tables) else reached
 
 
-def valid_through(paths: TablePaths, seen: Snapshot) -> int:
+def valid_through(paths: TablePaths, seen: BufferState) -> int:
     """Return the largest csn at or below which every transaction heard of is finished (docs/architecture.md, 4).
 
     One partition of metadata is in commit order: what it has not shown yet lies above; several are together as far as

@@ -31,13 +31,8 @@ def write_ledger(warehouse: str, pipeline: str, entry: Entry) -> None:
     Steps without batches of their own pass batch 0 and are keyed by their run id.
     """
     path = names.table_path(warehouse, pipeline, names.LEDGER)
-    once = (ledger_id(pipeline, entry.step, entry.generation), entry.batch) if entry.batch else None
+    once = (names.write_id(pipeline, entry.step, entry.generation), entry.batch) if entry.batch else None
     append(path, [vars(entry)], LEDGER, once=once)
-
-
-def ledger_id(pipeline: str, step: str, epoch: int) -> str:
-    """Return the write id under which a step with batches enters its lines."""
-    return f"{pipeline}:{step}:{epoch}"
 
 
 def balance(warehouse: str, pipeline: str, step: str) -> dict[str, int]:

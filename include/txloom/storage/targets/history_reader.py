@@ -7,10 +7,11 @@ import pyarrow.compute as pc
 
 from txloom.config import names
 from txloom.errors import BeforeHistory, BeyondValidThrough
+from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.sql import instant_literal
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.watermark import Watermark, snapshot, valid_through
+from txloom.storage.publishing.watermark import Watermark, valid_through
 from txloom.storage.targets import schemas
 from txloom.storage.targets.row_tables import RowTable
 
@@ -21,7 +22,7 @@ SHARED = ("_txloom_xid", "_txloom_csn", "_txloom_committed_at", "_txloom_release
 
 def known(paths: TablePaths) -> Watermark:
     """Return how far history is complete."""
-    seen = snapshot(paths)
+    seen = buffer_state(paths)
     return Watermark() if seen is None else Watermark(valid_through(paths, seen), seen.release)
 
 

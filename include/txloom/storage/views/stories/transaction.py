@@ -8,12 +8,12 @@ from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
 from txloom.quality import masking
+from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import dismissals, open_letters
 from txloom.storage.dead_letters.hints import hints_for
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import text_literal
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.watermark import snapshot
 from txloom.storage.views.paging import Row, last_step, limits, open_tables
 from txloom.storage.views.pipeline.waiting import UNDECIDED, compared
 from txloom.storage.views.stories.landed_messages import Landed, landed
@@ -121,7 +121,7 @@ def _only_landed(paths: TablePaths, where: str) -> list[Row]:
     condition = f"{where} and kind in ('row', 'metadata', 'marker', 'poison') and {named} is not null"
     sql = f"select {columns}, {watched} as watched, bool_and(kind = 'poison') as poison, max(landing) as landing"
     rows = small_tables.query(paths.change_events, f"{sql} from t where {condition} group by 1")
-    seen = snapshot(paths)
+    seen = buffer_state(paths)
     return [_undecided(row, seen.landing if seen else 0) for row in rows]
 
 
