@@ -177,7 +177,7 @@ def test_a_run_that_dies_around_its_commit_is_repeated(
         spark = request.getfixturevalue("spark")
         monkeypatch.setattr(arrow_tables, "LOCAL_ROWS", 0)
         monkeypatch.setattr(history_retention, "PART_ROWS", 3)
-    monkeypatch.setattr("txloom.storage.runs.ledger.write_ledger", died := Died())
+    monkeypatch.setattr("txloom.steps.maintenance.maintain_tables.write_ledger", died := Died())
     with pytest.raises(Killed):
         clean(lake, spark)
     assert died.counts["rows_after"] == 3

@@ -57,14 +57,14 @@ def pausing(table, write_id):
     return found
 
 with lease.held(place, "other", "buffer_transactions"):
-    written = data_files.write_part(pa.table({"n": [66]}), "rows", path)
+    written = data_files.write_file(pa.table({"n": [66]}), "rows", path)
     DeltaTable.transaction_version = pausing
     if how == "books":
         small_tables.append(path, rows, schema, once=("stream", 5))
     elif how == "local":
         arrow_tables.append_once(pa.Table.from_pylist(rows, schema), path, "stream", 5)
     else:
-        data_files.append_parts([written], path, "stream", 5)
+        data_files.append_files([written], path, "stream", 5)
 """
 
 

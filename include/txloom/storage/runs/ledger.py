@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from txloom.config import names
-from txloom.storage.delta.small_tables import append, query
+from txloom.storage.delta import small_tables
 from txloom.storage.system_tables import LEDGER
 
 
@@ -32,13 +32,13 @@ def write_ledger(warehouse: str, pipeline: str, entry: Entry) -> None:
     """
     path = names.table_path(warehouse, pipeline, names.LEDGER)
     once = (names.write_id(pipeline, entry.step, entry.generation), entry.batch) if entry.batch else None
-    append(path, [vars(entry)], LEDGER, once=once)
+    small_tables.append(path, [vars(entry)], LEDGER, once=once)
 
 
 def balance(warehouse: str, pipeline: str, step: str) -> dict[str, int]:
     """Return the sums of all counts that a step entered in its newest generation."""
     path = names.table_path(warehouse, pipeline, names.LEDGER)
-    rows = query(path, f"select generation, counts from t where step = '{step}'")
+    rows = small_tables.query(path, f"select generation, counts from t where step = '{step}'")
     newest = max((row["generation"] for row in rows), default=0)
     return summed(row for row in rows if row["generation"] == newest)
 
