@@ -1,6 +1,5 @@
 """Tables follow their declaration: columns are added, types widened; text nobody had declared gets its type."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from txloom.errors import ConfigurationError
 from txloom.events.values.scalars import arrow_type, reader
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.commit_metadata import newest_metadata
+from txloom.storage.delta.commits import commit_properties
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.read_session import opened
 from txloom.storage.delta.sql import has_exact_bounds
@@ -93,9 +93,7 @@ def _partitions(schema: pa.Schema, columns: Sequence[str]) -> str:
 def _carried(path: str) -> tuple[DeltaTable, CommitProperties]:
     """Open a table for a commit that does not change its rows, and return what it goes on to be about."""
     table = FENCE.opened(path)
-    about = newest_metadata(path)
-    custom_metadata = {"userMetadata": json.dumps(about)} if about else None
-    return table, CommitProperties(custom_metadata=custom_metadata, app_transactions=FENCE.transactions())
+    return table, commit_properties(metadata=newest_metadata(path) or None)
 
 
 def _holds(has: pa.Field, declared: pa.Field) -> bool:

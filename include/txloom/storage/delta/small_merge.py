@@ -3,16 +3,15 @@
 It writes the files that hold changed keys anew, where Spark marks rows in them as gone: right for small tables only.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable
+from deltalake import DeltaTable
 
 from txloom.storage.delta import arrow_tables
-from txloom.storage.delta.commits import commit_no_row
+from txloom.storage.delta.commits import commit_no_row, commit_properties
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.partition_pruning import Within
 from txloom.storage.delta.read_session import opened
@@ -53,8 +52,7 @@ def merge(
         column = f't."{within.column}"'
         kind = schema.field(within.column).type
         condition += f" and {within.condition(column, lambda value: literal(value, kind))}"
-    custom_metadata = {"userMetadata": json.dumps(dict(metadata))}
-    properties = CommitProperties(custom_metadata=custom_metadata, app_transactions=FENCE.transactions())
+    properties = commit_properties(metadata=metadata)
     (
         table.merge(rows, condition, source_alias="s", target_alias="t", commit_properties=properties)
         .when_matched_delete("s._txloom_deleted")

@@ -4,7 +4,6 @@ They are plain Delta tables, written through `deltalake`: a commit costs millise
 JVM. Every write is idempotent through Delta's (txnAppId, txnVersion) or by looking first.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -12,7 +11,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
-from txloom.storage.delta.commits import commit_once, written
+from txloom.storage.delta.commits import commit_once, commit_properties, written
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.read_session import answer, opened
 from txloom.storage.system_tables import ENTERED
@@ -53,25 +52,23 @@ def _columns(table: DeltaTable) -> list[str]:
 
 def replace(path: str, rows: Sequence[dict[str, Any]], schema: pa.Schema, about: Mapping[str, Any]) -> None:
     """Replace a small table's rows; what the new state is about goes into the commit's userMetadata."""
-    custom_metadata = {"userMetadata": json.dumps(dict(about))}
-    overwrite(path, pa.Table.from_pylist(list(rows), schema), custom_metadata)
+    overwrite(path, pa.Table.from_pylist(list(rows), schema), about)
 
 
 def overwrite(
     path: str,
     rows: pa.Table,
-    custom_metadata: dict[str, str] | None = None,
+    metadata: Mapping[str, Any] | None = None,
     schema_mode: Literal["overwrite"] | None = None,
 ) -> None:
-    """Write a table anew in one commit; custom_metadata: what the commit says of itself."""
+    """Write a table anew in one commit; metadata: what it then is about."""
     try:
         table = FENCE.opened(path)
     except TableNotFoundError:
         # Whoever makes it meanwhile is not written over.
-        properties = CommitProperties(custom_metadata=custom_metadata, app_transactions=FENCE.transactions())
-        write_deltalake(path, rows, mode="error", commit_properties=properties)
+        write_deltalake(path, rows, mode="error", commit_properties=commit_properties(metadata=metadata))
         return
-    properties = CommitProperties(custom_metadata=custom_metadata, app_transactions=FENCE.transactions())
+    properties = commit_properties(metadata=metadata)
     write_deltalake(table, rows, mode="overwrite", schema_mode=schema_mode, commit_properties=properties)
 
 
@@ -94,14 +91,13 @@ def ensure(
     """Create an empty Delta table unless it exists; metadata: what its first version is about."""
     if DeltaTable.is_deltatable(path):
         return
-    about = {"userMetadata": json.dumps(dict(metadata))} if metadata is not None else None
     DeltaTable.create(
         path,
         schema,
         mode="ignore",
         partition_by=list(partition_by) or None,
         configuration=dict(properties or {}),
-        commit_properties=CommitProperties(custom_metadata=about),
+        commit_properties=commit_properties(metadata=metadata, fenced=False),
     )
 
 
@@ -139,7 +135,7 @@ def drop(path: str, old: str) -> int:
     if not counted or not counted[0]["n"]:
         return 0
     table = FENCE.opened(path)
-    table.delete(old, commit_properties=CommitProperties(app_transactions=FENCE.transactions()))
+    table.delete(old, commit_properties=commit_properties())
     return int(counted[0]["n"])
 
 

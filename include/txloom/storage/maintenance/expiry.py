@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 from delta.tables import DeltaTable as SparkTable
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +21,7 @@ from txloom.config import names
 from txloom.storage.buffer import checkpoints
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.delta import small_tables, spark_tables
+from txloom.storage.delta.commits import commit_properties
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.sql import instant_literal
 from txloom.storage.paths import TablePaths, filesystem_of
@@ -113,10 +114,8 @@ def shorten_ledger(paths: TablePaths, before: datetime) -> int:
 
 def _rewrite(table: DeltaTable, rows: list[dict[str, Any]]) -> None:
     """Replace the rows that a table has at its version; what was appended since stays."""
-    properties = CommitProperties(app_transactions=FENCE.transactions())
-    write_deltalake(
-        table, pa.Table.from_pylist(rows, LEDGER), mode="overwrite", schema_mode="merge", commit_properties=properties
-    )
+    left = pa.Table.from_pylist(rows, LEDGER)
+    write_deltalake(table, left, mode="overwrite", schema_mode="merge", commit_properties=commit_properties())
 
 
 def _carried(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -10,13 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 from delta.tables import DeltaTable as SparkTable
-from deltalake import CommitProperties, Transaction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txloom.config import names
 from txloom.current.superseded import COLUMNS, superseded
 from txloom.storage.delta import arrow_tables, small_tables, spark_tables
+from txloom.storage.delta.commits import commit_properties
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.sql import instant_literal
 from txloom.storage.paths import TablePaths
@@ -78,8 +78,7 @@ def clean_here(paths: TablePaths, row_table: RowTable, upto: Watermark) -> int:
         return 0
     same = " and ".join(f"t.{name} = s.{name}" for name in EVENT)
     table = FENCE.opened(path)
-    cleaned = Transaction(history_reader.CLEANED, upto.valid_through)
-    once = CommitProperties(app_transactions=[cleaned, *FENCE.transactions()])
+    once = commit_properties(once=(history_reader.CLEANED, upto.valid_through))
     condition = f"{same} and t._txloom_csn <= {upto.valid_through}"
     merge = table.merge(gone, condition, source_alias="s", target_alias="t", commit_properties=once)
     merge.when_matched_delete().execute()

@@ -1,17 +1,16 @@
 """Shadow tables: what a backfill rebuilt beside the live tables, what differs from them, and the notes of each run."""
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from deltalake import CommitProperties
 from deltalake.exceptions import TableNotFoundError
 from pyarrow import fs
 
 from txloom.config import names
 from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta.commits import commit_properties
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.sql import instant_literal, sql_name, text_literal
 from txloom.storage.paths import TablePaths, filesystem_of
@@ -105,8 +104,7 @@ def correct(path: str, rows: pa.Table, key: Sequence[str], columns: Sequence[str
     """
     table = FENCE.opened(path)
     given = arrow_tables.conform(rows, pa.schema(table.schema().to_arrow()))
-    custom_metadata = {"userMetadata": json.dumps(about)}
-    properties = CommitProperties(custom_metadata=custom_metadata, app_transactions=FENCE.transactions())
+    properties = commit_properties(metadata=about)
     condition = " and ".join(f'(t."{name}" is not distinct from s."{name}")' for name in key)
     csn = given.column("_txloom_csn").unique().to_pylist()
     condition += f' and (t."_txloom_csn" between {min(csn)} and {max(csn)})'
