@@ -27,12 +27,13 @@ from txloom.current.folding.fold import fold
 from txloom.current.versions import intervals as intervals_of
 from txloom.current.versions import versions as versions_of
 from txloom.errors import ConfigurationError
-from txloom.storage.delta import arrow_tables, schema_evolution
+from txloom.storage.delta import arrow_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import reader_holds
 from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.targets import history_reader, schemas
 from txloom.storage.targets.row_tables import RowTable, member_of, row_tables
+from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 
 def as_of(
@@ -181,7 +182,7 @@ def _opened(pipeline: str | Pipeline, warehouse: str | None) -> tuple[Pipeline, 
     if not where:
         raise ConfigurationError("no warehouse: pass warehouse or set TXLOOM_WAREHOUSE")
     paths = TablePaths(where, declared.name)
-    return schema_evolution.effective(declared, paths), paths
+    return effective_pipeline(declared, paths), paths
 
 
 def _aggregate(pipeline: Pipeline, table: str) -> Aggregate | None:

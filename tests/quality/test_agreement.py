@@ -26,7 +26,7 @@ from txloom.quality.checkpoint import Case, count
 from txloom.quality.conditions import AtMost, Few, InSet, NoRows, NotBelow, OfRows
 from txloom.quality.verdicts import CheckInput, Verdict, judge
 from txloom.storage.checks.check_input import asking, check_input
-from txloom.storage.delta.arrow_tables import moment
+from txloom.storage.delta.sql import instant_literal
 
 pytestmark = pytest.mark.filterwarnings("default")
 """Great Expectations imports modules that Python deprecates."""
@@ -55,7 +55,7 @@ def literal(value: Any) -> str:
         return f"cast('{value}' as double)"
     if isinstance(value, Decimal):
         return f"cast('{value}' as decimal(18, 2))"
-    return moment(value) if isinstance(value, datetime) else "'" + value.replace("'", "''") + "'"
+    return instant_literal(value) if isinstance(value, datetime) else "'" + value.replace("'", "''") + "'"
 
 
 def sql(kind: str, *columns: Column, names: Sequence[str]) -> str:

@@ -64,3 +64,14 @@ def test_no_room_has_more_files_than_a_reader_holds_in_the_head() -> None:
         for folder in folders
     }
     assert {folder: size for folder, size in sizes.items() if size > MOST_FILES} == {}
+
+
+def test_one_function_says_what_a_commit_carries() -> None:
+    """Else each place decides by itself whether its commit is refused once another run holds the lease."""
+    calls = [
+        str(file.relative_to(PROJECT))
+        for file in modules("include/txloom")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "CommitProperties"
+    ]
+    assert calls == ["include/txloom/storage/delta/commits.py"]

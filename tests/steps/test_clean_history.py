@@ -15,6 +15,7 @@ from txloom.steps.maintenance.maintain_tables import maintain_tables
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.maintenance import history_retention
 from txloom.storage.paths import TablePaths
+from txloom.storage.runs.ledger import Entry
 from txloom.storage.system_tables import CUTS
 
 COLUMNS = "id: long, name: string, note: string"
@@ -176,7 +177,7 @@ def test_a_run_that_dies_around_its_commit_is_repeated(
         spark = request.getfixturevalue("spark")
         monkeypatch.setattr(arrow_tables, "LOCAL_ROWS", 0)
         monkeypatch.setattr(history_retention, "PART_ROWS", 3)
-    monkeypatch.setattr("txloom.storage.delta.small_tables.write_ledger", died := Died())
+    monkeypatch.setattr("txloom.steps.maintenance.maintain_tables.write_ledger", died := Died())
     with pytest.raises(Killed):
         clean(lake, spark)
     assert died.counts["rows_after"] == 3
@@ -196,7 +197,7 @@ class Died:
 
     counts: dict[str, int]
 
-    def __call__(self, _warehouse: str, _pipeline: str, entry: small_tables.Entry) -> None:
+    def __call__(self, _warehouse: str, _pipeline: str, entry: Entry) -> None:
         self.counts = entry.counts
         raise Killed
 

@@ -18,10 +18,10 @@ from public.snapshots import keyed
 from txloom.config import load
 from txloom.current.row_diff import with_hashes
 from txloom.events.images.reader import ImageReader
-from txloom.steps.snapshots.internal_transaction import InternalTransaction
+from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.steps.snapshots.row_diff import Compared, Comparison, compared, empty, read
-from txloom.storage.landing.change_events import Landing
 from txloom.storage.snapshots.files import SnapshotFile
+from txloom.storage.sources.splits import Landing
 
 DECLARED = """
 name: club

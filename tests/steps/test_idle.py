@@ -12,9 +12,9 @@ from txloom.steps.landing.land_events import land_events
 from txloom.steps.landing.pending_work import reasons
 from txloom.storage import system_tables
 from txloom.storage.delta import small_tables
-from txloom.storage.delta.small_tables import Entry, write_ledger
 from txloom.storage.landing import plan
 from txloom.storage.paths import TablePaths
+from txloom.storage.runs.ledger import Entry, write_ledger
 
 SHOP = """
 name: shop

@@ -14,6 +14,7 @@ from txloom.storage import system_tables
 from txloom.storage.delta import small_tables
 from txloom.storage.maintenance import expiry
 from txloom.storage.paths import TablePaths
+from txloom.storage.runs.ledger import balance
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 STEPS = ("land_events", "buffer_transactions", "merge_current", "balance", "publish", "accept_loss")
@@ -80,7 +81,7 @@ def test_what_is_added_up_stays_the_same_however_often_the_ledger_is_shortened(
     generation = "select max(generation) as g from t where step = 'buffer_transactions'"
 
     def known() -> list[Any]:
-        sums = [small_tables.balance(paths.warehouse, "shop", step) for step in expiry.SUMMED]
+        sums = [balance(paths.warehouse, "shop", step) for step in expiry.SUMMED]
         return [*sums, small_tables.query(path, newest), small_tables.query(path, generation)]
 
     before = known()

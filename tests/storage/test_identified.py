@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from txloom.config import load
 from txloom.events.debezium.decoder import DebeziumDecoder
-from txloom.storage.landing.change_events import Landing, with_position
-from txloom.storage.sources.splits import Range, Task
+from txloom.storage.landing.change_events import with_position
+from txloom.storage.sources.splits import Landing, Range, Task
 from txloom.transactions import buffer
 from txloom.transactions.compact_events import compact_events_of
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from txloom.config.models.source import Kafka
 from txloom.errors import SourceLost
-from txloom.storage.delta import small_tables
 from txloom.storage.landing import kafka_offsets, plan, tables
 from txloom.storage.paths import TablePaths
+from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.sources import kafka
 from txloom.storage.sources.splits import Range
 
@@ -110,8 +110,8 @@ class Run:
             self.landed += held[part.first - first : part.until - first]
 
     def end(self) -> None:
-        entry = small_tables.Entry("r", "land_events", datetime.now(UTC), {}, batch=self.landings)
-        small_tables.write_ledger(self.paths.warehouse, "shop", entry) if self.landings else None
+        entry = Entry("r", "land_events", datetime.now(UTC), {}, batch=self.landings)
+        write_ledger(self.paths.warehouse, "shop", entry) if self.landings else None
 
     def accept(self) -> None:
         if lost := self.losses():

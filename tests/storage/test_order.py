@@ -14,6 +14,7 @@ from txloom.storage.landing import plan, tables
 from txloom.storage.maintenance import expiry
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark, merged
+from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.targets import shadow_tables
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -26,8 +27,8 @@ def paths(tmp_path: Path) -> TablePaths:
 
 
 def merge(paths: TablePaths, reached: int, at: datetime, detail: str | None = None) -> None:
-    entry = small_tables.Entry("r", "merge_current", at, {"release": reached}, valid_through=reached, detail=detail)
-    small_tables.write_ledger(paths.warehouse, "shop", entry)
+    entry = Entry("r", "merge_current", at, {"release": reached}, valid_through=reached, detail=detail)
+    write_ledger(paths.warehouse, "shop", entry)
 
 
 def test_the_newest_merge_is_the_last_one_though_a_worker_before_had_a_clock_ahead(paths: TablePaths) -> None:
@@ -39,7 +40,7 @@ def test_the_newest_merge_is_the_last_one_though_a_worker_before_had_a_clock_ahe
 def test_a_cycle_knows_that_the_last_merge_is_published(paths: TablePaths) -> None:
     tables.create_tables(paths)
     plan.write_plan(paths, 1, [{"landing": 1, "run_id": "r", "at": NOW}])
-    small_tables.write_ledger(paths.warehouse, "shop", small_tables.Entry("r", "land_events", NOW, {}, batch=1))
+    write_ledger(paths.warehouse, "shop", Entry("r", "land_events", NOW, {}, batch=1))
     about = {"release": 8, "landing": 1}
     small_tables.replace(paths.table("pending_transactions"), [], system_tables.PENDING_TRANSACTIONS, about)
     merge(paths, 7, AHEAD)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from txloom.errors import SourceUnavailable
 from txloom.events.envelope import ENVELOPE
-from txloom.storage.landing.change_events import Landing, with_position
-from txloom.storage.sources.splits import Task, fitting, line_bits
+from txloom.storage.landing.change_events import with_position
+from txloom.storage.sources.splits import Landing, Task, fitting, line_bits
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 ROW = pa.Table.from_pylist([{"ordinal": 0, "kind": "row", "transaction_id": "1", "identity": "1"}], ENVELOPE)

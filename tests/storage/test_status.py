@@ -8,9 +8,9 @@ from txloom.quality.findings import CSN_BACK, Finding
 from txloom.storage import system_tables
 from txloom.storage.checks.findings import record
 from txloom.storage.delta import small_tables
-from txloom.storage.delta.small_tables import Entry, write_ledger
 from txloom.storage.paths import TablePaths
 from txloom.storage.runs.lease import held
+from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.views.status import status
 
 NOON, ONE = datetime(2026, 1, 1, 12, tzinfo=UTC), datetime(2026, 1, 1, 13, tzinfo=UTC)

@@ -20,8 +20,7 @@ from txloom.steps.buffer.completeness import rules_of
 from txloom.steps.buffer.release import CHOSEN, COORDINATES, events_of, made_of
 from txloom.storage.buffer.stream import pack, unpack
 from txloom.storage.landing import change_events
-from txloom.storage.landing.change_events import Landing
-from txloom.storage.sources.splits import Task
+from txloom.storage.sources.splits import Landing, Task
 from txloom.storage.targets.row_tables import member_of
 from txloom.storage.targets.schemas import changes_schema, current_schema, document_fields
 from txloom.transactions import buffer, memory

@@ -38,11 +38,13 @@ from txloom.steps.publish.publish import publish
 from txloom.steps.snapshots.diff_snapshot import diff_snapshot
 from txloom.storage.buffer import batch_plan, stream
 from txloom.storage.dead_letters import open_letters
-from txloom.storage.delta import arrow_tables, schema_evolution
+from txloom.storage.delta import arrow_tables
+from txloom.storage.delta.sql import int_list
 from txloom.storage.paths import TablePaths
 from txloom.storage.snapshots import dated_transactions
 from txloom.storage.system_tables import DEAD_LETTERS, TRANSACTIONS
 from txloom.storage.targets import history_tables
+from txloom.storage.targets.undeclared_columns import effective_pipeline
 from txloom.transactions import buffer, causes, reused_ids
 from txloom.transactions import events as ev
 from txloom.transactions.causes import UNREADABLE
@@ -195,7 +197,7 @@ class SmallLake:
 
     def _batch(self) -> None:
         """Take in what was landed since, in as many batches as are planned for it."""
-        pipeline = schema_evolution.effective(self.pipeline, self.paths)
+        pipeline = effective_pipeline(self.pipeline, self.paths)
         history_tables.create(pipeline, self.paths)
         history_tables.take_back(pipeline, self.paths, self.generation)
         known = known_before(self.paths, self.generation)
@@ -348,7 +350,7 @@ class _Letters:
 
     def _ask(self, transactions: Sequence[int]) -> list[Event]:
         watched = "(kind = 'metadata' or kind = 'row' and \"table\" is not null)"
-        sql = f"select * from t where {watched} and tx in ({arrow_tables.int_list(transactions)})"
+        sql = f"select * from t where {watched} and tx in ({int_list(transactions)})"
         rows = arrow_tables.select(self._batch.paths.change_events, f'{sql} order by landing, "row"').to_pylist()
         return list(rows)
 

@@ -122,7 +122,7 @@ def difference_table(table: str) -> str:
 
 
 def write_id(pipeline: str, table: str, epoch: int) -> str:
-    """Return Delta's txnAppId for streaming writes into a table: docs/architecture.md, promise 9."""
+    """Return the txnAppId of numbered writes into a table, or of a step into the ledger (promise 9)."""
     return f"{pipeline}:{table}:{epoch}"
 
 

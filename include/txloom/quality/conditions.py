@@ -64,6 +64,7 @@ class InSet:
 
 
 def _literal(given: str | bool) -> str:  # noqa: FBT001 (a value of a column)
+    """Write a truth value, or a text by the rule of `txloom.storage.delta.sql`: this room knows no storage."""
     return str(given).lower() if isinstance(given, bool) else "'" + given.replace("'", "''") + "'"
 
 

@@ -27,9 +27,9 @@ from txloom.events.images.single_message import ImageMessages
 from txloom.events.malformed import Refused
 from txloom.events.wal2json.version_1 import expanded
 from txloom.storage.dead_letters.hints import HINTS
-from txloom.storage.landing.change_events import Landing, with_compact_events, with_position
+from txloom.storage.landing.change_events import with_compact_events, with_position
 from txloom.storage.sources.files import records
-from txloom.storage.sources.splits import Task
+from txloom.storage.sources.splits import Landing, Task
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 EXAMPLES = int(os.environ.get("TXLOOM_FUZZ", "50"))

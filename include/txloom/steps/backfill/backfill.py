@@ -17,9 +17,11 @@ from txloom.steps.backfill.apply import apply_differences
 from txloom.steps.backfill.compare import CHANGES, compare_shadows
 from txloom.steps.backfill.rebuild import rebuild_shadows
 from txloom.steps.backfill.scope import HIGHEST, Scope, csns_of, resumed, scope_of
-from txloom.storage.delta import schema_evolution, small_tables
+from txloom.storage.delta import schema_evolution
 from txloom.storage.paths import TablePaths
+from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.targets import history_tables, shadow_tables
+from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +48,7 @@ def backfill(
     if task not in names.BACKFILL_TASKS:
         raise ConfigurationError(f"no task is called {task!r}; there are: {', '.join(names.BACKFILL_TASKS)}")
     paths = TablePaths(warehouse, pipeline.name)
-    declared = schema_evolution.effective(pipeline, paths)
+    declared = effective_pipeline(pipeline, paths)
     opened = cache(spark)
     if task == "rebuild":
         if any(times) and csns != (None, None):
@@ -59,8 +61,8 @@ def backfill(
         counts = _apply(opened, *resumed(declared, paths, run_id, "compared", "applied"))
     else:
         counts = _drop(declared, paths, run_id)
-    entry = small_tables.Entry(run_id, f"backfill.{task}", datetime.now(UTC), counts)
-    small_tables.write_ledger(warehouse, pipeline.name, entry)
+    entry = Entry(run_id, f"backfill.{task}", datetime.now(UTC), counts)
+    write_ledger(warehouse, pipeline.name, entry)
     return counts
 
 

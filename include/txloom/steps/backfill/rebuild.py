@@ -17,6 +17,7 @@ from txloom.current.folding.fold import fold
 from txloom.current.row_hashes import row_hashes
 from txloom.steps.backfill.released_events import OUTCOMES, REBUILT, landings, rebuild, transactions
 from txloom.steps.backfill.scope import Scope, Target
+from txloom.steps.backfill.shadow_rows import is_small, shadow, without_cleaned, write_shadow
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.targets import history_reader, shadow_tables
@@ -33,7 +34,7 @@ def rebuild_shadows(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[s
     """Write the shadows of all tables of a backfill; return how many transactions it met, by what became of them."""
     chosen = transactions(scope)
     rows = pc.sum(chosen.column("rows")).as_py() or 0
-    if rows <= arrow_tables.LOCAL_ROWS and _held(scope) <= arrow_tables.LOCAL_ROWS:
+    if rows <= arrow_tables.LOCAL_ROWS and is_small(scope):
         _histories(scope, chosen)
         _currents(scope)
     else:
@@ -48,44 +49,15 @@ def rebuild_shadows(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[s
     return {"transactions": chosen.num_rows, "events": rows, REBUILT: 0} | outcomes
 
 
-def is_small(scope: Scope) -> bool:
-    """Say whether the tables of a backfill fit this process."""
-    return _held(scope) <= arrow_tables.LOCAL_ROWS
-
-
-def _held(scope: Scope) -> int:
-    """Count the rows of all live tables of a backfill."""
-    total = 0
-    for target in [*scope.histories, *scope.currents]:
-        rows = small_tables.query(scope.paths.table(target.name), "select count(*) as n from t")
-        total += rows[0]["n"] if rows else 0
-    return total
-
-
 def _histories(scope: Scope, chosen: pa.Table) -> None:
     between = landings(scope, chosen) if chosen.num_rows else (0, 0)
     rebuilt = rebuild(scope, chosen, between)
     for target in scope.histories:
         rows = rebuilt.history.get(target.name)
-        write_shadow(scope, target, target.schema.empty_table() if rows is None else shadow_rows(target, rows))
+        write_shadow(scope, target, target.schema.empty_table() if rows is None else without_cleaned(target, rows))
     shadow_tables.write(
         scope.paths.table(names.shadow_table(TRANSACTIONS)), arrow_tables.conform(rebuilt.outcomes, OUTCOMES)
     )
-
-
-def shadow_rows(target: Target, rows: pa.Table) -> pa.Table:
-    """Leave out rows of a history where it was cleaned."""
-    return rows.filter(pc.greater(rows.column("_txloom_csn"), target.above)) if target.above else rows
-
-
-def write_shadow(scope: Scope, target: Target, rows: pa.Table) -> None:
-    """Write the shadow of a table."""
-    shadow_tables.write(scope.paths.table(names.shadow_table(target.name)), arrow_tables.conform(rows, target.schema))
-
-
-def shadow(scope: Scope, target: Target, where: str = "true") -> pa.Table:
-    """Return the rebuilt rows of a table."""
-    return shadow_tables.live(scope.paths.table(names.shadow_table(target.name)), target.schema, where)
 
 
 def _currents(scope: Scope) -> None:

@@ -16,6 +16,7 @@ from txloom.config import names
 from txloom.steps.backfill.scope import Scope
 from txloom.steps.buffer.release import ANY_TX, CHOSEN, COORDINATES, EVENT, events_of, made_of
 from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta.sql import instant_literal
 from txloom.transactions.hashes import hashed
 
 COLUMNS = ("transaction_id", "xid", "csn", "rows", "release")
@@ -55,7 +56,7 @@ def landings(scope: Scope, chosen: pa.Table) -> tuple[int, int]:
     """Return the first and last landing that may hold events of some transactions."""
     first, last = pc.min(chosen.column("first_at")).as_py(), pc.max(chosen.column("finished_at")).as_py()
     moments = pa.array([first, last]).cast(pa.timestamp("us", "UTC")).to_pylist()
-    since, until = (arrow_tables.moment(moment) for moment in moments)
+    since, until = (instant_literal(moment) for moment in moments)
     where = f"kind = 'clock' and landed_at between {since} and {until}"
     bounds = small_tables.query(
         scope.paths.change_events, f"select min(landing) as a, max(landing) as b from t where {where}"

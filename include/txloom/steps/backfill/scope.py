@@ -12,9 +12,11 @@ import pyarrow as pa
 from txloom.config import names
 from txloom.config.models.pipeline import Aggregate, Pipeline
 from txloom.errors import ConfigurationError
-from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.buffer.newest_batch import buffer_state
+from txloom.storage.delta import small_tables
+from txloom.storage.delta.sql import instant_literal
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.watermark import Watermark, snapshot, watermark_of
+from txloom.storage.publishing.watermark import Watermark, watermark_of
 from txloom.storage.targets import history_reader, schemas, shadow_tables
 from txloom.storage.targets.row_tables import RowTable, row_tables
 
@@ -108,7 +110,7 @@ def scope_of(
     pipeline: Pipeline, paths: TablePaths, run_id: str, tables: Sequence[str], bounds: tuple[int | None, int | None]
 ) -> Scope:
     """Return what a backfill is about; bounds: the first and last csn, None: as far as there is something."""
-    seen = snapshot(paths)
+    seen = buffer_state(paths)
     if seen is None:
         raise ConfigurationError(f"pipeline {pipeline.name} has not released anything yet: there is nothing to rebuild")
     first, last = bounds[0] or 0, HIGHEST if bounds[1] is None else bounds[1]
@@ -155,7 +157,7 @@ def csns_of(paths: TablePaths, since: datetime | None, until: datetime | None) -
     conditions = ["status = 'released'"]
     for sign, moment in ((">=", since), ("<=", until)):
         if moment is not None:
-            conditions.append(f"committed_at {sign} {arrow_tables.moment(moment)}")
+            conditions.append(f"committed_at {sign} {instant_literal(moment)}")
     sql = f"select min(csn) as first, max(csn) as last from t where {' and '.join(conditions)}"
     rows = small_tables.query(paths.table(names.TRANSACTIONS), sql)
     if not rows or rows[0]["first"] is None:

@@ -10,15 +10,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from txloom.config import names
-from txloom.steps.backfill.compare import STAY, differing
-from txloom.steps.backfill.rebuild import shadow_rows
+from txloom.steps.backfill.compare import STAY
 from txloom.steps.backfill.released_events import OUTCOMES, landings, rebuild
+from txloom.steps.backfill.row_diff import differing
 from txloom.steps.backfill.scope import Scope, Target
+from txloom.steps.backfill.shadow_rows import without_cleaned
 from txloom.steps.buffer.release_batch import FEWEST_BITS, SHARE
 from txloom.storage.delta import arrow_tables, data_files, small_tables, spark_tables
+from txloom.storage.delta.sql import spark_name
 from txloom.storage.targets import history_reader, shadow_tables, spark_documents, spark_fold
 from txloom.storage.targets.row_tables import RowTable, row_tables
-from txloom.storage.targets.schemas import quote
 from txloom.storage.targets.shadow_tables import DIGEST, KIND, SURPLUS, WAS
 from txloom.storage.targets.spark_documents import Change
 
@@ -41,7 +42,7 @@ def histories(spark: SparkSession, scope: Scope, chosen: pa.Table, rows: int) ->
     def write(some: Iterable[tuple[pa.Table, tuple[int, int]]]) -> Iterator[data_files.DataFile]:
         for share, bounds in some:
             rebuilt = rebuild(scope, share, between, bounds)
-            history = {name: shadow_rows(targets[name], rows) for name, rows in rebuilt.history.items()}
+            history = {name: without_cleaned(targets[name], rows) for name, rows in rebuilt.history.items()}
             for name, made in {**history, names.TRANSACTIONS: rebuilt.outcomes}.items():
                 if made.num_rows:
                     shadow = names.shadow_table(name)
@@ -77,7 +78,7 @@ def currents(spark: SparkSession, scope: Scope) -> None:
     for aggregate in scope.pipeline.targets.aggregates:
         target = scope.documents(aggregate)
         composed = spark_documents.documents(scope.pipeline, aggregate, changes, None).select(
-            *map(quote, target.schema.names)
+            *map(spark_name, target.schema.names)
         )
         shadow_tables.write_frame(scope.paths.table(names.shadow_table(target.name)), composed)
 
@@ -93,7 +94,7 @@ def _folded(spark: SparkSession, scope: Scope, row_table: RowTable, target: Targ
     groups = max(spark_fold.PARTITIONS, _rows(scope, target.name) // ROWS)
     empty = spark_tables.frame_of(spark, pa.schema(scope.rows(row_table).schema).empty_table())
     folded = spark_fold.folded(empty, spark_fold.with_nullings(history), row_table, chains, groups)
-    return folded.where("NOT _txloom_deleted").select(*map(quote, scope.rows(row_table).schema.names))
+    return folded.where("NOT _txloom_deleted").select(*map(spark_name, scope.rows(row_table).schema.names))
 
 
 def _rows(scope: Scope, table: str) -> int:
@@ -112,7 +113,7 @@ def _live(spark: SparkSession, scope: Scope, target: Target) -> DataFrame:
     schema = _shadow(spark, scope, target).schema
     return rows.select(
         *[
-            (F.col(quote(field.name)) if field.name in has else F.lit(None)).cast(field.dataType).alias(field.name)
+            (F.col(spark_name(field.name)) if field.name in has else F.lit(None)).cast(field.dataType).alias(field.name)
             for field in schema
         ]
     )
@@ -122,7 +123,7 @@ def _same(left: DataFrame, right: DataFrame, key: Sequence[str]) -> Column:
     """Say that two rows have one key; null is equal to null."""
     condition = F.lit(True)
     for name in key:
-        condition &= left[quote(name)].eqNullSafe(right[quote(name)])
+        condition &= left[spark_name(name)].eqNullSafe(right[spark_name(name)])
     return condition
 
 
@@ -139,7 +140,7 @@ def compare(spark: SparkSession, scope: Scope, target: Target) -> None:
             "left_anti",
         )
     groups = max(spark_fold.PARTITIONS, _rows(scope, target.name) // ROWS)
-    part = F.pmod(F.xxhash64(*[F.col(quote(name)) for name in target.key]), F.lit(groups)).alias("_txloom_part")
+    part = F.pmod(F.xxhash64(*[F.col(spark_name(name)) for name in target.key]), F.lit(groups)).alias("_txloom_part")
     schema = StructType([*shadow.schema.fields, *(StructField(*field) for field in VERDICT)])
     left, right = (rows.withColumn("_txloom_part", part).groupBy("_txloom_part") for rows in (now, shadow))
     differences = left.cogroup(right).applyInArrow(_differ(target), schema)

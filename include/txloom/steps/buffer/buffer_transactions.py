@@ -19,14 +19,16 @@ from txloom.steps.buffer.micro_batch import Batch
 from txloom.steps.buffer.release_batch import Released, release_large, release_small
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.storage.buffer import batch_plan, checkpoint_files, checkpoints, earlier_epochs, stream
+from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import open_letters
-from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
+from txloom.storage.delta import arrow_tables
 from txloom.storage.landing import stream as landing_stream
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing import watermark
+from txloom.storage.runs.ledger import Entry, balance, write_ledger
 from txloom.storage.spark.session import warm_workers
 from txloom.storage.system_tables import TRANSACTIONS
 from txloom.storage.targets import history_tables
+from txloom.storage.targets.undeclared_columns import effective_pipeline
 from txloom.transactions.causes import UNREADABLE
 
 LEVELS = ("buffered", "generation")
@@ -41,7 +43,7 @@ def buffer_transactions(spark: SparkSession, pipeline: Pipeline, *, warehouse: s
     """
     warm_workers(spark)
     paths = TablePaths(warehouse, pipeline.name)
-    pipeline = schema_evolution.effective(pipeline, paths)
+    pipeline = effective_pipeline(pipeline, paths)
     history_tables.create(pipeline, paths)
     totals = _run(spark, pipeline, paths, run_id)
     complete = open_letters.complete_now(paths)
@@ -102,7 +104,7 @@ def _taken_in(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, run_id
 
 def known_before(paths: TablePaths, epoch: int) -> int:
     """Return the last landing that an earlier generation decided on, and wrote everything of; 0 for none."""
-    seen = watermark.snapshot(paths)
+    seen = buffer_state(paths)
     return seen.landing if seen is not None and seen.release < checkpoints.first_release(epoch) else 0
 
 
@@ -217,8 +219,8 @@ def check_balance(paths: TablePaths, epoch: int, run_id: str) -> None:
 
     Both sides are sums over all landings and over all batches of this generation, which starts with the first landing.
     """
-    landed = small_tables.balance(paths.warehouse, paths.pipeline, "land_events")
-    buffered = small_tables.balance(paths.warehouse, paths.pipeline, checkpoints.STEP)
+    landed = balance(paths.warehouse, paths.pipeline, "land_events")
+    buffered = balance(paths.warehouse, paths.pipeline, checkpoints.STEP)
     sides = {
         "landed": landed.get("landed", 0),
         "released": buffered.get("released", 0),
@@ -233,7 +235,7 @@ def check_balance(paths: TablePaths, epoch: int, run_id: str) -> None:
     difference = sides["landed"] - sum(count for name, count in sides.items() if name != "landed")
     detail = None if not difference else f"{difference} events are not accounted for"
     now = datetime.now(UTC)
-    entry = small_tables.Entry(run_id, "balance", now, sides, 0, epoch, balanced=not difference, detail=detail)
-    small_tables.write_ledger(paths.warehouse, paths.pipeline, entry)
+    entry = Entry(run_id, "balance", now, sides, 0, epoch, balanced=not difference, detail=detail)
+    write_ledger(paths.warehouse, paths.pipeline, entry)
     if difference:
         raise LedgerUnbalanced(f"pipeline {paths.pipeline}: {detail}: {sides}")

@@ -16,6 +16,7 @@ from txloom.quality.producer_diagnostics import uncounted
 from txloom.steps.buffer.micro_batch import Batch
 from txloom.storage.dead_letters.spark_rows import as_dead_letters
 from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta.sql import int_list
 from txloom.storage.system_tables import PENDING_TRANSACTIONS
 from txloom.transactions import buffer, causes
 
@@ -252,7 +253,7 @@ def named(batch: Batch, waiting: Sequence[Row]) -> dict[int, dict[str, Any]]:
     """Return what the events of unfinished transactions say of them, by the buffer's hash."""
     if not waiting:
         return {}
-    landings = arrow_tables.int_list([landing for row in waiting for landing in row["landings"]])
+    landings = int_list([landing for row in waiting for landing in row["landings"]])
     columns = ("transaction_id", "xid", "csn", "committed_at")
     sql = f"select tx, {', '.join(columns)} from t where landing in ({landings}) and tx is not null"
     events = arrow_tables.matching(batch.paths.change_events, sql, "tx", [row["tx"] for row in waiting])

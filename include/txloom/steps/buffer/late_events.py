@@ -23,6 +23,7 @@ from txloom.steps.buffer.micro_batch import Batch
 from txloom.storage.dead_letters.open_letters import dead_by_hash, released
 from txloom.storage.dead_letters.spark_rows import as_dead_letters
 from txloom.storage.delta import arrow_tables
+from txloom.storage.delta.sql import text_list
 from txloom.storage.system_tables import TRANSACTIONS
 from txloom.transactions import metadata, reused_ids
 from txloom.transactions.buffer import EXCESS, NO_METADATA, SHORT
@@ -112,7 +113,7 @@ def completed_of(batch: Batch, dead: Sequence[str]) -> pa.Table:
     """Return a row for `transactions` of each dead one that is whole by all that was landed of it."""
     if not dead:
         return TRANSACTIONS.empty_table()
-    ids = arrow_tables.texts(dead)
+    ids = text_list(dead)
     columns = f"{', '.join(reused_ids.COLUMNS)}, xid, committed_at, landed_at, payload, digest, expected, landing"
     columns += ', "table", "row", producer_run'
     chosen = "kind = 'metadata' or (kind = 'row' and \"table\" is not null)"

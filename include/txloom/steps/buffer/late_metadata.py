@@ -9,6 +9,7 @@ from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.steps.buffer.micro_batch import Batch
 from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta.sql import int_list
 from txloom.transactions import metadata
 
 
@@ -21,7 +22,7 @@ def contradictions(batch: Batch, late: Sequence[Row]) -> list[Finding]:
         return []
     places = {(row["landing"], row["row"]) for row in late}
     counting = "kind = 'metadata' and csn is not null"
-    landings = arrow_tables.int_list([landing for landing, _ in places])
+    landings = int_list([landing for landing, _ in places])
     bounds = f"select min(csn) as lowest, max(csn) as highest from t where {counting} and landing in ({landings})"
     csns = small_tables.query(batch.paths.change_events, bounds)[0]
     if csns["lowest"] is None:

@@ -14,9 +14,11 @@ from txloom.quality.findings import Finding
 from txloom.steps.schema_drift import added
 from txloom.storage.buffer import checkpoints, stream
 from txloom.storage.checks import findings
-from txloom.storage.delta import arrow_tables, data_files, schema_evolution, small_tables, spark_tables
+from txloom.storage.delta import arrow_tables, data_files, spark_tables
 from txloom.storage.paths import TablePaths
+from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.targets import history_tables
+from txloom.storage.targets.undeclared_columns import Undeclared, record_adopted, with_columns
 from txloom.transactions.hashes import hash64
 
 
@@ -78,15 +80,15 @@ class Batch:
         write_id = names.write_id(self.pipeline.name, table, self.epoch)
         return data_files.append_files(written, self.paths.table(table), write_id, self.number)
 
-    def adopt(self, pipeline: Pipeline, new: Sequence[tuple[schema_evolution.Undeclared, str]]) -> Pipeline:
+    def adopt(self, pipeline: Pipeline, new: Sequence[tuple[Undeclared, str]]) -> Pipeline:
         """Let tables take up columns that their source added; return the pipeline with them."""
         self.record([added(pipeline, *each) for each in new])
-        schema_evolution.adopt(self.paths, new)
-        pipeline = schema_evolution.with_columns(pipeline, [(each.table, column, each.source) for each, column in new])
+        record_adopted(self.paths, new)
+        pipeline = with_columns(pipeline, [(each.table, column, each.source) for each, column in new])
         history_tables.create(pipeline, self.paths)
         return pipeline
 
-    def note_undeclared(self, pipeline: Pipeline, columns: Sequence[schema_evolution.Undeclared]) -> None:
+    def note_undeclared(self, pipeline: Pipeline, columns: Sequence[Undeclared]) -> None:
         """Write down columns that nobody declared and no table takes up."""
         self.record([added(pipeline, each) for each in columns])
 
@@ -98,8 +100,8 @@ class Batch:
     def enter(self, counts: dict[str, int]) -> None:
         """Enter the batch's counts in the ledger, once."""
         at = datetime.now(UTC)
-        entry = small_tables.Entry(self.run_id, checkpoints.STEP, at, counts, self.number + 1, self.epoch)
-        small_tables.write_ledger(self.paths.warehouse, self.paths.pipeline, entry)
+        entry = Entry(self.run_id, checkpoints.STEP, at, counts, self.number + 1, self.epoch)
+        write_ledger(self.paths.warehouse, self.paths.pipeline, entry)
 
     def table_names(self) -> dict[int, str]:
         """Return the watched tables by the buffer's hash of their names."""

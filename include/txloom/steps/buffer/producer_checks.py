@@ -13,6 +13,7 @@ from txloom.steps.buffer.give_up import counts_by_table
 from txloom.steps.buffer.micro_batch import Batch
 from txloom.storage.checks import findings
 from txloom.storage.delta import arrow_tables
+from txloom.storage.delta.sql import int_list
 from txloom.transactions.buffer import EXCESS, NO_METADATA
 
 MOST = 500
@@ -30,7 +31,7 @@ def operations_of(batch: Batch, standings: Sequence[Row]) -> Operations:
     odd = [row for row in standings if row["cause"] in (EXCESS, NO_METADATA)][:MOST]
     if not odd:
         return {}
-    landings = arrow_tables.int_list([landing for row in odd for landing in row["landings"]])
+    landings = int_list([landing for row in odd for landing in row["landings"]])
     where = f"landing in ({landings}) and kind = 'row' and \"table\" is not null"
     sql = f'select tx, "table", op, identity from t where {where}'
     rows = arrow_tables.matching(batch.paths.change_events, sql, "tx", [row["tx"] for row in odd])

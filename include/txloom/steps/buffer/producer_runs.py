@@ -16,7 +16,8 @@ from txloom.steps.buffer.give_up import describe
 from txloom.steps.buffer.micro_batch import Batch
 from txloom.storage.checks import findings
 from txloom.storage.dead_letters.open_letters import released as released_before
-from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta import small_tables
+from txloom.storage.delta.sql import int_list
 from txloom.transactions.producer_runs import CONNECTED, ONE
 
 POSITION = "case when starts_with(identity, '0') then null else try_cast(split_part(identity, ':', 1) as bigint) end"
@@ -84,7 +85,7 @@ def _of_dead(batch: Batch, dead: Sequence[Row], causes: Mapping[int, str]) -> It
 def _sent(batch: Batch, decided: Sequence[Decided]) -> dict[int, Sent]:
     """Ask change_events what each run sent of transactions, by hash."""
     first, last = min(row.first_landing for row in decided), max(row.last_landing for row in decided)
-    among = f"tx in ({arrow_tables.int_list([row.tx for row in decided])}) and landing between {first} and {last}"
+    among = f"tx in ({int_list([row.tx for row in decided])}) and landing between {first} and {last}"
     rows = f"{among} and kind = 'row' and \"table\" is not null"
     path = batch.paths.change_events
     sent = {row.tx: Sent() for row in decided}

@@ -21,9 +21,10 @@ from txloom.quality.findings import Finding
 from txloom.steps.schema_drift import undeclared, without_before
 from txloom.storage.buffer.stream import RELEASED
 from txloom.storage.delta import arrow_tables
-from txloom.storage.delta.schema_evolution import Undeclared
+from txloom.storage.delta.sql import int_list
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import INSTANT, TRANSACTIONS
+from txloom.storage.targets.undeclared_columns import Undeclared
 from txloom.transactions import events as ev
 from txloom.transactions.hashes import hashed
 
@@ -135,7 +136,7 @@ def _new(paths: TablePaths, number: int, chosen: pa.Table) -> pa.Table:
 
 def _events(pipeline: Pipeline, paths: TablePaths, share: Share) -> pa.Table:
     where = (
-        f"landing in ({arrow_tables.int_list(share.landings)}) and tx between {share.tx[0]} and {share.tx[1]}"
+        f"landing in ({int_list(share.landings)}) and tx between {share.tx[0]} and {share.tx[1]}"
         " and (kind = 'metadata' or (kind = 'row' and \"table\" is not null))"
     )
     headers = ", headers" if pipeline.source.format == "debezium" else ""

@@ -15,11 +15,10 @@ from txloom.quality.findings import Finding
 from txloom.steps.buffer.micro_batch import Batch
 from txloom.steps.buffer.release import CHOSEN, COORDINATES, Release, Share, release
 from txloom.steps.parallel import run_parallel
-from txloom.storage.delta import schema_evolution
 from txloom.storage.delta.data_files import DataFile, write_file
-from txloom.storage.delta.schema_evolution import Undeclared
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import TRANSACTIONS
+from txloom.storage.targets.undeclared_columns import Undeclared, columns_to_adopt
 
 SHARE = 150_000
 """Rows that one task releases, about: what it holds in memory at a time."""
@@ -78,7 +77,7 @@ def _with_new_columns(batch: Batch, run: Callable[[Pipeline], tuple[T, Sequence[
     pipeline = batch.pipeline
     while True:
         result, undeclared = run(pipeline)
-        new = schema_evolution.adopted(pipeline, undeclared)
+        new = columns_to_adopt(pipeline, undeclared)
         if not new:
             batch.note_undeclared(pipeline, undeclared)
             return result

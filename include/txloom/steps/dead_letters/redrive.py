@@ -18,9 +18,9 @@ from txloom.storage.dead_letters import deliveries, open_letters
 from txloom.storage.dead_letters.listing import among
 from txloom.storage.landing import plan as landing_plan
 from txloom.storage.landing import tables
-from txloom.storage.landing.change_events import Landing
 from txloom.storage.paths import TablePaths
 from txloom.storage.snapshots import dated_transactions
+from txloom.storage.sources.splits import Landing
 from txloom.transactions import reused_ids
 
 IS_OF = "case when kind = 'poison' and xid is not null then concat(xid, ':', csn) end as is_of"

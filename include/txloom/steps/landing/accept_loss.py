@@ -11,9 +11,11 @@ from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.steps.landing.unreadable_files import close_readable
 from txloom.storage.checks import findings
-from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta import small_tables
+from txloom.storage.delta.sql import text_literal
 from txloom.storage.landing import kafka_offsets, loaded_snapshots, plan, tables
 from txloom.storage.paths import TablePaths
+from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.sources import file_positions
 from txloom.storage.sources.kafka import Loss
 
@@ -105,13 +107,11 @@ def _entered(paths: TablePaths, run_id: str, counts: dict[str, int], detail: str
 
     done: when those were entered that were given up.
     """
-    sql = f"select at from t where step = '{STEP}' and detail = {arrow_tables.quoted(detail)} order by at desc limit 1"
+    sql = f"select at from t where step = '{STEP}' and detail = {text_literal(detail)} order by at desc limit 1"
     before = small_tables.query(paths.table(names.LEDGER), sql)
     if before and before[0]["at"] not in done:
         at: datetime = before[0]["at"]
         return at
     now = datetime.now(UTC)
-    small_tables.write_ledger(
-        paths.warehouse, paths.pipeline, small_tables.Entry(run_id, STEP, now, counts, detail=detail)
-    )
+    write_ledger(paths.warehouse, paths.pipeline, Entry(run_id, STEP, now, counts, detail=detail))
     return now

@@ -2,11 +2,12 @@
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
-from txloom.steps.snapshots.internal_transaction import BEHIND, InternalTransaction
-from txloom.storage.delta import arrow_tables, schema_evolution
+from txloom.steps.landing.internal_transaction import BEHIND, InternalTransaction
+from txloom.storage.delta import arrow_tables
 from txloom.storage.landing import change_events, connector_snapshots
-from txloom.storage.landing.change_events import Landing
 from txloom.storage.paths import TablePaths
+from txloom.storage.sources.splits import Landing
+from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 
 def clear_given_up(pipeline: Pipeline, paths: TablePaths, planned: Landing) -> None:
@@ -19,7 +20,7 @@ def clear_given_up(pipeline: Pipeline, paths: TablePaths, planned: Landing) -> N
         return
     csn, tables = given_up
     xid = f"{names.SYSTEM_PREFIX}snapshot:{planned.number}"
-    transaction = InternalTransaction(schema_evolution.effective(pipeline, paths), planned, xid, csn - 1, None)
+    transaction = InternalTransaction(effective_pipeline(pipeline, paths), planned, xid, csn - 1, None)
     events = change_events.with_compact_events(transaction.truncates(tables, BEHIND, {}), planned)
     write_id = names.write_id(paths.pipeline, f"{names.CHANGE_EVENTS}.given_up", 0)
     arrow_tables.append_once(events, paths.change_events, write_id, planned.number)

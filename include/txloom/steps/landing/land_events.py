@@ -12,7 +12,6 @@ from txloom.events import formats
 from txloom.steps.landing.given_up_snapshots import clear_given_up
 from txloom.steps.landing.producer_checks import after_landing, after_snapshot
 from txloom.steps.landing.unreadable_files import note_unreadable
-from txloom.storage.delta import small_tables
 from txloom.storage.landing import (
     connector_snapshots,
     decoding,
@@ -23,11 +22,11 @@ from txloom.storage.landing import (
 from txloom.storage.landing import (
     plan as landing_plan,
 )
-from txloom.storage.landing.change_events import Landing
 from txloom.storage.paths import TablePaths
+from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.sources import file_plan, file_positions, files, kafka
 from txloom.storage.sources.files import Inbox, SourceFile
-from txloom.storage.sources.splits import capped, fitting
+from txloom.storage.sources.splits import Landing, capped, fitting
 from txloom.transactions.low_watermark import bounded
 
 if TYPE_CHECKING:
@@ -166,6 +165,6 @@ def close(
         planned, paths, bounded(partition_watermarks.advance(pipeline, paths, planned, took=took), bound)
     )
     counts = tables.count(planned, paths)
-    entry = small_tables.Entry(run_id, "land_events", planned.at, counts, batch=planned.number)
-    small_tables.write_ledger(paths.warehouse, paths.pipeline, entry)
+    entry = Entry(run_id, "land_events", planned.at, counts, batch=planned.number)
+    write_ledger(paths.warehouse, paths.pipeline, entry)
     return {"landing": planned.number, **counts}

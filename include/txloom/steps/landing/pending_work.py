@@ -8,12 +8,13 @@ from datetime import UTC, datetime
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
+from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import small_tables
 from txloom.storage.landing import connector_snapshots, partition_watermarks, plan, tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
-from txloom.storage.publishing.watermark import gone, snapshot
+from txloom.storage.publishing.watermark import gone
 
 
 def reasons(pipeline: Pipeline, warehouse: str, waiting: int) -> list[str]:
@@ -37,7 +38,7 @@ def _unfinished(paths: TablePaths) -> list[str]:
         return ["it never ran"]
     if tables.last_finished(paths) < last:
         return [f"landing {last} is not finished"]
-    seen = snapshot(paths)
+    seen = buffer_state(paths)
     if seen is None or seen.landing < last:
         return [f"landing {last} is not buffered"]
     merged = small_tables.newest(paths.table(names.LEDGER), "valid_through, counts, detail", "step = 'merge_current'")

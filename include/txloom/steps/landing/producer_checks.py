@@ -14,6 +14,7 @@ from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.storage.checks import findings
 from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta.sql import text_list
 from txloom.storage.landing import connector_snapshots
 from txloom.storage.paths import TablePaths
 
@@ -91,7 +92,7 @@ def _jumped(paths: TablePaths, new: pa.Table) -> list[Finding]:
 
 
 def _again(paths: TablePaths, new: pa.Table) -> list[Finding]:
-    some = arrow_tables.texts(new.column("xid").slice(0, MOST).to_pylist())
+    some = text_list(new.column("xid").slice(0, MOST).to_pylist())
     sql = f"select xid, csn from t where csn is not null and xid in ({some})"
     same = small_tables.query(paths.table(names.TRANSACTIONS), sql)
     earlier = {row["xid"]: row["csn"] for row in same}

@@ -11,12 +11,13 @@ from pyspark.sql import SparkSession
 
 from txloom.config.models.pipeline import Pipeline
 from txloom.steps.parallel import Failures
-from txloom.storage.delta import arrow_tables, schema_evolution, spark_tables
+from txloom.storage.delta import arrow_tables, spark_tables
 from txloom.storage.maintenance import history_retention
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark, watermark_of
 from txloom.storage.targets import history_reader
 from txloom.storage.targets.row_tables import RowTable, row_tables
+from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 
 def clean_history(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, _run_id: str) -> dict[str, int]:
@@ -28,9 +29,7 @@ def clean_history(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, _r
     counts["horizon"] = history_retention.horizon(paths, keep, pipeline.maintenance.vacuum.retain, datetime.now(UTC))
     failures = Failures()
     cleanable = [
-        row_table
-        for row_table in row_tables(schema_evolution.effective(pipeline, paths))
-        if _has_superseded(row_table, paths)
+        row_table for row_table in row_tables(effective_pipeline(pipeline, paths)) if _has_superseded(row_table, paths)
     ]
     sizes = failures.attempt(
         {row_table.table.name: partial(history_retention.rows, paths, row_table) for row_table in cleanable}

@@ -11,10 +11,12 @@ from txloom.errors import ConfigurationError
 from txloom.steps.maintenance.clean_history import clean_history
 from txloom.steps.maintenance.expire import expire
 from txloom.storage import system_tables
-from txloom.storage.delta import arrow_tables, small_tables, spark_tables
+from txloom.storage.delta import small_tables, spark_tables
+from txloom.storage.delta.sql import text_literal
 from txloom.storage.maintenance import optimize
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import reader_holds
+from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.targets.row_tables import row_tables
 
 
@@ -28,8 +30,8 @@ def maintain_tables(
         )
     paths = TablePaths(warehouse, pipeline.name)
     counts = WORK[task](spark, pipeline, paths, run_id)
-    entry = small_tables.Entry(run_id, f"maintain_tables.{task}", datetime.now(UTC), counts)
-    small_tables.write_ledger(warehouse, pipeline.name, entry)
+    entry = Entry(run_id, f"maintain_tables.{task}", datetime.now(UTC), counts)
+    write_ledger(warehouse, pipeline.name, entry)
     return counts
 
 
@@ -99,7 +101,7 @@ def _statistics(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, run_
     existing = _existing(pipeline, paths)
     recomputed = sum(optimize.recompute_skipping(spark, paths.table(name)) for name in existing)
     known = small_tables.query(
-        paths.table(names.TABLE_STATISTICS), f'select "table" from t where run_id = {arrow_tables.quoted(run_id)}'
+        paths.table(names.TABLE_STATISTICS), f'select "table" from t where run_id = {text_literal(run_id)}'
     )
     done = {row["table"] for row in known}
     rows = [_figures(pipeline, paths, name, run_id) for name in existing if name not in done]

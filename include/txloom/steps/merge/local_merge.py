@@ -16,11 +16,12 @@ from txloom.current.folding.fold import fold
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.storage.delta import arrow_tables
-from txloom.storage.delta.sql import among
+from txloom.storage.delta.partition_pruning import Within
+from txloom.storage.delta.sql import among, sql_name
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark, watermark_of
 from txloom.storage.targets import history_reader, schemas
-from txloom.storage.targets.partitioning import Within, concerned
+from txloom.storage.targets.partitioning import concerned
 from txloom.storage.targets.row_tables import RowTable, member_of
 
 Key = tuple[Any, ...]
@@ -180,7 +181,7 @@ def _touching(changes: pa.Table, row_table: RowTable) -> str:
     before = changes.column("_txloom_before").combine_chunks()
     first = row_table.key[0]
     values = set(changes.column(first).to_pylist()) | set(pc.struct_field(before, first).to_pylist())
-    return among(f'"{first}"', values, row_table.schema.field(first).type)
+    return among(sql_name(first), values, row_table.schema.field(first).type)
 
 
 def _keys(table: pa.Table, key: Sequence[str]) -> list[Key]:
@@ -220,7 +221,7 @@ def _touched(aggregate: Aggregate, root: Table, changes: Mapping[str, LocalChang
 
 def _after(change: LocalChange, columns: Sequence[str], touched: set[Key]) -> list[dict[str, Any]]:
     """Return a table's rows after the change whose columns `own` name a touched document."""
-    condition = among(f'"{columns[0]}"', {key[0] for key in touched}, change.row_table.schema.field(columns[0]).type)
+    condition = among(sql_name(columns[0]), {key[0] for key in touched}, change.row_table.schema.field(columns[0]).type)
     keys = change.keys
     rows = arrow_tables.select(change.path, f"select * from t where {condition}").to_pylist()
     kept = [row for row in rows if tuple(row[name] for name in change.row_table.key) not in keys]

@@ -18,12 +18,15 @@ from txloom.steps.merge.plan import Merge, Work
 from txloom.steps.merge.repaired_findings import close_repaired
 from txloom.steps.parallel import Failures
 from txloom.steps.schema_drift import gone_columns, note_back, note_gone
+from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.checks import findings
-from txloom.storage.delta import arrow_tables, retry, schema_evolution, small_merge, small_tables
+from txloom.storage.delta import arrow_tables, retry, small_merge
+from txloom.storage.delta.partition_pruning import Within
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.watermark import Watermark, snapshot, valid_through, watermark_of
-from txloom.storage.targets.partitioning import Within
+from txloom.storage.publishing.watermark import Watermark, valid_through, watermark_of
+from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.targets.row_tables import create, create_documents, row_tables
+from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +41,7 @@ def merge_current(
     still say which documents have to be composed again.
     """
     paths = TablePaths(warehouse, pipeline.name)
-    declared, failures = schema_evolution.effective(pipeline, paths), Failures()
+    declared, failures = effective_pipeline(pipeline, paths), Failures()
     healthy = _created(declared, paths, failures)
     want = target(healthy, paths)
     if want is None:
@@ -63,10 +66,8 @@ def merge_current(
     counts = {"merged": merged, "changes": work.changes, "release": want.release}
     counts |= {"findings": len(new)} | ({"failed": len(failures.errors)} if failures.errors else {})
     detail = str(failures) or None
-    entry = small_tables.Entry(
-        run_id, "merge_current", datetime.now(UTC), counts, valid_through=want.valid_through, detail=detail
-    )
-    small_tables.write_ledger(warehouse, pipeline.name, entry)
+    entry = Entry(run_id, "merge_current", datetime.now(UTC), counts, valid_through=want.valid_through, detail=detail)
+    write_ledger(warehouse, pipeline.name, entry)
     failures.refuse()
     close_repaired(pipeline, paths, want, run_id)
     return {"valid_through": want.valid_through, **counts}
@@ -124,7 +125,7 @@ def _finish(spark: "SparkSession") -> None:
 
 def target(pipeline: Pipeline, paths: TablePaths) -> Watermark | None:
     """Return the mark to bring every table to; None before the buffer's first batch. Never below what a table shows."""
-    seen = snapshot(paths)
+    seen = buffer_state(paths)
     if seen is None:
         return None
     shown = [watermark_of(paths.table(row_table.current)) for row_table in row_tables(pipeline)]

@@ -12,12 +12,12 @@ from txloom.config.models.pipeline import Aggregate, Pipeline
 from txloom.current.folding.column_nulling import Columns, Gone
 from txloom.steps.merge.plan import Merge, Work
 from txloom.storage.delta import spark_tables
+from txloom.storage.delta.partition_pruning import Within
+from txloom.storage.delta.sql import spark_name
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark, watermark_of
 from txloom.storage.targets import history_reader, spark_fold
-from txloom.storage.targets.partitioning import Within
 from txloom.storage.targets.row_tables import RowTable, row_tables
-from txloom.storage.targets.schemas import quote
 from txloom.storage.targets.spark_documents import Change, documents, touched_roots
 
 Call = Callable[[], None]
@@ -123,7 +123,7 @@ def _applied(
         return spark_fold.folded(rows, changes, row_table, chains)
     touched = F.lit(False)
     for name in clearing:
-        touched |= F.col(quote(name)).isNotNull()
+        touched |= F.col(spark_name(name)).isNotNull()
     if not row_table.table.insert_only:
         named = _touched(changes, row_table).withColumn("_txloom_named", F.lit(True))
         rows = rows.join(F.broadcast(named), list(row_table.key), "left")

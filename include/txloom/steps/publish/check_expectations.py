@@ -14,8 +14,8 @@ from txloom.quality import reports
 from txloom.steps.publish.judge import judged
 from txloom.storage.checks import data_checks, results
 from txloom.storage.checks.judged_state import Newest
+from txloom.storage.delta.commit_metadata import unchanged
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.watermark import unchanged
 
 
 def check_expectations(

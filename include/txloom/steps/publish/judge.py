@@ -17,8 +17,8 @@ from txloom.quality.verdicts import CheckInput, Verdict, judge
 from txloom.storage.checks import data_checks, pipeline_checks
 from txloom.storage.checks.judged_state import State
 from txloom.storage.checks.version_regressions import regressions
-from txloom.storage.delta import schema_evolution
 from txloom.storage.publishing.watermark import gone
+from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 ALL = re.compile(r"(?<!count\()\*")
 """A query that takes all columns may give any of them another name."""
@@ -48,7 +48,7 @@ def judged(
     pipeline: Pipeline, state: State, expectations: Sequence[Expectation], run_id: str, *, always: bool
 ) -> Results:
     """Judge expectations; always: Great Expectations judges also what SQL finds to hold."""
-    effective = schema_evolution.effective(pipeline, state.paths)
+    effective = effective_pipeline(pipeline, state.paths)
     at = {each.id: state.versions(data_checks.tables_of(pipeline, each)) for each in expectations}
     missing = {each.id: gone(state.paths, list(data_checks.tables_of(pipeline, each))) for each in expectations}
     there = [each for each in expectations if not missing[each.id]]

@@ -12,11 +12,13 @@ from txloom.steps.publish.check_expectations import hold
 from txloom.storage.checks import findings
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import schema_evolution, small_tables
+from txloom.storage.delta.commit_metadata import identity, unchanged, versions
 from txloom.storage.delta.read_session import exists
 from txloom.storage.landing import kafka_offsets, loaded_snapshots
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
-from txloom.storage.publishing.watermark import Watermark, identity, merged, unchanged, versions
+from txloom.storage.publishing.watermark import Watermark, merged
+from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.sources import file_positions
 from txloom.storage.system_tables import CUTS
 from txloom.storage.targets import shadow_tables
@@ -50,10 +52,8 @@ def publish(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) 
     cut["amends"] = _amended(paths, path, newest, reached) if newest else []
     schema_evolution.ensure(path, CUTS)
     small_tables.append(path, [cut], CUTS, once=(names.write_id(pipeline.name, names.CUTS, 0), cut["cut_id"]))
-    entry = small_tables.Entry(
-        run_id, "publish", datetime.now(UTC), {"cut_id": cut["cut_id"]}, valid_through=reached.valid_through
-    )
-    small_tables.write_ledger(warehouse, pipeline.name, entry)
+    entry = Entry(run_id, "publish", datetime.now(UTC), {"cut_id": cut["cut_id"]}, valid_through=reached.valid_through)
+    write_ledger(warehouse, pipeline.name, entry)
     shown = json.dumps(cut["versions"], separators=(",", ":"))
     summary = {
         "published": 1,

@@ -10,8 +10,8 @@ from txloom.steps.publish.check_expectations import refuse, report, shown
 from txloom.steps.publish.judge import Results, judged
 from txloom.storage.checks import results
 from txloom.storage.checks.judged_state import Published, published
-from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
+from txloom.storage.runs.ledger import Entry, write_ledger
 
 AHEAD = "the tables show more than the cut by now: what the cycle says of them stands, and this is written down nowhere"
 
@@ -33,9 +33,7 @@ def validate(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str)
     counts = {"validated": len(rows), "failed": len(failed), "rows": sum(row["failed"] for row in failed)}
     counts |= {"cut_id": state.cut.cut_id, "judged": len(outcome.outcomes)}
     results.write_data_docs(paths, run_id, _pages(pipeline, state, run_id, outcome))
-    small_tables.write_ledger(
-        warehouse, pipeline.name, small_tables.Entry(run_id, "validate", datetime.now(UTC), counts)
-    )
+    write_ledger(warehouse, pipeline.name, Entry(run_id, "validate", datetime.now(UTC), counts))
     for row in failed:
         print(f"{row['severity']}: {shown(row)}", flush=True)
     outcome.refuse_unjudged()

@@ -5,13 +5,12 @@ from collections.abc import Mapping
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
+from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.steps.schema_drift import added
-from txloom.steps.snapshots.internal_transaction import InternalTransaction
 from txloom.steps.snapshots.row_diff import Compared
 from txloom.storage.checks import findings
-from txloom.storage.delta import schema_evolution
-from txloom.storage.delta.schema_evolution import Undeclared
 from txloom.storage.paths import TablePaths
+from txloom.storage.targets.undeclared_columns import Undeclared, columns_to_adopt, record_adopted, with_columns
 
 Results = Mapping[str, Compared]
 
@@ -19,12 +18,12 @@ Results = Mapping[str, Compared]
 def take_up(transaction: InternalTransaction, paths: TablePaths, results: Results, run_id: str) -> Pipeline | None:
     """Let tables take up columns that their extracts have; return the pipeline with them, None without any."""
     pipeline = transaction.pipeline
-    new = schema_evolution.adopted(pipeline, _undeclared(transaction, results))
+    new = columns_to_adopt(pipeline, _undeclared(transaction, results))
     if not new:
         return None
     findings.record(paths, [added(pipeline, *each) for each in new], run_id)
-    schema_evolution.adopt(paths, new)
-    return schema_evolution.with_columns(pipeline, [(each.table, column, each.source) for each, column in new])
+    record_adopted(paths, new)
+    return with_columns(pipeline, [(each.table, column, each.source) for each, column in new])
 
 
 def note_columns(transaction: InternalTransaction, paths: TablePaths, results: Results, run_id: str) -> None:

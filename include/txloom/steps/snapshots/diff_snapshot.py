@@ -17,20 +17,21 @@ import pyarrow as pa
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import BeyondValidThrough, ConfigurationError, SourceUnavailable, WriteConflict
+from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.steps.landing.land_events import close, finish_last
 from txloom.steps.snapshots.column_drift import note_columns, take_up
-from txloom.steps.snapshots.internal_transaction import InternalTransaction
 from txloom.steps.snapshots.row_diff import KINDS, Compared, Comparison, in_this_process
-from txloom.storage.delta import data_files, schema_evolution, small_merge, small_tables
+from txloom.storage.delta import data_files, small_merge
 from txloom.storage.delta.data_files import DataFile
 from txloom.storage.landing import change_events, decoding, plan, tables
-from txloom.storage.landing.change_events import Landing
 from txloom.storage.paths import TablePaths
+from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.snapshots import dated_transactions, extracts
 from txloom.storage.snapshots.dated_transactions import Landed
 from txloom.storage.snapshots.extracts import MARKER, Day
-from txloom.storage.sources.splits import Task
+from txloom.storage.sources.splits import Landing, Task
 from txloom.storage.targets.row_tables import row_tables
+from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +68,7 @@ def diff_snapshot(
     _pass_by_dead(pipeline, paths, day, leave_out=leave_out_dead)
     begins = f"{day.isoformat()} 00:00:00"
     at = Landing(last + 1, datetime.now(UTC), ())
-    effective = schema_evolution.effective(pipeline, paths)
+    effective = effective_pipeline(pipeline, paths)
     transaction = InternalTransaction(effective, at, dated_transactions.xid(day), dated_transactions.csn(day), begins)
     before = extracts_of_day.stamp()
     transaction, results, written = _compared_all(cache(spark), transaction, extracts_of_day, paths, run_id)
@@ -202,10 +203,10 @@ def _enter(paths: TablePaths, landed: Landed, run_id: str) -> dict[str, int]:
     totals = {"tables": len(summary["tables"])} | {kind: counts[kind] for kind in KINDS}
     if landed.landing is not None and landed.summary is not None:
         detail = json.dumps({"extract": landed.xid, "tables": summary["tables"]})
-        small_tables.write_ledger(
+        write_ledger(
             paths.warehouse,
             paths.pipeline,
-            small_tables.Entry(run_id, STEP, datetime.now(UTC), totals, batch=landed.landing, detail=detail),
+            Entry(run_id, STEP, datetime.now(UTC), totals, batch=landed.landing, detail=detail),
         )
     return totals
 
@@ -219,8 +220,8 @@ def _skipped(pipeline: Pipeline, paths: TablePaths, newest: Landed, day: date, r
         newer = f"newer than {newest.xid} (csn {newest.csn}), which was landed already"
         why = f"skipped: {dated_transactions.xid(day)} is not {newer}"
     print(why, flush=True)
-    entry = small_tables.Entry(run_id, STEP, datetime.now(UTC), {"skipped": 1}, detail=why)
-    small_tables.write_ledger(paths.warehouse, paths.pipeline, entry)
+    entry = Entry(run_id, STEP, datetime.now(UTC), {"skipped": 1}, detail=why)
+    write_ledger(paths.warehouse, paths.pipeline, entry)
     return {"date": day.isoformat(), "csn": dated_transactions.csn(day), "skipped": 1}
 
 

@@ -16,17 +16,17 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
 from txloom.events.formats import SourceDecoder
 from txloom.events.images.reader import ImageReader
+from txloom.steps.landing.internal_transaction import BEHIND, InternalTransaction
 from txloom.steps.landing.land_events import close, finish_last
-from txloom.steps.snapshots.internal_transaction import BEHIND, InternalTransaction
-from txloom.storage.delta import data_files, schema_evolution
+from txloom.storage.delta import data_files
 from txloom.storage.landing import change_events, decoding, loaded_snapshots, plan
 from txloom.storage.landing import tables as landing_tables
-from txloom.storage.landing.change_events import Landing
 from txloom.storage.paths import TablePaths
 from txloom.storage.snapshots import files as snapshots_files
 from txloom.storage.snapshots.files import SnapshotFile
-from txloom.storage.sources.splits import Task
+from txloom.storage.sources.splits import Landing, Task
 from txloom.storage.system_tables import CHANGE_EVENTS
+from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +73,7 @@ def load_snapshot(
     whole = set(files_by_table) == {table.name for table in pipeline.tables}
     timestamp = time.astimezone(UTC).replace(tzinfo=None).isoformat(" ") if time is not None else None
     load = InternalTransaction(
-        schema_evolution.effective(pipeline, paths), at, loaded_snapshots.xid(number, whole=whole), csn, timestamp
+        effective_pipeline(pipeline, paths), at, loaded_snapshots.xid(number, whole=whole), csn, timestamp
     )
     files = list(enumerate((file for of_table in files_by_table.values() for file in of_table), 1))
     if sum(Task(number_, names.LOAD, file.path, file.size).bytes for number_, file in files) <= decoding.LOCAL_BYTES:

@@ -17,7 +17,7 @@ from txloom.config.models.pipeline import Table
 from txloom.current.row_diff import Difference, difference, with_hashes
 from txloom.events.formats import SourceDecoder
 from txloom.events.images.reader import ImageReader
-from txloom.steps.snapshots.internal_transaction import InternalTransaction
+from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.storage.delta import arrow_tables
 from txloom.storage.landing import decoding
 from txloom.storage.landing.change_events import LINES_PER_FILE

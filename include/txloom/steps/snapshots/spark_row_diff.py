@@ -22,6 +22,7 @@ from txloom.errors import ConfigurationError
 from txloom.steps.snapshots.row_diff import FILE, LINE, Compared, Comparison, compared, declared, empty, read
 from txloom.storage.delta import data_files, spark_tables
 from txloom.storage.delta.data_files import DataFile
+from txloom.storage.delta.sql import spark_name
 from txloom.storage.landing import change_events, decoding
 from txloom.storage.paths import TablePaths
 from txloom.storage.snapshots.files import SnapshotFile
@@ -105,7 +106,7 @@ def _current(spark: SparkSession, table: Table, path: str, buckets: int) -> Data
     for column in table.columns:
         if column.name in missing:
             rows = rows.withColumn(column.name, F.lit(None).cast(column.type.spark))
-    chosen = rows.select(*[schemas.quote(name) for name in table.column_names])
+    chosen = rows.select(*[spark_name(name) for name in table.column_names])
 
     def hashed(batches: Batches) -> Batches:
         for batch in batches:

@@ -54,9 +54,7 @@ def running(paths: TablePaths, change_events: str) -> int:
     change_events: its id.
     """
     epoch = current_epoch(paths.warehouse, paths.pipeline)
-    written = (
-        small_tables.last_written(paths.table(names.LEDGER), small_tables.ledger_id(paths.pipeline, STEP, epoch)) - 1
-    )
+    written = small_tables.last_written(paths.table(names.LEDGER), names.write_id(paths.pipeline, STEP, epoch)) - 1
     try:
         checkpoint_files.check(checkpoint(paths.warehouse, paths.pipeline, epoch), change_events, written)
     except CheckpointDamaged as damage:

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from txloom.config import names
 from txloom.storage.buffer import checkpoints
 from txloom.storage.delta import arrow_tables, spark_tables
+from txloom.storage.delta.sql import text_list
 from txloom.storage.paths import TablePaths
 
 DEATH = ["transaction_id", "cause", "first_landed_at"]
@@ -35,8 +36,6 @@ def without_written_deaths(paths: TablePaths, finished: pa.Table, epoch: int) ->
     ids = finished.filter(dead).column("transaction_id").unique().to_pylist()
     where = f"status = 'dead' and release < {checkpoints.first_release(epoch)}"
     sql = f"select distinct {', '.join(DEATH)} from t where {where}"
-    entered = arrow_tables.select(
-        paths.table(names.TRANSACTIONS), f"{sql} and transaction_id in ({arrow_tables.texts(ids)})"
-    )
+    entered = arrow_tables.select(paths.table(names.TRANSACTIONS), f"{sql} and transaction_id in ({text_list(ids)})")
     new = finished.filter(dead).join(entered, DEATH, join_type="left anti").select(finished.column_names)
     return pa.concat_tables([finished.filter(pc.invert(dead)), new.cast(finished.schema)])

@@ -10,6 +10,7 @@ from txloom.config import names
 from txloom.config.identity import GTID
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.read_session import exists, opened
+from txloom.storage.delta.sql import text_list
 from txloom.storage.paths import TablePaths
 from txloom.transactions import memory
 from txloom.transactions.compact_events import positions_of
@@ -91,7 +92,7 @@ def _given_up(paths: TablePaths, table: DeltaTable, heard: pa.Table) -> np.ndarr
     dead &= set(ids.to_pylist())
     if not dead:
         return np.empty(0, memory.AT_POSITION)
-    sql = f"select transaction_id, csn, release from t where transaction_id in ({arrow_tables.texts(sorted(dead))})"
+    sql = f"select transaction_id, csn, release from t where transaction_id in ({text_list(sorted(dead))})"
     given_up_rows = arrow_tables.ask({"t": table}, f"{sql} order by release").to_pylist()
     newest = {row["transaction_id"]: row["csn"] for row in given_up_rows}
     open_ones = pa.array([name for name, csn in newest.items() if csn is None], pa.string())

@@ -12,6 +12,7 @@ from txloom.quality.conditions import OfRows
 from txloom.quality.masking import MOST
 from txloom.quality.verdicts import CheckInput
 from txloom.storage.delta import arrow_tables
+from txloom.storage.delta.sql import sql_name
 
 
 def asking(tables: Mapping[str, DeltaTable]) -> Ask:
@@ -30,7 +31,7 @@ def check_input(
     failed = count(ask, failing)
     sorted_ = f" order by {order}" if order else ""
     sample = ask(f"select {shown} from ({failing}){sorted_} limit {MOST}") if failed else pa.table({})
-    judged = ", ".join(f'"{name}"' for name in condition.columns)
+    judged = ", ".join(sql_name(name) for name in condition.columns)
     case = Case(expectation, lambda: ask(f"select {judged} from ({rows})"), condition, ask)
     return CheckInput(count(ask, rows), failed, sample.to_pylist(maps_as_pydicts="strict"), case=case)
 

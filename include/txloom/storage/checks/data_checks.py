@@ -32,6 +32,7 @@ from txloom.quality.masking import MOST
 from txloom.quality.verdicts import CheckInput
 from txloom.storage.checks.check_input import asking, listed
 from txloom.storage.delta import arrow_tables
+from txloom.storage.delta.sql import sql_name
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets import schemas
 
@@ -112,7 +113,7 @@ def rows_of(pipeline: Pipeline, paths: TablePaths, expectation: GreatExpectation
     of_columns = expectation.expectation.startswith(OF_COLUMNS)
     key = [name for name in _key(pipeline, expectation.table) if name in has]
     columns_read = has if of_columns else dict.fromkeys([*key, *_named(expectation, has)])
-    columns = ", ".join(f'"{name}"' for name in columns_read)
+    columns = ", ".join(sql_name(name) for name in columns_read)
     query = f"select {columns} from t" + (f" where ({expectation.where}\n)" if expectation.where else "")
     query += " limit 0" if of_columns else ""
     rows = _run_query(expectation, {"t": table}, query)

@@ -9,11 +9,12 @@ from typing import Any
 
 from txloom.config import names
 from txloom.quality.findings import NEEDS_SNAPSHOT, OF_TRANSACTION, Finding
-from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta import small_tables
+from txloom.storage.delta.sql import text_list, text_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import FINDINGS
 
-_STATE_COLUMNS = f"case when code in ({arrow_tables.texts(sorted(OF_TRANSACTION))}) then"
+_STATE_COLUMNS = f"case when code in ({text_list(sorted(OF_TRANSACTION))}) then"
 _NAME = f'code, "table", "column", {_STATE_COLUMNS} xid end, {_STATE_COLUMNS} since_csn end'
 NEWEST = (
     f"select * from (select *, row_number() over (partition by {_NAME} order by at desc) as n from t)"
@@ -30,7 +31,7 @@ def open_findings(paths: TablePaths) -> list[dict[str, Any]]:
 
 def closed(paths: TablePaths, code: str, table: str) -> set[str]:
     """Return the columns of a table for which a finding of this code was ever closed."""
-    condition = f"code = {arrow_tables.quoted(code)} and \"table\" = {arrow_tables.quoted(table)} and status = 'closed'"
+    condition = f"code = {text_literal(code)} and \"table\" = {text_literal(table)} and status = 'closed'"
     sql = f'select distinct "column" from t where {condition}'
     return {row["column"] for row in small_tables.query(paths.table(names.FINDINGS), sql)}
 
@@ -57,7 +58,7 @@ def record(
 
 def note(paths: TablePaths, harmless: Sequence[Finding], run_id: str) -> None:
     """Append findings that need nothing to be done, each once: they are closed from the start."""
-    codes = arrow_tables.texts(sorted({each.code for each in harmless}))
+    codes = text_list(sorted({each.code for each in harmless}))
     sql = f'select code, "table", "column", xid, since_csn from t where code in ({codes})'
     known = {_name(row) for row in small_tables.query(paths.table(names.FINDINGS), sql)} if harmless else set()
     new = [each for each in harmless if _name(vars(each)) not in known]
@@ -68,7 +69,7 @@ def note(paths: TablePaths, harmless: Sequence[Finding], run_id: str) -> None:
 
 def repaired(paths: TablePaths, code: str) -> set[tuple[str | None, int | None]]:
     """Return the transactions (xid, csn) that have findings of this code, none of them open."""
-    rows = small_tables.query(paths.table(names.FINDINGS), f"select * from t where code = {arrow_tables.quoted(code)}")
+    rows = small_tables.query(paths.table(names.FINDINGS), f"select * from t where code = {text_literal(code)}")
     still = {(row["xid"], row["since_csn"]) for row in open_findings(paths) if row["code"] == code}
     return {(row["xid"], row["since_csn"]) for row in rows} - still
 

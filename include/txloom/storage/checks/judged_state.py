@@ -9,10 +9,11 @@ from deltalake import DeltaTable
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage.delta import small_tables
+from txloom.storage.delta.commit_metadata import versions
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import reader_holds
 from txloom.storage.publishing.cuts import newest_cut
-from txloom.storage.publishing.watermark import Watermark, merged, versions, watermark_of
+from txloom.storage.publishing.watermark import Watermark, merged, watermark_of
 from txloom.storage.targets.row_tables import row_tables
 
 

@@ -24,7 +24,8 @@ from txloom.quality.verdicts import CheckInput
 from txloom.storage.checks import findings
 from txloom.storage.checks.check_input import asking, check_input
 from txloom.storage.dead_letters import open_letters
-from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta import small_tables
+from txloom.storage.delta.sql import text_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.snapshots import dated_transactions
 
@@ -101,7 +102,7 @@ def dates(paths: TablePaths, expectation: SnapshotAgeExpectation, at: Versions, 
     if names.TRANSACTIONS not in at:
         return CheckInput(0)
     table = DeltaTable(paths.table(names.TRANSACTIONS), version=at[names.TRANSACTIONS])
-    dated = f"starts_with(xid, {arrow_tables.quoted(dated_transactions.XID)}) and status = 'released'"
+    dated = f"starts_with(xid, {text_literal(dated_transactions.XID)}) and status = 'released'"
     rows = small_tables.ask(table, f"select xid, csn from t where {dated} order by csn desc limit 1")
     if not rows:
         return CheckInput(0, detail="no date was released yet")

@@ -8,9 +8,10 @@ from typing import Any
 from pyarrow import fs
 
 from txloom.config import names
-from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
+from txloom.storage.delta import schema_evolution, small_tables
+from txloom.storage.delta.commit_metadata import unchanged
+from txloom.storage.delta.sql import text_literal
 from txloom.storage.paths import TablePaths, filesystem_of
-from txloom.storage.publishing.watermark import unchanged
 from txloom.storage.system_tables import EXPECTATION_RESULTS
 
 INDEX = "index.html"
@@ -21,7 +22,7 @@ _NEWEST = "row_number() over (partition by expectation order by checked_at desc)
 
 def of_run(paths: TablePaths, run_id: str) -> dict[str, dict[str, Any]]:
     """Return by id the newest result of each expectation that a run checked."""
-    sql = f"select * from (select *, {_NEWEST} from t where run_id = {arrow_tables.quoted(run_id)}) where n = 1"
+    sql = f"select * from (select *, {_NEWEST} from t where run_id = {text_literal(run_id)}) where n = 1"
     return {row["expectation"]: row for row in small_tables.query(paths.table(names.EXPECTATION_RESULTS), sql)}
 
 
@@ -41,7 +42,7 @@ def entered(paths: TablePaths, result: dict[str, Any], said: dict[str, Any] | No
 
 def _streak(path: str, result: dict[str, Any]) -> dict[str, Any]:
     """Return since when, and for how many runs, an expectation fails; rows older than these columns count too."""
-    same_expectation = f"expectation = {arrow_tables.quoted(result['expectation'])}"
+    same_expectation = f"expectation = {text_literal(result['expectation'])}"
     good = small_tables.query(path, f"select max(checked_at) as at from t where {same_expectation} and success")
     last_good: datetime | None = good[0]["at"] if good else None
     if result["success"]:

@@ -14,7 +14,7 @@ from txloom.quality.verdicts import CheckInput
 from txloom.storage.checks.check_input import asking, check_input
 from txloom.storage.checks.data_checks import history_of
 from txloom.storage.checks.judged_state import Releases
-from txloom.storage.delta import arrow_tables
+from txloom.storage.delta.sql import sql_name, text_literal
 from txloom.storage.paths import TablePaths
 
 FLOATS = ("float", "double")
@@ -36,17 +36,13 @@ def regressions(
     if not changed:
         return CheckInput(0)
     rows = _newest(table, releases, ask(_truncated(releases)).to_pylist())
-    order = ", ".join(_quoted(column) for column in table.key)
+    order = ", ".join(sql_name(column) for column in table.key)
     result = check_input(expectation, ask, rows, NotBelow("version", "highest"), order=order)
     return replace(result, checked=changed)
 
 
-def _quoted(column: str) -> str:
-    return '"' + column.replace('"', '""') + '"'
-
-
 def _key(table: Table, alias: str = "") -> str:
-    return ", ".join(f"{alias}{_quoted(column)}" for column in table.key)
+    return ", ".join(f"{alias}{sql_name(column)}" for column in table.key)
 
 
 def _version(table: Table) -> str:
@@ -55,7 +51,7 @@ def _version(table: Table) -> str:
     NaN is no version: SQL sorts it above all numbers and Great Expectations below them, so that they would disagree.
     """
     counter = table.column(str(table.version))
-    value = f"h.{_quoted(counter.name)}"
+    value = f"h.{sql_name(counter.name)}"
     return f"case when isnan({value}) then null else {value} end" if counter.type.kind in FLOATS else value
 
 
@@ -80,10 +76,10 @@ def _newest(table: Table, releases: Releases, truncated: list[dict[str, Any]]) -
 
     A life begins with an insert, with a change of the key, or behind a truncate or delete.
     """
-    same = " and ".join(f"c.{_quoted(column)} = h.{_quoted(column)}" for column in table.key)
+    same = " and ".join(f"c.{sql_name(column)} = h.{sql_name(column)}" for column in table.key)
     moved = " or ".join(
-        f"(h._txloom_before[{arrow_tables.quoted(column)}] is not null"
-        f" and h._txloom_before[{arrow_tables.quoted(column)}] <> h.{_quoted(column)})"
+        f"(h._txloom_before[{text_literal(column)}] is not null"
+        f" and h._txloom_before[{text_literal(column)}] <> h.{sql_name(column)})"
         for column in table.key
     )
     last = truncated[0] if truncated else {"csn": -1, "pos": -1}
@@ -91,7 +87,7 @@ def _newest(table: Table, releases: Releases, truncated: list[dict[str, Any]]) -
     coordinates = "_txloom_csn as csn, h._txloom_pos as pos, h._txloom_xid as xid, h._txloom_op as op"
     begins = f"case when h._txloom_op in ('I', 'r') or (h._txloom_op = 'U' and ({moved})) then 1 else 0 end as begins"
     counter = str(table.version)
-    version = f"{_version(table)} as version, array_has(h._txloom_unchanged, {arrow_tables.quoted(counter)})"
+    version = f"{_version(table)} as version, array_has(h._txloom_unchanged, {text_literal(counter)})"
     window = f"partition by {_key(table)} order by csn, pos"
     rows = (
         f"select {_key(table, 'h.')}, h.{coordinates}, {begins}, {version} as untold from {_given_in(releases)}"

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from txloom.storage.dead_letters.open_letters import MESSAGE
 from txloom.storage.delta import arrow_tables
+from txloom.storage.delta.sql import text_list
 from txloom.storage.paths import TablePaths
 
 _OF_TRANSACTIONS = """
@@ -41,7 +42,7 @@ def of_transactions(paths: TablePaths, transactions: Sequence[str]) -> pa.Table:
     """
     if not transactions:
         return pa.table({})
-    messages = _OF_TRANSACTIONS.format(message=MESSAGE, ids=arrow_tables.texts(transactions))
+    messages = _OF_TRANSACTIONS.format(message=MESSAGE, ids=text_list(transactions))
     chosen = _CHOSEN.format(judged=_JUDGED.format(numbered=_NUMBERED.format(messages=messages)))
     there = "delivery = best and again = 1 and not (is_whole = 1 and kind = 'poison' and pos is null)"
     order = 'first_landing, first_row, landing, "row"'

@@ -12,6 +12,7 @@ from txloom.config import names
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import exists, opened
+from txloom.storage.delta.sql import text_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import DISMISSALS
 
@@ -45,7 +46,7 @@ def dismiss(
 
 def of_run(paths: TablePaths, run_id: str) -> int:
     """Return how many dead letters a run has dismissed."""
-    sql = f"select count(*) as n from t where run_id = {arrow_tables.quoted(run_id)}"
+    sql = f"select count(*) as n from t where run_id = {text_literal(run_id)}"
     counted = small_tables.query(paths.table(names.DISMISSALS), sql)
     return int(counted[0]["n"]) if counted else 0
 

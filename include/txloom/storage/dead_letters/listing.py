@@ -11,6 +11,7 @@ from txloom.storage.dead_letters import open_letters
 from txloom.storage.dead_letters.hints import hints_for
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import exists, opened
+from txloom.storage.delta.sql import literal, sql_name, text_list
 from txloom.storage.paths import TablePaths
 
 COLUMNS = 50
@@ -66,11 +67,7 @@ def _at(message: str) -> str:
         position = coordinates(message)
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
-    return "(" + " and ".join(f'"{name}" = {_literal(value)}' for name, value in position.items()) + ")"
-
-
-def _literal(value: str | int) -> str:
-    return arrow_tables.quoted(value) if isinstance(value, str) else str(value)
+    return "(" + " and ".join(f"{sql_name(name)} = {literal(value)}" for name, value in position.items()) + ")"
 
 
 def outcome(paths: TablePaths, first: int, last: int) -> DeadLetterOutcome:
@@ -114,4 +111,4 @@ def _described(transaction: str, outcome: str) -> str:
 
 
 def _among(column: str, values: Sequence[str]) -> str:
-    return f"{column} in ({arrow_tables.texts(values)})" if values else "false"
+    return f"{column} in ({text_list(values)})" if values else "false"

@@ -9,6 +9,7 @@ from txloom.config import names
 from txloom.config.identity import GTID
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import exists, opened
+from txloom.storage.delta.sql import int_list, text_list
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources import file_positions
 from txloom.transactions import metadata, reused_ids
@@ -37,7 +38,7 @@ LAST = f"case when cause = '{COMPLETE}' then 0 else 1 end"
 
 def released(paths: TablePaths, transactions: Sequence[str]) -> set[tuple[str, int]]:
     """Return which of some transactions were released: id and csn."""
-    ids = arrow_tables.texts(transactions)
+    ids = text_list(transactions)
     sql = f"select transaction_id, csn from t where status = 'released' and transaction_id in ({ids})"
     rows = small_tables.query(paths.table(names.TRANSACTIONS), sql) if ids else []
     return {(row["transaction_id"], row["csn"]) for row in rows}
@@ -107,10 +108,10 @@ def open_dead_letters(paths: TablePaths, columns: str, more: str = "", version: 
     redrives = small_tables.query(paths.landed_files, f"select landing from t where topic = '{REDRIVE}'")
     if redrives:
         tables["c"] = opened(paths.change_events)
-        conditions.append(SUPERSEDED.format(arrow_tables.int_list([row["landing"] for row in redrives])))
+        conditions.append(SUPERSEDED.format(int_list([row["landing"] for row in redrives])))
     if again := file_positions.read_again(paths):
         tables["c"] = opened(paths.change_events)
-        conditions.append(READ_AGAIN.format(arrow_tables.int_list(again)))
+        conditions.append(READ_AGAIN.format(int_list(again)))
     dead_letters = f"(select * from d where {' and '.join(conditions)}) as l"
     return arrow_tables.ask(tables, f"select {columns} from {dead_letters} {more}")
 
@@ -122,7 +123,7 @@ def events_of(paths: TablePaths, transactions: Sequence[str], poison: pa.Table, 
     dead letters (landing and row), which separate the requested transactions from others that had the same ids.
     """
     columns = f'{MESSAGE}, landing, "row", {", ".join(reused_ids.COLUMNS)}, "table", payload, digest'
-    ids = arrow_tables.texts(transactions)
+    ids = text_list(transactions)
     ranked = (
         "row_number() over (partition by transaction_id, kind, case when kind = 'row' then source_table end, identity,"
         " case when kind = 'row' then payload when kind = 'poison' then pos end,"

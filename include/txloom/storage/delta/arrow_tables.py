@@ -5,8 +5,7 @@ planning. Up to LOCAL_ROWS rows the same rules run here, on the same Arrow funct
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +15,6 @@ from deltalake.exceptions import TableNotFoundError
 from txloom.storage.delta.commits import commit_once
 from txloom.storage.delta.read_session import answer, opened, running
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LOCAL_ROWS = int(os.environ.get("TXLOOM_LOCAL_ROWS", "50000"))
 """Up to so many rows a release or a merge is computed in the driver's process."""
 
@@ -129,48 +127,3 @@ def reorder(array: pa.Array, kind: pa.DataType) -> pa.Array:
         first = array.offsets[0] if len(array) else pa.scalar(0, pa.int32())
         return pa.ListArray.from_arrays(pc.subtract(array.offsets, first), values, type=kind, mask=array.is_null())
     return array.cast(kind)
-
-
-def quoted(text: str) -> str:
-    """Write a text as SQL does.
-
-    >>> print(quoted("it's"))
-    'it''s'
-    """
-    return "'" + text.replace("'", "''") + "'"
-
-
-def moment(at: datetime) -> str:
-    """Write a moment as SQL does, in the very type of the columns: a delete by delta-rs compares no other.
-
-    >>> print(moment(datetime(1970, 1, 1, 0, 0, 2, 5, tzinfo=UTC)))
-    arrow_cast(2000005, 'Timestamp(Microsecond, Some("UTC"))')
-    """
-    return f"arrow_cast({micros(at)}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
-
-
-def micros(at: datetime) -> int:
-    """Return a moment in microseconds since 1970; one without a zone is in this machine's.
-
-    >>> micros(datetime.fromisoformat("1970-01-01T01:00:02.000005+01:00"))
-    2000005
-    """
-    return (at.astimezone(UTC) - EPOCH) // timedelta(microseconds=1)
-
-
-def int_list(values: Sequence[int]) -> str:
-    """Write numbers as the list of an SQL `in`.
-
-    >>> int_list([2, 1])
-    '1, 2'
-    """
-    return ", ".join(str(value) for value in sorted(set(values)))
-
-
-def texts(values: Iterable[str]) -> str:
-    """Write texts as the list of an SQL `in`.
-
-    >>> print(texts(["b", "a", "it's"]))
-    'b', 'a', 'it''s'
-    """
-    return ", ".join(map(quoted, values))

@@ -4,7 +4,9 @@ A run that was paused between the two meets what its successor committed meanwhi
 transaction, or the stamp of its lease.
 """
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
@@ -17,6 +19,32 @@ ATTEMPTS = 10
 Commit = Callable[[DeltaTable, CommitProperties], None]
 
 
+def commit_properties(
+    *,
+    once: tuple[str, int] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    stamp: Mapping[str, str] | None = None,
+    fenced: bool = True,
+) -> CommitProperties:
+    """Return what a commit carries beside its rows. Every commit of this library by delta-rs is made with it.
+
+    Args:
+        once: a write id and a number: Delta refuses the commit once another one has moved them on.
+        metadata: what the table then is about, as its userMetadata; None: the commit says nothing of it.
+        stamp: further entries of the commit, which are not what the table is about.
+        fenced: whether the commit carries the epoch under which this process writes, so that Delta refuses it once
+            another run holds the lease. Only what is written without the lease is not: the lease itself, incidents, the
+            first version of a table.
+    """
+    entries = dict(stamp or {})
+    if metadata is not None:
+        entries["userMetadata"] = json.dumps(dict(metadata))
+    transactions = [Transaction(*once)] if once is not None else []
+    if fenced:
+        transactions += FENCE.transactions()
+    return CommitProperties(custom_metadata=entries or None, app_transactions=transactions or None)
+
+
 def commit_once(path: str, once: tuple[str, int] | None, commit: Commit) -> bool:
     """Commit to a table; with `once` (write id, number) at most one time for that number. Say whether it was now.
 
@@ -27,9 +55,8 @@ def commit_once(path: str, once: tuple[str, int] | None, commit: Commit) -> bool
         table = FENCE.opened(path)
         if once is not None and written(table, once[0]) >= once[1]:
             return False
-        marker = [Transaction(*once)] if once is not None else []
         try:
-            commit(table, CommitProperties(app_transactions=[*marker, *FENCE.transactions()]))
+            commit(table, commit_properties(once=once))
         except CommitFailedError as error:
             met = str(error).splitlines()[0]
             continue

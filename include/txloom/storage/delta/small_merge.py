@@ -3,20 +3,19 @@
 It writes the files that hold changed keys anew, where Spark marks rows in them as gone: right for small tables only.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable
+from deltalake import DeltaTable
 
 from txloom.storage.delta import arrow_tables
-from txloom.storage.delta.commits import commit_no_row
+from txloom.storage.delta.commits import commit_no_row, commit_properties
 from txloom.storage.delta.fencing import FENCE
+from txloom.storage.delta.partition_pruning import Within
 from txloom.storage.delta.read_session import opened
-from txloom.storage.delta.sql import literal
-from txloom.storage.targets.partitioning import Within
+from txloom.storage.delta.sql import literal, sql_name
 
 LOCAL_TABLE_BYTES = 64 << 20
 """Up to so many bytes of data files a current table is merged into by this process."""
@@ -47,14 +46,13 @@ def merge(
     before = table.version()
     schema = arrow_tables.plain_schema(pa.schema(table.schema().to_arrow()))
     rows = arrow_tables.conform(effects, schema).append_column("_txloom_deleted", effects.column("_txloom_deleted"))
-    values = {f'"{name}"': f's."{name}"' for name in schema.names}
+    values = {sql_name(name): f's."{name}"' for name in schema.names}
     condition = " and ".join(f't."{name}" = s."{name}"' for name in key)
     if within is not None:
         column = f't."{within.column}"'
         kind = schema.field(within.column).type
         condition += f" and {within.condition(column, lambda value: literal(value, kind))}"
-    custom_metadata = {"userMetadata": json.dumps(dict(metadata))}
-    properties = CommitProperties(custom_metadata=custom_metadata, app_transactions=FENCE.transactions())
+    properties = commit_properties(metadata=metadata)
     (
         table.merge(rows, condition, source_alias="s", target_alias="t", commit_properties=properties)
         .when_matched_delete("s._txloom_deleted")

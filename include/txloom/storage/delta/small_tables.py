@@ -4,39 +4,20 @@ They are plain Delta tables, written through `deltalake`: a commit costs millise
 JVM. Every write is idempotent through Delta's (txnAppId, txnVersion) or by looking first.
 """
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
-from txloom.config import names
-from txloom.storage.delta.commits import commit_once, written
+from txloom.storage.delta.commits import commit_once, commit_properties, written
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.read_session import answer, opened
-from txloom.storage.system_tables import ENTERED, LEDGER
+from txloom.storage.system_tables import ENTERED
 
 DELETION_VECTORS = {"delta.enableDeletionVectors": "true"}
 """Lets Spark's merges mark rows as gone instead of writing their files anew."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One line of the ledger."""
-
-    run_id: str
-    step: str
-    at: datetime
-    counts: dict[str, int]
-    batch: int = 0
-    generation: int = 0
-    valid_through: int | None = None
-    balanced: bool | None = None
-    detail: str | None = None
 
 
 def append(
@@ -71,25 +52,23 @@ def _columns(table: DeltaTable) -> list[str]:
 
 def replace(path: str, rows: Sequence[dict[str, Any]], schema: pa.Schema, about: Mapping[str, Any]) -> None:
     """Replace a small table's rows; what the new state is about goes into the commit's userMetadata."""
-    custom_metadata = {"userMetadata": json.dumps(dict(about))}
-    overwrite(path, pa.Table.from_pylist(list(rows), schema), custom_metadata)
+    overwrite(path, pa.Table.from_pylist(list(rows), schema), about)
 
 
 def overwrite(
     path: str,
     rows: pa.Table,
-    custom_metadata: dict[str, str] | None = None,
+    metadata: Mapping[str, Any] | None = None,
     schema_mode: Literal["overwrite"] | None = None,
 ) -> None:
-    """Write a table anew in one commit; custom_metadata: what the commit says of itself."""
+    """Write a table anew in one commit; metadata: what it then is about."""
     try:
         table = FENCE.opened(path)
     except TableNotFoundError:
         # Whoever makes it meanwhile is not written over.
-        properties = CommitProperties(custom_metadata=custom_metadata, app_transactions=FENCE.transactions())
-        write_deltalake(path, rows, mode="error", commit_properties=properties)
+        write_deltalake(path, rows, mode="error", commit_properties=commit_properties(metadata=metadata))
         return
-    properties = CommitProperties(custom_metadata=custom_metadata, app_transactions=FENCE.transactions())
+    properties = commit_properties(metadata=metadata)
     write_deltalake(table, rows, mode="overwrite", schema_mode=schema_mode, commit_properties=properties)
 
 
@@ -112,14 +91,13 @@ def ensure(
     """Create an empty Delta table unless it exists; metadata: what its first version is about."""
     if DeltaTable.is_deltatable(path):
         return
-    about = {"userMetadata": json.dumps(dict(metadata))} if metadata is not None else None
     DeltaTable.create(
         path,
         schema,
         mode="ignore",
         partition_by=list(partition_by) or None,
         configuration=dict(properties or {}),
-        commit_properties=CommitProperties(custom_metadata=about),
+        commit_properties=commit_properties(metadata=metadata, fenced=False),
     )
 
 
@@ -157,7 +135,7 @@ def drop(path: str, old: str) -> int:
     if not counted or not counted[0]["n"]:
         return 0
     table = FENCE.opened(path)
-    table.delete(old, commit_properties=CommitProperties(app_transactions=FENCE.transactions()))
+    table.delete(old, commit_properties=commit_properties())
     return int(counted[0]["n"])
 
 
@@ -165,39 +143,3 @@ def ask(table: DeltaTable, sql: str) -> list[dict[str, Any]]:
     """Ask an opened Delta table, as it was when it was opened; like `query`."""
     rows: list[dict[str, Any]] = answer({"t": table}, sql).to_pylist(maps_as_pydicts="strict")
     return rows
-
-
-def write_ledger(warehouse: str, pipeline: str, entry: Entry) -> None:
-    """Write one line of the ledger; a line with the same step, generation and batch is not written twice.
-
-    Steps without batches of their own pass batch 0 and are keyed by their run id.
-    """
-    path = names.table_path(warehouse, pipeline, names.LEDGER)
-    once = (ledger_id(pipeline, entry.step, entry.generation), entry.batch) if entry.batch else None
-    append(path, [vars(entry)], LEDGER, once=once)
-
-
-def ledger_id(pipeline: str, step: str, epoch: int) -> str:
-    """Return the write id under which a step with batches enters its lines."""
-    return f"{pipeline}:{step}:{epoch}"
-
-
-def balance(warehouse: str, pipeline: str, step: str) -> dict[str, int]:
-    """Return the sums of all counts that a step entered in its newest generation."""
-    path = names.table_path(warehouse, pipeline, names.LEDGER)
-    rows = query(path, f"select generation, counts from t where step = '{step}'")
-    newest = max((row["generation"] for row in rows), default=0)
-    return summed(row for row in rows if row["generation"] == newest)
-
-
-def summed(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Add the counts of the ledger's rows up.
-
-    >>> summed([{"counts": {"rows": 2}}, {"counts": {"rows": 3, "files": 1}}])
-    {'rows': 5, 'files': 1}
-    """
-    sums: dict[str, int] = {}
-    for row in rows:
-        for name, count in row["counts"].items():
-            sums[name] = sums.get(name, 0) + count
-    return sums

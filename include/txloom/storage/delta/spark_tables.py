@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable
+from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -16,10 +16,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from txloom.config import names
 from txloom.errors import WriteConflict
 from txloom.storage.delta import data_files, small_tables
-from txloom.storage.delta.commits import commit_no_row
+from txloom.storage.delta.commit_metadata import newest_metadata
+from txloom.storage.delta.commits import commit_no_row, commit_properties
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.read_session import opened
-from txloom.storage.publishing.watermark import newest_metadata
 
 PART_ROWS = 50_000
 """Rows of one file that a task writes, about."""
@@ -88,7 +88,7 @@ def note_unchanged(path: str, metadata: str) -> None:
     With a lease it does, for the lease's epoch; what it leaves out then is stale.
     """
     if not FENCE.is_held and newest_metadata(path) != json.loads(metadata):
-        commit_no_row(DeltaTable(path), CommitProperties(custom_metadata={"userMetadata": metadata}))
+        commit_no_row(DeltaTable(path), commit_properties(metadata=json.loads(metadata)))
 
 
 def refuse_unwritten(path: str, metadata: str) -> None:

@@ -9,17 +9,19 @@ from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality.dead_letters import plain
 from txloom.quality.incidents import SAMPLE, Facts, PendingStep, Rows
+from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.checks import findings
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.dead_letters.listing import listing
-from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta import small_tables
 from txloom.storage.delta.read_session import exists, opened
 from txloom.storage.delta.recent_files import newest_since
+from txloom.storage.delta.sql import instant_literal, int_list, text_literal
 from txloom.storage.health import incidents
 from txloom.storage.landing import tables as landing_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
-from txloom.storage.publishing.watermark import gone, snapshot
+from txloom.storage.publishing.watermark import gone
 from txloom.storage.runs import lease
 
 LANDED = "counts['landed'] > 0"
@@ -67,10 +69,8 @@ def _ledger(paths: TablePaths, shown: int | None) -> dict[str, Any]:
     if not exists(paths.table(names.LEDGER)):
         return {}
     redrives = small_tables.query(paths.landed_files, f"select landing from t where topic = '{open_letters.REDRIVE}'")
-    not_redriven = (
-        f" and batch not in ({arrow_tables.int_list([row['landing'] for row in redrives])})" if redrives else ""
-    )
-    seen = snapshot(paths)
+    not_redriven = f" and batch not in ({int_list([row['landing'] for row in redrives])})" if redrives else ""
+    seen = buffer_state(paths)
     order = small_tables.latest(paths.table(names.LEDGER))
     newest = {
         "stepped": "max(at)",
@@ -97,7 +97,7 @@ def _newest_lines(paths: TablePaths, newest: dict[str, str], first: dict[str, st
     if everything is not None:
         return everything
     assert since is not None
-    recent = _one(paths, names.LEDGER, f"{_judged_expectations(newest)} where at >= {arrow_tables.moment(since)}")
+    recent = _one(paths, names.LEDGER, f"{_judged_expectations(newest)} where at >= {instant_literal(since)}")
     if any(recent[name] is None for name in ("looks", "landed", "release", "balance_at")):
         return _one(paths, names.LEDGER, _judged_expectations({**newest, **first}))
     return recent | {"begun": None} | _one(paths, names.LEDGER, f"{_judged_expectations(first)} where {waits}")
@@ -135,7 +135,7 @@ def _lease(paths: TablePaths) -> PendingStep | None:
 
 def _waiting(paths: TablePaths, before: datetime | None) -> tuple[Rows, datetime | None]:
     """Return the transactions that wait since before a time (None: all), and when the newest of them came."""
-    where = "true" if before is None else f"first_landed_at < {arrow_tables.moment(before)}"
+    where = "true" if before is None else f"first_landed_at < {instant_literal(before)}"
     sums = "count(*) as n, min(first_landed_at) as since, max(first_landed_at) as newest"
     summed = _one(paths, names.PENDING_TRANSACTIONS, f"select {sums} from t where {where}")
     if not summed.get("n"):
@@ -186,8 +186,8 @@ def failing_expectations(pipeline: Pipeline, paths: TablePaths) -> list[dict[str
 
 
 def _failed_since(paths: TablePaths, row: dict[str, Any]) -> datetime:
-    after = f" and checked_at > {arrow_tables.moment(row['good'])}" if row["good"] is not None else ""
-    sql = f"select min(checked_at) as at from t where expectation = {arrow_tables.quoted(row['expectation'])}{after}"
+    after = f" and checked_at > {instant_literal(row['good'])}" if row["good"] is not None else ""
+    sql = f"select min(checked_at) as at from t where expectation = {text_literal(row['expectation'])}{after}"
     since: datetime = _one(paths, names.EXPECTATION_RESULTS, sql)["at"]
     return since
 

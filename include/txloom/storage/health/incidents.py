@@ -5,14 +5,13 @@ transaction of this table, and Delta refuses a commit beside another one that ca
 decides again.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from txloom.config import names
@@ -20,9 +19,10 @@ from txloom.errors import WriteConflict
 from txloom.quality.incident_lifecycle import IncidentLifecycle
 from txloom.quality.incidents import Incident
 from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta.commit_metadata import newest_metadata
+from txloom.storage.delta.commits import commit_properties
 from txloom.storage.delta.read_session import opened
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.watermark import newest_metadata
 from txloom.storage.system_tables import INCIDENTS
 
 TRIES = 20
@@ -93,9 +93,7 @@ def _row(incident_lifecycle: IncidentLifecycle) -> dict[str, Any]:
 
 def _write(table: DeltaTable, after: Sequence[IncidentLifecycle], judged_at: datetime | None) -> None:
     about = {JUDGED_AT: judged_at.astimezone(UTC).isoformat()} if judged_at is not None else {}
-    properties = CommitProperties(
-        custom_metadata={"userMetadata": json.dumps(about)} if about else None,
-        app_transactions=[Transaction(names.INCIDENTS, table.version() + 1)],
-    )
+    once = names.INCIDENTS, table.version() + 1
+    properties = commit_properties(once=once, metadata=about or None, fenced=False)
     rows = pa.Table.from_pylist([_row(each) for each in after], INCIDENTS)
     write_deltalake(table, rows, mode="overwrite", commit_properties=properties)

@@ -1,8 +1,6 @@
 """A landing, and its rows of change_events: decoded events with the place that each came from."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +8,7 @@ import pyarrow.compute as pc
 
 from txloom.config import identity
 from txloom.errors import SourceUnavailable
-from txloom.storage.sources.splits import PLACE_BITS, Task, line_bits
+from txloom.storage.sources.splits import PLACE_BITS, Landing, Task, line_bits
 from txloom.storage.system_tables import CHANGE_EVENTS, INSTANT
 from txloom.transactions.compact_events import packed
 from txloom.transactions.hashes import hashed
@@ -22,20 +20,6 @@ MOST_LANDINGS = 1 << 24
 COMPACT_ROW = -2
 """`row` of what the buffer reads, which did not come from the source."""
 COORDINATES = ("topic", "partition", "offset", "file", "line")
-
-
-@dataclass(frozen=True)
-class Landing:
-    """One landing: its number, the run's clock, and the files it takes."""
-
-    number: int
-    at: datetime
-    tasks: tuple[Task, ...]
-
-    @property
-    def bytes(self) -> int:
-        """Return about how much there is to decode."""
-        return sum(task.bytes for task in self.tasks)
 
 
 def with_position(events: pa.Table, task: Task, places: Sequence[int], landing: Landing) -> pa.Table:

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Any
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.events.envelope import FIRST_OF_TABLE, LAST_OF_SNAPSHOT, LAST_OF_TABLE, OF_SNAPSHOT
-from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta import small_tables
+from txloom.storage.delta.sql import text_list, text_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import SOURCE_SNAPSHOTS
 from txloom.transactions.events import NOWHERE
 from txloom.transactions.snapshots import Shown, Snapshots, advanced
 
 if TYPE_CHECKING:
-    from txloom.storage.landing.change_events import Landing
+    from txloom.storage.sources.splits import Landing
 
-_FLAGS = arrow_tables.texts((OF_SNAPSHOT, FIRST_OF_TABLE, LAST_OF_TABLE, LAST_OF_SNAPSHOT))
+_FLAGS = text_list((OF_SNAPSHOT, FIRST_OF_TABLE, LAST_OF_TABLE, LAST_OF_SNAPSHOT))
 _OF_SNAPSHOT = f"kind = 'row' and detail in ({_FLAGS})"
-_LOADS = arrow_tables.texts(names.LOADS)
+_LOADS = text_list(names.LOADS)
 _OF_STREAM = f"(kind = 'metadata' or kind = 'row' and op <> 'r') and topic not in ({_LOADS})"
 
 
@@ -125,11 +126,11 @@ def taken_twice(pipeline: Pipeline, paths: TablePaths, number: int) -> list[tupl
     if before.lowest is None or progress(paths, number + 1).snapshots.lowest is not None:
         return []
     first, last = (
-        f"count(*) filter (where detail in ({arrow_tables.texts(marks)}))"
+        f"count(*) filter (where detail in ({text_list(marks)}))"
         for marks in ((FIRST_OF_TABLE,), (LAST_OF_TABLE, LAST_OF_SNAPSHOT))
     )
     repeated = f"{_OF_SNAPSHOT} and csn between {before.lowest} and {before.highest}"
-    repeated += f' and "table" in ({arrow_tables.texts(keyless)})'
+    repeated += f' and "table" in ({text_list(keyless)})'
     sql = f'select "table", csn, greatest({first}, {last}) as times from t where {repeated} group by "table", csn'
     rows = small_tables.query(paths.change_events, f'{sql} order by csn, "table"')
     return [(row["table"], row["csn"], row["times"]) for row in rows if row["times"] > 1]
@@ -140,7 +141,7 @@ def sent(pipeline: Pipeline, paths: TablePaths, table: str, since: int, until: i
     if not _has_snapshots(pipeline):
         return []
     whole = min(until, progress(paths).snapshots.closed)
-    where = f'{_OF_SNAPSHOT} and "table" = {arrow_tables.quoted(table)} and csn between {since} and {whole}'
+    where = f'{_OF_SNAPSHOT} and "table" = {text_literal(table)} and csn between {since} and {whole}'
     return [row["csn"] for row in small_tables.query(paths.change_events, f"select distinct csn from t where {where}")]
 
 

@@ -13,12 +13,12 @@ from txloom.events.wal2json import decoder as wal2json_decoder
 from txloom.storage.buffer.finished_transactions import finished_before
 from txloom.storage.delta import data_files
 from txloom.storage.landing import name_spellings
-from txloom.storage.landing.change_events import Landing, with_compact_events, with_position
+from txloom.storage.landing.change_events import with_compact_events, with_position
 from txloom.storage.landing.open_transactions import OpenBefore
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources.file_positions import Position, to_json
 from txloom.storage.sources.files import FileUnreadable
-from txloom.storage.sources.splits import Messages, Task
+from txloom.storage.sources.splits import Landing, Messages, Task
 from txloom.storage.system_tables import CHANGE_EVENTS
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from collections.abc import Collection
 from typing import Any
 
 from txloom.config import names
-from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta import small_tables
+from txloom.storage.delta.sql import text_list
 from txloom.storage.paths import TablePaths
 
 WHOLE, PARTIAL = f"{names.SYSTEM_PREFIX}load:", f"{names.SYSTEM_PREFIX}partial_load:"
@@ -46,7 +47,7 @@ def floor(paths: TablePaths, release: int) -> int:
 
 def waiting(paths: TablePaths, tables: Collection[str]) -> dict[str, int]:
     """Return the newest csn as of which a snapshot of each of some tables was landed and not decided on yet."""
-    ids = arrow_tables.texts(xid(row["landing"], whole=whole) for row in landed(paths) for whole in (True, False))
+    ids = text_list(xid(row["landing"], whole=whole) for row in landed(paths) for whole in (True, False))
     if not ids:
         return {}
     finished = small_tables.query(paths.table(names.TRANSACTIONS), f"select xid from t where xid in ({ids})")

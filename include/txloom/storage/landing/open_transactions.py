@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from txloom.config import names
-from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta import small_tables
+from txloom.storage.delta.sql import text_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources.file_positions import Name, Position, from_json
 from txloom.storage.sources.splits import Task
@@ -93,13 +94,13 @@ def open_transaction(paths: TablePaths, topic: str) -> "Open | None":
     """
     from txloom.events.wal2json.decoder import Open
 
-    of_topic = f"topic = {arrow_tables.quoted(topic)}"
+    of_topic = f"topic = {text_literal(topic)}"
     of_transactions = f"{of_topic} and kind in ('marker', 'row', 'metadata', 'poison') and csn is not null"
     newest = (_last(paths, of_transactions, landing) for landing in _landings(paths, of_topic))
     last = next((row for row in newest if row is not None), None)
     if last is None or (last["kind"] in ("metadata", "poison") and last["pos"] is None) or _is_cut_off(paths, last):
         return None
-    inside = f"{of_topic} and csn = {last['csn']} and xid = {arrow_tables.quoted(last['xid'])}"
+    inside = f"{of_topic} and csn = {last['csn']} and xid = {text_literal(last['xid'])}"
     begun = f"select landing, \"row\", committed_at from t where {inside} and kind = 'marker' order by {POSITION}"
     (begin,) = small_tables.query(paths.change_events, begun)
     since = f'(landing > {begin["landing"]} or landing = {begin["landing"]} and "row" > {begin["row"]})'
@@ -135,9 +136,7 @@ def _is_cut_off(paths: TablePaths, last: dict[str, Any]) -> bool:
     """Tell whether records that came behind an event were given up before the next ones were landed."""
     if last["offset"] is None:
         return False
-    of_partition = (
-        f"topic = {arrow_tables.quoted(last['topic'])} and partition = {last['partition']} and lost is not null"
-    )
+    of_partition = f"topic = {text_literal(last['topic'])} and partition = {last['partition']} and lost is not null"
     behind = f'landing >= {last["landing"]} and "first" > {last["offset"]}'
     sql = f"select count(*) as n from t where {of_partition} and {behind}"
     return any(row["n"] for row in small_tables.query(paths.table(names.LANDED_OFFSETS), sql))

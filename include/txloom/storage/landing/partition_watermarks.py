@@ -11,9 +11,10 @@ from typing import Any
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.events.rejections import UNKNOWN_TABLE
-from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.landing.change_events import Landing
+from txloom.storage.delta import small_tables
+from txloom.storage.delta.sql import epoch_micros, text_literal
 from txloom.storage.paths import TablePaths
+from txloom.storage.sources.splits import Landing
 from txloom.storage.system_tables import SOURCE_PARTITIONS
 from txloom.transactions.low_watermark import LowWatermark, Partition, UnreadableRange, advanced, low_watermark
 
@@ -43,7 +44,7 @@ def advance(pipeline: Pipeline, paths: TablePaths, landing: Landing, *, took: bo
     if not _is_bounded(pipeline):
         return None
     partitions, unreadable_ranges = _known(paths, landing.number), list[UnreadableRange]()
-    at, rows = arrow_tables.micros(landing.at), []
+    at, rows = epoch_micros(landing.at), []
     for key, csns in _csns_of(pipeline, paths, landing.number, partitions) if took else ():
         partitions[key], new_ranges = advanced(partitions.get(key, Partition(None, at)), csns, at)
         unreadable_ranges += new_ranges
@@ -87,8 +88,7 @@ def _known(paths: TablePaths, number: int) -> dict[Key, Partition]:
     before = f"select *, {newest} from t where landing < {number} or landing = {number} and {SEEN}"
     rows = small_tables.query(_path(paths), f"select topic, partition, csn, at, torn from ({before}) where n = 1")
     return {
-        (row["topic"], row["partition"]): Partition(row["csn"], arrow_tables.micros(row["at"]), row["torn"])
-        for row in rows
+        (row["topic"], row["partition"]): Partition(row["csn"], epoch_micros(row["at"]), row["torn"]) for row in rows
     }
 
 
@@ -116,7 +116,7 @@ def _csns_of(
             yield key, [row["csn"]]
             continue
         partition = "null" if key[1] is None else key[1]
-        of_partition = f"topic = {arrow_tables.quoted(key[0])} and partition is not distinct from {partition}"
+        of_partition = f"topic = {text_literal(key[0])} and partition is not distinct from {partition}"
         each = small_tables.query(
             paths.change_events, f'select csn from t where {where} and ({of_partition}) order by "row"'
         )

@@ -6,10 +6,9 @@ from typing import Any
 
 from txloom.config import names
 from txloom.storage.delta import small_tables
-from txloom.storage.landing.change_events import Landing
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources import file_positions
-from txloom.storage.sources.splits import Range, Task
+from txloom.storage.sources.splits import Landing, Range, Task
 from txloom.storage.system_tables import LANDED_FILES
 
 

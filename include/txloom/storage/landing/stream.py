@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from txloom.storage.buffer.stream import NO_CLOCK
 from txloom.storage.delta import arrow_tables
+from txloom.storage.delta.sql import int_list
 from txloom.storage.paths import TablePaths
 from txloom.transactions import events as ev
 from txloom.transactions.compact_events import BUCKETS
@@ -57,7 +58,7 @@ def _reader(path: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Recor
 
 def arrivals(path: str, after: int, until: int, buckets: Sequence[int] = range(BUCKETS)) -> Iterator[pa.Table]:
     """Yield what landings bring to some buckets, as ARRIVALS; a clock comes to each of them."""
-    chosen = f"kind = 'clock' or (kind = 'numbers' and bucket in ({arrow_tables.int_list(buckets)}))"
+    chosen = f"kind = 'clock' or (kind = 'numbers' and bucket in ({int_list(buckets)}))"
     columns = "kind, bucket, landing, landed_at, csn, numbers"
     sql = f"select {columns} from t where landing > {after} and landing <= {until} and ({chosen})"
     for rows in arrow_tables.batches({"t": DeltaTable(path)}, sql):

@@ -10,15 +10,16 @@ import pyarrow.compute as pc
 
 from txloom.config import names
 from txloom.storage.buffer.finished_transactions import finished_before
+from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.delta import arrow_tables, data_files, schema_evolution, small_tables
 from txloom.storage.landing import name_spellings
-from txloom.storage.landing.change_events import Landing, as_before, landed_again, with_compact_events
+from txloom.storage.landing.change_events import as_before, landed_again, with_compact_events
 from txloom.storage.landing.decoding import Decoded, NewDecoder, Reader, decode
 from txloom.storage.landing.open_transactions import OpenBefore, open_before, open_transaction
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing import watermark
 from txloom.storage.sources import file_positions
 from txloom.storage.sources.file_positions import Position
+from txloom.storage.sources.splits import Landing
 from txloom.storage.system_tables import CHANGE_EVENTS, DEAD_LETTERS, FILE_POSITIONS, INSTANT, LANDED_FILES
 from txloom.transactions.events import decided, to_bytes, unreadable_ranges
 from txloom.transactions.low_watermark import LowWatermark
@@ -141,7 +142,7 @@ def write_clock(landing: Landing, paths: TablePaths, reached: LowWatermark | Non
     if reached is not None:
         row |= {"csn": reached.csn}
     unreadable = unreadable_ranges(landing.number, reached.unreadable_ranges if reached is not None else ())
-    seen = watermark.snapshot(paths)
+    seen = buffer_state(paths)
     until = decided(landing.number, seen.landing if seen is not None else 0)
     row |= {"numbers": to_bytes(np.concatenate([unreadable, until]))}
     write_id = names.write_id(paths.pipeline, f"{names.CHANGE_EVENTS}.clock", 0)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 from delta.tables import DeltaTable as SparkTable
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
@@ -19,10 +19,13 @@ from pyspark.sql import functions as F
 
 from txloom.config import names
 from txloom.storage.buffer import checkpoints
-from txloom.storage.delta import arrow_tables, small_tables, spark_tables
+from txloom.storage.buffer.newest_batch import buffer_state
+from txloom.storage.delta import small_tables, spark_tables
+from txloom.storage.delta.commits import commit_properties
 from txloom.storage.delta.fencing import FENCE
+from txloom.storage.delta.sql import instant_literal
 from txloom.storage.paths import TablePaths, filesystem_of
-from txloom.storage.publishing.watermark import snapshot
+from txloom.storage.runs.ledger import summed
 from txloom.storage.system_tables import ENTERED, LEDGER
 
 SUMMED = ("land_events", checkpoints.STEP)
@@ -43,11 +46,11 @@ stays.
 
 def expired_landing(paths: TablePaths, before: datetime) -> int:
     """Return the newest landing that is older than a time and buffered, with all landings before it; 0: none."""
-    seen = snapshot(paths)
+    seen = buffer_state(paths)
     if seen is None:
         return 0
     limit = f"landing <= {seen.landing} and kind = 'clock'"
-    young = f"select min(landing) as n from t where {limit} and landed_at >= {arrow_tables.moment(before)}"
+    young = f"select min(landing) as n from t where {limit} and landed_at >= {instant_literal(before)}"
     first = small_tables.query(paths.change_events, young)[0]["n"]
     below = "" if first is None else f" and landing < {first}"
     rows = small_tables.query(paths.change_events, f"select max(landing) as n from t where {limit}{below}")
@@ -113,10 +116,8 @@ def shorten_ledger(paths: TablePaths, before: datetime) -> int:
 
 def _rewrite(table: DeltaTable, rows: list[dict[str, Any]]) -> None:
     """Replace the rows of a table at its opened version; rows that were appended since stay."""
-    properties = CommitProperties(app_transactions=FENCE.transactions())
-    write_deltalake(
-        table, pa.Table.from_pylist(rows, LEDGER), mode="overwrite", schema_mode="merge", commit_properties=properties
-    )
+    left = pa.Table.from_pylist(rows, LEDGER)
+    write_deltalake(table, left, mode="overwrite", schema_mode="merge", commit_properties=commit_properties())
 
 
 def _carried(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -128,7 +129,7 @@ def _sum(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the row that stands for rows in order of time: the first one, with time, csn and batch of the last."""
     newest = {name: rows[-1].get(name) for name in ("at", "valid_through", ENTERED)}
     batch = max(row["batch"] for row in rows)
-    return {**rows[0], **newest, "run_id": CARRIED, "batch": batch, "counts": small_tables.summed(rows)}
+    return {**rows[0], **newest, "run_id": CARRIED, "batch": batch, "counts": summed(rows)}
 
 
 def _by(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
@@ -145,11 +146,11 @@ def _at(row: dict[str, Any]) -> tuple[int, datetime]:
 
 def drop_reports(paths: TablePaths, before: datetime) -> int:
     """Remove rows on runs from before a time, and closed incidents; return how many. What is still open stays."""
-    moment = arrow_tables.moment(before)
+    moment = instant_literal(before)
     removed = small_tables.drop(paths.table(names.INCIDENTS), f"is_over and closed_at < {moment}")
     for table, (when, what) in NEWEST.items():
         newest = small_tables.query(paths.table(table), f"select max({when}) as at from t group by {what}")
-        spared = ", ".join(arrow_tables.moment(row["at"]) for row in newest)
+        spared = ", ".join(instant_literal(row["at"]) for row in newest)
         removed += (
             small_tables.drop(paths.table(table), f"{when} < {moment} and {when} not in ({spared})") if spared else 0
         )

@@ -10,14 +10,15 @@ from typing import Any
 
 import pyarrow as pa
 from delta.tables import DeltaTable as SparkTable
-from deltalake import CommitProperties, Transaction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txloom.config import names
 from txloom.current.superseded import COLUMNS, superseded
 from txloom.storage.delta import arrow_tables, small_tables, spark_tables
+from txloom.storage.delta.commits import commit_properties
 from txloom.storage.delta.fencing import FENCE
+from txloom.storage.delta.sql import instant_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.targets import history_reader
@@ -37,7 +38,7 @@ def horizon(paths: TablePaths, keep: timedelta, retain: timedelta, now: datetime
     landing), and every cut that vacuum keeps readable is at or above it.
     """
     when = "coalesce(committed_at, first_landed_at)"
-    old = f"{when} <= {arrow_tables.moment(now - keep)}"
+    old = f"{when} <= {instant_literal(now - keep)}"
     finished = paths.table(names.TRANSACTIONS)
     rows = small_tables.query(
         finished, f"select min(csn) as csn from t where csn is not null and not coalesce({old}, false)"
@@ -77,8 +78,7 @@ def clean_here(paths: TablePaths, row_table: RowTable, upto: Watermark) -> int:
         return 0
     same = " and ".join(f"t.{name} = s.{name}" for name in EVENT)
     table = FENCE.opened(path)
-    cleaned = Transaction(history_reader.CLEANED, upto.valid_through)
-    once = CommitProperties(app_transactions=[cleaned, *FENCE.transactions()])
+    once = commit_properties(once=(history_reader.CLEANED, upto.valid_through))
     condition = f"{same} and t._txloom_csn <= {upto.valid_through}"
     merge = table.merge(removed, condition, source_alias="s", target_alias="t", commit_properties=once)
     merge.when_matched_delete().execute()

@@ -13,9 +13,10 @@ from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from txloom.storage.delta import arrow_tables
+from txloom.storage.delta.commit_metadata import newest_metadata
 from txloom.storage.delta.spark_tables import USER_METADATA
+from txloom.storage.delta.sql import sql_name
 from txloom.storage.paths import filesystem_of
-from txloom.storage.publishing.watermark import newest_metadata
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def figures(path: str, columns: Sequence[str]) -> tuple[int, list[tuple[str, dic
     """Return a table's row count and, by column: nulls, distinct values (approximate), minimum and maximum as text."""
     parts = ["count(*) as _rows"]
     for i, name in enumerate(columns):
-        quoted = '"' + name.replace('"', '""') + '"'
+        quoted = sql_name(name)
         parts.append(f"count(*) - count({quoted}) as n{i}, approx_distinct(cast({quoted} as varchar)) as d{i}")
         parts.append(f"cast(min({quoted}) as varchar) as a{i}, cast(max({quoted}) as varchar) as z{i}")
     (row,) = arrow_tables.select(path, f"select {', '.join(parts)} from t").to_pylist()

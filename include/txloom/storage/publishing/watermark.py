@@ -1,16 +1,17 @@
-"""How far a pipeline is: the buffer's newest snapshot, valid-through, and what each current table holds."""
+"""How far a pipeline is: valid-through, and what each current table holds."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from txloom.config import names
-from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.delta.read_session import answer, exists, metadata, opened
+from txloom.storage.buffer.newest_batch import BufferState
+from txloom.storage.delta import small_tables
+from txloom.storage.delta.commit_metadata import newest_metadata
+from txloom.storage.delta.read_session import answer, exists, opened
+from txloom.storage.delta.sql import text_literal
 from txloom.storage.landing import connector_snapshots, loaded_snapshots
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
@@ -32,54 +33,6 @@ class Watermark:
         return json.dumps(vars(self))
 
 
-STAMP = "txloom_stamp"
-"""What the commit of a lease's stamp is marked with: it changes no row."""
-RECENT = 50
-"""Commits among which the newest of ours is most often found."""
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """What the buffer knew at the end of its newest complete batch; reached: how far its source's partitions were."""
-
-    release: int
-    landing: int
-    reached: int | None = None
-
-
-def snapshot(paths: TablePaths) -> Snapshot | None:
-    """Return the buffer's newest snapshot, None before its first batch.
-
-    A batch lists what waits only after its transactions were written, so that everything released up to the snapshot's
-    number is complete and everything else that was heard of is listed as waiting.
-    """
-    about = newest_metadata(paths.table(names.PENDING_TRANSACTIONS))
-    return Snapshot(about["release"], about["landing"], about.get("reached")) if about else None
-
-
-def newest_metadata(path: str) -> dict[str, Any]:
-    """Return the newest userMetadata in a table's log; {} where there is none.
-
-    Maintenance commits carry it forward; the log is read backwards until one is found.
-    """
-    try:
-        table = opened(path)
-    except TableNotFoundError:
-        return {}
-    about: dict[str, Any] = metadata(table, _newest_about)
-    return dict(about)
-
-
-def _newest_about(table: DeltaTable, version: int | None = None) -> dict[str, Any]:
-    """Return the newest userMetadata of a table that is opened at its newest version, or as of an older one."""
-    for limit in (RECENT, None):
-        for commit in table.history(limit):
-            if (version is None or commit["version"] <= version) and commit.get("userMetadata"):
-                about: dict[str, Any] = json.loads(commit["userMetadata"])
-                return about
-    return {}
-
-
 def watermark_of(path: str) -> Watermark:
     """Return how far a current table is."""
     about = newest_metadata(path)
@@ -96,7 +49,7 @@ def merged(paths: TablePaths, tables: Sequence[str]) -> Watermark | None:
     return None if any(watermark_of(paths.table(name)) > reached for name in tables) else reached
 
 
-def valid_through(paths: TablePaths, seen: Snapshot) -> int:
+def valid_through(paths: TablePaths, seen: BufferState) -> int:
     """Return the largest csn at or below which every transaction heard of is finished (docs/architecture.md, 4).
 
     One partition of metadata is in commit order: what it has not shown yet lies above; several are together as far as
@@ -143,35 +96,11 @@ def _behind_unplaced(paths: TablePaths) -> int | None:
         return None
     where = answer(tables, f'{first} order by landing, "row" limit 1').to_pylist()[0]
     later = f'landing > {where["landing"]} or landing = {where["landing"]} and "row" > {where["row"]}'
-    of_topic = f"kind = 'metadata' and topic = {arrow_tables.quoted(where['topic'])}"
+    of_topic = f"kind = 'metadata' and topic = {text_literal(where['topic'])}"
     behind = f"select transaction_id from e where {of_topic} and ({later})"
     sql = f"select min(csn) as lowest from t where transaction_id in ({behind})"
     lowest: int | None = answer(tables, sql).column("lowest")[0].as_py()
     return lowest
-
-
-def unchanged(paths: TablePaths, then: Mapping[str, int], now: Mapping[str, int]) -> bool:
-    """Say whether tables at two versions of each are the very same; that a lease was taken over changes none."""
-    return then.keys() == now.keys() and all(
-        _is_stamped_only(paths.table(name), then[name], version) for name, version in now.items()
-    )
-
-
-def _is_stamped_only(path: str, since: int, version: int) -> bool:
-    """Say whether nothing but stamps of leases came between two versions of a table."""
-    if since >= version:
-        return since == version
-    later = opened(path).history(RECENT)
-    return bool(sum(since < each["version"] <= version and STAMP in each for each in later) == version - since)
-
-
-def identity(path: str, version: int) -> tuple[str, str]:
-    """Return what tells a version of a table from the same number of another table: the table's id, and its mark.
-
-    The mark is what the commit says of itself, or the newest before it that says something. Raises where there is no
-    such version.
-    """
-    return str(opened(path, version).metadata().id), json.dumps(_newest_about(opened(path), version))
 
 
 def gone(paths: TablePaths, tables: Sequence[str]) -> list[str]:
@@ -179,14 +108,3 @@ def gone(paths: TablePaths, tables: Sequence[str]) -> list[str]:
     cut = newest_cut(paths, "versions")
     shown = dict(cut["versions"] or ()) if cut else {}
     return [name for name in tables if name in shown and not exists(paths.table(name))]
-
-
-def versions(paths: TablePaths, tables: Sequence[str]) -> dict[str, int]:
-    """Return the newest version of each table that exists."""
-    versions_of = {}
-    for name in tables:
-        try:
-            versions_of[name] = int(opened(paths.table(name)).version())
-        except TableNotFoundError:
-            continue
-    return versions_of

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from pyarrow import fs
 
@@ -29,10 +29,10 @@ from txloom.errors import LeaseTaken, message_of
 from txloom.storage.buffer import checkpoints
 from txloom.storage.buffer.batch_plan import plan_of
 from txloom.storage.delta import small_tables
-from txloom.storage.delta.commits import commit_no_row
+from txloom.storage.delta.commit_metadata import STAMP, newest_metadata
+from txloom.storage.delta.commits import commit_no_row, commit_properties
 from txloom.storage.delta.fencing import FENCE, WRITES
 from txloom.storage.paths import TablePaths, filesystem_of
-from txloom.storage.publishing.watermark import STAMP, newest_metadata
 from txloom.storage.system_tables import LEASES
 
 BEAT = float(os.environ.get("TXLOOM_LEASE_BEAT", "5"))
@@ -139,7 +139,7 @@ def _acquire(paths: TablePaths, me: Lease) -> Lease:
 
 
 def _write(table: DeltaTable, lease: Lease) -> None:
-    properties = CommitProperties(app_transactions=[Transaction(names.LEASES, lease.epoch)])
+    properties = commit_properties(once=(names.LEASES, lease.epoch), fenced=False)
     rows = pa.Table.from_pylist([vars(lease)], LEASES)
     write_deltalake(table, rows, mode="overwrite", commit_properties=properties)
 
@@ -245,9 +245,8 @@ def _stamp(path: str, number: int) -> None:
     for _ in range(10):
         table = DeltaTable(path)
         about: dict[str, Any] = newest_metadata(path)
-        custom_metadata = {STAMP: str(number)} | ({"userMetadata": json.dumps(about)} if about else {})
-        properties = CommitProperties(
-            custom_metadata=custom_metadata, app_transactions=[Transaction(names.LEASES, number)]
+        properties = commit_properties(
+            once=(names.LEASES, number), metadata=about or None, stamp={STAMP: str(number)}, fenced=False
         )
         try:
             commit_no_row(table, properties)

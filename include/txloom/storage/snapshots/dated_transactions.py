@@ -9,10 +9,11 @@ from typing import Any
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import BeyondValidThrough
+from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.watermark import Watermark, snapshot, valid_through, watermark_of
+from txloom.storage.publishing.watermark import Watermark, valid_through, watermark_of
 from txloom.storage.targets import history_reader
 from txloom.storage.targets.row_tables import row_tables
 
@@ -72,7 +73,7 @@ def _summary(row: dict[str, Any]) -> tuple[int, str, int, dict[str, Any] | None]
 
 def refuse_stale(pipeline: Pipeline, paths: TablePaths, tables: Collection[str]) -> None:
     """Raise BeyondValidThrough unless the current tables hold all that was landed: only then can they be compared."""
-    seen = snapshot(paths)
+    seen = buffer_state(paths)
     sql = f'select max(landing) as newest from t where landing > {seen.landing if seen else 0} and "row" >= 0'
     rows = small_tables.query(paths.change_events, sql)
     if rows and rows[0]["newest"] is not None:

@@ -13,6 +13,7 @@ import msgspec
 
 from txloom.config import names
 from txloom.storage.delta import small_tables
+from txloom.storage.delta.sql import sql_name
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import FILE_POSITIONS
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 Name = tuple[str, str]
 """Topic and file."""
-_COLUMNS = ", ".join(f'"{name}"' for name in FILE_POSITIONS.names if name not in ("landing", "at"))
+_COLUMNS = ", ".join(sql_name(name) for name in FILE_POSITIONS.names if name not in ("landing", "at"))
 
 
 @dataclass(frozen=True)

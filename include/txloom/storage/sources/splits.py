@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import NamedTuple
 
 from txloom.events.formats import Headers
@@ -128,3 +129,17 @@ def capped(parts: Sequence[Range]) -> list[Range]:
     """
     most = (1 << line_bits(len(parts))) - 1
     return [replace(part, until=min(part.until, part.first + most)) for part in parts]
+
+
+@dataclass(frozen=True)
+class Landing:
+    """One landing: its number, the run's clock, and the files it takes."""
+
+    number: int
+    at: datetime
+    tasks: tuple[Task, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Return about how much there is to decode."""
+        return sum(task.bytes for task in self.tasks)

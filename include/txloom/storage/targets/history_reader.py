@@ -7,9 +7,11 @@ import pyarrow.compute as pc
 
 from txloom.config import names
 from txloom.errors import BeforeHistory, BeyondValidThrough
+from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta.sql import instant_literal
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.watermark import Watermark, snapshot, valid_through
+from txloom.storage.publishing.watermark import Watermark, valid_through
 from txloom.storage.targets import schemas
 from txloom.storage.targets.row_tables import RowTable
 
@@ -20,7 +22,7 @@ SHARED = ("_txloom_xid", "_txloom_csn", "_txloom_committed_at", "_txloom_release
 
 def known(paths: TablePaths) -> Watermark:
     """Return how far history is complete."""
-    seen = snapshot(paths)
+    seen = buffer_state(paths)
     return Watermark() if seen is None else Watermark(valid_through(paths, seen), seen.release)
 
 
@@ -122,7 +124,7 @@ def absent(paths: TablePaths, row_table: RowTable, where: str) -> set[str]:
 
 def csn_at(paths: TablePaths, time: datetime) -> int:
     """Return the csn of the last transaction, in commit order, that was committed by a moment; 0: none was."""
-    sql = f"select max(csn) as csn from t where committed_at <= {arrow_tables.moment(time)}"
+    sql = f"select max(csn) as csn from t where committed_at <= {instant_literal(time)}"
     rows = small_tables.query(paths.table(names.TRANSACTIONS), sql)
     return int((rows[0]["csn"] if rows else 0) or 0)
 

@@ -8,9 +8,10 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.errors import HistoryLost
 from txloom.storage import system_tables
 from txloom.storage.buffer import checkpoints
+from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.delta import schema_evolution, small_tables
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.watermark import snapshot, watermark_of
+from txloom.storage.publishing.watermark import watermark_of
 from txloom.storage.targets import schemas
 
 PROPERTIES = {**small_tables.DELETION_VECTORS, "delta.dataSkippingStatsColumns": "_txloom_csn,_txloom_release"}
@@ -38,7 +39,7 @@ def take_back(pipeline: Pipeline, paths: TablePaths, epoch: int) -> int:
     """
     if epoch == checkpoints.FIRST:
         return 0
-    first, seen = checkpoints.first_release(epoch), snapshot(paths)
+    first, seen = checkpoints.first_release(epoch), buffer_state(paths)
     complete = 0 if seen is None else seen.release
     if complete >= first:
         return 0

@@ -4,10 +4,8 @@ Where no declared column can name a partition, the table has one of txloom's own
 values are. It is filled by the same Arrow function wherever rows are computed.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,9 +15,8 @@ from txloom.config.models.partitions import Partition
 from txloom.config.models.pipeline import Mirror, Table
 from txloom.current.partitions import kind_of, partition_of
 from txloom.events.values.scalars import arrow_type
+from txloom.storage.delta.partition_pruning import Within, within
 
-MOST_NAMED = 1_000
-"""Partitions up to which a merge names those that it concerns."""
 COMMENT = b"comment"
 
 
@@ -62,32 +59,6 @@ class Partitions:
             return rows
         values = partition_of(rows.column(self.declared.column), self.declared.unit)
         return rows.append_column(pa.field(self.column, self.kind), values)
-
-
-@dataclass(frozen=True)
-class Within:
-    """The partitions that a merge concerns: no other holds a row of its keys, or gets one."""
-
-    column: str
-    values: frozenset[Any]
-
-    def condition(self, column: str, literal: Callable[[Any], str]) -> str:
-        """Return the condition that a column, as SQL names it, is one of these partitions.
-
-        >>> Within("year", frozenset([2026, None])).condition("t.year", str)
-        '(t.year in (2026) or t.year is null)'
-        """
-        literals = sorted(literal(value) for value in self.values if value is not None)
-        parts = [f"{column} in ({', '.join(literals)})"] if literals else []
-        parts += [f"{column} is null"] if None in self.values else []
-        return f"({' or '.join(parts)})"
-
-
-def within(column: str, values: Iterable[Any]) -> Within | None:
-    """Return the partitions with some values; None where they are too many to name, or none."""
-    distinct = frozenset(values)
-    nameable = all(value is None or type(value) in (int, str, date) for value in distinct)
-    return Within(column, distinct) if nameable and 0 < len(distinct) <= MOST_NAMED else None
 
 
 def concerned(partitions: Partitions, key: Sequence[str], stored: pa.Table, effects: pa.Table) -> Within | None:

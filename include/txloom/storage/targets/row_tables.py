@@ -1,18 +1,18 @@
 """The flat current tables of a pipeline, and how all its current tables are created."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from txloom.config import names
 from txloom.config.models.pipeline import Aggregate, Child, Mirror, Pipeline, Table
 from txloom.current.documents.compose import Member
 from txloom.storage.delta import schema_evolution, small_tables
+from txloom.storage.delta.commits import commit_properties
 from txloom.storage.delta.fencing import FENCE
-from txloom.storage.delta.sql import has_exact_bounds
+from txloom.storage.delta.sql import has_exact_bounds, spark_name
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.targets import schemas
@@ -108,8 +108,7 @@ def _refuse_same_rows(row_table: RowTable, paths: TablePaths) -> None:
         return
     FENCE.refuse_stale(table.table_uri)
     if _were_taken_for_one(row_table, paths):
-        about = {"userMetadata": json.dumps(vars(Watermark()))}
-        commit = CommitProperties(custom_metadata=about, app_transactions=FENCE.transactions())
+        commit = commit_properties(metadata=vars(Watermark()))
         write_deltalake(
             table, pa.schema(table.schema().to_arrow()).empty_table(), mode="overwrite", commit_properties=commit
         )
@@ -143,5 +142,5 @@ def create_documents(pipeline: Pipeline, aggregate: Aggregate, paths: TablePaths
 def _properties(schema: pa.Schema, indexed: Sequence[str]) -> dict[str, str]:
     """Return what a table is created with; files keep exact bounds of columns that readers ask by."""
     bounded = [name for name in [*indexed, "_txloom_csn"] if has_exact_bounds(schema.field(name).type)]
-    skipping = ",".join(schemas.quote(name) for name in dict.fromkeys(bounded))
+    skipping = ",".join(spark_name(name) for name in dict.fromkeys(bounded))
     return {**small_tables.DELETION_VECTORS, STATISTICS: skipping}

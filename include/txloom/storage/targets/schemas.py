@@ -4,6 +4,7 @@ import pyarrow as pa
 
 from txloom.config.models.pipeline import Aggregate, Pipeline, Table
 from txloom.events.values.scalars import arrow_type
+from txloom.storage.delta.sql import spark_name
 from txloom.storage.system_tables import INSTANT
 
 NAMES = pa.list_(pa.string())
@@ -11,23 +12,14 @@ STAMPS = [("_txloom_csn", pa.int64()), ("_txloom_pos", pa.int64()), ("_txloom_xi
 """What a current row carries beside its columns: the change that made it so."""
 
 
-def quote(name: str) -> str:
-    """Quote a column name for Spark SQL.
-
-    >>> quote("order")
-    '`order`'
-    """
-    return "`" + name.replace("`", "``") + "`"
-
-
 def columns_ddl(table: Table) -> str:
     """Return the declared columns of a table as Spark DDL."""
-    return ", ".join(f"{quote(column.name)} {column.type.spark}" for column in table.columns)
+    return ", ".join(f"{spark_name(column.name)} {column.type.spark}" for column in table.columns)
 
 
 def struct_ddl(table: Table) -> str:
     """Return the declared columns of a table as one Spark struct."""
-    return "struct<" + ", ".join(f"{quote(column.name)}:{column.type.spark}" for column in table.columns) + ">"
+    return "struct<" + ", ".join(f"{spark_name(column.name)}:{column.type.spark}" for column in table.columns) + ">"
 
 
 def changes_schema(table: Table) -> pa.Schema:

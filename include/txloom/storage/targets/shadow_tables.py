@@ -1,18 +1,18 @@
 """Shadow tables: what a backfill rebuilt beside the live tables, what differs from them, and the notes of each run."""
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from deltalake import CommitProperties
 from deltalake.exceptions import TableNotFoundError
 from pyarrow import fs
 
 from txloom.config import names
 from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta.commits import commit_properties
 from txloom.storage.delta.fencing import FENCE
+from txloom.storage.delta.sql import instant_literal, sql_name, text_literal
 from txloom.storage.paths import TablePaths, filesystem_of
 from txloom.storage.system_tables import BACKFILLS
 
@@ -69,7 +69,7 @@ def newest_run(paths: TablePaths) -> dict[str, Any] | None:
 def repaired_since(paths: TablePaths, moment: datetime) -> list[dict[str, Any]]:
     """Return run_id and from_csn of each backfill that changed rows of current tables since a moment."""
     changed = " or ".join(f"counts['{name}'] > 0" for name in ("inserts", "updates", "deletes"))
-    repaired = f"status = 'applied' and \"table\" is null and at > {arrow_tables.moment(moment)} and ({changed})"
+    repaired = f"status = 'applied' and \"table\" is null and at > {instant_literal(moment)} and ({changed})"
     sql = (
         f"select run_id, min(coalesce(from_csn, 0)) as from_csn from t where {repaired} group by run_id order by run_id"
     )
@@ -80,7 +80,7 @@ def compared(paths: TablePaths, run_id: str) -> list[dict[str, Any]]:
     """Return the newest comparison of each table in a backfill, by the table's name."""
     path = paths.table(names.BACKFILLS)
     newest = f'row_number() over (partition by "table" order by {small_tables.latest(path)}) as n'
-    of_run = f"run_id = {arrow_tables.quoted(run_id)} and status = 'compared' and \"table\" is not null"
+    of_run = f"run_id = {text_literal(run_id)} and status = 'compared' and \"table\" is not null"
     sql = f'select * from (select *, {newest} from t where {of_run}) where n = 1 order by "table"'
     return small_tables.query(path, sql)
 
@@ -104,15 +104,14 @@ def correct(path: str, rows: pa.Table, key: Sequence[str], columns: Sequence[str
     """
     table = FENCE.opened(path)
     given = arrow_tables.conform(rows, pa.schema(table.schema().to_arrow()))
-    custom_metadata = {"userMetadata": json.dumps(about)}
-    properties = CommitProperties(custom_metadata=custom_metadata, app_transactions=FENCE.transactions())
+    properties = commit_properties(metadata=about)
     condition = " and ".join(f'(t."{name}" is not distinct from s."{name}")' for name in key)
     csn = given.column("_txloom_csn").unique().to_pylist()
     condition += f' and (t."_txloom_csn" between {min(csn)} and {max(csn)})'
     (
         table.merge(given, condition, source_alias="s", target_alias="t", commit_properties=properties)
-        .when_matched_update({f'"{name}"': f's."{name}"' for name in columns})
-        .when_not_matched_insert({f'"{name}"': f's."{name}"' for name in given.column_names})
+        .when_matched_update({sql_name(name): f's."{name}"' for name in columns})
+        .when_not_matched_insert({sql_name(name): f's."{name}"' for name in given.column_names})
         .execute()
     )
 
@@ -129,5 +128,5 @@ def live(path: str, schema: pa.Schema, where: str) -> pa.Table:
         known = small_tables.schema_of(path).names
     except TableNotFoundError:
         return schema.empty_table()
-    columns = ", ".join(f'"{name}"' for name in schema.names if name in known)
+    columns = ", ".join(sql_name(name) for name in schema.names if name in known)
     return arrow_tables.conform(arrow_tables.select(path, f"select {columns} from t where {where}"), schema)

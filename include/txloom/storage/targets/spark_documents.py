@@ -8,7 +8,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from txloom.config.models.pipeline import Aggregate, Child, Pipeline, Table
-from txloom.storage.targets.schemas import quote, struct_ddl
+from txloom.storage.delta.sql import spark_name
+from txloom.storage.targets.schemas import struct_ddl
 from txloom.storage.targets.spark_fold import VERDICT
 
 
@@ -50,7 +51,7 @@ def touched_roots(pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str
         for rows in (change.replaced(), change.written()):
             if rows is not None:
                 names = zip(child.parent_key, root.key, strict=True)
-                frames.append(rows.select(*[F.col(quote(column)).alias(name) for column, name in names]))
+                frames.append(rows.select(*[F.col(spark_name(column)).alias(name) for column, name in names]))
     return reduce(DataFrame.unionByName, frames).dropna().distinct() if frames else None
 
 
@@ -77,7 +78,7 @@ def documents(
     latest = F.greatest(F.struct("_txloom_csn", "_txloom_pos", "_txloom_xid"), *[F.col(name) for name in columns])
     fields = [*root.column_names] + [child.as_ for child in aggregate.children]
     return composed.withColumn("_txloom_latest", latest).select(
-        *[quote(name) for name in fields],
+        *[spark_name(name) for name in fields],
         *[F.col("_txloom_latest")[name].alias(name) for name in ("_txloom_csn", "_txloom_pos", "_txloom_xid")],
         F.col("_txloom_exists").isNull().alias("_txloom_deleted"),
     )
@@ -90,19 +91,21 @@ def _rows(change: Change, touched: DataFrame | None, columns: Sequence[str], key
         parts.append(written)
     if touched is None:
         return reduce(DataFrame.unionByName, parts)
-    chosen = touched.select(*[F.col(quote(name)).alias(column) for name, column in zip(keys, columns, strict=True)])
+    chosen = touched.select(
+        *[F.col(spark_name(name)).alias(column) for name, column in zip(keys, columns, strict=True)]
+    )
     return reduce(DataFrame.unionByName, [part.join(F.broadcast(chosen), list(columns), "left_semi") for part in parts])
 
 
 def _children(table: Table, child: Child, change: Change, touched: DataFrame | None, keys: Sequence[str]) -> DataFrame:
     """Return one row per document: its children of one table, ordered by their key, and their latest position."""
     rows = _rows(change, touched, child.parent_key, keys)
-    struct = F.struct(*[F.col(quote(name)) for name in table.column_names])
-    order = F.struct(*[F.col(quote(name)) for name in table.key])
+    struct = F.struct(*[F.col(spark_name(name)) for name in table.column_names])
+    order = F.struct(*[F.col(spark_name(name)) for name in table.key])
     nested = F.sort_array(F.collect_list(F.struct(order.alias("order"), struct.alias("row"))))
     field = (
         F.element_at(nested, -1)["row"] if child.relation == "one" else F.transform(nested, lambda entry: entry["row"])
     )
     at = F.max(F.struct("_txloom_csn", "_txloom_pos", "_txloom_xid")).alias(f"_txloom_at_{child.as_}")
-    grouped = rows.groupBy(*[F.col(quote(c)).alias(k) for c, k in zip(child.parent_key, keys, strict=True)])
+    grouped = rows.groupBy(*[F.col(spark_name(c)).alias(k) for c, k in zip(child.parent_key, keys, strict=True)])
     return grouped.agg(field.alias(child.as_), at)

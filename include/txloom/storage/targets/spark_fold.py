@@ -15,13 +15,12 @@ from txloom.current.folding.components import components
 from txloom.current.folding.fold import fold
 from txloom.current.folding.value_sources import WHOLE
 from txloom.storage.delta import spark_tables
-from txloom.storage.delta.sql import spark_literal
+from txloom.storage.delta.partition_pruning import MOST_NAMED, Within, within
+from txloom.storage.delta.sql import spark_literal, spark_name
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.targets import schemas
-from txloom.storage.targets.partitioning import MOST_NAMED, Within, within
 from txloom.storage.targets.row_tables import RowTable
-from txloom.storage.targets.schemas import quote
 
 PARTITIONS = 4
 """Groups in which keys are folded beside each other."""
@@ -62,7 +61,7 @@ def is_late(have: Watermark) -> Column:
 
 def key_hash(key: Sequence[str], prefix: str = "") -> Column:
     """Return a hash of a key; two keys with one hash are only folded together, which does no harm."""
-    return F.xxhash64(*[F.col(f"{prefix}{quote(name)}") for name in key])
+    return F.xxhash64(*[F.col(f"{prefix}{spark_name(name)}") for name in key])
 
 
 def key_edges(changes: DataFrame, key: Sequence[str]) -> DataFrame:
@@ -79,7 +78,7 @@ def key_edges(changes: DataFrame, key: Sequence[str]) -> DataFrame:
 
 def key_before(key: Sequence[str]) -> list[Column]:
     """Return the key of the row before a change; a part that its image leaves out is the one after it."""
-    return [F.coalesce(F.col("_txloom_before")[name], F.col(quote(name))).alias(name) for name in key]
+    return [F.coalesce(F.col("_txloom_before")[name], F.col(spark_name(name))).alias(name) for name in key]
 
 
 def folded(
@@ -144,8 +143,8 @@ def columns_of(changes: DataFrame, gone: Mapping[str, Gone]) -> Columns:
         return Columns({}, [])
     is_given = F.col("_txloom_absent").isNotNull()
     for name in concerned:
-        is_given |= F.col(quote(name)).isNotNull()
-    flags = [F.when(F.col(quote(name)).isNotNull(), F.lit(True)).alias(name) for name in concerned]
+        is_given |= F.col(spark_name(name)).isNotNull()
+    flags = [F.when(F.col(spark_name(name)).isNotNull(), F.lit(True)).alias(name) for name in concerned]
     rows = changes.where(is_given).select(*NULLING_COLUMNS, *flags).toArrow()
     return columns_of_rows(rows, gone)
 
@@ -169,8 +168,8 @@ def tied(edges: Sequence[tuple[int, int]]) -> dict[int, int]:
 def merge(path: str, effects: DataFrame, key: Sequence[str], *, prune: str = "", metadata: str) -> None:
     """Apply net effects to a current table in one commit, also where they change no row; metadata: what it then is."""
     columns = [name for name in effects.columns if name not in VERDICT]
-    values = {quote(name): F.col(f"s.{quote(name)}") for name in columns}
-    condition = " AND ".join(f"t.{quote(name)} = s.{quote(name)}" for name in key)
+    values = {spark_name(name): F.col(f"s.{spark_name(name)}") for name in columns}
+    condition = " AND ".join(f"t.{spark_name(name)} = s.{spark_name(name)}" for name in key)
     session = effects.sparkSession
     session.conf.set(spark_tables.USER_METADATA, metadata)
     spark_tables.fence(session, path)
@@ -188,10 +187,10 @@ def merge(path: str, effects: DataFrame, key: Sequence[str], *, prune: str = "",
 
 def correct(path: str, rows: DataFrame, key: Sequence[str], metadata: str) -> None:
     """Bring rows into a history in one commit: those that it lacks are added, others take their columns; none goes."""
-    values = {quote(name): F.col(f"s.{quote(name)}") for name in rows.columns}
+    values = {spark_name(name): F.col(f"s.{spark_name(name)}") for name in rows.columns}
     bounds = rows.agg(F.min("_txloom_csn"), F.max("_txloom_csn")).first()
     assert bounds is not None
-    condition = " AND ".join(f"t.{quote(name)} <=> s.{quote(name)}" for name in key)
+    condition = " AND ".join(f"t.{spark_name(name)} <=> s.{spark_name(name)}" for name in key)
     condition += f" AND t._txloom_csn BETWEEN {bounds[0]} AND {bounds[1]}"
     session = rows.sparkSession
     session.conf.set(spark_tables.USER_METADATA, metadata)
@@ -216,7 +215,7 @@ def pruning_partitions(effects: DataFrame, row_table: RowTable) -> str:
 
 def _distinct(effects: DataFrame, column: str, most: int) -> list[Any]:
     """Return up to so many values of a column; by Arrow, since rows of PySpark hold no instant near year 1."""
-    values: list[Any] = effects.select(quote(column)).distinct().limit(most).toArrow().column(0).to_pylist()
+    values: list[Any] = effects.select(spark_name(column)).distinct().limit(most).toArrow().column(0).to_pylist()
     return values
 
 
@@ -224,7 +223,7 @@ def only_within(partitions: Within | None) -> str:
     """Return the condition that a merge looks into some partitions only."""
     if partitions is None:
         return ""
-    return f" AND {partitions.condition(f't.{quote(partitions.column)}', spark_literal)}"
+    return f" AND {partitions.condition(f't.{spark_name(partitions.column)}', spark_literal)}"
 
 
 def naming(column: str, values: Sequence[object]) -> str:
@@ -235,4 +234,4 @@ def naming(column: str, values: Sequence[object]) -> str:
     """
     if not 0 < len(values) <= LITERAL_KEYS or not all(type(value) in (int, str, date) for value in values):
         return ""
-    return f" AND t.{quote(column)} IN ({', '.join(map(spark_literal, values))})"
+    return f" AND t.{spark_name(column)} IN ({', '.join(map(spark_literal, values))})"

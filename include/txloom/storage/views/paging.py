@@ -11,9 +11,10 @@ from typing import Any, ParamSpec, TypeVar
 
 from txloom.config import names
 from txloom.errors import ConfigurationError
-from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta import small_tables
 from txloom.storage.delta.read_session import exists, looking, opened
 from txloom.storage.delta.recent_files import newest_since
+from txloom.storage.delta.sql import instant_literal
 from txloom.storage.paths import TablePaths
 
 Row = dict[str, Any]
@@ -80,7 +81,7 @@ def last_step(paths: TablePaths) -> datetime | None:
     """Return when a step of the pipeline last ended: its tables are complete as of then; None: no step ever did."""
     path = paths.table(names.LEDGER)
     since = newest_since(opened(path)) if exists(path) else None
-    where = "" if since is None else f" where at >= {arrow_tables.moment(since)}"
+    where = "" if since is None else f" where at >= {instant_literal(since)}"
     rows = small_tables.query(path, f"select max(at) as at from t{where}")
     return rows[0]["at"] if rows else None
 

@@ -7,7 +7,7 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.quality.dead_letters import Listing
 from txloom.storage.dead_letters import dismissals, open_letters
 from txloom.storage.dead_letters.listing import listing
-from txloom.storage.delta import arrow_tables
+from txloom.storage.delta.sql import text_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.views.paging import SIZE, Page, Row, last_step, limits, open_tables
 
@@ -52,8 +52,8 @@ def dead_letters(
 ) -> Page:
     """Return open dead letters, the newest first, with COLUMNS; cause, transaction: only those of one."""
     paths, bounds = TablePaths(warehouse, pipeline.name), limits(number, size)
-    where = "where true" if cause is None else f"where cause = {arrow_tables.quoted(cause)}"
-    where += "" if transaction is None else f" and transaction_id = {arrow_tables.quoted(transaction)}"
+    where = "where true" if cause is None else f"where cause = {text_literal(cause)}"
+    where += "" if transaction is None else f" and transaction_id = {text_literal(transaction)}"
     total = open_letters.open_dead_letters(paths, "count(*) as n", where).to_pylist()
     order = 'order by coalesce(dead_at, landed_at) desc, csn, pos, landing, "row"'
     rows = open_letters.open_dead_letters(paths, COLUMNS, f"{where} {order} {bounds}").to_pylist()

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
-from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta import small_tables
+from txloom.storage.delta.sql import epoch_micros, instant_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.views.paging import Row, last_step, open_tables
@@ -66,10 +67,10 @@ def series(
 
 def _flow(paths: TablePaths, since: datetime, until: datetime, width: int, points: int) -> dict[int, Row]:
     """Return by number of the bucket the sums of counts of landings and of the buffer."""
-    begin = arrow_tables.micros(since)
+    begin = epoch_micros(since)
     bucket = f"least((cast(to_unixtime(at) as bigint) - {begin // 1_000_000}) / {width}, {points - 1})"
     sums = ", ".join(f"sum(counts['{name}']) as {name}" for name in COUNTED)
-    within = f"at > {arrow_tables.moment(since)} and at <= {arrow_tables.moment(until)}"
+    within = f"at > {instant_literal(since)} and at <= {instant_literal(until)}"
     within += " and step in ('land_events', 'buffer_transactions')"
     sql = f"select {bucket} as bucket, {sums} from t where {within} and run_id <> 'carried forward' group by 1"
     return {int(row["bucket"]): row for row in small_tables.query(paths.table(names.LEDGER), sql)}
@@ -78,7 +79,7 @@ def _flow(paths: TablePaths, since: datetime, until: datetime, width: int, point
 def _cuts(paths: TablePaths, since: datetime, until: datetime) -> list[Row]:
     """Return the cuts of a span and the newest one before it, oldest first."""
     columns = "cut_id, valid_through, committed_at, published_at"
-    before = newest_cut(paths, columns, f"published_at <= {arrow_tables.moment(since)}")
-    within = f"published_at > {arrow_tables.moment(since)} and published_at <= {arrow_tables.moment(until)}"
+    before = newest_cut(paths, columns, f"published_at <= {instant_literal(since)}")
+    within = f"published_at > {instant_literal(since)} and published_at <= {instant_literal(until)}"
     inside = small_tables.query(paths.table(names.CUTS), f"select {columns} from t where {within} order by cut_id")
     return [*([] if before is None else [before]), *inside]

@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
-from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta import small_tables
+from txloom.storage.delta.sql import text_list
 from txloom.storage.landing import partition_watermarks
 from txloom.storage.paths import TablePaths
 from txloom.storage.views.paging import SIZE, Page, Row, last_step, limits, open_tables, sliced
@@ -28,7 +29,7 @@ def runs(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: int = SIZ
     newest_rows = small_tables.query(path, newest)
     if not newest_rows:
         return Page([], total[0]["n"] if total else 0, number, size, last_step(paths))
-    ids = arrow_tables.texts(row["run_id"] for row in newest_rows)
+    ids = text_list(row["run_id"] for row in newest_rows)
     columns = "run_id, step, at, counts, valid_through, balanced, detail, batch, generation"
     steps: dict[str, list[Row]] = {}
     for step in small_tables.query(path, f"select {columns} from t where run_id in ({ids}) order by at, step"):

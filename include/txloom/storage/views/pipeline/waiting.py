@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta.sql import text_list, text_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.views.paging import SIZE, Page, Row, last_step, limits, open_tables
 
@@ -71,7 +72,7 @@ def waiting(
     """Return waiting transactions; cause: only of this cause; longer: only those that have waited for longer."""
     path, bounds = TablePaths(warehouse, pipeline.name).table(names.PENDING_TRANSACTIONS), limits(number, size)
     groups = _groups(TablePaths(warehouse, pipeline.name))
-    where = "true" if cause is None else f"coalesce(cause, '{UNDECIDED}') = {arrow_tables.quoted(cause)}"
+    where = "true" if cause is None else f"coalesce(cause, '{UNDECIDED}') = {text_literal(cause)}"
     if longer is not None:
         where += f" and age_seconds > {int(longer.total_seconds())}"
     total = small_tables.query(path, f"select count(*) as n from t where {where}")
@@ -93,7 +94,7 @@ def _named(path: str, where: str, first: int, size: int) -> str:
     rows = arrow_tables.select(path, f"select {', '.join(ORDER)} from t where {where}")
     order = pc.sort_indices(rows, [(name, "ascending") for name in ORDER])
     ids = rows.column("transaction_id").take(order.slice(first, size)).to_pylist()
-    return f"transaction_id in ({arrow_tables.texts(ids)}) {ORDERED}" if ids else "false"
+    return f"transaction_id in ({text_list(ids)}) {ORDERED}" if ids else "false"
 
 
 def _as_of(groups: list[Row], pipeline: Pipeline, warehouse: str) -> datetime | None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from txloom.storage.delta import small_tables
+from txloom.storage.delta.sql import sql_name
 from txloom.storage.paths import TablePaths
 from txloom.storage.views.paging import Row
 from txloom.storage.views.stories.row_lookup import Member, equal, kinds
@@ -62,7 +63,7 @@ def _system_column(member: Member, name: str) -> str:
 
 
 def _columns(member: Member, names: Sequence[str]) -> list[str]:
-    quoted = [f'"{name}"' for name in names]
+    quoted = [sql_name(name) for name in names]
     return quoted if member.row_table.mirror is not None else [f"get_field(change, '{name}')" for name in names]
 
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from deltalake.exceptions import TableNotFoundError
 
 from txloom.storage.dead_letters import open_letters
-from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta import small_tables
 from txloom.storage.delta.read_session import opened
+from txloom.storage.delta.sql import int_list, text_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.views.paging import Page, Row, limits
 from txloom.transactions.hashes import hash64
@@ -48,7 +49,7 @@ def landed(paths: TablePaths, identity: str, xid: str | None, csn: int | None, *
     chosen = _chosen(identity, xid, csn)
     sql = f"select landing from t where topic = '{open_letters.REDRIVE}'"
     redrives = {row["landing"] for row in small_tables.query(paths.landed_files, sql)}
-    again = arrow_tables.int_list(sorted(redrives)) or "-1"
+    again = int_list(sorted(redrives)) or "-1"
     columns = f"{COORDINATES}, producer_run, payload, digest, landing in ({again}) as redriven"
     event = "kind, source_table, identity"
     order = 'order by landing, "row"'
@@ -80,11 +81,9 @@ def landed(paths: TablePaths, identity: str, xid: str | None, csn: int | None, *
 
 def _chosen(identity: str, xid: str | None, csn: int | None) -> str:
     """Return the SQL condition for a transaction's messages: an unreadable one may still carry xid and csn."""
-    where = f"(tx = {hash64(identity)} and transaction_id = {arrow_tables.quoted(identity)})"
+    where = f"(tx = {hash64(identity)} and transaction_id = {text_literal(identity)})"
     if xid is not None and csn is not None:
-        where += (
-            f" or (kind = 'poison' and csn = {csn} and transaction_id is null and xid = {arrow_tables.quoted(xid)})"
-        )
+        where += f" or (kind = 'poison' and csn = {csn} and transaction_id is null and xid = {text_literal(xid)})"
     return f"({where})"
 
 

@@ -2,7 +2,8 @@
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
-from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta import small_tables
+from txloom.storage.delta.sql import sql_name, text_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets.row_tables import RowTable, row_tables
 from txloom.storage.views.paging import Row
@@ -16,7 +17,7 @@ def written(pipeline: Pipeline, paths: TablePaths, csn: int, xid: str | None) ->
 
     Each: table, history, rows (their number), and keys: op and key of the first rows, by position.
     """
-    named = "null" if xid is None else arrow_tables.quoted(xid)
+    named = "null" if xid is None else text_literal(xid)
     whose = f"_txloom_csn = {csn} and _txloom_xid is not distinct from {named}"
     counted = [_of(row_table, paths, whose) for row_table in row_tables(pipeline)]
     return [row for row in counted if row["rows"]]
@@ -27,7 +28,7 @@ def _of(row_table: RowTable, paths: TablePaths, whose: str) -> Row:
     key = {name: name for name in row_table.table.key}
     if row_table.mirror is not None:
         changes = f"(select * from t where {whose}) as c"
-        columns = {**{name: f'"{name}"' for name in key}, "op": "_txloom_op", "pos": "_txloom_pos"}
+        columns = {**{name: sql_name(name) for name in key}, "op": "_txloom_op", "pos": "_txloom_pos"}
     else:
         changes = f'(select unnest("{row_table.field}") as change from t where {whose}) as c'
         coordinates = {**key, "op": "_txloom_op", "pos": "_txloom_pos"}

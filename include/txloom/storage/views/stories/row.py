@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality import masking
-from txloom.storage.delta import schema_evolution, small_tables
+from txloom.storage.delta import small_tables
+from txloom.storage.delta.sql import sql_name
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import watermark_of
 from txloom.storage.targets import history_reader
+from txloom.storage.targets.undeclared_columns import effective_pipeline
 from txloom.storage.views.paging import Page, Row, last_step, limits, open_tables
 from txloom.storage.views.stories import changes
 from txloom.storage.views.stories.row_lookup import Member, RowQuestion, equal, kinds, read_key, row_question
@@ -57,7 +59,7 @@ def key_story(
     """
     limits(number, size)
     paths = TablePaths(warehouse, pipeline.name)
-    question = row_question(schema_evolution.effective(pipeline, paths), table)
+    question = row_question(effective_pipeline(pipeline, paths), table)
     row_key = read_key(question, key)
     begin, reached = (number - 1) * size, history_reader.known(paths)
     most = begin + size + BEFORE
@@ -72,7 +74,7 @@ def key_story(
         for row in steps[begin : begin + size]
     ]
     path = paths.table(question.current)
-    same = equal([f'"{name}"' for name in question.key], list(row_key.values()), kinds(question.root, question.key))
+    same = equal([sql_name(name) for name in question.key], list(row_key.values()), kinds(question.root, question.key))
     current = small_tables.query(path, f"select * from t where {same} limit 1")
     return Story(
         question.current,

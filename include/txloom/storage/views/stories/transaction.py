@@ -8,11 +8,12 @@ from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
 from txloom.quality import masking
+from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import dismissals, open_letters
 from txloom.storage.dead_letters.hints import hints_for
-from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta import small_tables
+from txloom.storage.delta.sql import text_literal
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.watermark import snapshot
 from txloom.storage.views.paging import Row, last_step, limits, open_tables
 from txloom.storage.views.pipeline.waiting import UNDECIDED, compared
 from txloom.storage.views.stories.landed_messages import Landed, landed
@@ -96,7 +97,7 @@ def transaction(
 def _candidates(paths: TablePaths, xid: str | None, csn: int | None, identity: str | None) -> list[Row]:
     """Return the transactions of a name: those that finished or wait; without any, those that were only landed."""
     texts = {"xid": xid, "transaction_id": identity}
-    where = " and ".join(f"{name} = {arrow_tables.quoted(text)}" for name, text in texts.items() if text is not None)
+    where = " and ".join(f"{name} = {text_literal(text)}" for name, text in texts.items() if text is not None)
     where = where or f"csn = {csn}"
     by_id: dict[str, Row] = {}
     columns = "transaction_id, xid, csn, committed_at"
@@ -120,7 +121,7 @@ def _only_landed(paths: TablePaths, where: str) -> list[Row]:
     condition = f"{where} and kind in ('row', 'metadata', 'marker', 'poison') and {named} is not null"
     sql = f"select {columns}, {watched} as watched, bool_and(kind = 'poison') as poison, max(landing) as landing"
     rows = small_tables.query(paths.change_events, f"{sql} from t where {condition} group by 1")
-    seen = snapshot(paths)
+    seen = buffer_state(paths)
     return [_undecided(row, seen.landing if seen else 0) for row in rows]
 
 
@@ -167,22 +168,22 @@ def _finished(paths: TablePaths, identity: str) -> list[Row]:
     """Return the decisions on a transaction, in their order."""
     columns = "status, cause, rows, first_landed_at, finished_at, release"
     order = f"order by release, {open_letters.LAST} desc, finished_at"
-    sql = f"select {columns} from t where transaction_id = {arrow_tables.quoted(identity)} {order}"
+    sql = f"select {columns} from t where transaction_id = {text_literal(identity)} {order}"
     return small_tables.query(paths.table(names.TRANSACTIONS), sql)
 
 
 def _waiting(paths: TablePaths, identity: str) -> Row | None:
     columns = "first_landed_at as since, age_seconds, cause, expected, received, as_of"
-    sql = f"select {columns} from t where transaction_id = {arrow_tables.quoted(identity)}"
+    sql = f"select {columns} from t where transaction_id = {text_literal(identity)}"
     return next(iter(small_tables.query(paths.table(names.PENDING_TRANSACTIONS), sql)), None)
 
 
 def _of_this_transaction(identity: str, xid: str | None, csn: int | None) -> str:
     """Return the SQL condition for the dead letters of a transaction."""
-    where = f"transaction_id = {arrow_tables.quoted(identity)}"
+    where = f"transaction_id = {text_literal(identity)}"
     if xid is None or csn is None:
         return where
-    return f"({where} or (kind = 'poison' and csn = {csn} and xid = {arrow_tables.quoted(xid)}))"
+    return f"({where} or (kind = 'poison' and csn = {csn} and xid = {text_literal(xid)}))"
 
 
 def _dead_letters(paths: TablePaths, where: str, hints: Mapping[str, str]) -> list[Row]:

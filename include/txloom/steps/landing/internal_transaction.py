@@ -15,8 +15,7 @@ from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.events.formats import SourceDecoder
 from txloom.storage.landing import change_events
-from txloom.storage.landing.change_events import Landing
-from txloom.storage.sources.splits import Task
+from txloom.storage.sources.splits import Landing, Task
 
 BEHIND = 1 << 59
 """Positions of a snapshot's rows begin here: behind whatever the transaction with its csn holds, in 18 digits."""

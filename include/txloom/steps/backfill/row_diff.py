@@ -1,0 +1,94 @@
+"""backfill, row diff: the rows in which a live table and a rebuilt one differ, each with its kind and a digest."""
+
+import json
+from hashlib import blake2b
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.current.row_diff import KEY, POSITION, difference, with_hashes
+from txloom.steps.backfill.scope import Target
+from txloom.storage.targets.shadow_tables import DIFFERENCE, INSERTED, REPEATED, SURPLUS, UPDATED
+
+SAMPLES = 20
+"""Rows of each table that people are shown."""
+TEXT = 200
+"""Characters of a value that people are shown."""
+UNCOMPARED = ("_txloom_landing", "_txloom_row")
+"""Where an event was landed: a redelivery that was dropped lies elsewhere and says the same."""
+
+
+def differing(now: pa.Table, rebuilt: pa.Table, target: Target) -> pa.Table:
+    """Return the rows in which a live table and a rebuilt one differ: their schema, and DIFFERENCE."""
+    columns = [name for name in target.schema.names if name not in UNCOMPARED]
+    now, rebuilt = (with_hashes(rows, target.key, columns) for rows in (now, rebuilt))
+    unique, again = _unique(now)
+    differences = difference(unique, rebuilt)
+    twice = _repeated(rebuilt, again, rebuilt.take(differences.updated), target)
+    replaced = unique.take(differences.replaced).select(target.schema.names)
+    surplus = pa.concat_tables([unique.take(differences.missing), again])
+    parts = [
+        _kind_rows(INSERTED, rebuilt.take(differences.inserted), target),
+        _kind_rows(UPDATED, rebuilt.take(differences.updated), target, _texts(replaced)),
+        _kind_rows(SURPLUS, surplus, target),
+        _kind_rows(REPEATED, twice, target),
+    ]
+    return pa.concat_tables(parts)
+
+
+def _repeated(rebuilt: pa.Table, again: pa.Table, updated: pa.Table, target: Target) -> pa.Table:
+    """Return rows that share their key with another: rebuilt ones, and live ones that an apply would write.
+
+    again: live rows but the first of each key. What a history has twice, and no apply would touch, is surplus alone.
+    """
+    touched = again.filter(pc.is_in(again.column(KEY), updated.column(KEY))) if target.is_history else again
+    return pa.concat_tables([_unique(rebuilt)[1], touched])
+
+
+def schema_of(target: Target) -> pa.Schema:
+    """Return the schema of a table's differences."""
+    return pa.schema([*target.schema, *DIFFERENCE])
+
+
+def _unique(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Part rows into the first of each key and the others."""
+    placed = rows.select([KEY]).append_column(POSITION, pa.array(range(rows.num_rows), pa.int64()))
+    first = placed.group_by(KEY).aggregate([(POSITION, "min")]).column(f"{POSITION}_min")
+    is_first = pc.is_in(placed.column(POSITION), first.combine_chunks())
+    return rows.filter(is_first), rows.filter(pc.invert(is_first))
+
+
+def _kind_rows(kind: str, rows: pa.Table, target: Target, was: list[str] | None = None) -> pa.Table:
+    size = rows.num_rows
+    digests = [_digest(kind, key, values) for key, values in zip(*_hashes(rows), strict=True)]
+    texts = [*(was or []), *[None] * size][:size]
+    verdicts = [pa.repeat(pa.scalar(kind), size), pa.array(texts, pa.string()), pa.array(digests, pa.int64())]
+    return pa.Table.from_arrays(
+        [*(rows.column(name) for name in target.schema.names), *verdicts], schema=schema_of(target)
+    )
+
+
+def _hashes(rows: pa.Table) -> tuple[list[bytes], list[bytes]]:
+    return rows.column(KEY).to_pylist(), rows.column("_txloom_values").to_pylist()
+
+
+def _digest(kind: str, key: bytes, values: bytes) -> int:
+    """Return a number of 40 bits, so that those of eight million rows add up."""
+    return int.from_bytes(blake2b(kind.encode() + key + values, digest_size=5).digest(), "big")
+
+
+def _texts(rows: pa.Table) -> list[str]:
+    return [json.dumps(json_value(row), ensure_ascii=False) for row in rows.slice(0, SAMPLES).to_pylist()]
+
+
+def json_value(value: Any) -> Any:
+    """Return a value as JSON has it, long texts cut."""
+    if isinstance(value, dict):
+        return {name: json_value(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [json_value(member) for member in value]
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    text = value.hex() if isinstance(value, bytes) else str(value)
+    return text if len(text) <= TEXT else f"{text[:TEXT]}…"

@@ -1,0 +1,93 @@
+"""Columns that a source adds by itself: nobody declared them, tables with `undeclared_columns: evolve` take them up.
+
+Such a column is kept as text just as it came, under its source name in lower case. Declared later, it takes the
+declared type (`txloom.storage.delta.schema_evolution`).
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from txloom.config import names
+from txloom.config.models.column_types import ColumnType
+from txloom.config.models.pipeline import Column, Pipeline, Table
+from txloom.storage.delta import small_tables
+from txloom.storage.paths import TablePaths
+from txloom.storage.system_tables import EVOLVED_COLUMNS
+
+
+@dataclass(frozen=True)
+class Undeclared:
+    """A column that rows of a table have and nobody declared: as the source writes it, and where it was first seen."""
+
+    table: str
+    source: str
+    csn: int
+    xid: str
+
+
+def effective_pipeline(pipeline: Pipeline, paths: TablePaths) -> Pipeline:
+    """Return the pipeline with the columns that its sources added."""
+    adopted_rows = small_tables.query(
+        paths.table(names.EVOLVED_COLUMNS), 'select "table", "column", source from t order by added_at'
+    )
+    return with_columns(pipeline, [(row["table"], row["column"], row["source"]) for row in adopted_rows])
+
+
+def with_columns(pipeline: Pipeline, added: Iterable[tuple[str, str, str]]) -> Pipeline:
+    """Return a pipeline with more columns of text: (table, column, source name); declared ones stay as they are."""
+    tables = {table.name: table for table in pipeline.tables}
+    for name, column, source in added:
+        if (table := tables.get(name)) is not None and not _is_declared(table, column, source):
+            new = Column(name=column, type=ColumnType("string"), source=source)
+            tables[name] = table.model_copy(update={"columns": (*table.columns, new)})
+    return pipeline.model_copy(update={"tables": tuple(tables.values())})
+
+
+def _is_declared(table: Table, column: str, source: str) -> bool:
+    known = {name for column in table.columns for name in (column.name.casefold(), column.source.casefold())}
+    return column.casefold() in known or source.casefold() in known
+
+
+def columns_to_adopt(pipeline: Pipeline, undeclared: Iterable[Undeclared]) -> list[tuple[Undeclared, str]]:
+    """Return the columns that their tables take up, with their names in the lake."""
+    chosen: dict[tuple[str, str], tuple[Undeclared, str]] = {}
+    for each in sorted(undeclared, key=lambda each: (each.csn, each.source)):
+        table, column = pipeline.table(each.table), lake_name(each.source)
+        taken = column is None or _is_declared(table, column, each.source) or (each.table, column) in chosen
+        taken = taken or column in _fields_of_children(pipeline, each.table)
+        if table.undeclared_columns == "evolve" and column is not None and not taken:
+            chosen[each.table, column] = each, column
+    return list(chosen.values())
+
+
+def _fields_of_children(pipeline: Pipeline, root: str) -> set[str]:
+    """Return the names that a document gives to the children of a root."""
+    aggregates = (aggregate for aggregate in pipeline.targets.aggregates if aggregate.root == root)
+    return {child.as_.casefold() for aggregate in aggregates for child in aggregate.children}
+
+
+def lake_name(source: str) -> str | None:
+    """Return the name under which a source's own column is kept; None where it cannot have one.
+
+    >>> lake_name("GIFT_NOTE"), lake_name("Größe in cm"), lake_name("_txloom_csn")
+    ('gift_note', 'gr__e_in_cm', None)
+    """
+    name = re.sub(r"[^a-z0-9_]", "_", source.lower())[:100]
+    fits = re.fullmatch(r"[a-z_][a-z0-9_]*", name) is not None
+    return name if fits and not name.startswith(names.SYSTEM_PREFIX) else None
+
+
+def record_adopted(paths: TablePaths, columns: Sequence[tuple[Undeclared, str]]) -> None:
+    """Write down columns that tables take up, each once."""
+    path, now = paths.table(names.EVOLVED_COLUMNS), datetime.now(UTC)
+    small_tables.ensure(path, EVOLVED_COLUMNS)
+    known = {(row["table"], row["column"]) for row in small_tables.query(path, 'select "table", "column" from t')}
+    rows = [
+        {"table": each.table, "column": column, "source": each.source, "since_csn": each.csn, "added_at": now}
+        for each, column in columns
+        if (each.table, column) not in known
+    ]
+    if rows:
+        small_tables.append(path, rows, EVOLVED_COLUMNS)
