@@ -1,8 +1,9 @@
-"""What changes tell of the rows before them, held against the rows: a difference means that the source changed rows
-without sending events (ADD COLUMN ... DEFAULT, RENAME, ALTER TYPE), or that a change never came.
+"""Compare the images before changes with the rows that those changes meet.
 
-Of each touched key only the first contradiction in commit order counts, and of those the first of each kind and column
-is told. Keys that change are left alone: inside a transaction two rows may meet at one.
+A difference, a contradiction, means that the source changed rows without sending events (ADD COLUMN ... DEFAULT,
+RENAME, ALTER TYPE), or that a change never came. Of each touched key only the first contradiction in commit order
+counts, and of those the first of each kind and column is reported. Keys that change are not compared, because inside a
+transaction two rows may have one key.
 """
 
 import json
@@ -20,7 +21,7 @@ from txloom.current.folding.value_sources import Images
 
 NONE: Ints = np.zeros(0, np.int64)
 UNKNOWN, EXISTS, DIFFERS = "row was not known", "row was there already", "value changed without an event"
-"""What a contradiction is about."""
+"""The kinds of contradictions, as reports name them."""
 NOT_KNOWN, THERE = -2, -1
 WHOLE_ROW = {NOT_KNOWN: UNKNOWN, THERE: EXISTS}
 
@@ -28,7 +29,11 @@ WHOLE_ROW = {NOT_KNOWN: UNKNOWN, THERE: EXISTS}
 def contradictions(
     effects: Effects, numbers: CompactChanges, images: Images, chained: Flags, known: Known, xids: pa.ChunkedArray
 ) -> pa.Array:
-    """Return one JSON text per effect, null where there is nothing to tell: what, column, key, csn, xid, told, held."""
+    """Return one JSON text per effect, null without a contradiction.
+
+    Its members are what, column, key, csn and xid, and for a value that differs also told (the value in the image
+    before) and held (the value in the row).
+    """
     event = _first_deliveries(numbers, chained)
     owner = numbers.key[event]
     follows = np.append(False, owner[1:] == owner[:-1])[: len(event)]
@@ -54,7 +59,7 @@ def contradictions(
 
 
 def _first(by_kind: Sequence[tuple[int, Ints]], numbers: CompactChanges, event: Ints) -> list[tuple[int, int]]:
-    """Return (kind, place) of what counts: of each key its first contradiction, of those the first of each kind."""
+    """Return (kind, index into event) of the first contradiction of each key, and of those the first of each kind."""
     kind = np.concatenate([np.full(len(at), kind) for kind, at in by_kind])
     at = np.concatenate([at for _, at in by_kind])
     order = np.lexsort((kind, numbers.rank[event[at]]))
@@ -65,7 +70,7 @@ def _first(by_kind: Sequence[tuple[int, Ints]], numbers: CompactChanges, event: 
 
 
 def _about(numbers: CompactChanges, images: Images, kind: int, event: int, before: int) -> dict[str, Any]:
-    """Tell a contradiction; a kind is the number of the column that differs, or one of those below."""
+    """Describe a contradiction; kind: the number of the column that differs, or a key of WHOLE_ROW."""
     if kind in WHOLE_ROW:
         return {"what": WHOLE_ROW[kind], "column": None}
     name, changes = images.plain[kind], len(numbers.key) - numbers.rows
@@ -74,7 +79,7 @@ def _about(numbers: CompactChanges, images: Images, kind: int, event: int, befor
 
 
 def _first_deliveries(numbers: CompactChanges, chained: Flags) -> Ints:
-    """Return the events of keys that never change, by key and time: from the current row on, redelivered ones once."""
+    """Return the events of keys that never change, by key and commit order, from the current row on, each once."""
     event = np.flatnonzero((numbers.key != NOWHERE) & ~chained[numbers.key])
     event = event[np.lexsort((numbers.rank[event], numbers.key[event]))]
     first = np.full(numbers.keys + 1, NOWHERE, np.int64)
@@ -91,19 +96,23 @@ def _first_deliveries(numbers: CompactChanges, chained: Flags) -> Ints:
 
 
 def _cut(numbers: CompactChanges, before: Ints, event: Ints) -> Flags:
-    """Say between which events and the ones before them the table was truncated."""
+    """Return a mask over `event`: the table was truncated between the event and the one before it."""
     return _between(numbers, before, event, np.flatnonzero(numbers.op == TRUNCATE))
 
 
 def _between(numbers: CompactChanges, before: Ints, event: Ints, others: Ints) -> Flags:
-    """Say between which events and the ones before them one of some other events lies."""
+    """Return a mask over `event`: one of `others` lies between the event and the one before it in commit order."""
     ranks = np.sort(numbers.rank[others])
     since, upto = (np.searchsorted(ranks, numbers.rank[each]) for each in (before, event))
     return np.asarray(since != upto, np.bool_)
 
 
 def _differing(numbers: CompactChanges, images: Images, known: Known, column: int, event: Ints, before: Ints) -> Ints:
-    """Return the places where the value told before an event and the row's differ, and both are surely told."""
+    """Return the indices into `event` where a column's value in the image before differs from the row's value.
+
+    Events are left out where either value is not known: the image before lacks the column, the row's last event left
+    it unchanged, or the column was nulled in between. Columns of nested types are not compared.
+    """
     kind = images.type_of(images.plain[column])
     if pa.types.is_nested(kind) or not len(event):
         return NONE
