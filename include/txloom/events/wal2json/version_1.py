@@ -1,8 +1,8 @@
-"""wal2json, format-version 1, as readable input: one object for each transaction -> lines of format-version 2.
+"""Turn wal2json, format-version 1, with one object for each transaction, into lines of format-version 2.
 
-It is never recommended. TRUNCATE is lost at the source: its transaction comes with an empty list of changes. A
-transaction above 1 GB stops the slot for good, and write-in-chunks cuts a transaction into messages that are no JSON.
-The commit position is `nextlsn`, the end of the COMMIT's record, while format-version 2 names its beginning: a source
+Format-version 1 is not recommended. It leaves out TRUNCATE: the transaction comes with an empty list of changes. A
+transaction above 1 GB stops the slot for good, and write-in-chunks cuts a transaction into messages that are not JSON.
+The commit position is `nextlsn`, the end of the COMMIT's record, while format-version 2 has its beginning, so a source
 that changes its format-version needs a new topic.
 """
 
@@ -58,7 +58,7 @@ _transaction = msgspec.json.Decoder(_Transaction).decode
 def expanded(value: bytes) -> list[bytes]:
     """Return a transaction of format-version 1 as BEGIN, rows and COMMIT; anything else as it is.
 
-    One that cannot be placed, or whose changes are not in order, is refused whole.
+    A transaction without a commit position or xid, or with malformed changes, is refused as a whole.
     """
     try:
         transaction = _any(value)
@@ -108,7 +108,7 @@ def _row(change: _Change, xid: bytes, at: bytes) -> bytes:
 
 
 def _cells(names: Raws, types: Raws | None, values: Raws) -> bytes:
-    """Return names, types and values as cells; a value is spliced in as it stands, so that every digit stays."""
+    """Return names, types and values as cells; values are copied as bytes, so that every digit stays."""
     if len(names) != len(values) or (types is not None and len(types) != len(names)):
         raise Poison(rejections.BROKEN, f"a change has {len(names)} names and {len(values)} values")
     kinds = [b""] * len(names) if types is None else [b'"type":%s,' % bytes(kind) for kind in types]
