@@ -1,4 +1,4 @@
-"""One run: transactions played, written, delivered with their faults, and the truth beside them."""
+"""One run of the generator: plays transactions, writes and delivers them with faults, and records the truth."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,13 @@ BY_DEFAULT: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Request:
-    """What one run is asked for; shape: what all runs into one folder share, None where nobody says it."""
+    """The options of one run.
+
+    folder: to write into. shape: the options that all runs into one folder share, None for one that is not given.
+    transactions: how many. files: slices of the stream. gap: microseconds between two commits, on average. large: the
+    rows of the transaction in the middle, 0 for none. append: whether to continue an earlier run. states: whether to
+    keep every state. as_of: csns as of which all rows are written.
+    """
 
     folder: Path
     shape: Mapping[str, Any]
@@ -50,7 +56,11 @@ class Request:
 
 
 def generate(request: Request) -> Counter[str]:
-    """Play transactions into a folder; return what was written, and how many messages each fault hit."""
+    """Generate transactions into a folder; return counts of what was written and of the messages that faults hit.
+
+    Raises:
+        ConfigurationError: Options contradict each other, the folder's earlier run, or the format.
+    """
     try:
         request.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -72,7 +82,7 @@ def generate(request: Request) -> Counter[str]:
 
 
 def _begun(request: Request, truth_folder: Path) -> tuple[ResumeState, Source]:
-    """Return where the last run stopped, or where a first one begins."""
+    """Return the state and the source of the last run, or those with which a first run begins."""
     state = resume_point.load(truth_folder)
     if state is None:
         if request.shape["format"] is None:
@@ -90,7 +100,7 @@ def _begun(request: Request, truth_folder: Path) -> tuple[ResumeState, Source]:
 
 
 def _played(request: Request, at: ResumeState, workload: Workload, writer: Writer) -> Counter[str]:
-    """Play, write and deliver all transactions of a run."""
+    """Play, write and deliver all transactions of a run; update `at` and return the counts."""
     truth_folder, shape, count = request.folder / truth.FOLDER, at.shape, request.transactions
     by_records = shape["layout"] == RECORDS
     line = Records(writer, shape["partitions"], at.offsets).line if by_records else value_line
@@ -123,7 +133,7 @@ def _played(request: Request, at: ResumeState, workload: Workload, writer: Write
 
 
 def _versions(request: Request, at: ResumeState, source: Source, writer: Writer) -> Lines | None:
-    """Open the file of states, if they are kept: once they are, every run into the folder keeps them."""
+    """Return the file of states, None if they are not kept; once they are, every run into the folder keeps them."""
     size = at.sizes.get(truth.VERSIONS, 0)
     if not (size or request.states or request.as_of):
         return None
@@ -134,7 +144,7 @@ def _versions(request: Request, at: ResumeState, source: Source, writer: Writer)
 
 
 def _chosen(workload: Workload, request: Request, names: Sequence[str]) -> Iterator[Transaction]:
-    """Yield transactions with the changes of chosen tables only."""
+    """Yield the transactions with only the changes of tables with these names."""
     chosen = set(names)
     for transaction in workload.transactions(request.transactions, request.large):
         if len(chosen) == len(TABLES):
