@@ -158,7 +158,7 @@ def of_all_rows(changes: pa.Table) -> pa.Table:
     """Return the changes that touch all rows of a table: truncates, and a nulling for inserts that lack columns.
 
     Of the inserts of one transaction that lack the same columns, only the first and the last are returned: values
-    between them are nulled by the last. Whoever folds only some keys must fold these changes too.
+    between them are nulled by the last. A fold of only some keys must include these changes too.
     """
     truncates = changes.filter(pc.equal(changes.column("_txloom_op"), "T"))
     lacking = changes.filter(pc.is_valid(changes.column("_txloom_absent")))

@@ -25,7 +25,7 @@ def fold(
     """Return one row per touched key, in no order: the declared columns as the changes leave them.
 
     rows: current rows, in the schema of a current table. changes: in the schema of a mirror's history, in any order; a
-    change that comes twice counts once, and one at or below a row's own (csn, pos) leaves that row alone.
+    change that comes twice counts once, and one at or below a row's (csn, pos) does not change that row.
 
     Added to the schema of rows: `_txloom_deleted` (only the key is filled then), and `_txloom_missing`, the columns of
     which no event has a value, because an update without them created the row (null when there are none). With evidence
