@@ -94,8 +94,8 @@ def _result_lines(path: Path, verdict: Pipeline | ConfigurationError) -> str:
 
 def _near(folder: Path) -> Path:
     """Return a folder relative to the working directory if it is below it, else as it is."""
-    here = Path.cwd()
-    return folder.relative_to(here) if folder.is_relative_to(here) else folder
+    working = Path.cwd()
+    return folder.relative_to(working) if folder.is_relative_to(working) else folder
 
 
 def _parser() -> argparse.ArgumentParser:

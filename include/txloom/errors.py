@@ -134,5 +134,5 @@ def message_of(step: str, error: Exception) -> str:
     'txloom publish failed (LeaseTaken, exit code 10): run r1 holds it'
     """
     code = error.exit_code if isinstance(error, TxloomError) else TxloomError.exit_code
-    said = str(error) if isinstance(error, TxloomError) else " ".join(_COLORING.sub("", str(error)).split())
-    return f"txloom {step} failed ({type(error).__name__}, exit code {code}): {said}"
+    text = str(error) if isinstance(error, TxloomError) else " ".join(_COLORING.sub("", str(error)).split())
+    return f"txloom {step} failed ({type(error).__name__}, exit code {code}): {text}"

@@ -77,4 +77,4 @@ def is_one(events: Sequence[Mapping[str, Any]]) -> bool:
     >>> is_one([old, new, new]), is_one([old, new, other])
     (True, False)
     """
-    return len({each["payload"] for each in events}) == 1 and len({each["digest"] for each in events} - {None}) <= 1
+    return len({event["payload"] for event in events}) == 1 and len({event["digest"] for event in events} - {None}) <= 1

@@ -73,8 +73,8 @@ def connections_of(path: str | Path) -> list[str]:
 def where(path: str | Path, name: str, key: str) -> tuple[int, str]:
     """Return line and path of a key of the expectation with an id in a file; line 1 if there is none."""
     root, _ = read(_text(Path(path)), str(path), os.environ, connected=False)
-    for each in root.members("expectations") if root is not None else ():
-        if each.text("id") == name and (item := each.get(key)) is not None:
+    for expectation in root.members("expectations") if root is not None else ():
+        if expectation.text("id") == name and (item := expectation.get(key)) is not None:
             return item.line, item.path
     return 1, "expectations"
 

@@ -262,8 +262,8 @@ def _check_old_key(table: Table, op: str, columns: Collection[str]) -> None:
     """Raise Poison for an update whose old key lacks key columns: which row it changes is then unknown."""
     if op != "U" or not columns:
         return
-    there = {name.upper() for name in columns}
-    lacking = [name for name in table.key if table.column(name).source.upper() not in there]
+    given = {name.upper() for name in columns}
+    lacking = [name for name in table.key if table.column(name).source.upper() not in given]
     if lacking:
         shown = ", ".join(columns)[:MOST_SHOWN]
         raise Poison(OTHER_KEY, f"oldKeyNames is {shown}, without {', '.join(lacking)} of {table.name}'s key")

@@ -82,10 +82,10 @@ class ChangeSetDecoder:
         row = self._row(value)
         if self._fields.transaction is None:
             table, op = self._change(topic, row)
-            at = _named(row, self._fields.timestamp)
-            if at is None:
+            timestamp = _named(row, self._fields.timestamp)
+            if timestamp is None:
                 raise Poison(rejections.NO_CSN, f"{self._fields.timestamp} is missing")
-            csn, committed_at = moment(self._fields.timestamp, at)
+            csn, committed_at = moment(self._fields.timestamp, timestamp)
             event = alone(topic if table is None else table.name, table, csn, self._content(topic, row))
             return {**change(topic, table, op), **event, "committed_at": committed_at}
         transaction = self._transaction(row)
@@ -100,8 +100,8 @@ class ChangeSetDecoder:
         if self._flag(row) == HEARTBEAT:
             return {**transaction, "kind": "marker", "transaction_id": None}
         table, op = self._change(topic, row)
-        at = _named(row, self._fields.timestamp)
-        committed_at = None if at is None else moment(self._fields.timestamp, at)[1]
+        timestamp = _named(row, self._fields.timestamp)
+        committed_at = None if timestamp is None else moment(self._fields.timestamp, timestamp)[1]
         content = self._content(topic, row)
         digest = digest_of(content)
         event = {"identity": digest, **content_of(digest), "committed_at": committed_at}

@@ -66,16 +66,16 @@ def generate(request: Request) -> Counter[str]:
     except OSError as error:
         raise ConfigurationError(f"--out: found {request.folder}, expected a folder: {error.strerror}.") from error
     truth_folder = request.folder / truth.FOLDER
-    at, source = _begun(request, truth_folder)
-    writer = new_writer(at.shape)
-    refuse_unfit(request.faults, writer, at.shape["format"])
+    state, source = _begun(request, truth_folder)
+    writer = new_writer(state.shape)
+    refuse_unfit(request.faults, writer, state.shape["format"])
     truth_folder.mkdir(exist_ok=True)
-    workload = Workload(at.shape["seed"], source, at.position, request.sizes, request.shares, request.gap)
-    counts = _played(request, at, workload, writer)
-    at.position, at.made = workload.position, source.made
-    watched = truth.tables_of(at.shape["tables"])
+    workload = Workload(state.shape["seed"], source, state.position, request.sizes, request.shares, request.gap)
+    counts = _played(request, state, workload, writer)
+    state.position, state.made = workload.position, source.made
+    watched = truth.tables_of(state.shape["tables"])
     truth.write_final(truth_folder, source, watched)
-    resume_point.save(truth_folder, at, source)
+    resume_point.save(truth_folder, state, source)
     for csn in request.as_of:
         truth.write_as_of(truth_folder, csn, watched)
     return counts
@@ -99,17 +99,17 @@ def _begun(request: Request, truth_folder: Path) -> tuple[ResumeState, Source]:
     return state
 
 
-def _played(request: Request, at: ResumeState, workload: Workload, writer: Writer) -> Counter[str]:
-    """Play, write and deliver all transactions of a run; update `at` and return the counts."""
-    truth_folder, shape, count = request.folder / truth.FOLDER, at.shape, request.transactions
+def _played(request: Request, state: ResumeState, workload: Workload, writer: Writer) -> Counter[str]:
+    """Play, write and deliver all transactions of a run; update `state` and return the counts."""
+    truth_folder, shape, count = request.folder / truth.FOLDER, state.shape, request.transactions
     by_records = shape["layout"] == RECORDS
-    line = Records(writer, shape["partitions"], at.offsets).line if by_records else value_line
+    line = Records(writer, shape["partitions"], state.offsets).line if by_records else value_line
     out = Files(request.folder, ".csv" if shape["layout"] == CSV else ".jsonl", line, writer)
-    out.number = at.files
+    out.number = state.files
     with ExitStack() as stack:
-        faults = Lines(truth_folder / truth.FAULTS, at.sizes.get(truth.FAULTS, 0))
+        faults = Lines(truth_folder / truth.FAULTS, state.sizes.get(truth.FAULTS, 0))
         stack.callback(faults.close)
-        versions = _versions(request, at, workload.source, writer)
+        versions = _versions(request, state, workload.source, writer)
         if versions is not None:
             stack.callback(versions.close)
         delivery = Delivery(request.faults, writer, shape["seed"], faults.write, texts_only=by_records)
@@ -125,21 +125,21 @@ def _played(request: Request, at: ResumeState, workload: Workload, writer: Write
         if count:
             out.write(delivery.rest())
             out.close(delivery.truncates)
-        at.files = out.number
-        at.sizes[truth.FAULTS] = faults.size
+        state.files = out.number
+        state.sizes[truth.FAULTS] = faults.size
         if versions is not None:
-            at.sizes[truth.VERSIONS] = versions.size
+            state.sizes[truth.VERSIONS] = versions.size
     return out.counts + delivery.counts
 
 
-def _versions(request: Request, at: ResumeState, source: Source, writer: Writer) -> Lines | None:
+def _versions(request: Request, state: ResumeState, source: Source, writer: Writer) -> Lines | None:
     """Return the file of states, None if they are not kept; once they are, every run into the folder keeps them."""
-    size = at.sizes.get(truth.VERSIONS, 0)
+    size = state.sizes.get(truth.VERSIONS, 0)
     if not (size or request.states or request.as_of):
         return None
     lines = Lines(request.folder / truth.FOLDER / truth.VERSIONS, size)
     if not size:
-        truth.write_base(lines, source, truth.tables_of(at.shape["tables"]), writer.csn_of(at.position))
+        truth.write_base(lines, source, truth.tables_of(state.shape["tables"]), writer.csn_of(state.position))
     return lines
 
 
@@ -150,4 +150,4 @@ def _chosen(workload: Workload, request: Request, names: Sequence[str]) -> Itera
         if len(chosen) == len(TABLES):
             yield transaction
         else:
-            yield replace(transaction, changes=[each for each in transaction.changes if each.table.name in chosen])
+            yield replace(transaction, changes=[item for item in transaction.changes if item.table.name in chosen])

@@ -221,13 +221,13 @@ def _take(held: Held, batch: np.ndarray, clock: np.void | None, rules: Rules, de
     if not len(ordered.events):
         return Held(ordered.events, remembered, _open(held.unreadable_ranges, clock))
     when = int(clock["at"]) if clock is not None else int(batch["at"].max())
-    at = np.full(len(ordered.starts), when)
-    _release(ordered, ordered.whole, at, decisions)
+    finished_at = np.full(len(ordered.starts), when)
+    _release(ordered, ordered.whole, finished_at, decisions)
     if ordered.given_up.any():
         decisions.dead.extend(_standings(ordered.only(ordered.given_up)))
     done = ordered.whole | ordered.given_up
-    landing = np.full(len(at), batch["landing"].max(initial=decisions.landing))
-    finished = _remember(remembered, ordered, done, at, landing)
+    landing = np.full(len(finished_at), batch["landing"].max(initial=decisions.landing))
+    finished = _remember(remembered, ordered, done, finished_at, landing)
     return Held(ordered.events[~done[ordered.number]], finished, _open(held.unreadable_ranges, clock))
 
 
@@ -290,7 +290,7 @@ def _as_they_were_known(batch: np.ndarray, held: np.ndarray) -> np.ndarray:
         return batch
     known = set(zip(*(old[name].tolist() for name in ("tx", "table", "identity")), strict=True))
     former = zip(*(batch[name][numbered].tolist() for name in ("tx", "table", "former")), strict=True)
-    again = numbered[[each in known for each in former]]
+    again = numbered[[event_key in known for event_key in former]]
     events: np.ndarray = batch.copy()
     events["identity"][again] = events["former"][again]
     return events

@@ -33,13 +33,13 @@ def packed(events: pa.Table, *, reopen: bool = False, known: np.ndarray | None =
         marks, known = _mark_rows(numbers[np.isin(numbers["tx"], known["tx"])], ev.KNOWN), np.sort(known, order="tx")
         marks["csn"] = known["csn"][np.searchsorted(known["tx"], marks["tx"])]
         numbers = np.concatenate([numbers, marks])
-    bucket = numbers["tx"] % BUCKETS
-    order = np.argsort(bucket, kind="stable")
-    bounds = np.searchsorted(bucket[order], np.arange(BUCKETS + 1))
-    for each in range(BUCKETS):
-        of_transaction = numbers[order[bounds[each] : bounds[each + 1]]]
+    buckets = numbers["tx"] % BUCKETS
+    order = np.argsort(buckets, kind="stable")
+    bounds = np.searchsorted(buckets[order], np.arange(BUCKETS + 1))
+    for bucket in range(BUCKETS):
+        of_transaction = numbers[order[bounds[bucket] : bounds[bucket + 1]]]
         for start in range(0, len(of_transaction), PACKED):
-            yield each, ev.to_bytes(of_transaction[start : start + PACKED])
+            yield bucket, ev.to_bytes(of_transaction[start : start + PACKED])
 
 
 def _mark_rows(numbers: np.ndarray, kind: int) -> np.ndarray:

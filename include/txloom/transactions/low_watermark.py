@@ -88,19 +88,19 @@ def low_watermark(
     LowWatermark(csn=344, unreadable_ranges=())
     """
     known = list(partitions)
-    idle = [each for each in known if idle_after is not None and now - each.at >= idle_after]
-    busy = [each for each in known if each not in idle]
-    if any(each.csn is None for each in busy):
+    idle = [partition for partition in known if idle_after is not None and now - partition.at >= idle_after]
+    busy = [partition for partition in known if partition not in idle]
+    if any(partition.csn is None for partition in busy):
         return LowWatermark(NOWHERE, tuple(unreadable_ranges))
-    lowest = min((each.csn for each in busy if each.csn is not None), default=None)
+    lowest = min((partition.csn for partition in busy if partition.csn is not None), default=None)
     if lowest is not None:
         reached = lowest if inclusive else lowest - 1
     else:
-        reached = max((each.csn for each in idle if each.csn is not None), default=NOWHERE)
+        reached = max((partition.csn for partition in idle if partition.csn is not None), default=NOWHERE)
     open_ranges = [
-        (each.unreadable_since, reached)
-        for each in idle
-        if each.unreadable_since is not None and each.unreadable_since <= reached
+        (partition.unreadable_since, reached)
+        for partition in idle
+        if partition.unreadable_since is not None and partition.unreadable_since <= reached
     ]
     return LowWatermark(reached, (*open_ranges, *unreadable_ranges))
 

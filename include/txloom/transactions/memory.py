@@ -81,5 +81,5 @@ def without_decided(arrived: np.ndarray) -> tuple[int, np.ndarray]:
 
     Whatever the landings up to that number finished is known to all later landings.
     """
-    says = arrived["kind"] == ev.DECIDED
-    return int(arrived["count"][says].max(initial=-1)), arrived[~says]
+    is_decided = arrived["kind"] == ev.DECIDED
+    return int(arrived["count"][is_decided].max(initial=-1)), arrived[~is_decided]

@@ -39,10 +39,10 @@ def replaced(events: np.ndarray, number: np.ndarray, size: int) -> np.ndarray:
     if not among.any():
         return earlier
     messages = among & (kind == ev.METADATA)
-    message_of, lie = number[messages], events[messages][["landing", "row"]]
-    order = np.lexsort([lie["row"], lie["landing"], message_of])
-    newest = np.zeros(size, lie.dtype)
-    newest[message_of[order]] = lie[order]
+    message_of, positions = number[messages], events[messages][["landing", "row"]]
+    order = np.lexsort([positions["row"], positions["landing"], message_of])
+    newest = np.zeros(size, positions.dtype)
+    newest[message_of[order]] = positions[order]
     for name in ("landing", "row"):
         earlier |= events[name] != newest[name][number]
     earlier &= among
@@ -59,9 +59,9 @@ def in_doubt(events: np.ndarray, number: np.ndarray, size: int, out: np.ndarray)
     counts = (kind == ev.EXPECTED) & ~out
     np.add.at(sums, number[counts], ev.mixed(events["table"][counts], events["count"][counts]))
     newest = (kind == ev.METADATA) & ~out
-    said = np.zeros(size, np.int64)
-    said[number[newest]] = events["payload"][newest]
-    doubtful: np.ndarray = sums.astype(np.int64) != said
+    fingerprints = np.zeros(size, np.int64)
+    fingerprints[number[newest]] = events["payload"][newest]
+    doubtful: np.ndarray = sums.astype(np.int64) != fingerprints
     return doubtful
 
 
@@ -76,10 +76,10 @@ def newest(messages: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     >>> newest(messages)["landing"]
     2
     """
-    ordered = sorted(messages, key=lambda each: (each["landing"], each["row"]))
+    ordered = sorted(messages, key=lambda message: (message["landing"], message["row"]))
     firsts: dict[frozenset[tuple[str, int]], Mapping[str, Any]] = {}
-    for each in ordered:
-        firsts.setdefault(counts_of(each), each)
+    for message in ordered:
+        firsts.setdefault(counts_of(message), message)
     return list(firsts.values())[-1] if firsts else None
 
 

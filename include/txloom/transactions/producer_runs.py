@@ -61,5 +61,5 @@ def _is_one_group(size: int, pairs: np.ndarray) -> bool:
     """
     reached = {0}
     for _ in range(size):
-        reached |= {int(each) for pair in pairs if reached & {int(one) for one in pair} for each in pair}
+        reached |= {int(number) for pair in pairs if reached & {int(member) for member in pair} for number in pair}
     return len(reached) == size

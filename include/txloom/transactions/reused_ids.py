@@ -34,7 +34,7 @@ def is_behind(events: Iterable[Event], end: int) -> bool:
 
     They do if their metadata has a higher csn, or if a row without a csn lies after it. Rows with a csn are ignored.
     """
-    return any(at(each) > end for each in events if each["kind"] == "metadata" or each["csn"] is None)
+    return any(at(event) > end for event in events if event["kind"] == "metadata" or event["csn"] is None)
 
 
 def ends(events: Iterable[Event]) -> dict[str, list[int]]:
@@ -73,6 +73,6 @@ def turns(events: Sequence[Event]) -> list[int]:
 
     It is 0 for all events of an id where some row has no position, since its transactions cannot be distinguished.
     """
-    silent = {each["transaction_id"] for each in events if each["kind"] == "row" and not at(each)}
+    silent = {event["transaction_id"] for event in events if event["kind"] == "row" and not at(event)}
     known = {name: csns for name, csns in ends(events).items() if name not in silent}
-    return [bisect_left(known.get(each["transaction_id"], ()), at(each)) for each in events]
+    return [bisect_left(known.get(event["transaction_id"], ()), at(event)) for event in events]

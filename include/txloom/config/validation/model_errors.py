@@ -96,10 +96,10 @@ def _is_column(location: Location) -> bool:
 
 def _column_name(root: Item, location: Location) -> str | None:
     """Return a column's name, which is a key in the file and a value in the model."""
-    *columns, at, last = location if len(location) > 2 else (0, 0, 0)
-    if last != "name" or not _is_column((*columns, at)) or not isinstance(at, int):
+    *columns, index, last = location if len(location) > 2 else (0, 0, 0)
+    if last != "name" or not _is_column((*columns, index)) or not isinstance(index, int):
         return None
-    return show(list(_item(root, tuple(columns)).value)[at])
+    return show(list(_item(root, tuple(columns)).value)[index])
 
 
 def _kind(error: ErrorDetails, item: Item, file: str) -> Problem:

@@ -113,15 +113,15 @@ def _holds(row: Row, column: int, filled: Flags) -> bool:
 def follow(numbers: CompactChanges, chained: Flags, known: Known, values: Filled) -> Effects:
     """Return the effects on the chained keys: those of key changes, flagged in `chained` by key number."""
     last: dict[int, int] = {}
-    places = ChainRows()
+    chain_rows = ChainRows()
     for held, touched in walk(numbers, chained, known, values):
-        places = held
+        chain_rows = held
         for key, event in touched.items():
             if event is None:
                 last.pop(key, None)
             else:
                 last[key] = event
-    return effects_of([(key, event, places.by_key.get(key)) for key, event in last.items()])
+    return effects_of([(key, event, chain_rows.by_key.get(key)) for key, event in last.items()])
 
 
 def walk(
@@ -132,49 +132,49 @@ def walk(
     The same `ChainRows` object is yielded every time. The event is None for a key whose row comes from the current
     table and was not changed since.
     """
-    here = np.where(numbers.key == NOWHERE, True, chained[numbers.key])
-    here[numbers.cleared.event] = True
-    events = np.flatnonzero(here)
+    is_chosen = np.where(numbers.key == NOWHERE, True, chained[numbers.key])
+    is_chosen[numbers.cleared.event] = True
+    events = np.flatnonzero(is_chosen)
     events = events[np.argsort(numbers.rank[events])]
     clearing = _clearing(numbers)
     leaves = _Leaves(numbers, events, known)
-    places, touched, csn = ChainRows(), dict[int, int | None](), NOWHERE
-    for event, op, key, old, at in _once(numbers, events):
-        if at != csn:
+    chain_rows, touched, csn = ChainRows(), dict[int, int | None](), NOWHERE
+    for event, op, key, old, event_csn in _once(numbers, events):
+        if event_csn != csn:
             if touched:
-                yield places, touched
-            csn, touched = at, {}
-            places.waiting.clear()
+                yield chain_rows, touched
+            csn, touched = event_csn, {}
+            chain_rows.waiting.clear()
         if op == ROW:
-            places.put(key, (event, COMPLETE))
-            places.regain((event, COMPLETE), values)
+            chain_rows.put(key, (event, COMPLETE))
+            chain_rows.regain((event, COMPLETE), values)
             touched[key] = None
             continue
         if op == TRUNCATE:
-            touched.update(dict.fromkeys(places.by_key, event))
-            places.clear()
+            touched.update(dict.fromkeys(chain_rows.by_key, event))
+            chain_rows.clear()
             continue
         for column in clearing.get(event, ()):
-            touched.update(dict.fromkeys(places.lose(column, values[column]), event))
+            touched.update(dict.fromkeys(chain_rows.lose(column, values[column]), event))
         if op == NULL_COLUMN or not chained[key]:
             continue
         touched[key] = event
         if op == DELETE:
-            places.take(key)
+            chain_rows.take(key)
             continue
         if op == INSERT:
             row = leaves.filled(event, None)
-            places.put(key, row)
+            chain_rows.put(key, row)
         elif old == NOWHERE:
-            row = leaves.filled(event, places.see(key))
-            places.change(key, row)
+            row = leaves.filled(event, chain_rows.see(key))
+            chain_rows.change(key, row)
         else:
             touched[old] = event
-            row = leaves.filled(event, places.take(old))
-            places.arrive(key, row)
-        places.regain(row, values)
+            row = leaves.filled(event, chain_rows.take(old))
+            chain_rows.arrive(key, row)
+        chain_rows.regain(row, values)
     if touched:
-        yield places, touched
+        yield chain_rows, touched
 
 
 def _clearing(numbers: CompactChanges) -> dict[int, list[int]]:
@@ -234,6 +234,6 @@ def effects_of(changes: Sequence[tuple[int, int, Row | None]]) -> Effects:
     rows = [row or (NOWHERE, COMPLETE) for _, _, row in changes]
     others = [(column, position, source) for position, (_, row) in enumerate(rows) for column, source in row.items()]
     column, position, instead = np.array(others, np.int64).reshape(-1, 3).T
-    keys, last = (np.array([each[number] for each in changes], np.int64) for number in (0, 1))
+    keys, last = (np.array([change[number] for change in changes], np.int64) for number in (0, 1))
     sources = np.array([source for source, _ in rows], np.int64)
     return Effects(keys, last, sources, column, position, instead)

@@ -42,18 +42,20 @@ def null_columns(effects: Effects, numbers: CompactChanges, values: Filled, chai
         )
     )
     columns, places, instead = [effects.column], [effects.position], [effects.instead]
-    for column, values_here in values.items():
+    for column, has_value in values.items():
         nulled = source.copy()
-        here = effects.column == column
-        nulled[effects.position[here]] = effects.instead[here]
+        of_column = effects.column == column
+        nulled[effects.position[of_column]] = effects.instead[of_column]
         clears = _nullings(numbers, column)
         following = np.searchsorted(numbers.rank[clears], numbers.rank[_teller(nulled, numbers)], "right")
-        dead = np.flatnonzero((source >= 0) & (nulled >= 0) & (following < len(clears)) & values_here[nulled])
-        by = clears[following[dead]]
-        last[dead] = np.where(numbers.rank[by] > numbers.rank[last[dead]], by, last[dead])
-        columns.append(np.full(len(dead), column))
-        places.append(dead)
-        instead.append(np.full(len(dead), CLEARED))
+        nulled_rows = np.flatnonzero((source >= 0) & (nulled >= 0) & (following < len(clears)) & has_value[nulled])
+        nulling = clears[following[nulled_rows]]
+        last[nulled_rows] = np.where(
+            numbers.rank[nulling] > numbers.rank[last[nulled_rows]], nulling, last[nulled_rows]
+        )
+        columns.append(np.full(len(nulled_rows), column))
+        places.append(nulled_rows)
+        instead.append(np.full(len(nulled_rows), CLEARED))
     cleared = Effects(key, last, source, *(np.concatenate(parts) for parts in (columns, places, instead)))
     return _only(cleared, numbers.op[last] != ROW)
 
@@ -83,7 +85,7 @@ def _only(effects: Effects, keep: Flags) -> Effects:
     """Return the effects that `keep` flags."""
     position = np.cumsum(keep) - 1
     inside = keep[effects.position]
-    key, last, source = (each[keep] for each in (effects.key, effects.last, effects.source))
+    key, last, source = (values[keep] for values in (effects.key, effects.last, effects.source))
     return Effects(
         key, last, source, effects.column[inside], position[effects.position[inside]], effects.instead[inside]
     )

@@ -49,24 +49,24 @@ def contradictions(
         different = _differing(numbers, images, known, column, event[both], before[both])
         by_kind.append((column, np.flatnonzero(both)[different]))
     texts: list[str | None] = [None] * len(effects.key)
-    for kind, at in _first(by_kind, numbers, event):
-        each, key = int(event[at]), int(numbers.key[event[at]])
+    for kind, index in _first(by_kind, numbers, event):
+        change, key = int(event[index]), int(numbers.key[event[index]])
         key_values = {name: _text(images.take(name, numbers.sample[[key]])[0]) for name in images.key}
-        about = _about(numbers, images, kind, each, int(before[at]))
-        about |= {"key": key_values, "csn": int(numbers.csn[each]), "xid": xids[each].as_py()}
+        about = _about(numbers, images, kind, change, int(before[index]))
+        about |= {"key": key_values, "csn": int(numbers.csn[change]), "xid": xids[change].as_py()}
         texts[int(np.flatnonzero(effects.key == key)[0])] = json.dumps(about, ensure_ascii=False)
     return pa.array(texts, pa.string())
 
 
 def _first(by_kind: Sequence[tuple[int, Ints]], numbers: CompactChanges, event: Ints) -> list[tuple[int, int]]:
     """Return (kind, index into event) of the first contradiction of each key, and of those the first of each kind."""
-    kind = np.concatenate([np.full(len(at), kind) for kind, at in by_kind])
-    at = np.concatenate([at for _, at in by_kind])
-    order = np.lexsort((kind, numbers.rank[event[at]]))
-    order = order[np.unique(numbers.key[event[at[order]]], return_index=True)[1]]
-    order = order[np.lexsort((kind[order], numbers.rank[event[at[order]]]))]
+    kind = np.concatenate([np.full(len(index), kind) for kind, index in by_kind])
+    index = np.concatenate([index for _, index in by_kind])
+    order = np.lexsort((kind, numbers.rank[event[index]]))
+    order = order[np.unique(numbers.key[event[index[order]]], return_index=True)[1]]
+    order = order[np.lexsort((kind[order], numbers.rank[event[index[order]]]))]
     order = order[np.unique(kind[order], return_index=True)[1]]
-    return list(zip(kind[order].tolist(), at[order].tolist(), strict=True))
+    return list(zip(kind[order].tolist(), index[order].tolist(), strict=True))
 
 
 def _about(numbers: CompactChanges, images: Images, kind: int, event: int, before: int) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def _about(numbers: CompactChanges, images: Images, kind: int, event: int, befor
     if kind in WHOLE_ROW:
         return {"what": WHOLE_ROW[kind], "column": None}
     name, changes = images.plain[kind], len(numbers.key) - numbers.rows
-    sent, held = (_text(images.take(name, np.array([each]))[0]) for each in (event + changes, before))
+    sent, held = (_text(images.take(name, np.array([source]))[0]) for source in (event + changes, before))
     return {"what": DIFFERS, "column": name, "told": sent, "held": held}
 
 
@@ -103,7 +103,7 @@ def _cut(numbers: CompactChanges, before: Ints, event: Ints) -> Flags:
 def _between(numbers: CompactChanges, before: Ints, event: Ints, others: Ints) -> Flags:
     """Return a mask over `event`: one of `others` lies between the event and the one before it in commit order."""
     ranks = np.sort(numbers.rank[others])
-    since, upto = (np.searchsorted(ranks, numbers.rank[each]) for each in (before, event))
+    since, upto = (np.searchsorted(ranks, numbers.rank[ends]) for ends in (before, event))
     return np.asarray(since != upto, np.bool_)
 
 
@@ -127,7 +127,7 @@ def _differing(numbers: CompactChanges, images: Images, known: Known, column: in
     sent, held = images.take(name, event + changes), images.take(name, before)
     same = pc.fill_null(pc.equal(sent, held), False)
     both_null = pc.and_(pc.is_null(sent), pc.is_null(held))
-    both_nan = pc.and_(*(pc.xor(pc.is_null(each, nan_is_null=True), pc.is_null(each)) for each in (sent, held)))
+    both_nan = pc.and_(*(pc.xor(pc.is_null(values, nan_is_null=True), pc.is_null(values)) for values in (sent, held)))
     same = pc.or_(same, pc.or_(both_null, both_nan))
     places = np.flatnonzero(~same.to_numpy())
     return np.asarray(np.flatnonzero(sure)[places], np.int64)

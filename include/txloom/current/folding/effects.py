@@ -35,11 +35,11 @@ def table(effects: Effects, numbers: CompactChanges, images: Images, xids: pa.Ch
     """Return the columns of the touched rows, with the values that effects point to and the columns of a stamp."""
     columns = {name: images.take(name, numbers.sample[effects.key]) for name in images.key}
     for number, name in enumerate(images.plain):
-        here = effects.column == number
+        of_column = effects.column == number
         sources = effects.source
-        if here.any():
+        if of_column.any():
             sources = sources.copy()
-            sources[effects.position[here]] = effects.instead[here]
+            sources[effects.position[of_column]] = effects.instead[of_column]
         columns[name] = images.take(name, sources)
     for name, stamp in (("_txloom_csn", numbers.csn), ("_txloom_pos", numbers.pos)):
         if name not in images.key:

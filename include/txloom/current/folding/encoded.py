@@ -128,8 +128,8 @@ def known(changes: pa.Table, chosen: Ints, column: str) -> Flags:
     """Return for each chosen change whether its image before has the column."""
     lists = changes.column("_txloom_before_known").take(pa.array(chosen)).combine_chunks()
     is_known = np.zeros(len(chosen), np.bool_)
-    here = pc.equal(pc.list_flatten(lists), column)
-    is_known[pc.list_parent_indices(lists).filter(here).to_numpy()] = True
+    is_column = pc.equal(pc.list_flatten(lists), column)
+    is_known[pc.list_parent_indices(lists).filter(is_column).to_numpy()] = True
     return is_known
 
 

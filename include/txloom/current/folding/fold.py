@@ -73,8 +73,8 @@ def known_before(images: Images, rows: int, changes: pa.Table) -> Known:
     def known(events: n.Ints, column: n.Ints) -> n.Flags:
         is_known = np.zeros(len(events), np.bool_)
         for number in np.unique(column):
-            here = column == number
-            is_known[here] = n.known(changes, events[here] - rows, images.plain[number])
+            of_column = column == number
+            is_known[of_column] = n.known(changes, events[of_column] - rows, images.plain[number])
         return is_known
 
     return known

@@ -146,8 +146,8 @@ class DebeziumDecoder:
     ) -> dict[str, Any]:
         before, after = bytes(message.before), bytes(message.after)
         kept = [(name, headers[name]) for name in (NEW_KEY, OLD_KEY) if headers.get(name) is not None]
-        said = after + "".join(text for _, text in kept).encode()
-        payload, digest = identity.payload(op, before, said), identity.digest(op, before, said)
+        content = after + "".join(text for _, text in kept).encode()
+        payload, digest = identity.payload(op, before, content), identity.digest(op, before, content)
         transaction = _transaction(message, op, source)
         connector, name = connector_of(source, transaction), source.names[-1]
         position, pos = f"{connector.at(source)}:{name}", _position(message)

@@ -115,7 +115,7 @@ def _fields(schema: bytes) -> dict[str, Field]:
         root = msgspec.json.decode(schema, type=Field | None)
     except msgspec.ValidationError:
         return {}
-    fields = {each.field: each for each in (root.fields if root else None) or ()}
+    fields = {field.field: field for field in (root.fields if root else None) or ()}
     image = fields.get("after") or fields.get("before")
     of_image = image.fields or () if image and "op" in fields else fields.values()
-    return {each.field: each for each in of_image if each.field is not None}
+    return {field.field: field for field in of_image if field.field is not None}

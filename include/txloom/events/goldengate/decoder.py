@@ -235,11 +235,11 @@ def _has_keys(image: bytes, keys: tuple[bytes, ...]) -> bool:
     """
     last, lowered = 0, image.lower()
     for key in keys:
-        at = lowered.find(key)
-        end = at + len(key)
-        if at < 0 or image[end] != COLON or image[end + 1] not in FIRST_OF_A_VALUE or lowered.find(key, end) >= 0:
+        start = lowered.find(key)
+        end = start + len(key)
+        if start < 0 or image[end] != COLON or image[end + 1] not in FIRST_OF_A_VALUE or lowered.find(key, end) >= 0:
             return False
-        last = max(last, at)
+        last = max(last, start)
     return image.find(b"{", 1, last) < 0 and b"\\u00" not in image
 
 

@@ -176,8 +176,8 @@ class ImageReader:
 
         Raises _Bad with the messages that have unreadable values.
         """
-        there = np.array([image is not None for image in images], bool)
-        rows = np.flatnonzero(there)
+        has_image = np.array([image is not None for image in images], bool)
+        rows = np.flatnonzero(has_image)
         tuples = [msgspec.structs.astuple(image) for image in images if image is not None]
         fields = list(zip_longest(*tuples, fillvalue=UNSET))
         fields += [(UNSET,) * len(rows)] * (len(self._sources) - len(fields))
@@ -205,8 +205,8 @@ class ImageReader:
         struct = pa.StructArray.from_arrays(columns, fields=list(self.schema.field("after").type))
         if len(rows) == len(images):
             return struct, known
-        take = np.cumsum(there) - 1
-        return struct.take(pa.array(take, mask=~there)), known
+        take = np.cumsum(has_image) - 1
+        return struct.take(pa.array(take, mask=~has_image)), known
 
     def _refuse_without_key(self, op: pa.Array, before: pa.StructArray, after: pa.StructArray) -> None:
         row = pc.not_equal(op, "T")

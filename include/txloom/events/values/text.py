@@ -53,8 +53,8 @@ def read_timestamp(text: str) -> datetime:
     if part[6:].strip("0"):
         raise ValueError(text)
     hours, minutes, seconds, micros = (int(each or 0) for each in (hour, minute, second, part[:6].ljust(6, "0")))
-    at = datetime.combine(date.fromisoformat(day), time(hours, minutes, seconds, micros))
-    return at.replace(tzinfo=_zone(sign, offset)) if zone else at
+    moment = datetime.combine(date.fromisoformat(day), time(hours, minutes, seconds, micros))
+    return moment.replace(tzinfo=_zone(sign, offset)) if zone else moment
 
 
 def _zone(sign: str, offset: Sequence[str]) -> timezone:
@@ -101,9 +101,9 @@ def array_elements(text: str) -> list[str | None]:
     """
     if not (text.startswith("{") and text.endswith("}")):
         raise ValueError(text)
-    body, at, elements = text[1:-1], 0, list[str | None]()
-    while body and at <= len(body):
-        element = _QUOTED.match(body, at)
+    body, offset, elements = text[1:-1], 0, list[str | None]()
+    while body and offset <= len(body):
+        element = _QUOTED.match(body, offset)
         if element is None:
             raise ValueError(text)
         quoted, bare = element.groups()
@@ -111,10 +111,10 @@ def array_elements(text: str) -> list[str | None]:
             elements.append(re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL))
         else:
             elements.append(None if bare == "NULL" else bare)
-        at = element.end()
-        if at < len(body) and body[at] != ",":
+        offset = element.end()
+        if offset < len(body) and body[offset] != ",":
             raise ValueError(text)
-        at += 1
+        offset += 1
     return elements
 
 

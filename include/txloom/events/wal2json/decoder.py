@@ -179,20 +179,20 @@ class Wal2JsonDecoder:
         Such a line comes from a crash: a reader that is started again appends to its file, and sends the truncated
         transaction again after a BEGIN. The bytes of BEGIN cannot be inside a text, whose quotes would be escaped.
         """
-        at = value.rfind(_BEGIN)
-        if at <= 0:
+        start = value.rfind(_BEGIN)
+        if start <= 0:
             return None
         try:
-            msgspec.json.decode(value[:at], type=msgspec.Raw)
+            msgspec.json.decode(value[:start], type=msgspec.Raw)
         except msgspec.DecodeError as error:
-            if not str(error).endswith(("truncated", f"(byte {at})")):
+            if not str(error).endswith(("truncated", f"(byte {start})")):
                 return None
         except UNREADABLE:
             return None
         else:
             return None
         try:
-            begin = self._line(value[at:])
+            begin = self._line(value[start:])
             _begun(begin)
         except (*UNREADABLE, _Poison):
             return None

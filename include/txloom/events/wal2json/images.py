@@ -163,8 +163,12 @@ def _has_cells(image: bytes, cells: tuple[bytes, ...]) -> bool:
     The bytes cannot be inside a text, whose quotes would be escaped.
     """
     for cell in cells:
-        at = image.find(cell)
-        value = image.find(VALUE, at)
-        if at < 0 or not at < value < image.find(b"}", at) or image[value + len(VALUE)] not in FIRST_OF_A_VALUE:
+        start = image.find(cell)
+        value = image.find(VALUE, start)
+        if (
+            start < 0
+            or not start < value < image.find(b"}", start)
+            or image[value + len(VALUE)] not in FIRST_OF_A_VALUE
+        ):
             return False
     return True

@@ -86,16 +86,18 @@ def _lines(value: bytes) -> list[bytes]:
         raise Poison(rejections.NO_CSN, "the message has no `nextlsn`: the slot needs include-lsn")
     if transaction.xid == NULL:
         raise Poison(rejections.NO_TRANSACTION, "the message has no `xid`: the slot needs include-xids")
-    xid, lsn, at = map(bytes, (transaction.xid, transaction.nextlsn, transaction.timestamp))
-    begin, end = (b'{"action":"%s","xid":%s,"timestamp":%s,"lsn":%s}' % (each, xid, at, lsn) for each in (b"B", b"C"))
-    return [begin, *(_row(change, xid, at) for change in transaction.change), end]
+    xid, lsn, timestamp = map(bytes, (transaction.xid, transaction.nextlsn, transaction.timestamp))
+    begin, end = (
+        b'{"action":"%s","xid":%s,"timestamp":%s,"lsn":%s}' % (action, xid, timestamp, lsn) for action in (b"B", b"C")
+    )
+    return [begin, *(_row(change, xid, timestamp) for change in transaction.change), end]
 
 
-def _row(change: _Change, xid: bytes, at: bytes) -> bytes:
+def _row(change: _Change, xid: bytes, timestamp: bytes) -> bytes:
     action = ACTIONS.get(change.kind)
     if action is None:
         raise Poison(rejections.OPERATION, f"kind of a change is {shown(change.kind)!r}")
-    line = b'{"action":"%s","xid":%s,"timestamp":%s' % (action, xid, at)
+    line = b'{"action":"%s","xid":%s,"timestamp":%s' % (action, xid, timestamp)
     if action == b"M":
         return line + b"}"
     line += b',"schema":%s,"table":%s' % (bytes(change.schema), bytes(change.table))

@@ -30,12 +30,12 @@ class ChangeEventWriter(Writer):
 
     def messages(self, transaction: Transaction) -> Iterator[Message]:
         """Yield a message for each row that the transaction changed, each one microsecond later than the one before."""
-        at, spelling = transaction.committed, transaction.number % 2
+        micros, spelling = transaction.committed, transaction.number % 2
         for change in single_rows(transaction.changes):
             content: Given = {"table": self._names[change.table], "changeType": TYPES[change.op][spelling]}
-            content |= {"timestamp": moment(at), **_columns(change), **_old_key(change)}
+            content |= {"timestamp": moment(micros), **_columns(change), **_old_key(change)}
             yield Message(self._topics[change.table], encode(content), ROW, transaction.csn)
-            at += 1
+            micros += 1
 
 
 def single_rows(changes: list[Change]) -> Iterator[Change]:

@@ -45,13 +45,13 @@ class ChangeSetWriter(Writer):
 
     def messages(self, transaction: Transaction) -> Iterator[Message]:
         """Yield the rows that a transaction changed, each one microsecond later than the one before."""
-        at = transaction.committed
+        micros = transaction.committed
         for change in single_rows(transaction.changes):
             for flag, row in _flagged(change):
-                fields = (flag, *row, moment(at))
+                fields = (flag, *row, moment(micros))
                 topic = self._topics[change.table]
                 yield Message(topic, self._line(change.table, topic, fields), ROW, transaction.csn)
-                at += 1
+                micros += 1
 
     def _line(self, table: SourceTable, topic: str, fields: Row) -> bytes:
         if self._is_csv:

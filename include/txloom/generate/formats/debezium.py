@@ -130,13 +130,13 @@ class DebeziumWriter(Writer):
         return Message(self.metadata_topic, encode(content), kind, transaction.csn, encode({"id": transaction_id}))
 
     def _source(self, transaction: Transaction, lsn: int, layout: _Layout) -> bytes:
-        at, server = transaction.committed, self._server.encode()
+        committed, server = transaction.committed, self._server.encode()
         return (
             b'{"version":"%b","connector":"postgresql","name":"%b","ts_ms":%d,"snapshot":"false","db":"shop",'
             b'"sequence":"[\\"%d\\",\\"%d\\"]","ts_us":%d,"ts_ns":%d,%b,"txId":%d,"lsn":%d,"xmin":null,'
             b'"origin":null,"origin_lsn":null}'
         ) % (
-            *(VERSION.encode(), server, at // 1000, transaction.lsn, lsn, at, at * 1000),
+            *(VERSION.encode(), server, committed // 1000, transaction.lsn, lsn, committed, committed * 1000),
             *(layout.source, transaction.xid, lsn),
         )
 
@@ -144,8 +144,8 @@ class DebeziumWriter(Writer):
 def _row(
     transaction: Transaction, lsn: int, source: bytes, order: bytes, before: bytes, after: bytes, op: str
 ) -> bytes:
-    at = transaction.committed + LAG
+    read_at = transaction.committed + LAG
     return (
         b'{"before":%b,"after":%b,"source":%b,"transaction":{"id":"%d:%d",%b},"op":"%b",'
         b'"ts_ms":%d,"ts_us":%d,"ts_ns":%d}'
-    ) % (before, after, source, transaction.xid, lsn, order, op.encode(), at // 1000, at, at * 1000)
+    ) % (before, after, source, transaction.xid, lsn, order, op.encode(), read_at // 1000, read_at, read_at * 1000)

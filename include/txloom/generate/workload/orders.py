@@ -74,19 +74,21 @@ class Workload:
             yield self._transaction(large if number == count // 2 else 0)
 
     def _transaction(self, large: int) -> Transaction:
-        at, draw = self.position, self._draw
-        draw.restart(self.seed * SEEDS + at.number)
-        committed = at.until + 1 + int(2 * self.gap * draw.unit())
+        last, draw = self.position, self._draw
+        draw.restart(self.seed * SEEDS + last.number)
+        committed = last.until + 1 + int(2 * self.gap * draw.unit())
         begun = committed - draw.below(LONGEST)
         size = 0 if draw.happens(self.shares.empty) else self.sizes.draw(draw)
         work = Work(self.source, draw, large or size, short_moment(committed))
         while work.room > 0:
             _first_that_fits(work, LOADS if large else self._choice(draw), draw)
-        csn = at.csn + LSN_STEP * (len(work.changes) + 2 + draw.below(8))
+        csn = last.csn + LSN_STEP * (len(work.changes) + 2 + draw.below(8))
         # Formats without transactions order changes by their time, so each change gets different microseconds.
         until = committed + sum([_messages(change) for change in work.changes])
-        self.position = Position(at.number + 1, csn, at.pos + len(work.changes), until)
-        return Transaction(at.number, _xid(at.number), csn, at.csn, at.pos + 1, begun, committed, until, work.changes)
+        self.position = Position(last.number + 1, csn, last.pos + len(work.changes), until)
+        return Transaction(
+            last.number, _xid(last.number), csn, last.csn, last.pos + 1, begun, committed, until, work.changes
+        )
 
     def _choice(self, draw: Draw) -> tuple[Statement, ...]:
         lot, shares = draw.unit(), self.shares
