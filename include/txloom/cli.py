@@ -1,9 +1,11 @@
-"""The command line: `txloom check` says whether declarations are right, `txloom schema` prints what an editor needs,
-`txloom generate` writes a stream to try them on; `txloom status` says how pipelines fare, `txloom explain` tells the
-story of a transaction or of a row.
+"""The command line of txloom.
 
-Exit codes are those of `txloom.errors`: 0, or 2 where a declaration, or what was asked for, is wrong; and 5 where
-nothing is known of what is to be explained.
+`txloom check` validates declarations, `txloom schema` prints their JSON schema for editors, and `txloom generate`
+writes a stream to try them on. `txloom status` shows the state of pipelines, and `txloom explain` the story of a
+transaction or of a row.
+
+Exit codes are 0; 2 where a declaration or an argument is wrong; and 5 where the transaction or row to explain is
+unknown.
 """
 
 import argparse
@@ -66,7 +68,7 @@ def _loaded(path: Path) -> Pipeline | ConfigurationError:
 
 
 def _planned(path: Path, verdict: Pipeline | ConfigurationError) -> Verdict:
-    """Plan the SQL of expectations on empty tables; Delta is loaded where there is any."""
+    """Return the verdict after planning the SQL of expectations on empty tables; Delta is imported only for SQL."""
     if isinstance(verdict, ConfigurationError) or not any(
         each.kind == "invariant" or getattr(each, "where", None) for each in verdict.expectations
     ):
@@ -91,9 +93,9 @@ def _result_lines(path: Path, verdict: Pipeline | ConfigurationError) -> str:
 
 
 def _near(folder: Path) -> Path:
-    """Return a folder as seen from where the command runs, if it lies below."""
-    here = Path.cwd()
-    return folder.relative_to(here) if folder.is_relative_to(here) else folder
+    """Return a folder relative to the working directory if it is below it, else as it is."""
+    working = Path.cwd()
+    return folder.relative_to(working) if folder.is_relative_to(working) else folder
 
 
 def _parser() -> argparse.ArgumentParser:

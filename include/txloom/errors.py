@@ -3,19 +3,19 @@
 TxloomError                 1   something unforeseen
 |-- ConfigurationError      2   the declaration is wrong: repair the YAML, a retry cannot help
 |-- BeyondValidThrough      3   a reader asked for a state that is not complete yet: ask again later
-|-- BeforeHistory         4   a reader asked for a state that is older than what history keeps: ask for a newer one
-|-- CutReplaced            5   a table of a cut was written anew since: its versions are others, read a newer cut
+|-- BeforeHistory           4   a reader asked for a state that is older than what history keeps: ask for a newer one
+|-- CutReplaced             5   a table of a cut was written anew since: its versions are others, read a newer cut
 |-- LeaseTaken             10   another run holds the stream: retry soon
 |-- WriteConflict          11   Delta rejected a commit because another writer came first: retry soon
 |-- SourceUnavailable      12   the source folder or broker cannot be read: retry soon
 |-- SourceLost             13   records were lost before they were landed: never retry, load a snapshot or accept it
 |-- TablesFailed           14   some tables could not be merged, the others were: retry soon
-|-- MessageUnsent          15   people could not be told of an incident over every channel: retry soon
-|-- HistoryLost              16   a history is gone though readers see what was made of it: never retry, backfill it
+|-- MessageUnsent          15   an incident could not be reported over every channel: retry soon
+|-- HistoryLost            16   a history is gone though current tables were made from it: never retry, backfill it
 |-- ExpectationFailed      20   data is safe, but an expectation with severity `block` failed
-|-- ComparisonOutdated     21   live tables moved on since a backfill compared them: begin it anew
+|-- ComparisonOutdated     21   live tables changed since a backfill compared them: begin it anew
 |-- LedgerUnbalanced       30   events landed and events accounted for differ: never retry, look
-`-- CheckpointDamaged      40   the buffer's state cannot be trusted: never retry, start a new generation
+`-- CheckpointDamaged      40   the buffer's state cannot be trusted: never retry, start a new checkpoint epoch
 """
 
 import re
@@ -24,7 +24,7 @@ _COLORING = re.compile("\x1b\\[[0-9;]*m")
 
 
 class TxloomError(Exception):
-    """Anything that txloom raises on purpose."""
+    """The base of all errors that txloom raises on purpose."""
 
     exit_code = 1
 
@@ -42,13 +42,13 @@ class BeyondValidThrough(TxloomError):
 
 
 class BeforeHistory(TxloomError):
-    """A reader asked for a state below what was cleaned from history."""
+    """A reader asked for a state of which rows were cleaned from history."""
 
     exit_code = 4
 
 
 class CutReplaced(TxloomError):
-    """A table lies where a cut has one, and is another by now."""
+    """A table that a cut names was written anew since, so that its versions are those of another table."""
 
     exit_code = 5
 
@@ -72,7 +72,7 @@ class SourceUnavailable(TxloomError):
 
 
 class SourceLost(TxloomError):
-    """Records of the source are lost, so that going on would skip them."""
+    """Records of the source are lost, so that a landing would skip them."""
 
     exit_code = 13
 
@@ -84,19 +84,19 @@ class TablesFailed(TxloomError):
 
 
 class MessageUnsent(TxloomError):
-    """A channel did not take a message; the others did."""
+    """A channel did not take a message about an incident."""
 
     exit_code = 15
 
 
 class HistoryLost(TxloomError):
-    """A history table is gone although current tables show what was made of it."""
+    """A history table is gone although current tables were made from it."""
 
     exit_code = 16
 
 
 BETWEEN_EXPECTATIONS = " | "
-"""What stands between the expectations that one sentence names."""
+"""The separator between the expectations that one sentence names."""
 
 
 class ExpectationFailed(TxloomError):
@@ -106,7 +106,7 @@ class ExpectationFailed(TxloomError):
 
 
 class ComparisonOutdated(TxloomError):
-    """Live tables moved on since a backfill compared them with what it rebuilt."""
+    """Live tables changed since a backfill compared them with the rows that it rebuilt."""
 
     exit_code = 21
 
@@ -124,7 +124,9 @@ class CheckpointDamaged(TxloomError):
 
 
 def message_of(step: str, error: Exception) -> str:
-    """Return the sentence with which a step fails; what others raise comes in one line: a task's error shows no more.
+    """Return the sentence with which a step fails, with the error's class and exit code.
+
+    The text of an error that txloom did not raise is put on one line, because a task's error shows only one.
 
     >>> message_of("publish", OSError("storage error\\n  no space left on device"))
     'txloom publish failed (OSError, exit code 1): storage error no space left on device'
@@ -132,5 +134,5 @@ def message_of(step: str, error: Exception) -> str:
     'txloom publish failed (LeaseTaken, exit code 10): run r1 holds it'
     """
     code = error.exit_code if isinstance(error, TxloomError) else TxloomError.exit_code
-    said = str(error) if isinstance(error, TxloomError) else " ".join(_COLORING.sub("", str(error)).split())
-    return f"txloom {step} failed ({type(error).__name__}, exit code {code}): {said}"
+    text = str(error) if isinstance(error, TxloomError) else " ".join(_COLORING.sub("", str(error)).split())
+    return f"txloom {step} failed ({type(error).__name__}, exit code {code}): {text}"

@@ -1,4 +1,4 @@
-"""Read what txloom keeps: a table as of any csn or moment, the intervals of its rows, the tables of a cut.
+"""Read tables of a pipeline: as of any csn or moment, the intervals of their rows, or the versions of a cut.
 
     from txloom import read
 
@@ -7,8 +7,9 @@
     read.intervals("orders", "orders", untracked=["notes"])                          # SCD2: valid from, valid to
     read.versions("orders")                                                          # {table: Delta version} of a cut
 
-Everything comes as Arrow tables out of the history, without Spark. pipeline is a name or a file of a declaration;
-warehouse is TXLOOM_WAREHOUSE unless it is given.
+Rows come as Arrow tables, without Spark; `as_of` and `intervals` compute them from history. pipeline is the name or the
+file of a declaration, or a loaded one; warehouse is TXLOOM_WAREHOUSE unless it is given. Every function raises
+ConfigurationError for a pipeline that is not declared, and without a warehouse.
 """
 
 import os
@@ -46,10 +47,21 @@ def as_of(
 ) -> pa.Table:
     """Return a current table as it was at a csn, or at a moment in the source's commit time.
 
-    table: the name of a mirror's or an aggregate's current table, whose schema the rows have; they are ordered by key.
-    As of a moment means: up to the last transaction, in commit order, that was committed by then. Raises
-    BeyondValidThrough for a csn above valid-through, BeforeHistory for one below what maintenance cleaned from history,
-    ConfigurationError for a table that the pipeline does not have.
+    Args:
+        pipeline: The name or the file of a declaration, or a loaded one.
+        table: The name of a mirror's or an aggregate's current table.
+        csn: The csn; exactly one of csn and time must be given.
+        time: The moment: up to the last transaction, in commit order, that was committed by then.
+        warehouse: The warehouse; by default TXLOOM_WAREHOUSE.
+
+    Returns:
+        The rows in the schema of the current table, ordered by key.
+
+    Raises:
+        BeyondValidThrough: The csn is above valid-through.
+        BeforeHistory: The csn is below what maintenance cleaned from history.
+        ConfigurationError: The pipeline does not have the table.
+        ValueError: Not exactly one of csn and time was given.
     """
     declared, paths = _opened(pipeline, warehouse)
     upto = history_reader.watermark_at(paths, csn, time)
@@ -76,12 +88,22 @@ def intervals(
     untracked: Collection[str] = (),
     warehouse: str | None = None,
 ) -> pa.Table:
-    """Return when each row of a current table was what it was, up to valid-through (SCD2).
+    """Return the intervals of a current table's rows, up to valid-through (SCD2).
 
-    Added to the declared columns: `_txloom_valid_from` and `_txloom_valid_to` (csn; a row holds from the first up to,
-    but not at, the second, which is null for rows that still hold), the same in commit time with `_time` at the end,
-    and `_txloom_is_current`. untracked: columns of a mirror whose changes begin no new interval. Where maintenance
-    cleaned history, what ended before that is not listed, and what began before it may show a later beginning.
+    Args:
+        pipeline: The name or the file of a declaration, or a loaded one.
+        table: The name of a mirror's or an aggregate's current table.
+        untracked: Columns of a mirror whose changes begin no new interval.
+        warehouse: The warehouse; by default TXLOOM_WAREHOUSE.
+
+    Returns:
+        One row per interval: the declared columns, `_txloom_valid_from` and `_txloom_valid_to` (csn; a row holds from
+        the first up to, but not including, the second, which is null for rows that still hold), the same in commit time
+        with `_time` at the end, and `_txloom_is_current`. Where maintenance cleaned history, intervals that ended
+        before that are missing, and those that began before it may have a later beginning.
+
+    Raises:
+        ConfigurationError: The pipeline does not have the table, or the table not the untracked columns.
     """
     declared, paths = _opened(pipeline, warehouse)
     upto = history_reader.known(paths)
@@ -105,10 +127,10 @@ def intervals(
 
 
 def versions(pipeline: str | Pipeline, *, cut_id: int | None = None, warehouse: str | None = None) -> dict[str, int]:
-    """Return the Delta version of every current table that a published cut names; the newest cut unless one is given.
+    """Return the Delta version of every current table in a published cut; the newest cut unless cut_id is given.
 
-    Tables read at these versions show one moment of the source. {}: nothing was published yet. Raises CutReplaced where
-    a table was written anew since, so that its version of that number is another.
+    Tables read at these versions show one moment of the source. The result is empty where there is no such cut. Raises
+    CutReplaced where a table was written anew since, so that its version of that number is another.
     """
     _, paths = _opened(pipeline, warehouse)
     cut = reader_holds.published(paths, cut_id)
@@ -127,11 +149,21 @@ def held(
     hours: float = 24,
     warehouse: str | None = None,
 ) -> Iterator[reader_holds.Cut]:
-    """Hold a published cut, the newest unless one is named: vacuum keeps its files for as long, and names the reader.
+    """Hold a published cut while a block runs, so that vacuum keeps its files.
 
-    reader: whom to ask, such as a DAG's id. hours: after so long a hold ends by itself, so that a reader that died
-    holds nothing up for ever. Raises ConfigurationError where there is no such cut, or vacuum may have begun to remove
-    what it needs; CutReplaced where one of its tables was written anew since.
+    Args:
+        pipeline: The name or the file of a declaration, or a loaded one.
+        reader: The name under which the hold is listed, such as a DAG's id.
+        cut_id: The cut; by default the newest.
+        hours: After how many hours the hold ends by itself, so that a reader that died does not keep files for ever.
+        warehouse: The warehouse; by default TXLOOM_WAREHOUSE.
+
+    Yields:
+        The cut.
+
+    Raises:
+        ConfigurationError: There is no such cut, or vacuum may have begun to remove its files.
+        CutReplaced: One of its tables was written anew since.
     """
     declared, paths = _opened(pipeline, warehouse)
     cut = reader_holds.published(paths, cut_id)
@@ -167,8 +199,8 @@ def at_version(
 ) -> pa.Table:
     """Return a table's rows at a Delta version, such as one of `versions`.
 
-    cut: the cut that names the version, such as one that is `held`. Raises CutReplaced where the table was written anew
-    since.
+    cut: the cut that names the version, such as the one from `held`. With it, CutReplaced is raised where the table was
+    written anew since.
     """
     _, paths = _opened(pipeline, warehouse)
     if cut is not None:

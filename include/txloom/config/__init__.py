@@ -1,4 +1,4 @@
-"""Declarations of pipelines: what a YAML file in include/pipelines may say, read with every mistake told at once."""
+"""Declarations of pipelines: the YAML files in include/pipelines, read so that all mistakes are reported at once."""
 
 from txloom.config.load import connections_of, discover, find, load, locate, pipelines_dir
 

@@ -1,13 +1,14 @@
-"""What identifies an event, a row of a history and a row of a table without a key: one rule, the same in every step.
+"""What identifies an event, a row of a history and a row of a table without a key: one rule for all steps.
 
-An event is known within its transaction by (table, identity): what its source guarantees, and keeps in a redelivery.
-Whether two events of one identity are one event, delivered twice, is told by what they say: by the 128 bits of
-`digest`. Events that were landed before there was a digest have `payload` alone, two CRC32, which is then what both
-sides are compared by.
+An event is identified within its transaction by (table, identity), which its source keeps in a redelivery. Two events
+of one identity are one event, delivered twice, if their content is equal: the 128 bits of `digest`. Events that were
+landed before digests were stored have only `payload`, two CRC32; if either event has no digest, the payloads are
+compared.
 
-A Debezium row of a table without a key is known by what it says and by its number in the transaction; one of a
-snapshot, which has neither key nor number, by the place that it was sent at. A row of a history, and of a current table
-without a key, is known by its transaction and its place in there (`txloom.config.names.POSITION`).
+A Debezium row of a table without a key is identified by its content and its number in the transaction; a row of a
+snapshot of such a table, which has no number either, by the partition and offset that it was sent at. A row of a
+history, and of a current table without a key, is identified by its transaction and its position there
+(`txloom.config.names.POSITION`).
 """
 
 import re
@@ -18,20 +19,20 @@ from typing import Any
 import xxhash
 
 SENT_AT = "@"
-"""Stands between what a row says and the place that it was sent at."""
+"""The separator between a row's content and the position that it was sent at."""
 NUMBERED = r"/[0-9a-f]{32}\.[0-9]+$"
-"""How the identity of a row ends that is known by what it says: what comes before was all of it once."""
+"""The end of the identity of a row that its content identifies; older versions wrote the identity without it."""
 AT_POSITION = r"^([0-9]{1,18}):"
-"""How the identity of a row begins that knows no csn, Debezium's of PostgreSQL: its place in the log, which lies before
-the csn of its transaction. By it a row is told from those of an earlier transaction that had the same id."""
+"""The beginning of the identity of a row without a csn (Debezium for PostgreSQL): its position in the log, which lies
+before the csn of its transaction. It distinguishes the row from rows of an earlier transaction with the same id."""
 GTID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}:(?:\w+:)?[0-9]+|[0-9]+-[0-9]+-[0-9]+")
-"""Ids of transactions that never come back, MySQL's and MariaDB's."""
+"""Transaction ids that are never reused: those of MySQL and MariaDB."""
 Image = bytes
 """The JSON of a row before or after a change."""
 
 
 def digest(op: str, before: Image, after: Image) -> bytes:
-    """Return 128 bits of what an event says: its operation and both images, each told apart from the other.
+    """Return the 128-bit hash of an event's content: its operation and both images, with the border between them.
 
     >>> digest("U", b"1", b"23") == digest("U", b"12", b"3")
     False
@@ -40,13 +41,13 @@ def digest(op: str, before: Image, after: Image) -> bytes:
 
 
 def payload(op: str, before: Image, after: Image) -> int:
-    """Return the checksum by which an event is compared with those that were landed before there was a digest."""
+    """Return the checksum of an event's content, for comparing it with events that were landed without a digest."""
     seed = ord(op)
     return zlib.crc32(before, seed) << 31 ^ zlib.crc32(after, seed)
 
 
 def by_content(checksum: int, digest: bytes) -> str:
-    """Return what stands for the key of a row that has none: all that it says.
+    """Return what replaces the key in the identity of a row without one: its content, as checksum and digest.
 
     >>> by_content(255, bytes(16))
     'ff/00000000000000000000000000000000'
@@ -55,12 +56,12 @@ def by_content(checksum: int, digest: bytes) -> str:
 
 
 def numbered(known: str, number: int) -> str:
-    """Return the identity of a row without a key in its transaction: equal rows differ by their number there."""
+    """Return the identity of a row without a key; equal rows of a transaction differ by their number in it."""
     return f"{known}.{number}"
 
 
 def same_content(one: str, other: str) -> str:
-    """Return the SQL condition that two events say the same; one, other: the names of their rows.
+    """Return the SQL condition that two events have equal content; one, other: the aliases of their rows.
 
     >>> same_content("a", "b")
     'case when a.digest is null or b.digest is null then a.payload = b.payload else a.digest = b.digest end'
@@ -70,10 +71,10 @@ def same_content(one: str, other: str) -> str:
 
 
 def is_one(events: Sequence[Mapping[str, Any]]) -> bool:
-    """Say whether events of one identity all say the same.
+    """Return whether events of one identity (payload, digest) all have equal content.
 
     >>> old, new, other = ({"payload": 7, "digest": digest} for digest in (None, b"1", b"2"))
     >>> is_one([old, new, new]), is_one([old, new, other])
     (True, False)
     """
-    return len({each["payload"] for each in events}) == 1 and len({each["digest"] for each in events} - {None}) <= 1
+    return len({event["payload"] for event in events}) == 1 and len({event["digest"] for event in events} - {None}) <= 1

@@ -1,4 +1,4 @@
-"""The JSON schema of declarations, for editors: generated from the models, kept beside the declarations."""
+"""The JSON schema of declarations for editors, generated from the models and stored beside the declarations."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ from txloom.config.models.pipeline import Pipeline
 
 
 class _Plain(GenerateJsonSchema):
-    """Leaves out the titles that only repeat a field's name."""
+    """A schema generator that leaves out titles which only repeat a field's name."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
         return False

@@ -19,7 +19,7 @@ from txloom.config.yaml.table_ranges import expanded
 from txloom.errors import ConfigurationError
 
 LARGEST = 4 * 1024 * 1024
-"""Bytes that a declaration may have."""
+"""The most bytes that a declaration may have."""
 
 
 def pipelines_dir() -> Path:
@@ -28,10 +28,16 @@ def pipelines_dir() -> Path:
 
 
 def load(path: str | Path, environment: Mapping[str, str] | None = None, *, connected: bool = True) -> Pipeline:
-    """Return the pipeline that a file declares, or refuse it with all its mistakes at once.
+    """Return the pipeline that a file declares.
 
-    environment: os.environ unless told. connected: whether connections are looked up; else a text that names one stays
-    as it is written, for whoever needs the declaration and not its source.
+    Args:
+        path: The declaration.
+        environment: The variables that texts may name; None: os.environ.
+        connected: Whether connections are looked up; if False, a text that names one stays as it is written, for
+            callers that need the declaration but not its source.
+
+    Raises:
+        ConfigurationError: The declaration is wrong; its message has one line for each mistake.
     """
     text = _text(Path(path))
     root, problems = read(text, str(path), os.environ if environment is None else environment, connected=connected)
@@ -65,10 +71,10 @@ def connections_of(path: str | Path) -> list[str]:
 
 
 def where(path: str | Path, name: str, key: str) -> tuple[int, str]:
-    """Return line and path of a key of the expectation that a file declares under an id."""
+    """Return line and path of a key of the expectation with an id in a file; line 1 if there is none."""
     root, _ = read(_text(Path(path)), str(path), os.environ, connected=False)
-    for each in root.members("expectations") if root is not None else ():
-        if each.text("id") == name and (item := each.get(key)) is not None:
+    for expectation in root.members("expectations") if root is not None else ():
+        if expectation.text("id") == name and (item := expectation.get(key)) is not None:
             return item.line, item.path
     return 1, "expectations"
 
@@ -80,12 +86,16 @@ def find(
     *,
     connected: bool = True,
 ) -> Pipeline:
-    """Return the pipeline of a file, or of a name that a file in the folder of declarations has; see `load`."""
+    """Return the pipeline of a file, or the one that a file in the folder of declarations names so; see `load`."""
     return load(locate(name_or_file, pipelines), environment, connected=connected)
 
 
 def locate(name_or_file: str | Path, pipelines: Path | None = None) -> Path:
-    """Return the file of a pipeline that is named as `find` has it."""
+    """Return the file of a pipeline, given as for `find`.
+
+    Raises:
+        ConfigurationError: No file in the folder declares a pipeline of this name.
+    """
     folder = pipelines or pipelines_dir()
     name = str(name_or_file)
     if Path(name).suffix or len(Path(name).parts) > 1:
@@ -102,9 +112,9 @@ def locate(name_or_file: str | Path, pipelines: Path | None = None) -> Path:
 
 
 def discover(folder: str | Path | None = None) -> list[tuple[Path, Pipeline | ConfigurationError]]:
-    """Return every declaration of a folder in sorted order: the pipeline, or why it was refused.
+    """Return every declaration of a folder, sorted by path: the pipeline, or the error that refuses it.
 
-    No connection is looked up: DAG files are parsed where nobody has the secrets.
+    No connection is looked up, because DAG files are parsed where the secrets are not available.
     """
     declarations: list[tuple[Path, Pipeline | ConfigurationError]] = []
     owners: dict[str, Path] = {}
@@ -140,7 +150,10 @@ def _text(path: Path) -> str:
 
 
 def _validated(root: Item, file: str) -> tuple[Pipeline | None, list[Problem]]:
-    """Validate with the models; pydantic's own error holds values, so it does not leave this function."""
+    """Validate with the models, and return the pipeline or its problems.
+
+    Pydantic's error holds values, which may be secret, so it is not raised to the caller.
+    """
     try:
         return Pipeline.model_validate(root.plain, by_alias=True, by_name=False), []
     except ValidationError as error:
@@ -149,7 +162,7 @@ def _validated(root: Item, file: str) -> tuple[Pipeline | None, list[Problem]]:
 
 
 def _with_mirrors(pipeline: Pipeline) -> Pipeline:
-    """Put a mirror for each table, with the same options, in the place of a pattern of names."""
+    """Return the pipeline with each mirror of a pattern replaced by a mirror with the same options for each table."""
     mirrors = pipeline.targets.mirrors
     declared = [mirror.table for mirror in mirrors]
     expanded: list[Mirror] = []

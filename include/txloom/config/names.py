@@ -1,4 +1,4 @@
-"""The one place where names come from: tables, checkpoints, leases, DAG ids, assets, pools and Spark applications."""
+"""All names that txloom gives: tables, checkpoints, leases, DAG ids, assets, pools and Spark applications."""
 
 CHANGE_EVENTS = "change_events"
 DEAD_LETTERS = "dead_letters"
@@ -45,33 +45,33 @@ PIPELINE_TABLES = (
     INCIDENTS,
     READERS,
 )
-"""Tables that every pipeline has; a declaration may not name a target after one of them."""
+"""The system tables, which every pipeline has; a target may not have one of these names."""
 
 REPORTS = "_reports"
-"""The folder of the reports of runs, beside the tables."""
+"""The folder of the runs' reports, beside the tables."""
 
 DATA_DOCS = "data_docs"
-"""The folder of Great Expectations' pages of a run, in that of its report."""
+"""The folder of Great Expectations' pages of a run, inside the run's report folder."""
 
 SYSTEM_PREFIX = "_txloom_"
 """Prefix of the columns that txloom adds to current and history tables."""
 
 POSITION = (f"{SYSTEM_PREFIX}csn", f"{SYSTEM_PREFIX}xid", f"{SYSTEM_PREFIX}pos")
-"""What tells the changes in a history, and the rows of a table without a key, apart: the transaction, and where in it
-the row was changed. Neither csn nor position does alone: all rows of a connector's snapshot have one."""
+"""The columns that identify a change in a history, and a row of a table without a key: the transaction, and the
+position in it. Neither csn nor position is enough: all rows of a connector's snapshot have the same."""
 
 PARTITION = f"{SYSTEM_PREFIX}partition"
 """The column that names the partitions of a current table where no declared column can."""
 
 LOAD, LOAD_METADATA = f"{SYSTEM_PREFIX}load", f"{SYSTEM_PREFIX}load_metadata"
 LOADS = (LOAD, LOAD_METADATA)
-"""The topics of what txloom lands itself: rows as GoldenGate writes them, whatever the source's format is."""
+"""The topics of rows that txloom lands itself, in GoldenGate's layout, whatever the source's format is."""
 
 MAINTENANCE_TASKS = ("clean_history", "expire", "optimize", "vacuum", "statistics")
 """What maintain_tables does, in the order in which the maintenance DAG runs it."""
 
 VALIDATE = "validate"
-"""The last task of the maintenance DAG, where expectations are declared: a job of its own, without Spark."""
+"""The last task of the maintenance DAG, present where expectations are declared: a separate job without Spark."""
 
 BACKFILL_TASKS = ("rebuild", "compare", "apply", "drop")
 """What backfill does, in the order in which the backfill DAG runs it."""
@@ -87,37 +87,37 @@ def table_path(warehouse: str, pipeline: str, table: str) -> str:
 
 
 def checkpoint_path(warehouse: str, pipeline: str, step: str, epoch: int) -> str:
-    """Return the folder that holds the streaming checkpoint of one step and generation."""
+    """Return the folder that holds the streaming checkpoint of one step and checkpoint epoch."""
     return f"{warehouse.rstrip('/')}/{pipeline}/_checkpoints/{step}/g{epoch}"
 
 
 def stream_table(aggregate: str) -> str:
-    """Return the name of an aggregate's history where its declaration gives none."""
+    """Return the default name of an aggregate's history."""
     return f"{aggregate}_stream"
 
 
 def document_table(aggregate: str) -> str:
-    """Return the name of an aggregate's current table where its declaration gives none."""
+    """Return the default name of an aggregate's current table."""
     return f"{aggregate}_current"
 
 
 def changes_table(table: str) -> str:
-    """Return the name of a mirror's history where its declaration gives none."""
+    """Return the default name of a mirror's history."""
     return f"{table}_changes"
 
 
 def row_store(table: str) -> str:
-    """Return the name of the current table kept for a member of an aggregate that no mirror declares."""
+    """Return the name of the row table of a member of an aggregate that no mirror declares."""
     return f"_rows_{table}"
 
 
 def shadow_table(table: str) -> str:
-    """Return the name of what a backfill rebuilt beside a history or current table."""
+    """Return the name of the table that a backfill rebuilds beside a history or current table."""
     return f"_shadow_{table}"
 
 
 def difference_table(table: str) -> str:
-    """Return the name of the table of what a backfill would change in a history or current table."""
+    """Return the name of the table that lists what a backfill would change in a history or current table."""
     return f"_difference_{table}"
 
 
@@ -132,7 +132,7 @@ def cdc_dag_id(pipeline: str) -> str:
 
 
 def is_cdc_dag(dag_id: str) -> bool:
-    """Tell whether a DAG's id is that of a pipeline's cycle.
+    """Return whether a DAG's id is that of a pipeline's cycle.
 
     >>> is_cdc_dag("orders_cdc")
     True
@@ -156,7 +156,7 @@ def backfill_dag_id(pipeline: str) -> str:
 
 
 def is_backfill_dag(dag_id: str) -> bool:
-    """Tell whether a DAG's id is that of a pipeline's backfill.
+    """Return whether a DAG's id is that of a pipeline's backfill.
 
     >>> is_backfill_dag("orders_backfill")
     True

@@ -1,4 +1,4 @@
-"""What is wrong with a declaration, in words: where, what was found, what was expected, and a hint."""
+"""Problems of a declaration as messages: file and line, the value, what was expected, and a hint."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from difflib import get_close_matches
 from typing import Any
 
 LONGEST_TEXT = 60
-"""Characters of a found text that a message repeats."""
+"""The most characters of a text from the declaration that a message repeats."""
 
 
 class Unfit(ValueError):
-    """A value cannot be what its place in the declaration asks for."""
+    """A value does not fit its field of the declaration."""
 
     def __init__(self, expected: str, hint: str = "") -> None:
-        """Keep what was expected; what was found is for the one who knows where it stood."""
+        """Store what was expected and a hint; the caller, who knows the item, adds the value and its line."""
         super().__init__(f"expected {expected}. {hint}".strip())
         self.expected = expected
         self.hint = hint
@@ -21,7 +21,7 @@ class Unfit(ValueError):
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One mistake; its text is the message that people read.
+    """One mistake in a declaration; `str` gives the message that people read.
 
     >>> print(Problem("orders.yaml", 7, "completeness.rule", "'count'", "'counts'", "Did you mean 'counts'?"))
     orders.yaml:7: completeness.rule: found 'count', expected 'counts'. Did you mean 'counts'?
@@ -41,7 +41,7 @@ class Problem:
 
 
 def show(value: Any) -> str:
-    r"""Return a found value as messages name it.
+    r"""Return a value from the declaration as messages show it.
 
     >>> show("a\nb"), show(True), show(None), show([1]), show({}), show(12)
     ("'a\\nb'", 'true', 'nothing', 'a list', 'an empty mapping', '12')
@@ -57,7 +57,7 @@ def show(value: Any) -> str:
 
 
 def named(text: str) -> str:
-    r"""Return a name as messages use it: bare, unless it needs quotes to be seen as what it is.
+    r"""Return a name as messages show it: bare, or quoted if it is empty, long or has spaces or unprintable characters.
 
     >>> named("orders"), named("${TABLE}"), named("or\nders")
     ('orders', '${TABLE}', "'or\\nders'")
@@ -66,7 +66,7 @@ def named(text: str) -> str:
 
 
 def listed(names: Iterable[str], join: str = "or") -> str:
-    """Return names as a sentence lists them.
+    """Return names as a list in a sentence; `join` is the word before the last one.
 
     >>> listed(["a", "b", "c"])
     'a, b or c'
@@ -76,7 +76,7 @@ def listed(names: Iterable[str], join: str = "or") -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number of things.
+    """Return a number with its noun, in the plural where needed.
 
     >>> counted(1, "column"), counted(2, "column")
     ('1 column', '2 columns')
@@ -85,7 +85,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def did_you_mean(written: str, names: Iterable[str]) -> str:
-    """Return a question that names what is near to a found text, or nothing.
+    """Return the question `Did you mean ...?` with the name nearest to a text, or an empty text.
 
     >>> did_you_mean("patiance", ["rule", "patience"])
     "Did you mean 'patience'?"
@@ -97,7 +97,7 @@ def did_you_mean(written: str, names: Iterable[str]) -> str:
 
 
 def nearest(written: str, names: Iterable[str]) -> str | None:
-    """Return the name that someone meant who wrote something like it."""
+    """Return the name that is most similar to a text, None where none is similar enough."""
     near = {_plain(name): name for name in names}
     text = _plain(written)
     close = get_close_matches(text, near, n=1, cutoff=0.7)

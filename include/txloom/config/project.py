@@ -1,4 +1,4 @@
-"""Where the project's own folders lie."""
+"""The paths of the project's folders."""
 
 import os
 from pathlib import Path
@@ -7,5 +7,5 @@ PROJECT = Path(__file__).resolve().parents[3]
 
 
 def jars() -> Path:
-    """Return the folder that holds the jars which set-up resolved: TXLOOM_JARS, or `jars` beside the rooms."""
+    """Return the folder of the jars that set-up resolved: TXLOOM_JARS, or `jars` in the project."""
     return Path(os.environ.get("TXLOOM_JARS") or PROJECT / "jars")

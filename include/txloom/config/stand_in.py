@@ -1,4 +1,4 @@
-"""A declaration in the place of a refused one: it knows the pipeline's name, so that its tables can be looked at."""
+"""A placeholder for a refused declaration: it has the pipeline's name, so that its tables can be read."""
 
 from pydantic import ValidationError
 
@@ -10,13 +10,13 @@ NOTHING = {
     "tables": [{"name": "unknown", "source": "UNKNOWN.UNKNOWN", "key": "none", "columns": {"unknown": "string"}}],
     "targets": {"mirrors": []},
 }
-"""What a declaration must say, and this one does not know."""
+"""Values for the required fields of a declaration, which the placeholder does not know."""
 
 
 def stand_in(name: str) -> Pipeline | None:
-    """Return a declaration that says nothing but a pipeline's name; None where no pipeline can be called so.
+    """Return a declaration with only a pipeline's name; None where the name is not valid.
 
-    >>> [found and found.name for found in map(stand_in, ("orders", "../orders"))]
+    >>> [pipeline and pipeline.name for pipeline in map(stand_in, ("orders", "../orders"))]
     ['orders', None]
     """
     try:

@@ -1,15 +1,15 @@
-"""Which partition a row lies in: the value of a column, or its year, month or day."""
+"""The partition that a row lies in: the value of a column, or its year, month or day."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 NO_NAMES = ("", "__HIVE_DEFAULT_PARTITION__")
-"""Texts that Delta cannot tell from null in the name of a partition; their rows lie with those of null."""
+"""Texts that Delta cannot distinguish from null in a partition's name; their rows lie in the partition of null."""
 KINDS = {"year": pa.int32(), "month": pa.string(), "day": pa.date32()}
 
 
 def kind_of(column: pa.DataType, unit: str | None) -> pa.DataType:
-    """Return the type of the partitions that a column, or a unit of one, makes."""
+    """Return the type of the partition values of a column, or of a unit (year, month, day) of it."""
     return KINDS[unit] if unit else column
 
 

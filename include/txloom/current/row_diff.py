@@ -1,4 +1,4 @@
-"""What differs between a table's current rows and an extract of it: by hash, and so by value, key for key."""
+"""Compare a table's current rows with an extract of it, key by key, by the hashes of their values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,16 +9,17 @@ import pyarrow.compute as pc
 from txloom.current.row_hashes import row_hashes
 
 KEY, VALUES = "_txloom_key", "_txloom_values"
-"""The hashes that a row is compared by: of its key, and of its other columns."""
+"""The columns of the hashes by which rows are compared: of the key, and of the other columns."""
 POSITION = "_txloom_place"
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Places of rows, in order: of the extract, and where a row stands already, of the current rows.
+    """The differences as row numbers in ascending order.
 
-    updated and replaced belong together. missing: rows that the extract does not have. repeated: two rows of the
-    extract with one key, None where there are none.
+    inserted, updated: rows of the extract. replaced: the current row for each of updated. missing: current rows that
+    the extract does not have. repeated: the first two rows of the extract with one key, None where there are none.
+    unchanged: how many rows are equal.
     """
 
     inserted: pa.Array
@@ -30,13 +31,16 @@ class Difference:
 
 
 def with_hashes(rows: pa.Table, key: Sequence[str], columns: Sequence[str]) -> pa.Table:
-    """Add to rows the hashes that they are compared by."""
+    """Return rows with the two hash columns by which they are compared."""
     rest = [name for name in columns if name not in key]
     return rows.append_column(KEY, row_hashes(rows, key)).append_column(VALUES, row_hashes(rows, rest))
 
 
 def difference(current: pa.Table, extract: pa.Table) -> Difference:
-    """Compare rows with hashes; the current ones have each key once."""
+    """Return how an extract differs from current rows; both with the columns of `with_hashes`.
+
+    current: each key once. extract: keys may repeat, which `repeated` reports.
+    """
     both = _with_position(extract).join(_with_position(current), KEY, join_type="full outer", right_suffix="_now")
     new, now = both.column(POSITION), both.column(f"{POSITION}_now")
     matched = both.filter(pc.and_(pc.is_valid(new), pc.is_valid(now)))
@@ -61,7 +65,7 @@ def _sorted(places: pa.ChunkedArray) -> pa.Array:
 
 
 def _repeated(extract: pa.Table) -> tuple[int, int] | None:
-    """Return the places of the first two rows that share a key."""
+    """Return the row numbers of the first two rows that share a key, None where there are none."""
     spans = _with_position(extract).group_by(KEY).aggregate([(POSITION, "min"), (POSITION, "max")])
     twice = spans.filter(pc.less(spans.column(f"{POSITION}_min"), spans.column(f"{POSITION}_max")))
     first = twice.sort_by(f"{POSITION}_min").slice(0, 1).to_pylist()

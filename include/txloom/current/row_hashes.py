@@ -1,8 +1,9 @@
 """Hashes of typed rows: equal for equal values, and for no others.
 
-Values are written so that no two rows look alike: each with its length before it, null as what no value is, a decimal
-with its declared scale. Of that text BLAKE2b keeps 128 bits. Among ten thousand million rows two different ones share
-a hash with a chance below one in 10^18, and nobody can find such rows, so that equal hashes count as equal rows.
+Values are written as bytes so that different rows differ: each value with its length before it, null as a mark that no
+value begins with, a decimal with its declared scale. BLAKE2b reduces these bytes to 128 bits. Among ten thousand
+million rows two different ones share a hash with a chance below one in 10^18, and such rows cannot be constructed, so
+equal hashes count as equal rows.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 
 BITS = 128
 ROWS = 20_000
-"""Rows that are written out at once."""
+"""How many rows are converted to bytes at once."""
 NULL = pa.scalar(b"-", pa.binary())
 NOTHING, COLON = pa.scalar(b"", pa.binary()), pa.scalar(b":", pa.binary())
 
@@ -46,7 +47,7 @@ def written(rows: pa.Table, columns: Sequence[str]) -> pa.Array:
 
 
 def _measured(values: pa.Array) -> pa.Array:
-    """Put a value's length before it; null is what no value begins with."""
+    """Return values with their length before them; null becomes a mark that no value begins with."""
     lengths = pc.binary_length(values).cast(pa.string()).cast(pa.binary())
     return pc.coalesce(pc.binary_join_element_wise(lengths, values, COLON), NULL)
 
@@ -85,7 +86,7 @@ def _structs(values: pa.Array) -> pa.Array:
 
 
 def _bits(values: pa.Array) -> pa.Array:
-    """Return the bits of floating numbers; both zeros are one, and so is everything that is no number."""
+    """Return the bits of floating-point numbers; both zeros have the same bits, and so have all NaNs."""
     wide = values.cast(pa.float64())
     numbers = pc.fill_null(wide, 0.0).to_numpy(zero_copy_only=False) + 0.0
     numbers = np.where(np.isnan(numbers), np.nan, numbers)

@@ -1,9 +1,10 @@
-"""Which rows of a history nobody needs any more: a later row of their key tells the whole row anew.
+"""Find rows of a history that are superseded: a later row of their key holds the whole row again.
 
-What goes is at or below a horizon, and so is what supersedes it: an insert, a delete, an update that leaves no column
-unchanged, or a truncate. States and intervals from the horizon on stay what they were, and so does whatever a late
-transaction makes of them: the last row that tells a key anew stays for ever, a delete too, and all that follows it.
-Keys that ever changed are left alone, and rows that show that a column was dropped, since they speak of other keys too.
+A superseded row lies at or below a horizon, and so does the row that supersedes it: an insert, a delete, an update that
+leaves no column unchanged, or a truncate. States and intervals from the horizon on do not change, nor does the result
+of a late transaction: the last row that holds a key's whole row stays for ever, even a delete, and so do all rows after
+it. Rows of keys that ever changed stay, and so do rows that show that a column was dropped, because they concern other
+keys too.
 """
 
 from collections.abc import Sequence
@@ -16,14 +17,18 @@ from txloom.current.folding import encoded as n
 from txloom.current.folding.value_sources import Images
 
 COLUMNS = ("op", "csn", "pos", "release", "unchanged", "before", "before_known", "absent")
-"""The columns of a history, beside the key, that decide."""
+"""The columns of a history, beside the key, that the rule reads; without the prefix `_txloom_`."""
 
 
 def superseded(changes: pa.Table, *, key: Sequence[str], horizon: int, release: int) -> pa.BooleanArray:
-    """Say of each change whether it may go.
+    """Return for each change whether it is superseded and may be removed.
 
-    changes: all that history has of some keys and of the keys that theirs came from or went to, with the table's
-    truncates. horizon: the csn, and release: the release, above which nothing goes and nothing supersedes.
+    Args:
+        changes: All rows of history of some keys, of the keys that key changes connect with them, and the table's
+            truncates.
+        key: The key columns.
+        horizon: The csn above which no row is removed and none supersedes another.
+        release: The release above which no row is removed and none supersedes another.
     """
     schema = pa.schema([*(changes.schema.field(name) for name in key), *STAMPS])
     images = Images.of(schema.empty_table(), changes, key, key)
@@ -47,13 +52,13 @@ STAMPS = (pa.field("_txloom_csn", pa.int64()), pa.field("_txloom_pos", pa.int64(
 
 
 def _lists(changes: pa.Table, name: str) -> n.Flags:
-    """Say which changes name a column in one of their lists."""
+    """Return which changes name a column in one of their lists."""
     lengths = pc.fill_null(pc.list_value_length(changes.column(f"_txloom_{name}")), 0)
     return np.asarray(lengths.to_numpy() > 0, np.bool_)
 
 
 def _positions(numbers: n.CompactChanges) -> n.Ints:
-    """Number the changes in commit order; those with one csn and position have one number."""
+    """Return the changes' numbers in commit order; changes with one csn and position have one number."""
     csn, pos = numbers.csn[numbers.order], numbers.pos[numbers.order]
     differs = np.append(False, (csn[1:] != csn[:-1]) | (pos[1:] != pos[:-1]))[: len(csn)]
     places = np.empty(len(csn), np.int64)

@@ -1,4 +1,4 @@
-"""Every state that a key ever had: a version per transaction that touched it, and the intervals in between (SCD2)."""
+"""The states of keys over time: a version per transaction that touched a key, and the intervals between them (SCD2)."""
 
 from collections.abc import Collection, Sequence
 
@@ -35,9 +35,9 @@ def versions(changes: pa.Table, *, key: Sequence[str], columns: Sequence[str], s
     """Return one row per transaction and key that it touched: the declared columns as the transaction left them.
 
     changes: the whole history of some keys, in the schema of a mirror's history. schema: of the current table. Rows are
-    in commit order; `_txloom_at` is the transaction's csn, its last change of the key is in `_txloom_csn`,
-    `_txloom_pos` (of a table without a key: where the row was inserted); a key that the transaction left without a row
-    is `_txloom_deleted`.
+    in commit order. `_txloom_at` is the transaction's csn; `_txloom_csn` and `_txloom_pos` are those of its last change
+    of the key (in a table without a key: those of the insert). `_txloom_deleted` marks a key without a row after the
+    transaction.
     """
     images = Images.of(schema.empty_table(), changes, key, columns)
     numbers = n.read(images, schema.empty_table(), changes)
@@ -58,10 +58,11 @@ def versions(changes: pa.Table, *, key: Sequence[str], columns: Sequence[str], s
 def intervals(
     versions: pa.Table, *, key: Sequence[str], columns: Sequence[str], untracked: Collection[str] = ()
 ) -> pa.Table:
-    """Return when each row was what it was: `versions` of one key, put together where no tracked column differs.
+    """Return the intervals of rows: successive `versions` of one key are joined where no tracked column differs.
 
-    A row holds from the csn `_txloom_valid_from` up to, but not at, `_txloom_valid_to` (null: still); the same in
-    commit time. Columns that are not tracked show what they were last in the interval.
+    A row holds from the csn `_txloom_valid_from` up to, but not including, `_txloom_valid_to` (null: it still holds);
+    `_txloom_valid_from_time` and `_txloom_valid_to_time` are the same in commit time. Columns in `untracked` have their
+    last value of the interval.
     """
     size = versions.num_rows
     group = _codes(versions, key)
@@ -90,7 +91,7 @@ def intervals(
 
 
 def _codes(rows: pa.Table, columns: Sequence[str]) -> np.ndarray:
-    """Number rows so that those with equal values, null and NaN too, have one number."""
+    """Return a number for each row that is the same for rows with equal values; null equals null, NaN equals NaN."""
     codes = np.zeros(rows.num_rows, np.int64)
     for name in columns:
         column = rows.column(name).combine_chunks()

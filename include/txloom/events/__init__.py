@@ -1,1 +1,1 @@
-"""Events: what the sources send, decoded into one envelope and typed images; no Spark, no I/O."""
+"""Events: messages of sources, decoded into one envelope and typed images; no Spark, no I/O."""

@@ -1,13 +1,13 @@
-"""Change events: one JSON object a change, which tells columns and old key as lists of names and of values.
+"""Change events: one JSON object per change, with columns and old key as lists of names and of values.
 
-`changeType` is insert, update, delete or truncate, in any case; `table` may be left out where the topic is named like
-it. Update and delete name the old key, so that a key may change, again and again, or come back after a delete. Column
-sets differ between events: a column that an insert lacks was added later and is null, one that an update lacks is
-unchanged. Types are not looked at: the declaration says what a column holds.
+`changeType` is insert, update, delete or truncate, in any case; `table` may be left out where the topic has its name.
+Update and delete name the old key, so that a key may change repeatedly, or be used again after a delete. Column sets
+differ between events: a column that an insert lacks was added later and is null, one that an update lacks is
+unchanged. Types in events are ignored: the declaration has the type of a column.
 
-Each event is a transaction of its own. Its timestamp alone orders it, to the microsecond; between equal ones the place
-in the topic decides. An event that says the very same of one table at the same timestamp is a redelivery and counts
-once. What change sets share with them, changes that stand alone, is here too.
+Each event is a separate transaction. Its timestamp alone orders it, to the microsecond; of equal timestamps the
+position in the topic decides. An event with the same content for one table at the same timestamp is a redelivery and
+counts once. Functions for changes that are transactions by themselves, which change sets use too, are also here.
 """
 
 import re
@@ -35,13 +35,13 @@ HINTS = {
     OTHER_KEY: "An update names the row that it changes by oldKeyNames and oldKeyValues: let them tell every column of "
     "the declared key, or declare the key that the source names its rows by.",
 }
-"""What an operator can do about the cause that only this format has."""
+"""Hints for the cause that only this format has."""
 OPERATIONS = {"insert": "I", "update": "U", "delete": "D", "truncate": "T"}
 ALONE = "1"
-"""Identity of the one event that its transaction has."""
+"""The identity of the only event of its transaction."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MOST_SHOWN = 80
-"""Characters of a value that a detail quotes."""
+"""The most characters of a value that a detail quotes."""
 
 Image = dict[str, msgspec.Raw]
 Headers = Sequence[Mapping[str, str] | None]
@@ -59,9 +59,9 @@ class _Message(msgspec.Struct, rename="camel", gc=False):
     old_key_values: list[msgspec.Raw] | None = None
 
     def images(self, op: str, key: Collection[str]) -> tuple[Image | None, Image | None]:
-        """Return what is known of the row before and after; key: the source names of its columns, in upper case.
+        """Return the images before and after; key: the source names of the key columns, in upper case.
 
-        A delete without its old key tells it among its columns.
+        A delete without its old key has the key among its columns.
         """
         columns = _paired("columnNames", self.column_names, "columnValues", self.column_values)
         old = _paired("oldKeyNames", self.old_key_names, "oldKeyValues", self.old_key_values)
@@ -74,7 +74,7 @@ class _Message(msgspec.Struct, rename="camel", gc=False):
 
 
 class WatchedTables:
-    """Finds the declared table that a source means; compiled, so it does not travel between processes."""
+    """Maps names of a source to declared tables, and remembers how they were spelled."""
 
     def __init__(
         self,
@@ -82,9 +82,10 @@ class WatchedTables:
         ignored: Sequence[str] | None = None,
         spellings: Mapping[str, str] | None = None,
     ) -> None:
-        """Learn the names of tables; ignored: those left alone; if given, any other that is not watched is poison.
+        """Index tables by their names.
 
-        spellings: how names were spelled so far, each by its table and its own capital letters.
+        ignored: source tables that are not watched; if given, a name that is neither watched nor ignored is poison.
+        spellings: how names were spelled so far, each under its table and the name in capital letters.
         """
         self.spellings = dict(spellings or {})
         self._ignored = (
@@ -97,7 +98,11 @@ class WatchedTables:
                 self._short.setdefault(name, []).append(table)
 
     def find(self, name: str) -> Table | None:
-        """Return the table that a source name, the last part of one or a declared name stands for; None: unwatched."""
+        """Return the table that a source name, its last part, or a declared name stands for; None: unwatched.
+
+        Raises Poison for a name that is neither watched nor ignored, that may mean several tables, or that was spelled
+        in another case so far.
+        """
         whole, short = self._whole.get(name.upper()), self._short.get(name.upper(), [])
         if whole is not None:
             return self._known(whole, name)
@@ -109,12 +114,15 @@ class WatchedTables:
         return self._known(short[0], name) if short else None
 
     def _known(self, table: Table, name: str) -> Table:
-        """Refuse a name that differs in case alone from one that stood for the table; a short one is another name."""
+        """Return the table; raises Poison if the name was spelled in another case so far.
+
+        A short name and a full name are two names, each with its spelling.
+        """
         return spelled(self.spellings, f"{table.name} {name.upper()}", table, name)
 
 
 class ChangeEventDecoder:
-    """Decodes change events of one source; compiled for its declared tables, so it does not travel."""
+    """Decodes change events of one source; compiled for its declared tables, so each process makes one."""
 
     def __init__(
         self,
@@ -122,7 +130,7 @@ class ChangeEventDecoder:
         ignored: Sequence[str] | None = None,
         spellings: Mapping[str, str] | None = None,
     ) -> None:
-        """Learn the watched tables; ignored, spellings: see `WatchedTables`."""
+        """Compile the decoder for the watched tables; ignored, spellings: see `WatchedTables`."""
         self.names = self._tables = WatchedTables(tables, ignored, spellings)
         self._message = msgspec.json.Decoder(_Message).decode
 
@@ -132,7 +140,7 @@ class ChangeEventDecoder:
         values: Sequence[bytes | None],
         headers: Headers | None = None,  # noqa: ARG002
     ) -> pa.Table:
-        """Decode messages of one topic, in order; one that is no event comes out as poison with its cause."""
+        """Decode messages of one topic into the envelope, in order; a malformed one becomes poison with its cause."""
         return envelope(partial(self._read, topic), values)
 
     def _read(self, topic: str, value: bytes) -> dict[str, Any]:
@@ -152,16 +160,16 @@ class ChangeEventDecoder:
 
 
 class ChangeEventImages:
-    """Writes the change events of one table as `events.images.reader` reads them; compiled, so it does not travel."""
+    """Writes the change events of one table in the layout that `events.images.reader` reads."""
 
     def __init__(self, table: Table) -> None:
-        """Learn a declared table's columns."""
+        """Compile for a declared table's columns."""
         self._key = sources_of_key(table)
         self._sources = [column.source for column in table.columns]
         self._message = msgspec.json.Decoder(_Message).decode
 
     def canonical(self, values: Sequence[str], ops: Sequence[str], headers: Headers) -> list[bytes]:  # noqa: ARG002
-        """Return messages in GoldenGate's layout; ops: what the envelope says of each."""
+        """Return messages in GoldenGate's layout; ops: the envelope's operation of each."""
         return [self._written(value, op) for value, op in zip(values, ops, strict=True)]
 
     def _written(self, value: str, op: str) -> bytes:
@@ -173,9 +181,10 @@ class ChangeEventImages:
 
 
 def envelope(read: Callable[[bytes], dict[str, Any]], values: Sequence[bytes | None]) -> pa.Table:
-    """Read messages one at a time into the envelope; read raises Poison, or whatever a decoder of JSON does.
+    """Read messages one at a time into the envelope, one row each, in order.
 
-    Rows without a position stand where they are landed.
+    read: returns the envelope's columns of a message; if it raises Poison or an error of msgspec, the row is poison.
+    Rows without a position have the order in which they are landed.
     """
     rows = [_row(read, value) for value in values]
     columns = {name: [row.get(name) for row in rows] for name in ENVELOPE.names if name != "ordinal"}
@@ -183,22 +192,22 @@ def envelope(read: Callable[[bytes], dict[str, Any]], values: Sequence[bytes | N
 
 
 def change(source_table: str, table: Table | None, op: str) -> dict[str, Any]:
-    """Return what every change says; table: the declared one, None: unwatched."""
+    """Return the columns of the envelope that every change has; table: the declared one, None: unwatched."""
     return {"source_table": source_table, "table": table and table.name, "op": op}
 
 
 def digest_of(content: bytes) -> str:
-    """Return what tells a change by all that it says from thousands of others at the same moment."""
+    """Return the hexadecimal digest of a change's content, which distinguishes it from others at the same moment."""
     return blake2b(content, digest_size=16).hexdigest()
 
 
 def content_of(digest: str) -> dict[str, Any]:
-    """Return the columns by which a digest's change is compared with another of its identity."""
+    """Return the envelope's columns payload and digest for a digest; changes of one identity are compared by them."""
     return {"payload": int(digest[:16], 16) >> 1, "digest": bytes.fromhex(digest)}
 
 
 def alone(source_table: str, table: Table | None, csn: int, content: bytes) -> dict[str, Any]:
-    """Return what makes a change the only one of its transaction; content: all that it says."""
+    """Return the envelope's columns of a change that is a transaction by itself; content: all of the change."""
     digest = digest_of(content)
     transaction_id = f"{source_table}:{csn}:{digest}"
     event = {
@@ -212,10 +221,10 @@ def alone(source_table: str, table: Table | None, csn: int, content: bytes) -> d
 
 
 def moment(name: str, raw: msgspec.Raw) -> tuple[int, datetime | None]:
-    """Return a timestamp's commit position, and its instant where it tells one.
+    """Return a timestamp's commit position, and its instant, None for a number.
 
-    A whole number is taken as it is, of text the microseconds since the epoch; text without a zone is UTC. Digits
-    below a microsecond order nothing.
+    The commit position of a whole number is the number, that of a date and time the microseconds since the epoch; a
+    time without a zone is UTC. Digits below a microsecond are ignored. Raises Poison for anything else.
     """
     text = bytes(raw).decode()
     if text.startswith('"'):
@@ -235,7 +244,7 @@ def moment(name: str, raw: msgspec.Raw) -> tuple[int, datetime | None]:
 
 
 def check(table: Table, op: str, before: Image | None, after: Image | None) -> None:
-    """Refuse a watched change without the image that its operation needs, or without its key."""
+    """Raise Poison for a watched change without the image that its operation needs, or without its key."""
     if op == "T":
         return
     if table.insert_only and op not in INSERTS:
@@ -250,18 +259,18 @@ def check(table: Table, op: str, before: Image | None, after: Image | None) -> N
 
 
 def _check_old_key(table: Table, op: str, columns: Collection[str]) -> None:
-    """Refuse an update that names its row by other columns than the key: which row it changes is then not known."""
+    """Raise Poison for an update whose old key lacks key columns: which row it changes is then unknown."""
     if op != "U" or not columns:
         return
-    there = {name.upper() for name in columns}
-    lacking = [name for name in table.key if table.column(name).source.upper() not in there]
+    given = {name.upper() for name in columns}
+    lacking = [name for name in table.key if table.column(name).source.upper() not in given]
     if lacking:
         shown = ", ".join(columns)[:MOST_SHOWN]
         raise Poison(OTHER_KEY, f"oldKeyNames is {shown}, without {', '.join(lacking)} of {table.name}'s key")
 
 
 def refuse_twins(what: str, names: Collection[str]) -> None:
-    """Refuse names that differ by nothing or by case alone: which value the column has would be a guess."""
+    """Raise Poison for names that are equal but for case: which value the column has would be a guess."""
     seen = set[str]()
     for name in names:
         if name.upper() in seen:
@@ -275,7 +284,7 @@ def sources_of_key(table: Table) -> frozenset[str]:
 
 
 def written(op: str, before: Image | None, after: Image | None) -> bytes:
-    """Write a change in GoldenGate's layout, each value as it came."""
+    """Return a change in GoldenGate's layout, with each value as it came."""
     return msgspec.json.encode({"op_type": op, "before": before, "after": after})
 
 

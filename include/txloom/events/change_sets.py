@@ -1,12 +1,12 @@
 """Change sets: rows of one table's folder, each with a flag (I, U or D), a timestamp, its key and its values.
 
-By themselves rows are no transactions: each stands alone, ordered by its timestamp, to the microsecond, and by its
-place in the file where timestamps are equal; several changes of one key in a set are normal. A field may name the
-source's transaction instead, by an id that grows; then a row with the flag H (heartbeat) changes nothing and says that
-its partition has gone so far.
+Without a transaction field each row is a transaction by itself, ordered by its timestamp, to the microsecond, and by
+its position in the file where timestamps are equal; several changes of one key in a set are normal. A field may name
+the source's transaction instead, by an id that grows; then a row with the flag H (heartbeat) changes nothing and shows
+that its partition has reached that id.
 
-I and U tell the whole row, of D only the key counts. A file that comes again, under whatever name, is a redelivery; a
-row that stands in one file several times is as many changes, unless a field numbers them. Flag, timestamp and the other
+I and U have the whole row; of D only the key counts. A file that comes again, under any name, is a redelivery; a row
+that is in one file several times is that many changes, unless a field numbers them. Flag, timestamp and the other
 fields are no columns of the table, unless the table declares them.
 """
 
@@ -46,7 +46,7 @@ USUAL = ChangeSets()
 
 
 class ChangeSetDecoder:
-    """Decodes rows of change sets; compiled for its declared tables, so it does not travel between processes."""
+    """Decodes rows of change sets; compiled for its declared tables, so each process makes one."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ChangeSetDecoder:
         ignored: Sequence[str] | None = None,
         spellings: Mapping[str, str] | None = None,
     ) -> None:
-        """Learn the watched tables and what fields are called; ignored, spellings: see `WatchedTables`."""
+        """Compile for the watched tables; fields: the names of the fields; ignored, spellings: see `WatchedTables`."""
         self.names = self._tables = WatchedTables(tables, ignored, spellings)
         self._fields = fields
         self._images_of = {table.name: ChangeSetImages(table, fields) for table in tables}
@@ -69,10 +69,10 @@ class ChangeSetDecoder:
         headers: Headers | None = None,  # noqa: ARG002
         first: int = 1,
     ) -> pa.Table:
-        """Decode rows of one folder's file, in order; what is no change comes out as poison with its cause.
+        """Decode rows of one folder's file, in order; a malformed one becomes poison with its cause.
 
-        first: the place of the first row in its file. A row that stands in its file again, with all its values, is a
-        change of its own, such as the last of 10, 11, 10 within a second.
+        first: the position of the first row in its file. A row that is in its file again, with all its values, is
+        another change, such as the last of 10, 11, 10 within a second.
         """
         if first == 1:
             self._counted[topic] = Counter()
@@ -82,10 +82,10 @@ class ChangeSetDecoder:
         row = self._row(value)
         if self._fields.transaction is None:
             table, op = self._change(topic, row)
-            at = _named(row, self._fields.timestamp)
-            if at is None:
+            timestamp = _named(row, self._fields.timestamp)
+            if timestamp is None:
                 raise Poison(rejections.NO_CSN, f"{self._fields.timestamp} is missing")
-            csn, committed_at = moment(self._fields.timestamp, at)
+            csn, committed_at = moment(self._fields.timestamp, timestamp)
             event = alone(topic if table is None else table.name, table, csn, self._content(topic, row))
             return {**change(topic, table, op), **event, "committed_at": committed_at}
         transaction = self._transaction(row)
@@ -96,12 +96,12 @@ class ChangeSetDecoder:
             raise
 
     def _part(self, topic: str, row: Image, transaction: dict[str, Any]) -> dict[str, Any]:
-        """Read a row as a part of its transaction."""
+        """Return the envelope's columns of a row that is part of a transaction."""
         if self._flag(row) == HEARTBEAT:
             return {**transaction, "kind": "marker", "transaction_id": None}
         table, op = self._change(topic, row)
-        at = _named(row, self._fields.timestamp)
-        committed_at = None if at is None else moment(self._fields.timestamp, at)[1]
+        timestamp = _named(row, self._fields.timestamp)
+        committed_at = None if timestamp is None else moment(self._fields.timestamp, timestamp)[1]
         content = self._content(topic, row)
         digest = digest_of(content)
         event = {"identity": digest, **content_of(digest), "committed_at": committed_at}
@@ -111,7 +111,7 @@ class ChangeSetDecoder:
         return {**change(topic, table, op), **transaction, **event}
 
     def _change(self, topic: str, row: Image) -> tuple[Table | None, str]:
-        """Return the table that a row is of, None: unwatched, and what happened to it."""
+        """Return the table of a row (None: unwatched) and its operation; raises Poison for a malformed row."""
         table = self._tables.find(topic)
         op = self._flag(row)
         if op not in FLAGS:
@@ -129,7 +129,7 @@ class ChangeSetDecoder:
         return {"transaction_id": str(number), "xid": str(number), "csn": number}
 
     def _content(self, topic: str, row: Image) -> bytes:
-        """Return all that a row says, and which time it says so."""
+        """Return a row's content, with a number from its second occurrence in the file on."""
         content = msgspec.json.encode(sorted(row.items()))
         counted = self._counted.setdefault(topic, Counter())
         counted[content] += 1
@@ -141,21 +141,21 @@ class ChangeSetDecoder:
 
 
 class ChangeSetImages:
-    """Writes rows of one table as `txloom.events.images.reader` reads them; compiled, so it does not travel."""
+    """Writes rows of one table in the layout that `txloom.events.images.reader` reads."""
 
     def __init__(self, table: Table, fields: ChangeSets = USUAL) -> None:
-        """Learn a declared table's columns, and what fields are called."""
+        """Compile for a declared table's columns; fields: the names of the fields."""
         self._key = sources_of_key(table)
         aside = {name.upper() for name in fields.model_dump().values() if name is not None}
         self._aside = aside - {column.source.upper() for column in table.columns}
         self._row = msgspec.json.Decoder(Image).decode
 
     def canonical(self, values: Sequence[str], ops: Sequence[str], headers: Headers) -> list[bytes]:  # noqa: ARG002
-        """Return rows in GoldenGate's layout; ops: what the envelope says of each."""
+        """Return rows in GoldenGate's layout; ops: the envelope's operation of each."""
         return [written(op, *self.images(self._row(value), op)) for value, op in zip(values, ops, strict=True)]
 
     def images(self, row: Image, op: str) -> tuple[Image | None, Image | None]:
-        """Return what a row tells of itself before and after the change."""
+        """Return a row's images before and after the change."""
         if op == "D":
             return {name: raw for name, raw in row.items() if name.upper() in self._key}, None
         return None, {name: raw for name, raw in row.items() if name.upper() not in self._aside}
@@ -166,7 +166,7 @@ def _named(row: Image, name: str) -> msgspec.Raw | None:
 
 
 def _integer(row: Image, name: str) -> int:
-    """Return a whole number that orders; as a number or as text."""
+    """Return a field's whole number of at most 63 bits, written as number or as text; raises Poison for others."""
     raw = _named(row, name)
     text = "" if raw is None else (text_of(raw) or "").strip()
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST)) else -1

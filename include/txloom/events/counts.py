@@ -1,6 +1,6 @@
-"""How many events a transaction's metadata says that each watched table has, in the words of all formats that count.
+"""The counts in a transaction's metadata, for all formats that count events: how many events each watched table has.
 
-Counts decide when a transaction is whole, so counts that contradict themselves decide nothing: their message is poison.
+Counts decide when a transaction is whole, so a message whose counts contradict each other is poison.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,10 +16,16 @@ Collection = tuple[str, Number]
 def expected_counts(
     collections: Sequence[Collection] | None, total: Number, watched: Callable[[str], str | None]
 ) -> dict[str, int]:
-    """Return how many events each watched table has; raises Poison for counts that contradict themselves.
+    """Return how many events each watched table has.
 
-    collections: None where the metadata names none. total: of all tables, None where it does not say. It may be larger
-    than the sum of the collections, since it counts what no collection is named for.
+    Args:
+        collections: The counts by table; None where the metadata has none.
+        total: The count of all tables, None where the metadata has none. It may be larger than the sum of the
+            collections, since it also counts tables without a collection.
+        watched: Returns the declared table of a name in the metadata, None for an unwatched one.
+
+    Raises:
+        Poison: Counts are missing, not numbers, or contradict each other.
     """
     events = None if total is None else _count(total, "event_count is")
     if collections is None and events is None:

@@ -1,4 +1,4 @@
-"""What is wrong with a message that does not parse as what it should be."""
+"""Diagnose a message that does not parse."""
 
 import codecs
 import re
@@ -21,14 +21,14 @@ _ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 
 
 def diagnosed(value: bytes, error: Exception) -> Diagnosis:
-    """Name what is wrong with a message; error: what the reading of it raised."""
+    """Return cause and detail of a message that cannot be parsed; error: what parsing it raised."""
     if not value.strip():
         return rejections.EMPTY, "the message has no content"
     return _binary(value) or _encoding(value) or _text(value, error)
 
 
 def _binary(value: bytes) -> Diagnosis | None:
-    """Tell what stands in front of a message that is no JSON text at all."""
+    """Return the diagnosis of a message that begins with a byte order mark or as a binary format; else None."""
     if value.startswith(codecs.BOM_UTF8):
         return rejections.BOM, "the message begins with the byte order mark of UTF-8"
     for mark, name in MARKS.items():
@@ -47,7 +47,7 @@ def _binary(value: bytes) -> Diagnosis | None:
 
 
 def _encoding(value: bytes) -> Diagnosis | None:
-    """Tell which bytes of a message are no UTF-8, or no text."""
+    """Return the diagnosis of a message with bytes that are not UTF-8 or not text; else None."""
     if (value[0:4:2] == b"\x00\x00") != (value[1:4:2] == b"\x00\x00"):
         return rejections.ENCODING, "every other byte is zero, as in UTF-16"
     if b"\x00" in value:
@@ -62,7 +62,7 @@ def _encoding(value: bytes) -> Diagnosis | None:
 
 
 def _text(value: bytes, error: Exception) -> Diagnosis:
-    """Tell what is wrong with a message that is UTF-8."""
+    """Return the diagnosis of a message that is UTF-8."""
     text = value.strip()
     try:
         parsed = msgspec.json.decode(value)
@@ -83,7 +83,7 @@ def _text(value: bytes, error: Exception) -> Diagnosis:
 
 
 def _halves(value: bytes) -> Iterator[int]:
-    r"""Yield where a message escapes one half of a surrogate pair without the other.
+    r"""Yield the offsets at which a message escapes one half of a surrogate pair without the other.
 
     >>> [list(_halves(text)) for text in (rb'"\ud83d\ude00"', rb'"\ud83d!"', rb'"\\ud83d"', rb'"\ude00"')]
     [[], [1], [], [1]]

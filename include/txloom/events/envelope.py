@@ -1,4 +1,4 @@
-"""The envelope: what every source format's decoder makes of its messages, whatever they looked like."""
+"""The envelope: the one schema into which the decoders of all source formats decode messages."""
 
 import pyarrow as pa
 
@@ -27,10 +27,10 @@ ENVELOPE = pa.schema(
     ]
 )
 """One row per message. identity: what survives a redelivery within the transaction. digest: 128 bits of operation and
-images, without the delivery's own time stamps; payload: a checksum of the same (`txloom.config.identity`).
-expected: declared table -> number of events, of metadata only. detail: of poison what is wrong, of a row of a
-connector's snapshot that it is one. producer_run: which run of the producer sent it. headers: those of a Kafka record
-that its format needs."""
+images, without the delivery's timestamps; payload: a checksum of the same (`txloom.config.identity`). expected:
+declared table -> number of events, for metadata and for rows that are whole transactions. detail: for poison what is
+wrong; for a row of a connector's snapshot its part in it. producer_run: the run of the producer that sent it. headers:
+those of a Kafka record that its format needs."""
 
 OF_SNAPSHOT, LAST_OF_SNAPSHOT = "row of a snapshot", "last row of a snapshot"
 FIRST_OF_TABLE, LAST_OF_TABLE = "first row of a table in a snapshot", "last row of a table in a snapshot"

@@ -1,7 +1,7 @@
-"""Which decoder and which reading of images a source's format has.
+"""The decoder and the images of each source format.
 
-What txloom lands itself (snapshots that were loaded, differences of snapshots) is written as GoldenGate writes it,
-under topics of its own, whatever the source's format is.
+Rows that txloom lands itself (loaded snapshots, differences of snapshots) are in GoldenGate's layout, under separate
+topics, whatever the source's format is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from txloom.events.wal2json.decoder import Open
 
 KEY_CHANGE = "K"
-"""Operation of a row event that only announces a key change, which the next one tells."""
+"""Operation of a row event that only announces a key change; the next event has the change."""
 Headers = Sequence[Mapping[str, str] | None]
 UNWRITABLE = (Poison, msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError)
-"""What a format's images raise of a message that they cannot read."""
+"""What a format's images raise for a message that they cannot read."""
 
 
 class Decoder(Protocol):
-    """What a format offers: one row of the envelope out for each message in, in order."""
+    """A format's decoder: one row of the envelope for each message, in order."""
 
     def decode(self, topic: str, values: Sequence[bytes | None], headers: Headers | None = None) -> pa.Table:
         """Decode messages of one topic."""
@@ -36,18 +36,18 @@ class Decoder(Protocol):
 
 
 class Images(Protocol):
-    """What a format offers at a release: messages of one table, written as `txloom.events.images.reader` reads them."""
+    """A format's images: at a release it writes one table's messages as `txloom.events.images.reader` reads them."""
 
     def canonical(self, values: Sequence[str], ops: Sequence[str], headers: Headers) -> list[bytes]:
-        """Return the messages as GoldenGate would write them."""
+        """Return the messages in GoldenGate's layout; ops and headers are those of the envelope."""
         ...
 
 
 class SourceDecoder:
-    """Decodes everything that is landed for a pipeline; compiled, so it does not travel between processes."""
+    """Decodes everything that is landed for a pipeline; compiled, so each process makes one."""
 
     def __init__(self, pipeline: Pipeline, spellings: Mapping[str, str] | None = None) -> None:
-        """Compile the decoders of a pipeline's source and of what txloom lands itself.
+        """Compile the decoders of a pipeline's source and of the rows that txloom lands itself.
 
         spellings: how names of the source were spelled so far.
         """
@@ -66,9 +66,9 @@ class SourceDecoder:
     def decode(
         self, topic: str, values: Sequence[bytes | None], headers: Headers | None = None, first: int = 1
     ) -> pa.Table:
-        """Decode messages of one topic, in order; one that is no event comes out as poison with its cause.
+        """Decode messages of one topic into the envelope, in order; a malformed one becomes poison with its cause.
 
-        first: the place of the first one in its file.
+        first: the position of the first message in its file.
         """
         if topic in names.LOADS:
             return self._loads.decode(topic, values)
@@ -80,22 +80,25 @@ class SourceDecoder:
         return events
 
     def resume(self, topic: str, left: "Open | None") -> None:
-        """Go on in a topic whose transactions are marked by their place, where an earlier landing left one open."""
+        """Continue in a topic where an earlier landing ended; left: the transaction that was open there, if any.
+
+        This matters only for formats whose transactions are marked by order in the topic; others ignore it.
+        """
         if hasattr(self._source, "resume"):
             self._source.resume(topic, left)
 
     def open(self, topic: str) -> "Open | None":
-        """Return the transaction that is open behind the messages of a topic so far; None where places mark none."""
+        """Return the transaction that is open after the messages of a topic so far; None for none and other formats."""
         return self._source.open(topic) if hasattr(self._source, "open") else None
 
 
 def is_ordered(pipeline: Pipeline) -> bool:
-    """Tell whether a topic's messages mean something only in their order, so that they are decoded one by one."""
+    """Return whether a topic's messages depend on their order, so that one decoder must read them in sequence."""
     return pipeline.source.format == "wal2json"
 
 
 def is_by_position(pipeline: Pipeline) -> bool:
-    """Tell whether rows say nothing of their order, so that they stand where they were landed."""
+    """Return whether rows have no position in their messages, so that the order of landing is their position."""
     return pipeline.source.format in ("change_events", "change_sets")
 
 
@@ -105,11 +108,11 @@ MADE = {
     "change_events": ("change_events.ChangeEventDecoder", "change_events.ChangeEventImages"),
     "change_sets": ("change_sets.ChangeSetDecoder", "change_sets.ChangeSetImages"),
 }
-"""By format: its decoder and its images, below this package; a process imports the one that it needs."""
+"""By format, its decoder and its images below this package; a process imports only the module that it needs."""
 
 
 def images(pipeline: Pipeline, table: Table) -> Images | None:
-    """Return what writes a source's messages as they are read; None where they come so."""
+    """Return the images that write a source's messages in GoldenGate's layout; None where they already have it."""
     if pipeline.source.format in ("goldengate", "snapshots"):
         return None
     source = pipeline.source
@@ -120,9 +123,9 @@ def images(pipeline: Pipeline, table: Table) -> Images | None:
 
 
 def canonical(source: Images, values: Sequence[str], ops: Sequence[str], headers: Headers) -> Sequence[bytes]:
-    """Return messages in the layout that images are read from; one that cannot be written so is a problem of its row.
+    """Return messages in the layout that images are read from; one that cannot be written so becomes a Refused message.
 
-    What decoders refuse comes here nevertheless, where an earlier version landed it.
+    Messages that decoders refuse can still come here, if an earlier version landed them.
     """
     try:
         return source.canonical(values, ops, headers)

@@ -1,4 +1,4 @@
-"""Messages that cannot be taken as events, whatever their format: named by cause, with what exactly is wrong."""
+"""Malformed messages of any format: poison with a cause, and a detail of what exactly is wrong."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -11,47 +11,47 @@ from txloom.events.diagnosis import diagnosed
 
 LARGEST = 2**63 - 1
 MOST_SHOWN = 80
-"""Characters of a value that a detail quotes."""
+"""The most characters of a value that a detail quotes."""
 LONGEST = 300
-"""Characters of a detail."""
+"""The most characters of a detail."""
 KEPT = 1 << 16
-"""Bytes that are kept of a message that is too large."""
+"""How many bytes are kept of a message that is too large."""
 
 
 class Poison(Exception):
     """A message that cannot be taken as an event; args: cause, detail.
 
-    own: what is known of its transaction, as columns of the envelope.
+    fields: what is known of its transaction, as columns of the envelope.
     """
 
     fields: Mapping[str, Any] = MappingProxyType({})
 
 
 class Refused(bytes):
-    """What is kept of a message that its reader refused: no decoder looks into it, whatever it says."""
+    """The kept bytes of a message that its reader refused; no decoder parses it."""
 
     cause: str
     detail: str
 
     def __new__(cls, value: bytes, cause: str, detail: str) -> "Refused":
-        """Keep a message with the reason why it was refused."""
+        """Make a refused message with its cause and detail."""
         refused = super().__new__(cls, value)
         refused.cause, refused.detail = cause, detail
         return refused
 
     def poison(self) -> dict[str, Any]:
-        """Return the row of the envelope."""
+        """Return the message's row of the envelope."""
         return poison(self, self.cause, self.detail)
 
 
 def cut(value: bytes, size: int) -> Refused:
-    """Refuse a message that is too large; value: at least its first bytes, size: how many bytes it has."""
+    """Return a refused message for one that is too large; value: at least its first bytes, size: its bytes."""
     kept = value[:KEPT]
     return Refused(kept, rejections.TOO_LARGE, f"the message has {size} bytes; its first {len(kept)} are kept")
 
 
 def without_blank_lines(lines: Sequence[bytes | None]) -> Sequence[bytes | None]:
-    """Return the lines of a file; a blank one holds no message, so that it is a tombstone, which landing counts.
+    """Return the lines of a file with None, a tombstone that landing counts, for each blank one.
 
     >>> without_blank_lines([b"{}", b"\\r", b"", None])
     [b'{}', None, None, None]
@@ -62,7 +62,7 @@ def without_blank_lines(lines: Sequence[bytes | None]) -> Sequence[bytes | None]
 
 
 def within_limit(values: Sequence[bytes | None], limit: int) -> Sequence[bytes | None]:
-    """Return messages as they are, but refuse those that have more bytes than the limit.
+    """Return messages, with those of more bytes than the limit refused.
 
     >>> [type(value).__name__ for value in within_limit([b"four", None, b"fives"], 4)]
     ['bytes', 'NoneType', 'Refused']
@@ -73,7 +73,10 @@ def within_limit(values: Sequence[bytes | None], limit: int) -> Sequence[bytes |
 
 
 def read_message(read: Callable[[bytes], dict[str, Any]], value: bytes | None) -> dict[str, Any]:
-    """Read one message into a row of the envelope; read raises Poison, or what msgspec does, where it is no event."""
+    """Read one message into a row of the envelope; None is a tombstone, a malformed message is poison.
+
+    read: returns the columns of a message, or raises Poison or an error of msgspec.
+    """
     if value is None:
         return {"kind": "tombstone"}
     if isinstance(value, Refused):
@@ -89,18 +92,18 @@ def read_message(read: Callable[[bytes], dict[str, Any]], value: bytes | None) -
 
 
 def poison(value: bytes, cause: str, detail: str) -> dict[str, Any]:
-    """Return the row of the envelope of a message that cannot be taken as an event."""
+    """Return the envelope's row of a malformed message."""
     text = value.decode("utf-8", "backslashreplace")
     return {"kind": "poison", "cause": cause, "detail": shortened(detail), "value": text}
 
 
 def shortened(detail: str) -> str:
-    """Return a detail that is fit for a table and a page, however much of its message it quotes."""
+    """Return a detail cut to the length that tables and the page show."""
     return detail if len(detail) <= LONGEST else f"{detail[:LONGEST]}…"
 
 
 def shown(value: object) -> str:
-    """Return what a detail quotes of a value that came with a message."""
+    """Return a value of a message, cut to the length that a detail quotes."""
     return str(value)[:MOST_SHOWN]
 
 

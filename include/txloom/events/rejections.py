@@ -1,4 +1,4 @@
-"""Why a message cannot be taken as an event, each with what an operator can do about it."""
+"""The causes for which a message cannot be taken as an event, each with a hint of what an operator can do."""
 
 BROKEN = "broken JSON"
 NOT_AN_OBJECT = "not an object"

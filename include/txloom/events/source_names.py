@@ -1,8 +1,8 @@
-"""Which declared table a name of the source means: the one that is spelled so, else the only one but for case.
+"""Map a name of the source to a declared table: one that is spelled the same, else the only one that differs in case.
 
-Sources tell names as their catalogs have them, where `S` and `s` are two tables; people declare them as they like. So a
-name that is spelled otherwise is taken where one table alone can be meant, and from then on that spelling is the
-table's: rows of a second one are refused, whichever came first. What was seen is kept from landing to landing.
+Sources send names as their catalogs have them, where `S` and `s` are two tables; declarations may spell them in another
+case. So a name in another case is taken where only one table can be meant, and from then on that spelling belongs to
+the table: rows under a second spelling are refused, whichever came first. Spellings are kept from landing to landing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,11 +16,11 @@ HINTS = {
     OTHER_CASE: "Names of tables that differ in case alone are different tables, and rows of one of them were taken "
     "already: declare the source as it is spelled there, or list the other one among source.ignored_tables.",
 }
-"""What an operator can do about the cause of names alone."""
+"""The hint for the cause that concerns names."""
 
 
 class SourceNames:
-    """Finds declared tables by the names of their source; spellings: by table, how its source was spelled so far."""
+    """Maps names of a source to declared tables; spellings: by table, how its source was spelled so far."""
 
     def __init__(
         self,
@@ -29,10 +29,10 @@ class SourceNames:
         spellings: Mapping[str, str] | None = None,
         parts: int = 0,
     ) -> None:
-        """Learn the declared names.
+        """Index the declared names.
 
-        ignored: those left alone; if given, any other that is not watched is poison. parts: how many of a name's last
-        parts count, 0 for all.
+        ignored: source tables that are not watched; if given, a name that is neither watched nor ignored is poison.
+        parts: how many of a name's last parts count, 0 for all.
         """
         self.spellings = dict(spellings or {})
         self._parts = parts
@@ -44,9 +44,9 @@ class SourceNames:
         self._ignored_alike = {folded(name) for name in self._ignored or ()}
 
     def find(self, *names: str) -> Table | None:
-        """Return the table that one of a table's names means, the most exact first; None: nobody watches it.
+        """Return the declared table that a table's names, the most exact first, mean; None: unwatched.
 
-        Raises Poison for a name that must be declared first, and for a second spelling of one table.
+        Raises Poison for a name that is neither watched nor ignored, and for a second spelling of one table.
         """
         for name in names:
             if (table := self._exact.get(name)) is not None:
@@ -62,7 +62,7 @@ class SourceNames:
         return None
 
     def counted(self, *names: str) -> Table | None:
-        """Return the table that metadata counts under one of its names, None where it counts another one."""
+        """Return the declared table that metadata counts under one of these names; None for any other table."""
         try:
             return self.find(*names)
         except Poison:
@@ -78,7 +78,10 @@ class SourceNames:
 
 
 def spelled(spellings: dict[str, str], key: str, table: Table, name: str) -> Table:
-    """Return the table that a name means; refuse a name that was spelled otherwise so far: the first one is learned."""
+    """Return the table; raises Poison if its name was spelled otherwise so far.
+
+    The first spelling under a key is added to `spellings`.
+    """
     known = spellings.setdefault(key, name)
     if known != name:
         raise Poison(OTHER_CASE, f"{name}: {table.name} has the rows of {known}")
@@ -86,5 +89,5 @@ def spelled(spellings: dict[str, str], key: str, table: Table, name: str) -> Tab
 
 
 def folded(name: str) -> tuple[str, str]:
-    """Fold a name's case in both ways, which tells apart what only one of them makes equal, such as I and dotless i."""
+    """Return a name in upper and in lower case: names are equal only if both are, unlike I and dotless i."""
     return name.upper(), name.lower()

@@ -1,5 +1,5 @@
-"""A source that never runs dry: order-entry transactions, made up from a seed and written in every format.
+"""A simulated source: order-entry transactions, generated from a seed and written in every format.
 
-orders plays the transactions; goldengate, debezium, wal2json, change_sets and change_events write them; faults damages
-their delivery; truth says what the source held. `txloom generate` is the command.
+`workload` plays the transactions; `formats` writes them; `faults` damages their delivery; `truth` records the rows that
+the source held. `txloom generate` is the command.
 """

@@ -24,7 +24,7 @@ TRANSACTIONS = 1000
 RATE = 20.0
 SHAPE = ("format", "layout", "schema", "topic", "transaction_topic", "partitions", "seed", "tables", "start_csn")
 LATEST = micros_of(datetime(2500, 1, 1, tzinfo=UTC))
-"""When a stream begins at the latest."""
+"""The limit of a stream's start time, in microseconds since the epoch."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

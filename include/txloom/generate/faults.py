@@ -1,7 +1,7 @@
-"""What goes wrong between a source and its reader: messages that come twice, late, damaged or never.
+"""Simulate faults of delivery between a source and its reader: duplicate, late, damaged and lost messages.
 
-Delays hold a whole topic back and then let it go on in its own order, as a producer or partition does that stands still
-for a while. Every message that is not lost is delivered in the end. What the source did is never touched.
+A delay holds a whole topic back and then delivers it in order, as a producer or partition does that stalls for a while.
+Every message that is not lost is delivered in the end. Faults never change the source's transactions.
 """
 
 import heapq
@@ -17,19 +17,19 @@ from txloom.generate.workload.orders import SEEDS
 from txloom.generate.workload.values import Draw
 
 APART = 1 << 64
-"""Far from any workload's seeds: with or without faults, the source does the same."""
+"""An offset that keeps the seeds of faults apart from those of workloads, so that faults do not change the source."""
 LONGEST_STALL = 40
-"""Transactions for which a topic stands still at most."""
+"""The most transactions for which a topic stalls."""
 Note = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
 class Faults:
-    """How often each fault happens.
+    """How often each fault happens, from 0 to 1.
 
-    Of messages: duplicates, lost_rows, lost_metadata, poison (a damaged copy, beside the message itself). Of
-    transactions, at which it begins: reorder (one table's rows stand still), late_metadata, early_metadata (all rows
-    stand still). Of the files of the last slice: truncated_file (the end of its last line is not there).
+    Per message: duplicates, lost_rows, lost_metadata, poison (a damaged copy, beside the message itself). Per
+    transaction, at which it begins: reorder (one table's rows stall), late_metadata, early_metadata (all rows stall).
+    Per file of the last slice: truncated_file (the end of its last line is missing).
     """
 
     duplicates: float = 0.0
@@ -47,7 +47,7 @@ OF_METADATA = ("late_metadata", "early_metadata", "lost_metadata")
 
 
 def refuse_unfit(faults: Faults, writer: Writer, name: str) -> None:
-    """Refuse faults that a format cannot have."""
+    """Raise ConfigurationError for faults that a format cannot have; name: the format."""
     unfit = OF_METADATA if writer.metadata_topic is None else ()
     unfit = (*unfit, "reorder") if writer.in_one_stream else unfit
     refused = [fault for fault in unfit if getattr(faults, fault)]
@@ -57,14 +57,14 @@ def refuse_unfit(faults: Faults, writer: Writer, name: str) -> None:
 
 
 class Delivery:
-    """Delivers transactions' messages, with faults; note: is told of each, and where.
+    """Delivers transactions' messages, with faults; note: called with each fault, its topic and its csn.
 
-    counts: how many messages each fault hit: those that came twice, were held back, or are lost; metadata that ran
-    ahead of its rows; and damaged copies.
+    counts: how many messages each fault hit: duplicates, delayed and lost messages, metadata that came before its rows,
+    and damaged copies.
     """
 
     def __init__(self, faults: Faults, writer: Writer, seed: int, note: Note, *, texts_only: bool) -> None:
-        """Begin with nothing held back; texts_only: what is damaged is still text."""
+        """Begin with no message held back; texts_only: whether damaged messages are still valid text."""
         self._faults, self._writer, self._note = faults, writer, note
         self._first_seed, self._texts_only = (seed + APART) * SEEDS, texts_only
         self._draw = Draw()
@@ -76,7 +76,7 @@ class Delivery:
         self.counts: Counter[str] = Counter()
 
     def deliver(self, transaction: Transaction) -> Iterator[Message]:
-        """Yield what a reader sees next when a transaction commits."""
+        """Yield the messages that a reader receives when a transaction commits."""
         if self._faults == Faults():
             yield from self._writer.messages(transaction)
             return
@@ -90,21 +90,21 @@ class Delivery:
             yield from self._apart(transaction)
 
     def rest(self) -> Iterator[Message]:
-        """Yield everything that is still held back."""
+        """Yield all messages that are still held back."""
         self._now += LONGEST_STALL + 1
         yield from self._due()
         self._now += LONGEST_STALL + 1
         yield from self._due()
 
     def truncates(self, topic: str) -> bool:
-        """Say whether a topic's last file is cut off."""
+        """Return whether a topic's last file is cut off."""
         cut = self._draw.happens(self._faults.truncated_file)
         if cut:
             self._hit("truncated_file", topic)
         return cut
 
     def _streamed(self, transaction: Transaction) -> Iterator[Message]:
-        """Yield a transaction in one stream: a reader that fell over has read some of it before, or all."""
+        """Yield a transaction in one stream; a duplicate is a repeated beginning of it, as after a reader's crash."""
         messages = [message for message in self._writer.messages(transaction) if not self._is_lost(message)]
         if self._draw.happens(self._faults.duplicates):
             read = messages[: 1 + self._draw.below(len(messages))]
@@ -115,7 +115,7 @@ class Delivery:
             yield from self._damaged(message)
 
     def _apart(self, transaction: Transaction) -> Iterator[Message]:
-        """Yield what of a transaction is not held back; its topics go their own ways."""
+        """Yield the messages of a transaction that are not held back; each topic is delayed by itself."""
         ahead = False
         for message in self._writer.messages(transaction):
             if self._is_lost(message):
@@ -132,7 +132,7 @@ class Delivery:
                 self._hit(fault, message.topic, message.csn)
 
     def _stall(self) -> None:
-        """Let topics stand still from now on, as chance has it; metadata and rows never do so together."""
+        """Choose at random topics that stall from now on; metadata and all rows never stall at the same time."""
         draw, faults, until = self._draw, self._faults, self._until
         if self._topics and draw.happens(faults.reorder):
             self._stop(draw.pick(self._topics))
@@ -145,7 +145,7 @@ class Delivery:
             self._until[what] = self._now + 1 + self._draw.below(LONGEST_STALL)
 
     def _waits(self, topic: str) -> str | None:
-        """Return the fault that holds a topic back now."""
+        """Return the fault that holds a topic back now, None without any."""
         if topic == self._writer.metadata_topic:
             return "late_metadata" if self._until["late_metadata"] > self._now else None
         if topic not in self._topics:
@@ -155,7 +155,7 @@ class Delivery:
         return "reorder" if self._until[topic] > self._now else None
 
     def _due(self) -> Iterator[Message]:
-        """Yield what is not held back any more, and what comes again now."""
+        """Yield the messages that are no longer held back, and the duplicates that are due."""
         for topic in [topic for topic in self._held if self._waits(topic) is None]:
             for message in self._held.pop(topic):
                 yield from self._delivered(message)

@@ -1,4 +1,4 @@
-"""Where messages go: a folder for each topic, in it whole files, which get their names when they are finished."""
+"""Write messages into files: a folder for each topic, with files that get their names when they are complete."""
 
 import zlib
 from collections import Counter
@@ -9,22 +9,22 @@ from typing import BinaryIO
 from txloom.generate.formats.messages import Message, Writer, encode
 
 BUFFER = 1 << 20
-"""Bytes of a file that are held back before they are written."""
+"""The write buffer of a file, in bytes."""
 METADATA_PARTITIONS = 1
-"""Transaction metadata keep their order only in a topic of one partition."""
+"""Transaction metadata keeps its order only in a topic of one partition."""
 
 
 class Records:
-    """Lines that hold a message with its place in Kafka, its key and its headers, as tools print them."""
+    """Makes lines with a message and its partition, offset, key and headers, as tools that dump topics print them."""
 
     def __init__(self, writer: Writer, partitions: int, offsets: dict[str, int]) -> None:
-        """Go on from offsets, by topic and partition, which are counted on in place."""
+        """Continue from the last offsets by topic and partition; `offsets` is updated in place."""
         self._metadata_topic = writer.metadata_topic
         self._partitions = partitions
         self._offsets = offsets
 
     def line(self, message: Message) -> bytes:
-        """Return a message's line; one without a key goes to a partition that its transaction decides."""
+        """Return a message's line; a message without a key goes to a partition chosen by its csn."""
         count = METADATA_PARTITIONS if message.topic == self._metadata_topic else self._partitions
         partition = zlib.crc32(b"%d" % message.csn if message.key is None else message.key) % count
         name = f"{message.topic}/{partition}"
@@ -42,7 +42,7 @@ class Records:
 
 
 def value_line(message: Message) -> bytes | None:
-    """Return a message as a line of its own; a tombstone has none."""
+    """Return a message's value as a line; None for a tombstone."""
     return message.value
 
 
@@ -50,7 +50,7 @@ class Files:
     """Files of one slice of the stream, one for each topic that has messages in it; slices have numbers."""
 
     def __init__(self, folder: Path, ending: str, line: Callable[[Message], bytes | None], writer: Writer) -> None:
-        """Write below a folder; line: what a message becomes, if anything."""
+        """Write below a folder; ending: of the files' names; line: makes a message's line, None for no line."""
         self._folder, self._ending, self._line = folder, ending, line
         self._heading = writer.heading
         self._open: dict[str, BinaryIO] = {}
@@ -72,7 +72,10 @@ class Files:
             self.counts["messages"] += 1
 
     def close(self, cuts: Callable[[str], bool] | None = None) -> None:
-        """Give the slice's files their names, and begin the next slice; cuts: whose last line is cut in the middle."""
+        """Give the slice's files their names, and begin the next slice.
+
+        cuts: returns whether the last line of a topic's file is cut in the middle; None: of no file.
+        """
         for topic, stream in self._open.items():
             size = stream.tell()
             if cuts is not None and cuts(topic):
@@ -88,7 +91,7 @@ class Files:
         self.number += 1
 
     def abandon(self) -> None:
-        """Leave the slice unfinished, without a trace."""
+        """Remove the files of the unfinished slice."""
         for topic, stream in self._open.items():
             stream.close()
             (self._folder / topic / self._temporary).unlink()

@@ -1,4 +1,4 @@
-"""Where an earlier run stopped: what the next one needs to go on, in one file that is replaced as a whole."""
+"""The resume point of a run: the state that the next run needs to continue, in one file that is replaced as a whole."""
 
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,11 @@ Texts = list[Text]
 
 
 class ResumeState(msgspec.Struct):
-    """What a run leaves behind, beside the rows.
+    """The state of a finished run, without the source's rows.
 
-    shape: the flags that every run into one folder shares. files: the number of the next slice. offsets: the last one
-    of each topic and partition. made: how many rows of each kind there have been. sizes: bytes of files that grow.
+    shape: the flags that all runs into one folder share. position: that of the workload. files: the number of the next
+    slice. offsets: the last one of each topic and partition. made: how many rows of each kind were ever made. sizes:
+    the bytes of files that grow.
     """
 
     shape: dict[str, Any]
@@ -45,7 +46,7 @@ class _Code(msgspec.Struct):
 
 
 def save(folder: Path, state: ResumeState, source: Source) -> None:
-    """Write down where a run stops; a run that is killed leaves what the one before it wrote."""
+    """Write a run's state and the source's rows; a run that is killed before leaves the file of the previous run."""
     path = folder / f".{NAME}.part"
     with path.open("wb") as stream:
         stream.write(encode(state) + b"\n")
@@ -58,7 +59,11 @@ def save(folder: Path, state: ResumeState, source: Source) -> None:
 
 
 def load(folder: Path) -> tuple[ResumeState, Source] | None:
-    """Read where the last run stopped; None if there was none."""
+    """Return the state and the source of the last run; None if there was none.
+
+    Raises:
+        ConfigurationError: The file has another version, or is no state of a run.
+    """
     path = folder / NAME
     if not path.is_file():
         return None

@@ -1,4 +1,4 @@
-"""One run: transactions played, written, delivered with their faults, and the truth beside them."""
+"""One run of the generator: plays transactions, writes and delivers them with faults, and records the truth."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,13 @@ BY_DEFAULT: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Request:
-    """What one run is asked for; shape: what all runs into one folder share, None where nobody says it."""
+    """The options of one run.
+
+    folder: to write into. shape: the options that all runs into one folder share, None for one that is not given.
+    transactions: how many. files: slices of the stream. gap: microseconds between two commits, on average. large: the
+    rows of the transaction in the middle, 0 for none. append: whether to continue an earlier run. states: whether to
+    keep every state. as_of: csns as of which all rows are written.
+    """
 
     folder: Path
     shape: Mapping[str, Any]
@@ -50,29 +56,33 @@ class Request:
 
 
 def generate(request: Request) -> Counter[str]:
-    """Play transactions into a folder; return what was written, and how many messages each fault hit."""
+    """Generate transactions into a folder; return counts of what was written and of the messages that faults hit.
+
+    Raises:
+        ConfigurationError: Options contradict each other, the folder's earlier run, or the format.
+    """
     try:
         request.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigurationError(f"--out: found {request.folder}, expected a folder: {error.strerror}.") from error
     truth_folder = request.folder / truth.FOLDER
-    at, source = _begun(request, truth_folder)
-    writer = new_writer(at.shape)
-    refuse_unfit(request.faults, writer, at.shape["format"])
+    state, source = _begun(request, truth_folder)
+    writer = new_writer(state.shape)
+    refuse_unfit(request.faults, writer, state.shape["format"])
     truth_folder.mkdir(exist_ok=True)
-    workload = Workload(at.shape["seed"], source, at.position, request.sizes, request.shares, request.gap)
-    counts = _played(request, at, workload, writer)
-    at.position, at.made = workload.position, source.made
-    watched = truth.tables_of(at.shape["tables"])
+    workload = Workload(state.shape["seed"], source, state.position, request.sizes, request.shares, request.gap)
+    counts = _played(request, state, workload, writer)
+    state.position, state.made = workload.position, source.made
+    watched = truth.tables_of(state.shape["tables"])
     truth.write_final(truth_folder, source, watched)
-    resume_point.save(truth_folder, at, source)
+    resume_point.save(truth_folder, state, source)
     for csn in request.as_of:
         truth.write_as_of(truth_folder, csn, watched)
     return counts
 
 
 def _begun(request: Request, truth_folder: Path) -> tuple[ResumeState, Source]:
-    """Return where the last run stopped, or where a first one begins."""
+    """Return the state and the source of the last run, or those with which a first run begins."""
     state = resume_point.load(truth_folder)
     if state is None:
         if request.shape["format"] is None:
@@ -89,17 +99,17 @@ def _begun(request: Request, truth_folder: Path) -> tuple[ResumeState, Source]:
     return state
 
 
-def _played(request: Request, at: ResumeState, workload: Workload, writer: Writer) -> Counter[str]:
-    """Play, write and deliver all transactions of a run."""
-    truth_folder, shape, count = request.folder / truth.FOLDER, at.shape, request.transactions
+def _played(request: Request, state: ResumeState, workload: Workload, writer: Writer) -> Counter[str]:
+    """Play, write and deliver all transactions of a run; update `state` and return the counts."""
+    truth_folder, shape, count = request.folder / truth.FOLDER, state.shape, request.transactions
     by_records = shape["layout"] == RECORDS
-    line = Records(writer, shape["partitions"], at.offsets).line if by_records else value_line
+    line = Records(writer, shape["partitions"], state.offsets).line if by_records else value_line
     out = Files(request.folder, ".csv" if shape["layout"] == CSV else ".jsonl", line, writer)
-    out.number = at.files
+    out.number = state.files
     with ExitStack() as stack:
-        faults = Lines(truth_folder / truth.FAULTS, at.sizes.get(truth.FAULTS, 0))
+        faults = Lines(truth_folder / truth.FAULTS, state.sizes.get(truth.FAULTS, 0))
         stack.callback(faults.close)
-        versions = _versions(request, at, workload.source, writer)
+        versions = _versions(request, state, workload.source, writer)
         if versions is not None:
             stack.callback(versions.close)
         delivery = Delivery(request.faults, writer, shape["seed"], faults.write, texts_only=by_records)
@@ -115,29 +125,29 @@ def _played(request: Request, at: ResumeState, workload: Workload, writer: Write
         if count:
             out.write(delivery.rest())
             out.close(delivery.truncates)
-        at.files = out.number
-        at.sizes[truth.FAULTS] = faults.size
+        state.files = out.number
+        state.sizes[truth.FAULTS] = faults.size
         if versions is not None:
-            at.sizes[truth.VERSIONS] = versions.size
+            state.sizes[truth.VERSIONS] = versions.size
     return out.counts + delivery.counts
 
 
-def _versions(request: Request, at: ResumeState, source: Source, writer: Writer) -> Lines | None:
-    """Open the file of states, if they are kept: once they are, every run into the folder keeps them."""
-    size = at.sizes.get(truth.VERSIONS, 0)
+def _versions(request: Request, state: ResumeState, source: Source, writer: Writer) -> Lines | None:
+    """Return the file of states, None if they are not kept; once they are, every run into the folder keeps them."""
+    size = state.sizes.get(truth.VERSIONS, 0)
     if not (size or request.states or request.as_of):
         return None
     lines = Lines(request.folder / truth.FOLDER / truth.VERSIONS, size)
     if not size:
-        truth.write_base(lines, source, truth.tables_of(at.shape["tables"]), writer.csn_of(at.position))
+        truth.write_base(lines, source, truth.tables_of(state.shape["tables"]), writer.csn_of(state.position))
     return lines
 
 
 def _chosen(workload: Workload, request: Request, names: Sequence[str]) -> Iterator[Transaction]:
-    """Yield transactions with the changes of chosen tables only."""
+    """Yield the transactions with only the changes of tables with these names."""
     chosen = set(names)
     for transaction in workload.transactions(request.transactions, request.large):
         if len(chosen) == len(TABLES):
             yield transaction
         else:
-            yield replace(transaction, changes=[each for each in transaction.changes if each.table.name in chosen])
+            yield replace(transaction, changes=[item for item in transaction.changes if item.table.name in chosen])

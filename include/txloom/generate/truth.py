@@ -1,7 +1,7 @@
-"""What the source held: its last state, every state before it if asked for, and which faults the delivery had.
+"""Record the truth of a run: the source's last state, optionally every state before it, and the faults of delivery.
 
-All lies in a folder that no pipeline reads, since its name begins with an underscore. Rows are JSON objects a line,
-every value as PostgreSQL's text, null as null.
+The files are in a folder that no pipeline reads, because its name begins with an underscore. Rows are JSON objects, one
+a line, with every value as PostgreSQL's text, and null as null.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,25 +23,25 @@ Key = tuple[Text, ...]
 
 
 class Lines:
-    """A file of JSON lines that grows; what a run wrote that was never finished is cut off again."""
+    """A file of JSON lines that runs append to; lines of an unfinished run are cut off when it is opened again."""
 
     def __init__(self, path: Path, size: int) -> None:
-        """Open a file behind its first bytes; without any it begins anew."""
+        """Open a file and keep its first `size` bytes; 0 begins a new file."""
         self._stream = path.open("r+b" if size else "w+b")
         self._stream.truncate(size)
         self._stream.seek(0, SEEK_END)
 
     def write(self, content: Mapping[str, Any]) -> None:
-        """Write a line."""
+        """Append a line."""
         self._stream.write(encode(content) + b"\n")
 
     @property
     def size(self) -> int:
-        """Return how many bytes there are."""
+        """Return how many bytes the file has."""
         return self._stream.tell()
 
     def close(self) -> None:
-        """Finish the file."""
+        """Close the file."""
         self._stream.close()
 
 
@@ -53,7 +53,7 @@ class _Version(msgspec.Struct):
 
 
 def write_versions(lines: Lines, transaction: Transaction, csn: int) -> None:
-    """Write what each row is that a transaction changed, after it; null for one that is gone."""
+    """Write each row that a transaction changed as it is after it; null for a row that is gone."""
     after: dict[tuple[SourceTable, Key], Row | None] = {}
     for change in transaction.changes:
         table = change.table
@@ -68,7 +68,7 @@ def write_versions(lines: Lines, transaction: Transaction, csn: int) -> None:
 
 
 def write_base(lines: Lines, source: Source, tables: Iterable[SourceTable], csn: int) -> None:
-    """Write all rows as they are at a csn, where nothing is known of what came before."""
+    """Write all rows as they are at a csn, as the first state that is kept."""
     for table in tables:
         for row in source.rows_of(table):
             lines.write({"csn": csn, "table": table.name, "key": table.key_of(row), "row": named(table, row)})
@@ -88,7 +88,11 @@ def write_as_of(folder: Path, csn: int, tables: Iterable[SourceTable]) -> None:
 
 
 def state_as_of(folder: Path, csn: int) -> dict[str, dict[Key, dict[str, Text]]]:
-    """Return every table's rows by their keys as of a csn; there is none before the first state that was kept."""
+    """Return every table's rows by their keys as of a csn.
+
+    Raises:
+        ConfigurationError: The csn is below the first state that was kept.
+    """
     decode = msgspec.json.Decoder(_Version).decode
     state: dict[str, dict[Key, dict[str, Text]]] = {}
     first: int | None = None
@@ -109,7 +113,7 @@ def state_as_of(folder: Path, csn: int) -> dict[str, dict[Key, dict[str, Text]]]
 
 
 def write_rows(folder: Path, table: SourceTable, rows: Mapping[Key, Mapping[str, Text]]) -> None:
-    """Write a table's rows, in the order of their keys, under a temporary name that is then changed."""
+    """Write a table's rows in the order of their keys; the file gets its name when it is complete."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f".{table.name}.jsonl.part"
     with path.open("wb") as stream:
@@ -118,11 +122,11 @@ def write_rows(folder: Path, table: SourceTable, rows: Mapping[Key, Mapping[str,
 
 
 def named(table: SourceTable, row: Row) -> dict[str, Text]:
-    """Return a row's values under the names of their columns."""
+    """Return a row's values by the names of their columns."""
     return dict(zip(table.columns, row, strict=True))
 
 
 def tables_of(names: Iterable[str]) -> list[SourceTable]:
-    """Return tables by their names; those that nobody watches have no truth."""
+    """Return the watched tables with these names; for unwatched tables no truth is recorded."""
     chosen = set(names)
     return [table for table in WATCHED if table.name in chosen]

@@ -1,4 +1,4 @@
-"""Typed row events of one source table -> the rows of its history, `<table>_changes`."""
+"""Turn typed row events of one source table into rows of its history, `<table>_changes`."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ from txloom.config.models.pipeline import Table
 
 
 def images(events: pa.Table, table: Table) -> dict[str, pa.Array]:
-    """Return the declared columns: the row after the change, for a delete what is known of the row before it.
+    """Return the declared columns: of the image after the change, for a delete of the image before it.
 
-    An update may leave out a key that it does not change; the key then is the old one.
+    An update may leave out a key column that it does not change; its value then comes from the image before.
     """
     after, before = struct(events, "after"), struct(events, "before")
     deleted = pc.equal(events.column("op").combine_chunks(), "D")
@@ -24,19 +24,19 @@ def images(events: pa.Table, table: Table) -> dict[str, pa.Array]:
 
 
 def release_of(events: pa.Table, release: int) -> pa.Array:
-    """Return the number under which each event's transaction is released; events of a backfill know their own."""
+    """Return each event's release: the column `release` where events have one, as in a backfill, else `release`."""
     if "release" in events.column_names:
         return events.column("release").combine_chunks()
     return pa.repeat(pa.scalar(release, pa.int64()), events.num_rows)
 
 
 def struct(events: pa.Table, name: str) -> pa.StructArray:
-    """Return a column of structs in one piece."""
+    """Return a column of structs as one array."""
     return events.column(name).combine_chunks()
 
 
 def changes(events: pa.Table, table: Table, release: int) -> pa.Table:
-    """Return the rows of a mirror's history: schema `storage.schemas.changes_schema`."""
+    """Return the rows of a mirror's history, in the schema `storage.targets.schemas.changes_schema`."""
     columns: dict[str, Any] = dict(images(events, table))
     for name in ("op", "xid", "csn", "pos", "committed_at"):
         columns[f"_txloom_{name}"] = events.column(name)

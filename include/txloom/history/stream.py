@@ -1,4 +1,4 @@
-"""Typed row events of an aggregate's members -> its history: one row per transaction and root, changes nested."""
+"""Turn typed row events of an aggregate's members into its history: one row per transaction and root."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,10 +14,10 @@ SYSTEM_COLUMNS = ("xid", "csn", "committed_at")
 
 
 def stream(events: Mapping[str, pa.Table], aggregate: Aggregate, tables: Mapping[str, Table], release: int) -> pa.Table:
-    """Return the rows of an aggregate's history: schema `storage.schemas.stream_schema`.
+    """Return the rows of an aggregate's history, in the schema `storage.targets.schemas.stream_schema`.
 
-    events maps tables to typed events; a member without one had no event. A child's change whose event does not tell
-    its root (a delete that knows only the key) stands in the row whose root key is null.
+    events: typed events by table, without the members that had none. A child's change whose event does not have the
+    root's key (a delete with only the child's key) is in a row whose root key is null.
     """
     root = tables[aggregate.root]
     members = [(aggregate.root, aggregate.root, root.key)]
@@ -41,7 +41,7 @@ def stream(events: Mapping[str, pa.Table], aggregate: Aggregate, tables: Mapping
 
 
 def _heads(events: pa.Table, parent_key: Sequence[str], root_key: Sequence[str], release: int) -> pa.Table:
-    """Return each event's transaction and root key: by the new image, else the old one, else null (unknown)."""
+    """Return each event's transaction and root key: of the image after, else the image before, else null (unknown)."""
     after, before = struct(events, "after"), struct(events, "before")
     columns = {name: events.column(name) for name in ("tx", *SYSTEM_COLUMNS)}
     columns["release"] = release_of(events, release)
@@ -51,7 +51,7 @@ def _heads(events: pa.Table, parent_key: Sequence[str], root_key: Sequence[str],
 
 
 def _groups(rows: pa.Table, by: Sequence[str]) -> tuple[np.ndarray, pa.Array]:
-    """Number the groups of equal rows; return each row's group and each group's first row. Null equals null."""
+    """Return each row's group number, the same for rows equal in `by`, and each group's first row; null equals null."""
     group = np.zeros(rows.num_rows, np.int64)
     first = np.zeros(min(rows.num_rows, 1), np.int64)
     for name in by:

@@ -1,1 +1,1 @@
-"""When is a source transaction whole? The rule, without Spark, Delta or a clock of its own."""
+"""The rule that decides when a source transaction is whole; it uses neither Spark nor Delta nor the system clock."""

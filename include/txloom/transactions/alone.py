@@ -1,4 +1,7 @@
-"""Which events can be decided without the landings before and after theirs: most, when many landings come at once."""
+"""Find events that can be decided without the landings before and after theirs.
+
+When many landings are taken in at once, these are most events.
+"""
 
 import numpy as np
 
@@ -8,10 +11,11 @@ PLAIN = (ev.ROW, ev.METADATA, ev.EXPECTED)
 
 
 def alone(arrived: np.ndarray, held: np.ndarray, finished: np.ndarray) -> np.ndarray:
-    """Find the events of transactions of which nothing is known yet, and all that came lies in one landing.
+    """Return a mask over `arrived`: events of transactions that are new, and whose events all lie in one landing.
 
-    arrived: events and clocks of some landings. held, finished: hashes of transactions that wait, or are remembered. A
-    transaction that a mark concerns is none, nor is one of a landing that is not over.
+    arrived: events and clocks of some landings. held, finished: hashes of transactions that wait, or are remembered.
+    The mask leaves out transactions with an event of another kind than PLAIN (REOPEN or KNOWN, for example), and those
+    of a landing without a clock, because it is not over.
     """
     kind, landing = arrived["kind"], arrived["landing"]
     of_transaction = (kind != ev.CLOCK) & (kind != ev.UNREADABLE_RANGE)

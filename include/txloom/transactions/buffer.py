@@ -6,9 +6,9 @@ that a replay of many landings at once decides exactly what the runs decided one
 A transaction is released when its metadata was seen and every watched table has received as many DISTINCT identities
 as the metadata promises: `==`, never `>=` (promise 1 there). It is given up once it waited longer than patience.
 
-Where the rule is `progress` nothing counts events: then a transaction is released when its id lies at or below the
-frontier that a landing's clock tells (`txloom.transactions.low_watermark`), and waits for it as long as it takes. It is
-given up at once when it may lack an event that nobody could read.
+Under the rule `progress` no metadata counts events. A transaction is then released when its csn lies at or below the
+low watermark in a landing's clock (`txloom.transactions.low_watermark`), and waits for that without a limit. It is
+given up at once when its csn lies in an unreadable range, because one of its events may be missing.
 """
 
 from dataclasses import dataclass, field
@@ -33,7 +33,11 @@ TOO_LARGE = "too large"
 
 @dataclass(frozen=True)
 class Held:
-    """The state of one bucket: events of unfinished transactions, the newest finished ones, sorted by tx, and holes."""
+    """The state of one bucket.
+
+    events: of unfinished transactions. finished: the newest finished transactions, sorted by tx. unreadable_ranges:
+    those that may hold events of undecided transactions.
+    """
 
     events: np.ndarray = field(default_factory=ev.no_events)
     finished: np.ndarray = field(default_factory=memory.none)
@@ -42,14 +46,15 @@ class Held:
 
 @dataclass(frozen=True)
 class Rules:
-    """How transactions are decided on.
+    """The settings by which transactions are decided.
 
-    patience: how long one may wait for its events, in microseconds. hold: those rebuilt from two producer runs that may
-    lack rows are not released unless they are redriven. progress: what no metadata counts is whole at the frontier, and
-    never overdue. corrected: metadata with other counts replaces what came before it; else the two are a conflict.
-    keyless: hashes of tables in which equal rows of one statement have one identity.
-    largest: the most rows of one; of more, counted or come, it is given up at once, and never released.
-    remembered: how many finished ones a bucket keeps from call to call.
+    patience: how long a transaction may wait for its events, in microseconds. hold: a transaction whose rows come from
+    several producer runs, and may lack rows between them, is released only when it is redriven. progress: a transaction
+    without metadata is whole once its csn is at or below the low watermark, and is never overdue. corrected: metadata
+    with other counts replaces earlier metadata; if False, the two are a conflict. keyless: hashes of tables in which
+    equal rows of one statement have one identity. largest: the most rows of a transaction; one with more rows, counted
+    or received, is given up at once and never released. remembered: how many finished transactions a bucket keeps from
+    call to call.
     """
 
     patience: int
@@ -63,10 +68,10 @@ class Rules:
 
 @dataclass(frozen=True)
 class Waiting:
-    """How one unfinished or finished transaction stands.
+    """The state of one transaction that waits or was given up.
 
-    `expected` is None while no metadata was seen; both maps go from table hash to a number of rows. runs: what is known
-    of the producer's runs that sent it, see `producer_runs`.
+    `expected` is None while no metadata has come; `expected` and `received` map a table hash to a number of rows.
+    runs: the verdict of `producer_runs` on the producer's runs that sent it.
     """
 
     tx: int
@@ -84,8 +89,8 @@ class Waiting:
 class Released:
     """Transactions that are whole, one element of each array per transaction; runs: see `producer_runs`.
 
-    Their events are all those from the first landing to the last but repeated ones: what came before was given up and
-    is redriven now, what comes after is late.
+    A transaction's events are those from its first landing to its last, without repeated ones. Events before the first
+    landing were given up and are redriven now; events after the last landing are late.
     """
 
     tx: np.ndarray
@@ -102,9 +107,10 @@ class Released:
 class Decisions:
     """What one call decided.
 
-    places: (landing, table hash; 0 for metadata) that hold events of released transactions. repeated: their duplicates,
-    to be left out. late and late_metadata: events of transactions that were finished before. clocks, rows and metadata:
-    taken in; duplicates and repeated_metadata: dropped. now, landing and frontier: the last clock's.
+    repeated_in: (landing, table hash; 0 for metadata) that hold events of released transactions. repeated: duplicates
+    of released events, to be left out. late and late_metadata: events of transactions that were finished before.
+    clocks, rows and metadata: how many were taken in; duplicates and repeated_metadata: how many were dropped. now,
+    landing and low_watermark: the last clock's.
     """
 
     released: list[Released] = field(default_factory=list)
@@ -127,7 +133,16 @@ class Decisions:
 def decide(held: Held, arrived: np.ndarray, rules: Rules) -> tuple[Held, Decisions]:
     """Take in new events and clocks and decide what is whole, what waits and what is given up.
 
-    Waiting transactions are listed only when a clock came, as of the last one.
+    Args:
+        held: The bucket's state, as the last call returned it.
+        arrived: Events and clocks (`events.EVENT`) of one or more landings, in any order.
+        rules: The settings by which transactions are decided.
+
+    Returns:
+        The new state, and the decisions. Waiting transactions are listed only when a clock came, as of the last one.
+
+    Raises:
+        RuntimeError: Two transactions share a 64-bit hash; nothing was decided.
     """
     decisions = Decisions()
     decided, arrived = memory.without_decided(arrived)
@@ -155,9 +170,10 @@ def decide(held: Held, arrived: np.ndarray, rules: Rules) -> tuple[Held, Decisio
 
 
 def _at_once(held: Held, arrived: np.ndarray, rules: Rules, decisions: Decisions) -> tuple[np.ndarray, np.ndarray]:
-    """Release what is whole within its landing, of all landings together; return it to be remembered, and the rest.
+    """Release, for all landings in one pass, the transactions that are whole within one landing.
 
-    Landing by landing it would be decided just so, hundreds of times as slowly.
+    Returns these transactions as finished ones, and the remaining events. Deciding landing by landing would give the
+    same result, hundreds of times as slowly.
     """
     is_alone = alone(arrived, held.events["tx"], held.finished["tx"])
     if not is_alone.any():
@@ -179,7 +195,7 @@ def _at_once(held: Held, arrived: np.ndarray, rules: Rules, decisions: Decisions
 
 
 def _decided(events: np.ndarray, rules: Rules) -> tuple["_Ordered", Decisions]:
-    """Return events without those that came before, in order, and what was dropped."""
+    """Return deduplicated events in order, and decisions that count what was dropped."""
     decisions = Decisions()
     return _Ordered(_deduplicated(events, decisions), rules, ev.no_events()), decisions
 
@@ -205,18 +221,18 @@ def _take(held: Held, batch: np.ndarray, clock: np.void | None, rules: Rules, de
     if not len(ordered.events):
         return Held(ordered.events, remembered, _open(held.unreadable_ranges, clock))
     when = int(clock["at"]) if clock is not None else int(batch["at"].max())
-    at = np.full(len(ordered.starts), when)
-    _release(ordered, ordered.whole, at, decisions)
+    finished_at = np.full(len(ordered.starts), when)
+    _release(ordered, ordered.whole, finished_at, decisions)
     if ordered.given_up.any():
         decisions.dead.extend(_standings(ordered.only(ordered.given_up)))
     done = ordered.whole | ordered.given_up
-    landing = np.full(len(at), batch["landing"].max(initial=decisions.landing))
-    finished = _remember(remembered, ordered, done, at, landing)
+    landing = np.full(len(finished_at), batch["landing"].max(initial=decisions.landing))
+    finished = _remember(remembered, ordered, done, finished_at, landing)
     return Held(ordered.events[~done[ordered.number]], finished, _open(held.unreadable_ranges, clock))
 
 
 def _open(unreadable_ranges: np.ndarray, clock: np.void | None) -> np.ndarray:
-    """Return the holes that may hold events of transactions which are not decided yet."""
+    """Return the unreadable ranges that may hold events of transactions which are not decided yet."""
     still: np.ndarray = (
         unreadable_ranges if clock is None else unreadable_ranges[unreadable_ranges["count"] > clock["csn"]]
     )
@@ -224,7 +240,7 @@ def _open(unreadable_ranges: np.ndarray, clock: np.void | None) -> np.ndarray:
 
 
 def _due(events: np.ndarray, clock: np.void, rules: Rules) -> bool:
-    """Say whether a clock alone decides something."""
+    """Return whether a clock decides any of the held transactions without new events."""
     if not len(events):
         return False
     if rules.progress and bool((events["csn"][events["kind"] == ev.ROW] <= clock["csn"]).any()):
@@ -233,7 +249,10 @@ def _due(events: np.ndarray, clock: np.void, rules: Rules) -> bool:
 
 
 def _without_reopened(finished: np.ndarray, batch: np.ndarray, decisions: Decisions) -> np.ndarray:
-    """Forget transactions that are to be decided again, but none that this very call has released already."""
+    """Return the finished transactions without those to be decided again.
+
+    A transaction that this call has already released stays finished.
+    """
     reopened = batch["tx"][batch["kind"] == ev.REOPEN]
     if not len(reopened):
         return finished
@@ -260,14 +279,18 @@ def _without_late(batch: np.ndarray, finished: np.ndarray, decisions: Decisions)
 
 
 def _as_they_were_known(batch: np.ndarray, held: np.ndarray) -> np.ndarray:
-    """Let rows that came before they were numbered in their transaction have the identity that they came with."""
+    """Return the batch with redelivered rows under the identity that the held row has.
+
+    Rows that are held from before equal rows were numbered within their transaction have the identity of that older
+    version (`former`); a redelivery must have the same one to count as a duplicate.
+    """
     old = held[(held["kind"] == ev.ROW) & (held["high"] == 0)]
     numbered = np.flatnonzero(batch["former"] != 0) if len(old) else np.empty(0, np.int64)
     if not len(numbered):
         return batch
     known = set(zip(*(old[name].tolist() for name in ("tx", "table", "identity")), strict=True))
     former = zip(*(batch[name][numbered].tolist() for name in ("tx", "table", "former")), strict=True)
-    again = numbered[[each in known for each in former]]
+    again = numbered[[event_key in known for event_key in former]]
     events: np.ndarray = batch.copy()
     events["identity"][again] = events["former"][again]
     return events
@@ -280,9 +303,9 @@ def _collision() -> RuntimeError:
 def _deduplicated(events: np.ndarray, decisions: Decisions) -> np.ndarray:
     """Drop events whose (transaction, kind, table, identity, content) came before; the first arrival stays.
 
-    Of a dropped row its place is kept until the transaction is done, so that its payload can be left out then. Events
-    of one identity with different contents both stay: they are a conflict, which `_Ordered` sees. Metadata with other
-    counts stays too, each with the counts that came with it: the newest counts (docs/adr/0031).
+    The position of a dropped row is kept until its transaction is done, so that its payload can be left out then.
+    Events of one identity with different contents both stay: `_Ordered` reports them as a conflict. Metadata with other
+    counts stays too, each message with the counts that came with it, because the newest counts decide (docs/adr/0031).
     """
     marked, counts = events["kind"] == ev.REPEATED, events["kind"] == ev.EXPECTED
     fresh = events[~marked & ~counts]
@@ -302,16 +325,16 @@ def _deduplicated(events: np.ndarray, decisions: Decisions) -> np.ndarray:
 
 
 def _same_content(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Say which neighbours say the same; one that was landed before digests were known is not told from any."""
+    """Return which neighbours have equal digests; an event that was landed without a digest equals any other."""
     same: np.ndarray = (one["high"] == 0) | (one["high"] == other["high"]) & (one["low"] == other["low"])
     return same
 
 
 class _Ordered:
-    """Deduplicated events sorted by transaction, and what is to become of each transaction.
+    """Deduplicated events sorted by transaction, and the outcome of each transaction.
 
-    counted: it has as many events as its metadata says. whole: it is released. given_up: it becomes dead letters.
-    Without a clock nothing is given up, and nothing is past the frontier.
+    counted: it has as many events as its metadata counts. whole: it is released. given_up: it becomes dead letters.
+    Without a clock no transaction is given up as overdue, and none is at or below the low watermark.
     """
 
     def __init__(
@@ -355,7 +378,10 @@ class _Ordered:
         self.given_up = ~self.whole & (passed | self._overdue() | self.too_large)
 
     def _overdue(self) -> np.ndarray:
-        """Find what waited longer than patience, or is decided again; what nothing counts waits for its frontier."""
+        """Find transactions that waited longer than patience or are decided again, none without a clock.
+
+        A transaction without metadata under the rule `progress` waits for the low watermark and is never overdue.
+        """
         if self.clock is None:
             return np.zeros_like(self.whole)
         overdue = (self.clock["at"] - self.first_at >= self.rules.patience) | self.reopened
@@ -363,21 +389,21 @@ class _Ordered:
         return given_up
 
     def _too_large(self) -> np.ndarray:
-        """Find transactions of which more rows have come, or are counted, than one may have."""
+        """Find transactions with more rows, received or counted, than `Rules.largest` allows."""
         if self.rules.largest is None:
             return np.zeros_like(self.whole)
         too_large: np.ndarray = np.maximum(self.rows, self.expected.sum(axis=1)) > self.rules.largest
         return too_large
 
     def _in_holes(self) -> np.ndarray:
-        """Find transactions whose events may be among those that nobody could read."""
+        """Find transactions whose csn lies in an unreadable range, so that an event of theirs may be missing."""
         inside = np.zeros(len(self.csn), bool)
         for unreadable_range in self.unreadable_ranges:
             inside |= (unreadable_range["csn"] <= self.csn) & (self.csn <= unreadable_range["count"])
         return inside
 
     def _conflicts(self, size: int, replaced: np.ndarray) -> np.ndarray:
-        """Find transactions in which one identity stands twice with different payloads, or metadata is in doubt."""
+        """Find transactions that have one identity with two payloads, or metadata that cannot be relied on."""
         same = self.events["kind"][1:] == ev.ROW
         for name in ("tx", "kind", "table", "identity"):
             same &= self.events[name][1:] == self.events[name][:-1]

@@ -1,12 +1,12 @@
-"""Why a transaction was given up, each with what an operator can do about it."""
+"""The causes for which a transaction is given up, each with a hint of what an operator can do."""
 
 from txloom.transactions import buffer
 
 LATE = "late event of a finished transaction"
 UNCOUNTED = {"D": "counts ignore deletes", "T": "counts ignore truncates", "U": "counts ignore updates"}
-"""Excess that is exactly the events of one operation."""
+"""By operation, the cause of an excess that consists of exactly the events of that operation."""
 COMPLETE = "complete now"
-"""Of a dead transaction that late events have made whole: it is redriven, or waits for somebody to do so."""
+"""The cause of a dead transaction that late events have made whole: it is redriven, or waits for an approval."""
 UNREADABLE = "value cannot be read"
 
 HINTS = {
@@ -59,4 +59,4 @@ DEBEZIUM_HINTS = {
     "restarted inside the transaction, or two connectors write into one topic; load a snapshot of its tables "
     "(jobs/load_snapshot.py).",
 }
-"""What fits one format better: by settings that its producer has."""
+"""Hints that replace the general ones for one format, because they name its producer's settings."""

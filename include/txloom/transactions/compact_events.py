@@ -1,4 +1,4 @@
-"""Landed events -> the numbers that the buffer sees of them, packed by hash bucket."""
+"""Turn landed events into compact events, the encoded form that the buffer sees, packed by hash bucket."""
 
 from collections.abc import Iterator
 
@@ -11,17 +11,20 @@ from txloom.transactions import events as ev
 from txloom.transactions.hashes import CHECK, hashed, identities, is_number
 
 BUCKETS = 8
-"""Groups of the stateful query; fixed for the life of a checkpoint, so never changed without a new generation."""
+"""Groups of the stateful query; fixed for the life of a checkpoint, so a change needs a new checkpoint epoch."""
 NO_DIGEST = bytes(16)
 PACKED = 32_768
-"""Events packed together at most: a value of about a megabyte."""
+"""The most events packed into one value, which is then about a megabyte."""
 
 
 def packed(events: pa.Table, *, reopen: bool = False, known: np.ndarray | None = None) -> Iterator[tuple[int, bytes]]:
-    """Yield (bucket, packed numbers) of rows of change_events; poison and unwatched rows concern no transaction.
+    """Yield (bucket, packed compact events) for rows of change_events, without poison and unwatched rows.
 
-    reopen: the transactions of these events are to be decided again. known: those that were finished before, as
-    `memory.AT_POSITION`, each once: marks tell the csn of that time, by which another one of the same id is told apart.
+    Args:
+        events: Rows in the schema of change_events.
+        reopen: Whether the transactions of these events are to be decided again.
+        known: Transactions that were finished before, as `memory.AT_POSITION`, each once. A KNOWN record carries the
+            csn of that time, which distinguishes a later transaction with the same id.
     """
     numbers = compact_events_of(events)
     if reopen:
@@ -30,17 +33,17 @@ def packed(events: pa.Table, *, reopen: bool = False, known: np.ndarray | None =
         marks, known = _mark_rows(numbers[np.isin(numbers["tx"], known["tx"])], ev.KNOWN), np.sort(known, order="tx")
         marks["csn"] = known["csn"][np.searchsorted(known["tx"], marks["tx"])]
         numbers = np.concatenate([numbers, marks])
-    bucket = numbers["tx"] % BUCKETS
-    order = np.argsort(bucket, kind="stable")
-    bounds = np.searchsorted(bucket[order], np.arange(BUCKETS + 1))
-    for each in range(BUCKETS):
-        of_transaction = numbers[order[bounds[each] : bounds[each + 1]]]
+    buckets = numbers["tx"] % BUCKETS
+    order = np.argsort(buckets, kind="stable")
+    bounds = np.searchsorted(buckets[order], np.arange(BUCKETS + 1))
+    for bucket in range(BUCKETS):
+        of_transaction = numbers[order[bounds[bucket] : bounds[bucket + 1]]]
         for start in range(0, len(of_transaction), PACKED):
-            yield each, ev.to_bytes(of_transaction[start : start + PACKED])
+            yield bucket, ev.to_bytes(of_transaction[start : start + PACKED])
 
 
 def _mark_rows(numbers: np.ndarray, kind: int) -> np.ndarray:
-    """Return one record of a kind for each transaction."""
+    """Return one record of a kind for each transaction in compact events, without table, identity and counts."""
     _, first = np.unique(numbers["tx"], return_index=True)
     marks: np.ndarray = numbers[first].copy()
     marks["kind"] = kind
@@ -50,9 +53,10 @@ def _mark_rows(numbers: np.ndarray, kind: int) -> np.ndarray:
 
 
 def compact_events_of(events: pa.Table) -> np.ndarray:
-    """Return one number record for each row event of a watched table, for each metadata, and for each of its counts.
+    """Return one record for each row event of a watched table, for each metadata message, and for each of its counts.
 
-    A row that is whole by itself tells its counts; it brings its metadata along.
+    A row that is a whole transaction by itself has the counts in `expected`; it also gets a metadata record, whose
+    `run` is `events.BROUGHT`.
     """
     kind = events.column("kind")
     rows = events.filter(pc.and_(pc.equal(kind, "row"), pc.is_valid(events.column("table"))))
@@ -91,7 +95,10 @@ def _rows(events: pa.Table) -> np.ndarray:
 
 
 def positions_of(events: pa.Table) -> np.ndarray:
-    """Return where rows lie in their source's log, in front of their transaction's csn; 0 where they tell the csn."""
+    """Return the rows' positions in their source's log, which lie before their transaction's csn.
+
+    A row with a csn, and a row whose identity names no position, has 0.
+    """
     matches = pc.extract_regex(events.column("identity"), AT_POSITION.replace("(", "(?P<place>"))
     position = pc.struct_field(matches, "place").cast(pa.int64())
     unknown = pc.and_(pc.equal(events.column("kind"), "row"), pc.is_null(events.column("csn")))
@@ -100,7 +107,7 @@ def positions_of(events: pa.Table) -> np.ndarray:
 
 
 def _former(texts: pa.Array) -> np.ndarray:
-    """Return the hashes of what identities were before equal rows were numbered; 0 where they are what they were."""
+    """Return the hashes of identities without the number of equal rows, as an older version wrote them; else 0."""
     before = pc.replace_substring_regex(texts, NUMBERED, "")
     changed = pc.not_equal(before, texts)
     hashes: np.ndarray = hashed(pc.if_else(changed, before, None)).fill_null(0).to_numpy()
@@ -110,8 +117,8 @@ def _former(texts: pa.Array) -> np.ndarray:
 def _halves(events: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     """Return the digests of rows as two numbers each, the first not negative; 0 and 0 for none.
 
-    An identity that is known by a hash alone has a part in them: should two have one hash, their rows do not look like
-    one event that was delivered twice.
+    An identity that is not a number is compared by a 64-bit hash, so a second hash of it is mixed into the digest: if
+    two identities share the first hash, their rows are still not taken for one event that was delivered twice.
     """
     digests, texts = events.column("digest").fill_null(NO_DIGEST), events.column("identity").combine_chunks()
     high, low = np.frombuffer(b"".join(digests.to_pylist()), ">i8").reshape(-1, 2).astype(np.int64).T
@@ -138,7 +145,7 @@ def _metadata(events: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _fingerprints(sizes: np.ndarray, entries: np.ndarray) -> np.ndarray:
-    """Return a number for each metadata's counts that does not depend on their order."""
+    """Return for each metadata message a number of its counts that does not depend on their order."""
     mixed = ev.mixed(entries["table"], entries["count"])
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
     ends = np.cumsum(sizes)

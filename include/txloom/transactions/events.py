@@ -1,7 +1,7 @@
-"""The narrow form in which the buffer sees change events: numbers only, one numpy record each.
+"""Compact events: the form in which the buffer sees change events, one numpy record of numbers each.
 
-Payloads stay in change_events; the buffer needs no more than who (transaction), what (table, identity, digest
-of its content) and when (landing). That keeps the state small however large the rows are.
+Payloads stay in change_events; the buffer needs only the transaction, the table, the identity, a digest of the content
+and the landing. That keeps the state small however large the rows are.
 """
 
 from collections.abc import Sequence
@@ -12,46 +12,46 @@ import pyarrow as pa
 ROW = 0
 """A row event of a watched table."""
 METADATA = 1
-"""The transaction's metadata was seen; `count` is its top-level number, `payload` a fingerprint of all counts."""
+"""The transaction's metadata came; `count` is its top-level number, `payload` a fingerprint of all counts."""
 EXPECTED = 2
-"""One table's count out of the metadata; `identity` is the table again."""
+"""One table's count from the metadata; `identity` is the table again."""
 CLOCK = 3
-"""A landing is over; `at` is its time, `csn` how far the source's partitions are. It follows all of its landing."""
+"""A landing is over; `at` is its time, `csn` the low watermark of the source. It follows all events of its landing."""
 REPEATED = 4
-"""Only in state: where a dropped duplicate of an unfinished transaction lies."""
+"""Only in state: the position of a dropped duplicate of an unfinished transaction."""
 
 BROUGHT = 1
-"""`run` of metadata that came with a row which is whole by itself, not as an event of its own."""
+"""`run` of metadata that came with a row which is whole by itself, not as a separate event."""
 
 REOPEN = 5
-"""A dead transaction is decided again, from the events of this landing: whole, or dead anew at the landing's clock."""
+"""A dead transaction is decided again from the events of this landing: whole, or dead again at the landing's clock."""
 
 KNOWN = 7
-"""A transaction of events of this landing was finished before it, which the buffer may have forgotten."""
+"""A transaction that has events in this landing was finished before it, which the buffer may have forgotten."""
 
 DECIDED = 8
-"""With a clock: landings that follow tell, with KNOWN, what was finished by the landings up to `count`."""
+"""With a clock: later landings name, with KNOWN, what was finished by the landings up to `count`."""
 
 UNREADABLE_RANGE = 6
-"""Events between the ids `csn` and `count` could not be read, and whose they were is not known; with a clock."""
+"""With a clock: events of unknown transactions between the csns `csn` and `count` could not be read."""
 NOWHERE = -1
-"""`csn` of a clock before every partition of its source has shown something."""
+"""`csn` of a clock while some partition of its source has not shown any csn."""
 LARGEST = 2**63 - 1
 ANYWHERE = LARGEST
 """`csn` of a clock where no partition waits for another."""
 
 COMPARED = ("high", "low")
-"""The 128 bits of what an event says; 0 where it was landed before they were known, or is no row."""
+"""The 128-bit digest of an event's content; 0 where it was landed without a digest, or is no row."""
 FIELDS = (
     *("kind", "tx", "check", "csn", "table", "identity", "payload", *COMPARED),
     *("count", "landing", "row", "at", "run", "former"),
 )
 EVENT = np.dtype([(name, "i1" if name == "kind" else "i8") for name in FIELDS])
-"""kind; tx and check: two hashes of the transaction's id; csn (-1: not known yet); table: hash of its name; identity:
-hash of what survives a redelivery; payload: checksum of what the event says, high and low: 128 bits of it; count: of
-a row that knows no csn a place in the log before it, where that is told;
-landing and row: where the event lies in change_events; at: arrival in microseconds since the epoch; run: hash of the
-producer's run, 0 where it is not known; former: hash of what the row's identity was in an older version, else 0."""
+"""kind: one of the constants above; tx and check: two hashes of the transaction's id; csn (-1: not known yet); table:
+hash of its name; identity: hash of what survives a redelivery; payload: checksum of the event's content; high and low:
+its 128-bit digest; count: for a row without a csn its position in the source's log, where the identity names it;
+landing and row: the event's position in change_events; at: arrival in microseconds since the epoch; run: hash of the
+producer's run, 0 if not known; former: hash of the row's identity as an older version of txloom wrote it, else 0."""
 
 FINISHED = np.dtype([("tx", "i8"), ("check", "i8"), ("at", "i8"), ("csn", "i8"), ("landing", "i8")])
 """A remembered transaction: two hashes of its id, when it was finished, its csn (not above 0: not known), and the
@@ -64,7 +64,7 @@ def no_events() -> np.ndarray:
 
 
 def clocks(landings: np.ndarray, at: np.ndarray, reached: np.ndarray | int = ANYWHERE) -> np.ndarray:
-    """Return the clocks of landings; reached: up to which id all partitions of the source had shown everything."""
+    """Return the clocks of landings; at: their times in microseconds; reached: the source's low watermark (csn)."""
     rows = np.zeros(len(landings), EVENT)
     rows["kind"] = CLOCK
     rows["landing"], rows["at"], rows["row"], rows["csn"] = landings, at, -1, reached
@@ -72,7 +72,7 @@ def clocks(landings: np.ndarray, at: np.ndarray, reached: np.ndarray | int = ANY
 
 
 def unreadable_ranges(landing: int, bounds: Sequence[tuple[int, int]]) -> np.ndarray:
-    """Return the holes that a landing's clock brings."""
+    """Return the records of a landing's unreadable ranges; bounds: the first and the last csn of each."""
     rows = np.zeros(len(bounds), EVENT)
     rows["kind"], rows["landing"], rows["row"] = UNREADABLE_RANGE, landing, -1
     rows["csn"], rows["count"] = [first for first, _ in bounds], [last for _, last in bounds]
@@ -80,14 +80,14 @@ def unreadable_ranges(landing: int, bounds: Sequence[tuple[int, int]]) -> np.nda
 
 
 def decided(landing: int, until: int) -> np.ndarray:
-    """Return what the clock of a landing brings: landings up to another one were decided when it was over."""
+    """Return the record which says that landings up to `until` were decided when a landing was over."""
     row = np.zeros(1, EVENT)
     row["kind"], row["landing"], row["row"], row["count"] = DECIDED, landing, -1, until
     return row
 
 
 def mixed(tables: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return a number for each table's count; their sum is what the metadata that has them is known by."""
+    """Return a number for each table's count; the sum over a metadata message is its fingerprint."""
     hashed: np.ndarray = (tables.astype(np.uint64) | np.uint64(1)) * (
         counts.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     )
@@ -95,7 +95,7 @@ def mixed(tables: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def to_bytes(records: np.ndarray) -> bytes:
-    """Pack an array for the state store."""
+    """Pack an array of records for the state store, as a compressed Arrow IPC stream."""
     names = records.dtype.names or ()
     batch = pa.record_batch({name: pa.array(np.ascontiguousarray(records[name])) for name in names})
     sink = pa.BufferOutputStream()
@@ -106,7 +106,7 @@ def to_bytes(records: np.ndarray) -> bytes:
 
 
 def from_bytes(packed: bytes, dtype: np.dtype) -> np.ndarray:
-    """Unpack what `to_bytes` packed; a field that was not known then is 0."""
+    """Unpack what `to_bytes` packed; a field that an older version did not write is 0."""
     with pa.ipc.open_stream(packed) as reader:
         table = reader.read_all()
     records = np.empty(table.num_rows, dtype)

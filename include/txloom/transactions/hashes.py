@@ -1,15 +1,15 @@
-"""The 64-bit hashes under which the buffer knows transactions, tables and identities."""
+"""The 64-bit hashes by which the buffer identifies transactions, tables and identities."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
 SEED = 42
-"""Spark's own, so that SQL can compute the same numbers."""
+"""Spark's default seed, so that SQL can compute the same numbers."""
 CHECK = 4711
-"""Of the second hash of a transaction, which tells two transactions apart should the first be the same."""
+"""Seed of a transaction's second hash, which distinguishes two transactions whose first hash is the same."""
 DIGITS = 18
-"""So many digits fit 63 bits whatever they are."""
+"""The most decimal digits that always fit 63 bits."""
 
 
 def hash64(text: str, seed: int = SEED) -> int:
@@ -31,7 +31,7 @@ def hashed(texts: pa.ChunkedArray | pa.Array, seed: int = SEED) -> pa.Array:
 
 
 def is_number(texts: pa.Array) -> pa.Array:
-    """Say which texts are numbers as they are written, and so are known by themselves."""
+    """Return which texts are plain decimal numbers without leading zeros that fit 63 bits; they need no hash."""
     return pc.and_(
         pc.and_(pc.ascii_is_decimal(texts), pc.less_equal(pc.binary_length(texts), DIGITS)),
         pc.or_(pc.equal(texts, "0"), pc.invert(pc.starts_with(texts, "0"))),

@@ -1,8 +1,8 @@
-"""How far every partition of a source has gone: what makes a transaction whole where nothing counts its events.
+"""The low watermark over a source's partitions: it makes a transaction whole where no metadata counts its events.
 
-Transactions have ids that grow, and a partition shows them in that order. Whoever has shown an id has shown all events
-of the lower ones that it will ever show: so a transaction is whole when every partition has gone past it (rule
-`progress`). Where metadata counts the events, the same bounds valid-through by the metadata's partitions (promise 4).
+Transactions have csns that grow, and each partition shows them in that order. A partition that has shown a csn has
+shown all its events of lower csns, so a transaction is whole when every partition has passed it (rule `progress`).
+Where metadata counts the events, the low watermark of the metadata's partitions bounds valid-through (promise 4).
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,8 +15,8 @@ from txloom.transactions.events import NOWHERE
 class Partition:
     """What one partition has shown.
 
-    csn: the highest id, None before the first. at: when it last showed one, or was first seen; in microseconds.
-    unreadable_since: the id behind which came events that could not be read, and nothing since; None: none.
+    csn: the highest csn, None before the first. at: when it last showed one, or was first seen, in microseconds.
+    unreadable_since: the last csn before events that could not be read, if no csn came after them; else None.
     """
 
     csn: int | None
@@ -25,13 +25,14 @@ class Partition:
 
 
 UnreadableRange = tuple[int, int]
-"""Ids, from one to another: events between them could not be read, and whose they were is not known."""
+"""A first and a last csn: events of unknown transactions between them could not be read."""
 
 
 def advanced(before: Partition, csns: Sequence[int | None], at: int) -> tuple[Partition, list[UnreadableRange]]:
     """Return a partition after a landing, and its new unreadable ranges.
 
-    csns: the id of each event in the order in which they came, None: it could not be read. at: when, in microseconds.
+    csns: the csn of each event in order of arrival, None if it could not be read. at: the landing's time, in
+    microseconds.
 
     >>> advanced(Partition(7, 0), [8, None, 9, None], 5)
     (Partition(csn=9, at=5, unreadable_since=9), [(8, 9)])
@@ -51,9 +52,9 @@ def advanced(before: Partition, csns: Sequence[int | None], at: int) -> tuple[Pa
 
 @dataclass(frozen=True)
 class LowWatermark:
-    """Up to which id every transaction has shown all its events, NOWHERE before the first.
+    """The csn up to which every partition has shown all its events, NOWHERE before the first.
 
-    unreadable_ranges: those below it.
+    unreadable_ranges: those that begin at or below it.
     """
 
     csn: int
@@ -68,10 +69,18 @@ def low_watermark(
     inclusive: bool,
     unreadable_ranges: Iterable[UnreadableRange] = (),
 ) -> LowWatermark:
-    """Return how far all partitions together are; unreadable_ranges: those that are known already.
+    """Return the low watermark over all partitions.
 
-    now, idle_after: in microseconds; a partition that showed nothing for so long is taken to have nothing more of what
-    the others have shown; None: each is waited for. inclusive: an id comes once in one partition, as in metadata.
+    Args:
+        partitions: What each partition has shown.
+        now: The time of the landing, in microseconds.
+        idle_after: After how many microseconds without an event a partition is taken to hold no more events of csns
+            that the others have shown; None: every partition is waited for.
+        inclusive: Whether each csn comes once and in one partition, as in metadata; then the lowest csn counts itself.
+        unreadable_ranges: Those that are already known; they are passed on.
+
+    Returns:
+        The low watermark; csn is NOWHERE while a busy partition has shown none.
 
     >>> low_watermark([Partition(345, 0), Partition(343, 0)], 10, None, inclusive=False)
     LowWatermark(csn=342, unreadable_ranges=())
@@ -79,25 +88,25 @@ def low_watermark(
     LowWatermark(csn=344, unreadable_ranges=())
     """
     known = list(partitions)
-    idle = [each for each in known if idle_after is not None and now - each.at >= idle_after]
-    busy = [each for each in known if each not in idle]
-    if any(each.csn is None for each in busy):
+    idle = [partition for partition in known if idle_after is not None and now - partition.at >= idle_after]
+    busy = [partition for partition in known if partition not in idle]
+    if any(partition.csn is None for partition in busy):
         return LowWatermark(NOWHERE, tuple(unreadable_ranges))
-    lowest = min((each.csn for each in busy if each.csn is not None), default=None)
+    lowest = min((partition.csn for partition in busy if partition.csn is not None), default=None)
     if lowest is not None:
         reached = lowest if inclusive else lowest - 1
     else:
-        reached = max((each.csn for each in idle if each.csn is not None), default=NOWHERE)
+        reached = max((partition.csn for partition in idle if partition.csn is not None), default=NOWHERE)
     open_ranges = [
-        (each.unreadable_since, reached)
-        for each in idle
-        if each.unreadable_since is not None and each.unreadable_since <= reached
+        (partition.unreadable_since, reached)
+        for partition in idle
+        if partition.unreadable_since is not None and partition.unreadable_since <= reached
     ]
     return LowWatermark(reached, (*open_ranges, *unreadable_ranges))
 
 
 def bounded(reached: LowWatermark | None, bound: int | None) -> LowWatermark | None:
-    """Return how far a source is that is not to be shown above a bound; None stands for no bound, of either.
+    """Return the lower of a low watermark and a bound (csn); None stands for no limit, for either.
 
     >>> [each.csn for each in (bounded(None, 39), bounded(LowWatermark(345), 39), bounded(LowWatermark(20), 39))]
     [39, 39, 20]

@@ -1,28 +1,31 @@
-"""What one bucket of the buffer remembers of finished transactions, sorted by their hash: how long decides nothing."""
+"""The finished transactions that one bucket of the buffer remembers, sorted by hash.
+
+How long they are remembered does not change any decision.
+"""
 
 import numpy as np
 
 from txloom.transactions import events as ev
 
 REMEMBERED = 50_000
-"""Finished transactions that a bucket remembers from call to call, and those that a landing to come may not know of. Of
-those that it forgot a landing tells which of its transactions were finished before (events of the kind KNOWN), out of
-the table `transactions`."""
+"""How many finished transactions a bucket remembers from call to call, beside those that a later landing may not know
+of. A landing names which of its transactions were finished before (events of the kind KNOWN, read from the table
+`transactions`), so that forgotten ones are recalled."""
 
 
 AT_POSITION = np.dtype([("tx", "i8"), ("csn", "i8")])
-"""A transaction that a landing says was finished before: hash of its id, and the csn of that time (-1: not known)."""
+"""A transaction that was finished before a landing: hash of its id, and the csn of that time (-1: not known)."""
 
 
 def none() -> np.ndarray:
-    """Return a memory of nothing."""
+    """Return an empty array of finished transactions."""
     return np.empty(0, ev.FINISHED)
 
 
 def recalled(finished: np.ndarray, waiting: np.ndarray, batch: np.ndarray) -> np.ndarray:
-    """Remember again what a landing says was finished before it, but for what is being decided again.
+    """Return the finished transactions with those that the landing's KNOWN events name.
 
-    waiting: hashes of the transactions of which events are held.
+    waiting: hashes of the transactions whose events are held; these are being decided again and are not added.
     """
     known = batch[batch["kind"] == ev.KNOWN]
     known = known[~np.isin(known["tx"], finished["tx"]) & ~np.isin(known["tx"], waiting)]
@@ -36,9 +39,9 @@ def recalled(finished: np.ndarray, waiting: np.ndarray, batch: np.ndarray) -> np
 
 
 def without_reused(finished: np.ndarray, batch: np.ndarray) -> np.ndarray:
-    """Forget transactions whose id another one has now.
+    """Return the finished transactions without those whose id was reused by another transaction.
 
-    Metadata of this landing tells it with another csn, or a row lies behind its csn in the log.
+    The id was reused if metadata of this landing has another csn, or a row lies after its csn in the log.
     """
     is_row = batch["kind"] == ev.ROW
     named = batch[((batch["kind"] == ev.METADATA) & (batch["csn"] > 0)) | (is_row & (batch["count"] > 0))]
@@ -53,16 +56,17 @@ def without_reused(finished: np.ndarray, batch: np.ndarray) -> np.ndarray:
 
 
 def joined(finished: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """Remember more transactions."""
+    """Return finished transactions and new ones together, sorted by hash."""
     both = np.concatenate([finished, new])
     return both[np.argsort(both["tx"], kind="stable")]
 
 
 def newest(finished: np.ndarray, most: int, decided: int) -> np.ndarray:
-    """Forget the oldest where there are more than are to be remembered, but none that a landing may not know of.
+    """Return at most `most` finished transactions, the newest, and all that a later landing may not know of.
 
-    decided: what landings up to this one finished, every landing that is to come knows. One that was landed before it
-    was decided on what lies in front of it does not, in whatever batch it is taken in, then or by a rebuild.
+    decided: transactions that landings up to this one finished are known to every later landing. A landing that was
+    written before the landings in front of it were decided does not know theirs, in whatever batch it is taken in,
+    live or by a rebuild.
     """
     if len(finished) <= most:
         return finished
@@ -73,6 +77,9 @@ def newest(finished: np.ndarray, most: int, decided: int) -> np.ndarray:
 
 
 def without_decided(arrived: np.ndarray) -> tuple[int, np.ndarray]:
-    """Return up to which landing what was finished is known to all that is to come (-1: none), and the other events."""
-    says = arrived["kind"] == ev.DECIDED
-    return int(arrived["count"][says].max(initial=-1)), arrived[~says]
+    """Return the highest `count` of DECIDED events (-1: none), and the other events.
+
+    Whatever the landings up to that number finished is known to all later landings.
+    """
+    is_decided = arrived["kind"] == ev.DECIDED
+    return int(arrived["count"][is_decided].max(initial=-1)), arrived[~is_decided]

@@ -1,9 +1,9 @@
-"""Which of several metadata of one transaction counts: the newest counts, not the newest message (docs/adr/0031).
+"""Decide which of several metadata messages of one transaction is valid: the newest counts (docs/adr/0031).
 
-Somebody who supplies corrected metadata lands it after what it corrects. The old metadata may be delivered once more
-after that, as any message may: counts that came before are a duplicate of their first arrival, and correct nothing. So
-of all counts that came the ones that count are those which arrived first the latest, by landing and row: no clock has a
-say, and a buffer that is rebuilt from the same landings decides the same.
+Corrected metadata is landed after the metadata that it corrects. The old message may be delivered again after that, as
+any message may; counts that came before are a duplicate of their first arrival and correct nothing. So the valid counts
+are those whose first arrival, by landing and row, is the latest. No clock is used, and a buffer that is rebuilt from
+the same landings decides the same.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from txloom.transactions import events as ev
 
 
 def of_messages(counts: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """Return the counts (EXPECTED) that came in kept metadata messages: they lie where their message does."""
+    """Return the counts (EXPECTED) of the kept metadata messages: those with a message's landing and row."""
     both = np.concatenate([counts, kept])
     both = both[np.lexsort([both["row"], both["landing"]])]
     new = np.ones(len(both), bool)
@@ -29,8 +29,8 @@ def of_messages(counts: np.ndarray, kept: np.ndarray) -> np.ndarray:
 def replaced(events: np.ndarray, number: np.ndarray, size: int) -> np.ndarray:
     """Find metadata, and its counts, that newer metadata of the same transaction replaces.
 
-    events: deduplicated, so that of metadata with the same counts the first arrival is left; number: the transaction of
-    each, from 0 to size.
+    events: deduplicated, so that of metadata with the same counts only the first arrival is left. number: the
+    transaction of each event, from 0 to size. Returns a mask over the events.
     """
     kind = events["kind"]
     several = np.bincount(number[kind == ev.METADATA], minlength=size) > 1
@@ -39,10 +39,10 @@ def replaced(events: np.ndarray, number: np.ndarray, size: int) -> np.ndarray:
     if not among.any():
         return earlier
     messages = among & (kind == ev.METADATA)
-    message_of, lie = number[messages], events[messages][["landing", "row"]]
-    order = np.lexsort([lie["row"], lie["landing"], message_of])
-    newest = np.zeros(size, lie.dtype)
-    newest[message_of[order]] = lie[order]
+    message_of, positions = number[messages], events[messages][["landing", "row"]]
+    order = np.lexsort([positions["row"], positions["landing"], message_of])
+    newest = np.zeros(size, positions.dtype)
+    newest[message_of[order]] = positions[order]
     for name in ("landing", "row"):
         earlier |= events[name] != newest[name][number]
     earlier &= among
@@ -50,36 +50,39 @@ def replaced(events: np.ndarray, number: np.ndarray, size: int) -> np.ndarray:
 
 
 def in_doubt(events: np.ndarray, number: np.ndarray, size: int, out: np.ndarray) -> np.ndarray:
-    """Find transactions whose newest metadata lacks some of its counts; out: what is replaced.
+    """Find transactions whose newest metadata lacks some of its counts; out: a mask of replaced events.
 
-    A buffer that knew of no corrections kept of two metadata only one count that both had.
+    Such state comes from an older version: where two metadata messages had a count in common, it kept only one of it.
     """
     kind = events["kind"]
     sums = np.zeros(size, np.uint64)
     counts = (kind == ev.EXPECTED) & ~out
     np.add.at(sums, number[counts], ev.mixed(events["table"][counts], events["count"][counts]))
     newest = (kind == ev.METADATA) & ~out
-    said = np.zeros(size, np.int64)
-    said[number[newest]] = events["payload"][newest]
-    doubtful: np.ndarray = sums.astype(np.int64) != said
+    fingerprints = np.zeros(size, np.int64)
+    fingerprints[number[newest]] = events["payload"][newest]
+    doubtful: np.ndarray = sums.astype(np.int64) != fingerprints
     return doubtful
 
 
 def newest(messages: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Return the metadata that counts, out of all that was landed of one transaction (landing, row, expected).
+    """Return the valid metadata out of all that was landed of one transaction, None without any.
+
+    messages: with the fields landing, row and expected.
 
     >>> first, other = [("orders", 1)], [("orders", 2)]
-    >>> told = [{"landing": at, "row": 0, "expected": own} for at, own in ((1, first), (2, other), (3, first))]
-    >>> newest(told)["landing"]
+    >>> expected_by_landing = ((1, first), (2, other), (3, first))
+    >>> messages = [{"landing": landing, "row": 0, "expected": counts} for landing, counts in expected_by_landing]
+    >>> newest(messages)["landing"]
     2
     """
-    ordered = sorted(messages, key=lambda each: (each["landing"], each["row"]))
+    ordered = sorted(messages, key=lambda message: (message["landing"], message["row"]))
     firsts: dict[frozenset[tuple[str, int]], Mapping[str, Any]] = {}
-    for each in ordered:
-        firsts.setdefault(counts_of(each), each)
+    for message in ordered:
+        firsts.setdefault(counts_of(message), message)
     return list(firsts.values())[-1] if firsts else None
 
 
 def counts_of(message: Mapping[str, Any]) -> frozenset[tuple[str, int]]:
-    """Return what metadata (expected: pairs of table and count) says, in whatever order."""
+    """Return the counts of a metadata message (expected: pairs of table and count) without their order."""
     return frozenset(dict(message["expected"] or ()).items())

@@ -1,9 +1,9 @@
-"""Do the rows that several runs of a producer sent of one transaction leave a hole between them? (docs/adr/0031)
+"""Judge whether rows may be missing between several producer runs that sent one transaction (docs/adr/0031).
 
-A producer that restarts inside a transaction goes on from where it noted that it was. Each run sends rows without a
-gap, in the order of the source's log: two runs that both sent some row leave no hole between them. Where they share
-none, rows between them may be missing, whatever the metadata counts: inside a COPY all rows lie at one position of the
-log, and Debezium leaves out what has the position that it noted.
+A producer that restarts inside a transaction continues from the position that it stored. Each run sends rows without
+a gap, in the order of the source's log, so between two runs that both sent some row nothing is missing. Where they
+share no row, rows between them may be missing, whatever the metadata counts: inside a COPY all rows lie at one position
+of the log, and after a restart Debezium leaves out rows at the position that it stored.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from txloom.transactions import events as ev
 
 ONE = 0
-"""All rows come from one run, or from runs that nobody knows."""
+"""All rows come from one run, or their runs are unknown."""
 CONNECTED = 1
 """Rows come from several runs, and the runs share rows: nothing is missing between them."""
 UNCONNECTED = 2
@@ -21,9 +21,9 @@ UNCONNECTED = 2
 def judged(events: np.ndarray, number: np.ndarray, size: int, keyless: frozenset[int]) -> np.ndarray:
     """Return, for each transaction, ONE, CONNECTED or UNCONNECTED.
 
-    events: deduplicated ones, sorted by transaction, with the places of their duplicates; number: the transaction of
-    each, from 0 to size. keyless: tables in which two rows may have one identity, so that sharing it proves nothing.
-    Repeated rows alone make nothing suspect: then one run sent every row.
+    events: deduplicated, sorted by transaction, with the records of their duplicates (REPEATED). number: the
+    transaction of each, from 0 to size. keyless: hashes of tables in which two rows may have one identity, so that
+    sharing it proves nothing. Duplicates alone do not make a transaction suspect: one run sent every row then.
     """
     verdicts = np.zeros(size, np.int64)
     kind = events["kind"]
@@ -40,7 +40,7 @@ def judged(events: np.ndarray, number: np.ndarray, size: int, keyless: frozenset
 
 
 def _share_rows(rows: np.ndarray, keyless: frozenset[int]) -> bool:
-    """Say whether all runs of some rows are connected by rows that two of them sent."""
+    """Return whether the runs of some rows are all connected by rows that two of them sent."""
     runs, run = np.unique(rows["run"], return_inverse=True)
     provable = ~np.isin(rows["table"], list(keyless))
     names = [rows[name][provable] for name in ("identity", "table")]
@@ -54,12 +54,12 @@ def _share_rows(rows: np.ndarray, keyless: frozenset[int]) -> bool:
 
 
 def _is_one_group(size: int, pairs: np.ndarray) -> bool:
-    """Say whether pairs connect all numbers below a size.
+    """Return whether pairs connect all numbers below a size.
 
     >>> _is_one_group(3, np.array([[0, 1], [1, 2]])), _is_one_group(3, np.array([[0, 1]]))
     (True, False)
     """
     reached = {0}
     for _ in range(size):
-        reached |= {int(each) for pair in pairs if reached & {int(one) for one in pair} for each in pair}
+        reached |= {int(number) for pair in pairs if reached & {int(member) for member in pair} for number in pair}
     return len(reached) == size

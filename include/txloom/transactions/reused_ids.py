@@ -1,7 +1,7 @@
-"""Which transaction of an id an event is of, where ids come back: PostgreSQL counts its round.
+"""Find the transaction of an event where transaction ids are reused, as PostgreSQL does when its counter wraps around.
 
-Each lies in the log up to its own csn, which its metadata tells: an event is of the first one that does not end in
-front of it.
+A transaction's events lie in the log up to its csn, which is in its metadata. So an event belongs to the first
+transaction of its id whose csn is not before the event's position.
 """
 
 import re
@@ -13,13 +13,16 @@ from txloom.config.identity import AT_POSITION
 
 Event = Mapping[str, Any]
 COLUMNS = ("transaction_id", "kind", "csn", "identity")
-"""What is looked at of an event."""
+"""The columns of an event that this module reads."""
 Ends = Mapping[str, Sequence[int]]
 _AT_POSITION = re.compile(AT_POSITION)
 
 
 def at(event: Event) -> int:
-    """Return up to where an event's transaction lies in the log at least: its csn, or the row's own place; else 0."""
+    """Return the position in the log that an event's transaction reaches at least: its csn, or the row's position.
+
+    Without either it is 0.
+    """
     if event["csn"] is not None:
         return int(event["csn"])
     match = _AT_POSITION.match(event["identity"] or "") if event["kind"] == "row" else None
@@ -27,15 +30,15 @@ def at(event: Event) -> int:
 
 
 def is_behind(events: Iterable[Event], end: int) -> bool:
-    """Say whether events are of a later transaction than the one of their id that ended at a csn.
+    """Return whether events belong to a later transaction than the one of their id that ended at a csn.
 
-    Their metadata tells another csn behind it, or a row lies there; a row that tells a csn of its own says nothing.
+    They do if their metadata has a higher csn, or if a row without a csn lies after it. Rows with a csn are ignored.
     """
-    return any(at(each) > end for each in events if each["kind"] == "metadata" or each["csn"] is None)
+    return any(at(event) > end for event in events if event["kind"] == "metadata" or event["csn"] is None)
 
 
 def ends(events: Iterable[Event]) -> dict[str, list[int]]:
-    """Return the csns that metadata tells, by id, in order."""
+    """Return the csns in metadata by transaction id, in ascending order."""
     csns: dict[str, set[int]] = {}
     for event in events:
         if event["kind"] == "metadata" and event["csn"] is not None:
@@ -44,7 +47,9 @@ def ends(events: Iterable[Event]) -> dict[str, list[int]]:
 
 
 def named(event: Event, ends: Ends) -> tuple[str, int | None]:
-    """Return what names an event's transaction: its id, and the csn, None where no metadata told that yet.
+    """Return the id and the csn of an event's transaction; the csn is None while no metadata has it.
+
+    ends: by transaction id the csns in ascending order, see `ends`.
 
     >>> row = {"transaction_id": "7", "kind": "row", "csn": None, "identity": "120:t:c:1"}
     >>> named(row, {"7": [100, 160]}), named(row, {"7": [100]}), named(row, {})
@@ -56,7 +61,7 @@ def named(event: Event, ends: Ends) -> tuple[str, int | None]:
 
 
 def split(events: Sequence[Event]) -> dict[tuple[str, int | None], list[Event]]:
-    """Return events by what names their transactions."""
+    """Group events by the id and the csn of their transactions, see `named`."""
     known, groups = ends(events), dict[tuple[str, int | None], list[Event]]()
     for event in events:
         groups.setdefault(named(event, known), []).append(event)
@@ -64,10 +69,10 @@ def split(events: Sequence[Event]) -> dict[tuple[str, int | None], list[Event]]:
 
 
 def turns(events: Sequence[Event]) -> list[int]:
-    """Return of each event which transaction of its id it is of, counted from 0; 0 where that cannot be told.
+    """Return for each event which transaction of its id it belongs to, counted from 0.
 
-    Only where every row of an id says where it lies are its transactions told apart.
+    It is 0 for all events of an id where some row has no position, since its transactions cannot be distinguished.
     """
-    silent = {each["transaction_id"] for each in events if each["kind"] == "row" and not at(each)}
+    silent = {event["transaction_id"] for event in events if event["kind"] == "row" and not at(event)}
     known = {name: csns for name, csns in ends(events).items() if name not in silent}
-    return [bisect_left(known.get(each["transaction_id"], ()), at(each)) for each in events]
+    return [bisect_left(known.get(event["transaction_id"], ()), at(event)) for event in events]

@@ -1,8 +1,8 @@
-"""While a connector's snapshot is under way, nothing at or above its csn may be shown (docs/adr/0024).
+"""Bound valid-through while a connector's snapshot is under way: nothing at or above its csn is shown (docs/adr/0024).
 
-A snapshot comes as rows, each a transaction of its own at the snapshot's csn, over hours and many landings. It is over
-once its last row was seen, or anything of the stream behind it: the connector sent all rows before. What it sent may
-still be in flight in other partitions, so that this is believed from the next landing on that left nothing out.
+A snapshot comes as rows, each a separate transaction at the snapshot's csn, over hours and many landings. It has ended
+once its last row, or any later event of the stream, was read: the connector sent all rows before. Rows may still be on
+their way in other partitions, so the snapshot closes only with the next landing that took all that the source had.
 """
 
 from dataclasses import dataclass
@@ -12,9 +12,10 @@ from txloom.transactions.events import NOWHERE
 
 @dataclass(frozen=True)
 class Shown:
-    """What one landing shows. rows: of snapshots, between two csns, None without any.
+    """What one landing shows of snapshots.
 
-    last: the highest csn of a row that ends its snapshot; stream: of anything that is no row of a snapshot.
+    rows: how many rows of snapshots; lowest, highest: their csns, None without any. last: the highest csn of a row that
+    ends its snapshot. stream: the highest csn of an event that is no row of a snapshot.
     """
 
     rows: int = 0
@@ -26,10 +27,10 @@ class Shown:
 
 @dataclass(frozen=True)
 class Snapshots:
-    """How far snapshots are after a landing.
+    """The state of snapshots after a landing.
 
-    rows: of open ones, between two csns, None where none is open. ended: up to this csn all are known to be sent whole.
-    closed: up to this csn they are landed whole.
+    rows: how many rows of open snapshots; lowest, highest: their csns, None where none is open. ended: up to this csn
+    the connector has sent all snapshots whole. closed: up to this csn they are landed whole.
     """
 
     rows: int = 0
@@ -40,7 +41,7 @@ class Snapshots:
 
     @property
     def bound(self) -> int | None:
-        """Return up to which csn the source may be shown; None: a snapshot bounds nothing.
+        """Return the csn up to which the source may be shown, None where no snapshot is open.
 
         >>> Snapshots(7, 40, 40).bound
         39
@@ -49,14 +50,15 @@ class Snapshots:
 
     @property
     def is_ending(self) -> bool:
-        """Tell whether one more landing would show more, also one that finds nothing new."""
+        """Return whether one more landing would raise the bound, even one without new events."""
         return self.lowest is not None and self.lowest <= self.ended
 
 
 def advanced(before: Snapshots, shown: Shown, *, everything: bool) -> Snapshots:
-    """Return how far snapshots are after a landing; everything: it took all that the source had when it was planned.
+    """Return the state of snapshots after a landing.
 
-    Rows that come at or below what is closed are late; they open nothing again.
+    everything: whether the landing took all that the source had when it was planned. Rows at or below `closed` are
+    late; they do not open a snapshot again.
 
     >>> first = advanced(Snapshots(), Shown(2, 40, 40, last=40), everything=True)
     >>> first.bound, advanced(first, Shown(), everything=True).bound

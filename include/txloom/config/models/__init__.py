@@ -1,1 +1,1 @@
-"""What a declaration may say, as models."""
+"""The parts of a declaration, as pydantic models."""

@@ -1,4 +1,4 @@
-"""What a pipeline's people are told of, and over which channels."""
+"""The declaration of alerts: what is an incident, and over which channels it is reported."""
 
 from typing import Annotated, Literal
 

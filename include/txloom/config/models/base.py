@@ -1,4 +1,4 @@
-"""What every part of a declaration is."""
+"""The base model of every part of a declaration."""
 
 from pydantic import BaseModel, ConfigDict
 

@@ -1,4 +1,4 @@
-"""Declared column types: what a column may hold, and what that is in Spark."""
+"""Declared column types: which values a column may hold, and the type's name in Spark."""
 
 import re
 from dataclasses import dataclass
@@ -79,17 +79,17 @@ class ColumnType:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Let a model's field be declared by text."""
+        """Return the schema by which pydantic parses the type from text."""
         return core_schema.no_info_plain_validator_function(parse)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Tell an editor what a declared type looks like."""
+        """Return the JSON schema of a declared type, for editors."""
         return {"type": "string", "pattern": JSON_PATTERN, "description": EXPECTED[0].upper() + EXPECTED[1:]}
 
 
 def parse(declared: Any) -> ColumnType:
-    """Parse a declared type.
+    """Parse a declared type; raises Unfit for anything else.
 
     >>> parse("array<decimal(20,4)>").spark, parse("timestamptz").spark
     ('array<decimal(20,4)>', 'timestamp')
@@ -121,7 +121,7 @@ def _decimal(precision: int, scale: int) -> ColumnType:
 
 
 def _nearest(text: str) -> str:
-    """Name the type that someone meant who wrote a database's type, or mistyped one of ours."""
+    """Return a hint that names the type probably meant by a database's type or a misspelled type."""
     name, _, parameters = text.lower().replace(" ", "").partition("(")
     if name in ("numeric", "number", "decimal", "dec", "money"):
         digits = re.fullmatch(r"(\d+)(?:,(\d+))?\)", parameters)

@@ -1,4 +1,4 @@
-"""Schedules: five cron fields, or one of Airflow's names for them."""
+"""Schedules: five cron fields, or one of Airflow's presets."""
 
 import re
 from typing import Any
@@ -24,7 +24,7 @@ _LONGEST = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def parse_schedule(value: Any) -> str:
-    """Return a cron schedule, or the one that begins a run when the one before has ended.
+    """Return a checked cron schedule, or `@continuous`, which begins a run when the previous one has ended.
 
     >>> parse_schedule("@continuous")
     '@continuous'
@@ -33,7 +33,7 @@ def parse_schedule(value: Any) -> str:
 
 
 def parse_cron(value: Any) -> str:
-    """Return a schedule that has been checked field by field.
+    """Return a cron schedule after checking each of its fields; raises Unfit if it is not one.
 
     >>> parse_cron("*/15 8-18 * * mon-fri")
     '*/15 8-18 * * mon-fri'
@@ -55,7 +55,7 @@ def parse_cron(value: Any) -> str:
 
 
 def _values(text: str, field: str, low: int, high: int, names: dict[str, int]) -> set[int]:
-    """Return the numbers that one field stands for."""
+    """Return the numbers that one field stands for; raises Unfit for a field that is not valid."""
     values: set[int] = set()
     for part in text.split(","):
         match = _FIELD.fullmatch(part)

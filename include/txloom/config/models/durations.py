@@ -13,7 +13,7 @@ _WORDS = re.compile(r"([0-9]{1,6})\s*(s|m|h|d)[a-z]*", re.IGNORECASE)
 
 
 def parse_duration(value: Any) -> timedelta:
-    """Return the duration that a text declares.
+    """Return the duration that a text declares; raises Unfit for anything else.
 
     >>> parse_duration("15m")
     datetime.timedelta(seconds=900)

@@ -1,4 +1,4 @@
-"""What must hold of a pipeline's tables before they are published, and what failing does."""
+"""The declaration of expectations: what must hold before tables are published, and what a failure does."""
 
 from typing import Annotated, Any, Literal
 
@@ -33,7 +33,7 @@ FindingCode = Literal[
     "two producer runs overlap",
     "snapshot was taken twice",
 ]
-"""What `txloom.quality.findings` can find."""
+"""The codes of `txloom.quality.findings`."""
 
 Id = Annotated[LowerName, Field(description="A stable name of the expectation, and of its task")]
 Failing = Annotated[Severity, Field(description="What a failure does: block stops the run before it publishes")]

@@ -1,4 +1,4 @@
-"""The kinds of value that a declaration holds, each with the rule that refuses others."""
+"""The kinds of value in a declaration, each with a validator that refuses other values."""
 
 import re
 from collections.abc import Callable
@@ -23,11 +23,11 @@ TOPIC = r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}"
 ADDRESS = r"[^@\s<>,;]+@[^@\s<>,;]+"
 CONNECTION = r"[A-Za-z_][A-Za-z0-9_-]*"
 URL = r"https?://[!-~]+|\$\{conn:[!-~]+"
-"""A reference to a connection stays as it is written where nobody has the secrets."""
+"""A reference to a connection also matches, because it is not resolved where the secrets are not available."""
 PRINTABLE = r"[^\x00-\x1f\x7f]*\S[^\x00-\x1f\x7f]*"
 LONGEST = timedelta(days=3650)
 NO_KEY = "none"
-"""What stands for the key of a table that has none."""
+"""The value of `key` that declares a table without a key."""
 
 
 def _matching(pattern: str, expected: str) -> Callable[[Any], str]:

@@ -1,4 +1,4 @@
-"""How a pipeline's tables are kept in shape, and how long what they hold is kept."""
+"""The declaration of maintenance: how tables are kept in shape, and how long their contents are kept."""
 
 from datetime import timedelta
 from typing import Annotated

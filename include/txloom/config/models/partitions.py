@@ -1,4 +1,4 @@
-"""What partitions a current table: a column, or the year, month or day of one."""
+"""The declared partitions of a current table: a column, or the year, month or day of one."""
 
 import re
 from dataclasses import dataclass
@@ -16,9 +16,10 @@ MOMENTS = ("timestamp", "timestamptz")
 DATED = ("date", *MOMENTS)
 """Kinds of columns that have a year, a month and a day; timestamptz as of UTC."""
 UNFIT = (*KEYLESS, "decimal", "binary")
-"""Kinds of columns that make no partitions; delta-rs names that of -0.5 `0.-5000`, which nobody can read."""
+"""Kinds of columns that cannot be partitioned by; delta-rs names the partition of -0.5 `0.-5000`, which no reader
+parses."""
 TEXTS = ("string", "uuid", "time")
-"""Kinds whose values are texts: in the names of Delta's partitions an empty one would become null."""
+"""Kinds whose values are texts: in the name of a Delta partition an empty text would become null."""
 EXPECTED = "a column, or the year, month or day of one, such as year(created)"
 _EXPRESSION = re.compile(rf"(?:([A-Za-z]+)\(\s*({COLUMN})\s*\)|({COLUMN}))")
 
@@ -35,23 +36,26 @@ class Partition:
         return f"{self.unit}({self.column})" if self.unit else self.column
 
     def is_added(self, kind: str) -> bool:
-        """Tell whether partitions are named by a column of txloom's own, because the declared one cannot name them."""
+        """Return whether a column that txloom adds names the partitions, because the declared one cannot.
+
+        kind: the declared kind of the column.
+        """
         return self.unit is not None or kind in TEXTS
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Let a model's field be declared by text."""
+        """Return the schema by which pydantic parses the partition from text."""
         return core_schema.no_info_plain_validator_function(parse_partition)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Tell an editor what a declared partition looks like."""
+        """Return the JSON schema of a declared partition, for editors."""
         pattern = rf"^(({'|'.join(UNITS)})\( *{COLUMN} *\)|{COLUMN})$|\$\{{"
         return {"type": "string", "pattern": pattern, "examples": ["region", "year(created)"]}
 
 
 def parse_partition(declared: Any) -> Partition:
-    """Parse a declared partition.
+    """Parse a declared partition; raises Unfit for anything else.
 
     >>> parse_partition("year( created )"), str(parse_partition("month(created)"))
     (Partition(column='created', unit='year'), 'month(created)')

@@ -1,6 +1,6 @@
-"""What a pipeline declares, as frozen models: fields stand in the order in which a user thinks of them.
+"""The declaration of a pipeline, as frozen models; fields are in the order in which a user fills them in.
 
-Each field's description is what an editor shows beside it, and what a message says was expected where it is missing.
+Editors show a field's description beside it, and the message for a missing field names it as what was expected.
 """
 
 from collections.abc import Callable
@@ -113,7 +113,7 @@ def _columns(declared: Any) -> Any:
 
 
 def _key(declared: Any, check: Callable[[Any], Any]) -> Any:
-    """Let `none` stand for a table without a key, which takes inserts only."""
+    """Return the key's columns; `none` declares a table without a key, which takes inserts only."""
     return () if declared == NO_KEY else check(declared)
 
 
@@ -159,7 +159,7 @@ class Table(Model):
 
     @property
     def insert_only(self) -> bool:
-        """Tell whether the table has no key, so that its rows are never changed by themselves."""
+        """Return whether the table has no key, so that its rows cannot be updated or deleted one by one."""
         return not self.key
 
     def column(self, name: str) -> Column:
@@ -226,7 +226,7 @@ class Mirror(Model):
 
 
 def _mirrors(declared: Any) -> Any:
-    """Turn the name of a table into a mirror that says no more; leave anything else to be refused."""
+    """Turn the name of a table into a mirror without options; anything else is left for validation to refuse."""
     if not isinstance(declared, list):
         return declared
     return [{"table": item} if isinstance(item, str) else item for item in declared]
@@ -280,7 +280,7 @@ class Pipeline(Model):
 
     @property
     def referenced(self) -> frozenset[str]:
-        """Return what ${...} in the file stood for, as text: it may be secret, and no report repeats it."""
+        """Return the values that replaced ${...} in the file; they may be secret, so no report may repeat them."""
         return self._referenced
 
     @property

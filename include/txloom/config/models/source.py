@@ -1,4 +1,4 @@
-"""Where a pipeline's change events come from, as frozen models: files or Kafka, and what each format has to say."""
+"""The declaration of a source, as frozen models: files or Kafka, and the options of each format."""
 
 from datetime import timedelta
 from typing import Annotated, Literal

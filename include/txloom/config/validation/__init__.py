@@ -1,1 +1,1 @@
-"""What models cannot say by themselves: rules across a declaration, and mistakes with file and line."""
+"""Validation beyond single models: rules between parts of a declaration, and problems with file and line."""

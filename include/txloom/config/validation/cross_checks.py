@@ -1,4 +1,4 @@
-"""What must hold between the parts of a declaration; each check tells all that it finds."""
+"""Rules between the parts of a declaration; each check yields all problems that it detects."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,16 +13,19 @@ from txloom.config.validation.target_names import target_names
 from txloom.config.yaml.document import Item
 
 UNORDERED = ("array", "json", "binary", "boolean")
-"""Kinds by whose values files cannot be clustered: Delta keeps no smallest and largest value of them."""
+"""Kinds of columns that files cannot be clustered by, because Delta keeps no minimum and maximum of them."""
 DECIMAL_PARTITIONS = (
     "Where a table lies by a decimal already, take partition_by out and move the folder of the current table away: the "
     "next merge writes it anew out of its history."
 )
-"""What becomes of a table that an earlier declaration partitioned."""
+"""The hint for a table that an earlier declaration partitioned by a decimal."""
 
 
 def check(root: Item, file: str, reported: set[str]) -> list[Problem]:
-    """Return what is wrong between the parts of a declaration."""
+    """Return the problems between the parts of a declaration.
+
+    reported: the paths that have a problem already; rules that depend on their values are skipped.
+    """
     draft = Draft(root, file, frozenset(reported))
     problems = [problem for table in draft.shapes for problem in (*_columns(draft, table), *_key(draft, table))]
     problems += [
@@ -40,14 +43,14 @@ def check(root: Item, file: str, reported: set[str]) -> list[Problem]:
 
 
 def _schedule(draft: Draft) -> Iterator[Problem]:
-    """A run begins by the clock or by assets."""
+    """Yield a problem where runs would begin both by a schedule and by assets."""
     after = draft.root.get("after")
     if after is not None and after.value and draft.root.get("schedule") is not None:
         yield draft.problem(after, "either schedule or after", value="assets beside a schedule")
 
 
 def _columns(draft: Draft, table: TableDraft) -> Iterator[Problem]:
-    """Columns differ by more than case, and no two read one source column."""
+    """Yield problems of column names that differ only in case, and of source columns that two columns read."""
     spellings: dict[str, str] = {}
     sources: dict[str, str] = {}
     for name, item in table.columns.items():
@@ -67,7 +70,7 @@ def _columns(draft: Draft, table: TableDraft) -> Iterator[Problem]:
 
 
 def _key(draft: Draft, table: TableDraft) -> Iterator[Problem]:
-    """Key and version are declared columns, and the key's types have equal values."""
+    """Yield problems of key and version: undeclared columns, and key columns of a type that cannot be a key."""
     yield from table.columns_of(draft.words(table.item, "key"))
     for column in table.key:
         declared = table.type_of(column.value)
@@ -79,9 +82,10 @@ def _key(draft: Draft, table: TableDraft) -> Iterator[Problem]:
 
 
 def _table_names(draft: Draft) -> Iterator[Problem]:
-    """Tables differ by name, and their sources too: by short name where metadata counts by it.
+    """Yield problems of tables with the same name or source; sources are compared by short name for GoldenGate.
 
-    Names that differ in case alone are two tables where the source always tells them as its catalog has them.
+    Names that differ only in case are two tables for Debezium and wal2json, which send names as the source's catalog
+    spells them.
     """
     origin = draft.root.get("source")
     short_names = origin is None or origin.text("format") in (None, "goldengate")
@@ -113,7 +117,10 @@ def _taken(other: Item) -> str:
 
 
 def _aggregates(draft: Draft) -> Iterator[Problem]:
-    """Roots and children are watched tables, children hold the root's key, and no field of a document comes twice."""
+    """Yield problems of aggregates.
+
+    Roots and children must be watched tables, children must hold the root's key, and a document's fields must differ.
+    """
     owners: dict[str, Item] = {}
     for aggregate in draft.within("targets", "aggregates"):
         if (name := draft.word(aggregate, "name")) and (other := owners.setdefault(name.value, name)) is not name:
@@ -160,7 +167,7 @@ def _children(draft: Draft, aggregate: Item, root: Item | None, table: TableDraf
 
 
 def _mirrors(draft: Draft) -> Iterator[Problem]:
-    """Mirrors name watched tables, each once, and cluster and partition by columns that can."""
+    """Yield problems of mirrors: each watched table once, clustered and partitioned by columns of a fitting type."""
     seen: set[str] = set()
     for mirror in draft.mirrors:
         if mirror.is_pattern:
@@ -175,7 +182,10 @@ def _mirrors(draft: Draft) -> Iterator[Problem]:
 
 
 def _pattern(draft: Draft, mirror: MirrorDraft) -> Iterator[Problem]:
-    """A pattern matches watched tables, none of which another one matches; what is named by itself is not its own."""
+    """Yield problems of a pattern: it must match a watched table, and no table that an earlier pattern matches.
+
+    A table that another mirror names belongs to no pattern.
+    """
     if not any(map(mirror.matches, draft.table_names)):
         yield draft.problem(mirror.name, "a pattern that a watched table matches")
     for key in ("current", "history"):
@@ -213,7 +223,7 @@ def _layout(draft: Draft, mirror: Item, table: TableDraft) -> Iterator[Problem]:
 
 
 def _partitions(draft: Draft, declared: Item, partition: Partition, table: TableDraft) -> Problem | None:
-    """A column makes few partitions by its values, or by the year, month or day that they have."""
+    """Return the problem of a partition whose column, or unit of it, does not fit the column's type; else None."""
     kind = table.type_of(partition.column)
     if kind is None:
         return None
@@ -239,7 +249,7 @@ def _clustering(draft: Draft, table: TableDraft, columns: list[Item]) -> Iterato
 
 
 def _alerts(draft: Draft) -> Iterator[Problem]:
-    """A transaction can be stuck only until it is given up."""
+    """Yield a problem where stuck_after is not below patience: a transaction would be given up first."""
     alerts = draft.root.get("alerts")
     if alerts is not None and not draft.is_reported(alerts):
         yield from outlives_patience(draft, alerts, "stuck_after", "alert could never come")

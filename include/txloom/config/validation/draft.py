@@ -1,4 +1,4 @@
-"""A declaration as cross-checks see it: whatever is sound by itself, though other parts may already be refused."""
+"""A declaration for cross-checks: the parts that are valid by themselves, while other parts may be refused already."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ from txloom.config.yaml.document import Item, inner
 
 @dataclass(frozen=True)
 class Draft:
-    """The items of a file, and the paths at which a problem has been told already."""
+    """The items of a file, and the paths that have a problem already."""
 
     root: Item
     file: str
     reported: frozenset[str]
 
     def word(self, item: Item, name: str) -> Item | None:
-        """Return a member that is sound text."""
+        """Return a member that is text without a problem, else None."""
         member = item.get(name)
         return member if member is not None and self._is_sound(member) else None
 
     def words(self, item: Item, name: str) -> list[Item]:
-        """Return the members of a list that are sound text."""
+        """Return the members of a list that are text without a problem."""
         return [member for member in item.members(name) if self._is_sound(member)]
 
     def within(self, *names: str) -> list[Item]:
-        """Return the items of a list some mappings deep."""
+        """Return the items of the list at a path of names; none where there is no such list."""
         item: Item | None = self.root
         for name in names[:-1]:
             item = item.get(name) if item is not None else None
@@ -40,7 +40,7 @@ class Draft:
         return Problem(self.file, item.line, item.path, value or item.shown, expected, hint)
 
     def is_reported(self, item: Item) -> bool:
-        """Tell whether something below an item is refused already, such as a key that another one stands for."""
+        """Return whether a member below an item is refused already, such as a misspelled key."""
         return any(path.startswith(f"{item.path}.") for path in self.reported)
 
     def missing(self, item: Item, key: str, expected: str) -> Problem:
@@ -57,7 +57,7 @@ class Draft:
 
     @cached_property
     def shapes(self) -> list["TableDraft"]:
-        """Return a watched table of each entry; others of one entry differ from it by name and source alone."""
+        """Return one watched table of each entry; the others of an entry differ from it only by name and source."""
         return shapes(self.tables)
 
     @cached_property
@@ -71,7 +71,7 @@ class Draft:
 
     @cached_property
     def mirrors(self) -> list["MirrorDraft"]:
-        """Return the mirrors whose table, or pattern of tables, is sound."""
+        """Return the mirrors whose table, or pattern of tables, has no problem."""
         declared = [(mirror, self.word(mirror, "table") or mirror) for mirror in self.within("targets", "mirrors")]
         sound = [pair for pair in declared if isinstance(pair[1].value, str) and pair[1].path not in self.reported]
         tables: dict[str, TableDraft] = {}
@@ -97,7 +97,7 @@ class Draft:
         return tables
 
     def unknown_table(self, name: Item) -> Iterator[Problem]:
-        """Yield a problem where an item names no watched table, unless it names one whose own name is refused."""
+        """Yield a problem where an item names no watched table, unless it probably means one whose name is refused."""
         sound = [table.label for table in self.tables if self.word(table.item, "name")]
         refused = [
             name for table in self.tables if table.label not in sound for name in (table.label, table.short_source)
@@ -108,14 +108,14 @@ class Draft:
 
 @dataclass(frozen=True)
 class TableDraft:
-    """A watched table as far as it is sound."""
+    """A watched table, with the parts of it that have no problem."""
 
     draft: Draft
     item: Item
 
     @property
     def label(self) -> str:
-        """Return the table's name as it stands in the file; without one, where it stands."""
+        """Return the table's name as the file has it; without one, its path in the file."""
         return written(self.item.get("name")) or self.item.path
 
     @property
@@ -130,12 +130,12 @@ class TableDraft:
 
     @property
     def has_no_key(self) -> bool:
-        """Tell whether the table declares that it has no key."""
+        """Return whether the table declares that it has no key."""
         return self.item.text("key") == NO_KEY
 
     @property
     def key_is_refused(self) -> bool:
-        """Tell whether the key, or a part of it, is not sound, so that nothing can be said of what refers to it."""
+        """Return whether the key or a part of it has a problem, so that references to it cannot be checked."""
         declared = self.item.members("key")
         return not declared or len(self.draft.words(self.item, "key")) != len(declared)
 
@@ -146,7 +146,7 @@ class TableDraft:
         return declared.value if declared is not None and isinstance(declared.value, dict) else {}
 
     def type_of(self, column: str) -> ColumnType | None:
-        """Return the type of a column, where both are sound."""
+        """Return the type of a column; None where the column is not declared or its type is not valid."""
         declared = self.columns.get(column)
         if declared is None:
             return None
@@ -156,12 +156,12 @@ class TableDraft:
             return None
 
     def shown_type(self, column: str) -> str:
-        """Return the type of a column as it stands in the file."""
+        """Return the type of a column as the file has it."""
         declared = self.columns[column]
         return written(declared.get("type") or declared)
 
     def columns_of(self, named: list[Item]) -> Iterator[Problem]:
-        """Yield a problem for each item that is no declared column, or the same column again."""
+        """Yield a problem for each item that is not a declared column, or repeats one."""
         seen: set[str] = set()
         for column in named:
             if column.value in seen:
@@ -199,7 +199,7 @@ class TableDraft:
 
 @dataclass(frozen=True)
 class MirrorDraft:
-    """A mirror as far as it is sound: what names its tables, and the watched ones that it stands for."""
+    """A mirror with its item, the item that names its tables, and the watched tables that it stands for."""
 
     item: Item
     name: Item
@@ -207,16 +207,16 @@ class MirrorDraft:
 
     @property
     def is_pattern(self) -> bool:
-        """Tell whether it stands for whatever a pattern matches."""
+        """Return whether the mirror's table is a pattern of names."""
         return is_pattern(self.name.value)
 
     def matches(self, table: str) -> bool:
-        """Tell whether its pattern matches a table, also one that is named by itself."""
+        """Return whether its pattern matches a table, even one that another mirror names."""
         return fnmatchcase(table, self.name.value)
 
 
 def shapes(tables: Iterable[TableDraft]) -> list[TableDraft]:
-    """Return the first of the tables that each entry declares."""
+    """Return the first of the tables of each entry."""
     drafts: dict[str, TableDraft] = {}
     for table in tables:
         drafts.setdefault(table.item.path, table)
@@ -224,22 +224,27 @@ def shapes(tables: Iterable[TableDraft]) -> list[TableDraft]:
 
 
 def written(item: Item | None) -> str:
-    """Return an item's text as it stands in the file."""
+    """Return an item's text as the file has it; empty for None."""
     return "" if item is None else named(str(item.value if item.written is None else item.written))
 
 
 def meant(item: Item, names: Iterable[str]) -> str:
-    """Return a question that names what is near to an item's text; what the environment holds is not hinted at."""
+    """Return the question `Did you mean ...?` for an item's text, or an empty text.
+
+    A value from the environment gets no hint, because it may be secret.
+    """
     return did_you_mean(item.value, names) if item.written is None else ""
 
 
 def is_pattern(name: str) -> bool:
-    """Tell whether a mirror's table is a pattern of names."""
+    """Return whether a mirror's table is a pattern of names."""
     return "*" in name or "?" in name
 
 
 def mirrored(declared: list[str], tables: list[str]) -> list[list[str]]:
-    """Return the tables that each declared mirror stands for; what is named by itself, a pattern leaves alone.
+    """Return the tables that each declared mirror stands for.
+
+    A table that a mirror names belongs to no pattern; of several matching patterns, the first gets a table.
 
     >>> mirrored(["*", "b"], ["a", "b", "c"])
     [['a', 'c'], ['b']]

@@ -1,4 +1,4 @@
-"""What must hold between expectations and the tables that they look at."""
+"""Rules between expectations and the tables that they check."""
 
 import json
 import re
@@ -18,23 +18,23 @@ RULES = Path(__file__).with_name("great_expectations.json")
 """The arguments of Great Expectations' expectations that judge a table; scripts/list_expectations.py wrote it."""
 COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list")
 FREE = ("ExpectColumnToExist", "ExpectTableColumnsToMatchOrderedList", "ExpectTableColumnsToMatchSet")
-"""What these name need not be there."""
+"""Expectations whose column arguments may name columns that do not exist."""
 TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
 SHOWN = 10
-"""Tables that a hint names."""
+"""The most tables that a hint names."""
 QUERY = re.compile(r"\s*(?:--[^\n]*\n\s*)*(select|with)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Current:
-    """A current table: its name, and its columns; None where the source may add some."""
+    """A current table: its name, and its columns; None where undeclared columns may be added."""
 
     name: str
     columns: frozenset[str] | None
 
 
 def check_expectations(draft: Draft) -> Iterator[Problem]:
-    """Expectations differ by id, look at tables that are written, and can fail."""
+    """Yield problems of expectations: repeated ids, tables that no target writes, and checks that could never fail."""
     owners: dict[str, Item] = {}
     for expectation in draft.within("expectations"):
         if (name := draft.word(expectation, "id")) and (other := owners.setdefault(name.value, name)) is not name:
@@ -69,7 +69,7 @@ def _orphans(draft: Draft, expectation: Item) -> Iterator[Problem]:
 
 
 def _versions(draft: Draft, expectation: Item) -> Iterator[Problem]:
-    """A row's version is followed along the history of its mirror."""
+    """Yield problems of a version expectation: its table must declare a version and be mirrored, with a history."""
     name = draft.word(expectation, "table")
     if name is None:
         return
@@ -95,7 +95,7 @@ def _snapshots(draft: Draft, kind: Item | None) -> Iterator[Problem]:
 
 
 def _great(draft: Draft, expectation: Item) -> Iterator[Problem]:
-    """The class is known, takes its arguments, and its columns are those of the table."""
+    """Yield problems of a Great Expectation: its table, its class, its arguments, and the columns that they name."""
     table = _current(draft, expectation)
     if isinstance(table, Problem):
         yield table
@@ -144,7 +144,10 @@ def _fits(value: Any, types: list[str]) -> bool:
 
 
 def _invariant(draft: Draft, expectation: Item) -> Iterator[Problem]:
-    """A query begins like one, and names a current table; that all of it can be planned, `txloom check` says."""
+    """Yield problems of an invariant's query: it must begin with select or with, and name a current table.
+
+    Whether the whole query can be planned is checked by `txloom check`.
+    """
     sql = draft.word(expectation, "sql")
     if sql is None:
         return
@@ -157,7 +160,7 @@ def _invariant(draft: Draft, expectation: Item) -> Iterator[Problem]:
 
 
 def mentions(sql: str, name: str) -> bool:
-    """Tell whether a name stands in SQL as a word.
+    """Return whether a name is a word of an SQL text, in any case.
 
     >>> mentions("select * from orders", "orders"), mentions("select * from orders_current", "orders")
     (True, False)
@@ -188,13 +191,16 @@ def _declared(table: TableDraft) -> frozenset[str] | None:
 
 @cache
 def known() -> dict[str, dict[str, Any]]:
-    """Return the expectations of Great Expectations that may be named; only read where one is."""
+    """Return the arguments of Great Expectations' expectations by class; the file is read on first use."""
     arguments: dict[str, dict[str, Any]] = json.loads(RULES.read_text())
     return arguments
 
 
 def outlives_patience(draft: Draft, owner: Item, key: str, never: str) -> Iterator[Problem]:
-    """Yield a problem where a limit of waiting is none, because patience ends before."""
+    """Yield a problem where a limit of waiting has no effect, because patience ends before it.
+
+    owner, key: the mapping and the member that hold the limit. never: what could never happen, for the hint.
+    """
     completeness, limit = draft.root.get("completeness"), draft.word(owner, key)
     patience = draft.word(completeness, "patience") if completeness else None
     try:

@@ -1,4 +1,4 @@
-"""What the models refuse, told as problems: at the item's line and path, with what the model expected there."""
+"""Turn pydantic's errors into problems with the item's line and path, and what the model expected there."""
 
 import json
 from typing import Any, get_args
@@ -14,7 +14,7 @@ Location = tuple[str | int, ...]
 
 
 def refusals(errors: list[ErrorDetails], root: Item, file: str) -> list[Problem]:
-    """Return a problem for every mistake; a missing key that an unknown one stands for is the same mistake."""
+    """Return a problem for every mistake; a missing key and a similar unknown key are one mistake."""
     missing: dict[str, Problem] = {}
     others: list[Problem] = []
     for error in errors:
@@ -37,7 +37,7 @@ def refusals(errors: list[ErrorDetails], root: Item, file: str) -> list[Problem]
 
 
 def _item(root: Item, location: Location) -> Item:
-    """Walk as far as a location leads in the file; the tags of unions, for example, lead nowhere."""
+    """Return the item at a location; parts that the file does not have, such as tags of unions, are skipped."""
     item = root
     for part in location:
         item = item.child(part) or item
@@ -70,7 +70,7 @@ def _keys(location: Location) -> list[str]:
 
 
 def _expected(location: Location, key: str) -> str:
-    """Return what a missing key should have held: its members, or else its description."""
+    """Return what was expected of a missing key: its members if it is a mapping, else its description."""
     for model in _models(location):
         for name, field in model.model_fields.items():
             if key in (name, field.alias) and field.description:
@@ -96,10 +96,10 @@ def _is_column(location: Location) -> bool:
 
 def _column_name(root: Item, location: Location) -> str | None:
     """Return a column's name, which is a key in the file and a value in the model."""
-    *columns, at, last = location if len(location) > 2 else (0, 0, 0)
-    if last != "name" or not _is_column((*columns, at)) or not isinstance(at, int):
+    *columns, index, last = location if len(location) > 2 else (0, 0, 0)
+    if last != "name" or not _is_column((*columns, index)) or not isinstance(index, int):
         return None
-    return show(list(_item(root, tuple(columns)).value)[at])
+    return show(list(_item(root, tuple(columns)).value)[index])
 
 
 def _kind(error: ErrorDetails, item: Item, file: str) -> Problem:
@@ -115,7 +115,7 @@ def _nearest(item: Item, names: list[str]) -> str:
 
 
 def _expectation(error: ErrorDetails, item: Item) -> tuple[str, str]:
-    """Return what was expected where a value does not fit, and a hint; a hint to a secret would tell of it."""
+    """Return what was expected of a value, and a hint; a value from the environment gets none, as it may be secret."""
     context = error.get("ctx", {})
     unfit = context.get("error")
     if isinstance(unfit, Unfit):

@@ -1,4 +1,4 @@
-"""What must hold of a declaration's source and of the rule that makes its transactions whole."""
+"""Rules for a declaration's source and its completeness rule."""
 
 from collections.abc import Collection, Iterator
 
@@ -14,15 +14,15 @@ RULES = {
     "change_sets": ("single", "progress"),
     "snapshots": ("single",),
 }
-"""What can make a transaction of each format whole, the usual rule first."""
+"""By format, the completeness rules that it supports, the usual one first."""
 BY_DATABASE = ("adaptive", "adaptive_time_microseconds")
-"""Values of Debezium's time.precision.mode under which a unit follows from the column in its database."""
+"""Values of Debezium's time.precision.mode under which a column's type in its database decides its unit."""
 PATIENT = ("counts", "markers")
 """Rules under which an incomplete transaction is given up."""
 
 
 def check_source(draft: Draft) -> Iterator[Problem]:
-    """Rule, transaction topic and patience are what the source's format has."""
+    """Yield problems of a source: transport, rule, transaction topic, fields and times must fit its format."""
     source, completeness = draft.root.get("source"), draft.root.get("completeness")
     form = draft.word(source, "format") if source else None
     if source is not None and not draft.is_reported(source):
@@ -43,7 +43,7 @@ def check_source(draft: Draft) -> Iterator[Problem]:
 
 
 def _topic(draft: Draft, source: Item, form: str, rule: str) -> Iterator[Problem]:
-    """Metadata that counts events comes over a topic of its own; nothing else does."""
+    """Yield a problem of the transaction topic: the rule counts needs it, no other rule has one."""
     topic = source.get("transaction_topic")
     if topic is None and rule == "counts" and not draft.is_reported(source):
         yield draft.missing(source, "transaction_topic", "the topic that carries the transaction metadata")
@@ -52,7 +52,7 @@ def _topic(draft: Draft, source: Item, form: str, rule: str) -> Iterator[Problem
 
 
 def _fields(draft: Draft, source: Item, form: str, rule: Item | None) -> Iterator[Problem]:
-    """The fields of change sets are named where there are change sets, the transaction's where one is looked for."""
+    """Yield problems of change_sets: it is for that format only, and its transaction field is for progress only."""
     fields = source.get("change_sets")
     if fields is not None and form != "change_sets":
         yield draft.problem(fields, "source.format: change_sets", value=f"fields of change sets for {form}")
@@ -68,7 +68,7 @@ def _fields(draft: Draft, source: Item, form: str, rule: Item | None) -> Iterato
 
 
 def _debezium(draft: Draft, source: Item) -> Iterator[Problem]:
-    """What numbers of time columns count is told once, and a mode that goes by the database needs its name."""
+    """Yield problems of Debezium's time options: one way to give the unit, and a database where the mode needs it."""
     options = source.get("debezium")
     if options is None or draft.is_reported(options):
         return
@@ -81,7 +81,7 @@ def _debezium(draft: Draft, source: Item) -> Iterator[Problem]:
 
 
 def _times(draft: Draft, completeness: Item, rule: str) -> Iterator[Problem]:
-    """Patience and idle time stand where something waits for them."""
+    """Yield problems of patience and idle_after: each is for the rules that use it."""
     patience, idle = completeness.get("patience"), completeness.get("idle_after")
     if patience is None and rule in PATIENT:
         yield draft.missing(completeness, "patience", "how long an incomplete transaction may wait, such as 30m")
@@ -93,7 +93,7 @@ def _times(draft: Draft, completeness: Item, rule: str) -> Iterator[Problem]:
 
 
 def _transport(draft: Draft, source: Item) -> Iterator[Problem]:
-    """A source comes from files or from Kafka."""
+    """Yield a problem unless a source has exactly one of files and kafka."""
     files, kafka = source.get("files"), source.get("kafka")
     if files is None and kafka is None:
         expected = "a mapping with path, settle and layout, or source.kafka instead of it"
@@ -103,7 +103,10 @@ def _transport(draft: Draft, source: Item) -> Iterator[Problem]:
 
 
 def check_snapshots(draft: Draft, shown: Collection[str]) -> Iterator[Problem]:
-    """Extracts lie in files and say what a missing row means; shown: the tables that have current rows to compare."""
+    """Yield problems of snapshots: extracts are files, declare what a missing row means, and need a key and a target.
+
+    shown: the tables that a target writes, so that there are current rows to compare.
+    """
     source = draft.root.get("source")
     form = draft.word(source, "format") if source else None
     if source is None or form is None or draft.is_reported(source):

@@ -1,4 +1,4 @@
-"""The tables that a declaration makes the pipeline write: no two of them may share a name."""
+"""The names of the tables that a pipeline writes, which must differ from each other and from system tables."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from txloom.config.yaml.document import Item
 
 @dataclass(frozen=True)
 class Target:
-    """A table that is written: its name, the name as messages show it, the item that named it, and by which key."""
+    """A table that is written: its name, the name as messages show it, the item that names it, and the key for it."""
 
     name: str
     label: str
@@ -20,7 +20,7 @@ class Target:
 
 
 def target_names(draft: Draft) -> Iterator[Problem]:
-    """Yield a problem for each table whose name another one has."""
+    """Yield a problem for each table whose name another target or a system table has."""
     owners: dict[str, Target] = {}
     for target in [*_of_aggregates(draft), *_of_mirrors(draft)]:
         name = target.name.casefold()

@@ -1,6 +1,6 @@
 """Airflow connections as the environment holds them: AIRFLOW_CONN_<ID>, as URI or JSON, read without Airflow.
 
-What stands in one is secret: a message names the connection and the field, and shows no value.
+Their values are secret: a message names the connection and the field, and shows no value.
 """
 
 import json
@@ -13,11 +13,11 @@ from txloom.config.problems import Unfit
 FIELDS = ("host", "port", "login", "password", "schema")
 EXTRA = "extra."
 _WHOLE = "__extra__"
-"""Under this name a URI holds an extra that is more than texts."""
+"""The query parameter of a URI that holds an extra with other values than texts, as JSON."""
 
 
 def variable(connection: str) -> str:
-    """Return the variable that holds a connection, as Airflow itself names it.
+    """Return the environment variable in which Airflow looks for a connection.
 
     >>> variable("kafka_prod")
     'AIRFLOW_CONN_KAFKA_PROD'
@@ -26,7 +26,11 @@ def variable(connection: str) -> str:
 
 
 def field(connection: str, name: str, environment: Mapping[str, str]) -> str:
-    """Return one field of a connection: host, port, login, password, schema or extra.NAME."""
+    """Return one field of a connection: host, port, login, password, schema or extra.NAME.
+
+    Raises:
+        Unfit: The connection is not set, cannot be parsed, or has no such field.
+    """
     text = environment.get(variable(connection), "")
     if not text:
         hint = f"Define it in Airflow; for a job by hand set {variable(connection)} to its URI or JSON."
@@ -76,7 +80,7 @@ def _of_uri(text: str) -> dict[str, Any]:
 
 
 def _host(parts: SplitResult) -> str:
-    """Return the host; one that is quoted with a slash in it keeps its case."""
+    """Return the host of a URI; a percent-encoded host with a slash in it keeps its case."""
     host = unquote(parts.hostname or "")
     if "/" in host:
         host = unquote(parts.netloc.rpartition("@")[2].partition(":")[0])

@@ -1,4 +1,4 @@
-"""A YAML file as items: every value knows its path, its line and, where it came from the environment, its own text.
+"""A YAML file as items: every value has its path, its line and, if the environment replaced it, the text in the file.
 
 Scalars are read as YAML 1.2 reads them, so `on`, `no` and `12:30` are texts.
 """
@@ -15,7 +15,7 @@ from txloom.config.yaml.environment import CONNECTION_FIELDS, connections_in, ex
 
 TAG = "tag:yaml.org,2002:"
 MOST_ITEMS = 100_000
-"""Values that a file may hold once its aliases are followed: far above 1,000 tables, far below an alias bomb."""
+"""The most values in a file once its aliases are followed: far above 1,000 tables, far below an alias bomb."""
 DEEPEST = 20
 
 
@@ -27,11 +27,11 @@ class Item:
     line: int
     value: Any
     written: str | None = None
-    """The text as it stands in the file, where a value of the environment took its place."""
+    """The text in the file, if a value of the environment replaced it; else None."""
 
     @property
     def shown(self) -> str:
-        """Return the value as messages name it."""
+        """Return the value as messages show it; of a value from the environment, only the text in the file."""
         return show(self.value) if self.written is None else f"{show(self.written)} (its value is not shown)"
 
     @property
@@ -47,7 +47,7 @@ class Item:
         return member if isinstance(member, Item) else None
 
     def members(self, name: str) -> list["Item"]:
-        """Return the items of a list, or of a mapping, in their order; none where there are none."""
+        """Return the items of a member that is a list or a mapping, in order; else an empty list."""
         member = self.get(name)
         value = member.value if member is not None else None
         return list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
@@ -58,14 +58,14 @@ class Item:
         return member.value if member is not None and isinstance(member.value, str) else None
 
     def walk(self) -> Iterator["Item"]:
-        """Yield the item and all that lie in it."""
+        """Yield the item and all items inside it."""
         yield self
         inside = self.value.values() if isinstance(self.value, dict) else self.value
         for item in inside if isinstance(self.value, dict | list) else ():
             yield from item.walk()
 
     def child(self, part: str | int) -> "Item | None":
-        """Return what one step of a model's location leads to; a number also finds the n-th member of a mapping."""
+        """Return the item one step of a model's location below; a number also selects the n-th member of a mapping."""
         if isinstance(part, str):
             return self.get(part)
         inside = list(self.value.values()) if isinstance(self.value, dict) else self.value
@@ -92,7 +92,10 @@ _resolve("merge", "<<", "<")
 def read(
     text: str, file: str, environment: Mapping[str, str], *, connected: bool = True
 ) -> tuple[Item | None, list[Problem]]:
-    """Return the items of a YAML text, and what is wrong with it as YAML; connected: see `environment.expand`."""
+    """Return the items of a YAML text, None without any, and its problems as YAML.
+
+    file: for the problems. environment, connected: see `environment.expand`.
+    """
     reading = _Reading(file, environment, connected, [])
     try:
         _measure(text)
@@ -105,11 +108,11 @@ def read(
 
 
 class _Endless(Exception):
-    """A file is deeper, or by its aliases larger, than any declaration is."""
+    """A file is nested deeper, or with its aliases larger, than a declaration may be."""
 
 
 def _measure(text: str) -> None:
-    """Refuse deep nesting before PyYAML, which recurses, meets it."""
+    """Raise _Endless for deep nesting before PyYAML composes the file, because that recurses."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -119,7 +122,7 @@ def _measure(text: str) -> None:
 
 @dataclass
 class _Reading:
-    """Turns YAML nodes into items, and collects what it refuses."""
+    """Turns YAML nodes into items, and collects problems."""
 
     file: str
     environment: Mapping[str, str]
@@ -233,7 +236,7 @@ def _unreadable(error: yaml.YAMLError, text: str, file: str) -> Problem:
 
 
 def _hint(line: str) -> str:
-    """Say what people do who write such a line; it, or the next one, is where YAML gave up."""
+    """Return a hint for a frequent mistake in a line; YAML failed in this line or the next one."""
     body = line.strip()
     value = body.lstrip("- ").partition(": ")[2]
     if body.startswith("#"):

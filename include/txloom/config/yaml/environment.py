@@ -1,6 +1,6 @@
 """Values from the environment: ${NAME}, ${NAME:-default} and ${conn:ID.FIELD} inside a declaration's texts.
 
-A value may be a secret: it enters the model and never a message, which names the variable instead.
+A value may be secret: it goes into the model, but never into a message, which names the variable instead.
 """
 
 import re
@@ -15,13 +15,14 @@ _VARIABLE = r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^{}]*))?"
 _REFERENCE = re.compile(rf"\$\$\{{|\$\{{(?:{_CONNECTION}|{_VARIABLE})\}}|\$\{{[^}}]*\}}?")
 EXPECTED = "${NAME} or ${NAME:-default}"
 CONNECTION_FIELDS = ("source.kafka.brokers", "source.kafka.options", "source.files.path", "alerts.notify")
-"""Where a connection may stand: no name of anything, no DAG and no table can hang on a secret."""
+"""The fields that may refer to a connection, so that no name of a DAG, a table or anything else depends on a secret."""
 
 
 def expand(text: str, environment: Mapping[str, str], *, connected: bool = True) -> str:
     """Return a text with its references replaced; an empty variable counts as unset where there is a default.
 
-    connected: whether connections are looked up; else a reference to one stays as it is written.
+    connected: whether connections are looked up; else a reference to one stays as it is written. Raises Unfit for a
+    reference that is malformed or has no value.
 
     >>> expand("${INBOX:-inbox}/of/${TEAM} costs $${5}", {"TEAM": "sales"})
     'inbox/of/sales costs ${5}'
@@ -50,7 +51,7 @@ def _variable(name: str, default: str | None, environment: Mapping[str, str]) ->
 
 
 def values_in(text: str, environment: Mapping[str, str], *, connected: bool = True) -> set[str]:
-    """Return what the environment and connections hold of a text's references; defaults stand in the file anyway.
+    """Return the values of a text's references from the environment and connections, without defaults.
 
     >>> values_in("${INBOX:-inbox}/of/${TEAM}", {"TEAM": "sales"})
     {'sales'}
@@ -65,7 +66,7 @@ def values_in(text: str, environment: Mapping[str, str], *, connected: bool = Tr
 
 
 def connections_in(text: str) -> list[str]:
-    """Return the connections that a text names.
+    """Return the ids of the connections that a text names, in order.
 
     >>> connections_in("${conn:kafka.host}:${conn:kafka.port} $${conn:none.host}")
     ['kafka', 'kafka']
@@ -74,5 +75,5 @@ def connections_in(text: str) -> list[str]:
 
 
 def may_name_connections(path: str) -> bool:
-    """Tell whether a connection may stand at a place of a declaration."""
+    """Return whether the field at a path of a declaration may refer to a connection."""
     return any(path == position or path.startswith((f"{position}.", f"{position}[")) for position in CONNECTION_FIELDS)

@@ -1,4 +1,4 @@
-"""Entries of `tables` that declare several tables of one shape: each becomes a plain entry for every name.
+"""Expand entries of `tables` that declare several tables of one shape into one entry for each name.
 
 `name: [north, south]` or a range in a name, `readings_{01..65}`; `{name}` in `source` stands for the name.
 """
@@ -13,14 +13,14 @@ from txloom.config.yaml.document import Item
 
 PLACEHOLDER = "{name}"
 MOST_TABLES = 2_000
-"""Tables that the ranges of a file may stand for: far above what one application merges, far below a slip's million."""
+"""The most tables for the ranges of a file: far above what one application merges, far below a mistyped million."""
 _RANGE = re.compile(r"(.*)\{([0-9]{1,9})\.\.([0-9]{1,9})\}(.*)", re.DOTALL)
 
 
 def expanded(root: Item, file: str) -> tuple[Item, list[Problem]]:
-    """Return a declaration whose entries of `tables` each declare one table, and what is wrong with the names.
+    """Return a declaration whose entries of `tables` each declare one table, and the problems of their names.
 
-    Entries that came out of one keep its path and line, and share its items.
+    The entries made from one entry keep its path and line, and share its items.
     """
     declared = root.get("tables")
     if declared is None or not isinstance(declared.value, list):
@@ -32,7 +32,7 @@ def expanded(root: Item, file: str) -> tuple[Item, list[Problem]]:
 
 
 class _Expansion:
-    """Turns entries into plain ones, and collects what it refuses."""
+    """Turns entries into entries of one table each, and collects problems."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -88,7 +88,11 @@ def _range_of(name: Item) -> re.Match[str] | None:
 
 
 def _named(entry: Item, name: Item, source: Item | None) -> Item:
-    """Return an entry of one name; for a name that is none, its place stands in the source, which is not to blame."""
+    """Return an entry with one name.
+
+    For a name that is not valid, the name's path replaces the placeholder in the source, so that only the name is
+    reported and not the source too.
+    """
     members = {**entry.value, "name": name}
     if source is not None:
         sound = isinstance(name.value, str) and re.fullmatch(NAME, name.value)

@@ -1,4 +1,4 @@
-"""Documents of an aggregate, composed from flat rows in one process."""
+"""Compose documents of an aggregate from rows of its members, in this process."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,15 @@ def compose(
 ) -> list[RowValues]:
     """Return one row per touched document, in the schema of the aggregate's current table with `_txloom_deleted`.
 
-    A document exists while its root row does; a child belongs to the document that its parent columns name.
+    A document exists while its root row does; a child belongs to the document that its parent columns name. The stamp
+    of a document (csn, pos, xid) is the newest of its rows.
+
+    Args:
+        touched: The keys of the documents to compose.
+        roots: Root rows by key; a touched document without one is deleted, and only its key is filled.
+        children: By name, each child table and its rows.
+        key: The root's key columns.
+        columns: The root's declared columns.
 
     >>> rows = compose([(1,)], {}, {}, ["id"], ["id", "name"])
     >>> rows[0]["_txloom_deleted"], rows[0]["id"]
@@ -53,7 +61,7 @@ def compose(
 
 
 def by_parent(member: Member, rows: Sequence[RowValues]) -> dict[Key, list[RowValues]]:
-    """Group a child's rows by the key of their parent, each group ordered by the child's own key."""
+    """Group a child's rows by the key of their parent, each group ordered by the child's key."""
     children: dict[Key, list[RowValues]] = {}
     for row in sorted(rows, key=lambda row: key_of(row, member.key)):
         children.setdefault(key_of(row, member.parent_key), []).append(row)
@@ -61,7 +69,9 @@ def by_parent(member: Member, rows: Sequence[RowValues]) -> dict[Key, list[RowVa
 
 
 def nested(member: Member, rows: Sequence[RowValues]) -> list[RowValues] | RowValues | None:
-    """Return what a document shows of a child's ordered rows; of several `one` children the last by key stands.
+    """Return the value of a child's field: a list for the relation `many`, else the last row by key, or None.
+
+    rows: the child's rows of one document, ordered by key.
 
     >>> nested(Member("lines", "many", ("id",), ("order",), ("id",)), [{"id": 1, "order": 7}, {"id": 2, "order": 7}])
     [{'id': 1}, {'id': 2}]

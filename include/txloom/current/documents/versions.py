@@ -1,4 +1,4 @@
-"""Every state that a document ever had, and when: the intervals of an aggregate (SCD2)."""
+"""Intervals of an aggregate (SCD2): every state of its documents, and from when to when it held."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ CSN, TIME, DELETED = "_txloom_csn", "_txloom_committed_at", "_txloom_deleted"
 
 @dataclass
 class _Rows:
-    """One member's rows as of a csn, found by their own key and by their document's."""
+    """One member's rows as of a csn, indexed by their key and by their document's key."""
 
     key: Sequence[str]
     parent: Sequence[str]
@@ -23,7 +23,7 @@ class _Rows:
     below: dict[Key, set[Key]] = field(default_factory=dict)
 
     def apply(self, version: Version) -> list[Key]:
-        """Take a version in; return the documents that it touches."""
+        """Apply a version of a row, and return the keys of the documents that it touches."""
         row_key = key_of(version, self.key)
         touched = []
         if (old := self.rows.pop(row_key, None)) is not None:
@@ -36,7 +36,7 @@ class _Rows:
         return touched
 
     def of(self, document: Key) -> list[RowValues]:
-        """Return a document's rows, ordered by their own key."""
+        """Return a document's rows, ordered by their key."""
         return [self.rows[row_key] for row_key in sorted(self.below.get(document, ()))]
 
 
@@ -47,11 +47,17 @@ def document_intervals(
     children: Sequence[tuple[Member, pa.Table]],
     schema: pa.Schema,
 ) -> pa.Table:
-    """Return when each document was what it was.
+    """Return the intervals of documents, one row per interval in which a document did not change.
 
-    root, children: `current.versions.versions` of the members. schema: of a document's declared columns and fields. A
-    document exists while its root row does; a row holds from the csn `_txloom_valid_from` up to, but not at,
-    `_txloom_valid_to` (null: still).
+    A document exists while its root row does. A row holds from the csn `_txloom_valid_from` up to, but not including,
+    `_txloom_valid_to` (null: it still holds).
+
+    Args:
+        root: Versions of the root's rows, from `current.versions.versions`.
+        key: The root's key columns.
+        columns: The root's declared columns.
+        children: Each child table with its versions.
+        schema: The schema of a document's declared columns and fields.
     """
     members = {member.field: member for member, _ in children}
     versions_of: dict[str, list[Version]] = {"": root.to_pylist()}

@@ -1,1 +1,1 @@
-"""Changes folded into rows."""
+"""Folding changes into rows."""

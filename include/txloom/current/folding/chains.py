@@ -1,9 +1,9 @@
-"""Keys that change: rows wander from key to key, one event after the other.
+"""Fold changes on keys that change, one event after the other: a key change moves a row from one key to another.
 
-Where two rows meet at one key, as a deferrable unique constraint allows inside a transaction, both stay: the row that
-came first leaves first. That is right whenever keys are unique again after every statement, since a statement changes
-each row once: whatever leaves a key was there before the statement began. With the transaction's end (its csn) only the
-row that came last keeps the key.
+Inside a transaction two rows may have one key for a while, as a deferrable unique constraint allows. Both are kept
+then, and the row that reached the key first leaves it first. That is right whenever keys are unique again after every
+statement: a statement changes each row once, so a row that leaves a key had it before the statement began. When the
+transaction (its csn) ends, only the row that reached the key last keeps it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,21 +28,21 @@ from txloom.current.folding.encoded import (
 from txloom.current.folding.latest import Known
 
 Row = tuple[int, Mapping[int, int]]
-"""The source of a row, and the columns that come from other sources."""
+"""The source of a row's values, and by column number the other sources that some columns come from."""
 COMPLETE: Mapping[int, int] = {}
 
 
 @dataclass
 class ChainRows:
-    """Which row stands at which key; waiting rows came earlier and have yet to leave."""
+    """The rows by key during a fold; `waiting` holds rows that had the key earlier and have not left it yet."""
 
     by_key: dict[int, Row] = field(default_factory=dict)
     waiting: dict[int, list[Row]] = field(default_factory=dict)
     lost: set[int] = field(default_factory=set)
-    """Columns that no row holds a value of: they were lost, and none came since."""
+    """Columns that were nulled and of which no row has got a value since."""
 
     def take(self, key: int) -> Row | None:
-        """Remove the row that came first."""
+        """Remove and return the row that reached a key first, None without any."""
         if key not in self.waiting:
             return self.by_key.pop(key, None)
         first = self.waiting[key].pop(0)
@@ -51,29 +51,32 @@ class ChainRows:
         return first
 
     def see(self, key: int) -> Row | None:
-        """Return the row that came first."""
+        """Return the row that reached a key first, None without any."""
         return self.waiting[key][0] if key in self.waiting else self.by_key.get(key)
 
     def arrive(self, key: int, row: Row) -> None:
-        """Add a row beside those that stand there."""
+        """Add a row to those at a key."""
         if key in self.by_key:
             self.waiting.setdefault(key, []).append(self.by_key[key])
         self.by_key[key] = row
 
     def change(self, key: int, row: Row) -> None:
-        """Replace the row that came first."""
+        """Replace the row that reached a key first."""
         if key in self.waiting:
             self.waiting[key][0] = row
         else:
             self.by_key[key] = row
 
     def clear(self) -> None:
-        """Remove everything."""
+        """Remove all rows."""
         self.by_key.clear()
         self.waiting.clear()
 
     def lose(self, column: int, filled: Flags) -> list[int]:
-        """Make a column null wherever its source holds a value; return the keys."""
+        """Make a column null in every row that has a value of it, and return the keys of these rows.
+
+        filled: which sources have a value of the column.
+        """
         if column in self.lost:
             return []
 
@@ -92,12 +95,12 @@ class ChainRows:
         return touched
 
     def put(self, key: int, row: Row) -> None:
-        """Replace whatever stands there."""
+        """Replace all rows at a key by one."""
         self.waiting.pop(key, None)
         self.by_key[key] = row
 
     def regain(self, row: Row, values: Filled) -> None:
-        """Note which lost columns a row that comes holds."""
+        """Remove from `lost` the columns of which a new row has a value."""
         if self.lost:
             self.lost -= {column for column in self.lost if _holds(row, column, values[column])}
 
@@ -108,73 +111,74 @@ def _holds(row: Row, column: int, filled: Flags) -> bool:
 
 
 def follow(numbers: CompactChanges, chained: Flags, known: Known, values: Filled) -> Effects:
-    """Return the effects on the chained keys."""
+    """Return the effects on the chained keys: those of key changes, flagged in `chained` by key number."""
     last: dict[int, int] = {}
-    places = ChainRows()
+    chain_rows = ChainRows()
     for held, touched in walk(numbers, chained, known, values):
-        places = held
+        chain_rows = held
         for key, event in touched.items():
             if event is None:
                 last.pop(key, None)
             else:
                 last[key] = event
-    return effects_of([(key, event, places.by_key.get(key)) for key, event in last.items()])
+    return effects_of([(key, event, chain_rows.by_key.get(key)) for key, event in last.items()])
 
 
 def walk(
     numbers: CompactChanges, chained: Flags, known: Known, values: Filled
 ) -> Iterator[tuple[ChainRows, dict[int, int | None]]]:
-    """Yield, after each transaction, where the rows stand and the last event of each key that it touched.
+    """Yield, after each transaction, the rows by key and the last event of each key that it touched.
 
-    The places are the same object every time. A key whose current row tells all that was told so far has no event.
+    The same `ChainRows` object is yielded every time. The event is None for a key whose row comes from the current
+    table and was not changed since.
     """
-    here = np.where(numbers.key == NOWHERE, True, chained[numbers.key])
-    here[numbers.cleared.event] = True
-    events = np.flatnonzero(here)
+    is_chosen = np.where(numbers.key == NOWHERE, True, chained[numbers.key])
+    is_chosen[numbers.cleared.event] = True
+    events = np.flatnonzero(is_chosen)
     events = events[np.argsort(numbers.rank[events])]
     clearing = _clearing(numbers)
     leaves = _Leaves(numbers, events, known)
-    places, touched, csn = ChainRows(), dict[int, int | None](), NOWHERE
-    for event, op, key, old, at in _once(numbers, events):
-        if at != csn:
+    chain_rows, touched, csn = ChainRows(), dict[int, int | None](), NOWHERE
+    for event, op, key, old, event_csn in _once(numbers, events):
+        if event_csn != csn:
             if touched:
-                yield places, touched
-            csn, touched = at, {}
-            places.waiting.clear()
+                yield chain_rows, touched
+            csn, touched = event_csn, {}
+            chain_rows.waiting.clear()
         if op == ROW:
-            places.put(key, (event, COMPLETE))
-            places.regain((event, COMPLETE), values)
+            chain_rows.put(key, (event, COMPLETE))
+            chain_rows.regain((event, COMPLETE), values)
             touched[key] = None
             continue
         if op == TRUNCATE:
-            touched.update(dict.fromkeys(places.by_key, event))
-            places.clear()
+            touched.update(dict.fromkeys(chain_rows.by_key, event))
+            chain_rows.clear()
             continue
         for column in clearing.get(event, ()):
-            touched.update(dict.fromkeys(places.lose(column, values[column]), event))
+            touched.update(dict.fromkeys(chain_rows.lose(column, values[column]), event))
         if op == NULL_COLUMN or not chained[key]:
             continue
         touched[key] = event
         if op == DELETE:
-            places.take(key)
+            chain_rows.take(key)
             continue
         if op == INSERT:
             row = leaves.filled(event, None)
-            places.put(key, row)
+            chain_rows.put(key, row)
         elif old == NOWHERE:
-            row = leaves.filled(event, places.see(key))
-            places.change(key, row)
+            row = leaves.filled(event, chain_rows.see(key))
+            chain_rows.change(key, row)
         else:
             touched[old] = event
-            row = leaves.filled(event, places.take(old))
-            places.arrive(key, row)
-        places.regain(row, values)
+            row = leaves.filled(event, chain_rows.take(old))
+            chain_rows.arrive(key, row)
+        chain_rows.regain(row, values)
     if touched:
-        yield places, touched
+        yield chain_rows, touched
 
 
 def _clearing(numbers: CompactChanges) -> dict[int, list[int]]:
-    """Return by event the columns that it takes values away from."""
+    """Return by event the columns that it nulls."""
     columns_by_event: dict[int, list[int]] = {}
     for event, column in zip(numbers.cleared.event.tolist(), numbers.cleared.column.tolist(), strict=True):
         columns_by_event.setdefault(event, []).append(column)
@@ -182,7 +186,7 @@ def _clearing(numbers: CompactChanges) -> dict[int, list[int]]:
 
 
 def _once(numbers: CompactChanges, events: Ints) -> Iterator[tuple[int, int, int, int, int]]:
-    """Yield (event, operation, key, old key, csn) of ordered events, duplicates of an event once."""
+    """Yield (event, operation, key, old key, csn) of ordered events; of duplicates only the first."""
     columns = (numbers.op, numbers.key, numbers.old, numbers.csn, numbers.pos)
     stamp, seen = (NOWHERE, NOWHERE), set[tuple[int, int, int]]()
     listed = (column[events].tolist() for column in columns)
@@ -210,7 +214,11 @@ class _Leaves:
         self._before = np.where(known(sparse.event, sparse.column), sparse.event + changes, NOWHERE).tolist()
 
     def filled(self, event: int, row: Row | None) -> Row:
-        """Return the row as the event leaves it; columns come from the row before, else from the image of it."""
+        """Return the row as the event leaves it.
+
+        Columns that the event leaves unchanged come from `row`, the row before the event; without one they come from
+        the event's image before.
+        """
         if event not in self._spans:
             return event, COMPLETE
         start, end = self._spans[event]
@@ -222,10 +230,10 @@ class _Leaves:
 
 
 def effects_of(changes: Sequence[tuple[int, int, Row | None]]) -> Effects:
-    """Return effects out of (key, its last event, its row)."""
+    """Return the effects of changes, each (key, its last event, its row; None if the row is gone)."""
     rows = [row or (NOWHERE, COMPLETE) for _, _, row in changes]
     others = [(column, position, source) for position, (_, row) in enumerate(rows) for column, source in row.items()]
     column, position, instead = np.array(others, np.int64).reshape(-1, 3).T
-    keys, last = (np.array([each[number] for each in changes], np.int64) for number in (0, 1))
+    keys, last = (np.array([change[number] for change in changes], np.int64) for number in (0, 1))
     sources = np.array([source for source, _ in rows], np.int64)
     return Effects(keys, last, sources, column, position, instead)

@@ -1,7 +1,7 @@
-"""Columns that the source dropped: whatever was told of them before is null from then on, in every row.
+"""Column nulling: a column that the source dropped is null from then on, in every row.
 
-An insert that lacks a declared column shows that the column is gone; one that comes back therefore never shows what it
-held before (docs/architecture.md, promise 12). It touches the rows that hold a value of the column, no others.
+An insert that lacks a declared column shows that the column was dropped, so a column that is added again never shows
+its earlier values (docs/architecture.md, promise 12). Nulling touches only the rows that have a value of the column.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,16 +17,19 @@ from txloom.current.folding.encoded import CLEARED, ROW, CompactChanges, Flags, 
 from txloom.current.folding.value_sources import Images
 
 Filled = Mapping[int, Flags]
-"""For each column that some clear names: which sources hold a value of it."""
+"""For each column that some change nulls: which sources have a value of it."""
 
 
 def filled(numbers: CompactChanges, images: Images) -> Filled:
-    """Look up where there are values that clears can take away."""
+    """Return for each column that some change nulls which sources have a value of it."""
     return {int(column): images.filled(images.plain[column]) for column in np.unique(numbers.cleared.column)}
 
 
 def null_columns(effects: Effects, numbers: CompactChanges, values: Filled, chained: Flags) -> Effects:
-    """Return the effects on keys that never change as clears leave them; rows that nothing else touches are added."""
+    """Return the effects on keys that never change, with dropped columns nulled.
+
+    Rows that no other change touches are added if they have a value of such a column.
+    """
     if not values:
         return effects
     untouched = _untouched(effects, numbers, chained)
@@ -39,37 +42,39 @@ def null_columns(effects: Effects, numbers: CompactChanges, values: Filled, chai
         )
     )
     columns, places, instead = [effects.column], [effects.position], [effects.instead]
-    for column, values_here in values.items():
+    for column, has_value in values.items():
         nulled = source.copy()
-        here = effects.column == column
-        nulled[effects.position[here]] = effects.instead[here]
+        of_column = effects.column == column
+        nulled[effects.position[of_column]] = effects.instead[of_column]
         clears = _nullings(numbers, column)
         following = np.searchsorted(numbers.rank[clears], numbers.rank[_teller(nulled, numbers)], "right")
-        dead = np.flatnonzero((source >= 0) & (nulled >= 0) & (following < len(clears)) & values_here[nulled])
-        by = clears[following[dead]]
-        last[dead] = np.where(numbers.rank[by] > numbers.rank[last[dead]], by, last[dead])
-        columns.append(np.full(len(dead), column))
-        places.append(dead)
-        instead.append(np.full(len(dead), CLEARED))
+        nulled_rows = np.flatnonzero((source >= 0) & (nulled >= 0) & (following < len(clears)) & has_value[nulled])
+        nulling = clears[following[nulled_rows]]
+        last[nulled_rows] = np.where(
+            numbers.rank[nulling] > numbers.rank[last[nulled_rows]], nulling, last[nulled_rows]
+        )
+        columns.append(np.full(len(nulled_rows), column))
+        places.append(nulled_rows)
+        instead.append(np.full(len(nulled_rows), CLEARED))
     cleared = Effects(key, last, source, *(np.concatenate(parts) for parts in (columns, places, instead)))
     return _only(cleared, numbers.op[last] != ROW)
 
 
 def _nullings(numbers: CompactChanges, column: int) -> Ints:
-    """Return the clears of a column in commit order."""
+    """Return the events that null a column, in commit order."""
     events = numbers.cleared.event[numbers.cleared.column == column]
     ordered: Ints = events[np.argsort(numbers.rank[events])]
     return ordered
 
 
 def _teller(source: Ints, numbers: CompactChanges) -> Ints:
-    """Return the events that told values: images before a change are told by that change."""
+    """Return the events that sources belong to; the image before a change belongs to that change."""
     events, changes = len(numbers.key), len(numbers.key) - numbers.rows
     return np.where(source >= events, source - changes, np.maximum(source, 0))
 
 
 def _untouched(effects: Effects, numbers: CompactChanges, chained: Flags) -> Ints:
-    """Return the rows that no change touches so far."""
+    """Return the current rows that no effect touches, without those of chained keys."""
     touched = chained.copy()
     touched[effects.key] = True
     rows = np.flatnonzero(numbers.op == ROW)
@@ -77,10 +82,10 @@ def _untouched(effects: Effects, numbers: CompactChanges, chained: Flags) -> Int
 
 
 def _only(effects: Effects, keep: Flags) -> Effects:
-    """Return some of the effects."""
+    """Return the effects that `keep` flags."""
     position = np.cumsum(keep) - 1
     inside = keep[effects.position]
-    key, last, source = (each[keep] for each in (effects.key, effects.last, effects.source))
+    key, last, source = (values[keep] for values in (effects.key, effects.last, effects.source))
     return Effects(
         key, last, source, effects.column[inside], position[effects.position[inside]], effects.instead[inside]
     )
@@ -88,7 +93,7 @@ def _only(effects: Effects, keep: Flags) -> Effects:
 
 @dataclass(frozen=True)
 class Gone:
-    """A column that is not at the source any more: since which change."""
+    """The change since which the source lacks a column."""
 
     csn: int
     pos: int
@@ -96,24 +101,27 @@ class Gone:
 
 
 GoneColumns = Mapping[str, Mapping[str, Gone]]
-"""By table, the columns that its source dropped."""
+"""By table, the columns that the source dropped."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What changes tell of a table's columns: which are gone after them, and which they take values away from."""
+    """What changes show of a table's columns.
+
+    gone: the columns that the source lacks after the changes. clearing: the columns that the changes null.
+    """
 
     gone: dict[str, Gone]
     clearing: list[str]
     flapping: dict[str, Gone] = field(default_factory=dict)
-    """Columns that went and came back more than once."""
+    """Columns that were dropped more than once, with the last drop."""
 
 
 def columns_of(changes: pa.Table, gone: Mapping[str, Gone]) -> Columns:
-    """Follow the columns that changes lack, in commit order; gone: those that were gone before.
+    """Return which columns the source lacks after changes, and which the changes null, in commit order.
 
-    changes: CLEAR_COLUMNS, and of the columns that are lacking or gone either their values, or whether they have one: a
-    column is back once a change tells a value of it.
+    changes: NULLING_COLUMNS, and for each column that is absent or gone either its values or a column that is null
+    where it has none; a column is back once a change has a value of it. gone: the columns that were gone before.
     """
     lacking = pc.list_flatten(changes.column("_txloom_absent")).unique().to_pylist()
     after, clearing, flapping = dict(gone), list[str](), dict[str, Gone]()
@@ -149,10 +157,10 @@ def _lacks(changes: pa.Table, name: str) -> pa.Array:
 
 
 def of_all_rows(changes: pa.Table) -> pa.Table:
-    """Return the changes that touch all rows of a table: truncates, and clears for inserts that lack columns.
+    """Return the changes that touch all rows of a table: truncates, and a nulling for inserts that lack columns.
 
-    Of the inserts of one transaction that lack the same, the first and the last stand for all: what is told between
-    them is cleared by the last. Whoever folds some keys only folds these with them.
+    Of the inserts of one transaction that lack the same columns, only the first and the last are returned: values
+    between them are nulled by the last. A fold of only some keys must include these changes too.
     """
     truncates = changes.filter(pc.equal(changes.column("_txloom_op"), "T"))
     lacking = changes.filter(pc.is_valid(changes.column("_txloom_absent")))

@@ -1,4 +1,4 @@
-"""Union-find over key changes: keys that a chain of them ties together are worked on in one place."""
+"""Union-find over key changes: keys that a chain of key changes connects must be folded together."""
 
 from collections.abc import Hashable, Iterable
 from typing import TypeVar
@@ -27,7 +27,7 @@ def components(edges: Iterable[tuple[K, K]]) -> dict[K, K]:
 
 
 def _root(parent: dict[K, K], key: K) -> K:
-    """Find the representative, halving the path to it."""
+    """Return the representative of a key, and halve the path to it."""
     parent.setdefault(key, key)
     while parent[key] != key:
         parent[key] = parent[parent[key]]

@@ -1,8 +1,9 @@
-"""What changes tell of the rows before them, held against the rows: a difference means that the source changed rows
-without sending events (ADD COLUMN ... DEFAULT, RENAME, ALTER TYPE), or that a change never came.
+"""Compare the images before changes with the rows that those changes meet.
 
-Of each touched key only the first contradiction in commit order counts, and of those the first of each kind and column
-is told. Keys that change are left alone: inside a transaction two rows may meet at one.
+A difference, a contradiction, means that the source changed rows without sending events (ADD COLUMN ... DEFAULT,
+RENAME, ALTER TYPE), or that a change never came. Of each touched key only the first contradiction in commit order
+counts, and of those the first of each kind and column is reported. Keys that change are not compared, because inside a
+transaction two rows may have one key.
 """
 
 import json
@@ -20,7 +21,7 @@ from txloom.current.folding.value_sources import Images
 
 NONE: Ints = np.zeros(0, np.int64)
 UNKNOWN, EXISTS, DIFFERS = "row was not known", "row was there already", "value changed without an event"
-"""What a contradiction is about."""
+"""The kinds of contradictions, as reports name them."""
 NOT_KNOWN, THERE = -2, -1
 WHOLE_ROW = {NOT_KNOWN: UNKNOWN, THERE: EXISTS}
 
@@ -28,7 +29,11 @@ WHOLE_ROW = {NOT_KNOWN: UNKNOWN, THERE: EXISTS}
 def contradictions(
     effects: Effects, numbers: CompactChanges, images: Images, chained: Flags, known: Known, xids: pa.ChunkedArray
 ) -> pa.Array:
-    """Return one JSON text per effect, null where there is nothing to tell: what, column, key, csn, xid, told, held."""
+    """Return one JSON text per effect, null without a contradiction.
+
+    Its members are what, column, key, csn and xid, and for a value that differs also told (the value in the image
+    before) and held (the value in the row).
+    """
     event = _first_deliveries(numbers, chained)
     owner = numbers.key[event]
     follows = np.append(False, owner[1:] == owner[:-1])[: len(event)]
@@ -44,37 +49,37 @@ def contradictions(
         different = _differing(numbers, images, known, column, event[both], before[both])
         by_kind.append((column, np.flatnonzero(both)[different]))
     texts: list[str | None] = [None] * len(effects.key)
-    for kind, at in _first(by_kind, numbers, event):
-        each, key = int(event[at]), int(numbers.key[event[at]])
+    for kind, index in _first(by_kind, numbers, event):
+        change, key = int(event[index]), int(numbers.key[event[index]])
         key_values = {name: _text(images.take(name, numbers.sample[[key]])[0]) for name in images.key}
-        about = _about(numbers, images, kind, each, int(before[at]))
-        about |= {"key": key_values, "csn": int(numbers.csn[each]), "xid": xids[each].as_py()}
+        about = _about(numbers, images, kind, change, int(before[index]))
+        about |= {"key": key_values, "csn": int(numbers.csn[change]), "xid": xids[change].as_py()}
         texts[int(np.flatnonzero(effects.key == key)[0])] = json.dumps(about, ensure_ascii=False)
     return pa.array(texts, pa.string())
 
 
 def _first(by_kind: Sequence[tuple[int, Ints]], numbers: CompactChanges, event: Ints) -> list[tuple[int, int]]:
-    """Return (kind, place) of what counts: of each key its first contradiction, of those the first of each kind."""
-    kind = np.concatenate([np.full(len(at), kind) for kind, at in by_kind])
-    at = np.concatenate([at for _, at in by_kind])
-    order = np.lexsort((kind, numbers.rank[event[at]]))
-    order = order[np.unique(numbers.key[event[at[order]]], return_index=True)[1]]
-    order = order[np.lexsort((kind[order], numbers.rank[event[at[order]]]))]
+    """Return (kind, index into event) of the first contradiction of each key, and of those the first of each kind."""
+    kind = np.concatenate([np.full(len(index), kind) for kind, index in by_kind])
+    index = np.concatenate([index for _, index in by_kind])
+    order = np.lexsort((kind, numbers.rank[event[index]]))
+    order = order[np.unique(numbers.key[event[index[order]]], return_index=True)[1]]
+    order = order[np.lexsort((kind[order], numbers.rank[event[index[order]]]))]
     order = order[np.unique(kind[order], return_index=True)[1]]
-    return list(zip(kind[order].tolist(), at[order].tolist(), strict=True))
+    return list(zip(kind[order].tolist(), index[order].tolist(), strict=True))
 
 
 def _about(numbers: CompactChanges, images: Images, kind: int, event: int, before: int) -> dict[str, Any]:
-    """Tell a contradiction; a kind is the number of the column that differs, or one of those below."""
+    """Describe a contradiction; kind: the number of the column that differs, or a key of WHOLE_ROW."""
     if kind in WHOLE_ROW:
         return {"what": WHOLE_ROW[kind], "column": None}
     name, changes = images.plain[kind], len(numbers.key) - numbers.rows
-    sent, held = (_text(images.take(name, np.array([each]))[0]) for each in (event + changes, before))
+    sent, held = (_text(images.take(name, np.array([source]))[0]) for source in (event + changes, before))
     return {"what": DIFFERS, "column": name, "told": sent, "held": held}
 
 
 def _first_deliveries(numbers: CompactChanges, chained: Flags) -> Ints:
-    """Return the events of keys that never change, by key and time: from the current row on, redelivered ones once."""
+    """Return the events of keys that never change, by key and commit order, from the current row on, each once."""
     event = np.flatnonzero((numbers.key != NOWHERE) & ~chained[numbers.key])
     event = event[np.lexsort((numbers.rank[event], numbers.key[event]))]
     first = np.full(numbers.keys + 1, NOWHERE, np.int64)
@@ -91,19 +96,23 @@ def _first_deliveries(numbers: CompactChanges, chained: Flags) -> Ints:
 
 
 def _cut(numbers: CompactChanges, before: Ints, event: Ints) -> Flags:
-    """Say between which events and the ones before them the table was truncated."""
+    """Return a mask over `event`: the table was truncated between the event and the one before it."""
     return _between(numbers, before, event, np.flatnonzero(numbers.op == TRUNCATE))
 
 
 def _between(numbers: CompactChanges, before: Ints, event: Ints, others: Ints) -> Flags:
-    """Say between which events and the ones before them one of some other events lies."""
+    """Return a mask over `event`: one of `others` lies between the event and the one before it in commit order."""
     ranks = np.sort(numbers.rank[others])
-    since, upto = (np.searchsorted(ranks, numbers.rank[each]) for each in (before, event))
+    since, upto = (np.searchsorted(ranks, numbers.rank[ends]) for ends in (before, event))
     return np.asarray(since != upto, np.bool_)
 
 
 def _differing(numbers: CompactChanges, images: Images, known: Known, column: int, event: Ints, before: Ints) -> Ints:
-    """Return the places where the value told before an event and the row's differ, and both are surely told."""
+    """Return the indices into `event` where a column's value in the image before differs from the row's value.
+
+    Events are left out where either value is not known: the image before lacks the column, the row's last event left
+    it unchanged, or the column was nulled in between. Columns of nested types are not compared.
+    """
     kind = images.type_of(images.plain[column])
     if pa.types.is_nested(kind) or not len(event):
         return NONE
@@ -118,7 +127,7 @@ def _differing(numbers: CompactChanges, images: Images, known: Known, column: in
     sent, held = images.take(name, event + changes), images.take(name, before)
     same = pc.fill_null(pc.equal(sent, held), False)
     both_null = pc.and_(pc.is_null(sent), pc.is_null(held))
-    both_nan = pc.and_(*(pc.xor(pc.is_null(each, nan_is_null=True), pc.is_null(each)) for each in (sent, held)))
+    both_nan = pc.and_(*(pc.xor(pc.is_null(values, nan_is_null=True), pc.is_null(values)) for values in (sent, held)))
     same = pc.or_(same, pc.or_(both_null, both_nan))
     places = np.flatnonzero(~same.to_numpy())
     return np.asarray(np.flatnonzero(sure)[places], np.int64)

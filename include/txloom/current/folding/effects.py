@@ -1,4 +1,4 @@
-"""What folding found, still as numbers: per touched key the source of its row, or that it is gone."""
+"""The result of folding, still as numbers: per touched key the source of its row, or that the row is gone."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,8 @@ from txloom.current.folding.value_sources import Images
 class Effects:
     """One element per touched key: its last event and the source of its row (negative: the row is gone).
 
-    column, place, instead: a plain column of the row at a place comes from another source (negative: from none).
+    column, position, instead: a plain column of the row at a position comes from the source `instead` (negative: from
+    none, so that it is null).
     """
 
     key: Ints
@@ -25,20 +26,20 @@ class Effects:
 
 
 def join(left: Effects, right: Effects) -> Effects:
-    """Put effects on different keys together."""
+    """Join effects on different keys."""
     moved = Effects(right.key, right.last, right.source, right.column, right.position + len(left.key), right.instead)
     return Effects(*(np.concatenate([vars(left)[name], vars(moved)[name]]) for name in vars(left)))
 
 
 def table(effects: Effects, numbers: CompactChanges, images: Images, xids: pa.ChunkedArray) -> dict[str, pa.Array]:
-    """Fetch the values that effects point to."""
+    """Return the columns of the touched rows, with the values that effects point to and the columns of a stamp."""
     columns = {name: images.take(name, numbers.sample[effects.key]) for name in images.key}
     for number, name in enumerate(images.plain):
-        here = effects.column == number
+        of_column = effects.column == number
         sources = effects.source
-        if here.any():
+        if of_column.any():
             sources = sources.copy()
-            sources[effects.position[here]] = effects.instead[here]
+            sources[effects.position[of_column]] = effects.instead[of_column]
         columns[name] = images.take(name, sources)
     for name, stamp in (("_txloom_csn", numbers.csn), ("_txloom_pos", numbers.pos)):
         if name not in images.key:
@@ -51,7 +52,7 @@ def table(effects: Effects, numbers: CompactChanges, images: Images, xids: pa.Ch
 
 
 def _missing(effects: Effects, images: Images) -> pa.Array:
-    """List, per row, the columns that no event told; null when there are none."""
+    """Return per row the names of the columns that no event has a value of; null when there are none."""
     lost = effects.instead == NOWHERE
     position, column = effects.position[lost], effects.column[lost]
     order = np.lexsort((column, position))

@@ -1,7 +1,7 @@
-"""Rows and changes as numbers: which key, which order, which columns; the folding itself looks at nothing else.
+"""Encode rows and changes as numbers for folding: keys, commit order, and the columns that changes leave or lack.
 
-Events are the current rows, then the changes, numbered in that order. A current row counts as an event too: at its own
-(csn, pos) the row is what it is, whatever was told before.
+Events are the current rows, then the changes, numbered in that order. A current row counts as an event at its (csn,
+pos), which replaces everything before it.
 """
 
 from dataclasses import dataclass
@@ -18,35 +18,37 @@ Flags = npt.NDArray[np.bool_]
 
 ROW, INSERT, UPDATE, DELETE, TRUNCATE, NULL_COLUMN = range(6)
 OPERATIONS = {"I": INSERT, "r": INSERT, "U": UPDATE, "D": DELETE, "T": TRUNCATE, "C": NULL_COLUMN}
-"""C: the columns that `_txloom_absent` names are null in every row from there on, as after an insert without them."""
+"""C nulls the columns that `_txloom_absent` names in every row, as an insert without them does."""
 NOWHERE = -1
 CLEARED = -2
-"""A source that is null because its column was dropped, not because nobody told it."""
+"""A source that is null because its column was dropped, not because no event has a value of it."""
 
 
 @dataclass(frozen=True)
 class Unchanged:
-    """Columns that changes leave as they are: pairs of (event, column number), events rising."""
+    """Columns that changes leave as they are: pairs of (event, column number), in ascending order of events."""
 
     event: Ints
     column: Ints
 
     def only(self, chosen: Flags) -> "Unchanged":
-        """Return the pairs of some events; chosen has one element per event."""
+        """Return the pairs of the events that `chosen`, with one element per event, flags."""
         return self.where(chosen[self.event])
 
     def where(self, keep: Flags) -> "Unchanged":
-        """Return some pairs; keep has one element per pair."""
+        """Return the pairs that `keep`, with one element per pair, flags."""
         return Unchanged(self.event[keep], self.column[keep])
 
 
 @dataclass(frozen=True)
 class CompactChanges:
-    """One element per event: operation, key number, old key number of a key change, place in commit order.
+    """Current rows and changes as numbers, one element per event.
 
-    key is NOWHERE for truncates and clears, old is NOWHERE unless the key changed. order: the events in commit order;
-    rank: the place of each event in it. sample: a source of the values of each key. cleared: the columns that
-    inserts lack and clears name. taken: which events are rows of a snapshot, which says of none that it is new.
+    rows: how many of the events are current rows. op: the operation. key: the key's number, NOWHERE for truncates and
+    column nullings. old: the old key's number of a key change, else NOWHERE. order: the events in commit order; rank:
+    the position of each event in it. sample: for each key number a source of the key's values. unchanged: the columns
+    that changes leave as they are. cleared: the columns that inserts lack and column nullings name. taken: which events
+    are rows of a snapshot, whose rows are not necessarily new.
     """
 
     rows: int
@@ -69,7 +71,11 @@ class CompactChanges:
 
 
 def read(images: Images, rows: pa.Table, changes: pa.Table) -> CompactChanges:
-    """Number everything that folding needs; refuses unknown operations and changes without a key."""
+    """Encode rows and changes as numbers.
+
+    Raises:
+        ValueError: An operation is unknown, a change lacks its key, or a csn or position is null.
+    """
     count = rows.num_rows
     op = np.concatenate([np.full(count, ROW, np.int64), _operations(changes)])
     moved = _moved(images, op[count:])
@@ -109,7 +115,7 @@ def _operations(changes: pa.Table) -> Ints:
 
 
 def _moved(images: Images, op: Ints) -> Ints:
-    """Return the updates whose key before is another than after, as numbers of changes."""
+    """Return the updates whose key before differs from the key after, as indices into the changes."""
     differs = np.zeros(len(op), np.bool_)
     for name in images.key:
         same = pc.fill_null(pc.equal(images.before(name), images.after(name)), True)
@@ -119,16 +125,16 @@ def _moved(images: Images, op: Ints) -> Ints:
 
 
 def known(changes: pa.Table, chosen: Ints, column: str) -> Flags:
-    """Say for each chosen change whether it tells the column's value before it."""
+    """Return for each chosen change whether its image before has the column."""
     lists = changes.column("_txloom_before_known").take(pa.array(chosen)).combine_chunks()
     is_known = np.zeros(len(chosen), np.bool_)
-    here = pc.equal(pc.list_flatten(lists), column)
-    is_known[pc.list_parent_indices(lists).filter(here).to_numpy()] = True
+    is_column = pc.equal(pc.list_flatten(lists), column)
+    is_known[pc.list_parent_indices(lists).filter(is_column).to_numpy()] = True
     return is_known
 
 
 def _keys(images: Images, moved: Ints) -> tuple[Ints, Ints]:
-    """Number the keys of rows, changes and old keys of moved changes; also give a source of each key's values."""
+    """Return key numbers of rows, changes and the old keys of moved changes, and a source of each key's values."""
     if any(pc.any(images.lacks(name)).as_py() for name in images.key):
         raise ValueError(f"changes without a key ({', '.join(images.key)}) cannot be folded")
     events = images.rows + images.changes
@@ -150,7 +156,7 @@ def _dense(numbers: Ints) -> Ints:
 
 
 def _named(images: Images, changes: pa.Table, by: str) -> Unchanged:
-    """Return the plain columns that a column of lists names."""
+    """Return the plain columns that a column of lists, `by`, names in each change."""
     lists = changes.column(by).combine_chunks()
     column = pc.fill_null(pc.index_in(pc.list_flatten(lists), value_set=pa.array(images.plain, pa.string())), NOWHERE)
     event = images.rows + pc.list_parent_indices(lists).to_numpy().astype(np.int64)

@@ -1,8 +1,8 @@
 """Fold changes into current rows: the net effect per key, in the source's commit order.
 
-Values are never looked at: keys become numbers (`numbers`), rows become places where values come from (`images`), and
-only what is left in the end is fetched (`effects`). Keys that never change are folded in one pass over arrays
-(`latest`), keys that do one change after the other (`chains`).
+Values other than keys are not read during folding: keys become numbers (`encoded`), rows become sources of values
+(`value_sources`), and only the values of the result are fetched (`effects`). Keys that never change are folded in one
+pass over arrays (`latest`), keys that do change one event after the other (`chains`).
 """
 
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ def fold(
     """Return one row per touched key, in no order: the declared columns as the changes leave them.
 
     rows: current rows, in the schema of a current table. changes: in the schema of a mirror's history, in any order; a
-    change that comes twice counts once, and one at or below a row's own (csn, pos) leaves that row alone.
+    change that comes twice counts once, and one at or below a row's (csn, pos) does not change that row.
 
     Added to the schema of rows: `_txloom_deleted` (only the key is filled then), and `_txloom_missing`, the columns of
-    a row that an update created without telling them (null when there are none). With evidence also
-    `_txloom_evidence`: what a change tells of the row before it that is not so
+    which no event has a value, because an update without them created the row (null when there are none). With evidence
+    also `_txloom_evidence`: where a change's image before contradicts the row
     (`txloom.current.folding.contradictions`).
 
     >>> ids, place = {"id": [1, 2]}, {"_txloom_csn": [1, 1], "_txloom_pos": [1, 2], "_txloom_xid": ["a", "a"]}
@@ -65,13 +65,16 @@ def fold(
 
 
 def known_before(images: Images, rows: int, changes: pa.Table) -> Known:
-    """Return the function that says which events tell a plain column's value before them."""
+    """Return the function that says for events and column numbers whether the image before has the column.
+
+    rows: the number of current rows, which come before the changes in the numbering of events.
+    """
 
     def known(events: n.Ints, column: n.Ints) -> n.Flags:
         is_known = np.zeros(len(events), np.bool_)
         for number in np.unique(column):
-            here = column == number
-            is_known[here] = n.known(changes, events[here] - rows, images.plain[number])
+            of_column = column == number
+            is_known[of_column] = n.known(changes, events[of_column] - rows, images.plain[number])
         return is_known
 
     return known

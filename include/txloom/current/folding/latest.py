@@ -1,4 +1,4 @@
-"""Keys that never change: the last event of a key decides, in one pass over arrays."""
+"""Fold changes on keys that never change, in one pass over arrays: the last event of a key decides."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from txloom.current.folding.effects import Effects
 from txloom.current.folding.encoded import DELETE, INSERT, NOWHERE, ROW, TRUNCATE, CompactChanges, Flags, Ints
 
 Known = Callable[[Ints, Ints], Flags]
-"""(events, column numbers) -> whether the event tells the column's value before it."""
+"""(events, column numbers) -> whether the event's image before has the column."""
 
 
 def latest(numbers: CompactChanges, chained: Flags, known: Known) -> Effects:
@@ -30,7 +30,7 @@ def latest(numbers: CompactChanges, chained: Flags, known: Known) -> Effects:
 
 
 def _instead(numbers: CompactChanges, key: Ints, known: Known) -> tuple[Ints, Ints, Ints]:
-    """Find where columns come from that the last events leave unchanged, as (column, place, source)."""
+    """Return (column, position of the key, source) for the columns that the last event of a key leaves unchanged."""
     sparse = numbers.unchanged
     has_sparse = np.zeros(numbers.keys + 1, np.bool_)
     has_sparse[numbers.key[sparse.event]] = True
@@ -51,9 +51,10 @@ def _instead(numbers: CompactChanges, key: Ints, known: Known) -> tuple[Ints, In
 
 
 def _tellers(numbers: CompactChanges, event: Ints, leaves: Flags) -> tuple[Ints, Ints]:
-    """Return the last events of keys that leave a column unchanged, and for each the event that last told it.
+    """Return the last events of keys that leave a column unchanged, and for each the last event with a value of it.
 
-    event is ordered by key and time. Where the row began with an update that leaves the column, that one is returned.
+    event: in order of key and commit. leaves: which of these events leave the column unchanged. Where the row began
+    with an update that leaves the column unchanged, that update is returned.
     """
     owner, op = numbers.key[event], numbers.op[event]
     other = owner[1:] != owner[:-1]
@@ -64,7 +65,7 @@ def _tellers(numbers: CompactChanges, event: Ints, leaves: Flags) -> tuple[Ints,
 
 
 def _alive(numbers: CompactChanges, place_of: Ints) -> Ints:
-    """Return the events since the last truncate of the keys that have a place, ordered by key and time."""
+    """Return the events since the last truncate of the keys with a position, ordered by key and commit order."""
     since = numbers.rank[numbers.op == TRUNCATE].max(initial=NOWHERE)
     event = np.flatnonzero((numbers.key != NOWHERE) & (place_of[numbers.key] != NOWHERE) & (numbers.rank > since))
     order: Ints = event[np.lexsort((numbers.rank[event], numbers.key[event]))]
@@ -72,7 +73,7 @@ def _alive(numbers: CompactChanges, place_of: Ints) -> Ints:
 
 
 def _before(numbers: CompactChanges, events: Ints, column: int, known: Known) -> Ints:
-    """Return the sources of a column's values before some changes; NOWHERE if they do not tell it."""
+    """Return the sources of a column's values before some changes; NOWHERE if the images before lack it."""
     is_known = known(events, np.full(len(events), column, np.int64))
     changes = len(numbers.key) - numbers.rows
     return np.where(is_known, events + changes, NOWHERE)

@@ -1,4 +1,4 @@
-"""Where values come from: rows, changes, and what changes tell of the row before them; values are moved, never read."""
+"""The sources that values come from: current rows, images after changes, and images before; values are only moved."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 WHOLE = ("T", "C")
-"""Operations on all rows of a table at once: truncates, and clears of columns."""
+"""Operations on all rows of a table at once: truncates and column nullings."""
 WIDE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 PLAIN_BYTES = 2**31 - 1
-"""What one array of plain text or binary can hold; to take from several, Arrow joins them."""
+"""The most bytes in one array of plain text or binary; to take from several arrays, Arrow joins them."""
 
 
 @dataclass(frozen=True)
 class Images:
     """The declared columns of rows and changes under one numbering of sources.
 
-    Source i is row i; then come the changes' images after, then their images before. A negative source is null.
+    The sources are the rows, then the changes' images after, then their images before. A negative source is null.
     """
 
     _rows: pa.Table
@@ -30,7 +30,7 @@ class Images:
 
     @classmethod
     def of(cls, rows: pa.Table, changes: pa.Table, key: Sequence[str], columns: Sequence[str]) -> "Images":
-        """Take the declared columns; types are those of the rows."""
+        """Return the images of the declared columns; their types are those of the rows."""
         return cls(rows, changes, tuple(key), tuple(name for name in columns if name not in key))
 
     @property
@@ -50,14 +50,15 @@ class Images:
         return self._rows.schema.field(name).type
 
     def after(self, name: str) -> pa.ChunkedArray:
-        """Return a column of the changes; a key column that an update leaves out is the one before it."""
+        """Return a column of the images after; a key column that an update leaves out comes from the image before."""
         column = _as(self._changes.column(name), self.type_of(name))
         return pc.coalesce(column, self.before(name)) if name in self.key and column.null_count else column
 
     def before(self, name: str) -> pa.ChunkedArray:
-        """Return a column of the rows before the changes; txloom's own columns are in no image.
+        """Return a column of the images before; a column of txloom, which no image has, is null.
 
-        A part of the key that an image before leaves out is the one after it: only what changed may be told.
+        A key column that an image before leaves out comes from the image after, because a source may send only the
+        columns that changed.
         """
         image = self._changes.column("_txloom_before")
         if image.type.get_field_index(name) < 0:
@@ -72,12 +73,12 @@ class Images:
         return pa.chunked_array([*self._rows.column(name).chunks, *self.after(name).chunks], self.type_of(name))
 
     def lacks(self, name: str) -> pa.ChunkedArray:
-        """Say which changes, those of a whole table apart, have no value of a column."""
+        """Return which changes lack a value of a column; truncates and column nullings never do."""
         whole = pc.is_in(self._changes.column("_txloom_op"), value_set=pa.array(WHOLE))
         return pc.and_(pc.is_null(self.after(name)), pc.invert(whole))
 
     def filled(self, name: str) -> npt.NDArray[np.bool_]:
-        """Say which sources have a value of a column."""
+        """Return which sources have a value of a column."""
         parts = (self.is_given(name), self.before(name))
         return np.concatenate([pc.is_valid(part).to_numpy() for part in parts])
 

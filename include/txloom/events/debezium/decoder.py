@@ -1,19 +1,21 @@
-"""Debezium JSON with transaction metadata: rows of every topic but one, BEGIN and END in that one -> one envelope.
+"""Decode Debezium JSON with transaction metadata into the envelope: one topic has BEGIN and END, the others rows.
 
-What the format makes hard, from its own code and from real captures:
+Difficulties of the format, from Debezium's code and from real captures:
 
-- A row is known by where it lies in the source's log, its table, operation and key. `total_order` orders the rows of a
-  transaction, but a restart can shift it, and an LSN alone names all rows of one COPY.
-- A row of a table without a key is known by what it says and by its `total_order`, which tells equal rows of one
-  statement apart. A restart that shifts it makes such a transaction exceed its counts, and so a dead letter.
-- A row of a snapshot of a table without a key has nothing of its own: landing knows it by the place it was sent at.
-- A key change is a delete and an insert, counted as two. Headers tell that they belong together: then the delete is K,
-  which counts and changes nothing, and the insert is an update whose image before is the old key, so that large values
-  which did not change are found under it. Without headers both stay what they are.
-- A row of a snapshot has no transaction: it is one of its own, whole at once, and carries its count in `expected`. So
-  is MySQL's TRUNCATE. Its `detail` says that it is one, and which is the last: until then nothing of it is shown.
-- END's counts are taken as they are. A restart in mid-transaction can make them too low, or deliver everything twice;
-  `producer_run` tells which of the connector's runs a row came from.
+- A row is identified by its position in the source's log, its table, operation and key. `total_order` orders the rows
+  of a transaction, but a restart can shift it, and an LSN alone is the same for all rows of one COPY.
+- A row of a table without a key is identified by its content and its `total_order`, which distinguishes equal rows of
+  one statement. A restart that shifts it makes such a transaction exceed its counts, so that it becomes dead letters.
+- A row of a snapshot of a table without a key has no identity in its message: landing identifies it by the partition
+  and offset that it was sent at.
+- A key change is a delete and an insert, counted as two. Headers show that they belong together: then the delete
+  becomes K, which counts and changes nothing, and the insert an update whose image before is the old key, so that
+  large values which did not change are taken from the row under that key. Without headers both stay what they are.
+- A row of a snapshot has no transaction: it is a transaction by itself, whole at once, with its count in `expected`. So
+  is MySQL's TRUNCATE. The `detail` of a snapshot's row says that it is one, and whether it is the last: until the last
+  one nothing of the snapshot is shown.
+- END's counts are taken as they are. A restart inside a transaction can make them too low, or deliver everything twice;
+  `producer_run` names the connector's run that sent a row.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -61,14 +63,14 @@ OPERATIONS = {"c": "I", "u": "U", "d": "D", "r": "r", "t": "T"}
 MESSAGE = "m"
 """A logical message of PostgreSQL, written into the log by an application."""
 _OTHERS = ({"source", "ddl"}, {"source", "tableChanges"}, {"aggregate_type", "type"})
-"""Fields by which messages are known that are no change of a row: schema changes, and the connector's notifications."""
+"""Fields that mark messages which are no change of a row: schema changes, and the connector's notifications."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Headers = Mapping[str, str]
 
 
 class DebeziumDecoder:
-    """Decodes messages of one source; compiled for its declared tables, so it does not travel between processes."""
+    """Decodes messages of one source; compiled for its declared tables, so each process makes one."""
 
     def __init__(
         self,
@@ -89,7 +91,7 @@ class DebeziumDecoder:
     def decode(
         self, topic: str, values: Sequence[bytes | None], headers: Sequence[Headers | None] | None = None
     ) -> pa.Table:
-        """Decode messages of one topic, in order; one that is no event comes out as poison with its cause."""
+        """Decode messages of one topic into the envelope, in order; a malformed one becomes poison with its cause."""
         headers_of = headers if headers is not None else repeat(None, len(values))
         read = self._reader(topic)
         rows = [
@@ -144,8 +146,8 @@ class DebeziumDecoder:
     ) -> dict[str, Any]:
         before, after = bytes(message.before), bytes(message.after)
         kept = [(name, headers[name]) for name in (NEW_KEY, OLD_KEY) if headers.get(name) is not None]
-        said = after + "".join(text for _, text in kept).encode()
-        payload, digest = identity.payload(op, before, said), identity.digest(op, before, said)
+        content = after + "".join(text for _, text in kept).encode()
+        payload, digest = identity.payload(op, before, content), identity.digest(op, before, content)
         transaction = _transaction(message, op, source)
         connector, name = connector_of(source, transaction), source.names[-1]
         position, pos = f"{connector.at(source)}:{name}", _position(message)
@@ -174,7 +176,7 @@ class DebeziumDecoder:
         return None if table is None else table.name
 
     def _half(self, op: str, headers: Headers, table: Table) -> str:
-        """Return the operation of a row that may be half of a key change."""
+        """Return the operation of a row: K or U for the halves of a key change that headers show, else as it is."""
         changed = {"D": (KEY_CHANGE, NEW_KEY), "I": ("U", OLD_KEY)}.get(op)
         if changed is None or not table.key:
             return op
@@ -182,7 +184,10 @@ class DebeziumDecoder:
         return changed[0] if header is not None and self._keys[table.name].is_given(header[0]) else op
 
     def _checked_key(self, op: str, message: Message, table: Table) -> str:
-        """Return a watched row's key as text; refuse one without the image that its operation needs, or without key."""
+        """Return a watched row's key as text, empty for a table without one.
+
+        Raises Poison for a row without the image that its operation needs, or without its key.
+        """
         for name, raw_image in (("before", message.before), ("after", message.after)):
             if bytes(raw_image)[:1] not in (b"{", b"n"):
                 raise Poison(rejections.BROKEN, f"`{name}` is no object")
@@ -205,7 +210,7 @@ class DebeziumDecoder:
 
 
 def _checked(message: Message) -> tuple[Source, str]:
-    """Return where a row event comes from and what it does."""
+    """Return a row event's source block and operation; raises Poison where either is missing or unknown."""
     if message.op is None:
         raise Poison(rejections.OPERATION, "the message has no `op`: it is flattened, or not Debezium's")
     if message.source is None or not message.source.table:
@@ -217,7 +222,7 @@ def _checked(message: Message) -> tuple[Source, str]:
 
 
 def _transaction(message: Message, op: str, source: Source) -> Transaction | None:
-    """Return what a row's transaction is; None for a row that is one by itself."""
+    """Return a row's transaction; None for a row that is one by itself."""
     if message.transaction is not None:
         return read_transaction(message.transaction.id)
     if op == "r" or (op == "T" and source.connector in BINLOG):
@@ -226,7 +231,7 @@ def _transaction(message: Message, op: str, source: Source) -> Transaction | Non
 
 
 def _of_snapshot(op: str, source: Source) -> str | None:
-    """Return what a row is to the snapshot that it comes of; None where that is taken beside the stream, or none."""
+    """Return a row's part in its snapshot; None for rows of the stream and of incremental snapshots."""
     flag = bytes(source.snapshot)
     if op != "r" or flag == INCREMENTAL:
         return None
@@ -234,7 +239,7 @@ def _of_snapshot(op: str, source: Source) -> str | None:
 
 
 def _refuse_left_out(image: bytes, table: Table) -> None:
-    """Refuse an insert that leaves out a declared column's value: it is not null, but nobody says what it is."""
+    """Raise Poison for an insert with a placeholder for a declared column: the value is not null, but unknown."""
     declared = {column.source.upper(): column.name for column in table.columns}
     for name, raw in msgspec.json.decode(image, type=dict[str, msgspec.Raw]).items():
         if name.upper() in declared and is_unavailable(bytes(raw)):
@@ -242,14 +247,20 @@ def _refuse_left_out(image: bytes, table: Table) -> None:
 
 
 def _within(transaction: Transaction | None, alone: str, table: Table | None) -> dict[str, Any]:
-    """Return what a row says of its transaction; one without is a transaction of its own, whole at once."""
+    """Return the envelope's columns of a row's transaction; a row without one is a whole transaction by itself.
+
+    alone: the transaction id of a row without a transaction.
+    """
     if transaction is not None:
         return {"transaction_id": transaction.id, "xid": transaction.id}
     return {"transaction_id": alone, "xid": alone, "expected": None if table is None else [(table.name, 1)]}
 
 
 def _identity(known: str, transaction: Transaction | None, number: int | None) -> str | None:
-    """Return what a row is known by; number: of one that has no key. None: by the place that it was sent at alone."""
+    """Return a row's identity; None where only the partition and offset that it was sent at identify it.
+
+    number: its number in the transaction, for a row without a key; else None.
+    """
     if number is None:
         return known
     return None if transaction is None else identity.numbered(known, number)
@@ -265,14 +276,14 @@ def _position(message: Message) -> int:
 
 
 def _names(data_collection: str, transaction: Transaction) -> tuple[str, ...]:
-    """Return the names under which END may count a table; Oracle and SQL Server put the database in front."""
+    """Return the names that END's name for a table may stand for; Oracle and SQL Server put the database in front."""
     if data_collection.count(".") == 2 and transaction.connectors[0] in WITH_DATABASE:
         return data_collection, data_collection.split(".", 1)[1]
     return (data_collection,)
 
 
 def _is_other(value: bytes) -> bool:
-    """Tell whether a message is one that Debezium writes beside rows."""
+    """Return whether a message is one that Debezium writes beside rows."""
     message = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
     if message.keys() == {"schema", "payload"}:
         message = msgspec.json.decode(message["payload"], type=dict[str, msgspec.Raw])
@@ -284,12 +295,12 @@ def _marker(_headers: Headers, _value: bytes) -> dict[str, Any]:
 
 
 def _committed_at(source: Source) -> datetime | None:
-    """Return when a row was committed; Oracle tells beside it when it was changed."""
+    """Return when a row was committed; Oracle sends that beside the time of the change."""
     return _instant(source.commit_ts_ms, 1000) or _instant(source.ts_us, 10**6) or _instant(source.ts_ms, 1000)
 
 
 def _instant(time: Number, per_second: int) -> datetime | None:
-    """Return an instant of the source; a garbled one is null, no poison."""
+    """Return an instant of the source; a malformed one is None, not poison."""
     try:
         return None if time is None else _EPOCH + timedelta(microseconds=int(time) * (10**6 // per_second))
     except (ValueError, OverflowError):

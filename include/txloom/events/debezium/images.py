@@ -1,11 +1,11 @@
-"""Stored Debezium rows of one table -> the layout whose images `txloom.events.images.reader` reads.
+"""Write stored Debezium rows of one table in the layout that `txloom.events.images.reader` reads.
 
-A column whose value Debezium did not get, since it is large and did not change, is left out. Before a delete only the
-key is certain, unless the connector reads a log that has the whole row: PostgreSQL's REPLICA IDENTITY is in no message,
-and where it is not FULL all else is made up ('', 0, 1970-01-01, or the column's default).
+A column whose value Debezium did not get, because it is large and did not change, is left out. In the image before a
+delete only the key is certain, unless the connector reads a log with the whole row: PostgreSQL's REPLICA IDENTITY is in
+no message, and where it is not FULL, Debezium makes up the other values ('', 0, 1970-01-01, or the column's default).
 
-A decimal in bytes (decimal.handling.mode=precise) needs the schema, which tells its scale. Without one it is a text
-that is no number, and so a problem of its row, but for the rare one whose base64 has digits only: ask for string.
+A decimal in bytes (decimal.handling.mode=precise) needs the schema, which has its scale. Without one it is a text that
+is no number, and so a problem of its row, except for rare ones whose base64 has digits only: set the mode to string.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,11 +32,11 @@ from txloom.events.goldengate.messages import INSERTS, NULL
 
 Image = dict[str, Raw]
 _SCHEMAS = 64
-"""Different schemas around one table's messages that are kept compiled; a change of the table makes a new one."""
+"""How many schemas of one table's messages are kept compiled; each change of the table makes a new one."""
 
 
 class DebeziumImages:
-    """Writes stored messages of one table as its image reader takes them; compiled, so it does not travel."""
+    """Writes stored messages of one table in the layout that its image reader reads."""
 
     def __init__(
         self,
@@ -46,10 +46,10 @@ class DebeziumImages:
         database: Database | None = None,
         time_precision_mode: PrecisionMode | None = None,
     ) -> None:
-        """Compile what the declared columns' values need; options say what a value is where no schema tells it.
+        """Compile the conversions of the declared columns; the options are for messages without a schema.
 
-        time_unit: what times and timestamps count, adaptive: microseconds; database and time_precision_mode say it
-        instead. binary_mode: how bytes are written.
+        time_unit: the unit of times and timestamps (adaptive: microseconds). database, time_precision_mode: decide the
+        unit instead of time_unit. binary_mode: how bytes are written.
         """
         self._columns = {column.source.upper(): column.type for column in table.columns}
         self._key = frozenset(table.column(name).source.upper() for name in table.key)
@@ -98,7 +98,7 @@ class DebeziumImages:
 
 
 class _Converters(dict[str, Convert | None]):
-    """What converts the values of columns under one schema, by the columns' names as they are spelled."""
+    """The conversions of columns under one schema, by the columns' names as messages spell them."""
 
     def __init__(self, columns: Mapping[str, ColumnType], fields: Mapping[str, Field], modes: Modes) -> None:
         super().__init__()
@@ -110,12 +110,12 @@ class _Converters(dict[str, Convert | None]):
 
 
 def _fields(schema: bytes) -> dict[str, Field]:
-    """Return the columns that a schema tells of: that of a message has them in its images, that of a key its own."""
+    """Return the columns that a schema describes: a message's schema has them in its images, a key's directly."""
     try:
         root = msgspec.json.decode(schema, type=Field | None)
     except msgspec.ValidationError:
         return {}
-    fields = {each.field: each for each in (root.fields if root else None) or ()}
+    fields = {field.field: field for field in (root.fields if root else None) or ()}
     image = fields.get("after") or fields.get("before")
     of_image = image.fields or () if image and "op" in fields else fields.values()
-    return {each.field: each for each in of_image if each.field is not None}
+    return {field.field: field for field in of_image if field.field is not None}

@@ -1,4 +1,4 @@
-"""What a Debezium message is made of: its parts with or without the schema around it, keys, and values left out."""
+"""The structure of Debezium messages: with or without a schema around them, keys, and placeholders for values."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ HINTS = {
     "Oracle tells large objects with lob.enabled=true only.",
     HEADER: "Headers of key changes are read as JSON: set header.converter to the JSON converter.",
 }
-"""What an operator can do about causes of this format's own."""
+"""Hints for the causes that only this format has."""
 
 NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 """Headers of the two halves of a key change: the delete names the new key, the insert the old one."""
@@ -34,18 +34,18 @@ KEY_CHANGE = "K"
 OLD = ("D", KEY_CHANGE)
 """Operations whose row is in the image before."""
 UNAVAILABLE = "__debezium_unavailable_value"
-"""What Debezium writes for a large value that did not change, and that the source therefore did not tell."""
+"""Debezium's placeholder for a large value that did not change, and that the source therefore did not send."""
 INCREMENTAL = b'"incremental"'
-"""What `source.snapshot` says of rows that are read beside the stream."""
+"""`source.snapshot` of rows that are read beside the stream."""
 MARKS = {
     b'"first"': FIRST_OF_TABLE,
     b'"first_in_data_collection"': FIRST_OF_TABLE,
     b'"last_in_data_collection"': LAST_OF_TABLE,
     b'"last"': LAST_OF_SNAPSHOT,
 }
-"""What it says of rows at the ends of a table and of a snapshot; a table's only row is its last."""
+"""`source.snapshot` of the first and last rows of a table and a snapshot; a table's only row is its last."""
 WITH_DATABASE = ("oracle", "sqlserver")
-"""Connectors that put the database in front of schema and table where they count."""
+"""Connectors whose END names tables with the database in front of schema and table."""
 _BASE64 = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
 _HEX = UNAVAILABLE.encode().hex()
 _UUID = str(UUID(bytes=md5(UNAVAILABLE.encode(), usedforsecurity=False).digest(), version=3))
@@ -63,11 +63,11 @@ _HSTORE = msgspec.json.encode(f'{{"{UNAVAILABLE}":"{UNAVAILABLE}"}}')
 _TRACE = re.compile(rf"{UNAVAILABLE}|{_BASE64[:-2]}|{_HEX}|{_UUID}|95,\s*95,\s*100,".encode())
 
 Number = str | int | None
-"""Numbers come as text too."""
+"""A number as messages write it: as a number or as text."""
 
 
 class Source(msgspec.Struct, gc=False):
-    """Where a row comes from, in the words of all connectors."""
+    """The block `source` of a row, with the fields of all connectors."""
 
     connector: str = ""
     db: str | None = None
@@ -93,21 +93,21 @@ class Source(msgspec.Struct, gc=False):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the table's names, the most exact one first; the last one has its schema, or MySQL's database."""
+        """Return the table's names, the most exact first; the last has the schema (for MySQL the database) in front."""
         namespace = self.schema or self.db
         short = f"{namespace}.{self.table}" if namespace else f"{self.table}"
         return (f"{self.db}.{short}", short) if self.db and self.connector in WITH_DATABASE else (short,)
 
 
 class Block(msgspec.Struct, gc=False):
-    """What a row says of its transaction."""
+    """The block `transaction` of a row."""
 
     id: Number = None
     total_order: Number = None
 
 
 class Message(msgspec.Struct, gc=False):
-    """A row event, or what stands in its place."""
+    """A row event, bare or wrapped in `schema` and `payload`."""
 
     op: str | None = None
     before: Raw = NULL
@@ -142,7 +142,7 @@ _border = msgspec.json.Decoder(Border | None).decode
 
 
 def read_row(value: bytes | str) -> tuple[Message | None, Raw]:
-    """Read a message of a row topic, and the schema around it if there is one; None stands for a tombstone."""
+    """Return a message of a row topic (None: a tombstone) and the schema around it, if there is one."""
     message = _row(value)
     if message is None or message.op is not None or isinstance(message.payload, UnsetType):
         return message, NULL
@@ -152,7 +152,7 @@ def read_row(value: bytes | str) -> tuple[Message | None, Raw]:
 
 
 def read_border(value: bytes) -> Border:
-    """Read a message of the transaction topic, wrapped in its schema or not."""
+    """Return a message of the transaction topic, wrapped in its schema or not."""
     message = _border(value)
     if message is not None and message.status is None and not isinstance(message.payload, UnsetType):
         message = _border(message.payload)
@@ -160,7 +160,10 @@ def read_border(value: bytes) -> Border:
 
 
 def key_header(headers: Mapping[str, str] | None, name: str) -> tuple[dict[str, Raw], Raw] | None:
-    """Return the key that a header holds, and the schema around it; None where there is no such header."""
+    """Return the key that a header holds, and the schema around it; None where there is no such header.
+
+    Raises Poison for a header that is no JSON object.
+    """
     text = headers.get(name) if headers else None
     if text is None:
         return None
@@ -174,7 +177,7 @@ def key_header(headers: Mapping[str, str] | None, name: str) -> tuple[dict[str, 
 
 
 def is_unavailable(raw: bytes) -> bool:
-    """Tell whether a column's value stands for one that did not change.
+    """Return whether a column's value is a placeholder for one that did not change.
 
     >>> [is_unavailable(text) for text in (b'"__debezium_unavailable_value"', b'"__debezium_unavailable"', b'["a"]')]
     [True, False, False]
@@ -185,15 +188,15 @@ def is_unavailable(raw: bytes) -> bool:
 
 
 def has_unavailable(image: bytes) -> bool:
-    """Tell whether an image may have a value that stands for one that did not change."""
+    """Return whether an image may have a placeholder for a value that did not change."""
     return _TRACE.search(image) is not None
 
 
 class KeyReader:
-    """Reads the key of one table's images; names of columns are told apart without regard to case."""
+    """Reads the key of one table's images; names of columns are compared without case."""
 
     def __init__(self, table: Table) -> None:
-        """Compile the reader for the names as they are declared; other spellings are learned."""
+        """Compile the reader for the names as they are declared; `read` recompiles it for other spellings."""
         self._names = table.key
         self._sources = [table.column(name).source for name in table.key]
         self._compile(self._sources)
@@ -209,7 +212,7 @@ class KeyReader:
         return dict(zip(self._names, values, strict=True))
 
     def is_given(self, key: Mapping[str, Any]) -> bool:
-        """Tell whether a key out of a header has all columns of the declared one."""
+        """Return whether a key from a header has all columns of the declared key."""
         names = {name.upper() for name in key}
         return all(source.upper() in names for source in self._sources)
 

@@ -1,16 +1,16 @@
-"""Where transactions and rows lie in a source's log, as Debezium's connectors tell it.
+"""Positions of transactions and rows in a source's log, as Debezium's connectors send them.
 
-What a transaction's id looks like tells which database it comes from, and whether its END knows the commit position:
+The form of a transaction's id shows which database it comes from, and whether its END has the commit position:
 
-    PostgreSQL  768:31361536                      transaction 768; on END the LSN behind its commit, on rows their own
+    PostgreSQL  768:31361536                      transaction 768; on END the LSN after its commit, on rows their LSN
     MySQL       file=mysql-bin.000003,pos=1234    where the transaction begins in the binlog, which has commit order
     MySQL       36090175-...-080027ab29a2:37      a GTID, MariaDB's is 0-1-37: the position is in the rows only
     Oracle      5.6.641, 0500060081020000         the SCN of the commit is in the rows only
     SQL Server  00000025:00000d98:00a2            the LSN of the commit
 
-A row of a snapshot has no transaction, nor has MySQL's TRUNCATE, which commits by itself and is counted nowhere.
-Rows of one transaction with a GTID lie at positions of their own; the largest of them is in commit order too, on one
-server, and is the csn at which history shows them all: binlogs of two servers cannot be compared.
+A row of a snapshot has no transaction, nor has MySQL's TRUNCATE, which commits by itself and is not counted.
+Rows of one transaction with a GTID have different positions. The largest of them is in commit order too, on one server,
+and is the csn at which history shows them all. Positions in the binlogs of two servers cannot be compared.
 """
 
 import re
@@ -31,7 +31,7 @@ _COMMIT_LSN = re.compile(r"([0-9a-fA-F]{8}):([0-9a-fA-F]{8}):([0-9a-fA-F]{4})")
 
 
 class Transaction(NamedTuple):
-    """What the id of a transaction tells. csn: the commit position that its END knows; connectors: who writes so."""
+    """A transaction's id; csn: the commit position in the id of END; connectors: those that write ids of this form."""
 
     id: str
     csn: int | None
@@ -39,11 +39,11 @@ class Transaction(NamedTuple):
 
 
 class Connector(NamedTuple):
-    """How one connector tells positions.
+    """How to read positions from one connector's messages.
 
-    where: text that tells the changes in a log apart, but for those of one statement; commit: the commit position that
-    a row knows, where its transaction's id does not (None: only the END knows it); alone: the position of a change
-    without a transaction; fields: what the two are made of; full_deletes: the image before a delete is the whole row.
+    where: a text that distinguishes the changes in a log, except those of one statement. commit: the commit position in
+    a row, where its transaction's id has none (None: only END has it). alone: the commit position of a change without a
+    transaction. fields: the fields that the two come from. full_deletes: the image before a delete is the whole row.
     """
 
     where: Callable[[Source], str | None]
@@ -53,7 +53,7 @@ class Connector(NamedTuple):
     full_deletes: bool
 
     def csn(self, source: Source, transaction: Transaction | None) -> int | None:
-        """Return the commit position that a row knows."""
+        """Return the commit position in a row, None where only END has it; raises Poison where it is missing."""
         of_row, alone = self.fields
         if transaction is None:
             return _known(self.alone(source), source, alone)
@@ -62,7 +62,7 @@ class Connector(NamedTuple):
         return _known(self.commit(source), source, of_row)
 
     def at(self, source: Source) -> str:
-        """Return the place of a change in the log; it stays what it is when the change is delivered again."""
+        """Return the position of a change in the log, which a redelivery keeps; raises Poison where it is missing."""
         position = self.where(source)
         if position is None:
             raise Poison(rejections.NO_POSITION, f"`source` of connector {source.connector} does not say where it lies")
@@ -70,7 +70,10 @@ class Connector(NamedTuple):
 
 
 def read_transaction(raw: Number) -> Transaction:
-    """Read the id of a transaction; of PostgreSQL's only the first part is the same in all its messages."""
+    """Return the transaction of an id; of PostgreSQL's id only the first part is the same in all its messages.
+
+    Raises Poison for a missing id, an unknown form, or a commit position of more than 63 bits.
+    """
     if raw is None or raw == "":
         raise Poison(rejections.NO_TRANSACTION, "no transaction id: set provide.transaction.metadata=true")
     text = str(raw)
@@ -88,7 +91,7 @@ def read_transaction(raw: Number) -> Transaction:
 
 
 def binlog_position(file: str | None, pos: Number) -> int | None:
-    """Return a place in a binlog as a number; None where it does not fit.
+    """Return a position in a binlog as a number; None where it does not fit.
 
     >>> binlog_position("mysql-bin.000003", 1234) == 3 * 2**40 + 1234
     True
@@ -113,7 +116,7 @@ def packed_lsn(text: str | None) -> int | None:
 
 
 def connector_of(source: Source, transaction: Transaction | None) -> Connector:
-    """Return how a row's connector tells positions; its transaction's id must look as that connector writes it."""
+    """Return a row's connector; raises Poison if it is unknown, or does not write transaction ids of this form."""
     known = CONNECTORS.get(source.connector)
     if known is None or (transaction is not None and source.connector not in transaction.connectors):
         shown = "" if transaction is None else f" with transaction id {transaction.id!r}"
@@ -128,7 +131,7 @@ def _commit(position: int | None, text: str) -> int:
 
 
 def _known(position: int | None, source: Source, fields: Sequence[str]) -> int:
-    """Return a commit position; refuses a row that has none, and names the fields that should tell it."""
+    """Return a commit position; raises Poison for None, with the fields that should have it."""
     if position is None:
         fields_shown = ", ".join(f"`source.{name}` is {shown(getattr(source, name))}" for name in fields)
         raise Poison(rejections.NO_CSN, f"{fields_shown}: no commit position of at most {LARGEST.bit_length()} bits")
@@ -184,5 +187,5 @@ CONNECTORS = {
     "oracle": Connector(_at_scn, _commit_scn, _scn, (("commit_scn",), ("scn",)), full_deletes=True),
     "sqlserver": Connector(_at_change, _commit_lsn, _commit_lsn, (("commit_lsn",),) * 2, full_deletes=True),
 }
-"""PostgreSQL's image before a delete is whole under REPLICA IDENTITY FULL only, which no message tells: otherwise its
+"""PostgreSQL's image before a delete is whole only under REPLICA IDENTITY FULL, which no message shows; otherwise its
 values outside the key are made up."""

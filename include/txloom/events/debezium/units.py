@@ -1,8 +1,8 @@
-"""Which unit of time a Debezium connector counts in, where messages have no schema that says so.
+"""The unit of time that a Debezium connector counts in, for messages without a schema.
 
 The unit of a column follows from the connector's time.precision.mode and, where that is adaptive, from the digits of a
-second that the column has in its database. A message without a schema does not tell those: they are taken to be the
-database's default, and numbers that would more likely count a coarser unit are refused.
+second that the column has in its database. A message without a schema does not have those: they are assumed to be the
+database's default, and numbers that more likely count another unit are refused.
 """
 
 from typing import Literal, NamedTuple
@@ -15,12 +15,12 @@ MILLIS, MICROS, NANOS = 10**3, 10**6, 10**9
 
 
 class Units(NamedTuple):
-    """How many to a second timestamps and times count; coarser, finer: some columns may count such units instead."""
+    """How many units to a second timestamps and times count; coarser, finer: columns may count such units instead."""
 
     timestamp: int
     time: int
     coarser: tuple[str, ...] = ()
-    """The kinds of columns that may."""
+    """The kinds of columns that may count a coarser unit."""
     finer: bool = False
 
 
@@ -34,11 +34,11 @@ _ADAPTIVE = {
     "oracle": Units(MICROS, MICROS, coarser=_MOMENTS, finer=True),
     "sqlserver": Units(NANOS, NANOS, coarser=(*_MOMENTS, "time")),
 }
-"""By the digits that a timestamp and a time have by default: 6, 0 (DATETIME of MySQL), 6, and 7 (datetime2)."""
+"""Units by the default digits of a timestamp and a time: 6, 0 (MySQL's and MariaDB's DATETIME), 6, 7 (datetime2)."""
 
 
 def units_of(unit: TimeUnit | None, database: Database | None, mode: PrecisionMode | None) -> Units | None:
-    """Return what a source's options tell; None where they do not.
+    """Return the units that a source's options decide; None where they do not decide them.
 
     >>> units_of(None, "mysql", None)
     Units(timestamp=1000, time=1000000, coarser=(), finer=True)

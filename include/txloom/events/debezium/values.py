@@ -1,10 +1,10 @@
-"""Values as Debezium writes them -> as `txloom.events.images.reader` reads them, digit by digit.
+"""Convert values as Debezium writes them to values that `txloom.events.images.reader` reads, without losing a digit.
 
-With a schema around the message its names tell what a number or a text is. Without one the declared type and options
-tell: which unit of time the connector counts in (`txloom.events.debezium.units`) and how it writes bytes
-(binary.handling.mode). A number of a time column whose unit nobody tells is not read.
+With a schema around the message, its names decide what a number or a text is. Without one the declared type and the
+options decide: the unit of time that the connector counts in (`txloom.events.debezium.units`) and how it writes bytes
+(binary.handling.mode). A number in a time column whose unit is unknown is not read.
 
-What cannot be read becomes a text that no such type takes: a problem of its row, never another value.
+A value that cannot be read becomes a text that its type does not take: a problem of its row, never another value.
 """
 
 import re
@@ -23,7 +23,7 @@ from txloom.events.debezium.units import MICROS, MILLIS, NANOS, Units
 
 BinaryMode = Literal["base64", "hex"]
 Convert = Callable[[bytes], bytes]
-"""A value's JSON -> JSON that its declared type reads."""
+"""A function from a value's JSON to JSON that its declared type reads."""
 
 _TIME, _CONNECT = "io.debezium.time.", "org.apache.kafka.connect.data."
 _DAYS = (f"{_TIME}Date", f"{_CONNECT}Date")
@@ -53,15 +53,15 @@ NEAR_1970, NEAR_TIME, FAR = 4_100_000, 86, 4_100_000_000
 """Seconds: milliseconds of any day up to 2099 are microseconds of less than the first, as those of any time of day are
 of the second; microseconds of any day beyond the first are milliseconds of more than the third."""
 LAST_DAY = 253_402_214_400
-"""When 9999-12-31 begins, which many write for `never`."""
+"""When 9999-12-31 begins, in seconds since 1970; many applications store that day for `never`."""
 _MOST_BITS = 2**13
-"""Longer ones are most likely those of varbit without a limit, whose length is not told."""
+"""A longer length most likely means varbit without a limit, whose length is unknown."""
 _MOST_BYTES = 1000
-"""No declared decimal is as long."""
+"""More bytes than any declared decimal needs."""
 
 
 class Modes(NamedTuple):
-    """How a connector writes what only its schema would tell."""
+    """How a connector writes values, for messages without a schema."""
 
     units: Units | None = None
     binary_mode: BinaryMode = "base64"
@@ -79,9 +79,9 @@ class Field(msgspec.Struct):
 
 
 def converter(declared: ColumnType | None, field: Field | None, modes: Modes) -> Convert | None:
-    """Return what converts a column's values that are not null; None where they are taken as they came.
+    """Return the conversion of a column's values other than null; None where they are taken as they came.
 
-    declared: None for a column that nobody declared. field: its part of the schema, if there is one.
+    declared: None for an undeclared column. field: its part of the schema, if there is one.
     """
     if declared is not None and declared.element is not None:
         element = converter(declared.element, field.items if field else None, modes)
@@ -127,15 +127,16 @@ def _by_type(kind: str, field: Field | None, modes: Modes) -> Convert | None:
 
 
 def _of_unknown_unit(kind: str, why: str, raw: bytes) -> bytes:
-    """Take text as it came; a number says nothing while its unit is unknown."""
+    """Return text as it came; a number cannot be read while its unit is unknown."""
     return _unreadable(raw, why) if _INTEGER.fullmatch(raw) else _text(raw, kind)
 
 
 def _unless_other(kind: str, units: Units, unit: int, convert: Convert, raw: bytes) -> bytes:
-    """Convert a number, unless it may well count another unit than a column of its database does by default.
+    """Convert a number, unless it more likely counts another unit than a column of its database does by default.
 
-    A column of fewer digits of a second counts a coarser unit, so that a moment of today would be one of January 1970;
-    one of more digits a finer unit, so that it would be one of the far future. The year 9999's last day is meant.
+    A column with fewer digits of a second counts a coarser unit, so that a moment of today would be read as one of
+    January 1970; a column with more digits counts a finer unit, so that it would be read as one of the far future. The
+    last day of the year 9999 is taken as such.
     """
     number = abs(int(raw)) if _INTEGER.fullmatch(raw) else 0
     near = (NEAR_TIME if kind == "time" else NEAR_1970) * unit
@@ -193,7 +194,7 @@ def _timestamp(per_second: int, kind: str, raw: bytes) -> bytes:
 
 
 def _time(per_second: int, raw: bytes) -> bytes:
-    """Convert a time of day to what the source prints: no zeros behind the last digit of a second.
+    """Convert a time of day to the text that the source prints, without trailing zeros of a second.
 
     >>> _time(MICROS, b"29730500000"), _time(MILLIS, b"86400000"), _time(MICROS, b'"10:15:30Z"')
     (b'"08:15:30.5"', b'"24:00:00"', b'"10:15:30"')
@@ -215,14 +216,14 @@ def _fraction(part: int, per_second: int) -> str:
 
 
 def _text(raw: bytes, kind: str) -> bytes:
-    """Take a text as it came, but for the Z that isostring writes behind values without zone too."""
+    """Return a text as it came, without the Z that isostring appends even to values without a zone."""
     if raw[:1] != b'"':
         return _unreadable(raw, f"no {kind}")
     return raw[:-2] + b'"' if kind in _WITHOUT_ZONE and raw[-2:] == b'Z"' else raw
 
 
 def _decimal(scale: int | None, raw: bytes) -> bytes:
-    """Convert the bytes of a decimal; numbers and other text are taken as they came.
+    """Convert the bytes of a decimal, in base64, to its digits; a number is taken as it came.
 
     >>> _decimal(2, b'"ATBE"'), _decimal(3, b'"/w=="'), _decimal(-2, b'"AQ=="'), _decimal(0, b"1.50")
     (b'"778.92"', b'"-0.001"', b'"100"', b'1.50')
@@ -236,7 +237,7 @@ def _decimal(scale: int | None, raw: bytes) -> bytes:
 
 
 def _variable_scale(raw: bytes) -> bytes:
-    """Convert a decimal that has its scale with it.
+    """Convert a decimal that is sent with its scale; anything else is taken as it came.
 
     >>> _variable_scale(b'{"scale":1,"value":"AQ=="}'), _variable_scale(b'"12.50"')
     (b'"0.1"', b'"12.50"')
@@ -257,7 +258,7 @@ class _VariableScale(msgspec.Struct):
 
 
 def _digits(content: bytes, scale: int) -> bytes:
-    """Write an unscaled number, as big-endian bytes, with its scale."""
+    """Return the decimal text of an unscaled number in big-endian bytes, with its scale."""
     if len(content) > _MOST_BYTES or abs(scale) > _MOST_BYTES:
         return _unreadable(content.hex().encode(), f"a decimal with scale {scale}")
     number = int.from_bytes(content, "big", signed=True)
@@ -286,13 +287,13 @@ def _bits(length: int | None, kind: str, raw: bytes) -> bytes:
 
 
 def _binary(raw: bytes) -> bytes:
-    """Convert base64, the ordinary and the one for addresses, to hexadecimal digits."""
+    """Convert base64, standard or URL-safe, to hexadecimal digits."""
     content = _bytes(raw)
     return _unreadable(raw, "no base64") if content is None else f'"{content.hex()}"'.encode()
 
 
 def _bytes(raw: bytes) -> bytes | None:
-    """Return what a base64 text holds, None for anything else."""
+    """Return the bytes of a base64 text, None for anything else."""
     if raw[:1] != b'"':
         return None
     try:
@@ -302,5 +303,5 @@ def _bytes(raw: bytes) -> bytes | None:
 
 
 def _unreadable(raw: bytes, why: str) -> bytes:
-    """Return a text that says what stands there and why it cannot be read, and that no type reads as something else."""
+    """Return a text with the value and why it cannot be read; no type reads it as another value."""
     return msgspec.json.encode(f"{raw.decode()[:80]}, {why}")

@@ -1,11 +1,11 @@
-"""GoldenGate JSON of the Kafka Connect handler: row events and transaction metadata -> one envelope.
+"""Decode GoldenGate JSON of the Kafka Connect handler, row events and transaction metadata, into the envelope.
 
 Facts of the format are from Oracle's manual and real messages. `data_collection` is the short table name while
 `table` is SCHEMA.TABLE; the top-level event_count counts unwatched operations too; csn and pos are numbers written as
 text; xid is not in commit order; transaction mode concatenates objects, of which a plain parse would read only one.
 
-Messages that look as they should become columns at once. Any other is read by itself, with its exact diagnosis; both
-ways give the same envelope for the same message.
+Well-formed messages are decoded as whole columns. Any other message is read alone, with an exact diagnosis; both ways
+give the same envelope for the same message.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,11 +26,11 @@ from txloom.events.values.text import INSTANT, read_instants
 M = TypeVar("M", bound=msgspec.Struct)
 
 SURE_DIGITS = 18
-"""So many digits fit 63 bits whatever they are."""
+"""The most decimal digits that always fit 63 bits."""
 FIRST_OF_AN_IMAGE = frozenset(b"{n")
-"""How an image begins: an object, or null."""
+"""The first bytes of an image: of an object, or of null."""
 FIRST_OF_A_VALUE = frozenset(b'"-0123456789')
-"""How a key's value begins in an image when it is neither null nor anything odd."""
+"""The first bytes of a key's value in an image when it is text or a number."""
 COLON = ord(":")
 
 
@@ -60,9 +60,9 @@ class _Metadata(msgspec.Struct, gc=False):
 
 
 class _Target(msgspec.Struct):
-    """What a message's `table` means: the declared name (None: unwatched) and how its key columns look in an image.
+    """The meaning of a message's `table`: the declared name (None: unwatched) and its key columns in an image.
 
-    keys: in small letters, as names of columns are told apart without regard to case; none for a table without a key.
+    keys: quoted and in lower case, because names of columns are compared without case; empty for a table without a key.
     unknown: its rows are poison.
     """
 
@@ -71,7 +71,7 @@ class _Target(msgspec.Struct):
     unknown: bool = False
 
     def takes(self, op: str, before: bytes, after: bytes) -> bool:
-        """Say whether a change is surely one that its table can take."""
+        """Return whether its table can certainly take a change; False only means that the message is read alone."""
         if not {before[0], after[0]} <= FIRST_OF_AN_IMAGE:
             return False
         image = before if op == "D" else after
@@ -81,7 +81,7 @@ class _Target(msgspec.Struct):
 
 
 class GoldenGateDecoder:
-    """Decodes messages of one source; compiled for its declared tables, so it does not travel between processes."""
+    """Decodes messages of one source; compiled for its declared tables, so each process makes one."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class GoldenGateDecoder:
     ) -> None:
         """Compile the decoders of a source's row and metadata messages.
 
-        transaction_topic: None where nothing counts events. run_token: the token that names the producer's run.
+        transaction_topic: None where no metadata counts events. run_token: the token that names the producer's run.
         ignored: source tables that are left alone; if given, rows of any other that is not watched are poison.
         spellings: how sources of tables were spelled so far.
         """
@@ -106,7 +106,7 @@ class GoldenGateDecoder:
         self._targets: dict[str, _Target] = {}
 
     def decode(self, topic: str, values: Sequence[bytes | None]) -> pa.Table:
-        """Decode messages of one topic, in order; one that is no event comes out as poison with its cause."""
+        """Decode messages of one topic into the envelope, in order; a malformed one becomes poison with its cause."""
         columns = self._metadata_columns if topic == self._topic else self._row_columns
         sure, table = columns(values)
         if len(sure) < len(values):
@@ -118,7 +118,7 @@ class GoldenGateDecoder:
         return table.set_column(0, ENVELOPE.field("ordinal"), ordinal)
 
     def _row_columns(self, values: Sequence[bytes | None]) -> tuple[np.ndarray, pa.Table]:
-        """Return the numbers of the row messages that are as they should be, and their envelope."""
+        """Return the indices of the well-formed row messages, and their envelope."""
         places, messages = _parsed(self._row, values)
         if len(places) < sum(value is not None for value in values):
             self._messages.learn(values)
@@ -171,7 +171,7 @@ class GoldenGateDecoder:
         return target
 
     def _metadata_columns(self, values: Sequence[bytes | None]) -> tuple[np.ndarray, pa.Table]:
-        """Return the numbers of the metadata messages that are as they should be, and their envelope."""
+        """Return the indices of the well-formed metadata messages, and their envelope."""
         places, messages = _parsed(self._metadata, values)
         kept, expected = list[int](), list[dict[str, int]]()
         for number, message in enumerate(messages):
@@ -194,7 +194,7 @@ class GoldenGateDecoder:
         return _sure(pc.and_(_is_number(csn), pc.is_valid(text)), np.asarray(places, np.int64)[kept], columns)
 
     def _counts(self, message: _Metadata) -> dict[str, int] | None:
-        """Return the watched tables' counts, None for those that need a closer look."""
+        """Return the watched tables' counts; None for a message that must be read alone."""
         counts: dict[str, int] = {}
         left = LARGEST if message.event_count is None else message.event_count
         if message.data_collections is None or left > LARGEST:
@@ -210,7 +210,7 @@ class GoldenGateDecoder:
 
 
 def _parsed(decode: Callable[[bytes], M], values: Sequence[bytes | None]) -> tuple[Sequence[int], list[M]]:
-    """Parse what can be parsed; return the places of those messages too."""
+    """Return the indices of the messages that can be parsed, and these messages parsed."""
     if Refused not in set(map(type, values)):
         try:
             return range(len(values)), [decode(value) for value in values]  # type: ignore[arg-type]
@@ -229,17 +229,17 @@ def _parsed(decode: Callable[[bytes], M], values: Sequence[bytes | None]) -> tup
 
 
 def _has_keys(image: bytes, keys: tuple[bytes, ...]) -> bool:
-    """Say whether an image surely has keys with values, each once, and before any other object with names of its own.
+    """Return whether an image certainly has the keys with values, each once, and before any nested object.
 
-    keys: quoted, in small letters. A name may be written with escapes, too: an image that has any is not sure.
+    keys: quoted, in lower case. Since a name may be written with escapes, an image with escapes is not certain.
     """
     last, lowered = 0, image.lower()
     for key in keys:
-        at = lowered.find(key)
-        end = at + len(key)
-        if at < 0 or image[end] != COLON or image[end + 1] not in FIRST_OF_A_VALUE or lowered.find(key, end) >= 0:
+        start = lowered.find(key)
+        end = start + len(key)
+        if start < 0 or image[end] != COLON or image[end + 1] not in FIRST_OF_A_VALUE or lowered.find(key, end) >= 0:
             return False
-        last = max(last, at)
+        last = max(last, start)
     return image.find(b"{", 1, last) < 0 and b"\\u00" not in image
 
 
@@ -251,7 +251,7 @@ def _texts(values: list[Any]) -> pa.Array:
 
 
 def _values(values: list[Any]) -> pa.Array:
-    """Return messages as text; one that is no UTF-8 is null."""
+    """Return messages as text; one that is not UTF-8 is null."""
     whole = pa.array(values, pa.binary())
     try:
         return whole.cast(pa.string())
@@ -286,7 +286,7 @@ def _counts_array(counts: list[dict[str, int]]) -> pa.Array:
 
 
 def _sure(sure: pa.Array, places: np.ndarray, columns: dict[str, pa.Array]) -> tuple[np.ndarray, pa.Table]:
-    """Keep the sure messages, turn their numbers into numbers, and complete the envelope."""
+    """Return the indices and the envelope of the messages that `sure` flags, with csn and pos as integers."""
     table = pa.table(columns)
     if not pc.all(sure).as_py():
         table, places = table.filter(sure), places[sure.to_numpy(zero_copy_only=False)]

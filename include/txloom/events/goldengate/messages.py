@@ -1,6 +1,6 @@
-"""GoldenGate JSON, one message at a time: what exactly a message is, or why it cannot be taken as an event.
+"""Decode GoldenGate JSON one message at a time, with the exact cause if a message is malformed.
 
-`txloom.events.goldengate.decoder` reads whole columns and leaves to this module every message that it is not sure of.
+`txloom.events.goldengate.decoder` decodes whole columns and uses this module for messages that are not well-formed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ class _Metadata(msgspec.Struct):
 
 
 class MessageReader:
-    """Reads single messages of one source; compiled for its declared tables, so it does not travel."""
+    """Reads single messages of one source; compiled for its declared tables."""
 
     def __init__(
         self,
@@ -71,14 +71,14 @@ class MessageReader:
         self._metadata = msgspec.json.Decoder(_Metadata).decode
 
     def read(self, topic: str, values: Sequence[bytes | None]) -> pa.Table:
-        """Decode messages of one topic, in order; one that is no event comes out as poison with its cause."""
+        """Decode messages of one topic into the envelope, in order; a malformed one becomes poison with its cause."""
         read = self._read_metadata if topic == self._topic else self._read_row
         rows = [read_message(read, value) for value in values]
         columns = {name: [row.get(name) for row in rows] for name in ENVELOPE.names if name != "ordinal"}
         return pa.table({"ordinal": range(len(rows)), **columns}, ENVELOPE)
 
     def learn(self, values: Sequence[bytes | None]) -> None:
-        """Learn how tables are spelled, in the order of their messages."""
+        """Record how tables are spelled, in the order of their messages."""
         for value in values:
             if value is None or isinstance(value, Refused):
                 continue
@@ -90,9 +90,10 @@ class MessageReader:
                 self.names.counted(message.table)
 
     def counted(self, data_collection: str) -> str | None:
-        """Return the watched table that metadata counts under a name, most often a short one.
+        """Return the watched table that metadata counts under a name, most often a short one; None: unwatched.
 
-        What txloom counts itself has the declared name, which of two that differ in case alone means its own.
+        Metadata that txloom writes has the declared source name; of two that differ only in case it means the one that
+        is spelled the same.
         """
         if name := self._exact.get(data_collection) or self._whole.get(data_collection.upper()):
             return name
@@ -147,7 +148,7 @@ class MessageReader:
 
 
 def run_of(tokens: msgspec.Raw, name: str) -> str | None:
-    """Return what a token says, None where it is not told."""
+    """Return the value of a token, None where the message does not have it."""
     try:
         values = msgspec.json.decode(tokens, type=dict[str, str | int] | None) or {}
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -156,7 +157,7 @@ def run_of(tokens: msgspec.Raw, name: str) -> str | None:
 
 
 def operation(op: str) -> str:
-    """Return an operation as it is known; a producer's may be written small."""
+    """Return an operation in its usual case; a producer may write it in lower case."""
     return op if op in OPERATIONS else op.upper()
 
 
@@ -170,7 +171,7 @@ def _transaction(xid: str | int | None, csn: str | int | None) -> tuple[str, int
 
 
 def _check_images(op: str, before: bytes, after: bytes, table: Table) -> None:
-    """Refuse a watched row without the image that its operation needs, or without its key in it."""
+    """Raise Poison for a watched row without the image that its operation needs, or without its key in it."""
     for name, image in (("before", before), ("after", after)):
         if image[:1] not in (b"{", b"n"):
             raise Poison(rejections.BROKEN, f"`{name}` is no object")
@@ -191,7 +192,10 @@ def _check_images(op: str, before: bytes, after: bytes, table: Table) -> None:
 
 
 def _present(image: bytes, keys: dict[str, str]) -> dict[str, bytes | None]:
-    """Return the key columns that an image has, by their upper-case source names; of two spellings one with a value."""
+    """Return the key columns in an image, by their upper-case source names; of two spellings, one with a value.
+
+    keys: declared names by upper-case source names.
+    """
     columns = msgspec.json.decode(image, type=dict[str, msgspec.Raw])
     by_upper_name: dict[str, bytes | None] = {}
     for name, value in columns.items():
@@ -205,7 +209,7 @@ def _instant(raw: msgspec.Raw) -> datetime | None:
 
 
 def instant(value: object) -> datetime | None:
-    """Read `2025-07-07 23:33:54.000000`, with T or space, or epoch milliseconds; a garbled one is null, no poison."""
+    """Read `2025-07-07 23:33:54.000000`, with T or space, or epoch milliseconds; anything else is None, not poison."""
     try:
         if isinstance(value, str):
             time = datetime.fromisoformat(value)

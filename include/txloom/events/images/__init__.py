@@ -1,1 +1,1 @@
-"""Images of rows, before and after a change, as typed columns."""
+"""Reading images of rows, before and after a change, as typed columns."""

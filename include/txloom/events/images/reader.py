@@ -1,6 +1,6 @@
-"""Images of rows, before and after, typed as declared; what cannot be read as its type is a problem, never a null.
+"""Read images of rows, before and after, as the declared types; an unreadable value is a problem, never a null.
 
-Messages whose images look as the last ones did become columns at once; any other is read by itself. Both ways give the
+Messages whose column names are known already are read as whole columns; any other is read alone. Both ways give the
 same rows.
 """
 
@@ -24,17 +24,17 @@ from txloom.events.values.scalars import arrow_type
 NAMES = pa.list_(pa.string())
 TEXTS = ("string", "json")
 ESCAPED = re.compile(r'["\\\x00-\x1f]')
-"""What stands in JSON in another way than it is; compiled decoders know no such names."""
+"""Characters that JSON escapes; compiled decoders do not handle names with them."""
 LEARNED = 500
-"""Columns of a source's rows that are known by name; with more, messages are read one at a time."""
+"""The most column names of a source that decoders are compiled for; with more, messages are read one at a time."""
 _JSON = {"long": str | int, "int": str | int, "boolean": str | bool | int}
-"""What a declared type may come as, beside null; anything else is left to the reading of single messages."""
+"""The JSON types in which a declared type may come, beside null; messages with others are read alone."""
 FRACTIONS = ("decimal", "double", "float")
-"""Kinds whose numbers are taken as the text that they are: a decoder that parses them loses digits."""
+"""Kinds whose numbers are taken as text, because a decoder that parses them loses digits."""
 
 
 class ImageReader:
-    """Reads the images of one table's row messages; compiled, so it does not travel between processes."""
+    """Reads the images of one table's row messages; compiled, so each process makes one."""
 
     def __init__(self, table: Table) -> None:
         """Compile the readers of a declared table's columns."""
@@ -46,7 +46,10 @@ class ImageReader:
         self._decoders: list[Callable[[bytes | str], Any]] = []
 
     def read(self, values: Sequence[bytes | str]) -> pa.Table:
-        """Return one row per message; its columns are those of `image_schema`."""
+        """Return one row per message, in order, in the schema of `image_schema`.
+
+        values: messages in GoldenGate's layout.
+        """
         sure, parsed = self._parsed(values)
         while True:
             try:
@@ -63,7 +66,10 @@ class ImageReader:
         return pa.concat_tables([table, others]).take(pa.array(order)).combine_chunks()
 
     def _parsed(self, values: Sequence[bytes | str]) -> tuple[list[int], list[Any]]:
-        """Parse the messages whose columns are known by name, learning names that are new."""
+        """Return the indices of the messages that a compiled decoder reads, and these messages parsed.
+
+        A message with new column names gets decoders for them, where possible.
+        """
         sure, parsed = [], []
         for position, value in enumerate(values):
             for number, decode in enumerate(self._decoders):
@@ -83,7 +89,7 @@ class ImageReader:
         return sure, parsed
 
     def _learn(self, value: bytes | str) -> Any | None:
-        """Take up a message's column names; return it parsed, None when it must be read by itself."""
+        """Compile decoders for a message's new column names; return it parsed, None if it must be read alone."""
         try:
             names = [name for name in self._messages.names(value) if name not in self._sources]
         except UNREADABLE:
@@ -107,7 +113,10 @@ class ImageReader:
         return None
 
     def _decoder(self, fractions: type, texts: type) -> Callable[[bytes | str], Any]:
-        """Compile a decoder of exactly the known names; fractions come as text or as numbers, texts as any JSON."""
+        """Compile a decoder for exactly the known names.
+
+        fractions: the type of decimals, doubles and floats, text or any JSON. texts: the type of strings and json.
+        """
         fields = []
         for number, name in enumerate(self._sources.values()):
             json: Any = msgspec.Raw
@@ -147,7 +156,7 @@ class ImageReader:
         return pa.Table.from_arrays(columns, schema=self.schema)
 
     def _undeclared(self, parsed: Sequence[Any]) -> pa.Array:
-        """Return for each message the columns that it has and nobody declared, null for none."""
+        """Return for each message its undeclared columns, null for none."""
         strange = {f"c{i}": name for i, (name, images) in enumerate(self._sources.items()) if images is None}
         if not strange:
             return pa.nulls(len(parsed), NAMES)
@@ -163,9 +172,12 @@ class ImageReader:
         return pa.array([sorted(names) or None for names in undeclared], NAMES)
 
     def _image(self, images: Sequence[Any]) -> tuple[pa.StructArray, np.ndarray]:
-        """Return images as one struct array, and which columns each has."""
-        there = np.array([image is not None for image in images], bool)
-        rows = np.flatnonzero(there)
+        """Return images as one struct array, and a mask of the columns that each has.
+
+        Raises _Bad with the messages that have unreadable values.
+        """
+        has_image = np.array([image is not None for image in images], bool)
+        rows = np.flatnonzero(has_image)
         tuples = [msgspec.structs.astuple(image) for image in images if image is not None]
         fields = list(zip_longest(*tuples, fillvalue=UNSET))
         fields += [(UNSET,) * len(rows)] * (len(self._sources) - len(fields))
@@ -193,8 +205,8 @@ class ImageReader:
         struct = pa.StructArray.from_arrays(columns, fields=list(self.schema.field("after").type))
         if len(rows) == len(images):
             return struct, known
-        take = np.cumsum(there) - 1
-        return struct.take(pa.array(take, mask=~there)), known
+        take = np.cumsum(has_image) - 1
+        return struct.take(pa.array(take, mask=~has_image)), known
 
     def _refuse_without_key(self, op: pa.Array, before: pa.StructArray, after: pa.StructArray) -> None:
         row = pc.not_equal(op, "T")
@@ -206,7 +218,7 @@ class ImageReader:
 
 
 class _Bad(Exception):
-    """Messages that must be read by themselves, by their numbers among those parsed."""
+    """Messages that must be read alone, as indices into those parsed."""
 
     def __init__(self, rows: set[int]) -> None:
         super().__init__(rows)
@@ -214,11 +226,11 @@ class _Bad(Exception):
 
 
 def image_schema(table: Table) -> pa.Schema:
-    """Return the schema of what an image reader returns.
+    """Return the schema of an image reader's rows.
 
-    unchanged: columns that an update leaves out; before_known: those that the image before has; problem: why the row
-    cannot be read; absent: declared columns that an insert does not have; undeclared: columns that nobody declared, as
-    the source writes them.
+    after, before: the images. unchanged: columns that an update leaves out; before_known: those that the image before
+    has; problem: why the row cannot be read; absent: declared columns that an insert does not have; undeclared:
+    undeclared columns of the message, as the source writes their names.
     """
     image = pa.struct([(column.name, arrow_type(column.type)) for column in table.columns])
     lists = [(name, NAMES) for name in ("absent", "undeclared")]
@@ -238,7 +250,7 @@ def _nulls(array: pa.Array) -> np.ndarray:
 
 
 def _lists(chosen: np.ndarray, names: Sequence[str], valid: np.ndarray) -> pa.ListArray:
-    """Return for each row the names chosen in it, null where it is not valid."""
+    """Return for each row the names that `chosen` flags in it, null where `valid` is False."""
     chosen = chosen & valid[:, None]
     offsets = np.concatenate([[0], np.cumsum(chosen.sum(axis=1))]).astype(np.int32)
     members = pa.array(names, pa.string()).take(pa.array(np.nonzero(chosen)[1]))

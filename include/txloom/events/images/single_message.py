@@ -1,4 +1,4 @@
-"""Images of single row messages: every value exact, or a problem that names column and value."""
+"""Read images of single row messages: every value exactly, or a problem that names column and value."""
 
 from collections.abc import Callable, Sequence
 from decimal import InvalidOperation
@@ -15,9 +15,9 @@ from txloom.events.values.scalars import arrow_type, reader
 
 Raw = msgspec.Raw
 UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
-"""What the reading of a message that is no JSON, or too deep, raises."""
+"""What parsing raises for a message that is not JSON, or nested too deeply."""
 MOST_SHOWN = 200
-"""Characters of an unreadable value that its problem shows."""
+"""The most characters of an unreadable value that its problem shows."""
 
 
 class _Message(msgspec.Struct):
@@ -31,7 +31,7 @@ class Unreadable(ValueError):
 
 
 class ImageMessages:
-    """Reads single messages of one table; compiled, so it does not travel between processes."""
+    """Reads single messages of one table; compiled, so each process makes one."""
 
     def __init__(self, table: Table) -> None:
         """Compile the readers of a declared table's columns."""
@@ -44,12 +44,12 @@ class ImageMessages:
         self._decode = msgspec.json.Decoder(_Message).decode
 
     def names(self, value: bytes | str) -> list[str]:
-        """Return the columns that a message has, in either image, as it writes them."""
+        """Return the columns of a message, in either image, as it spells them."""
         message = self._decode(value)
         return list(dict.fromkeys([*(message.before or ()), *(message.after or ())]))
 
     def read(self, value: bytes | str) -> dict[str, Any]:
-        """Read one message as a row of `events.images.reader.image_schema`; what cannot be read is its problem."""
+        """Return one message as a row of `events.images.reader.image_schema`; if unreadable, with only a problem."""
         if isinstance(value, Refused):
             return {"problem": value.detail}
         try:
@@ -81,7 +81,7 @@ class ImageMessages:
         return name.upper() not in self._columns and not name.upper().endswith("_ISMISSING")
 
     def read_values(self, column: Column, values: Sequence[Any]) -> tuple[pa.Array, list[int]]:
-        """Read a column's values (text, JSON scalars, None) one at a time; return the places of unreadable ones too."""
+        """Read a column's values (text, JSON scalars, None) one at a time; return them and the unreadable indices."""
         read = reader(column.type)
         values_read, unreadable = [], []
         for position, value in enumerate(values):
@@ -109,7 +109,7 @@ class ImageMessages:
 
 
 def _read(read: Callable[[Any], Any], column: Column, raw: Raw) -> Any:
-    """Read one value; a JSON number comes as its own digits, so that no decimal passes through a float."""
+    """Read one value; a JSON number is read from its digits, so that no decimal passes through a float."""
     text = bytes(raw)
     if text == b"null":
         return None
@@ -127,7 +127,7 @@ def _read(read: Callable[[Any], Any], column: Column, raw: Raw) -> Any:
 
 
 def text_of(raw: Raw) -> str | None:
-    """Return a JSON value as text: of a string its content, of anything else what stands there, None for null."""
+    """Return a JSON value as text: the content of a string, the JSON text of anything else, None for null."""
     text = bytes(raw)
     if text == b"null":
         return None

@@ -1,1 +1,1 @@
-"""Values as sources write them, as declared types: one at a time, and whole columns at once."""
+"""Reading values of sources as declared types: one at a time, and whole columns at once."""

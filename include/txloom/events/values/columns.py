@@ -1,6 +1,6 @@
-"""Whole columns of values, as sources write them, -> declared types, by Arrow's own casts.
+"""Read whole columns of values, as sources write them, as declared types, by Arrow's casts.
 
-A cast either gives what `txloom.events.values.scalars` gives for every value, or refuses the column: then its values
+A cast either gives the result of `txloom.events.values.scalars` for every value, or refuses the column; then its values
 are read one at a time.
 """
 
@@ -22,7 +22,11 @@ ZERO = r"^-?[0.]+([eE]|$)"
 
 
 def read_column(declared: ColumnType, values: Sequence[Any]) -> pa.Array:
-    """Read values (text, JSON scalars, None) as a declared type; raises ArrowInvalid when one is not plainly of it."""
+    """Read values (text, JSON scalars, None) as a declared type.
+
+    Raises:
+        ArrowInvalid: A value is not certainly of the type; the column must be read one value at a time.
+    """
     kind = arrow_type(declared)
     try:
         texts = pa.array(values, pa.string())
@@ -34,7 +38,7 @@ def read_column(declared: ColumnType, values: Sequence[Any]) -> pa.Array:
 
 
 def _texts(declared: ColumnType, values: Sequence[Any]) -> pa.Array:
-    """Return JSON scalars as text: whole numbers and booleans; any other number comes as the text that it is."""
+    """Return JSON scalars as text: integers and booleans; other numbers come as text already."""
     if declared.kind == "boolean":
         return pa.array([None if v is None else str(v).lower() for v in values], pa.string())
     return pa.array([None if v is None else str(v) for v in values], pa.string())
@@ -73,9 +77,9 @@ def _integers(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast plain numbers that surely fit.
+    """Cast plain numbers that certainly fit.
 
-    Arrow makes zero of those that are too small, any number of those that overflow, and dies of a huge exponent.
+    Arrow turns numbers that are too small into zero, gives wrong numbers on overflow, and crashes on a huge exponent.
     """
     whole = f"[0-9]{{1,{kind.precision - kind.scale}}}" if kind.precision > kind.scale else "0"
     point = rf"(\.[0-9]{{0,{kind.scale}}}0{{0,{MOST_DIGITS - kind.precision}}})?"
@@ -83,7 +87,7 @@ def _decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _doubles(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast numbers; one that becomes infinite, or zero although it is not, is left to the reading of single values."""
+    """Cast numbers; raises ArrowInvalid if one becomes infinite, or zero although it is not."""
     doubles = _matching(texts, DOUBLE).cast(pa.float64()).cast(kind)
     zeros = texts.filter(pc.fill_null(pc.equal(doubles, 0), False))
     if pc.any(pc.is_inf(doubles)).as_py() or not pc.all(pc.match_substring_regex(zeros, ZERO), min_count=0).as_py():

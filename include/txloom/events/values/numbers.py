@@ -1,9 +1,9 @@
-"""Numbers as sources write them: one grammar, for single values and for the columns that Arrow casts at once.
+"""Read numbers as sources write them: one grammar, for single values and for the columns that Arrow casts at once.
 
-A number is ASCII digits with at most a minus in front, a point in front of, among or behind them (Oracle writes `.5`)
-and an exponent behind that. What its type cannot hold exactly is refused: nothing is rounded to a whole number, to zero
-or to infinity. A double is the nearest one, as its type says. The work follows the length of the text: an exponent has
-four digits at most.
+A number is ASCII digits with an optional minus in front, a point in front of, among or after them (Oracle writes `.5`)
+and an exponent after that. A value that its type cannot hold exactly is refused: nothing is rounded to a whole number,
+to zero or to infinity. A double is the nearest one, as its type says. The cost is bounded by the length of the text,
+because an exponent has at most four digits.
 """
 
 import re
@@ -12,14 +12,14 @@ from struct import pack, unpack
 
 NUMBER = re.compile(r"(-?)(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))(?:[eE]([+-]?[0-9]{1,4}))?")
 UNNUMBERED = ("nan", "inf", "-inf", "infinity", "-infinity")
-"""What doubles beside numbers are called, in any case."""
+"""The texts of doubles that are no numbers, in any case."""
 EXACT_DOUBLE = 2**53
-"""Up to here a double is the whole number that its source had."""
+"""Up to here every whole number is exact as a double."""
 _ZERO = re.compile(r"-?[0.]+(?:[eE].*)?")
 
 
 def read_scaled(text: str, digits: int, scale: int) -> int:
-    """Read a number as how many of 10**-scale it is, exactly; of more digits than may be it is refused.
+    """Return a number in units of 10**-scale, exactly; raises ValueError for other texts and for too many digits.
 
     >>> read_scaled("-1.50", 5, 2), read_scaled("15e-1", 5, 2), read_scaled("0E-10", 5, 2)
     (-150, 150, 0)
@@ -38,7 +38,10 @@ def read_scaled(text: str, digits: int, scale: int) -> int:
 
 
 def read_integer(bits: int, text: str) -> int:
-    """Read a whole number; one with a point or an exponent was a double, and is known up to 2**53 only."""
+    """Read a whole number of so many bits without the sign; raises ValueError for anything else.
+
+    A number with a point or an exponent was a double at the source, so it is exact, and taken, only up to 2**53.
+    """
     number = read_scaled(text, 19, 0)
     is_plain = text.lstrip("-").isdigit()
     if not -(2**bits) <= number < 2**bits or not (is_plain or abs(number) <= EXACT_DOUBLE):
@@ -47,12 +50,12 @@ def read_integer(bits: int, text: str) -> int:
 
 
 def read_decimal(precision: int, scale: int, text: str) -> Decimal:
-    """Read a decimal exactly: more digits than declared, before or after the point, are refused."""
+    """Read a decimal exactly; raises ValueError for more digits than declared, before or after the point."""
     return Decimal(f"{read_scaled(text, precision, scale)}E-{scale}")
 
 
 def read_double(text: str) -> float:
-    """Read the double nearest to a number; one that is beyond all doubles, or nearest to zero, is refused."""
+    """Read the double nearest to a number; raises ValueError if that is infinite, or zero for another number."""
     if text.lower() in UNNUMBERED:
         return float(text)
     if NUMBER.fullmatch(text) is None:
@@ -61,7 +64,7 @@ def read_double(text: str) -> float:
 
 
 def read_single(text: str) -> float:
-    """Read the single nearest to a number, as doubles are read."""
+    """Read the single-precision float nearest to a number, by the rules of `read_double`."""
     return _refuse_lost(unpack("<f", pack("<f", read_double(text)))[0], text)
 
 

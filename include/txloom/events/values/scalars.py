@@ -1,6 +1,6 @@
-"""Values as text -> declared types, one at a time: exact, or a ValueError or the like.
+"""Read values from text as declared types, one at a time: exactly, or with a ValueError or the like.
 
-`txloom.events.values.columns` reads whole columns to the very same values; what it cannot is read here.
+`txloom.events.values.columns` reads whole columns to the same values; columns that it refuses are read here.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ _BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0"
 
 
 def arrow_type(declared: ColumnType) -> pa.DataType:
-    """Return the Arrow type of a declared one."""
+    """Return the Arrow type of a declared type."""
     if declared.element is not None:
         return pa.list_(arrow_type(declared.element))
     if declared.kind == "decimal":

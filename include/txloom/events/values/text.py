@@ -1,4 +1,4 @@
-"""Values as sources write them in text: dates, times, uuids, PostgreSQL's array literals."""
+"""Read values that sources write as text: dates, times, uuids, PostgreSQL's array literals."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ TIMESTAMP = pa.timestamp("us")
 INSTANT = pa.timestamp("us", "UTC")
 FIRST = pa.scalar(-62_135_596_800_000_000, pa.int64())
 LAST = pa.scalar(253_402_300_799_999_999, pa.int64())
-"""The first and the last instant that Python knows, in microseconds since the epoch."""
+"""The first and the last instant of Python's datetime, in microseconds since the epoch."""
 _MIDNIGHT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[ T:]00:00:00(?:\.0+)?)?")
 _TIME = re.compile(r"((?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]|24:00:00(?=$|\.0+$))(?:\.([0-9]+))?")
 _TIMESTAMP = re.compile(
@@ -37,9 +37,9 @@ def read_date(text: str) -> date:
 
 
 def read_timestamp(text: str) -> datetime:
-    """Read a date with a time, and a zone where one is told; Oracle's `YYYY-MM-DD:HH:MM:SS` too.
+    """Read a date with a time and an optional zone; Oracle's `YYYY-MM-DD:HH:MM:SS` too.
 
-    Digits of a second behind the sixth must be zeros: nothing is cut off.
+    Digits of a second after the sixth must be zeros: nothing is cut off.
 
     >>> read_timestamp("2026-11-21 10:11:12.120000000").isoformat()
     '2026-11-21T10:11:12.120000'
@@ -53,8 +53,8 @@ def read_timestamp(text: str) -> datetime:
     if part[6:].strip("0"):
         raise ValueError(text)
     hours, minutes, seconds, micros = (int(each or 0) for each in (hour, minute, second, part[:6].ljust(6, "0")))
-    at = datetime.combine(date.fromisoformat(day), time(hours, minutes, seconds, micros))
-    return at.replace(tzinfo=_zone(sign, offset)) if zone else at
+    moment = datetime.combine(date.fromisoformat(day), time(hours, minutes, seconds, micros))
+    return moment.replace(tzinfo=_zone(sign, offset)) if zone else moment
 
 
 def _zone(sign: str, offset: Sequence[str]) -> timezone:
@@ -66,7 +66,7 @@ def _zone(sign: str, offset: Sequence[str]) -> timezone:
 
 
 def read_time(text: str) -> str:
-    """Read a time of day, which has one spelling: no zeros behind the last digit of a second.
+    """Read a time of day in one canonical spelling: without trailing zeros of a second.
 
     >>> read_time("08:15:30.500000"), read_time("24:00:00")
     ('08:15:30.5', '24:00:00')
@@ -79,14 +79,14 @@ def read_time(text: str) -> str:
 
 
 def read_uuid(text: str) -> str:
-    """Read a uuid, which has one spelling: small letters and dashes, as PostgreSQL prints it."""
+    """Read a uuid in one canonical spelling: lower case with dashes, as PostgreSQL prints it."""
     if _UUID.fullmatch(text) is None:
         raise ValueError(text)
     return str(UUID(text))
 
 
 def read_binary(text: str) -> bytes:
-    """Read hexadecimal digits, with `0x` or PostgreSQL's mark in front or without."""
+    r"""Read hexadecimal digits, with or without `0x` or PostgreSQL's `\x` in front."""
     match = _BINARY.fullmatch(text)
     if match is None:
         raise ValueError(text)
@@ -101,9 +101,9 @@ def array_elements(text: str) -> list[str | None]:
     """
     if not (text.startswith("{") and text.endswith("}")):
         raise ValueError(text)
-    body, at, elements = text[1:-1], 0, list[str | None]()
-    while body and at <= len(body):
-        element = _QUOTED.match(body, at)
+    body, offset, elements = text[1:-1], 0, list[str | None]()
+    while body and offset <= len(body):
+        element = _QUOTED.match(body, offset)
         if element is None:
             raise ValueError(text)
         quoted, bare = element.groups()
@@ -111,20 +111,20 @@ def array_elements(text: str) -> list[str | None]:
             elements.append(re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL))
         else:
             elements.append(None if bare == "NULL" else bare)
-        at = element.end()
-        if at < len(body) and body[at] != ",":
+        offset = element.end()
+        if offset < len(body) and body[offset] != ",":
             raise ValueError(text)
-        at += 1
+        offset += 1
     return elements
 
 
 def read_instants(texts: pa.Array) -> pa.Array:
-    """Read instants without a zone as UTC, all at once; raises ArrowInvalid when one is written in another way."""
+    """Read instants without a zone as UTC, all at once; raises ArrowInvalid if one has another form."""
     return read_timestamps(texts).cast(INSTANT)
 
 
 def read_timestamps(texts: pa.Array, kind: pa.DataType = TIMESTAMP) -> pa.Array:
-    """Read `YYYY-MM-DD HH:MM:SS.ffffff`, all at once; raises ArrowInvalid when one is written in another way."""
+    """Read `YYYY-MM-DD HH:MM:SS.ffffff`, all at once; raises ArrowInvalid if one has another form."""
     times = texts.cast(kind)
     bounds = pc.min_max(times.cast(pa.int64()))
     if pc.or_(pc.less(bounds["min"], FIRST), pc.greater(bounds["max"], LAST)).as_py():

@@ -1,1 +1,1 @@
-"""wal2json, versions 1 and 2: changes of PostgreSQL's log."""
+"""wal2json, versions 1 and 2: changes from PostgreSQL's log."""

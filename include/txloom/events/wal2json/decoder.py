@@ -1,14 +1,14 @@
-"""wal2json, format-version 2: one ordered stream a topic, each transaction's rows between its BEGIN and its COMMIT.
+"""Decode wal2json, format-version 2: one ordered stream per topic, each transaction's rows between BEGIN and COMMIT.
 
-A row says neither where its transaction was committed nor which one of its rows it is: rows of one COPY or TRUNCATE
-share their LSN. Both come from the place in the stream. The BEGIN names the commit position, and a row is known by its
-ordinal behind the BEGIN, counting watched and unwatched rows. So the messages of a topic are decoded in order, and what
-is open at the end of a call is where the next one goes on.
+A row has neither its transaction's commit position nor its position within the transaction: rows of one COPY or
+TRUNCATE share their LSN. Both come from the order of the stream. BEGIN has the commit position, and a row is identified
+by its ordinal after BEGIN, counting watched and unwatched rows. So the messages of a topic are decoded in order, and
+the transaction that is open at the end of a call continues in the next one.
 
-Reads are at least once: after a crash the events of a transaction come again, byte for byte, behind a BEGIN of their
-own, and get the same ordinals. Nothing counts the rows but this decoder: a message that cannot be read and may have
-been a row takes an ordinal, and the COMMIT behind it is poison, since the transaction is not whole. Poison that took an
-ordinal has xid, csn and pos; it has no transaction_id, so that it stays a dead letter when the transaction is released.
+Reads are at least once: after a crash the events of a transaction come again, byte for byte, after another BEGIN, and
+get the same ordinals. Only this decoder counts the rows: an unreadable message that may have been a row takes an
+ordinal, and the following COMMIT is poison, because the transaction is not whole. Poison that took an ordinal has xid,
+csn and pos; it has no transaction_id, so that it stays a dead letter when the transaction is released.
 
 The slot needs include-xids, include-lsn and include-timestamp, and keeps include-transaction, include-schemas and
 include-types as they are. DDL, and updates and deletes of tables without a replica identity, are not in the stream.
@@ -50,7 +50,7 @@ HINTS = {
     VERSION_1: "A whole transaction in one message: set the slot's format-version to 2. Format-version 1 leaves "
     "truncates out, and a transaction above 1 GB stops it for good.",
 }
-"""What an operator can do about the causes that only this format has."""
+"""Hints for the causes that only this format has."""
 
 ROWS = frozenset("IUDT")
 NO_XID = rejections.NO_TRANSACTION, "the message has no `xid`; the slot needs include-xids"
@@ -73,15 +73,15 @@ class _Line(msgspec.Struct, gc=False):
 
 
 class _Poison(Exception):
-    """A message that cannot be taken as an event; args: cause, detail, what is known of it nevertheless."""
+    """A message that cannot be taken as an event; args: cause, detail, the known columns of its envelope."""
 
 
 @dataclass(frozen=True)
 class Open:
-    """A transaction whose COMMIT has not come: what a topic's decoding needs to go on inside it.
+    """A transaction whose COMMIT has not come, with the state that decoding needs to continue inside it.
 
-    ordinal: that of the last row event, 0 before the first. counts: row events by declared table, poison among them.
-    unreadable: messages that may have been rows of any table. lsn: that of the last row that could be read.
+    ordinal: that of the last row event, 0 before the first. counts: row events by declared table, including poison.
+    unreadable: how many messages may have been rows of any table. lsn: the highest of the rows that could be read.
     """
 
     xid: str
@@ -94,17 +94,17 @@ class Open:
 
     @property
     def transaction_id(self) -> str:
-        """Return what all events of the transaction share."""
+        """Return the transaction id of all its events."""
         return f"{self.xid}:{self.csn}"
 
     def with_row(self, table: str | None) -> "Open":
-        """Return it with one row event more."""
+        """Return the transaction with one more row event, counted for a declared table, if given."""
         counts = self.counts if table is None else {**self.counts, table: self.counts.get(table, 0) + 1}
         return replace(self, ordinal=self.ordinal + 1, counts=counts)
 
 
 class Wal2JsonDecoder:
-    """Decodes messages of one source; compiled for its declared tables, so it does not travel between processes."""
+    """Decodes messages of one source; compiled for its declared tables, so each process makes one."""
 
     def __init__(
         self,
@@ -128,17 +128,17 @@ class Wal2JsonDecoder:
         values: Sequence[bytes | None],
         headers: Sequence[Mapping[str, str] | None] | None = None,  # noqa: ARG002 - what every format's decoder takes
     ) -> pa.Table:
-        """Decode the next messages of one topic; one that is no event comes out as poison with its cause."""
+        """Decode the next messages of one topic into the envelope; a malformed one becomes poison with its cause."""
         rows = [self._read(topic, value) for value in values]
         columns = {name: [row.get(name) for row in rows] for name in ENVELOPE.names if name != "ordinal"}
         return pa.table({"ordinal": range(len(rows)), **columns}, ENVELOPE)
 
     def open(self, topic: str) -> Open | None:
-        """Return the transaction that is open behind the messages of a topic so far."""
+        """Return the transaction that is open after the messages of a topic so far, None without any."""
         return self._open.get(topic)
 
     def resume(self, topic: str, open: Open | None) -> None:  # noqa: A002 - named as what tells it
-        """Go on in a topic where an earlier decoding of it ended."""
+        """Continue in a topic where an earlier decoding ended; open: the transaction that was open there, if any."""
         self._open.pop(topic, None)
         if open is not None:
             self._open[topic] = open
@@ -169,29 +169,30 @@ class Wal2JsonDecoder:
         return {**known, **poison(value, cause, detail)}
 
     def _maybe_row(self, topic: str, value: bytes) -> dict[str, Any]:
-        """Take the place of a row, unless a message that cannot be read is surely none."""
+        """Count an unreadable message as a row, unless it is certainly none; return its known columns."""
         may_be_row = (b"{" in value or b"\x00" in value) and _NO_ROW.match(value) is None
         return self._lost(topic) if may_be_row else {}
 
     def _begin_behind(self, value: bytes) -> _Line | None:
-        """Return the BEGIN behind a message that a crash cut off: a reader that is started again appends to its file.
+        """Return the BEGIN that follows a truncated message in one line; None without any.
 
-        What was cut off comes again behind a BEGIN. No text can hold the BEGIN: its quotes would be escaped.
+        Such a line comes from a crash: a reader that is started again appends to its file, and sends the truncated
+        transaction again after a BEGIN. The bytes of BEGIN cannot be inside a text, whose quotes would be escaped.
         """
-        at = value.rfind(_BEGIN)
-        if at <= 0:
+        start = value.rfind(_BEGIN)
+        if start <= 0:
             return None
         try:
-            msgspec.json.decode(value[:at], type=msgspec.Raw)
+            msgspec.json.decode(value[:start], type=msgspec.Raw)
         except msgspec.DecodeError as error:
-            if not str(error).endswith(("truncated", f"(byte {at})")):
+            if not str(error).endswith(("truncated", f"(byte {start})")):
                 return None
         except UNREADABLE:
             return None
         else:
             return None
         try:
-            begin = self._line(value[at:])
+            begin = self._line(value[start:])
             _begun(begin)
         except (*UNREADABLE, _Poison):
             return None
@@ -260,7 +261,7 @@ class Wal2JsonDecoder:
         }
 
     def _inside(self, topic: str, line: _Line) -> Open:
-        """Return the transaction that a row or a COMMIT is of."""
+        """Return the open transaction that a row or a COMMIT belongs to; raises _Poison if it belongs to no such."""
         transaction = self._open.get(topic)
         if line.xid is None or line.xid == "":
             raise _Poison(*NO_XID, self._lost(topic) if line.action in ROWS else {})
@@ -271,7 +272,7 @@ class Wal2JsonDecoder:
         return transaction
 
     def _lost(self, topic: str) -> dict[str, Any]:
-        """Take the place of a row that cannot be read; return it, nothing where no transaction is open."""
+        """Count an unreadable row in the open transaction; return its known columns, none without a transaction."""
         transaction = self._open.get(topic)
         if transaction is None:
             return {}
@@ -300,7 +301,7 @@ def lsn_number(lsn: str | None) -> int | None:
 
 
 def _begun(line: _Line) -> Open:
-    """Return the transaction that a BEGIN begins."""
+    """Return the transaction that a BEGIN begins; raises _Poison if it lacks the xid or the lsn."""
     if line.xid is None or line.xid == "":
         raise _Poison(*NO_XID, {})
     csn = lsn_number(line.lsn)

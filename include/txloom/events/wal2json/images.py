@@ -1,8 +1,8 @@
-"""Images of wal2json rows: lists of cells -> objects, as `txloom.events.images.reader` reads them.
+"""Write images of wal2json rows, which are lists of cells, as objects that `txloom.events.images.reader` reads.
 
 `columns` is the new image and `identity` the old key, or every old column under REPLICA IDENTITY FULL. A large value
-that did not change has no cell. Lost at the source, and nothing here brings it back: NaN and Infinity of any numeric
-type are null, unless the slot has numeric-data-types-as-string.
+that did not change has no cell. NaN and Infinity of any numeric type come as null, and cannot be restored here, unless
+the slot has numeric-data-types-as-string.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,10 +14,10 @@ from txloom.events import rejections
 from txloom.events.goldengate.messages import INSERTS, NULL
 
 FIRST_OF_A_VALUE = frozenset(b'"-0123456789')
-"""How a key's value begins when it is neither null nor anything odd."""
+"""The first bytes of a key's value when it is text or a number."""
 VALUE = b'"value":'
 SPELLED = {b"-0": b'"-0"', b"true": b'"true"', b"false": b'"false"'}
-"""Values that are told as text: a JSON number forgets the sign of zero, and `true` in a column that is named
+"""Values that are written as text: a JSON number loses the sign of zero, and `true` in a column that is named
 *_isMissing would be taken for GoldenGate's flag."""
 
 Raw = msgspec.Raw
@@ -34,10 +34,10 @@ class _Line(msgspec.Struct, gc=False):
 
 
 class Wal2JsonImages:
-    """Writes the messages of one table as GoldenGate would; compiled, so it does not travel between processes."""
+    """Writes the messages of one table in GoldenGate's layout; compiled, so each process makes one."""
 
     def __init__(self, table: Table) -> None:
-        """Compile the reading of a declared table's messages."""
+        """Compile the decoder of a declared table's messages."""
         self._decode = msgspec.json.Decoder(_Line).decode
         self._sources = {column.source.upper(): column.source for column in table.columns}
         self._labels: dict[str, bytes] = {}
@@ -51,7 +51,7 @@ class Wal2JsonImages:
     ) -> list[bytes]:
         """Return the messages in GoldenGate's layout; numbers keep all their digits.
 
-        One whose images are not lists of cells has none, so that its row lacks its key.
+        A message whose images are not lists of cells gets no images, so that its row lacks its key.
         """
         return [self._message(value, op) for value, op in zip(values, ops, strict=True)]
 
@@ -84,7 +84,7 @@ class Wal2JsonImages:
         )
 
     def _learn(self, name: str) -> None:
-        """Take up a column's name; one that differs from a declared column's only in case yields to that one."""
+        """Record a column's name; one that differs from a declared column's only in case is dropped beside that one."""
         self._labels[name] = msgspec.json.encode(name) + b":"
         column = self._sources.get(name.upper())
         if column is not None and column != name:
@@ -92,12 +92,13 @@ class Wal2JsonImages:
 
 
 class Target:
-    """What schema and table of a row mean: a declared table, or none, and which rows it takes; compiled."""
+    """The meaning of a row's schema and table: a declared table or none, and which rows it takes; compiled."""
 
     def __init__(self, source: str, table: Table | None, refused: tuple[str, str] | None = None) -> None:
-        """Compile what the cells of the key look like: as declared, in upper and in lower case.
+        """Compile the bytes of the key's cells: with names as declared, in upper and in lower case.
 
-        source: schema and table, as the rows name them. refused: cause and detail, of a table that takes no rows.
+        source: schema and table, as the rows name them. table: None for an unwatched one. refused: cause and detail
+        for a table that takes no rows.
         """
         self.source, self.name = source, None if table is None else table.name
         self._refused = refused
@@ -109,9 +110,9 @@ class Target:
         self._decode = msgspec.json.Decoder(list[_Cell]).decode
 
     def refusal(self, op: str, before: bytes, after: bytes) -> tuple[str, str] | None:
-        """Return cause and detail of a row that its table cannot take.
+        """Return cause and detail of a row that its table cannot take; None for a row that it takes.
 
-        An update must tell its old key: without it nobody knows which row it changes.
+        An update must have its old key: without it, the row that it changes is unknown.
         """
         if self._refused is not None:
             return self._refused
@@ -127,7 +128,7 @@ class Target:
         return None
 
     def _has_keys(self, image: bytes) -> bool:
-        """Say whether an image surely has every key with a value; the style that fits is tried first from then on."""
+        """Return whether an image certainly has every key with a value; the style that fits is tried first later."""
         for number, cells in enumerate(self._styles):
             if cells and _has_cells(image, cells):
                 if number:
@@ -136,7 +137,10 @@ class Target:
         return False
 
     def _lacking(self, op: str, name: str, image: bytes, *, sparse: bool) -> tuple[str, str] | None:
-        """Say what an image lacks; sparse: it may leave out a key, a large one that did not change."""
+        """Return cause and detail of what an image lacks, None for nothing.
+
+        sparse: whether it may leave out a key column, a large one that did not change.
+        """
         if image == b"null":
             return rejections.NO_IMAGE, f"operation {op} without `{name}`"
         try:
@@ -154,13 +158,17 @@ class Target:
 
 
 def _has_cells(image: bytes, cells: tuple[bytes, ...]) -> bool:
-    """Say whether an image surely has cells that begin so and hold a value.
+    """Return whether an image certainly has cells that begin with these bytes and hold a value.
 
-    No text can hold what a cell begins with: its quotes would be escaped.
+    The bytes cannot be inside a text, whose quotes would be escaped.
     """
     for cell in cells:
-        at = image.find(cell)
-        value = image.find(VALUE, at)
-        if at < 0 or not at < value < image.find(b"}", at) or image[value + len(VALUE)] not in FIRST_OF_A_VALUE:
+        start = image.find(cell)
+        value = image.find(VALUE, start)
+        if (
+            start < 0
+            or not start < value < image.find(b"}", start)
+            or image[value + len(VALUE)] not in FIRST_OF_A_VALUE
+        ):
             return False
     return True

@@ -1,8 +1,8 @@
-"""wal2json, format-version 1, as readable input: one object for each transaction -> lines of format-version 2.
+"""Turn wal2json, format-version 1, with one object for each transaction, into lines of format-version 2.
 
-It is never recommended. TRUNCATE is lost at the source: its transaction comes with an empty list of changes. A
-transaction above 1 GB stops the slot for good, and write-in-chunks cuts a transaction into messages that are no JSON.
-The commit position is `nextlsn`, the end of the COMMIT's record, while format-version 2 names its beginning: a source
+Format-version 1 is not recommended. It leaves out TRUNCATE: the transaction comes with an empty list of changes. A
+transaction above 1 GB stops the slot for good, and write-in-chunks cuts a transaction into messages that are not JSON.
+The commit position is `nextlsn`, the end of the COMMIT's record, while format-version 2 has its beginning, so a source
 that changes its format-version needs a new topic.
 """
 
@@ -58,7 +58,7 @@ _transaction = msgspec.json.Decoder(_Transaction).decode
 def expanded(value: bytes) -> list[bytes]:
     """Return a transaction of format-version 1 as BEGIN, rows and COMMIT; anything else as it is.
 
-    One that cannot be placed, or whose changes are not in order, is refused whole.
+    A transaction without a commit position or xid, or with malformed changes, is refused as a whole.
     """
     try:
         transaction = _any(value)
@@ -86,16 +86,18 @@ def _lines(value: bytes) -> list[bytes]:
         raise Poison(rejections.NO_CSN, "the message has no `nextlsn`: the slot needs include-lsn")
     if transaction.xid == NULL:
         raise Poison(rejections.NO_TRANSACTION, "the message has no `xid`: the slot needs include-xids")
-    xid, lsn, at = map(bytes, (transaction.xid, transaction.nextlsn, transaction.timestamp))
-    begin, end = (b'{"action":"%s","xid":%s,"timestamp":%s,"lsn":%s}' % (each, xid, at, lsn) for each in (b"B", b"C"))
-    return [begin, *(_row(change, xid, at) for change in transaction.change), end]
+    xid, lsn, timestamp = map(bytes, (transaction.xid, transaction.nextlsn, transaction.timestamp))
+    begin, end = (
+        b'{"action":"%s","xid":%s,"timestamp":%s,"lsn":%s}' % (action, xid, timestamp, lsn) for action in (b"B", b"C")
+    )
+    return [begin, *(_row(change, xid, timestamp) for change in transaction.change), end]
 
 
-def _row(change: _Change, xid: bytes, at: bytes) -> bytes:
+def _row(change: _Change, xid: bytes, timestamp: bytes) -> bytes:
     action = ACTIONS.get(change.kind)
     if action is None:
         raise Poison(rejections.OPERATION, f"kind of a change is {shown(change.kind)!r}")
-    line = b'{"action":"%s","xid":%s,"timestamp":%s' % (action, xid, at)
+    line = b'{"action":"%s","xid":%s,"timestamp":%s' % (action, xid, timestamp)
     if action == b"M":
         return line + b"}"
     line += b',"schema":%s,"table":%s' % (bytes(change.schema), bytes(change.table))
@@ -108,7 +110,7 @@ def _row(change: _Change, xid: bytes, at: bytes) -> bytes:
 
 
 def _cells(names: Raws, types: Raws | None, values: Raws) -> bytes:
-    """Return names, types and values as cells; a value is spliced in as it stands, so that every digit stays."""
+    """Return names, types and values as cells; values are copied as bytes, so that every digit stays."""
     if len(names) != len(values) or (types is not None and len(types) != len(names)):
         raise Poison(rejections.BROKEN, f"a change has {len(names)} names and {len(values)} values")
     kinds = [b""] * len(names) if types is None else [b'"type":%s,' % bytes(kind) for kind in types]

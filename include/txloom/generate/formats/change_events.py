@@ -1,4 +1,4 @@
-"""Change events: one JSON object a change, in a topic for each table, ordered by their timestamp alone.
+"""Write change events: one JSON object per change, in a topic for each table, ordered by timestamp alone.
 
 Columns and old key are lists of names and of values, as text. An update leaves out the large values that it did not
 change. A TRUNCATE, which the format does not have, comes as deletes.
@@ -11,13 +11,13 @@ from txloom.generate.workload.changes import Change, Cut, Transaction, moment
 from txloom.generate.workload.tables import TABLES, Row, SourceTable
 
 TYPES = {"I": ("insert", "INSERT"), "U": ("update", "Update"), "D": ("delete", "DELETE")}
-"""Producers differ in how they write the type of a change."""
+"""By operation, two spellings of the type of a change, because producers differ in that."""
 
 Given = dict[str, str | tuple[str, ...] | list[str] | Row | None]
 
 
 class ChangeEventWriter(Writer):
-    """Writes each change by itself."""
+    """Writes each change as one message."""
 
     def __init__(self, topic: str, schema: str) -> None:
         """Name the topics; `topic` has {schema} and {table} in it."""
@@ -25,21 +25,21 @@ class ChangeEventWriter(Writer):
         self._names = {table: f"{schema}.{table.name}" for table in TABLES.values()}
 
     def csn_of(self, cut: Cut) -> int:
-        """Return the microsecond that is a state's last one: changes have no other csn than their time."""
+        """Return the last microsecond of a state, since changes are ordered by their time."""
         return cut.until
 
     def messages(self, transaction: Transaction) -> Iterator[Message]:
-        """Yield a message for each row that the transaction changed, each with a time of its own."""
-        at, spelling = transaction.committed, transaction.number % 2
+        """Yield a message for each row that the transaction changed, each one microsecond later than the one before."""
+        micros, spelling = transaction.committed, transaction.number % 2
         for change in single_rows(transaction.changes):
             content: Given = {"table": self._names[change.table], "changeType": TYPES[change.op][spelling]}
-            content |= {"timestamp": moment(at), **_columns(change), **_old_key(change)}
+            content |= {"timestamp": moment(micros), **_columns(change), **_old_key(change)}
             yield Message(self._topics[change.table], encode(content), ROW, transaction.csn)
-            at += 1
+            micros += 1
 
 
 def single_rows(changes: list[Change]) -> Iterator[Change]:
-    """Yield changes of single rows: for a TRUNCATE, a delete of each row that it took away."""
+    """Yield changes of single rows: for a TRUNCATE, a delete of each row that it removed."""
     for change in changes:
         if change.op != "T":
             yield change

@@ -1,7 +1,7 @@
-"""Change sets: rows with a FLAG (I, U, D), all columns and a CDC_TIMESTAMP, in a folder for each table.
+"""Write change sets: rows with a FLAG (I, U, D), all columns and a CDC_TIMESTAMP, in a folder for each table.
 
 There are no transactions. Rows are ordered by their timestamp; a change of a key is a delete and an insert, a TRUNCATE
-is deletes, and every row is whole. As CSV, null is an empty field without quotes and an empty text one with them; as
+is deletes, and every row is whole. In CSV, null is an empty field without quotes and an empty text one with them; in
 JSON lines, numbers are JSON numbers with all their digits.
 """
 
@@ -15,7 +15,7 @@ from txloom.generate.workload.tables import TABLES, Row, SourceTable, Text
 
 FLAG, TIMESTAMP = "FLAG", "CDC_TIMESTAMP"
 QUOTED = frozenset('",\r\n')
-"""Characters for which a field of CSV needs quotes."""
+"""Characters that require quotes around a field of CSV."""
 
 
 class ChangeSetWriter(Writer):
@@ -29,29 +29,29 @@ class ChangeSetWriter(Writer):
         self._is_csv = layout == "csv"
 
     def heading(self, topic: str) -> bytes | None:
-        """Return the names of a folder's columns, where its files need them."""
+        """Return the header line of a folder's CSV files; None for JSON lines."""
         return csv_line(self._headings[topic]) if self._is_csv else None
 
     def csn_of(self, cut: Cut) -> int:
-        """Return the microsecond that is a state's last one: changes have no other csn than their time."""
+        """Return the last microsecond of a state, since changes are ordered by their time."""
         return cut.until
 
     def garbled(self, value: bytes) -> list[bytes]:
-        """Return what may come of a row that is damaged, but leaves the rows behind it readable."""
+        """Return damaged variants of a row that leave the rows after it readable."""
         if not self._is_csv:
             return super().garbled(value)
         flagged = value.partition(b",")[2]
         return [b"X," + flagged, b"," + flagged, value[:-4] + b"noon"]
 
     def messages(self, transaction: Transaction) -> Iterator[Message]:
-        """Yield the rows that a transaction changed, each with a time of its own."""
-        at = transaction.committed
+        """Yield the rows that a transaction changed, each one microsecond later than the one before."""
+        micros = transaction.committed
         for change in single_rows(transaction.changes):
             for flag, row in _flagged(change):
-                fields = (flag, *row, moment(at))
+                fields = (flag, *row, moment(micros))
                 topic = self._topics[change.table]
                 yield Message(topic, self._line(change.table, topic, fields), ROW, transaction.csn)
-                at += 1
+                micros += 1
 
     def _line(self, table: SourceTable, topic: str, fields: Row) -> bytes:
         if self._is_csv:
@@ -72,7 +72,7 @@ def _flagged(change: Change) -> Iterator[tuple[str, Row]]:
 
 
 def csv_line(fields: Row) -> bytes:
-    r"""Write a row of CSV.
+    r"""Return a row of CSV.
 
     >>> csv_line(("I", None, "", 'a "b", c'))
     b'I,,"","a ""b"", c"'

@@ -1,8 +1,8 @@
-"""Debezium JSON, as its PostgreSQL connector writes it with transaction metadata and decimals as text.
+"""Write Debezium JSON as its PostgreSQL connector does, with transaction metadata and decimals as text.
 
-A transaction's id is its number and the position of the message at hand, so that BEGIN, rows and END differ in it. A
-key change is a delete, a tombstone and an insert; a delete's image is made up outside the key unless the source's log
-has the whole old row; a large value that was left alone is a placeholder. Times are integers since the epoch.
+A transaction's id is its number and the position of the respective message, so BEGIN, rows and END differ in it. A key
+change is a delete, a tombstone and an insert; a delete's image is made up outside the key unless the source's log has
+the whole old row; a large value that did not change is a placeholder. Times are integers since the epoch.
 """
 
 from collections import Counter
@@ -15,14 +15,14 @@ from txloom.generate.workload.tables import TABLES, Row, SourceTable
 
 OPERATIONS = {"I": "c", "U": "u", "D": "d", "T": "t"}
 LAG = 31_000
-"""Microseconds between a commit and its being read."""
+"""Microseconds between a commit and the connector's reading of it."""
 VERSION = "3.6.1.Final"
 Part = tuple[str, bytes | None, bytes, bytes, Headers]
 """One of a change's messages: operation (nothing for a tombstone), key, images before and after, headers."""
 
 
 class _Layout:
-    """What all rows of a table have in common."""
+    """The parts that all rows of a table have in common."""
 
     def __init__(self, table: SourceTable, name: str, schema: str, topic: str) -> None:
         self.table, self.name, self.topic = table, name, topic
@@ -32,14 +32,14 @@ class _Layout:
         self._invented = [write(text) for write, text in zip(self._values, invented, strict=True)]
 
     def image(self, row: Row, left_out: tuple[int, ...] = ()) -> bytes:
-        """Write a row, with a placeholder for what is left out."""
+        """Return a row's image, with placeholders for the columns at the positions that are left out."""
         values = [write(text) for write, text in zip(self._values, row, strict=True)]
         for position in left_out:
             values[position] = UNAVAILABLE
         return json_object(self.table.columns, values)
 
     def old_image(self, row: Row) -> bytes:
-        """Write a deleted row: all that the log has of it, and what is made up for the rest."""
+        """Return a deleted row's image: the columns that the log has, and made-up values for the others."""
         if self.table.whole_before:
             return self.image(row)
         values = list(self._invented)
@@ -48,12 +48,12 @@ class _Layout:
         return json_object(self.table.columns, values)
 
     def key(self, row: Row) -> bytes:
-        """Write a row's key."""
+        """Return a row's key as JSON."""
         values = [self._values[position](row[position]) for position in self.table.key_positions]
         return json_object(self.table.key, values)
 
     def parts(self, change: Change) -> Iterator[Part]:
-        """Yield what a change's messages say."""
+        """Yield the parts of a change's messages."""
         before, after = change.before, change.after
         if before is None and after is None:
             yield "t", None, b"null", b"null", ()
@@ -82,7 +82,7 @@ class DebeziumWriter(Writer):
     """Writes transactions as Debezium does."""
 
     def __init__(self, topic: str, schema: str, metadata_topic: str, seed: int) -> None:
-        """Name the topics; `topic` has {schema} and {table} in it. seed: the connector's run takes its id from it."""
+        """Name the topics; `topic` has {schema} and {table} in it. seed: gives the id of the connector's run."""
         self.metadata_topic: str = metadata_topic
         self._server = metadata_topic.partition(".")[0]
         self._layouts = {
@@ -97,7 +97,7 @@ class DebeziumWriter(Writer):
         )
 
     def messages(self, transaction: Transaction) -> Iterator[Message]:
-        """Yield a transaction's BEGIN, its rows with tombstones behind deletes, and its END."""
+        """Yield a transaction's BEGIN, its rows with tombstones after deletes, and its END."""
         lsns = transaction.lsns()
         counts: Counter[str] = Counter()
         yield self._mark(transaction, "BEGIN", lsns[0] if lsns else transaction.csn, None)
@@ -130,13 +130,13 @@ class DebeziumWriter(Writer):
         return Message(self.metadata_topic, encode(content), kind, transaction.csn, encode({"id": transaction_id}))
 
     def _source(self, transaction: Transaction, lsn: int, layout: _Layout) -> bytes:
-        at, server = transaction.committed, self._server.encode()
+        committed, server = transaction.committed, self._server.encode()
         return (
             b'{"version":"%b","connector":"postgresql","name":"%b","ts_ms":%d,"snapshot":"false","db":"shop",'
             b'"sequence":"[\\"%d\\",\\"%d\\"]","ts_us":%d,"ts_ns":%d,%b,"txId":%d,"lsn":%d,"xmin":null,'
             b'"origin":null,"origin_lsn":null}'
         ) % (
-            *(VERSION.encode(), server, at // 1000, transaction.lsn, lsn, at, at * 1000),
+            *(VERSION.encode(), server, committed // 1000, transaction.lsn, lsn, committed, committed * 1000),
             *(layout.source, transaction.xid, lsn),
         )
 
@@ -144,8 +144,8 @@ class DebeziumWriter(Writer):
 def _row(
     transaction: Transaction, lsn: int, source: bytes, order: bytes, before: bytes, after: bytes, op: str
 ) -> bytes:
-    at = transaction.committed + LAG
+    read_at = transaction.committed + LAG
     return (
         b'{"before":%b,"after":%b,"source":%b,"transaction":{"id":"%d:%d",%b},"op":"%b",'
         b'"ts_ms":%d,"ts_us":%d,"ts_ns":%d}'
-    ) % (before, after, source, transaction.xid, lsn, order, op.encode(), at // 1000, at, at * 1000)
+    ) % (before, after, source, transaction.xid, lsn, order, op.encode(), read_at // 1000, read_at, read_at * 1000)

@@ -1,4 +1,4 @@
-"""Values as Debezium writes them, with decimals as text and times by the precision that their types have."""
+"""Write values as Debezium does, with decimals as text and times in the precision of their types."""
 
 from base64 import b64encode
 from collections.abc import Callable
@@ -11,12 +11,12 @@ from txloom.generate.workload.tables import SourceTable, Text
 from txloom.generate.workload.values import ARRAYS, DOUBLES
 
 UNAVAILABLE = b'"__debezium_unavailable_value"'
-"""Stands for a large value that an update left alone."""
+"""The placeholder for a large value that an update did not change."""
 Write = Callable[[Text], bytes]
 
 
 def json_values(table: SourceTable) -> list[Write]:
-    """Return for each column what writes its values as JSON."""
+    """Return for each column the function that writes its values as JSON."""
     writers = []
     for name, type_ in zip(table.columns, table.types, strict=True):
         base = type_.partition("(")[0]
@@ -71,4 +71,4 @@ _BY_TYPE: dict[str, Callable[[str], bytes]] = {
     "time without time zone": _time,
     "bytea": _binary,
 }
-"""By the type's name without its digits; what is not here is text."""
+"""By the type's name without its digits; any other type is text."""

@@ -1,7 +1,7 @@
-"""GoldenGate JSON: rows in a topic for each table, and what each transaction holds in one of its own.
+"""Write GoldenGate JSON: rows in a topic for each table, and the metadata of transactions in another topic.
 
 Values are text. Names are in upper case. An update leaves out a large value that it did not change, and its image
-before has the key only, unless the source's log has the whole old row.
+before has only the key, unless the source's log has the whole old row.
 """
 
 from collections import Counter
@@ -12,11 +12,11 @@ from txloom.generate.workload.changes import Change, Transaction, moment
 from txloom.generate.workload.tables import TABLES, Row, SourceTable
 
 LAG = 1_700_000
-"""Microseconds between a commit and its being written."""
+"""Microseconds between a commit and the writing of its messages."""
 
 
 class _Layout:
-    """What all rows of a table have in common."""
+    """The parts that all rows of a table have in common."""
 
     def __init__(self, table: SourceTable, schema: str, topic: str) -> None:
         self.topic = topic
@@ -27,7 +27,7 @@ class _Layout:
         self.no_keys = b'","primary_keys":[]'
 
     def image(self, row: Row, left_out: tuple[int, ...] = ()) -> bytes:
-        """Write a row, without the columns that are left out."""
+        """Return a row's image, without the columns at the positions that are left out."""
         image = dict(zip(self.columns, row, strict=True))
         for position in left_out:
             del image[self.columns[position]]
@@ -68,7 +68,7 @@ class GoldenGateWriter(Writer):
 
 
 def _images(layout: _Layout, change: Change) -> bytes:
-    """Write the rest of a row message: the key's columns and the images that its operation has."""
+    """Return the rest of a row message: the key's columns and the images of its operation."""
     table, op, before, after = change[:4]
     if op == "I" and after is not None:
         return b'%b,"after":%b}' % (layout.keys, layout.image(after))

@@ -1,4 +1,4 @@
-"""The formats that there are, and what each is told if nobody says otherwise."""
+"""The formats that can be generated, with their default options."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ VALUES, RECORDS, CSV = "values", "records", "csv"
 
 @dataclass(frozen=True)
 class Format:
-    """What a format's files look like; the first layout is what they are if nobody says otherwise."""
+    """A format's layouts, the default first, and its default topics."""
 
     layouts: tuple[str, ...]
     topic: str
@@ -34,7 +34,11 @@ FORMATS = {
 
 
 def completed(shape: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is told of a format, with what is not told as it is by default."""
+    """Return the options of a format, with defaults for those that are not given or None.
+
+    Raises:
+        ConfigurationError: The layout or a topic does not fit the format.
+    """
     name = shape["format"]
     format_ = FORMATS[name]
     given = {key: value for key, value in shape.items() if value is not None}
@@ -61,7 +65,7 @@ def completed(shape: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def new_writer(shape: Mapping[str, Any]) -> Writer:
-    """Return the writer of a format that was told completely."""
+    """Return the writer of a format; shape: its options, as `completed` returns them."""
     name, topic, schema, metadata_topic = (shape[key] for key in ("format", "topic", "schema", "transaction_topic"))
     if name == "goldengate":
         return GoldenGateWriter(topic, schema, metadata_topic)

@@ -1,4 +1,4 @@
-"""What writers make of transactions, and how they write JSON."""
+"""The messages that writers make from transactions, and functions for writing JSON."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,11 +15,11 @@ encode = msgspec.json.Encoder().encode
 
 ROW, METADATA, MARKER = "row", "metadata", "marker"
 NUMERIC = ("bigint", "integer", "numeric(", "double precision")
-"""How the names of numeric types begin."""
+"""The beginnings of the names of numeric types."""
 
 
 class Message(NamedTuple):
-    """One message of a topic; a value of None is a tombstone. kind: a row, metadata, or a marker that says little."""
+    """One message of a topic; a value of None is a tombstone. kind: ROW, METADATA, or MARKER for any other message."""
 
     topic: str
     value: bytes | None
@@ -33,24 +33,24 @@ class Writer(ABC):
     """Writes transactions in one format."""
 
     metadata_topic: str | None = None
-    """The topic that says what a transaction holds, if the format has one."""
+    """The topic of the transaction metadata, if the format has one."""
     in_one_stream = False
-    """All messages come in one topic, in commit order."""
+    """Whether all messages come in one topic, in commit order."""
 
     @abstractmethod
     def messages(self, transaction: Transaction) -> Iterator[Message]:
         """Yield a transaction's messages in the order in which the format's producer sends them."""
 
     def csn_of(self, cut: Cut) -> int:
-        """Return the csn by which a reader of the format knows a state."""
+        """Return the csn that a reader of the format has for a state."""
         return cut.csn
 
     def heading(self, topic: str) -> bytes | None:  # noqa: ARG002
-        """Return the line that each of a topic's files begins with, if there is one."""
+        """Return the first line of each of a topic's files; None for formats without a header."""
         return None
 
     def garbled(self, value: bytes) -> list[bytes]:
-        """Return what may come of a message that is damaged: cut off, wrapped, doubled, emptied, not even text."""
+        """Return damaged variants of a message: cut off, wrapped, doubled, emptied, another type, or not text."""
         return [
             *(value[: len(value) // 2], b"[%b]" % value, value + value, b"", b'"%d messages"' % len(value)),
             *(value[:-1] + b"\x00}", value[:20].rstrip(b"\\") + b"\xff\xfe"),
@@ -58,7 +58,7 @@ class Writer(ABC):
 
 
 def is_number(type_: str) -> bool:
-    """Say whether a type's values are numbers in JSON.
+    """Return whether a type's values are numbers in JSON.
 
     >>> is_number("numeric(20,4)"), is_number("numeric(20,4)[]"), is_number("text")
     (True, False, False)
@@ -67,19 +67,19 @@ def is_number(type_: str) -> bool:
 
 
 def literals(table: SourceTable) -> tuple[bool, ...]:
-    """Say of each column whether its text is JSON as it stands: numbers with all their digits, and booleans."""
+    """Return for each column whether its text is already JSON: numbers with all their digits, and booleans."""
     return tuple(is_number(type_) or type_ == "boolean" for type_ in table.types)
 
 
 def json_value(text: Text, *, literal: bool) -> bytes:
-    """Write a value as JSON."""
+    """Return a value as JSON; literal: its text is already JSON."""
     if text is None:
         return b"null"
     return text.encode() if literal else encode(text)
 
 
 def json_object(names: Sequence[str], values: Iterable[bytes]) -> bytes:
-    """Write an object of values that are JSON already.
+    """Return a JSON object of values that are already JSON.
 
     >>> json_object(["a", "b"], [b"1.50", b"null"])
     b'{"a":1.50,"b":null}'

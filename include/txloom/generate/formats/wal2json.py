@@ -1,7 +1,7 @@
-"""wal2json, format-version 2: one stream, each transaction's rows between its BEGIN and its COMMIT, in commit order.
+"""Write wal2json, format-version 2: one stream in commit order, each transaction's rows between BEGIN and COMMIT.
 
-Numbers are JSON numbers with all their digits. An update has the new row, without the large values that it left alone,
-and the old key, or the whole old row where the source's log has it; a delete has only the latter.
+Numbers are JSON numbers with all their digits. An update has the new row, without the large values that it did not
+change, and the old key, or the whole old row where the source's log has it; a delete has only the old key or row.
 """
 
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from txloom.generate.workload.changes import Change, Transaction, short_moment
 from txloom.generate.workload.tables import TABLES, Row, SourceTable
 
 COMMIT_RECORD = 48
-"""Bytes of a commit in the log."""
+"""The bytes of a commit in the log."""
 
 
 class _Layout:
-    """What all rows of a table have in common."""
+    """The parts that all rows of a table have in common."""
 
     def __init__(self, table: SourceTable, schema: str) -> None:
         self.table = table
@@ -29,7 +29,7 @@ class _Layout:
         self.identity = self.places if table.whole_before else table.key_positions
 
     def columns(self, row: Row, places: tuple[int, ...]) -> bytes:
-        """Write some columns of a row."""
+        """Return the cells of the columns at some positions of a row."""
         begins, literals = self.begins, self.literals
         return b",".join(
             [
@@ -39,7 +39,7 @@ class _Layout:
         )
 
     def images(self, change: Change) -> bytes:
-        """Write the images that a change has."""
+        """Return the images of a change."""
         before, after = change.before, change.after
         image = b""
         if after is not None:
@@ -80,7 +80,7 @@ class Wal2JsonWriter(Writer):
 
 
 def lsn_text(lsn: int) -> bytes:
-    """Write a position in PostgreSQL's log as it does.
+    """Return a position in PostgreSQL's log as PostgreSQL writes it.
 
     >>> lsn_text(2**32 + 255)
     b'1/FF'

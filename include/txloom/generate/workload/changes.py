@@ -1,4 +1,4 @@
-"""What a source's log says: changes of rows, and the transactions that committed them."""
+"""The contents of a source's log: changes of rows, and the transactions that committed them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from txloom.generate.workload.tables import Row, SourceTable
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MOMENT = 26
-"""Characters of an instant without its zone."""
+"""The characters of an instant without its zone."""
 LSN_STEP = 8
-"""Bytes between two positions in the log."""
+"""The bytes between two positions in the log."""
 
 
 class Change(NamedTuple):
     """One change of one row: I, U, D, or T for a whole table.
 
-    together: it shares its position in the log with the change before it, as rows of one COPY and tables of one
-    TRUNCATE do. removed: the rows that a T took away.
+    same_position: it shares its position in the log with the change before it, as rows of one COPY and tables of one
+    TRUNCATE do. removed: the rows that a T removed.
     """
 
     table: SourceTable
@@ -30,16 +30,16 @@ class Change(NamedTuple):
 
 
 class Cut(Protocol):
-    """A state between two transactions: the csn of the one before it, and the last microsecond that was its own."""
+    """A state between two transactions: the csn of the one before it, and the last microsecond of that one."""
 
     @property
     def csn(self) -> int:
-        """Return where its commit stands."""
+        """Return the csn of the last transaction."""
         ...
 
     @property
     def until(self) -> int:
-        """Return its last microsecond."""
+        """Return the last microsecond of that transaction."""
         ...
 
 
@@ -48,7 +48,7 @@ class Transaction:
     """One committed transaction; times are microseconds since the epoch.
 
     number: how many came before it. pos: the position of its first change among all changes. lsn: where it begins in
-    the log; csn: where its commit stands. until: the last microsecond that is its own; the next one commits later.
+    the log; csn: the position of its commit. until: the last microsecond of its changes; the next one commits later.
     """
 
     number: int
@@ -62,7 +62,7 @@ class Transaction:
     changes: list[Change]
 
     def lsns(self) -> list[int]:
-        """Return where in the log each change stands."""
+        """Return the position of each change in the log."""
         lsns, lsn = [], self.lsn
         for change in self.changes:
             if not change.same_position:
@@ -72,7 +72,7 @@ class Transaction:
 
 
 def moment(micros: int) -> str:
-    """Write an instant with all its digits, in UTC.
+    """Return the text of an instant with all its digits, in UTC.
 
     >>> moment(1_500_000)
     '1970-01-01 00:00:01.500000'
@@ -81,7 +81,7 @@ def moment(micros: int) -> str:
 
 
 def short_moment(micros: int) -> str:
-    """Write an instant as PostgreSQL does, without needless zeros.
+    """Return the text of an instant as PostgreSQL writes it, without trailing zeros.
 
     >>> short_moment(1_500_000), short_moment(2_000_000)
     ('1970-01-01 00:00:01.5', '1970-01-01 00:00:02')

@@ -1,7 +1,7 @@
-"""What people at an order desk do with orders: statements that insert and update them, their details and their lines.
+"""Statements of an order desk that insert and update orders, their details and their lines.
 
-Each is given an open transaction and returns whether it did something; it never changes more rows than there is room.
-An order's total is the sum of its lines' amounts after each of them.
+Each takes an open transaction and returns whether it changed a row; it never changes more rows than there is room for.
+After each statement an order's total is the sum of its lines' amounts.
 """
 
 from txloom.generate.workload import extras
@@ -23,9 +23,9 @@ from txloom.generate.workload.values import (
 )
 
 MOST_LINES = 50
-"""Lines of an order: with more, its total could need more digits than it has."""
+"""The most lines of an order; with more, its total could need more digits than its type has."""
 BIG_KEYS = 16
-"""One order, or line, in so many has a key beyond what a double knows."""
+"""One order in so many (one line in four times as many) has a key that a double cannot hold exactly."""
 
 
 def place_order(work: Work) -> bool:
@@ -44,7 +44,7 @@ def load_order(work: Work) -> bool:
 
 
 def insert_order(work: Work, key: str, ref: str, lines: int) -> Order:
-    """Insert an order under a key, with what there is room for."""
+    """Insert an order under a key, with as many of its lines and other rows as there is room for."""
     draw, source, now, room = work.draw, work.source, work.now, work.room - 1
     with_details = room > 0 and draw.happens(0.93)
     room -= with_details
@@ -96,7 +96,7 @@ def change_order(work: Work) -> bool:
 
 
 def change_details(work: Work) -> bool:
-    """Change where an order's delivery is; most often its address stays, however large it is."""
+    """Change an order's carrier and delivery status; most often its address, which may be large, stays."""
     order = work.order()
     if order is None or order.details is None:
         return False
@@ -125,7 +125,7 @@ def add_line(work: Work) -> bool:
 
 
 def change_line(work: Work) -> bool:
-    """Change the price of a line, which changes its order's total, or only what is said about it."""
+    """Change the price of a line, which changes its order's total, or only its product and remark."""
     order = work.order()
     if order is None or not order.lines:
         return False

@@ -1,6 +1,6 @@
-"""What people at an order desk do beside orders: statements on attachments, promotions and the audit.
+"""Statements of an order desk on attachments, promotions and the audit.
 
-As in `txloom.generate.workload.entry`, each returns whether it did something; all of them change one row.
+As in `txloom.generate.workload.entry`, each returns whether it changed a row; all of them change one row.
 """
 
 from txloom.generate.workload.source import Order, Work
@@ -12,13 +12,13 @@ RATIOS = tuple(DOUBLES)
 
 
 def add_attachment(work: Work) -> bool:
-    """Attach something to an order."""
+    """Add an attachment to some order."""
     order = work.order()
     return order is not None and attach(work, order)
 
 
 def attach(work: Work, order: Order) -> bool:
-    """Attach something to this order."""
+    """Add an attachment to this order."""
     draw = work.draw
     number = max((int(row.attachment_no) for row in order.attachments), default=0) + 1
     row = AttachmentRow(
@@ -44,7 +44,7 @@ def attach(work: Work, order: Order) -> bool:
 
 
 def change_attachment(work: Work) -> bool:
-    """Change an attachment; its body stays, however large it is."""
+    """Change an attachment; its body, which may be large, stays."""
     order = work.order()
     if order is None or not order.attachments:
         return False
@@ -73,13 +73,13 @@ def change_codes(work: Work) -> bool:
 
 
 def use_a_code(work: Work) -> bool:
-    """Use a promotion code for an order, or change how much of it was used."""
+    """Use a promotion code for some order, or change how much of it was used."""
     order = work.order()
     return order is not None and use_code(work, order)
 
 
 def use_code(work: Work, order: Order) -> bool:
-    """Use a promotion code for this order."""
+    """Use a promotion code for this order, or change how much of it was used."""
     draw, codes = work.draw, work.source.codes
     if not codes:
         return False
@@ -96,7 +96,7 @@ def use_code(work: Work, order: Order) -> bool:
 
 
 def write_audit(work: Work) -> bool:
-    """Write into a table that nobody watches."""
+    """Insert a row into a table that no pipeline watches."""
     number = work.source.next_number("audit")
     work.inserted(AUDIT, AuditRow(str(number), f"desk {work.draw.below(9)}: {work.draw.text() or 'ok'}"))
     return True

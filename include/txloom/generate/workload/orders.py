@@ -1,7 +1,7 @@
-"""The workload: order entry as a stream of transactions that a seed decides, one after another.
+"""The workload: order entry as a sequence of transactions that a seed decides.
 
-Each transaction has its own stream of chance, from the seed and its number. So a run that goes on where another stopped
-makes what one long run would have made, and no fault or format changes what the source does.
+Each transaction has a separate random stream, from the seed and its number. So a run that continues another makes the
+same transactions as one long run, and no fault or format changes them.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ ENTRIES: tuple[Statement, ...] = (
     *(entry.move_line, extras.add_attachment, extras.change_attachment),
     *(extras.change_codes, extras.use_a_code, extras.write_audit),
 )
-"""Statements that insert and update; one that stands there twice is twice as frequent."""
+"""Statements that insert and update; one that is listed twice is twice as frequent."""
 DELETES: tuple[Statement, ...] = (
     *(removal.delete_order, removal.delete_order, removal.delete_line, removal.delete_line),
     *(removal.delete_attachment, removal.delete_use, removal.delete_code, removal.replace_order),
@@ -36,16 +36,16 @@ KEY_CHANGES: tuple[Statement, ...] = (
 TRUNCATES: tuple[Statement, ...] = (removal.truncate_attachments, removal.truncate_uses)
 LOADS: tuple[Statement, ...] = (entry.load_order,)
 SMALLEST: tuple[Statement, ...] = (entry.change_order, extras.change_codes)
-"""Statements that change one row, tried when no other fits; the last one always does."""
+"""Statements that change one row, tried when no other fits; the last one always fits."""
 SEEDS = 1 << 40
-"""Transactions that a seed has before it would repeat another one's."""
+"""How many transactions a seed has before it would repeat those of another seed."""
 LONGEST = 2_000_000
-"""Microseconds that a transaction takes at most."""
+"""The most microseconds that a transaction takes."""
 
 
 @dataclass
 class Position:
-    """Where a workload stands: how many transactions it made, and the last one's csn, position and microsecond."""
+    """The state of a workload: how many transactions it made, and the last one's csn, position and microsecond."""
 
     number: int
     csn: int
@@ -65,28 +65,30 @@ class Workload:
     gap: int
 
     def __post_init__(self) -> None:
-        """Prepare a stream of chance that every transaction begins anew."""
+        """Prepare the random stream, which every transaction restarts."""
         self._draw = Draw()
 
     def transactions(self, count: int, large: int = 0) -> Iterator[Transaction]:
-        """Commit transactions; with `large`, the one in the middle changes so many rows."""
+        """Yield `count` committed transactions; with `large`, the one in the middle changes so many rows."""
         for number in range(count):
             yield self._transaction(large if number == count // 2 else 0)
 
     def _transaction(self, large: int) -> Transaction:
-        at, draw = self.position, self._draw
-        draw.restart(self.seed * SEEDS + at.number)
-        committed = at.until + 1 + int(2 * self.gap * draw.unit())
+        last, draw = self.position, self._draw
+        draw.restart(self.seed * SEEDS + last.number)
+        committed = last.until + 1 + int(2 * self.gap * draw.unit())
         begun = committed - draw.below(LONGEST)
         size = 0 if draw.happens(self.shares.empty) else self.sizes.draw(draw)
         work = Work(self.source, draw, large or size, short_moment(committed))
         while work.room > 0:
             _first_that_fits(work, LOADS if large else self._choice(draw), draw)
-        csn = at.csn + LSN_STEP * (len(work.changes) + 2 + draw.below(8))
-        # Formats that know no transactions tell changes apart by their time: each gets microseconds of its own.
+        csn = last.csn + LSN_STEP * (len(work.changes) + 2 + draw.below(8))
+        # Formats without transactions order changes by their time, so each change gets different microseconds.
         until = committed + sum([_messages(change) for change in work.changes])
-        self.position = Position(at.number + 1, csn, at.pos + len(work.changes), until)
-        return Transaction(at.number, _xid(at.number), csn, at.csn, at.pos + 1, begun, committed, until, work.changes)
+        self.position = Position(last.number + 1, csn, last.pos + len(work.changes), until)
+        return Transaction(
+            last.number, _xid(last.number), csn, last.csn, last.pos + 1, begun, committed, until, work.changes
+        )
 
     def _choice(self, draw: Draw) -> tuple[Statement, ...]:
         lot, shares = draw.unit(), self.shares
@@ -109,10 +111,10 @@ def _first_that_fits(work: Work, statements: tuple[Statement, ...], draw: Draw) 
 
 
 def _messages(change: Change) -> int:
-    """Return how many messages a change is at most, in any format."""
+    """Return the most messages that any format writes for a change."""
     return 2 + len(change.removed)
 
 
 def _xid(number: int) -> int:
-    """Return a transaction's own number, which is given when it begins: not in the order of commits."""
+    """Return a transaction's id, which the source assigns when it begins, so that ids are not in commit order."""
     return 1000 + number - number % 8 + (5 * number + 3) % 8

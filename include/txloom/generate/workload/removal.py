@@ -1,6 +1,7 @@
-"""What order desks do to rows that stand already: statements that delete them, give them other keys, or empty tables.
+"""Statements of an order desk that delete rows, change their keys, or truncate tables.
 
-As in `txloom.generate.workload.entry`, each returns whether it did something and stays within the room there is.
+As in `txloom.generate.workload.entry`, each returns whether it changed a row, and changes no more rows than there is
+room for.
 """
 
 from txloom.generate.workload.entry import BIG_KEYS, add_up, insert_order
@@ -50,7 +51,7 @@ def delete_attachment(work: Work) -> bool:
 
 
 def delete_use(work: Work) -> bool:
-    """Take back a promotion that an order used."""
+    """Delete an order's use of a promotion."""
     order = work.order()
     if order is None or not order.uses:
         return False
@@ -75,7 +76,7 @@ def delete_code(work: Work) -> bool:
 
 
 def rekey_order(work: Work) -> bool:
-    """Give an order another key; its rows in other tables follow."""
+    """Change an order's key; its rows in other tables follow."""
     order = work.order()
     if order is None or order.rows > work.room:
         return False
@@ -84,7 +85,7 @@ def rekey_order(work: Work) -> bool:
 
 
 def rekey_twice(work: Work) -> bool:
-    """Give an order another key and then yet another one, and the first one back to a third of the orders."""
+    """Change an order's key twice; about a third of such orders get their first key back after that."""
     order = work.order()
     if order is None or 3 * order.rows > work.room:
         return False
@@ -97,7 +98,7 @@ def rekey_twice(work: Work) -> bool:
 
 
 def swap_keys(work: Work) -> bool:
-    """Let two orders exchange their keys, by way of a key that nobody has."""
+    """Exchange the keys of two orders, by way of a key that no order has."""
     order, other = work.order(), work.order()
     if order is None or other is None or order is other or 2 * order.rows + other.rows > work.room:
         return False
@@ -109,7 +110,7 @@ def swap_keys(work: Work) -> bool:
 
 
 def rekey_line(work: Work) -> bool:
-    """Give a line another key; however large its remark is, it stays."""
+    """Change a line's key; its remark, which may be large, stays."""
     order = work.order()
     if order is None or not order.lines:
         return False
@@ -122,7 +123,7 @@ def rekey_line(work: Work) -> bool:
 
 
 def rekey_attachment(work: Work) -> bool:
-    """Give an attachment another number."""
+    """Change the number, and so the key, of an attachment."""
     order = work.order()
     if order is None or not order.attachments:
         return False
@@ -133,7 +134,7 @@ def rekey_attachment(work: Work) -> bool:
 
 
 def truncate_attachments(work: Work) -> bool:
-    """Empty the attachments of all orders."""
+    """Truncate the attachments of all orders."""
     attached = work.source.attached
     work.truncated(ATTACHMENTS, [row for order in attached for row in order.attachments])
     for order in attached:
@@ -143,7 +144,7 @@ def truncate_attachments(work: Work) -> bool:
 
 
 def truncate_uses(work: Work) -> bool:
-    """Forget which promotions were used, and now and then the promotions too."""
+    """Truncate the uses of promotions, and now and then the promotions too."""
     source = work.source
     work.truncated(USES, [row for order in source.discounted for row in order.uses])
     for order in source.discounted:
@@ -157,7 +158,7 @@ def truncate_uses(work: Work) -> bool:
 
 
 def _delete(work: Work, order: Order) -> None:
-    """Delete an order: the application deletes its children first, or the source's foreign keys do it after it."""
+    """Delete an order with its children: before it, as an application does, or after it, as ON DELETE CASCADE does."""
     cascade = work.draw.happens(0.5)
     if cascade:
         work.deleted(ORDERS, order.row)

@@ -1,4 +1,4 @@
-"""What a workload is told: how large transactions are, and how often they do what is rare."""
+"""The settings of a workload: how large transactions are, and how often rare statements happen."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ _SIZE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?(?::(\d{1,9}))?")
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many rows a transaction changes: ranges, and how often each is taken in relation to the others."""
+    """How many rows a transaction changes: ranges, and the relative frequency of each."""
 
     ranges: tuple[tuple[int, int], ...]
     weights: tuple[int, ...]
@@ -32,7 +32,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Shares:
-    """How often what is rare happens: of statements; empty: of transactions."""
+    """The shares of rare statements among statements, and of empty transactions among transactions."""
 
     deletes: float = 0.08
     key_changes: float = 0.02
@@ -41,7 +41,7 @@ class Shares:
 
 
 def sizes_of(text: str) -> Sizes:
-    """Read sizes such as `8`, `1-12` or `1-3:30,4-8:50,200:1`.
+    """Read sizes such as `8`, `1-12` or `1-3:30,4-8:50,200:1`; raises ConfigurationError for anything else.
 
     >>> sizes_of("1-3:30,8")
     Sizes(ranges=((1, 3), (8, 8)), weights=(30, 1))
@@ -64,7 +64,7 @@ def sizes_of(text: str) -> Sizes:
 
 
 def shares_of(given: Sequence[str]) -> Shares:
-    """Read shares such as `deletes=0.3`; what is not told stays as it is."""
+    """Read shares such as `deletes=0.3`, with defaults for the others; raises ConfigurationError for anything else."""
     names = [each.name for each in fields(Shares)]
     shares = Shares(**read_shares("--share-of", given, names))
     if shares.deletes + shares.key_changes + shares.truncates > 1:
@@ -73,7 +73,11 @@ def shares_of(given: Sequence[str]) -> Shares:
 
 
 def read_shares(flag: str, given: Sequence[str], names: Sequence[str]) -> Mapping[str, float]:
-    """Read NAME=SHARE pairs; a name may be written with dashes, and several pairs with commas between them."""
+    """Read NAME=SHARE pairs; a name may be written with dashes, and several pairs with commas between them.
+
+    Raises:
+        ConfigurationError: A name is unknown, or a share is no number from 0 to 1; flag: for the message.
+    """
     shares: dict[str, float] = {}
     for pair in (pair for each in given for pair in each.split(",") if pair):
         name, _, number = pair.partition("=")

@@ -1,4 +1,4 @@
-"""The source's tables as they stand: orders with what hangs below them, and promotion codes."""
+"""The current rows of the source: orders with their rows in other tables, and promotion codes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,16 +23,16 @@ from txloom.generate.workload.tables import (
 from txloom.generate.workload.values import Draw
 
 TOUCHED_AGAIN = 0.2
-"""How often a statement takes the order that the last one took, so that a transaction changes a row several times."""
+"""How often a statement takes the order of the last statement, so that a transaction changes a row several times."""
 
 
 class Order:
-    """An order and its rows in other tables; `place` is where it stands among the source's orders."""
+    """An order and its rows in other tables; `index` is its position among the source's orders."""
 
     __slots__ = ("attachments", "details", "index", "lines", "row", "uses")
 
     def __init__(self, row: OrderRow) -> None:
-        """Begin with an order that has nothing below it."""
+        """Begin with an order without rows in other tables."""
         self.row = row
         self.details: DetailsRow | None = None
         self.lines: list[LineRow] = []
@@ -48,7 +48,7 @@ class Order:
 
 @dataclass
 class Source:
-    """All rows of the source, and how many of each kind it ever made, which is where new keys come from."""
+    """All rows of the source, and how many of each kind it ever made, from which new keys are derived."""
 
     orders: list[Order] = field(default_factory=list)
     codes: list[CodeRow] = field(default_factory=list)
@@ -58,17 +58,17 @@ class Source:
     discounted: set[Order] = field(default_factory=set)
 
     def next_number(self, kind: str) -> int:
-        """Return how many of a kind there have been, with the one that is made now."""
+        """Count one more row of a kind, and return how many were ever made."""
         number = self.made[kind] = self.made.get(kind, 0) + 1
         return number
 
     def add(self, order: Order) -> None:
-        """Take an order in."""
+        """Add an order."""
         order.index = len(self.orders)
         self.orders.append(order)
 
     def remove(self, order: Order) -> None:
-        """Let an order go; the last one takes its place."""
+        """Remove an order; the last order takes its index."""
         last = self.orders.pop()
         if last is not order:
             self.orders[order.index] = last
@@ -79,18 +79,18 @@ class Source:
         self.discounted.discard(order)
 
     def attach(self, order: Order, row: AttachmentRow) -> None:
-        """Hang an attachment below an order."""
+        """Add an attachment to an order."""
         order.attachments.append(row)
         self.attached.add(order)
 
     def use(self, order: Order, row: UseRow) -> None:
-        """Let an order use a promotion."""
+        """Add the use of a promotion to an order."""
         order.uses.append(row)
         self.used[row.code] = self.used.get(row.code, 0) + 1
         self.discounted.add(order)
 
     def rows_of(self, table: SourceTable) -> Iterator[Row]:
-        """Yield a table's rows, in no order that means anything."""
+        """Yield a table's rows, in no particular order."""
         if table is CODES:
             yield from self.codes
             return
@@ -109,7 +109,7 @@ class Source:
 
 @dataclass
 class Work:
-    """A transaction that is open: it may change `size` rows. now: when it commits, as PostgreSQL writes it."""
+    """An open transaction that may change `size` rows; now: the time of its commit, as PostgreSQL writes it."""
 
     source: Source
     draw: Draw
@@ -124,19 +124,19 @@ class Work:
         return self.size - len(self.changes)
 
     def inserted(self, table: SourceTable, row: Row, *, same_position: bool = False) -> None:
-        """Tell that a row was inserted."""
+        """Record that a row was inserted."""
         self.changes.append(Change(table, "I", None, row, same_position))
 
     def updated(self, table: SourceTable, old: Row, new: Row) -> None:
-        """Tell that a row was updated."""
+        """Record that a row was updated."""
         self.changes.append(Change(table, "U", old, new))
 
     def deleted(self, table: SourceTable, row: Row) -> None:
-        """Tell that a row was deleted."""
+        """Record that a row was deleted."""
         self.changes.append(Change(table, "D", row, None))
 
     def truncated(self, table: SourceTable, rows: Sequence[Row], *, same_position: bool = False) -> None:
-        """Tell that a table was emptied of rows."""
+        """Record that a table with these rows was truncated."""
         self.changes.append(Change(table, "T", None, None, same_position, sorted(rows, key=str)))
 
     def order(self) -> Order | None:

@@ -1,4 +1,4 @@
-"""The source's tables, as include/pipelines/orders.yaml declares them: rows are tuples of PostgreSQL's own texts."""
+"""The source's tables, as include/pipelines/orders.yaml declares them: rows are tuples of texts as PostgreSQL's."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ Text = str | None
 Row = tuple[Text, ...]
 
 STORED_APART = 2000
-"""Characters from which a large value is stored apart, so that an update that leaves it alone does not show it."""
+"""The characters from which a large value is stored apart, so that an update that does not change it leaves it out."""
 
 
 class OrderRow(NamedTuple):
@@ -103,11 +103,11 @@ class AuditRow(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SourceTable:
-    """A table of the source, with what its log shows of a row.
+    """A table of the source, and what its log has of a row.
 
-    types: PostgreSQL's own, in the order of the columns. large: columns whose long values are stored apart.
-    whole_before: the log has the whole old row, not only its key. invented: what a Debezium delete makes up for columns
-    that the log does not have; null for any other.
+    types: PostgreSQL's types, in the order of the columns. large: columns whose long values are stored apart.
+    whole_before: the log has the whole old row, not only its key. invented: the values that a Debezium delete makes up
+    for columns that the log does not have; null for any other column.
     """
 
     name: str
@@ -126,7 +126,7 @@ class SourceTable:
 
     @cached_property
     def key_positions(self) -> tuple[int, ...]:
-        """Return where the key stands in a row."""
+        """Return the positions of the key columns in a row."""
         return tuple(self.columns.index(name) for name in self.key)
 
     @cached_property
@@ -138,7 +138,7 @@ class SourceTable:
         return tuple([row[position] for position in self.key_positions])
 
     def left_out(self, old: Row, new: Row) -> tuple[int, ...]:
-        """Return the places of large values that an update leaves alone, so that the log does not have them."""
+        """Return the positions of large values that an update does not change, so that the log does not have them."""
         positions: tuple[int, ...] = ()
         for position in self._large_positions:
             value = new[position]
@@ -202,7 +202,7 @@ ATTACHMENTS = SourceTable(
 CODES = SourceTable("promo_codes", CodeRow, ("character varying(32)", "numeric(20,4)", "date"), ("code",))
 USES = SourceTable("promo_uses", UseRow, ("character varying(32)", "bigint", "numeric(20,4)"), ("code", "order_id"))
 AUDIT = SourceTable("audit_log", AuditRow, ("bigint", "text"), ("id",))
-"""A table that orders.yaml ignores: it is written to, and nobody watches it."""
+"""A table that orders.yaml ignores: the source writes to it, but no pipeline watches it."""
 
 WATCHED = (ORDERS, DETAILS, LINES, ATTACHMENTS, CODES, USES)
 TABLES = {table.name: table for table in (*WATCHED, AUDIT)}

@@ -1,4 +1,4 @@
-"""Values that order entry holds, and those that break careless readers: all drawn from one seeded stream of chance."""
+"""Values of order entry, and values that break careless readers, all drawn from one seeded random stream."""
 
 from collections.abc import Sequence
 from random import Random
@@ -69,7 +69,7 @@ DOUBLES = {
     "5e-324": "4.9E-324",
     "-12345.6789": "-12345.6789",
 }
-"""As PostgreSQL and as Java write them."""
+"""Doubles as PostgreSQL writes them, with the text that Java writes."""
 DOCUMENTS = (
     *(None, "null", "[]", "{}", '"text"', "1152921504606846977"),
     '{"a": [1.5, null, {"x": "日本"}], "b": 1152921504606846977, "q": "\\"\'\\\\"}',
@@ -90,19 +90,19 @@ ODD_RATES = (
     f"-{'9' * 28}.{'9' * 10}",
 )
 BEYOND_DOUBLES = 2**53
-"""From here on a double no longer knows every whole number."""
+"""Above this number a double cannot hold every whole number."""
 
 
 class Draw:
-    """One stream of chance; only `random` and `getrandbits` are used, which every Python gives alike."""
+    """A random stream; only `random` and `getrandbits` are used, which give the same in every Python."""
 
     def __init__(self) -> None:
-        """Begin with no seed; `restart` gives one."""
+        """Begin with a fixed seed; `restart` sets another."""
         self._random = Random(0)
         self.unit = self._random.random
 
     def restart(self, seed: int) -> None:
-        """Begin a new stream."""
+        """Begin the stream of a seed."""
         self._random.seed(seed)
 
     def below(self, number: int) -> int:
@@ -110,11 +110,11 @@ class Draw:
         return int(self.unit() * number)
 
     def pick(self, choices: Sequence[T]) -> T:
-        """Return one of several."""
+        """Return a random one of several."""
         return choices[int(self.unit() * len(choices))]
 
     def happens(self, share: float) -> bool:
-        """Say whether something of a given probability happens."""
+        """Return True with a given probability."""
         return self.unit() < share
 
     def text(self) -> str | None:
@@ -141,11 +141,11 @@ class Draw:
         return None if number is None else str(number)
 
     def customer(self) -> str | None:
-        """Return a customer's number: they begin where doubles end."""
+        """Return a customer's number, or none; the numbers begin where doubles are no longer exact."""
         return str(BEYOND_DOUBLES + 1 + self.below(10_000)) if self.unit() < 0.95 else None
 
     def address_number(self) -> str | None:
-        """Return an address's number, up to the largest."""
+        """Return an address's number of 63 bits, or none."""
         return str(2**62 + self.below(2**61)) if self.unit() < 0.7 else None
 
     def rate(self) -> str | None:
@@ -169,7 +169,7 @@ class Draw:
         return decimal(self.below(most * 10_000), 4)
 
     def priced(self) -> tuple[str, str | None, str | None]:
-        """Return a quantity, a price and their product, which has neither more nor fewer digits than it may."""
+        """Return a quantity, a price and their product, rounded to four digits after the point; some have no price."""
         lot = self.unit()
         quantity, price = 1 + self.below(100_0000), self.below(6000_0000_0000)
         if lot < 0.04:
@@ -184,7 +184,7 @@ class Draw:
 
 
 def decimal(units: int, scale: int) -> str:
-    """Write a number of smallest units with its point.
+    """Return the decimal text of a number of smallest units.
 
     >>> decimal(-5, 4), decimal(123456, 4)
     ('-0.0005', '12.3456')
@@ -194,7 +194,7 @@ def decimal(units: int, scale: int) -> str:
 
 
 def units(amount: str | None) -> int:
-    """Return an amount that has four digits after the point in its smallest units; none counts as nothing.
+    """Return an amount with four digits after the point in its smallest units; None is 0.
 
     >>> units("12.3456"), units("-0.0005"), units(None)
     (123456, -5, 0)
@@ -203,7 +203,7 @@ def units(amount: str | None) -> int:
 
 
 def identity(number: int, every: int) -> str:
-    """Return the number of a row as its key; one in so many is beyond what a double knows."""
+    """Return the number of a row as its key; one in `every` is a key that a double cannot hold exactly."""
     return str(number if number % every else BEYOND_DOUBLES + 2 * number + 1)
 
 
