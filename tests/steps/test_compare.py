@@ -21,7 +21,7 @@ from txloom.events.images.reader import ImageReader
 from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.steps.snapshots.row_diff import Compared, Comparison, compared, empty, read
 from txloom.storage.snapshots.files import SnapshotFile
-from txloom.storage.sources.splits import Landing
+from txloom.storage.sources.splits import LandingPlan
 
 DECLARED = """
 name: club
@@ -51,7 +51,7 @@ with tempfile.TemporaryDirectory() as _folder:
     CLUB = load(Path(_folder, "club.yaml"))
 THINGS = CLUB.table("things")
 TRANSACTION = InternalTransaction(
-    CLUB, Landing(3, datetime(2026, 11, 21, tzinfo=UTC), ()), "snapshot:x", 20261120, None
+    CLUB, LandingPlan(3, datetime(2026, 11, 21, tzinfo=UTC), ()), "snapshot:x", 20261120, None
 )
 TEXTS = st.sampled_from(["", "a", "ab", "null", '"', "ä\n", "\\", "1.0"])
 VALUES: dict[str, st.SearchStrategy[Any]] = {

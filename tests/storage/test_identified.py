@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from txloom.config import load
 from txloom.events.debezium.decoder import DebeziumDecoder
 from txloom.storage.landing.change_events import with_position
-from txloom.storage.sources.splits import Landing, Range, Task
+from txloom.storage.sources.splits import LandingPlan, Range, Task
 from txloom.transactions import buffer
 from txloom.transactions.compact_events import compact_events_of
 
@@ -46,7 +46,7 @@ def row(table: str, after: dict[str, Any], number: int | None = None) -> bytes:
 def landed(folder: Path, *values: bytes, number: int = 1, first: int = 1, file: str = "a.jsonl") -> pa.Table:
     task = Task(1, "notes", file, 0)
     places = range(first, first + len(values))
-    return with_position(decoder(folder).decode("notes", values), task, places, Landing(number, AT, (task,)))
+    return with_position(decoder(folder).decode("notes", values), task, places, LandingPlan(number, AT, (task,)))
 
 
 def named(events: pa.Table) -> list[tuple[str, str, str]]:
@@ -70,7 +70,7 @@ def test_a_line_that_is_landed_again_is_the_row_that_it_was(tmp_path: Path) -> N
 def test_a_record_is_known_by_its_topic_partition_and_offset(tmp_path: Path) -> None:
     task = Task(3, "notes", "", 0, Range("notes", "id", 2, 10, 12))
     events = decoder(tmp_path).decode("notes", [row("notes", {"note": "a"})])
-    assert named(with_position(events, task, [11], Landing(1, AT, (task,))))[0][0].endswith("@notes:2:11")
+    assert named(with_position(events, task, [11], LandingPlan(1, AT, (task,))))[0][0].endswith("@notes:2:11")
 
 
 def test_rows_with_a_key_or_a_transaction_keep_what_they_are_known_by(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_every_row_of_a_table_without_a_key_is_one_event_and_a_redelivery_is_non
     end["data_collections"] = [{"data_collection": "public.notes", "event_count": count}]
     task = Task(2, "transaction", "t.jsonl", 0)
     ends = with_position(
-        decoder(folder).decode("transaction", [json.dumps(end).encode()]), task, [1], Landing(1, AT, (task,))
+        decoder(folder).decode("transaction", [json.dumps(end).encode()]), task, [1], LandingPlan(1, AT, (task,))
     )
     events = [landed(folder, *values), landed(folder, *values, number=2), ends]
     held, decisions = buffer.Held(), []

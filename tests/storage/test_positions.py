@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from txloom.errors import SourceUnavailable
 from txloom.events.envelope import ENVELOPE
 from txloom.storage.landing.change_events import with_position
-from txloom.storage.sources.splits import Landing, Task, fitting, line_bits
+from txloom.storage.sources.splits import LandingPlan, Task, fitting, line_bits
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 ROW = pa.Table.from_pylist([{"ordinal": 0, "kind": "row", "transaction_id": "1", "identity": "1"}], ENVELOPE)
@@ -20,7 +20,7 @@ def position(landing: int, tasks: int, number: int, line: int) -> int:
     """Return where a row stands that was landed so."""
     every = tuple(Task(n, "t", f"t/{n}.jsonl", 0) for n in range(1, tasks + 1))
     return int(
-        with_position(ROW, Task(number, "t", "t/a.jsonl", 0), [line], Landing(landing, AT, every))["pos"][0].as_py()
+        with_position(ROW, Task(number, "t", "t/a.jsonl", 0), [line], LandingPlan(landing, AT, every))["pos"][0].as_py()
     )
 
 

@@ -18,7 +18,7 @@ from txloom.storage.delta.read_session import exists
 from txloom.storage.landing import connector_snapshots, tables
 from txloom.storage.landing import plan as landing_plan
 from txloom.storage.paths import TablePaths
-from txloom.storage.sources.splits import Landing
+from txloom.storage.sources.splits import LandingPlan
 from txloom.storage.system_tables import CHANGE_EVENTS
 from txloom.storage.views.pipeline.overview import SNAPSHOT, WAITS, health
 
@@ -80,7 +80,7 @@ class Landed:
     def land_internal(self, csn: int) -> int | None:
         """Land what a load brings, which reads no source."""
         number = landing_plan.newest(self.paths) + 1
-        landing = Landing(number, datetime.now(UTC), ())
+        landing = LandingPlan(number, datetime.now(UTC), ())
         landing_plan.write_plan(self.paths, number, [{"landing": number, "at": landing.at, "topic": names.LOAD}])
         event = {"landing": number, "row": 1, "kind": "metadata", "topic": names.LOAD_METADATA, "csn": csn}
         tables.append(pa.Table.from_pylist([event], CHANGE_EVENTS), landing, self.paths)

@@ -20,7 +20,7 @@ from txloom.steps.buffer.completeness import rules_of
 from txloom.steps.buffer.release import CHOSEN, COORDINATES, events_of, made_of
 from txloom.storage.buffer.stream import pack, unpack
 from txloom.storage.landing import change_events
-from txloom.storage.sources.splits import Landing, Task
+from txloom.storage.sources.splits import LandingPlan, Task
 from txloom.storage.targets.row_tables import member_of
 from txloom.storage.targets.schemas import changes_schema, current_schema, document_fields
 from txloom.transactions import buffer, memory
@@ -72,7 +72,7 @@ class Core:
 
     def _landed(self, messages: Sequence[Message]) -> dict[int, list[np.ndarray]]:
         self.landings += 1
-        at = Landing(self.landings, BEGUN + self.landings * STEP, ())
+        at = LandingPlan(self.landings, BEGUN + self.landings * STEP, ())
         numbers, clock = self._land(messages, at), self._clock(messages, at)
         return {bucket: [*compact, clock, ev.decided(at.number, self.decided)] for bucket, compact in numbers.items()}
 
@@ -105,7 +105,7 @@ class Core:
         changes_merged = sum(changes.num_rows for history in self.history.values() for changes in history)
         return out == self.counts["rows"] and changes_merged == self.counts["released"]
 
-    def _clock(self, messages: Sequence[Message], at: Landing) -> np.ndarray:
+    def _clock(self, messages: Sequence[Message], at: LandingPlan) -> np.ndarray:
         now, idle = _micros(at.at), self.pipeline.completeness.idle_after
         reached, holes = LowWatermark(ev.ANYWHERE), list[tuple[int, int]]()
         for topic in dict(messages) if self.partitions else ():
@@ -118,7 +118,7 @@ class Core:
         clock = ev.clocks(np.array([at.number]), np.array([now]), reached.csn)
         return np.concatenate([ev.unreadable_ranges(at.number, reached.unreadable_ranges), clock])
 
-    def _land(self, messages: Sequence[Message], at: Landing) -> dict[int, list[np.ndarray]]:
+    def _land(self, messages: Sequence[Message], at: LandingPlan) -> dict[int, list[np.ndarray]]:
         numbers: dict[int, list[np.ndarray]] = {bucket: [] for bucket in range(BUCKETS)}
         decoder = SourceDecoder(self.pipeline)
         topics: dict[str, list[bytes]] = {}

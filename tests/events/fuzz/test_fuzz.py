@@ -29,7 +29,7 @@ from txloom.events.wal2json.version_1 import expanded
 from txloom.storage.dead_letters.hints import HINTS
 from txloom.storage.landing.change_events import with_compact_events, with_position
 from txloom.storage.sources.files import records
-from txloom.storage.sources.splits import Landing, Task
+from txloom.storage.sources.splits import LandingPlan, Task
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 EXAMPLES = int(os.environ.get("TXLOOM_FUZZ", "50"))
@@ -37,7 +37,7 @@ SECONDS, SECONDS_A_MEGABYTE = 2.0, 10.0
 """Processor time that reading a few messages may take, and that of a megabyte of them."""
 LONGEST = 400
 """Characters of a detail or a problem."""
-LANDING = Landing(1, datetime(2026, 11, 21, tzinfo=UTC), ())
+LANDING = LandingPlan(1, datetime(2026, 11, 21, tzinfo=UTC), ())
 Headers = Sequence[dict[str, str] | None]
 KINDS = {"row", "metadata", "marker", "tombstone", "poison"}
 KEYS = st.sampled_from(

@@ -20,7 +20,7 @@ from txloom.storage.landing import plan as landing_plan
 from txloom.storage.landing import tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.snapshots import dated_transactions
-from txloom.storage.sources.splits import Landing
+from txloom.storage.sources.splits import LandingPlan
 from txloom.transactions import reused_ids
 
 IS_OF = "case when kind = 'poison' and xid is not null then concat(xid, ':', csn) end as is_of"
@@ -65,7 +65,7 @@ def redrive(
     first = finish_last(_no_spark, pipeline, plan, paths, run_id) + 1
     turns = _in_turns(tables.decode_again(partial(SourceDecoder, pipeline), events, first, paths))
     for number, turn in enumerate(turns, first):
-        again = Landing(number, datetime.now(UTC), ())
+        again = LandingPlan(number, datetime.now(UTC), ())
         planned = {"landing": number, "run_id": run_id, "at": again.at, "topic": open_letters.REDRIVE}
         landing_plan.write_plan(paths, number, [planned])
         tables.land_again(turn, again, paths)

@@ -6,11 +6,11 @@ from txloom.steps.landing.internal_transaction import BEHIND, InternalTransactio
 from txloom.storage.delta import arrow_tables
 from txloom.storage.landing import change_events, connector_snapshots
 from txloom.storage.paths import TablePaths
-from txloom.storage.sources.splits import Landing
+from txloom.storage.sources.splits import LandingPlan
 from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 
-def clear_given_up(pipeline: Pipeline, paths: TablePaths, planned: Landing) -> None:
+def clear_given_up(pipeline: Pipeline, paths: TablePaths, planned: LandingPlan) -> None:
     """Empty, in front of the snapshot that a landing closed, the tables of which one that was given up had rows.
 
     What went between the two is in no message. Nothing of either was shown yet, and the stream has nothing below.

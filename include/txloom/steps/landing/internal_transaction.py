@@ -15,7 +15,7 @@ from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.events.formats import SourceDecoder
 from txloom.storage.landing import change_events
-from txloom.storage.sources.splits import Landing, Task
+from txloom.storage.sources.splits import LandingPlan, Task
 
 BEHIND = 1 << 59
 """Positions of a snapshot's rows begin here: behind whatever the transaction with its csn holds, in 18 digits."""
@@ -26,7 +26,7 @@ class InternalTransaction:
     """One transaction on its way into the stream; time: when it was committed, as its messages say it."""
 
     pipeline: Pipeline
-    at: Landing
+    at: LandingPlan
     xid: str
     csn: int
     time: str | None

@@ -26,7 +26,7 @@ from txloom.storage.paths import TablePaths
 from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.sources import file_plan, file_positions, files, kafka
 from txloom.storage.sources.files import Inbox, SourceFile
-from txloom.storage.sources.splits import Landing, capped, fitting
+from txloom.storage.sources.splits import LandingPlan, capped, fitting
 from txloom.transactions.low_watermark import bounded
 
 if TYPE_CHECKING:
@@ -78,7 +78,9 @@ def _readable(pipeline: Pipeline, plan: Sequence[dict[str, Any]], paths: TablePa
     return plan
 
 
-def _plan(pipeline: Pipeline, plan: Sequence[dict[str, Any]], number: int, paths: TablePaths, run_id: str) -> Landing:
+def _plan(
+    pipeline: Pipeline, plan: Sequence[dict[str, Any]], number: int, paths: TablePaths, run_id: str
+) -> LandingPlan:
     """Write down what a new landing takes."""
     if pipeline.source.kafka is not None:
         return _plan_topics(pipeline, pipeline.source.kafka, number, paths, run_id)
@@ -87,7 +89,7 @@ def _plan(pipeline: Pipeline, plan: Sequence[dict[str, Any]], number: int, paths
 
 def _plan_files(
     pipeline: Pipeline, plan: Sequence[dict[str, Any]], number: int, paths: TablePaths, run_id: str
-) -> Landing:
+) -> LandingPlan:
     """Write down which files a new landing takes, from where on and up to which length."""
     assert pipeline.source.files is not None
     root, settle, now = Inbox.of(pipeline).root, pipeline.source.files.settle, time.time_ns()
@@ -103,7 +105,7 @@ def _plan_files(
     partition_watermarks.announce(pipeline, paths, number, at, [(folder, None) for folder in folders])
     base = {"landing": number, "run_id": run_id, "at": at}
     landing_plan.write_plan(paths, number, [{**base, **landing_plan.planned_file(task)} for task in tasks] or [base])
-    return Landing(number, at, tuple(tasks))
+    return LandingPlan(number, at, tuple(tasks), landing_plan.followed(tasks, known), reads_source=True)
 
 
 def _is_whole(root: str, now: int, settle: timedelta, file: SourceFile, may_end: bool) -> bool:  # noqa: FBT001
@@ -111,7 +113,7 @@ def _is_whole(root: str, now: int, settle: timedelta, file: SourceFile, may_end:
     return files.is_unchanged(file, now, settle) or (may_end and files.is_whole(root, file, now, settle))
 
 
-def _plan_topics(pipeline: Pipeline, source: Kafka, number: int, paths: TablePaths, run_id: str) -> Landing:
+def _plan_topics(pipeline: Pipeline, source: Kafka, number: int, paths: TablePaths, run_id: str) -> LandingPlan:
     """Write down which records a new landing takes; raises SourceLost where some that it should take are gone."""
     topics = kafka.topics_of(pipeline)
     extents, reached = kafka.extents(source, topics), kafka_offsets.reached(paths)
@@ -125,7 +127,7 @@ def _plan_topics(pipeline: Pipeline, source: Kafka, number: int, paths: TablePat
         connector_snapshots.note_left_out(pipeline, paths, number, at)
     parts = kafka_offsets.write_plan(paths, about, taken)
     landing_plan.write_plan(paths, number, [about])
-    return Landing(number, at, tuple(landing_plan.tasks_of(parts)))
+    return LandingPlan(number, at, tuple(landing_plan.tasks_of(parts)), reads_source=True)
 
 
 def _reader(pipeline: Pipeline) -> decoding.Reader:
@@ -134,36 +136,30 @@ def _reader(pipeline: Pipeline) -> decoding.Reader:
 
 
 def _finish(
-    spark: "Callable[[], SparkSession]", pipeline: Pipeline, planned: Landing, paths: TablePaths, run_id: str
+    spark: "Callable[[], SparkSession]", pipeline: Pipeline, planned: LandingPlan, paths: TablePaths, run_id: str
 ) -> dict[str, int]:
     """Write a planned landing: its events, its poison as dead letters, its clock, its line in the ledger."""
     if tables.last_finished(paths) >= planned.number:
         return {}
-    if planned.tasks:
+    if planned.splits:
         new = partial(formats.SourceDecoder, pipeline)
         ordered = formats.is_ordered(pipeline)
         tables.write_events(spark, new, _reader(pipeline), planned, paths, ordered=ordered)
         after_landing(pipeline, paths, planned.number, run_id)
         if pipeline.source.kafka is None:
             note_unreadable(paths, run_id)
-    return close(pipeline, planned, paths, run_id, took=True)
+    return close(pipeline, planned, paths, run_id)
 
 
-def close(
-    pipeline: Pipeline, planned: Landing, paths: TablePaths, run_id: str, *, took: bool = False
-) -> dict[str, int]:
-    """End a landing whose events are written: its poison as dead letters, its clock, its line in the ledger.
-
-    took: it read the source, and what it shows is new.
-    """
+def close(pipeline: Pipeline, planned: LandingPlan, paths: TablePaths, run_id: str) -> dict[str, int]:
+    """End a landing whose events are written: its poison as dead letters, its clock, its line in the ledger."""
     tables.write_poison(planned, paths)
-    bound = connector_snapshots.advance(pipeline, paths, planned, took=took)
-    if took:
+    bound = connector_snapshots.advance(pipeline, paths, planned)
+    if planned.reads_source:
         clear_given_up(pipeline, paths, planned)
         after_snapshot(pipeline, paths, planned.number, run_id)
-    tables.write_clock(
-        planned, paths, bounded(partition_watermarks.advance(pipeline, paths, planned, took=took), bound)
-    )
+    reached = partition_watermarks.advance(pipeline, paths, planned)
+    tables.write_clock(planned, paths, bounded(reached, bound))
     counts = tables.count(planned, paths)
     entry = Entry(run_id, "land_events", planned.at, counts, batch=planned.number)
     write_ledger(paths.warehouse, paths.pipeline, entry)

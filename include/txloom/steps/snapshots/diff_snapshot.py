@@ -29,7 +29,7 @@ from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.snapshots import dated_transactions, extracts
 from txloom.storage.snapshots.dated_transactions import Landed
 from txloom.storage.snapshots.extracts import MARKER, Day
-from txloom.storage.sources.splits import Landing, Task
+from txloom.storage.sources.splits import LandingPlan, Task
 from txloom.storage.targets.row_tables import row_tables
 from txloom.storage.targets.undeclared_columns import effective_pipeline
 
@@ -67,7 +67,7 @@ def diff_snapshot(
     dated_transactions.refuse_stale(pipeline, paths, extracts_of_day.tables)
     _pass_by_dead(pipeline, paths, day, leave_out=leave_out_dead)
     begins = f"{day.isoformat()} 00:00:00"
-    at = Landing(last + 1, datetime.now(UTC), ())
+    at = LandingPlan(last + 1, datetime.now(UTC), ())
     effective = effective_pipeline(pipeline, paths)
     transaction = InternalTransaction(effective, at, dated_transactions.xid(day), dated_transactions.csn(day), begins)
     before = extracts_of_day.stamp()

@@ -24,7 +24,7 @@ from txloom.storage.landing import tables as landing_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.snapshots import files as snapshots_files
 from txloom.storage.snapshots.files import SnapshotFile
-from txloom.storage.sources.splits import Landing, Task
+from txloom.storage.sources.splits import LandingPlan, Task
 from txloom.storage.system_tables import CHANGE_EVENTS
 from txloom.storage.targets.undeclared_columns import effective_pipeline
 
@@ -69,7 +69,7 @@ def load_snapshot(
         print(f"skipped: {', '.join(files_by_table)} was loaded as of csn {min(newer)} already", flush=True)
         return {"skipped": 1, "csn": csn}
     number = finish_last(spark, pipeline, plan.planned(paths.landed_files), paths, run_id) + 1
-    at = Landing(number, datetime.now(UTC), ())
+    at = LandingPlan(number, datetime.now(UTC), ())
     whole = set(files_by_table) == {table.name for table in pipeline.tables}
     timestamp = time.astimezone(UTC).replace(tzinfo=None).isoformat(" ") if time is not None else None
     load = InternalTransaction(

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from txloom.config import identity
 from txloom.errors import SourceUnavailable
-from txloom.storage.sources.splits import PLACE_BITS, Landing, Task, line_bits
+from txloom.storage.sources.splits import PLACE_BITS, LandingPlan, Task, line_bits
 from txloom.storage.system_tables import CHANGE_EVENTS, INSTANT
 from txloom.transactions.compact_events import packed
 from txloom.transactions.hashes import hashed
@@ -22,7 +22,7 @@ COMPACT_ROW = -2
 COORDINATES = ("topic", "partition", "offset", "file", "line")
 
 
-def with_position(events: pa.Table, task: Task, places: Sequence[int], landing: Landing) -> pa.Table:
+def with_position(events: pa.Table, task: Task, places: Sequence[int], landing: LandingPlan) -> pa.Table:
     """Return decoded events as rows of change_events; places: their lines or offsets."""
     return identified(_with_coordinates(events, task, places, landing))
 
@@ -34,7 +34,7 @@ def as_before(events: pa.Table, before: pa.Table) -> pa.Table:
     return events
 
 
-def landed_again(events: pa.Table, landing: Landing) -> pa.Table:
+def landed_again(events: pa.Table, landing: LandingPlan) -> pa.Table:
     """Return events that know their places, see `as_before`, as rows of another landing, in their order."""
     placed = _with_coordinates(events, Task(0, "", "", 0), range(events.num_rows), landing)
     for name in COORDINATES:
@@ -42,7 +42,7 @@ def landed_again(events: pa.Table, landing: Landing) -> pa.Table:
     return identified(placed)
 
 
-def _with_coordinates(events: pa.Table, task: Task, places: Sequence[int], landing: Landing) -> pa.Table:
+def _with_coordinates(events: pa.Table, task: Task, places: Sequence[int], landing: LandingPlan) -> pa.Table:
     """Add the coordinates to decoded events, in the order of change_events."""
     size, part = events.num_rows, task.part
     position = pa.array(places, pa.int64())
@@ -94,7 +94,7 @@ def _with(events: pa.Table, name: str, column: pa.Array) -> pa.Table:
     return events.set_column(events.schema.get_field_index(name), CHANGE_EVENTS.field(name), column)
 
 
-def _positions(events: pa.Table, line: pa.Array, task: Task, landing: Landing) -> pa.ChunkedArray:
+def _positions(events: pa.Table, line: pa.Array, task: Task, landing: LandingPlan) -> pa.ChunkedArray:
     """Return where events stand in their transaction; rows that do not say it stand where they were landed.
 
     That orders events of one moment: by landing, then file, then line.
@@ -102,7 +102,7 @@ def _positions(events: pa.Table, line: pa.Array, task: Task, landing: Landing) -
     silent = pc.and_(pc.equal(events.column("kind"), "row"), pc.is_null(events.column("pos")))
     if not pc.any(silent).as_py():
         return events.column("pos")
-    bits = line_bits(max(len(landing.tasks), task.number))
+    bits = line_bits(max(len(landing.splits), task.number))
     _refuse_beyond(line, 1 << bits, task)
     if landing.number >= MOST_LANDINGS:
         raise SourceUnavailable(
@@ -123,7 +123,7 @@ def _refuse_beyond(line: pa.Array, limit: int, task: Task) -> None:
 
 
 def with_compact_events(
-    events: pa.Table, landing: Landing, *, reopen: bool = False, known: np.ndarray | None = None
+    events: pa.Table, landing: LandingPlan, *, reopen: bool = False, known: np.ndarray | None = None
 ) -> pa.Table:
     """Add to landed events the rows that the buffer reads instead of them.
 

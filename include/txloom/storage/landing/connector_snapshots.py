@@ -6,7 +6,7 @@ What a landing decides follows from the rows of the landings before it, so that 
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
@@ -14,12 +14,10 @@ from txloom.events.envelope import FIRST_OF_TABLE, LAST_OF_SNAPSHOT, LAST_OF_TAB
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import text_list, text_literal
 from txloom.storage.paths import TablePaths
+from txloom.storage.sources.splits import LandingPlan
 from txloom.storage.system_tables import SOURCE_SNAPSHOTS
 from txloom.transactions.events import NOWHERE
 from txloom.transactions.snapshots import Shown, Snapshots, advanced
-
-if TYPE_CHECKING:
-    from txloom.storage.sources.splits import Landing
 
 _FLAGS = text_list((OF_SNAPSHOT, FIRST_OF_TABLE, LAST_OF_TABLE, LAST_OF_SNAPSHOT))
 _OF_SNAPSHOT = f"kind = 'row' and detail in ({_FLAGS})"
@@ -47,18 +45,15 @@ def note_left_out(pipeline: Pipeline, paths: TablePaths, number: int, at: dateti
         small_tables.append(_path(paths), rows, SOURCE_SNAPSHOTS, once=(_write_id(paths, "plan"), number))
 
 
-def advance(pipeline: Pipeline, paths: TablePaths, landing: "Landing", *, took: bool) -> int | None:
-    """Write down what a landing showed of snapshots; return the csn that bounds valid-through, None where none does.
-
-    took: it read the source.
-    """
+def advance(pipeline: Pipeline, paths: TablePaths, landing: LandingPlan) -> int | None:
+    """Write down what a landing showed of snapshots; return the csn that bounds valid-through, None where none does."""
     if not _has_snapshots(pipeline):
         return None
     before = progress(paths, landing.number)
     shown = _shown(paths, landing.number)
     if not shown.rows and before.snapshots.lowest is None:
         return None
-    everything = took and not _left_out(paths, landing.number)
+    everything = landing.reads_source and not _left_out(paths, landing.number)
     after = advanced(before.snapshots, shown, everything=everything)
     open_now = after.lowest is not None
     initial = before.initial

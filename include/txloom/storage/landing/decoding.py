@@ -18,7 +18,7 @@ from txloom.storage.landing.open_transactions import OpenBefore
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources.file_positions import Position, to_json
 from txloom.storage.sources.files import FileUnreadable
-from txloom.storage.sources.splits import Landing, Messages, Task
+from txloom.storage.sources.splits import LandingPlan, Messages, Task
 from txloom.storage.system_tables import CHANGE_EVENTS
 
 if TYPE_CHECKING:
@@ -91,34 +91,30 @@ class Decoded:
     spellings: dict[str, str]
 
 
+@dataclass(frozen=True)
+class Decoding:
+    """How a landing becomes events: what it takes, what reads that, what decodes it, what is open in front of it."""
+
+    landing: LandingPlan
+    source: Reader
+    new: NewDecoder
+    open_before: OpenBefore
+
+
 def decode(
-    spark: "Callable[[], SparkSession]",
-    new: NewDecoder,
-    source: Reader,
-    queues: Sequence[Sequence[Task]],
-    open_before: OpenBefore,
-    landing: Landing,
-    paths: TablePaths,
+    spark: "Callable[[], SparkSession]", how: Decoding, queues: Sequence[Sequence[Task]], paths: TablePaths
 ) -> Decoded:
     """Decode queues of tasks; where a file cannot be read, what was decoded is not whole, and its position says so."""
-    if landing.bytes > LOCAL_BYTES:
-        return decode_files(spark(), new, source, queues, open_before, landing, paths)
-    decoder, chunks = new(spellings=name_spellings.known(paths)), [CHANGE_EVENTS.empty_table()]
+    if how.landing.bytes > LOCAL_BYTES:
+        return decode_files(spark(), how, queues, paths)
+    decoder, chunks = how.new(spellings=name_spellings.known(paths)), [CHANGE_EVENTS.empty_table()]
     reached = list[Position]()
     for queue in queues:
-        chunks += decode_queue(decoder, source, queue, open_before, landing, reached)
+        chunks += decode_queue(decoder, how, queue, reached)
     return Decoded(pa.concat_tables(chunks), (), reached, decoder.spellings)
 
 
-def decode_files(
-    spark: "SparkSession",
-    new: NewDecoder,
-    source: Reader,
-    queues: Sequence[Sequence[Task]],
-    open_before: OpenBefore,
-    landing: Landing,
-    paths: TablePaths,
-) -> Decoded:
+def decode_files(spark: "SparkSession", how: Decoding, queues: Sequence[Sequence[Task]], paths: TablePaths) -> Decoded:
     """Decode a landing's files into files of change_events, in one Spark task for each queue, the largest first.
 
     Where tasks met names in several spellings they decode once more, all with the same one.
@@ -127,17 +123,17 @@ def decode_files(
     path, spellings = paths.change_events, name_spellings.known(paths)
 
     def read(some: Iterable[Sequence[Task]]) -> "Iterable[data_files.DataFile | Position | dict[str, str]]":
-        decoder, reached = new(spellings=spellings), list[Position]()
+        decoder, reached = how.new(spellings=spellings), list[Position]()
         for queue in some:
-            for events in gathered(decode_queue(decoder, source, queue, open_before, landing, reached)):
-                numbered = with_compact_events(events, landing, known=finished_before(paths, events))
+            for events in gathered(decode_queue(decoder, how, queue, reached)):
+                numbered = with_compact_events(events, how.landing, known=finished_before(paths, events))
                 yield data_files.write_file(numbered, names.CHANGE_EVENTS, path)
         yield from reached
         yield decoder.spellings
 
     while queues:
         made = spark.sparkContext.parallelize(queues, len(queues)).mapPartitions(read).collect()
-        spellings, is_one = name_spellings.agreed([each for each in made if isinstance(each, dict)], new().declared)
+        spellings, is_one = name_spellings.agreed([each for each in made if isinstance(each, dict)], how.new().declared)
         if is_one:
             positions = [each for each in made if isinstance(each, Position)]
             return Decoded(None, [each for each in made if isinstance(each, data_files.DataFile)], positions, spellings)
@@ -164,32 +160,25 @@ def _by_transaction(chunks: Sequence[pa.Table]) -> pa.Table:
 
 
 def decode_queue(
-    decoder: Decoder,
-    source: Reader,
-    queue: Sequence[Task],
-    open_before: OpenBefore,
-    landing: Landing,
-    reached: "list[Position]",
+    decoder: Decoder, how: Decoding, queue: Sequence[Task], reached: "list[Position]"
 ) -> Iterator[pa.Table]:
     """Yield the messages of tasks, decoded, with their coordinates, in chunks.
 
-    open_before: what is open in front of them. reached: takes how far each file was read, or why it could not be.
+    reached: takes how far each file was read, or why it could not be.
     """
     for task in queue:
-        open_before.enter(decoder, task)
+        how.open_before.enter(decoder, task)
         try:
-            yield from _decode_task(decoder, source, task, landing, reached)
+            yield from _decode_task(decoder, how, task, reached)
         except FileUnreadable as error:
             reached.append(error.position)
             continue
-        open_before.leave(decoder, task)
+        how.open_before.leave(decoder, task)
 
 
-def _decode_task(
-    decoder: Decoder, source: Reader, task: Task, landing: Landing, reached: "list[Position]"
-) -> Iterator[pa.Table]:
+def _decode_task(decoder: Decoder, how: Decoding, task: Task, reached: "list[Position]") -> Iterator[pa.Table]:
     before, tail, inside, is_first = decoder.open(task.topic), list["Open | None"](), False, True
-    for block in source.messages(task):
+    for block in how.source.messages(task):
         if block.is_tail:
             tail.append(decoder.open(task.topic))
         for start in range(0, len(block.values), CHUNK):
@@ -199,7 +188,7 @@ def _decode_task(
             events = decoder.decode(task.topic, block.values[chunk], headers, first)
             inside, is_first = inside or (is_first and _begins_inside(events)), False
             if not block.landed:
-                yield with_position(events, task, block.positions[chunk], landing)
+                yield with_position(events, task, block.positions[chunk], how.landing)
         if block.reached is not None:
             left = decoder.open(task.topic)
             end = replace(block.reached, open=to_json([*tail, left][0]), left=to_json(left))

@@ -14,7 +14,7 @@ from txloom.events.rejections import UNKNOWN_TABLE
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import epoch_micros, text_literal
 from txloom.storage.paths import TablePaths
-from txloom.storage.sources.splits import Landing
+from txloom.storage.sources.splits import LandingPlan
 from txloom.storage.system_tables import SOURCE_PARTITIONS
 from txloom.transactions.low_watermark import LowWatermark, Partition, UnreadableRange, advanced, low_watermark
 
@@ -36,16 +36,13 @@ def announce(pipeline: Pipeline, paths: TablePaths, number: int, at: datetime, p
         small_tables.append(_path(paths), rows, SOURCE_PARTITIONS, once=(_write_id(paths, "plan"), number))
 
 
-def advance(pipeline: Pipeline, paths: TablePaths, landing: Landing, *, took: bool) -> LowWatermark | None:
-    """Write down what a landing showed of each partition; return how far all are, None where none waits for another.
-
-    took: it read the source. One that landed something again, or a snapshot, shows nothing new.
-    """
+def advance(pipeline: Pipeline, paths: TablePaths, landing: LandingPlan) -> LowWatermark | None:
+    """Write down what a landing showed of each partition; return how far all are, None where none waits for another."""
     if not _is_bounded(pipeline):
         return None
     partitions, unreadable_ranges = _known(paths, landing.number), list[UnreadableRange]()
     at, rows = epoch_micros(landing.at), []
-    for key, csns in _csns_of(pipeline, paths, landing.number, partitions) if took else ():
+    for key, csns in _csns_of(pipeline, paths, landing.number, partitions) if landing.reads_source else ():
         partitions[key], new_ranges = advanced(partitions.get(key, Partition(None, at)), csns, at)
         unreadable_ranges += new_ranges
         shown = {"landing": landing.number, "at": landing.at, "topic": key[0], "partition": key[1]}
@@ -56,7 +53,9 @@ def advance(pipeline: Pipeline, paths: TablePaths, landing: Landing, *, took: bo
         return None
     idle = idle_after(pipeline)
     micros = None if idle is None else int(idle.total_seconds() * 1_000_000)
-    unreadable_ranges += _known_poison(paths, landing.number) if took and not _is_counted(pipeline) else []
+    unreadable_ranges += (
+        _known_poison(paths, landing.number) if landing.reads_source and not _is_counted(pipeline) else []
+    )
     return low_watermark(
         partitions.values(), at, micros, inclusive=_is_counted(pipeline), unreadable_ranges=unreadable_ranges
     )

@@ -8,7 +8,8 @@ from txloom.config import names
 from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources import file_positions
-from txloom.storage.sources.splits import Landing, Range, Task
+from txloom.storage.sources.file_positions import Name, Position
+from txloom.storage.sources.splits import LandingPlan, Range, Task
 from txloom.storage.system_tables import LANDED_FILES
 
 
@@ -30,14 +31,23 @@ def write_plan(paths: TablePaths, number: int, rows: Sequence[dict[str, Any]]) -
     small_tables.append(paths.landed_files, rows, LANDED_FILES, once=(write_id, number))
 
 
-def landing_of(paths: TablePaths, plan: Sequence[dict[str, Any]], number: int, parts: Sequence[Range] = ()) -> Landing:
+def landing_of(
+    paths: TablePaths, plan: Sequence[dict[str, Any]], number: int, parts: Sequence[Range] = ()
+) -> LandingPlan:
     """Pick one landing out of the plan; parts: what it takes from Kafka."""
     rows = [row for row in plan if row["landing"] == number]
     files = [row for row in rows if row["file"] is not None]
-    before = file_positions.newest(paths, number) if any(row["origin"] for row in files) else {}
-    tasks = [_task(row, before) for row in files]
-    tasks += tasks_of(parts)
-    return Landing(number, rows[0]["at"].astimezone(UTC), tuple(tasks))
+    goes_on = any(row["origin"] or row["follows"] for row in files)
+    before = file_positions.newest(paths, number) if goes_on else {}
+    splits = [*(_task(row, before) for row in files), *tasks_of(parts)]
+    at = rows[0]["at"].astimezone(UTC)
+    return LandingPlan(number, at, tuple(splits), followed(splits, before), reads_source=True)
+
+
+def followed(splits: Sequence[Task], known: Mapping[Name, Position]) -> dict[Name, Position]:
+    """Return of what is known of files how far those were read that files of a plan follow."""
+    behind = {(split.topic, split.follows) for split in splits if split.follows is not None}
+    return {name: known[name] for name in behind if name in known}
 
 
 def planned_file(task: Task) -> dict[str, Any]:
@@ -47,7 +57,7 @@ def planned_file(task: Task) -> dict[str, Any]:
     return {"file_number": task.number, **file_columns, "origin": origin}
 
 
-def _task(row: Mapping[str, Any], before: Mapping[file_positions.Name, file_positions.Position]) -> Task:
+def _task(row: Mapping[str, Any], before: Mapping[Name, Position]) -> Task:
     """Return a planned file; before: how far files were read when it was planned."""
     file_columns = {name: row[name] for name in ("topic", "file", "size", "modified", "follows")}
     origin = before.get((row["topic"], row["origin"] or ""))

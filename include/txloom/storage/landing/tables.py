@@ -14,12 +14,12 @@ from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.delta import arrow_tables, data_files, schema_evolution, small_tables
 from txloom.storage.landing import name_spellings
 from txloom.storage.landing.change_events import as_before, landed_again, with_compact_events
-from txloom.storage.landing.decoding import Decoded, NewDecoder, Reader, decode
+from txloom.storage.landing.decoding import Decoded, Decoding, NewDecoder, Reader, decode
 from txloom.storage.landing.open_transactions import OpenBefore, open_before, open_transaction
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources import file_positions
 from txloom.storage.sources.file_positions import Position
-from txloom.storage.sources.splits import Landing
+from txloom.storage.sources.splits import LandingPlan
 from txloom.storage.system_tables import CHANGE_EVENTS, DEAD_LETTERS, FILE_POSITIONS, INSTANT, LANDED_FILES
 from txloom.transactions.events import decided, to_bytes, unreadable_ranges
 from txloom.transactions.low_watermark import LowWatermark
@@ -44,7 +44,7 @@ def write_events(
     spark: "Callable[[], SparkSession]",
     new: NewDecoder,
     source: Reader,
-    landing: Landing,
+    landing: LandingPlan,
     paths: TablePaths,
     *,
     ordered: bool = False,
@@ -58,15 +58,14 @@ def write_events(
     unreadable: list[Position] = []
     while True:
         left_out = {position.name for position in unreadable}
-        tasks = [task for task in landing.tasks if (task.topic, task.file) not in left_out or task.part is not None]
+        tasks = [task for task in landing.splits if (task.topic, task.file) not in left_out or task.part is not None]
         queues, before = [[task] for task in tasks], OpenBefore()
         if ordered:
             queues = [
                 [task for task in tasks if task.topic == topic] for topic in dict.fromkeys(t.topic for t in tasks)
             ]
-            known = file_positions.newest(paths, landing.number)
-            before = open_before(tasks, known, left_out, partial(open_transaction, paths))
-        decoded = decode(spark, new, source, queues, before, landing, paths)
+            before = open_before(tasks, landing.followed, left_out, partial(open_transaction, paths))
+        decoded = decode(spark, Decoding(landing, source, new, before), queues, paths)
         unreadable += [position for position in decoded.positions if position.problem is not None]
         if len(unreadable) == len(left_out):
             break
@@ -76,7 +75,7 @@ def write_events(
     _append(decoded, landing, paths)
 
 
-def _append(decoded: Decoded, landing: Landing, paths: TablePaths) -> None:
+def _append(decoded: Decoded, landing: LandingPlan, paths: TablePaths) -> None:
     """Append what was decoded of a landing, once."""
     if decoded.events is None:
         append_files(decoded.written, landing, paths)
@@ -85,12 +84,12 @@ def _append(decoded: Decoded, landing: Landing, paths: TablePaths) -> None:
         append(with_compact_events(decoded.events, landing, known=known), landing, paths)
 
 
-def append(events: pa.Table, landing: Landing, paths: TablePaths) -> None:
+def append(events: pa.Table, landing: LandingPlan, paths: TablePaths) -> None:
     """Append a landing's events, once."""
     arrow_tables.append_once(events, paths.change_events, _write_id(paths), landing.number)
 
 
-def append_files(written: "Sequence[data_files.DataFile]", landing: Landing, paths: TablePaths) -> None:
+def append_files(written: "Sequence[data_files.DataFile]", landing: LandingPlan, paths: TablePaths) -> None:
     """Commit files that tasks wrote as a landing's events, once."""
     data_files.append_files(written, paths.change_events, _write_id(paths), landing.number)
 
@@ -111,12 +110,12 @@ def decode_again(new: NewDecoder, events: pa.Table, number: int, paths: TablePat
     return pa.concat_tables(chunks)
 
 
-def land_again(decoded: pa.Table, landing: Landing, paths: TablePaths) -> None:
+def land_again(decoded: pa.Table, landing: LandingPlan, paths: TablePaths) -> None:
     """Land what was decoded again under a landing of its own: its transactions are decided again."""
     append(with_compact_events(landed_again(decoded, landing), landing, reopen=True), landing, paths)
 
 
-def write_poison(landing: Landing, paths: TablePaths) -> None:
+def write_poison(landing: LandingPlan, paths: TablePaths) -> None:
     """Append a landing's poison to the dead letters, once."""
     write_id = names.write_id(paths.pipeline, f"{names.DEAD_LETTERS}.land", 0)
     poison = arrow_tables.select(
@@ -132,7 +131,7 @@ def write_poison(landing: Landing, paths: TablePaths) -> None:
         )
 
 
-def write_clock(landing: Landing, paths: TablePaths, reached: LowWatermark | None) -> None:
+def write_clock(landing: LandingPlan, paths: TablePaths, reached: LowWatermark | None) -> None:
     """Append the landing's clock row: a commit of its own, so that it follows all events of its landing.
 
     It tells up to which landing what was finished stands in `transactions`, where landings that follow look it up.
@@ -149,10 +148,10 @@ def write_clock(landing: Landing, paths: TablePaths, reached: LowWatermark | Non
     small_tables.append(paths.change_events, [row], CHANGE_EVENTS, once=(write_id, landing.number))
 
 
-def count(landing: Landing, paths: TablePaths) -> dict[str, int]:
+def count(landing: LandingPlan, paths: TablePaths) -> dict[str, int]:
     """Count what a landing took in, by what becomes of it."""
     counts = dict.fromkeys(("files", "landed", "rows", "metadata", "unwatched", "poison", "tombstones", "markers"), 0)
-    counts["files"] = len(landing.tasks)
+    counts["files"] = len(landing.splits)
     sql = (
         'select kind, "table" is not null as watched, count(*) as n from t '
         f'where landing = {landing.number} and "row" >= 0 group by 1, 2'

@@ -1,12 +1,12 @@
 """The input splits of a landing, each a file or a range of records, and the messages that are read from one."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
 
 from txloom.events.formats import Headers
-from txloom.storage.sources.file_positions import Position
+from txloom.storage.sources.file_positions import Name, Position
 
 COMPRESSION = 10
 """Bytes of content that are estimated for a byte of a compressed file."""
@@ -132,14 +132,21 @@ def capped(parts: Sequence[Range]) -> list[Range]:
 
 
 @dataclass(frozen=True)
-class Landing:
-    """One landing: its number, the run's clock, and the files it takes."""
+class LandingPlan:
+    """One landing: its number, when it was planned, what it takes, and what was known before it.
+
+    splits: pieces of files or of partitions, none for a landing of what txloom writes itself. followed: how far the
+    files were read that files of the plan follow. reads_source: it takes what the source has, so that what it shows is
+    new; a snapshot that is loaded, or a redrive, shows nothing of how far the source is.
+    """
 
     number: int
     at: datetime
-    tasks: tuple[Task, ...]
+    splits: tuple[Task, ...] = ()
+    followed: Mapping[Name, Position] = field(default_factory=dict)
+    reads_source: bool = False
 
     @property
     def bytes(self) -> int:
         """Return about how much there is to decode."""
-        return sum(task.bytes for task in self.tasks)
+        return sum(split.bytes for split in self.splits)
