@@ -54,6 +54,7 @@ def spark() -> Iterator[object]:
     that start jobs as processes of their own always see compiled code.
     """
     os.environ.setdefault("TXLOOM_DRIVER_MEMORY", "3g")
+    import in_process
     from txloom.config import jvm
     from txloom.storage.spark.session import SETTINGS, open_session
 
@@ -63,10 +64,21 @@ def spark() -> Iterator[object]:
         for name, value in {} if os.environ.get("TXLOOM_COMPILED") else INTERPRETED.items():
             monkeypatch.setitem(SETTINGS, name, value)
         session = open_session("txloom tests", "tests")
-    gc.collect()
-    gc.freeze()
-    yield session
+        in_process.replace_streams(monkeypatch, lambda: _running["stream"])
+        gc.collect()
+        gc.freeze()
+        yield session
     session.stop()
+
+
+_running: dict[str, bool] = {}
+"""Whether the test that runs is marked `stream`."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Give tests marked `stream` the buffer as a stream of Spark's, and all others the buffer in this process."""
+    _running["stream"] = item.get_closest_marker("stream") is not None
 
 
 @pytest.fixture(autouse=True)
@@ -80,17 +92,6 @@ def _forgotten_frames(request: pytest.FixtureRequest) -> Iterator[None]:
     if "spark" in request.fixturenames and context is not None:
         gc.collect()
         context._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
-
-
-@pytest.fixture(scope="module")
-def no_stream() -> Iterator[None]:
-    """Run the buffer in this process: for modules that test other steps; a stream of Spark's takes seconds a run."""
-    import in_process
-    from txloom.steps.buffer import buffer_transactions
-
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(buffer_transactions, "_run", in_process.run)
-        yield
 
 
 pytest_plugins = ["services.fixtures"]

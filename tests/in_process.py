@@ -1,4 +1,4 @@
-"""The buffer without a stream: for tests of what comes before and after it, which need no state store of Spark's.
+"""The buffer without a stream: what tests run that are not marked `stream`, for they need no state store of Spark's.
 
 Landings are read, decided and written by the functions that the stream calls, in one batch for each run; what is held
 lies in the checkpoint's folder, so that a copied warehouse goes on where the first one was.
@@ -6,16 +6,18 @@ lies in the checkpoint's folder, so that a copied warehouse goes on where the fi
 
 import pickle
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 from pyspark.sql import Row
 
 from landed import landed_between
 from txloom.config.models.pipeline import Pipeline
+from txloom.steps.buffer import buffer_transactions
 from txloom.steps.buffer.buffer_transactions import LEVELS, check_balance, known_before, release_batch
 from txloom.steps.buffer.completeness import rules_of
 from txloom.steps.buffer.micro_batch import Batch
@@ -24,6 +26,16 @@ from txloom.storage.paths import TablePaths
 from txloom.transactions import buffer
 from txloom.transactions import events as ev
 from txloom.transactions.compact_events import BUCKETS
+
+
+def replace_streams(monkeypatch: pytest.MonkeyPatch, is_kept: Callable[[], bool]) -> None:
+    """Let the buffer run in this process, except where the stream is kept."""
+    by_stream = buffer_transactions._run
+
+    def chosen(*given: Any) -> dict[str, int]:
+        return (by_stream if is_kept() else run)(*given)
+
+    monkeypatch.setattr(buffer_transactions, "_run", chosen)
 
 
 class Outcomes:
