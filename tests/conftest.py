@@ -11,6 +11,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from pyspark import SparkContext
 
+import running
+
 PROJECT = Path(__file__).resolve().parents[1]
 
 # How fast a machine draws examples says nothing of what is tested.
@@ -64,21 +66,18 @@ def spark() -> Iterator[object]:
         for name, value in {} if os.environ.get("TXLOOM_COMPILED") else INTERPRETED.items():
             monkeypatch.setitem(SETTINGS, name, value)
         session = open_session("txloom tests", "tests")
-        in_process.replace_streams(monkeypatch, lambda: _running["stream"])
+        in_process.replace_streams(monkeypatch)
         gc.collect()
         gc.freeze()
         yield session
     session.stop()
 
 
-_running: dict[str, bool] = {}
-"""Whether the test that runs is marked `stream`."""
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Give tests marked `stream` the buffer as a stream of Spark's, and all others the buffer in this process."""
-    _running["stream"] = item.get_closest_marker("stream") is not None
+    """Let lakes know the marks of the test that runs, before its fixtures are made."""
+    running.MARKS.clear()
+    running.MARKS.update(mark.name for mark in item.iter_markers())
 
 
 @pytest.fixture(autouse=True)

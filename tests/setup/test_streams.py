@@ -43,12 +43,12 @@ class Written(NamedTuple):
 
 
 @cache
-def tests() -> list[Written]:
+def written_tests() -> list[Written]:
     """Return all tests that are functions of a file."""
-    return [test for file in sorted(TESTS.rglob("test_*.py")) for test in _tests(file)]
+    return [test for file in sorted(TESTS.rglob("test_*.py")) for test in _written(file)]
 
 
-def _tests(file: Path) -> Iterator[Written]:
+def _written(file: Path) -> Iterator[Written]:
     body = ast.parse(file.read_text()).body
     named = {ast.unparse(each.targets[0]): ast.unparse(each.value) for each in body if isinstance(each, ast.Assign)}
     for each in body:
@@ -65,16 +65,16 @@ def _marks(test: ast.FunctionDef, named: Mapping[str, str]) -> Iterator[str]:
 
 
 def test_at_least_thirty_tests_run_the_real_stream() -> None:
-    assert sum(test.is_marked for test in tests()) >= 30
+    assert sum(test.is_marked for test in written_tests()) >= 30
 
 
 @pytest.mark.parametrize("file", WHOLE)
 def test_every_test_of_these_files_runs_the_real_stream(file: str) -> None:
-    marked = [test.is_marked for test in tests() if test.name.startswith(f"{file}: ")]
+    marked = [test.is_marked for test in written_tests() if test.name.startswith(f"{file}: ")]
     assert marked and all(marked)
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_each_rule_of_checkpoints_and_each_format_is_seen_by_the_real_stream(rule: str) -> None:
-    (test,) = (test for test in tests() if test.name.startswith(RULES[rule]))
+    (test,) = (test for test in written_tests() if test.name.startswith(RULES[rule]))
     assert test.is_marked, test.name

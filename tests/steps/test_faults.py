@@ -14,6 +14,8 @@ from oracle.state import Source
 from oracle.writing import metadata, row
 from txloom.config.models.pipeline import Completeness
 
+pytestmark = pytest.mark.session
+
 
 @pytest.mark.stream
 def test_a_badly_delivered_load_ends_exact_and_every_cut_is(
