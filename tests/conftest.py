@@ -11,6 +11,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from pyspark import SparkContext
 
+import running
+
 PROJECT = Path(__file__).resolve().parents[1]
 
 # How fast a machine draws examples says nothing of what is tested.
@@ -54,6 +56,7 @@ def spark() -> Iterator[object]:
     that start jobs as processes of their own always see compiled code.
     """
     os.environ.setdefault("TXLOOM_DRIVER_MEMORY", "3g")
+    import in_process
     from txloom.config import jvm
     from txloom.storage.spark.session import SETTINGS, open_session
 
@@ -63,10 +66,18 @@ def spark() -> Iterator[object]:
         for name, value in {} if os.environ.get("TXLOOM_COMPILED") else INTERPRETED.items():
             monkeypatch.setitem(SETTINGS, name, value)
         session = open_session("txloom tests", "tests")
-    gc.collect()
-    gc.freeze()
-    yield session
+        in_process.replace_streams(monkeypatch)
+        gc.collect()
+        gc.freeze()
+        yield session
     session.stop()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let lakes know the marks of the test that runs, before its fixtures are made."""
+    running.MARKS.clear()
+    running.MARKS.update(mark.name for mark in item.iter_markers())
 
 
 @pytest.fixture(autouse=True)
@@ -80,17 +91,6 @@ def _forgotten_frames(request: pytest.FixtureRequest) -> Iterator[None]:
     if "spark" in request.fixturenames and context is not None:
         gc.collect()
         context._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
-
-
-@pytest.fixture(scope="module")
-def no_stream() -> Iterator[None]:
-    """Run the buffer in this process: for modules that test other steps; a stream of Spark's takes seconds a run."""
-    import in_process
-    from txloom.steps.buffer import buffer_transactions
-
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(buffer_transactions, "_run", in_process.run)
-        yield
 
 
 pytest_plugins = ["services.fixtures"]

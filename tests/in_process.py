@@ -1,29 +1,50 @@
-"""The buffer without a stream: for tests of what comes before and after it, which need no state store of Spark's.
+"""The buffer without a stream: what tests run that are not marked `stream`, for they need no state store of Spark's.
 
 Landings are read, decided and written by the functions that the stream calls, in one batch for each run; what is held
-lies in the checkpoint's folder, so that a copied warehouse goes on where the first one was.
+lies in the checkpoint's folder, so that a copied warehouse goes on where the first one was. Dead letters, which Spark
+makes, are made by `workloads.small_lake` instead, unless the test is marked `session`, or every batch is a large one.
 """
 
 import pickle
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 from pyspark.sql import Row
 
+import running
 from landed import landed_between
 from txloom.config.models.pipeline import Pipeline
-from txloom.steps.buffer.buffer_transactions import LEVELS, check_balance, known_before, release_batch
+from txloom.steps.buffer import buffer_transactions, late_metadata, producer_checks, producer_runs
+from txloom.steps.buffer.buffer_transactions import LEVELS, SMALL_KINDS, check_balance, known_before, release_batch
 from txloom.steps.buffer.completeness import rules_of
+from txloom.steps.buffer.give_up import cause_of, list_waiting, named
 from txloom.steps.buffer.micro_batch import Batch
+from txloom.steps.buffer.release_batch import Released, release_small
 from txloom.storage.buffer import batch_plan, checkpoints, stream
+from txloom.storage.dead_letters import open_letters
+from txloom.storage.delta import arrow_tables
 from txloom.storage.paths import TablePaths
 from txloom.transactions import buffer
 from txloom.transactions import events as ev
 from txloom.transactions.compact_events import BUCKETS
+from txloom.transactions.producer_runs import ONE
+from workloads.small_lake import Letters
+
+
+def replace_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the buffer run in this process, except in tests that are marked `stream`."""
+    by_stream = buffer_transactions._run
+
+    def chosen(*given: Any) -> dict[str, int]:
+        return (by_stream if running.by_stream() else run)(*given)
+
+    monkeypatch.setattr(buffer_transactions, "_run", chosen)
 
 
 class Outcomes:
@@ -73,12 +94,65 @@ def run(spark: Any, pipeline: Pipeline, paths: TablePaths, run_id: str) -> dict[
             held[bucket], decided = buffer.decide(held[bucket], arrived[bucket], rules_of(pipeline))
             rows += [row for frame in stream._rows(bucket, before, held[bucket], decided) for row in _plain(frame)]
         batch = Batch(spark, pipeline, paths, generation, number, run_id, known)
-        for name, count in release_batch(batch, Outcomes(spark, rows)).items():
+        by_spark = running.by_session() or arrow_tables.LOCAL_ROWS < 0
+        written = release_batch(batch, Outcomes(spark, rows)) if by_spark else release_here(batch, rows)
+        for name, count in written.items():
             totals[name] = count if name in LEVELS else totals.get(name, 0) + count
         taken, number = end.landing, number + 1
         _keep(folder, taken, number, held)
     check_balance(paths, generation, run_id)
     return totals
+
+
+def release_here(batch: Batch, rows: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """Write what a batch decided as `release_batch` does, dead letters by the hand of `workloads.small_lake`."""
+    kinds = {what: [Row(**row) for row in rows if row["what"] == what] for what in (*SMALL_KINDS, "released")}
+    if not kinds["counts"]:
+        return {}
+    counts = Counter(buffer_transactions._counts(kinds["counts"]))
+    clock = max(kinds["counts"], key=lambda row: row["landing"])
+    batch, watched = batch.up_to(clock["landing"]), batch.table_names()
+    landings = {row["landing"] for row in kinds["place"]}
+    released = release_small(batch, kinds["released"], kinds["repeated"], landings) if landings else Released()
+    operations = producer_checks.operations_of(batch, kinds["dead"])
+    letters, given_up = Letters(batch, counts), {row["tx"]: row for row in kinds["dead"]}
+    before = open_letters.dead_by_hash(batch.paths).keys() | given_up.keys() | released.unreadable.keys()
+    letters.give_up(kinds["dead"], operations)
+    letters.refuse(released)
+    letters.judge(kinds["late"], set(given_up))
+    news = [row for row in kinds["late"] if not row["rows"] and row["tx"] not in before]
+    batch.record(late_metadata.contradictions(batch, news))
+    letters.write(released)
+    if not batch.is_known:
+        known = named(batch, [*kinds["dead"], *kinds["waiting"]])
+        producer_checks.after_batch(batch, kinds["dead"], operations, known)
+        if counts["several_runs"] or any(row["runs"] for row in kinds["dead"]):
+            causes = {tx: cause_of(row, watched, operations) for tx, row in given_up.items()}
+            producer_runs.after_batch(batch, SeveralRuns(kinds["released"]), kinds["dead"], causes)  # type: ignore[arg-type]
+        if counts["clocks"]:
+            list_waiting(batch, kinds["waiting"], known, watched, clock)
+    settled = {name: count for name, count in counts.items() if name not in ("late", "clocks", "several_runs")}
+    settled["buffered_change"] = settled["buffered"] - settled.pop("buffered_before")
+    batch.enter(settled)
+    return settled
+
+
+class SeveralRuns:
+    """Released transactions, of which only those of several runs are asked for."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = [row for row in rows if row["runs"] != ONE]
+
+    def where(self, condition: str) -> "SeveralRuns":
+        assert condition == f"runs <> {ONE}"
+        return self
+
+    def select(self, *columns: str) -> "SeveralRuns":
+        self.rows = [Row(*(row[name] for name in columns)) for row in self.rows]
+        return self
+
+    def collect(self) -> list[Row]:
+        return self.rows
 
 
 def _plain(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -21,8 +21,6 @@ from txloom.steps.publish.publish import publish
 from txloom.storage.delta import arrow_tables
 from txloom.storage.targets import history_reader
 
-pytestmark = pytest.mark.usefixtures("no_stream")
-
 TABLES = """
 tables:
   - {{name: orders, source: APP.ORDERS, key: [id], columns: {{id: long, note: {note}}}}}

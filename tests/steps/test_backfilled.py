@@ -10,8 +10,6 @@ from txloom.steps.backfill.backfill import backfill
 from txloom.storage.delta import arrow_tables
 from txloom.storage.views.status import status
 
-pytestmark = pytest.mark.usefixtures("no_stream")
-
 TABLES = """
 tables:
   - {name: orders, source: APP.ORDERS, key: [id], columns: {id: long, note: string}}

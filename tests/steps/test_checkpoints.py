@@ -17,6 +17,7 @@ from txloom.storage.buffer import batch_plan, checkpoints
 from txloom.storage.checks import findings
 from txloom.storage.paths import TablePaths
 
+pytestmark = pytest.mark.stream
 TABLES = """
 tables: [{name: orders, source: APP.ORDERS, key: [id], columns: {id: long, total: "decimal(10,2)"}}]
 targets: {mirrors: ["*"]}

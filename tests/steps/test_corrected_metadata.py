@@ -12,6 +12,7 @@ from txloom.quality import findings as f
 from txloom.storage.buffer import checkpoints
 from txloom.storage.views.status import status
 
+pytestmark = pytest.mark.stream
 TABLES = """
 tables:
   - {name: orders, source: APP.ORDERS, key: [id], columns: {id: long, note: string}}

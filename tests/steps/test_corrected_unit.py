@@ -5,13 +5,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from steps import manual
 from steps.debezium_shop import DebeziumShop, copied, ended
 from txloom import read
-
-pytestmark = pytest.mark.usefixtures("no_stream")
 
 DECLARED = """
 name: shop

@@ -38,8 +38,6 @@ from txloom.storage.landing import decoding
 from txloom.storage.paths import TablePaths
 from txloom.storage.runs import lease
 
-pytestmark = pytest.mark.usefixtures("no_stream")
-
 HEAD = """
 name: club
 source: {{format: snapshots, files: {{path: {inbox}, settle: 0s}}, snapshots: {{extracts: {extracts}}}}}

@@ -30,8 +30,6 @@ from txloom.storage.delta.commit_metadata import versions
 from txloom.storage.views.pipeline.dead_letters import causes
 from txloom.storage.views.stories.transaction import transaction
 
-pytestmark = pytest.mark.usefixtures("no_stream")
-
 __all__ = ["lake"]
 PROJECT = Path(__file__).resolve().parents[2]
 BROKEN = '{"op_type": "I"'

@@ -12,8 +12,6 @@ from txloom.quality import findings as f
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.storage.delta import arrow_tables
 
-pytestmark = pytest.mark.usefixtures("no_stream")
-
 ORDERS = """
 tables:
   - {{name: orders, source: APP.ORDERS, key: [id], columns: {{{columns}}}, undeclared_columns: {policy}}}

@@ -42,6 +42,7 @@ def shown(lake: Lake, table: str, *columns: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(row[name] for name in columns) for row in lake.rows(table))
 
 
+@pytest.mark.stream
 @pytest.mark.parametrize("lake", ["change_sets"], indirect=True)
 @pytest.mark.parametrize("kind", ["csv.gz", "jsonl", "parquet"])
 def test_a_change_set_leaves_what_its_last_rows_say(lake: Lake, kind: str) -> None:
@@ -94,6 +95,7 @@ def event(kind: str, at: int, after: dict[str, Any], old: dict[str, Any]) -> byt
     return json.dumps(event_fields).encode() + b"\n"
 
 
+@pytest.mark.stream
 @pytest.mark.parametrize("lake", ["change_events"], indirect=True)
 def test_the_resolvers_example(lake: Lake) -> None:
     """The resolver seed: {id1 Alice, id2 Bob}; id1 becomes Angela, id2 goes and comes again as Carol."""
@@ -114,6 +116,7 @@ def test_the_resolvers_example(lake: Lake) -> None:
     assert shown(lake, "people", "id", "name") == [("c", "Angela"), ("id2", "Carol")]
 
 
+@pytest.mark.stream
 @pytest.mark.parametrize("lake", ["snapshots"], indirect=True)
 def test_the_difference_of_two_extracts(lake: Lake) -> None:
     """The hash-diff seed in small: one player goes, one comes, one changes, one stays."""

@@ -13,7 +13,7 @@ from txloom.steps.backfill.backfill import backfill
 from txloom.steps.maintenance.maintain_tables import maintain_tables
 from txloom.storage.buffer import checkpoints
 
-pytestmark = pytest.mark.random_order(disabled=True)
+pytestmark = [pytest.mark.random_order(disabled=True), pytest.mark.stream]
 """The tests are steps of one story."""
 TABLES = """
 tables: [{name: orders, source: APP.ORDERS, key: [id], columns: {id: long, total: long}}]

@@ -14,7 +14,10 @@ from oracle.state import Source
 from oracle.writing import metadata, row
 from txloom.config.models.pipeline import Completeness
 
+pytestmark = pytest.mark.session
 
+
+@pytest.mark.stream
 def test_a_badly_delivered_load_ends_exact_and_every_cut_is(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +177,7 @@ def test_a_late_transaction_does_not_overwrite_newer_data_nor_revive_deleted_row
     ]
 
 
+@pytest.mark.stream
 def test_a_lost_checkpoint_is_rebuilt_from_change_events_and_the_tables_do_not_change(lake: Lake) -> None:
     import shutil
 

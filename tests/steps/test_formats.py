@@ -14,8 +14,6 @@ from oracle import capture, comparison, values
 from txloom.config import load
 from txloom.config.models.source import Files
 
-pytestmark = pytest.mark.usefixtures("no_stream")
-
 CAPTURE = Path(__file__).resolve().parents[1] / "data" / "orders"
 EXAMPLES = ORDERS.parent / "examples"
 RUNS = 4
@@ -66,7 +64,7 @@ def debezium(lake: Lake) -> Iterator[dict[str, list[str]]]:
         }
 
 
-@pytest.mark.parametrize("stream", [goldengate, wal2json, debezium])
+@pytest.mark.parametrize("stream", [goldengate, pytest.param(wal2json, marks=pytest.mark.stream), debezium])
 def test_the_three_streams_of_one_load_end_in_the_same_tables(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: Any
 ) -> None:

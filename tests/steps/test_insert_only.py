@@ -12,8 +12,6 @@ from txloom.errors import ConfigurationError
 from txloom.storage.delta import arrow_tables, small_merge
 from txloom.storage.views.status import status
 
-pytestmark = pytest.mark.usefixtures("no_stream")
-
 TABLES = """
 tables:
   - {name: visits, source: APP.VISITS, key: none, columns: {page: string, seconds: long}}

@@ -23,8 +23,6 @@ from txloom.storage.checks import data_checks, findings, results
 from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
 
-pytestmark = pytest.mark.usefixtures("no_stream")
-
 HEAD = """
 name: shop
 source: {{format: {source}, files: {{path: {folder}}}{more}}}

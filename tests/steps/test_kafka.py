@@ -27,6 +27,7 @@ def land(lake: Lake) -> dict[str, int]:
     return lake.run((land_events,))["land_events"]
 
 
+@pytest.mark.stream
 @pytest.mark.parametrize("spread", [False, True], ids=["in this process", "by Spark"])
 def test_records_are_landed_once_with_partition_and_offset(
     spark: Any, tmp_path: Path, broker: Broker, monkeypatch: pytest.MonkeyPatch, spread: bool

@@ -15,7 +15,7 @@ from oracle.completeness import progress
 from oracle.state import Source
 from txloom.config import find
 
-pytestmark = pytest.mark.random_order(disabled=True)
+pytestmark = [pytest.mark.random_order(disabled=True), pytest.mark.stream]
 """The tests are steps of one story."""
 RUNNER = Path(__file__).with_name("killed_job.py")
 

@@ -14,6 +14,7 @@ from services.connect import Connect
 from services.process import wait_until
 from txloom.config import load
 
+pytestmark = pytest.mark.stream
 SCHEMA = """
     CREATE TABLE orders (id bigint PRIMARY KEY, note text, amount numeric(20,4), at timestamptz, day date, large text);
     CREATE TABLE lines (order_id bigint, line int, item text, qty numeric(38,10), PRIMARY KEY (order_id, line));

@@ -22,8 +22,6 @@ from txloom.quality import findings as f
 from txloom.steps.publish.check_expectations import check_expectations
 from txloom.steps.snapshots.load_snapshot import load_snapshot
 
-pytestmark = pytest.mark.usefixtures("no_stream")
-
 
 def load(lake: Lake, folder: Path, csn: int, **more: Any) -> dict[str, int]:
     options = {"warehouse": lake.warehouse, "run_id": "load", "path": str(folder), "csn": csn}

@@ -10,8 +10,6 @@ from shop import Shop, insert, update
 from txloom.events import rejections
 from txloom.steps.landing.land_events import land_events
 
-pytestmark = pytest.mark.usefixtures("no_stream")
-
 TABLES = """
 tables:
   - {name: items, source: APP.ITEMS, key: [id], columns: {id: long, note: string}}

@@ -10,6 +10,7 @@ from txloom.quality import findings as f
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.storage.views.status import status
 
+pytestmark = pytest.mark.session
 TABLES = """
 tables:
   - {name: orders, source: APP.ORDERS, key: [id], columns: {id: long, note: string}}

@@ -115,6 +115,7 @@ def test_a_redrive_done_twice_changes_nothing_more(lake: Lake) -> None:
     assert redrive(None, lake.pipeline, warehouse=lake.warehouse, run_id="late", everything=True)["events"] == 0
 
 
+@pytest.mark.stream
 def test_a_redrive_killed_after_its_writes_is_done_once(lake: Lake) -> None:
     dead_without_metadata(lake)
     write(lake, "b", metadata(20, promo_codes=2))

@@ -16,7 +16,7 @@ from txloom.errors import BeyondValidThrough, ConfigurationError
 from txloom.storage.checks.findings import open_findings
 from txloom.storage.paths import TablePaths
 
-pytestmark = pytest.mark.random_order(disabled=True)
+pytestmark = [pytest.mark.random_order(disabled=True), pytest.mark.stream]
 """The tests are steps of one story."""
 MIRRORS = tuple(declarations.TABLES)
 

@@ -14,6 +14,8 @@ from txloom.quality import findings as f
 from txloom.storage.views.pipeline.dead_letters import causes
 from txloom.storage.views.status import status
 
+pytestmark = pytest.mark.session
+
 
 def hole(shop: DebeziumShop, xid: int, lsn: int, keys: range, counted: int = 8) -> None:
     """Send a COPY of ten rows from two runs that lost two of them between them."""

@@ -13,8 +13,6 @@ from txloom.storage.views.pipeline.waiting import waiting
 from txloom.storage.views.stories.row import key_story
 from txloom.storage.views.stories.transaction import Story, transaction
 
-pytestmark = pytest.mark.usefixtures("no_stream")
-
 TABLES = """
 tables:
   - {name: orders, source: APP.ORDERS, columns: {id: long, note: string}, key: [id]}

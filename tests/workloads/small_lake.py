@@ -30,6 +30,7 @@ from txloom.steps.buffer.completeness import rules_of
 from txloom.steps.buffer.give_up import cause_of, describe, list_waiting, named
 from txloom.steps.buffer.late_events import CURABLE, completed_of
 from txloom.steps.buffer.micro_batch import Batch
+from txloom.steps.buffer.producer_checks import Operations
 from txloom.steps.buffer.release_batch import Released, release_small
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.steps.landing.land_events import land_events
@@ -218,7 +219,7 @@ class SmallLake:
         released = (
             release_small(batch, outcomes["released"], outcomes["repeated"], landings) if landings else Released()
         )  # type: ignore[arg-type]
-        books = _Letters(batch, counts)
+        books = Letters(batch, counts)
         books.give_up(outcomes["dead"])
         books.refuse(released)
         books.judge(outcomes["late"], {row["tx"] for row in outcomes["dead"]})
@@ -272,7 +273,7 @@ def _outcomes(
     yield "counts", {"received": [counts], **clock}
 
 
-class _Letters:
+class Letters:
     """What a batch cannot release, as dead letters; `counts` are corrected as they are made."""
 
     def __init__(self, batch: Batch, counts: Counter[str]) -> None:
@@ -282,7 +283,7 @@ class _Letters:
         self._completed = TRANSACTIONS.empty_table()
         self._landed: dict[int, list[Event]] = {}
 
-    def give_up(self, standings: Sequence[Mapping[str, Any]]) -> None:
+    def give_up(self, standings: Sequence[Mapping[str, Any]], operations: Operations | None = None) -> None:
         """Make dead letters of transactions that waited too long; what was released long ago is judged as late."""
         events = self._of([row["tx"] for row in standings])
         before = open_letters.released(self._batch.paths, list({event["transaction_id"] for event in events}))
@@ -298,7 +299,7 @@ class _Letters:
                 self._counts["dead"] -= row["rows"]
                 self._late([event for event in _distinct(given_up) if event["kind"] == "row"], {})
                 continue
-            cause = cause_of(row, watched, {})  # type: ignore[arg-type]
+            cause = cause_of(row, watched, operations or {})  # type: ignore[arg-type]
             self._inter(given_up, row["first_at"], row["rows"], cause, describe(row, watched))  # type: ignore[arg-type]
 
     def refuse(self, released: Released) -> None:

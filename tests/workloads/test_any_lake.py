@@ -32,7 +32,7 @@ from workloads.truth import expected_tables, keys
 WORKLOADS = int(os.environ.get("TXLOOM_WORKLOADS", "2"))
 SEED = int(os.environ.get("TXLOOM_SEED", "20261121"))
 TRANSACTIONS = 60
-pytestmark = pytest.mark.usefixtures("partitioned")
+pytestmark = [pytest.mark.usefixtures("partitioned"), pytest.mark.stream]
 
 
 def new_lake(spark: Any, folder: Path, made: Shape) -> Lake:

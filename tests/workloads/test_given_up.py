@@ -15,6 +15,8 @@ from workloads.small_lake import SmallLake
 from workloads.spark_lake import SparkLake
 from workloads.test_named_lakes import PLAIN, commit, lake_of, messages, row
 
+BOTH = [pytest.param(True, marks=pytest.mark.stream), False]
+
 
 def impatient_lake(folder: Path, request: pytest.FixtureRequest, *, by_spark: bool) -> tuple[SmallLake, Play, Producer]:
     """Return a lake of one table that gives up what is not whole with its landing; by_spark: by the jobs themselves."""
@@ -25,7 +27,7 @@ def impatient_lake(folder: Path, request: pytest.FixtureRequest, *, by_spark: bo
     return lake, made, producer
 
 
-@pytest.mark.parametrize("by_spark", [True, False])
+@pytest.mark.parametrize("by_spark", BOTH)
 def test_a_rebuild_counts_once_what_was_given_up_with_duplicates_and_released_later(
     tmp_path: Path, request: pytest.FixtureRequest, by_spark: bool
 ) -> None:
@@ -56,7 +58,7 @@ def test_landing_goes_on_behind_a_transaction_that_was_given_up_without_its_csn(
     assert not findings.open_findings(lake.paths), "no transaction id came again"
 
 
-@pytest.mark.parametrize("by_spark", [True, False])
+@pytest.mark.parametrize("by_spark", BOTH)
 def test_a_rebuild_counts_each_time_that_a_transaction_was_given_up(
     tmp_path: Path, request: pytest.FixtureRequest, by_spark: bool
 ) -> None:
@@ -78,7 +80,7 @@ def test_a_rebuild_counts_each_time_that_a_transaction_was_given_up(
     assert_newest(lake, made)
 
 
-@pytest.mark.parametrize("by_spark", [True, False])
+@pytest.mark.parametrize("by_spark", BOTH)
 def test_what_was_given_up_in_two_parts_that_are_whole_together_is_redriven_at_once(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, by_spark: bool
 ) -> None:

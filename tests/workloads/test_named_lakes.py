@@ -379,6 +379,7 @@ def test_what_a_batch_wrote_that_died_and_lost_its_checkpoint_is_not_there_twice
     _die_and_lose(*lake_of(tmp_path, "goldengate", PLAIN), writes)
 
 
+@pytest.mark.stream
 def test_the_jobs_write_it_once_too(tmp_path: Path, spark: Any) -> None:
     lake, made, producer = lake_of(tmp_path, "goldengate", PLAIN)
     _die_and_lose(SparkLake(tmp_path, lake.pipeline, spark=spark), made, producer, 1)
