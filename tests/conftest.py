@@ -12,11 +12,20 @@ from hypothesis import HealthCheck, settings
 from pyspark import SparkContext
 
 import running
+from drawn import examples
 
 PROJECT = Path(__file__).resolve().parents[1]
 
-# How fast a machine draws examples says nothing of what is tested.
-settings.register_profile("txloom", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How fast a machine draws examples says nothing of what is tested. In CI, Hypothesis would draw the same in every run.
+drawn_anew = {"derandomize": False} if settings.get_current_profile_name() == "ci" else {}
+settings.register_profile(
+    "txloom",
+    max_examples=examples(100),
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+    **drawn_anew,
+)
 settings.load_profile("txloom")
 logging.getLogger("py4j").setLevel(logging.WARNING)
 
