@@ -36,6 +36,32 @@ INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.facto
 """A quarter of a test's processor time went into compiling code that ran once."""
 SHORT_QUERIES = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote -Xms1g -Xmn500m"
 
+LONGEST = (
+    "steps/test_killed.py",
+    "workloads/test_any_lake.py",
+    "steps/test_diff_snapshot.py",
+    "workloads/test_any_source.py",
+    "steps/test_checkpoints.py",
+    "workloads/test_any_workload.py",
+    "steps/test_sample.py",
+    "steps/test_backfill.py",
+    "steps/test_producer.py",
+    "dags/test_dags.py",
+    "workloads/test_named_lakes.py",
+    "steps/test_faults.py",
+    "steps/test_many_landings.py",
+    "steps/test_large.py",
+    "steps/test_partitions.py",
+    "steps/test_kafka.py",
+    "steps/test_corrected_metadata.py",
+    "workloads/test_wrapped_ids.py",
+    "steps/test_expire.py",
+    "dags/test_up.py",
+    "setup/test_contributing.py",
+    "plugins/test_page.py",
+)
+"""Files of tests, those first that take longest."""
+
 
 @pytest.fixture
 def partitioned(spark: Any) -> Iterator[None]:
@@ -80,6 +106,13 @@ def spark() -> Iterator[object]:
         gc.freeze()
         yield session
     session.stop()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, so that the workers end together."""
+    ranks = {name: rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get("/".join(item.path.parts[-2:]), len(ranks)))
 
 
 @pytest.hookimpl(tryfirst=True)
