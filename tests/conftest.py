@@ -12,11 +12,20 @@ from hypothesis import HealthCheck, settings
 from pyspark import SparkContext
 
 import running
+from drawn import examples
 
 PROJECT = Path(__file__).resolve().parents[1]
 
-# How fast a machine draws examples says nothing of what is tested.
-settings.register_profile("txloom", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How fast a machine draws examples says nothing of what is tested. In CI, Hypothesis would draw the same in every run.
+drawn_anew = {"derandomize": False} if settings.get_current_profile_name() == "ci" else {}
+settings.register_profile(
+    "txloom",
+    max_examples=examples(100),
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+    **drawn_anew,
+)
 settings.load_profile("txloom")
 logging.getLogger("py4j").setLevel(logging.WARNING)
 
@@ -26,6 +35,32 @@ SHUFFLE_PARTITIONS = "1"
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """A quarter of a test's processor time went into compiling code that ran once."""
 SHORT_QUERIES = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote -Xms1g -Xmn500m"
+
+LONGEST = (
+    "steps/test_killed.py",
+    "workloads/test_any_lake.py",
+    "steps/test_diff_snapshot.py",
+    "workloads/test_any_source.py",
+    "steps/test_checkpoints.py",
+    "workloads/test_any_workload.py",
+    "steps/test_sample.py",
+    "steps/test_backfill.py",
+    "steps/test_producer.py",
+    "dags/test_dags.py",
+    "workloads/test_named_lakes.py",
+    "steps/test_faults.py",
+    "steps/test_many_landings.py",
+    "steps/test_large.py",
+    "steps/test_partitions.py",
+    "steps/test_kafka.py",
+    "steps/test_corrected_metadata.py",
+    "workloads/test_wrapped_ids.py",
+    "steps/test_expire.py",
+    "dags/test_up.py",
+    "setup/test_contributing.py",
+    "plugins/test_page.py",
+)
+"""Files of tests, those first that take longest."""
 
 
 @pytest.fixture
@@ -71,6 +106,13 @@ def spark() -> Iterator[object]:
         gc.freeze()
         yield session
     session.stop()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, so that the workers end together."""
+    ranks = {name: rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get("/".join(item.path.parts[-2:]), len(ranks)))
 
 
 @pytest.hookimpl(tryfirst=True)

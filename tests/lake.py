@@ -71,7 +71,7 @@ class Lake:
 
     def rows(self, table: str, version: int | None = None) -> list[dict[str, Any]]:
         """Return a table's rows; values as Python has them, instants in UTC."""
-        if not running.by_session():
+        if not running.is_read_by_spark():
             return plain(arrow_tables.select(self.path(table), "select * from t", version))
         frame = spark_tables.read(self.spark, self.path(table), version).toArrow()
         return plain(frame)

@@ -9,5 +9,10 @@ def by_stream() -> bool:
 
 
 def by_session() -> bool:
-    """Say whether Spark is to make dead letters and to read tables: with a stream it does too."""
-    return by_stream() or "session" in MARKS
+    """Say whether Spark is to make dead letters: with a stream it does too."""
+    return by_stream() or is_read_by_spark()
+
+
+def is_read_by_spark() -> bool:
+    """Say whether Spark is to read a lake's tables; else they are read in this process."""
+    return "session" in MARKS

@@ -10,6 +10,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from drawn import examples
 from txloom.config import load
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
@@ -64,7 +65,7 @@ def outcome(declared: Declared) -> Callable[[str], Pipeline | list[str]]:
     return read
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_declaration_with_anything_anywhere_is_loaded_or_refused(
     data: st.DataObject, outcome: Callable[[str], Pipeline | list[str]], declared: Declared
@@ -80,7 +81,7 @@ def test_a_declaration_with_anything_anywhere_is_loaded_or_refused(
     assert isinstance(result, Pipeline) or all(line.startswith("shop.yaml:") for line in result)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(st.sampled_from("ab: -[]{}'\"\n#&*!|>%@`,?\t~0\x00é"), max_size=40))
 def test_any_text_is_loaded_or_refused(text: str, outcome: Callable[[str], Pipeline | list[str]]) -> None:
     result = outcome(text)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from current.naive import COLUMNS, Change, Stamp, applied, as_effects, as_table, interpret
 from current.texts import row_schema
+from drawn import examples
 from txloom.current.folding.components import components
 from txloom.current.folding.fold import fold
 
@@ -51,7 +52,7 @@ def folded(rows: pa.Table, changes: list[Change]) -> pa.Table:
 
 
 @given(histories(), st.randoms(use_true_random=False))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_folding_is_what_a_naive_interpreter_does_in_any_order_and_with_duplicates(
     changes: list[Change], random: Random
 ) -> None:
@@ -61,7 +62,7 @@ def test_folding_is_what_a_naive_interpreter_does_in_any_order_and_with_duplicat
 
 
 @given(histories(), st.randoms(use_true_random=False))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_split_at_any_transaction_changes_nothing(changes: list[Change], random: Random) -> None:
     whole = applied(NO_ROWS, folded(NO_ROWS, changes))
     rows, batch = NO_ROWS, []
@@ -74,7 +75,7 @@ def test_a_split_at_any_transaction_changes_nothing(changes: list[Change], rando
 
 
 @given(histories(), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_changes_that_were_applied_before_change_nothing(changes: list[Change], data: st.DataObject) -> None:
     """Any end of what was applied, with what is new behind it: as after a crash, when a merge is repeated."""
     boundaries = [0, *(i for i in range(1, len(changes)) if changes[i].at[0] != changes[i - 1].at[0]), len(changes)]
@@ -86,7 +87,7 @@ def test_changes_that_were_applied_before_change_nothing(changes: list[Change], 
 
 
 @given(histories(), st.integers(0, 3))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_chained_keys_in_one_part_and_truncates_in_all_give_the_same(changes: list[Change], split: int) -> None:
     csn = changes[len(changes) * split // 4].at[0] if changes else 0
     rows = applied(NO_ROWS, folded(NO_ROWS, [change for change in changes if change.at[0] < csn]))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from current.naive import COLUMNS, Change, applied, as_effects, as_table, interpret
 from current.test_any_changes import NO_ROWS, changes_at, histories
 from current.texts import row_schema
+from drawn import examples
 from txloom.current.folding.fold import fold
 from txloom.current.superseded import superseded
 from txloom.current.versions import intervals, versions
@@ -54,7 +55,7 @@ def since(changes: list[Change], horizon: int) -> list[tuple[object, ...]]:
 
 
 @given(histories(), st.integers(0, 60))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_states_and_intervals_from_the_horizon_on_stay(drawn: list[Change], horizon: int) -> None:
     changes = interval_rows_of(drawn)
     left = kept(changes, horizon)
@@ -66,7 +67,7 @@ def test_states_and_intervals_from_the_horizon_on_stay(drawn: list[Change], hori
 
 
 @given(histories(), st.integers(0, 60), st.integers(0, 60), st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_a_late_transaction_ends_in_the_same_state(
     drawn: list[Change], horizon: int, csn: int, data: st.DataObject
 ) -> None:
@@ -83,7 +84,7 @@ def test_a_late_transaction_ends_in_the_same_state(
 
 
 @given(histories(), st.integers(0, 60), st.data())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_what_is_not_merged_yet_neither_goes_nor_supersedes(
     drawn: list[Change], horizon: int, data: st.DataObject
 ) -> None:
@@ -98,7 +99,7 @@ def test_what_is_not_merged_yet_neither_goes_nor_supersedes(
 
 
 @given(histories(), st.integers(20, 60), st.integers(2, 4))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_parts_that_hold_whole_chains_say_the_same(drawn: list[Change], horizon: int, parts: int) -> None:
     """As Spark spreads them: a change of a key goes to the parts of both keys, a truncate to all."""
     changes = interval_rows_of(drawn)

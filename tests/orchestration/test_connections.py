@@ -7,6 +7,7 @@ from airflow.sdk import Connection
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from drawn import examples
 from txloom.config.problems import Unfit
 from txloom.config.yaml import connections
 
@@ -33,7 +34,7 @@ def read(name: str, held: str) -> str | None:
 
 
 @example({"conn_type": "http", "host": "https://h", "port": 1}, {})
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(FIELDS, EXTRA)
 def test_uri_and_json_are_read_as_airflow_reads_them(fields: dict[str, object], extra: dict[str, object]) -> None:
     connection = Connection(conn_id="a", **fields, **({"extra": json.dumps(extra)} if extra else {}))  # type: ignore[call-overload]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from services.absent import give_up_for
 from services.api_server import ApiServer
 from services.browsing import Visitor, browser, visiting
 from services.fetched import NotHere
@@ -30,7 +31,7 @@ def chromium() -> Iterator[Any]:
         with browser() as started:
             yield started
     except NotHere as reason:
-        pytest.skip(str(reason))
+        give_up_for(reason)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from services import fetched
+from services.absent import give_up_for
 from services.broker import Broker
 from services.connect import Connect
 from services.postgres import Postgres
@@ -23,23 +24,23 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    """A PostgreSQL server for all tests of this process; skips the test, with the reason, where none can be had."""
+    """A PostgreSQL server for all tests of this process; where none can be had, the test says so and gives up."""
     try:
         fetched.postgres()
     except fetched.NotHere as reason:
-        pytest.skip(str(reason))
+        give_up_for(reason)
     with Postgres(tmp_path_factory.mktemp("postgres")) as started:
         yield started
 
 
 @pytest.fixture(scope="session")
 def wal2json(postgres: Postgres) -> str:
-    """The name of the output plugin, when the server can load it; skips the test, with the reason, when not."""
+    """The name of the output plugin, when the server can load it; when not, the test says so and gives up."""
     fetched.wal2json()
     try:
         postgres.psql("SELECT pg_create_logical_replication_slot('probe', 'wal2json', true)")
     except ServiceFailed as reason:
-        pytest.skip(f"this PostgreSQL has no wal2json: {reason}")
+        give_up_for(f"this PostgreSQL has no wal2json: {reason}")
     return "wal2json"
 
 

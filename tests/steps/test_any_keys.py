@@ -5,10 +5,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drawn import examples
 from steps.keyed import KEYS, Keyed, workload
 from txloom.config.models.column_types import KEYLESS, SPARK_TYPES
-
-EXAMPLES = settings().max_examples
 
 
 def no_spark() -> Any:
@@ -20,7 +19,7 @@ def test_there_is_a_table_for_every_type_that_may_be_a_key() -> None:
     assert kinds == {"decimal", *SPARK_TYPES} - set(KEYLESS)
 
 
-@settings(max_examples=EXAMPLES // 4, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.sampled_from(sorted(KEYS)), st.integers(0, 2**32))
 def test_rows_and_documents_are_the_sources_whatever_type_their_key_has(
     tmp_path_factory: Any, table: str, seed: int

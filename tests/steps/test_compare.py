@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drawn import examples
 from public.snapshots import difference as by_value
 from public.snapshots import keyed
 from txloom.config import load
@@ -101,7 +102,7 @@ def extracted(rows: Rows, folder: str, name: str) -> tuple[pa.Table, SnapshotFil
     return with_hashes(typed, THINGS.key, THINGS.column_names), file
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(ROWS, ROWS, st.data())
 def test_events_are_the_differences_and_read_back_exactly(old: Rows, new: Rows, data: st.DataObject) -> None:
     kept = [row | data.draw(st.sampled_from(CHANGES)) for row in old[: data.draw(st.integers(0, len(old)))]]

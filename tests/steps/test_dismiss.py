@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drawn import examples
 from lake import Lake
 from oracle.writing import metadata, row
 from steps.test_killed import run
@@ -229,7 +230,7 @@ LETTERS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(letters=LETTERS, steps=st.lists(st.tuples(st.booleans(), CHOICES), max_size=5))
 def test_any_dismissals_and_reopenings_leave_open_what_a_plain_list_says(
     letters: list[tuple[str | None, str | None]], steps: list[tuple[bool, dict[str, list[str]]]]

@@ -11,7 +11,7 @@ from oracle.state import Source
 from shop import Shop, insert
 from txloom.storage.targets import spark_fold
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.session]
 TABLES = """
 tables:
   - {name: orders, source: APP.ORDERS, key: [id], columns: {id: long, note: string}}

@@ -51,6 +51,7 @@ def expected_documents(source: Source, csn: int) -> dict[Any, Any]:
     return values.typed_documents(source.documents_as_of(csn))
 
 
+@pytest.mark.session
 def test_the_mirrors_equal_the_true_final_state(lake: Lake) -> None:
     truth = values.typed_state(capture.truth())
     differences = comparison.differences(truth, {table: flat(lake, table) for table in MIRRORS})
@@ -83,6 +84,7 @@ def test_every_version_of_a_mirror_is_the_source_as_of_its_valid_through(
         assert not differences, f"version {version} as of {csn}: {comparison.report(differences)}"
 
 
+@pytest.mark.session
 def test_every_version_of_the_documents_is_the_source_as_of_its_valid_through(lake: Lake, source: Source) -> None:
     for version, csn in lake.marks("orders_current"):
         actual = comparison.keyed(lake.rows("orders_current", version), ("order_id",))

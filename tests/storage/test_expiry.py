@@ -9,6 +9,7 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drawn import examples
 from txloom.config import names
 from txloom.storage import system_tables
 from txloom.storage.delta import small_tables
@@ -71,7 +72,7 @@ rows = st.builds(
 
 
 @given(lines=st.lists(rows, min_size=1, max_size=12), ages=st.lists(st.integers(0, 20), min_size=1, max_size=3))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_what_is_added_up_stays_the_same_however_often_the_ledger_is_shortened(
     tmp_path_factory: pytest.TempPathFactory, lines: list[dict[str, Any]], ages: list[int]
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from drawn import examples
 from txloom.config.models.source import Kafka
 from txloom.errors import SourceLost
 from txloom.storage.landing import kafka_offsets, plan, tables
@@ -143,7 +144,7 @@ ROUNDS = st.lists(
 @example([([(0, 1), (0, 4), (0, 4)], False, [("lose_end", 0, 1)], False)], 1)
 @example([([(0, 2), (1, 2)], False, [], False), ([(1, 2)], True, [("make_again", 1, 0)], False)], 2)
 @example([([], False, [("make_again", 1, 3), ("make_again", 1, 2)], False)], 1)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(rounds=ROUNDS, partitions=st.integers(1, 3))
 def test_every_record_is_landed_once_or_given_up(rounds: list[Any], partitions: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

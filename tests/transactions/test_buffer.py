@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drawn import examples
 from txloom.transactions import buffer, memory
 from txloom.transactions import events as ev
 
@@ -182,7 +183,7 @@ def deliveries(draw: st.DrawFn) -> list[Landing]:
     return [[event for number, event in order if number == landing] for landing in range(1, size + 1)]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(deliveries(), st.data())
 def test_any_delivery_is_decided_as_the_plain_interpreter_decides(landings: list[Landing], data: st.DataObject) -> None:
     batches = data.draw(st.lists(st.integers(1, 4), min_size=len(landings), max_size=len(landings)))
@@ -190,7 +191,7 @@ def test_any_delivery_is_decided_as_the_plain_interpreter_decides(landings: list
     assert seen == interpret(landings)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(deliveries())
 def test_every_row_is_accounted_for(landings: list[Landing]) -> None:
     seen, held = run(landings)
@@ -198,7 +199,7 @@ def test_every_row_is_accounted_for(landings: list[Landing]) -> None:
     assert seen.rows == seen.released_rows + seen.dead_rows + seen.duplicates + seen.late + buffered
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(deliveries())
 def test_a_replay_in_one_batch_decides_what_single_runs_decided(landings: list[Landing]) -> None:
     assert run(landings)[0] == run(landings, batches=[len(landings)])[0]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from drawn import examples
 from transactions.test_buffer import COUNTED, ORDER, PATIENCE, Event, Metadata, Row, Seen, numbers
 from transactions.test_reopen import again
 from txloom.transactions import buffer
@@ -127,7 +128,7 @@ def landings_of(delivery: Delivery, cuts: list[int]) -> list[np.ndarray]:
     ]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(restarts(), st.lists(st.integers(0, 99), max_size=4), st.booleans())
 def test_a_transaction_that_lacks_rows_is_never_released_as_whole(
     delivery: Delivery, cuts: list[int], hold: bool

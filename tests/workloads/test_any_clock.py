@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drawn import examples
 from oracle.capture import Message
 from workloads import core as cores
 from workloads.delivery import deliver, runs
-from workloads.test_any_workload import EXAMPLES, assert_shown, played
+from workloads.test_any_workload import assert_shown, played
 
 CLOCKS = (
     "2026-03-29 02:30:00.000000",  # an hour that daylight saving skips
@@ -35,7 +36,7 @@ def dated(message: Message, chance: Random) -> Message:
     return topic, json.dumps(content)
 
 
-@settings(max_examples=EXAMPLES // 3, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(1, 30))
 def test_moments_of_the_source_that_go_back_or_lie_in_an_hour_that_is_none_order_nothing(
     tmp_path_factory: Any, seed: int, transactions: int
@@ -49,7 +50,7 @@ def test_moments_of_the_source_that_go_back_or_lie_in_an_hour_that_is_none_order
     assert not core.waiting
 
 
-@settings(max_examples=EXAMPLES // 3, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(1, 30))
 def test_landings_by_machines_whose_clocks_differ_by_hours_show_the_same(
     tmp_path_factory: Any, seed: int, transactions: int

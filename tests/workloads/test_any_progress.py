@@ -1,6 +1,5 @@
 """Any workload of a source that counts nothing: a transaction is whole when every partition has gone past it."""
 
-import os
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drawn import examples
 from oracle import comparison
 from oracle.capture import Message
 from txloom.config import load
@@ -18,8 +18,6 @@ from workloads.delivery import HEARTBEATS, deliver_partitions
 from workloads.goldengate import GoldenGate
 from workloads.shapes import Shape, declaration, shape
 from workloads.truth import expected_tables
-
-EXAMPLES = int(os.environ.get("TXLOOM_EXAMPLES", "100"))
 
 
 def played(seed: int, transactions: int, folder: Path) -> tuple[Random, Shape, list[Sent], Core]:
@@ -47,7 +45,7 @@ def watched(each: Sent) -> bool:
     return any(topic != HEARTBEATS for topic, _ in each.rows)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(0, 30))
 def test_what_is_shown_is_the_source_as_of_what_all_partitions_have_gone_past(
     tmp_path_factory: Any, seed: int, transactions: int
@@ -69,7 +67,7 @@ def test_what_is_shown_is_the_source_as_of_what_all_partitions_have_gone_past(
     assert not core.dead
 
 
-@settings(max_examples=EXAMPLES // 2, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(2, 20))
 def test_a_transaction_that_may_lack_an_unreadable_event_is_never_shown(
     tmp_path_factory: Any, seed: int, transactions: int

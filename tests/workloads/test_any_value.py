@@ -1,6 +1,5 @@
 """Any text under any declared type is read as the value that it means, or its row is refused: never another value."""
 
-import os
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -10,13 +9,13 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from drawn import examples
 from oracle import comparison
 from txloom.config.models.column_types import ColumnType, parse
 from txloom.config.models.pipeline import Column, Table
 from txloom.events.images.reader import ImageReader
 from workloads.json_text import Bare, written
 
-EXAMPLES = int(os.environ.get("TXLOOM_EXAMPLES", "150"))
 NUMBER = re.compile(r"(-?)(?=\.?[0-9])([0-9]*)(\.[0-9]*)?(?:[eE]([+-]?[0-9]{1,4}))?", re.ASCII)
 """A number (ADR 27): at most a minus, digits with a point in front of, among or behind them, an exponent."""
 JSON = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
@@ -107,7 +106,7 @@ def assert_read(kind: str, texts: list[str], meant: Callable[[str], Any], *, bar
             assert expected is None, f"{text!r} is a {kind}: {problem}"
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(decimals, st.lists(st.one_of(numbers, numbers, odd), min_size=1, max_size=8))
 @example("decimal(20,4)", ["1e-43"])
 @example("decimal(20,4)", ["7e-63", "1"])
@@ -117,7 +116,7 @@ def test_a_decimal_is_read_with_all_its_digits_or_refused(kind: str, texts: list
     assert_read(kind, plain_json(texts), as_decimal(parse(kind)), bare=True)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.sampled_from(("long", "int")), st.lists(st.one_of(numbers, numbers, odd), min_size=1, max_size=8))
 def test_an_integer_is_read_or_refused(kind: str, texts: list[str]) -> None:
     bits = {"long": 63, "int": 31}[kind]
@@ -125,7 +124,7 @@ def test_an_integer_is_read_or_refused(kind: str, texts: list[str]) -> None:
     assert_read(kind, plain_json(texts), as_integer(bits), bare=True)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.one_of(numbers, numbers, odd), min_size=1, max_size=8))
 @example(["9007199254740993"])
 @example(["1e400"])
@@ -153,7 +152,7 @@ moments = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999
 further = st.sampled_from(("", "0", "1", "000", "123"))
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.tuples(moments, further, st.sampled_from((" ", "T"))), min_size=1, max_size=6))
 def test_a_moment_keeps_every_digit_of_its_second_or_is_refused(moments: list[tuple[datetime, str, str]]) -> None:
     texts = [f"{at:%H:%M:%S.%f}{more}" for at, more, _ in moments]
@@ -164,7 +163,7 @@ def test_a_moment_keeps_every_digit_of_its_second_or_is_refused(moments: list[tu
     assert_read("timestamptz", list(zoned), zoned.get, bare=False)
 
 
-@settings(max_examples=EXAMPLES // 3, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.dates(), min_size=1, max_size=6))
 def test_a_day_is_read(days: list[date]) -> None:
     assert_read("date", [str(day) for day in days], date.fromisoformat, bare=False)

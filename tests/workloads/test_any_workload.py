@@ -1,6 +1,5 @@
 """Any workload over any schema, delivered in any way: every state that is shown is one that the source had."""
 
-import os
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -9,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drawn import examples
 from oracle import comparison, values
 from txloom.config import load
 from txloom.transactions import memory
@@ -18,9 +18,6 @@ from workloads.delivery import deliver, runs
 from workloads.goldengate import GoldenGate
 from workloads.shapes import Shape, declaration, shape
 from workloads.truth import DOCUMENTS, expected_tables, held, keys
-
-EXAMPLES = int(os.environ.get("TXLOOM_EXAMPLES", "150"))
-"""`make soak` tries thousands."""
 
 
 def core_of(made: Shape, folder: Path) -> Core:
@@ -42,7 +39,7 @@ def assert_shown(core: Core, made: Shape, sent: list[Sent]) -> None:
     assert not differences, f"as of {core.valid_through}:\n{comparison.report(differences)}"
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(0, 40))
 def test_every_state_shown_is_one_that_the_source_had(tmp_path_factory: Any, seed: int, transactions: int) -> None:
     chance, made, sent, core = played(seed, transactions, tmp_path_factory.getbasetemp())
@@ -55,7 +52,7 @@ def test_every_state_shown_is_one_that_the_source_had(tmp_path_factory: Any, see
     assert not core.waiting
 
 
-@settings(max_examples=EXAMPLES * 2 // 3, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(1, 30))
 def test_transactions_that_come_late_end_in_the_sources_final_state(
     tmp_path_factory: Any, seed: int, transactions: int
@@ -67,7 +64,7 @@ def test_transactions_that_come_late_end_in_the_sources_final_state(
     assert_shown(core, made, sent)
 
 
-@settings(max_examples=EXAMPLES * 2 // 3, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(1, 30))
 def test_nothing_above_a_lost_event_is_shown(tmp_path_factory: Any, seed: int, transactions: int) -> None:
     chance, made, sent, core = played(seed, transactions, tmp_path_factory.getbasetemp())
@@ -80,7 +77,7 @@ def test_nothing_above_a_lost_event_is_shown(tmp_path_factory: Any, seed: int, t
     assert all(core.valid_through < csn for csn in waiting)
 
 
-@settings(max_examples=EXAMPLES // 2, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(1, 30))
 def test_intervals_tell_every_state_that_the_source_had(tmp_path_factory: Any, seed: int, transactions: int) -> None:
     chance, made, sent, core = played(seed, transactions, tmp_path_factory.getbasetemp())
@@ -110,7 +107,7 @@ def assert_documents_are_intervals(intervals: list[dict[str, Any]], made: Shape,
         assert not different, f"as of {each.csn}:\n{comparison.report(different)}"
 
 
-@settings(max_examples=EXAMPLES // 4, deadline=None)
+@settings(max_examples=examples(38), deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(1, 30))
 def test_a_change_of_what_is_not_tracked_begins_no_interval(
     tmp_path_factory: Any, seed: int, transactions: int
@@ -137,7 +134,7 @@ def outcome(core: Core) -> tuple[Any, ...]:
     return dict(core.counts), core.valid_through, waits, dead, set(core.finished), repr(core.shown())
 
 
-@settings(max_examples=EXAMPLES // 2, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(1, 30), st.integers(0, 3))
 def test_what_a_bucket_remembers_decides_nothing(
     tmp_path_factory: Any, seed: int, transactions: int, remembered: int

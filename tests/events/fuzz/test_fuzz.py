@@ -32,7 +32,7 @@ from txloom.storage.sources.files import records
 from txloom.storage.sources.splits import LandingPlan, Task
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
-EXAMPLES = int(os.environ.get("TXLOOM_FUZZ", "50"))
+EXAMPLES = int(os.environ.get("TXLOOM_FUZZ", "25"))
 SECONDS, SECONDS_A_MEGABYTE = 2.0, 10.0
 """Processor time that reading a few messages may take, and that of a megabyte of them."""
 LONGEST = 400

@@ -1,0 +1,13 @@
+"""How many examples a test draws: few when a person waits, as many as its author chose for `make test-all`, or more."""
+
+import os
+
+FEW = 25
+DEEP = 150
+"""TXLOOM_EXAMPLES with which each test draws what its author chose."""
+
+
+def examples(chosen: int) -> int:
+    """Return how many examples to draw; their seed is another one in every run."""
+    scale = os.environ.get("TXLOOM_EXAMPLES")
+    return min(FEW, chosen) if scale is None else max(1, chosen * int(scale) // DEEP)
