@@ -11,6 +11,7 @@ from txloom.steps.backfill.backfill import backfill
 from txloom.storage.delta import arrow_tables, small_merge
 from txloom.storage.spark import session
 
+pytestmark = pytest.mark.session
 TABLES = """
 tables:
   - {name: prices, source: APP.PRICES, key: [id], columns: {id: long, until: timestamptz, local: timestamp}}
