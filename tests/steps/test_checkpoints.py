@@ -24,7 +24,7 @@ targets: {mirrors: ["*"]}
 """
 PATIENCE = 1.0
 BUFFERING = (land_events, buffer_transactions)
-TABLES = ("orders_changes", "transactions", "dead_letters", "findings", "orders", "cuts")
+WRITTEN = ("orders_changes", "transactions", "dead_letters", "findings", "orders", "cuts")
 
 
 def order(number: int, total: str = "1") -> Any:
@@ -65,7 +65,7 @@ def shop(story: Shop, tmp_path: Path) -> Iterator[Shop]:
 
 def versions(shop: Shop) -> dict[str, int]:
     """Return the version of each table that says what became of transactions."""
-    return {name: shop.version(name) for name in TABLES if DeltaTable.is_deltatable(shop.path(name))}
+    return {name: shop.version(name) for name in WRITTEN if DeltaTable.is_deltatable(shop.path(name))}
 
 
 def balance(shop: Shop) -> dict[str, int]:
