@@ -316,7 +316,7 @@ def test_a_look_at_the_source_keeps_a_quiet_pipeline_from_being_called_broken(tm
     works(paths)
     small_tables.replace(paths.table("ledger"), [_landing(60)], system_tables.LEDGER, {})
     run(pipeline, tmp_path)
-    run(pipeline, tmp_path, looked=True)
+    run(pipeline, tmp_path, source_was_checked=True)
     run(pipeline, tmp_path)
     listed = [(body["event"], body["kind"]) for body in hook.bodies()]
     assert listed == [("opened", "pipeline broken"), ("closed", "pipeline broken"), ("opened", "source quiet")]
