@@ -60,10 +60,10 @@ def note(number, dag_id, failed, counts, pulled=None):
             data_interval=None, run_after=now, conf=None, triggered_by=DagRunTriggeredByType.TEST,
             triggering_user_name="test", start_date=now, session=session,
         )
-        for task, told in counts.items():
-            Instance(run, task, {}, session).xcom_push("return_value", told)
+        for task, counted in counts.items():
+            Instance(run, task, {}, session).xcom_push("return_value", counted)
         if pulled is not None:
-            backfill["told"](Instance(run, "outcome", pulled, session))
+            backfill["result"](Instance(run, "outcome", pulled, session))
         for each in run.get_task_instances(session=session):
             each.state = "failed" if each.task_id in failed else "success"
         session.flush()
@@ -78,8 +78,8 @@ def again(number, counts, person=None):
         run = session.scalars(select(DagRun).where(DagRun.run_id == f"r{number}")).one()
         if person is not None:
             patch_dag_run_note(dag_run=run, note=f"{person} looks at it", user=SimpleNamespace(get_id=lambda: person))
-        for task, told in counts.items():
-            Instance(run, task, {}, session).xcom_push("return_value", told)
+        for task, counted in counts.items():
+            Instance(run, task, {}, session).xcom_push("return_value", counted)
         for each in run.get_task_instances(session=session):
             each.state = "success"
         session.flush()

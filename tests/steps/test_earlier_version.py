@@ -51,6 +51,7 @@ def assert_shown(shop: Shop, orders: list[tuple[Any, ...]], lines: list[tuple[An
     }
 
 
+@pytest.mark.stream
 def test_what_the_version_before_wrote_goes_through_a_cycle_a_backfill_and_the_page(shop: Shop) -> None:
     assert_shown(shop, ORDERS, LINES)
     shop.commit(80, insert("orders", id=77, note="parent"), update("lines", {"no": 61}, no=61, part="bolt"))

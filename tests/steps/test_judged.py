@@ -336,7 +336,8 @@ def test_publish_is_held_by_tables_that_came_after_the_check(tmp_path: Path) -> 
 def test_extracts_that_stop_coming_are_named_by_their_newest_date(tmp_path: Path) -> None:
     shop = Shop(tmp_path, "kind: snapshot_age, older_than: 2d", source="snapshots")
     assert shop.check() == (True, 0, [])
-    old, new = (NOW - timedelta(days=days) for days in (4, 1))
+    today = datetime.now(UTC)  # not NOW: an extract's age is counted from the beginning of its date, and midnight may lie between
+    old, new = today - timedelta(days=4), today
     for day in (old, new):
         done = {"xid": f"snapshot:{day:%Y-%m-%d}", "csn": int(f"{day:%Y%m%d}"), "status": "released", "release": 1}
         small_tables.append(shop.paths.table(names.TRANSACTIONS), [done], system_tables.TRANSACTIONS)

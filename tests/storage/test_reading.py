@@ -55,21 +55,21 @@ def ended(blocks: Iterator[Messages], first: list[int]) -> tuple[str, int, float
 
 @pytest.mark.parametrize(("stop", "repair"), [(Broker.pause, Broker.resume), (Broker.kill, Broker.start)])
 def test_a_broker_that_stops_while_it_is_read_is_named_in_time_with_the_offset(
-    chosen: Broker, monkeypatch: pytest.MonkeyPatch, stop: Callable[[Broker], Any], repair: Callable[[Broker], Any]
+    fresh_broker: Broker, monkeypatch: pytest.MonkeyPatch, stop: Callable[[Broker], Any], repair: Callable[[Broker], Any]
 ) -> None:
     monkeypatch.setattr(kafka, "SILENCE", SILENCE)
     topic = f"stopped.{stop.__name__}"
-    part, blocks, first = begun(chosen, topic)
-    stop(chosen)
+    part, blocks, first = begun(fresh_broker, topic)
+    stop(fresh_broker)
     said, at, took = ended(blocks, first)
     assert at < RECORDS
     assert said.startswith(
         f"{topic}[0]: no record for 4 s from offset {at} on, though {RECORDS} was the end when this landing was "
-        f"planned ({chosen.address}; "
+        f"planned ({fresh_broker.address}; "
     )
     assert SILENCE <= took < SILENCE + 6
-    repair(chosen)
-    again = kafka.read(Kafka(brokers=chosen.address, topics=(topic,), options=SMALL), "shop", part)
+    repair(fresh_broker)
+    again = kafka.read(Kafka(brokers=fresh_broker.address, topics=(topic,), options=SMALL), "shop", part)
     assert sum(len(block.positions) for block in again) == RECORDS
 
 
