@@ -75,3 +75,20 @@ def test_one_function_says_what_a_commit_carries() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "CommitProperties"
     ]
     assert calls == ["include/txloom/storage/delta/commits.py"]
+
+
+MOST_PARAMETERS = 6
+
+
+def test_no_function_has_more_parameters_than_a_caller_holds_in_the_head() -> None:
+    """What belongs together is a dataclass; `self` and `cls` are not counted."""
+    many = []
+    for file in modules(*ROOMS):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                given += [each for each in (node.args.vararg, node.args.kwarg) if each is not None]
+                names = [each.arg for each in given if each.arg not in ("self", "cls")]
+                if len(names) > MOST_PARAMETERS:
+                    many.append(f"{file.relative_to(PROJECT)}: {node.name}({', '.join(names)})")
+    assert many == []

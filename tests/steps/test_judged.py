@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from called import step_of
 from steps.checked_tables import TABLES, order
 from txloom.config import load, names
 from txloom.errors import ConfigurationError, ExpectationFailed
@@ -62,7 +63,7 @@ class Shop:
         """Check; return success, how many rows fail, the sample."""
         self.runs += 1
         run = run_id or f"r{self.runs}"
-        check_expectations(None, self.pipeline, warehouse=str(self.folder), run_id=run)
+        check_expectations(step_of(self.pipeline, self.folder, run))
         row = self.result(run)
         return row["success"], row["failed"], json.loads(row["sample"])
 
@@ -336,7 +337,9 @@ def test_publish_is_held_by_tables_that_came_after_the_check(tmp_path: Path) -> 
 def test_extracts_that_stop_coming_are_named_by_their_newest_date(tmp_path: Path) -> None:
     shop = Shop(tmp_path, "kind: snapshot_age, older_than: 2d", source="snapshots")
     assert shop.check() == (True, 0, [])
-    today = datetime.now(UTC)  # not NOW: an extract's age is counted from the beginning of its date, and midnight may lie between
+    today = datetime.now(
+        UTC
+    )  # not NOW: an extract's age is counted from the beginning of its date, and midnight may lie between
     old, new = today - timedelta(days=4), today
     for day in (old, new):
         done = {"xid": f"snapshot:{day:%Y-%m-%d}", "csn": int(f"{day:%Y%m%d}"), "status": "released", "release": 1}

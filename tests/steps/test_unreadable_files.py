@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from called import step_of
 from nobody import as_nobody
 from steps import manual
 from steps.slot import Slot, text, transaction
@@ -31,11 +32,11 @@ def slot(tmp_path: Path) -> Slot:
 
 
 def accept(slot: Slot, *files: str) -> dict[str, int]:
-    return accept_loss(None, slot.pipeline, warehouse=slot.warehouse, run_id="accepted", files=files, reason="CHG-7")
+    return accept_loss(step_of(slot.pipeline, slot.warehouse, "accepted"), files=files, reason="CHG-7")
 
 
 def look(slot: Slot) -> dict[str, int]:
-    return check_source(None, slot.pipeline, warehouse=slot.warehouse, run_id="look")
+    return check_source(step_of(slot.pipeline, slot.warehouse, "look"))
 
 
 def cut(content: bytes) -> bytes:
