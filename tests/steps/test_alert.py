@@ -16,8 +16,8 @@ from called import step_of
 from services.channels import Hooks, Mails, hooks, mails
 from txloom.config import load
 from txloom.config.models.pipeline import Pipeline
-from txloom.errors import ConfigurationError, MessageUnsent
-from txloom.steps.alerts.alert import alert, task_failed, task_succeeded
+from txloom.errors import ConfigurationError, ExpectationFailed, MessageUnsent
+from txloom.steps.alerts.alert import FailedTask, alert, task_failed, task_succeeded
 from txloom.storage import system_tables
 from txloom.storage.delta import small_tables
 from txloom.storage.health import incidents
@@ -231,11 +231,11 @@ def test_what_goes_wrong_with_a_channel_is_named_without_any_secret(tmp_path: Pa
 def test_a_failed_task_is_one_incident_until_it_succeeds(tmp_path: Path, hook: Hooks) -> None:
     pipeline = declared(tmp_path, HOOK)
     where = {"warehouse": str(tmp_path), "task": "shop_cdc.merge_current"}
-    other = {"warehouse": str(tmp_path), "task": "shop_cdc.publish"}
     page = "dags/shop_cdc/runs/r/tasks/merge_current"
     for run_ in (1, 2):
-        task_failed(pipeline, sentence=f"failed in run {run_}\nbadly", page=page, **where)
-        task_failed(pipeline, sentence="no", page=page, **other)
+        merge = FailedTask(where["task"], f"failed in run {run_}\nbadly", page)
+        task_failed(pipeline, merge, warehouse=str(tmp_path))
+        task_failed(pipeline, FailedTask("shop_cdc.publish", "no", page), warehouse=str(tmp_path))
     run(pipeline, tmp_path)
     for _ in range(2):
         task_succeeded(pipeline, **where)
@@ -421,11 +421,12 @@ def test_a_task_that_fails_for_an_expectation_is_told_as_that_expectation_alone(
     small_tables.append(
         paths.table("expectation_results"), [result | {"checked_at": at(0)}], system_tables.EXPECTATION_RESULTS
     )
-    where: dict[str, Any] = {"warehouse": str(tmp_path), "page": "", "task": "shop_cdc.publish"}
-    task_failed(pipeline, sentence="stuck: Nobody waits. 1 of 3 rows fail", **where)
+    said = "txloom publish failed (ExpectationFailed, exit code 20): stuck: 1 of 3 rows fail in transactions. Look."
+    where: dict[str, Any] = {"warehouse": str(tmp_path)}
+    task_failed(pipeline, FailedTask("shop_cdc.publish", said, exit_code=ExpectationFailed.exit_code), **where)
     run(pipeline, tmp_path)
     open_keys = [each.incident.key for each in incidents.lifecycles(paths) if each.closed_at is None]
     assert open_keys == [("failed expectation", "stuck")]
-    task_failed(pipeline, sentence="stuck: Nobody waits. 1 of 3 rows fail | the disk is full", **where)
+    task_failed(pipeline, FailedTask("shop_cdc.publish", "the disk is full", exit_code=1), **where)
     open_keys = [each.incident.key for each in incidents.lifecycles(paths) if each.closed_at is None]
     assert open_keys == [("failed expectation", "stuck"), ("failed task", "shop_cdc.publish")]

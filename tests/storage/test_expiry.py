@@ -10,12 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drawn import examples
-from txloom.config import names
+from txloom.config import load, names
+from txloom.config.models.pipeline import Pipeline
 from txloom.storage import system_tables
+from txloom.storage.checks import results
+from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import small_tables
+from txloom.storage.health.facts import facts
 from txloom.storage.maintenance import expiry
 from txloom.storage.paths import TablePaths
 from txloom.storage.runs.ledger import balance
+from txloom.storage.views.pipeline import problems
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 STEPS = ("land_events", "buffer_transactions", "merge_current", "balance", "publish", "accept_loss")
@@ -142,3 +147,60 @@ def test_a_pipeline_without_tables_has_nothing_to_forget(tmp_path: Path) -> None
     assert expiry.drop_reports(paths, NOW) == 0
     assert expiry.drop_checkpoints(paths, timedelta(0)) == 0
     assert expiry.expired_landing(paths, NOW) == 0
+
+
+DECLARED = """
+name: shop
+source: {{format: change_sets, files: {{path: {folder}}}}}
+completeness: {{rule: single}}
+tables: [{{name: rows, source: S.ROWS, key: [id], columns: {{id: long}}}}]
+targets: {{mirrors: [rows]}}
+expectations:
+  - {{kind: stuck_transactions, id: stuck, older_than: 1h, severity: warn, sentence: Nobody waits., hint: Look.}}
+alerts: {{source_quiet: 1d}}
+"""
+
+
+def declared(folder: Path) -> Pipeline:
+    file = folder / "shop.yaml"
+    file.write_text(DECLARED.format(folder=folder))
+    return load(file)
+
+
+def test_whoever_is_asked_says_since_when_an_expectation_fails_though_old_results_were_removed(tmp_path: Path) -> None:
+    pipeline, paths = declared(tmp_path), TablePaths(str(tmp_path), "shop")
+    same = {"expectation": "stuck", "kind": "stuck_transactions", "severity": "warn", "checked": 9, "sample": "[]"}
+    same |= {"detail": "", "sentence": "Nobody waits.", "hint": "Look.", "versions": []}
+    for age in (30, 20, 15, 1):
+        at, success = NOW - timedelta(days=age), age == 30
+        row = {**same, "run_id": f"r{age}", "checked_at": at, "success": success, "failed": 0 if success else 2}
+        results.entered(paths, row, None)
+    assert expiry.drop_reports(paths, NOW - timedelta(days=10)) == 2
+    began, good = NOW - timedelta(days=20), NOW - timedelta(days=30)
+    (row,) = problems.expectations(pipeline, str(tmp_path)).rows
+    assert (row["since"], row["last_good"], row["streak"]) == (began, good, 3)
+    (fact,) = facts(pipeline, paths, NOW).expectations
+    assert fact["since"] == began
+    again = {**same, "run_id": "r0", "checked_at": NOW, "success": False, "failed": 2}
+    entered = results.entered(paths, again, None)
+    assert (entered["first_seen"], entered["last_good"], entered["streak"]) == (began, good, 4)
+
+
+@pytest.mark.parametrize("redriven", [False, True])
+def test_a_quiet_source_is_quiet_since_its_last_landing_though_the_ledger_was_shortened(
+    tmp_path: Path, redriven: bool
+) -> None:
+    """Landings that bring nothing, and a redrive, are no sign of life."""
+    lines = [
+        entry("land_events", age, batch=30 - age, counts=[("landed", int(age in (25, 20)))]) for age in (25, 20, 8, 2)
+    ]
+    paths = ledger(tmp_path, *lines)
+    if redriven:
+        small_tables.append(paths.table(names.LEDGER), [entry("land_events", 12, batch=18)], system_tables.LEDGER)
+        again = {"landing": 18, "file_number": 0, "topic": open_letters.REDRIVE}
+        small_tables.append(paths.landed_files, [again], system_tables.LANDED_FILES)
+    quiet = NOW - timedelta(days=20)
+    assert facts(declared(tmp_path), paths, NOW).landed_at == quiet
+    assert expiry.shorten_ledger(paths, NOW - timedelta(days=7)) > 0
+    assert facts(declared(tmp_path), paths, NOW).landed_at == quiet
+    assert balance(str(tmp_path), "shop", "land_events")["landed"] == 2 + redriven

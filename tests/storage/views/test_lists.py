@@ -199,6 +199,7 @@ def test_readers_are_shown_while_they_hold_a_cut(shop: Shop) -> None:
 
 def result(expectation: str, minutes: float, success: bool, **more: Any) -> dict[str, Any]:
     row = {"expectation": expectation, "checked_at": at(minutes), "success": success, "checked": 9}
+    row["run_id"] = f"run at {minutes}"
     return row | {"failed": 0 if success else 2, "sample": "[]", "severity": "warn", **more}
 
 
