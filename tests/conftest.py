@@ -13,6 +13,7 @@ from pyspark import SparkContext
 
 import running
 from drawn import examples
+from txloom.steps.runner import log_to_output
 
 PROJECT = Path(__file__).resolve().parents[1]
 
@@ -28,6 +29,7 @@ settings.register_profile(
 )
 settings.load_profile("txloom")
 logging.getLogger("py4j").setLevel(logging.WARNING)
+log_to_output()
 
 SHUFFLE_PARTITIONS = "1"
 """A cycle of a few rows takes half the time of one with as many as jobs have."""

@@ -29,7 +29,8 @@ def test_a_step_that_is_between_jobs_says_so(spark: Any, capsys: pytest.CaptureF
 
 def test_a_step_without_spark_tells_without_loading_it() -> None:
     program = (
-        "import sys, time; from txloom.storage.spark import progress_log\n"
+        "import sys, time; from txloom.steps.runner import log_to_output\n"
+        "from txloom.storage.spark import progress_log; log_to_output()\n"
         "with progress_log.reported('publish', every=0.1): time.sleep(1)\n"
         "print('pyspark' in sys.modules)"
     )

@@ -1,5 +1,6 @@
 """Generations of the buffer's checkpoint: a lost one is replaced by the next, never silently begun anew."""
 
+import logging
 from pathlib import Path
 
 from txloom.config import names
@@ -7,6 +8,8 @@ from txloom.errors import CheckpointDamaged
 from txloom.storage.buffer import checkpoint_files
 from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
+
+LOG = logging.getLogger(__name__)
 
 STEP = "buffer_transactions"
 RELEASES_PER_EPOCH = 1_000_000_000
@@ -65,5 +68,5 @@ def running(paths: TablePaths, change_events: str) -> int:
 def replaced(paths: TablePaths, epoch: int, why: str) -> int:
     """Return the generation that takes a damaged one's place, and say so."""
     damage = f"pipeline {paths.pipeline}: checkpoint g{epoch} of the buffer is damaged: {why}"
-    print(f"{damage}; g{epoch + 1} is rebuilt from change_events, no table changes", flush=True)
+    LOG.warning(f"{damage}; g{epoch + 1} is rebuilt from change_events, no table changes")
     return epoch + 1

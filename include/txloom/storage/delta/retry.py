@@ -3,12 +3,15 @@
 Only for writes that may be repeated: merges of net effects by key. Whoever lost the lease is refused by the fence.
 """
 
+import logging
 from collections.abc import Callable
 from typing import TypeVar
 
 from deltalake.exceptions import CommitFailedError
 
 from txloom.errors import WriteConflict
+
+LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 ATTEMPTS = 4
@@ -23,7 +26,7 @@ def repeated(write: Callable[[], T]) -> T:
             if not is_conflict(error):
                 raise
             met = first_line(error)
-            print(f"another writer came first, the write is made again: {met}", flush=True)
+            LOG.warning(f"another writer came first, the write is made again: {met}")
     raise WriteConflict(f"others write all the time: {met}; end what optimizes or changes this table by hand")
 
 

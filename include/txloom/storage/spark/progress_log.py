@@ -1,5 +1,6 @@
 """Tells, while a step takes long, what Spark is at: a line in the task's log every half minute."""
 
+import logging
 import os
 import sys
 import threading
@@ -7,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING
+
+LOG = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -23,7 +26,7 @@ def reported(step: str, every: float = EVERY) -> Iterator[None]:
 
     def tell() -> None:
         while not over.wait(every):
-            print(f"{step} has worked for {duration(monotonic() - began)}: {_doing()}", flush=True)
+            LOG.info(f"{step} has worked for {duration(monotonic() - began)}: {_doing()}")
 
     teller = threading.Thread(target=tell, daemon=True)
     teller.start()
