@@ -26,7 +26,7 @@ INVENTED = {
     "tests/setup/test_mutants.py",
     "tests/config/test_reading.py",
     "tests/plugins/test_page_access.py",
-    "tests/steps/test_validate.py",
+    "tests/steps/publish/test_validate.py",
 }
 """Tests that make paths up."""
 EXAMPLES = {"CONTRIBUTING.md", "tests/setup/test_contributing.py"}

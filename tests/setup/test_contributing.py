@@ -84,8 +84,8 @@ def run(project: Path, *command: str) -> str:
     ("title", "test", "passing"),
     [
         ("add a source format", "tests/events/test_audit_log.py", 7),
-        ("add an expectation", "tests/steps/test_unique.py", 2),
-        ("add a step", "tests/steps/test_count_rows.py", 2),
+        ("add an expectation", "tests/steps/publish/test_check_expectations_unique.py", 2),
+        ("add a step", "tests/steps/publish/test_count_rows.py", 2),
     ],
 )
 def test_an_example_that_is_followed_works(copy: Path, title: str, test: str, passing: int) -> None:

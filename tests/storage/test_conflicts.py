@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from steps.released import Released
+from released import Released
 from txloom.errors import WriteConflict
 from txloom.storage.delta import arrow_tables, retry, small_merge
 from txloom.storage.targets import spark_fold

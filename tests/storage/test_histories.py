@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from steps.released import Released
+from released import Released
 from txloom.errors import HistoryLost
 from txloom.storage.targets import history_tables
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from steps.released import Released
+from released import Released
 from txloom import read
 from txloom.errors import ConfigurationError
 from txloom.storage.delta import small_tables

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from steps.buffered import no_spark
+from buffered import no_spark
 from txloom.config import load
 from txloom.config.models.pipeline import Pipeline
 from txloom.events.source_names import OTHER_CASE

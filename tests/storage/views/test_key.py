@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from steps.released import Released
+from released import Released
 from txloom.config import load
 from txloom.errors import ConfigurationError
 from txloom.storage.delta import small_tables
