@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from storage.test_source_snapshots import Landed, row
+from storage.landing.test_connector_snapshots import Landed, row
 from txloom.storage.checks.findings import open_findings
 
 FIRST, LAST_OF_TABLE, LAST = "first", "last_in_data_collection", "last"
