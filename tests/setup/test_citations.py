@@ -24,7 +24,7 @@ ELSEWHERE = {
 """What no file of the project is, and whose it is."""
 INVENTED = {
     "tests/setup/test_mutants.py",
-    "tests/config/test_reading.py",
+    "tests/config/test_load.py",
     "tests/plugins/test_page_access.py",
     "tests/steps/publish/test_validate.py",
 }

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from drawn import examples
 from transactions.test_buffer import COUNTED, ORDER, PATIENCE, Event, Metadata, Row, Seen, numbers
-from transactions.test_reopen import again
+from transactions.test_buffer_reopened import again
 from txloom.transactions import buffer
 from txloom.transactions.producer_runs import CONNECTED, ONE, UNCONNECTED
 

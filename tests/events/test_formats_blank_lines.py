@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from events.test_goldengate import AFTER, GOOD
+from events.goldengate.test_decoder import AFTER, GOOD
 from txloom.config import find
 from txloom.config.models.pipeline import Pipeline
 from txloom.config.models.source import Kafka

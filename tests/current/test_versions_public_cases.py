@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from current.test_public_cases import AUTO_CDC
+from current.folding.test_fold_public_cases import AUTO_CDC
 from current.texts import change_schema, changes_of, row_schema
 from txloom.current.documents.compose import Member
 from txloom.current.documents.versions import document_intervals

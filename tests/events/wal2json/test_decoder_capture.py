@@ -18,7 +18,7 @@ from txloom.events.images.reader import ImageReader
 from txloom.events.wal2json.decoder import Wal2JsonDecoder
 from txloom.events.wal2json.images import Wal2JsonImages
 
-CAPTURE = Path(__file__).resolve().parents[1] / "data" / "wal2json" / "from_empty.jsonl.gz"
+CAPTURE = Path(__file__).resolve().parents[2] / "data" / "wal2json" / "from_empty.jsonl.gz"
 PIPELINE = find("orders")
 Row = dict[str, Any]
 

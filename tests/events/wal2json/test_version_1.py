@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from events.test_wal2json import AT, PIPELINE, TOPIC, decode, row
-from events.test_wal2json_capture import transactions
+from events.wal2json.test_decoder import AT, PIPELINE, TOPIC, decode, row
+from events.wal2json.test_decoder_capture import transactions
 from txloom.events import rejections
 from txloom.events.malformed import Refused
 from txloom.events.wal2json import version_1

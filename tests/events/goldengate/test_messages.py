@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from events.test_goldengate import AFTER, GOOD, METADATA, PIPELINE, ROWS
+from events.goldengate.test_decoder import AFTER, GOOD, METADATA, PIPELINE, ROWS
 from txloom.events import rejections
 from txloom.events.goldengate.decoder import GoldenGateDecoder
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from events.test_goldengate import AFTER, GOOD, METADATA
+from events.goldengate.test_decoder import AFTER, GOOD, METADATA
 from txloom.config import find
 from txloom.config.models.pipeline import Pipeline
 from txloom.events import rejections

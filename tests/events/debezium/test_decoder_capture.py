@@ -22,7 +22,7 @@ from txloom.events.debezium.decoder import DebeziumDecoder
 from txloom.events.debezium.images import DebeziumImages
 from txloom.events.images.reader import ImageReader
 
-CAPTURE = Path(__file__).resolve().parents[1] / "data" / "orders" / "debezium"
+CAPTURE = Path(__file__).resolve().parents[2] / "data" / "orders" / "debezium"
 PIPELINE = find("orders")
 END, BEGIN = "dev.transaction", "BEGIN"
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.test_wal2json import PIPELINE, inside, row
+from events.wal2json.test_decoder import PIPELINE, inside, row
 from oracle.comparison import same
 from txloom.config.models.column_types import parse
 from txloom.config.models.pipeline import Column, Table

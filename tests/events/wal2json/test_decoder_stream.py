@@ -8,8 +8,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.test_wal2json import PIPELINE, TOPIC, line, row
-from events.test_wal2json_capture import lines
+from events.wal2json.test_decoder import PIPELINE, TOPIC, line, row
+from events.wal2json.test_decoder_capture import lines
 from txloom.events.wal2json.decoder import Open, Wal2JsonDecoder
 
 SOME = ["xid", "csn", "pos", "identity", "payload", "table", "op", "transaction_id"]

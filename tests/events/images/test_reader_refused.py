@@ -2,7 +2,7 @@
 
 import pytest
 
-from events.test_images import one, read
+from events.images.test_reader import one, read
 
 
 @pytest.mark.parametrize("value", ["1000.000", "1000.00", "1e3", "-1000.0000", "99999"])

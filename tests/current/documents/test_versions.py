@@ -1,6 +1,6 @@
 """Intervals of documents whose lines move or go: each document shows what was its own at the time."""
 
-from current.test_public_intervals import Change, documents
+from current.test_versions_public_cases import Change, documents
 
 ORDERS: list[Change] = [("I", 1, 1, (1, "A")), ("I", 1, 2, (2, "B"))]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from events.test_wal2json import AUDIT, PIPELINE, PROMO, TOPIC, B, C, decode, inside, kinds, line, row
+from events.wal2json.test_decoder import AUDIT, PIPELINE, PROMO, TOPIC, B, C, decode, inside, kinds, line, row
 from txloom.events import rejections
 from txloom.events.wal2json import decoder as wal2json_decoder
 from txloom.events.wal2json import version_1
