@@ -9,9 +9,9 @@ import pytest
 from lake import Lake, arrivals, assert_every_cut_is_exact, new_lake
 from oracle import capture
 from oracle.capture import METADATA_TOPIC
-from oracle.faults import deliver
+from oracle.delivery.faults import deliver
+from oracle.delivery.writing import metadata, row
 from oracle.state import Source
-from oracle.writing import metadata, row
 from txloom.config.models.pipeline import Completeness
 
 pytestmark = pytest.mark.session

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from cycles.test_killed import run
 from drawn import examples
 from lake import Lake
-from oracle.writing import metadata, row
+from oracle.delivery.writing import metadata, row
 from steps.dead_letters.test_redrive import code, codes, dead_without_metadata, gaps, lake, open_causes, write
 from storage.views.booked import NOON, Shop
 from txloom.config.models.expectations import DeadLetterExpectation

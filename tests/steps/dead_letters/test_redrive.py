@@ -10,7 +10,7 @@ import pytest
 from cycles.test_killed import run
 from lake import Lake, new_lake
 from oracle.capture import METADATA_TOPIC, Image
-from oracle.writing import metadata, row
+from oracle.delivery.writing import metadata, row
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
 from txloom.steps.dead_letters.redrive import redrive

@@ -13,11 +13,11 @@ from oracle import comparison, values
 from txloom.config import load
 from txloom.transactions import memory
 from workloads.core import STEP, Core, Rows
-from workloads.database import Database, Sent
 from workloads.delivery import deliver, runs
-from workloads.goldengate import GoldenGate
-from workloads.shapes import Shape, declaration, shape
-from workloads.truth import DOCUMENTS, expected_tables, held, keys
+from workloads.sources.database import Database, Sent
+from workloads.sources.goldengate import GoldenGate
+from workloads.sources.shapes import Shape, declaration, shape
+from workloads.sources.truth import DOCUMENTS, expected_tables, held, keys
 
 
 def core_of(made: Shape, folder: Path) -> Core:

@@ -10,9 +10,9 @@ from txloom.steps.dead_letters.redrive import redrive
 from txloom.storage.dead_letters import open_letters
 from txloom.transactions import memory
 from workloads.judging import assert_newest
+from workloads.named.test_named_lakes import PLAIN, commit, lake_of, messages, row
 from workloads.play import impatient
 from workloads.spark_lake import SparkLake
-from workloads.test_named_lakes import PLAIN, commit, lake_of, messages, row
 
 
 class Wrapped:

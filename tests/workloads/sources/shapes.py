@@ -6,7 +6,7 @@ from random import Random
 
 from oracle.declarations import Aggregate, Child, Table
 from workloads.dimensions import PLAIN, Dimensions
-from workloads.kinds import NARROW, NARROW_KEYS, WIDE, WIDE_KEYS
+from workloads.sources.kinds import NARROW, NARROW_KEYS, WIDE, WIDE_KEYS
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from txloom.storage.dead_letters import open_letters
 from txloom.transactions import memory
 from workloads.inbox import Producer
 from workloads.judging import assert_newest
+from workloads.named.test_named_lakes import PLAIN, commit, lake_of, messages, row
 from workloads.operations import OPERATE
 from workloads.play import Play, impatient
 from workloads.small_lake import SmallLake
 from workloads.spark_lake import SparkLake
-from workloads.test_named_lakes import PLAIN, commit, lake_of, messages, row
 
 BOTH = [pytest.param(True, marks=pytest.mark.stream), False]
 

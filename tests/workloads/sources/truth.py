@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from oracle import comparison, documents, values
-from workloads.database import Sent, State
-from workloads.shapes import Shape
+from workloads.sources.database import Sent, State
+from workloads.sources.shapes import Shape
 
 DOCUMENTS = "doc_current"
 Rows = dict[tuple[Any, ...], dict[str, Any]]

@@ -20,14 +20,14 @@ from txloom.config import load
 from txloom.steps.landing.land_events import land_events
 from txloom.transactions import memory
 from workloads import judging
-from workloads.database import Database, Sent
 from workloads.delivery import deliver, runs
 from workloads.dimensions import SOURCES
-from workloads.goldengate import GoldenGate
 from workloads.play import declared, play
-from workloads.shapes import Shape, declaration, shape
+from workloads.sources.database import Database, Sent
+from workloads.sources.goldengate import GoldenGate
+from workloads.sources.shapes import Shape, declaration, shape
+from workloads.sources.truth import expected_tables, keys
 from workloads.spark_lake import SparkLake, draw_limits
-from workloads.truth import expected_tables, keys
 
 WORKLOADS = int(os.environ.get("TXLOOM_WORKLOADS", "1"))
 SEED = int(os.environ.get("TXLOOM_SEED", "20261121"))

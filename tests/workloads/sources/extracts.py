@@ -9,11 +9,11 @@ from random import Random
 from oracle import values
 from oracle.capture import Image, Key, Message
 from oracle.declarations import Table
-from workloads.alone import json_value, packed
-from workloads.database import Change, Database, Sent, State
 from workloads.dimensions import FORMS
-from workloads.json_text import written
-from workloads.shapes import Shape
+from workloads.sources.alone import json_value, packed
+from workloads.sources.database import Change, Database, Sent, State
+from workloads.sources.json_text import written
+from workloads.sources.shapes import Shape
 
 FIRST = date(2026, 10, 30)
 MARKER = "_SUCCESS"

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PROJECT = Path(__file__).resolve().parents[1]
+PROJECT = Path(__file__).resolve().parents[2]
 TOOLS = ("bash", "dirname", "sed", "head", "awk", "df", "mkdir", "cat", "cksum", "grep", "rm", "sha256sum")
 
 

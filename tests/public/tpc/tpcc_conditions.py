@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from public.tpcc import DELIVERED, ORDERS
+from public.tpc.tpcc import DELIVERED, ORDERS
 
 Row = Mapping[str, Any]
 Shown = Mapping[str, Mapping[Any, Row]]

@@ -18,15 +18,15 @@ from txloom.steps.snapshots.load_snapshot import load_snapshot
 from txloom.storage.checks import findings
 from txloom.storage.dead_letters import open_letters
 from txloom.transactions import memory
-from workloads.database import Change, Sent, State
-from workloads.debezium import Debezium
 from workloads.dimensions import Dimensions
-from workloads.extracts import Extractor
 from workloads.inbox import Producer
 from workloads.judging import assert_every_version_is_a_state, assert_newest
 from workloads.play import WRITERS, Play, declared
-from workloads.shapes import Shape
 from workloads.small_lake import SmallLake
+from workloads.sources.database import Change, Sent, State
+from workloads.sources.debezium import Debezium
+from workloads.sources.extracts import Extractor
+from workloads.sources.shapes import Shape
 from workloads.spark_lake import SparkLake
 
 PLAIN = Table("t", "APP.T", ("id",), {"id": "long", "v": "string"})

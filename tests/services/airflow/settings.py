@@ -8,7 +8,7 @@ from subprocess import run
 
 from services.process import ServiceFailed
 
-PROJECT = Path(__file__).resolve().parents[2]
+PROJECT = Path(__file__).resolve().parents[3]
 AIRFLOW = Path(sys.executable).with_name("airflow")
 
 

@@ -14,7 +14,7 @@ from oracle import comparison
 from txloom.config.models.column_types import ColumnType, parse
 from txloom.config.models.pipeline import Column, Table
 from txloom.events.images.reader import ImageReader
-from workloads.json_text import Bare, written
+from workloads.sources.json_text import Bare, written
 
 NUMBER = re.compile(r"(-?)(?=\.?[0-9])([0-9]*)(\.[0-9]*)?(?:[eE]([+-]?[0-9]{1,4}))?", re.ASCII)
 """A number (ADR 27): at most a minus, digits with a point in front of, among or behind them, an exponent."""

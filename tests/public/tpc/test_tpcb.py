@@ -7,8 +7,8 @@ import pytest
 
 from oracle import values
 from oracle.capture import Message
-from public import tpcb
 from public.source import Row, Source, assert_shown, pipeline_of, shuffled, states
+from public.tpc import tpcb
 from txloom.config.models.pipeline import Pipeline
 from workloads.core import Core
 from workloads.delivery import deliver

@@ -6,7 +6,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[2]
 ROOMS = (".github", "dags", "docs", "include", "jobs", "plugins", "scripts", "tests")
 KINDS = {".py", ".md", ".yaml", ".yml", ".sh", ".toml", ".txt", ".html"}
-LEFT_OUT = ("include/sample/", "tests/benchmarks/reference/", "tests/setup/test_citations.py")
+LEFT_OUT = ("include/sample/", "tests/benchmarks/reference/", "tests/docs/test_citations.py")
 """What others wrote, and this file."""
 BESIDE = ("", "tests", "include", "include/txloom", "docs", "scripts")
 """Folders from which a path may be told; or that of the text itself."""
@@ -29,8 +29,8 @@ INVENTED = {
     "tests/steps/publish/test_validate.py",
 }
 """Tests that make paths up."""
-EXAMPLES = {"CONTRIBUTING.md", "tests/setup/test_contributing.py"}
-"""They name files that an example makes; tests/setup/test_contributing.py looks at those."""
+EXAMPLES = {"CONTRIBUTING.md", "tests/docs/test_contributing.py"}
+"""They name files that an example makes; tests/docs/test_contributing.py looks at those."""
 
 
 def texts() -> list[Path]:

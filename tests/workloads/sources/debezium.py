@@ -9,10 +9,10 @@ from typing import Any
 
 from oracle.capture import Image, Message
 from oracle.values import array_elements
-from workloads.database import Change, Sent, State, positions
-from workloads.json_text import Bare, written
-from workloads.kinds import digits_of
-from workloads.shapes import Shape
+from workloads.sources.database import Change, Sent, State, positions
+from workloads.sources.json_text import Bare, written
+from workloads.sources.kinds import digits_of
+from workloads.sources.shapes import Shape
 
 METADATA = "srv.transaction"
 UNAVAILABLE = "__debezium_unavailable_value"

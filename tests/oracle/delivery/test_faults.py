@@ -10,7 +10,7 @@ import pytest
 
 from oracle.capture import METADATA_TOPIC, Message, arrivals, messages, read
 from oracle.completeness import progress
-from oracle.faults import deliver
+from oracle.delivery.faults import deliver
 from oracle.state import Source
 
 

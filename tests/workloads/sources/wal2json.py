@@ -6,9 +6,9 @@ from typing import Any
 
 from oracle.capture import Image
 from oracle.declarations import Table
-from workloads.database import Change, Sent, positions
-from workloads.json_text import Bare, written
-from workloads.shapes import Shape
+from workloads.sources.database import Change, Sent, positions
+from workloads.sources.json_text import Bare, written
+from workloads.sources.shapes import Shape
 
 TOPIC = "wal"
 COMMIT_RECORD = 48

@@ -13,7 +13,7 @@ from drawn import examples
 from oracle.capture import Message
 from workloads import core as cores
 from workloads.delivery import deliver, runs
-from workloads.test_any_workload import assert_shown, played
+from workloads.random.test_any_workload import assert_shown, played
 
 CLOCKS = (
     "2026-03-29 02:30:00.000000",  # an hour that daylight saving skips

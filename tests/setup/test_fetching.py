@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from machine import Machine, whole_machine
 from services import fetched
 from services.fetched import PROJECT
+from setup.machine import Machine, whole_machine
 
 IVY = PROJECT / "scripts" / "ivy"
 

@@ -5,12 +5,12 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
+from services.airflow.settings import PROJECT, command, program, settings
 from services.process import Service, free_port
-from services.settings import PROJECT, command, program, settings
 
 PASSWORD = "secret"
 PEOPLE = {"admin": "admin", "ann": "viewer", "guest": "viewer", "nobody": "viewer"}
-"""Names and roles; whom a role lets read which DAG is narrowed by `services.site_auth`."""
+"""Names and roles; whom a role lets read which DAG is narrowed by `services.airflow.site_auth`."""
 
 
 class ApiServer(Service):
@@ -27,7 +27,7 @@ class ApiServer(Service):
     def _settings(self, pipelines: Path, warehouse: Path) -> dict[str, str]:
         return {
             **settings(self.folder, self.port, pipelines, warehouse),
-            "AIRFLOW__CORE__AUTH_MANAGER": "services.site_auth.SiteAuthManager",
+            "AIRFLOW__CORE__AUTH_MANAGER": "services.airflow.site_auth.SiteAuthManager",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in PEOPLE.items()),
             "PYTHONPATH": f"{PROJECT / 'include'}:{PROJECT / 'tests'}",
         }

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from oracle import values
-from public import tpcc
 from public.source import assert_shown, pipeline_of, shuffled, states
-from public.tpcc_conditions import CONDITIONS, broken
+from public.tpc import tpcc
+from public.tpc.tpcc_conditions import CONDITIONS, broken
 from workloads.core import Core, Rows
-from workloads.database import Sent
+from workloads.sources.database import Sent
 
 SOURCE = "TPC Benchmark C, Standard Specification revision 5.11, clause 3.3.2 Consistency Conditions"
 TRANSACTIONS, LANDINGS = 120, 14

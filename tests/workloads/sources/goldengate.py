@@ -9,9 +9,9 @@ from typing import Any
 
 from oracle.capture import Image, Message
 from oracle.declarations import Table
-from workloads.database import Change, Sent
-from workloads.json_text import Bare, written
-from workloads.shapes import Shape
+from workloads.sources.database import Change, Sent
+from workloads.sources.json_text import Bare, written
+from workloads.sources.shapes import Shape
 
 METADATA = "metadata"
 UNWATCHED = Table("other", "APP.OTHER", ("id",), {"id": "long"})

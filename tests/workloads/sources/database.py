@@ -10,8 +10,8 @@ from typing import Protocol
 
 from oracle.capture import Image, Key, Message
 from oracle.declarations import Child, Table
-from workloads.kinds import Values
-from workloads.shapes import Shape
+from workloads.sources.kinds import Values
+from workloads.sources.shapes import Shape
 
 State = dict[str, dict[Key, Image]]
 

@@ -17,8 +17,8 @@ from subprocess import run
 from types import TracebackType
 from typing import Any, Self
 
+from services.airflow.settings import PROJECT, command, program, settings
 from services.process import Service, free_port, wait_until
-from services.settings import PROJECT, command, program, settings
 
 PROCESSES = ("api-server", "scheduler", "dag-processor", "triggerer")
 ENDED = ("success", "failed")

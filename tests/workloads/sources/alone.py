@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 
 from oracle.capture import Image
 from oracle.declarations import Table
-from workloads.database import Change, Sent
-from workloads.json_text import Bare, written
-from workloads.shapes import Shape
-from workloads.wal2json import BARE
+from workloads.sources.database import Change, Sent
+from workloads.sources.json_text import Bare, written
+from workloads.sources.shapes import Shape
+from workloads.sources.wal2json import BARE
 
 KINDS = {"I": "insert", "U": "update", "D": "delete", "T": "truncate"}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

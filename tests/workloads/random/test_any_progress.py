@@ -13,11 +13,11 @@ from oracle.capture import Message
 from txloom.config import load
 from txloom.transactions.buffer import UNREADABLE
 from workloads.core import Core
-from workloads.database import Database, Sent
 from workloads.delivery import HEARTBEATS, deliver_partitions
-from workloads.goldengate import GoldenGate
-from workloads.shapes import Shape, declaration, shape
-from workloads.truth import expected_tables
+from workloads.sources.database import Database, Sent
+from workloads.sources.goldengate import GoldenGate
+from workloads.sources.shapes import Shape, declaration, shape
+from workloads.sources.truth import expected_tables
 
 
 def played(seed: int, transactions: int, folder: Path) -> tuple[Random, Shape, list[Sent], Core]:

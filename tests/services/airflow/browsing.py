@@ -12,10 +12,10 @@ from typing import Any
 from playwright.sync_api import Browser, BrowserContext, Error, Page, sync_playwright
 
 from services import fetched
-from services.api_server import ApiServer
+from services.airflow.api_server import ApiServer
 from services.process import wait_until
 
-SCREENSHOTS = Path(__file__).resolve().parents[2] / ".state" / "screenshots"
+SCREENSHOTS = Path(__file__).resolve().parents[3] / ".state" / "screenshots"
 WIDE, TALL = 1280, 900
 
 
