@@ -48,7 +48,7 @@ LONGEST = (
     "steps/buffer/test_producer_checks.py",
     "dags/test_dags.py",
     "workloads/named/test_named_lakes.py",
-    "cycles/test_faults.py",
+    "cycles/test_producer_faults.py",
     "steps/buffer/test_micro_batch.py",
     "cycles/test_large.py",
     "storage/targets/test_partitioning.py",

@@ -20,14 +20,14 @@ WHOLE = (
 )
 """Files of which every test runs it: kills, restarts, damage, rebuilds, large batches, what maintenance takes away."""
 RULES = {
-    "a lost checkpoint beside faults": "cycles/test_faults.py: test_a_lost_checkpoint_is_rebuilt_from_change_events_",
+    "a lost checkpoint beside faults": "cycles/test_producer_faults.py: test_a_lost_checkpoint_is_rebuilt_from_",
     "a redrive that is killed": "steps/dead_letters/test_redrive.py: test_a_redrive_killed_after_its_writes_is_done_",
     "death and loss of the checkpoint": "workloads/named/test_named_lakes.py: test_the_jobs_write_it_once_too",
     "a rebuild after duplicates": "workloads/named/test_given_up.py: test_a_rebuild_counts_once_what_was_given_up_",
     "a rebuild after two deaths": "workloads/named/test_given_up.py: test_a_rebuild_counts_each_time_that_a_",
     "GoldenGate": "cycles/test_large.py: test_a_large_batch_gives_what_small_ones_give",
     "Debezium": "cycles/test_live_debezium.py: test_tables_equal_the_database_through_a_load_and_a_worker_",
-    "wal2json": "cycles/test_formats.py: test_the_three_streams_of_one_load_end_in_the_same_tables",
+    "wal2json": "cycles/test_three_formats.py: test_the_three_streams_of_one_load_end_in_the_same_tables",
     "change sets": "cycles/test_examples.py: test_a_change_set_leaves_what_its_last_rows_say",
     "change events": "cycles/test_examples.py: test_the_resolvers_example",
     "extracts": "cycles/test_examples.py: test_the_difference_of_two_extracts",

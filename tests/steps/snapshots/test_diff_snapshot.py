@@ -23,7 +23,7 @@ from cycles.test_killed import RUNNER
 from lake import STEPS, Lake
 from public.snapshots import keyed
 from public.test_hash_diff import KEYS, ROWS, VALUES, next_day, row_of
-from public.test_snapshots import HISTORY, snapshot
+from public.test_two_snapshots import HISTORY, snapshot
 from txloom import read
 from txloom.config import load
 from txloom.errors import BeyondValidThrough, ConfigurationError, SourceUnavailable, TxloomError, WriteConflict
