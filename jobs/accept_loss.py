@@ -14,12 +14,12 @@ Exit codes: 0 done; 2 a topic has lost nothing, or a file could be read; 12 the 
 import sys
 
 from txloom.steps.landing.accept_loss import accept_loss
-from txloom.steps.runner import parser, run
+from txloom.steps.runner import Job, parser, run
 
 if __name__ == "__main__":
     flags = parser("accept_loss", __doc__)
     flags.add_argument("--topic", action="append", default=[], help="a topic whose loss is accepted; may repeat")
     flags.add_argument("--file", action="append", default=[], help="topic/name of a file to set aside; may repeat")
     flags.add_argument("--reason", required=True, help="why, and who said so")
-    extra = lambda given: {"topics": given.topic, "files": given.file, "reason": given.reason}  # noqa: E731
-    sys.exit(run("accept_loss", accept_loss, flags=flags, extra=extra, session="none"))
+    choices = lambda given: {"topics": given.topic, "files": given.file, "reason": given.reason}  # noqa: E731
+    sys.exit(run(Job("accept_loss", accept_loss, flags, session="none", choices=choices)))

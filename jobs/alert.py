@@ -12,7 +12,7 @@ did not take a message, the next run tries again; 1 unforeseen. The last line of
 import sys
 
 from txloom.steps.alerts.alert import alert
-from txloom.steps.runner import run
+from txloom.steps.runner import Job, parser, run
 
 if __name__ == "__main__":
-    sys.exit(run("alert", alert, doc=__doc__, session="none", writes=False))
+    sys.exit(run(Job("alert", alert, parser("alert", __doc__), session="none", writes=False)))

@@ -22,13 +22,13 @@ from datetime import datetime
 from typing import Any
 
 from txloom.config.names import BACKFILL_TASKS
-from txloom.steps.backfill.backfill import backfill
-from txloom.steps.runner import listed, optional, parser, run
+from txloom.steps.backfill.backfill import Range, backfill
+from txloom.steps.runner import Job, listed, optional, parser, run
 
 
-def _options(given: Namespace) -> dict[str, Any]:
+def _choices(given: Namespace) -> dict[str, Any]:
     csns, times = (given.from_csn, given.to_csn), (given.from_time, given.to_time)
-    return {"task": given.task, "csns": csns, "times": times, "tables": listed(given.table)}
+    return {"task": given.task, "within": Range(csns, times, listed(given.table))}
 
 
 if __name__ == "__main__":
@@ -38,4 +38,4 @@ if __name__ == "__main__":
         flags.add_argument(f"--from-{name}", type=optional(kind), help=f"the first {what} of the range")
         flags.add_argument(f"--to-{name}", type=optional(kind), help=f"the last {what} of the range")
     flags.add_argument("--table", action="append", default=[], help="a watched table, or several with commas")
-    sys.exit(run("backfill", backfill, flags=flags, extra=_options, session="lazy"))
+    sys.exit(run(Job("backfill", backfill, flags, session="lazy", choices=_choices)))

@@ -13,7 +13,7 @@ The last line of the log holds the counts.
 import sys
 
 from txloom.steps.buffer.buffer_transactions import buffer_transactions
-from txloom.steps.runner import run
+from txloom.steps.runner import Job, parser, run
 
 if __name__ == "__main__":
-    sys.exit(run("buffer_transactions", buffer_transactions, doc=__doc__))
+    sys.exit(run(Job("buffer_transactions", buffer_transactions, parser("buffer_transactions", __doc__))))

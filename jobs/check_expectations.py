@@ -12,10 +12,10 @@ The last line of the log holds the counts.
 import sys
 
 from txloom.steps.publish.check_expectations import check_expectations
-from txloom.steps.runner import parser, run
+from txloom.steps.runner import Job, parser, run
 
 if __name__ == "__main__":
     flags = parser("check_expectations", __doc__)
     flags.add_argument("--only", action="append", default=[], help="the id of an expectation; may be repeated")
-    extra = lambda given: {"only": given.only}  # noqa: E731
-    sys.exit(run("check_expectations", check_expectations, flags=flags, session="none", extra=extra))
+    choices = lambda given: {"only": given.only}  # noqa: E731
+    sys.exit(run(Job("check_expectations", check_expectations, flags, session="none", choices=choices)))

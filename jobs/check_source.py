@@ -12,7 +12,7 @@ The last line of the log holds the counts.
 import sys
 
 from txloom.steps.landing.check_source import check_source
-from txloom.steps.runner import run
+from txloom.steps.runner import Job, parser, run
 
 if __name__ == "__main__":
-    sys.exit(run("check_source", check_source, doc=__doc__, session="none", writes=False))
+    sys.exit(run(Job("check_source", check_source, parser("check_source", __doc__), session="none", writes=False)))

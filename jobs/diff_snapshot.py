@@ -15,7 +15,7 @@ extracts are not there, or not whole yet; 1 unforeseen.
 import sys
 from datetime import date
 
-from txloom.steps.runner import parser, run
+from txloom.steps.runner import Job, parser, run
 from txloom.steps.snapshots.diff_snapshot import diff_snapshot
 
 if __name__ == "__main__":
@@ -24,5 +24,5 @@ if __name__ == "__main__":
     flags.add_argument(
         "--leave-out-dead", action="store_true", help="partial extracts: go on without dates that are dead letters"
     )
-    extra = lambda given: {"day": given.date, "leave_out_dead": given.leave_out_dead}  # noqa: E731
-    sys.exit(run("diff_snapshot", diff_snapshot, flags=flags, extra=extra, session="lazy"))
+    choices = lambda given: {"day": given.date, "leave_out_dead": given.leave_out_dead}  # noqa: E731
+    sys.exit(run(Job("diff_snapshot", diff_snapshot, flags, session="lazy", choices=choices)))

@@ -17,7 +17,7 @@ import getpass
 import sys
 
 from txloom.steps.dead_letters.dismiss import dismiss
-from txloom.steps.runner import dead_letter_flags, dead_letter_selection, parser, run
+from txloom.steps.runner import Job, dead_letter_flags, dead_letter_selection, parser, run
 
 if __name__ == "__main__":
     flags = parser("dismiss", __doc__)
@@ -25,10 +25,10 @@ if __name__ == "__main__":
     flags.add_argument("--reason", required=True, help="why no redrive is needed, or why they are reopened")
     flags.add_argument("--by", default=getpass.getuser(), help="who says so; default: who runs this")
     flags.add_argument("--reopen", action="store_true", help="take dismissals back")
-    extra = lambda given: {  # noqa: E731
-        **dead_letter_selection(given),
+    choices = lambda given: {  # noqa: E731
+        "selection": dead_letter_selection(given),
         "reason": given.reason,
         "person": given.by,
         "reopen": given.reopen,
     }
-    sys.exit(run("dismiss", dismiss, flags=flags, extra=extra, session="none"))
+    sys.exit(run(Job("dismiss", dismiss, flags, session="none", choices=choices)))

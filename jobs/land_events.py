@@ -13,7 +13,7 @@ The last line of the log holds the counts.
 import sys
 
 from txloom.steps.landing.land_events import land_events
-from txloom.steps.runner import run
+from txloom.steps.runner import Job, parser, run
 
 if __name__ == "__main__":
-    sys.exit(run("land_events", land_events, doc=__doc__, session="lazy"))
+    sys.exit(run(Job("land_events", land_events, parser("land_events", __doc__), session="lazy")))

@@ -12,18 +12,11 @@ log holds the counts.
 import sys
 
 from txloom.steps.dead_letters.list_dead_letters import list_dead_letters
-from txloom.steps.runner import dead_letter_flags, dead_letter_selection, parser, run
+from txloom.steps.runner import Job, dead_letter_flags, dead_letter_selection, parser, run
 
 if __name__ == "__main__":
     flags = parser("list_dead_letters", __doc__)
     dead_letter_flags(flags, newest_only=True)
-    sys.exit(
-        run(
-            "list_dead_letters",
-            list_dead_letters,
-            flags=flags,
-            session="none",
-            extra=dead_letter_selection,
-            writes=False,
-        )
-    )
+    choices = lambda given: {"selection": dead_letter_selection(given)}  # noqa: E731
+    job = Job("list_dead_letters", list_dead_letters, flags, session="none", writes=False, choices=choices)
+    sys.exit(run(job))

@@ -18,13 +18,12 @@ from argparse import BooleanOptionalAction, Namespace
 from datetime import datetime
 from typing import Any
 
-from txloom.steps.runner import listed, optional, parser, run
-from txloom.steps.snapshots.load_snapshot import load_snapshot
+from txloom.steps.runner import Job, listed, optional, parser, run
+from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
 
 
-def _options(given: Namespace) -> dict[str, Any]:
-    options = {name: getattr(given, name) for name in ("path", "csn", "time", "ahead")}
-    return options | {"tables": listed(given.table)}
+def _choices(given: Namespace) -> dict[str, Any]:
+    return {"snapshot": Snapshot(given.path, given.csn, given.time, listed(given.table), given.ahead)}
 
 
 if __name__ == "__main__":
@@ -38,4 +37,4 @@ if __name__ == "__main__":
     )
     ahead = "the csn is meant, though it is far above the stream's"
     flags.add_argument("--ahead", action=BooleanOptionalAction, default=False, help=ahead)
-    sys.exit(run("load_snapshot", load_snapshot, flags=flags, extra=_options, session="lazy"))
+    sys.exit(run(Job("load_snapshot", load_snapshot, flags, session="lazy", choices=_choices)))

@@ -18,10 +18,10 @@ import sys
 
 from txloom.config.names import MAINTENANCE_TASKS
 from txloom.steps.maintenance.maintain_tables import maintain_tables
-from txloom.steps.runner import parser, run
+from txloom.steps.runner import Job, parser, run
 
 if __name__ == "__main__":
     flags = parser("maintain_tables", __doc__)
     flags.add_argument("--task", required=True, choices=MAINTENANCE_TASKS)
-    extra = lambda given: {"task": given.task}  # noqa: E731
-    sys.exit(run("maintain_tables", maintain_tables, flags=flags, extra=extra))
+    choices = lambda given: {"task": given.task}  # noqa: E731
+    sys.exit(run(Job("maintain_tables", maintain_tables, flags, choices=choices)))

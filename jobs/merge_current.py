@@ -13,7 +13,7 @@ The last line of the log holds the counts.
 import sys
 
 from txloom.steps.merge.merge_current import merge_current
-from txloom.steps.runner import run
+from txloom.steps.runner import Job, parser, run
 
 if __name__ == "__main__":
-    sys.exit(run("merge_current", merge_current, doc=__doc__, session="lazy"))
+    sys.exit(run(Job("merge_current", merge_current, parser("merge_current", __doc__), session="lazy")))

@@ -12,7 +12,7 @@ The last line of the log holds the counts.
 import sys
 
 from txloom.steps.publish.publish import publish
-from txloom.steps.runner import run
+from txloom.steps.runner import Job, parser, run
 
 if __name__ == "__main__":
-    sys.exit(run("publish", publish, doc=__doc__, session="none"))
+    sys.exit(run(Job("publish", publish, parser("publish", __doc__), session="none")))

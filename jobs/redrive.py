@@ -17,9 +17,10 @@ log holds the counts.
 import sys
 
 from txloom.steps.dead_letters.redrive import redrive
-from txloom.steps.runner import dead_letter_flags, dead_letter_selection, parser, run
+from txloom.steps.runner import Job, dead_letter_flags, dead_letter_selection, parser, run
 
 if __name__ == "__main__":
     flags = parser("redrive", __doc__)
     dead_letter_flags(flags)
-    sys.exit(run("redrive", redrive, flags=flags, extra=dead_letter_selection, session="none"))
+    choices = lambda given: {"selection": dead_letter_selection(given)}  # noqa: E731
+    sys.exit(run(Job("redrive", redrive, flags, session="none", choices=choices)))

@@ -14,7 +14,7 @@ The last line of the log holds the counts.
 import sys
 
 from txloom.steps.publish.validate import validate
-from txloom.steps.runner import run
+from txloom.steps.runner import Job, parser, run
 
 if __name__ == "__main__":
-    sys.exit(run("validate", validate, doc=__doc__, session="none"))
+    sys.exit(run(Job("validate", validate, parser("validate", __doc__), session="none")))

@@ -40,7 +40,7 @@ DagId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_.-]{1,250}$")]
 Number = Annotated[int, Query(alias="page", ge=1, le=1_000_000)]
 Text = Annotated[str | None, Query(max_length=1_000)]
 Name = Annotated[str, Path(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:+~-]{0,199}$")]
-"""The name of a folder or file below the reports' folder, as `storage.checks.results.report_folder` makes it."""
+"""The name of a folder or file below the reports' folder, as `storage.paths.run_folder` makes it."""
 
 
 def readable_dags(user: GetUserDep) -> set[str]:

@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from called import step_of
 from landed import landed_between, newest_landing
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
@@ -41,9 +42,9 @@ class Buffered:
     def run(self) -> None:
         """Run one cycle up to the merge."""
         run_id = f"run-{self.batches}"
-        land_events(no_spark, self.pipeline, warehouse=self.warehouse, run_id=run_id)
+        land_events(step_of(self.pipeline, self.warehouse, run_id, no_spark))
         self.buffer()
-        merge_current(no_spark, self.pipeline, warehouse=self.warehouse, run_id=run_id)
+        merge_current(step_of(self.pipeline, self.warehouse, run_id, no_spark))
 
     def buffer(self) -> None:
         """Take what was landed since through the buffer, and release what is whole."""
@@ -77,5 +78,5 @@ class Buffered:
 
     def backfill(self, name: str, run_id: str = "b1") -> dict[str, int]:
         """Run a step of a backfill; return its counts that are not 0."""
-        made = backfill(no_spark, self.pipeline, warehouse=self.warehouse, run_id=run_id, task=name)
+        made = backfill(step_of(self.pipeline, self.warehouse, run_id, no_spark), name)
         return {name: count for name, count in made.items() if count}

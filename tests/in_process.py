@@ -19,17 +19,16 @@ from pyspark.sql import Row
 
 import running
 from landed import landed_between
-from txloom.config.models.pipeline import Pipeline
 from txloom.steps.buffer import buffer_transactions, late_metadata, producer_checks, producer_runs
 from txloom.steps.buffer.buffer_transactions import LEVELS, SMALL_KINDS, check_balance, known_before, release_batch
 from txloom.steps.buffer.completeness import rules_of
 from txloom.steps.buffer.give_up import cause_of, list_waiting, named
 from txloom.steps.buffer.micro_batch import Batch
 from txloom.steps.buffer.release_batch import Released, release_small
+from txloom.steps.step import Step
 from txloom.storage.buffer import batch_plan, checkpoints, stream
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import arrow_tables
-from txloom.storage.paths import TablePaths
 from txloom.transactions import buffer
 from txloom.transactions import events as ev
 from txloom.transactions.compact_events import BUCKETS
@@ -41,8 +40,8 @@ def replace_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the buffer run in this process, except in tests that are marked `stream`."""
     by_stream = buffer_transactions._run
 
-    def chosen(*given: Any) -> dict[str, int]:
-        return (by_stream if running.by_stream() else run)(*given)
+    def chosen(step: Step) -> dict[str, int]:
+        return (by_stream if running.by_stream() else run)(step)
 
     monkeypatch.setattr(buffer_transactions, "_run", chosen)
 
@@ -79,8 +78,9 @@ class Outcomes:
         return self.spark.createDataFrame(rows, stream.OUTCOMES)
 
 
-def run(spark: Any, pipeline: Pipeline, paths: TablePaths, run_id: str) -> dict[str, int]:
+def run(step: Step) -> dict[str, int]:
     """Take in what was landed since the last run, as `txloom.steps.buffer.buffer_transactions` does by a stream."""
+    spark, pipeline, paths, run_id = step.spark, step.pipeline, step.paths, step.run_id
     generation = checkpoints.current_epoch(paths.warehouse, pipeline.name)
     known = known_before(paths, generation)
     folder = Path(checkpoints.checkpoint(paths.warehouse, pipeline.name, generation).removeprefix("file://"))

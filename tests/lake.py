@@ -11,6 +11,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 import running
+from called import step_of
 from oracle import capture, comparison, declarations, values
 from oracle.state import Source
 from txloom.config import load
@@ -62,7 +63,7 @@ class Lake:
         done = {}
         for step in steps:
             spark = (lambda: self.spark) if step in (land_events, merge_current) else self.spark
-            counts = step(spark, self.pipeline, warehouse=self.warehouse, run_id=f"run-{self.runs}")
+            counts = step(step_of(self.pipeline, self.warehouse, f"run-{self.runs}", spark))
             done[step.__name__] = dict(counts)
         return done
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from called import step_of
 from txloom.config import load, names
 from txloom.steps.merge.merge_current import merge_current
 from txloom.storage import system_tables
@@ -80,4 +81,4 @@ class Released:
         return {**image, **{f"_txloom_{name}": value for name, value in row_columns.items()}}
 
     def merge(self, spark: Callable[[], Any]) -> dict[str, int]:
-        return merge_current(spark, self.pipeline, warehouse=str(self.folder), run_id=f"run-{self.releases}")
+        return merge_current(step_of(self.pipeline, self.folder, f"run-{self.releases}", spark))

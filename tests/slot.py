@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from called import step_of
 from txloom.config import load
 from txloom.steps.landing.land_events import land_events
 from txloom.storage.delta import small_tables
@@ -76,7 +77,7 @@ class Slot:
     def land(self, spark: Any = None) -> dict[str, int]:
         """Land what is there."""
         self.runs += 1
-        return land_events(spark or _no_session, self.pipeline, warehouse=self.warehouse, run_id=f"run-{self.runs}")
+        return land_events(step_of(self.pipeline, self.warehouse, f"run-{self.runs}", spark or _no_session))
 
     def events(self, kinds: str = "'marker', 'row', 'metadata', 'poison'") -> list[tuple[Any, ...]]:
         """Return what was landed: kind, transaction, position, file and line."""

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from called import step_of
 from services.broker import Broker
 from shop import Shop
 from txloom.config import load
@@ -43,7 +44,7 @@ class Topics(Shop):
 
     def land(self, run_id: str = "landed") -> dict[str, int]:
         """Land what is new, in this process."""
-        return land_events(no_session, self.pipeline, warehouse=self.warehouse, run_id=run_id)
+        return land_events(step_of(self.pipeline, self.warehouse, run_id, no_session))
 
 
 def no_session() -> Any:

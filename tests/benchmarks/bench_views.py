@@ -30,7 +30,7 @@ from txloom.storage.views.pipeline.lag_series import series
 from txloom.storage.views.pipeline.overview import health, overview
 from txloom.storage.views.pipeline.waiting import waiting
 from txloom.storage.views.stories.row import key_story
-from txloom.storage.views.stories.transaction import transaction
+from txloom.storage.views.stories.transaction import TransactionName, transaction
 from txloom.transactions.hashes import hash64
 
 DECLARED = """
@@ -207,11 +207,13 @@ def timed_calls(pipeline: Pipeline, warehouse: str, rows: int) -> dict[str, Call
         "waiting, page 40, one cause": lambda: waiting(pipeline, warehouse, number=40, cause="table short"),
         "letters, page 900": lambda: dead_letters.dead_letters(pipeline, warehouse, number=900),
         "series of 30 days": lambda: series(pipeline, warehouse, span=timedelta(days=30)),
-        "transaction by xid": lambda: transaction(pipeline, warehouse, xid=f"x{rows // 20}"),
-        "transaction by csn": lambda: transaction(pipeline, warehouse, csn=rows // 25),
-        "transaction by id": lambda: transaction(pipeline, warehouse, transaction_id=identity(rows // 30)),
-        "transaction that waits": lambda: transaction(pipeline, warehouse, csn=rows + 77),
-        "transaction nobody knows": lambda: transaction(pipeline, warehouse, xid="nobody"),
+        "transaction by xid": lambda: transaction(pipeline, warehouse, TransactionName(xid=f"x{rows // 20}")),
+        "transaction by csn": lambda: transaction(pipeline, warehouse, TransactionName(csn=rows // 25)),
+        "transaction by id": lambda: transaction(
+            pipeline, warehouse, TransactionName(transaction_id=identity(rows // 30))
+        ),
+        "transaction that waits": lambda: transaction(pipeline, warehouse, TransactionName(csn=rows + 77)),
+        "transaction nobody knows": lambda: transaction(pipeline, warehouse, TransactionName(xid="nobody")),
         "key of a mirror": lambda: key_story(pipeline, warehouse, "orders", {"id": "4711"}),
         "key of a child in documents": lambda: key_story(pipeline, warehouse, "lines", {"id": "4711"}),
         "document": lambda: key_story(pipeline, warehouse, "whole_current", {"id": "4711"}),

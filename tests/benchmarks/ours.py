@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+from called import step_of
 from txloom.config import load, names
 from txloom.steps.buffer.buffer_transactions import buffer_transactions
 from txloom.steps.landing.land_events import land_events
@@ -25,9 +26,9 @@ def main(warehouse: str) -> None:
     pipeline = load(DECLARATION)
     spark = open_session("txloom benchmark", "buffer_transactions")
     opened = time.perf_counter()
-    land_events(lambda: spark, pipeline, warehouse=warehouse, run_id="bench")
+    land_events(step_of(pipeline, warehouse, "bench", lambda: spark))
     landed = time.perf_counter()
-    buffer_transactions(spark, pipeline, warehouse=warehouse, run_id="bench")
+    buffer_transactions(step_of(pipeline, warehouse, "bench", spark))
     buffered = time.perf_counter()
     transactions = spark_tables.read(spark, names.table_path(warehouse, pipeline.name, names.TRANSACTIONS))
     stream = spark_tables.read(spark, names.table_path(warehouse, pipeline.name, "order_stream"))

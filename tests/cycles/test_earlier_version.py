@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from called import step_of
 from shop import Shop, insert, update
 from txloom.page import pages
 from txloom.page.links import Links
-from txloom.steps.backfill.backfill import backfill
+from txloom.steps.backfill.backfill import Range, backfill
 from txloom.storage.buffer import checkpoints
-from txloom.storage.views.stories.transaction import transaction
+from txloom.storage.views.stories.transaction import TransactionName, transaction
 
 EARLIER = Path(__file__).with_name("earlier")
 ORDERS = [(1, "changed"), (20, "moved"), (3, "note 3"), (4, "note 4"), (5, "note 5"), (6, "note 6")]
@@ -62,15 +63,15 @@ def test_what_the_version_before_wrote_goes_through_a_cycle_a_backfill_and_the_p
     assert counts["publish"]["published"] == 1
     assert_shown(shop, [*ORDERS, (77, "parent")], [(60, 77, "orphan"), (61, 3, "bolt")])
 
-    given = {"warehouse": shop.warehouse, "run_id": "again", "csns": (0, 80)}
+    again = step_of(shop.pipeline, shop.warehouse, "again", lambda: shop.spark)
     for task in ("rebuild", "compare"):
-        compared = backfill(lambda: shop.spark, shop.pipeline, task=task, **given)
+        compared = backfill(again, task, Range(csns=(0, 80)))
     assert compared["changes"] == 0
 
     view = pages.View.of(shop.pipeline, shop.warehouse, Links())
     assert "shop" in pages.overview([shop.pipeline], shop.warehouse, Links(), refused={})
     assert "orphan_lines" in pages.now(view, span="1h")
     assert "fill" in pages.ledger(view, page=1)
-    story = transaction(shop.pipeline, shop.warehouse, xid="x40").story
+    story = transaction(shop.pipeline, shop.warehouse, TransactionName(xid="x40")).story
     assert story is not None and story.status == "released"
     assert [row["cause"] for row in story.letters] == ["table short"]

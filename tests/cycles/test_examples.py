@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from called import step_of
 from lake import STEPS, Lake
 from txloom.config import load
 from txloom.steps.snapshots.diff_snapshot import diff_snapshot
@@ -130,8 +131,7 @@ def test_the_difference_of_two_extracts(lake: Lake) -> None:
             path = lake.inbox / day.isoformat() / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
-        options = {"warehouse": lake.warehouse, "run_id": day.isoformat(), "day": day}
-        counts = diff_snapshot(lambda: lake.spark, lake.pipeline, **options)
+        counts = diff_snapshot(step_of(lake.pipeline, lake.warehouse, day.isoformat(), lambda: lake.spark), day)
         states.append({name: counts[name] for name in ("inserts", "updates", "deletes", "unchanged")})
         lake.run(STEPS[1:])
     assert states == [

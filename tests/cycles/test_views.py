@@ -11,7 +11,7 @@ from txloom.storage.views.pipeline import cuts, dead_letters, runs
 from txloom.storage.views.pipeline.overview import health
 from txloom.storage.views.pipeline.waiting import waiting
 from txloom.storage.views.stories.row import key_story
-from txloom.storage.views.stories.transaction import Story, transaction
+from txloom.storage.views.stories.transaction import Story, TransactionName, transaction
 
 TABLES = """
 tables:
@@ -24,7 +24,7 @@ targets:
 
 
 def story(shop: Shop, xid: str) -> Story:
-    story = transaction(shop.pipeline, shop.warehouse, xid=xid).story
+    story = transaction(shop.pipeline, shop.warehouse, TransactionName(xid=xid)).story
     assert story is not None
     return story
 

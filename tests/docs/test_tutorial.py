@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from called import step_of
 from txloom import read
 from txloom.config import load
 from txloom.steps.landing.land_events import land_events
@@ -43,7 +44,7 @@ def cycle(lake: SmallLake, run_id: str) -> list[str]:
         if step is None:
             lake.buffer()
         else:
-            counts = step(lake.session, lake.pipeline, warehouse=lake.warehouse, run_id=run_id)
+            counts = step(step_of(lake.pipeline, lake.warehouse, run_id, lake.session))
             lines.append(last_line(step.__name__, "bank", run_id, counts))
     return lines
 

@@ -165,7 +165,7 @@ def test_a_secret_reaches_the_broker_and_no_log_no_rendered_field_and_no_xcom(
         ("check_source", "land_events"), "success"
     ), airflow.said[-5000:]
     assert result["xcom"]["check_source"]["waiting"] == 2
-    assert result["xcom"]["land_events"]["landed"] == "2"
+    assert result["xcom"]["land_events"]["landed"] == 2
     assert "land_events.py" in str(result["rendered"]["land_events"])
     assert "Spark-Submit cmd" in airflow.said
     for secret in (SECRET, TOKEN):

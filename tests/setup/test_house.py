@@ -163,3 +163,20 @@ def imported(file: Path) -> list[Path]:
 def test_a_test_in_the_table_exists_and_reaches_its_modules(test: str) -> None:
     assert (TESTS / f"{test}.py").is_file()
     assert {module for module, by in TESTED_BY.items() if by == test} - reached(test) == set()
+
+
+MOST_PARAMETERS = 6
+
+
+def test_no_function_has_more_parameters_than_a_caller_holds_in_the_head() -> None:
+    """What belongs together is a dataclass; `self` and `cls` are not counted."""
+    many = []
+    for file in modules(*ROOMS):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                given += [each for each in (node.args.vararg, node.args.kwarg) if each is not None]
+                names = [each.arg for each in given if each.arg not in ("self", "cls")]
+                if len(names) > MOST_PARAMETERS:
+                    many.append(f"{file.relative_to(PROJECT)}: {node.name}({', '.join(names)})")
+    assert many == []

@@ -66,6 +66,7 @@ TESTED_BY = {
     "storage/publishing/cuts": "storage/publishing/test_reader_holds",
     "storage/publishing/watermark": "steps/merge/test_local_merge",
     "storage/runs/ledger": "storage/maintenance/test_expiry",
+    "storage/runs/result_files": "steps/test_runner",
     "storage/snapshots/dated_transactions": "steps/snapshots/test_diff_snapshot",
     "storage/snapshots/files": "steps/snapshots/test_row_diff",
     "storage/sources/file_lines": "storage/sources/test_file_plan",

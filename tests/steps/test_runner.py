@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from txloom.errors import SourceUnavailable
-from txloom.steps.runner import run
+from txloom.errors import ConfigurationError, SourceUnavailable
+from txloom.steps.runner import Job, parser, run
+from txloom.storage.runs.result_files import JobResult, ResultFile
 
 DECLARED = """
 name: shop
@@ -24,14 +25,19 @@ def ended(folder: Path, function: Any, capsys: pytest.CaptureFixture[str]) -> tu
     file = folder / "shop.yaml"
     file.write_text(DECLARED.format(folder=folder))
     arguments = ["--pipeline", str(file), "--warehouse", str(folder / "lake"), "--run-id", "r"]
-    code = run("publish", function, arguments=arguments, session="none")
+    code = run(Job("publish", function, parser("publish", None), session="none"), arguments)
     said = capsys.readouterr()
     return code, (said.out + said.err).splitlines()[-1]
+
+
+def result(folder: Path) -> JobResult | None:
+    return ResultFile.of(str(folder / "lake"), "shop", "r", "publish").read()
 
 
 def test_counts_are_the_last_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, line = ended(tmp_path, lambda *_, **__: {"cut_id": 7}, capsys)
     assert (code, line) == (0, "txloom publish: pipeline=shop run_id=r cut_id=7")
+    assert result(tmp_path) == JobResult({"cut_id": 7})
 
 
 def test_two_writers_of_one_file_end_with_a_code_that_is_retried(
@@ -65,3 +71,27 @@ def test_an_error_is_one_sentence_and_its_code(
         raise error
 
     assert ended(tmp_path, failing, capsys) == (code, sentence)
+    assert result(tmp_path) == JobResult({}, code, sentence)
+
+
+def test_a_wrong_declaration_is_told_to_whoever_started_the_job_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shop.yaml").write_text(DECLARED.format(folder=tmp_path).replace("mirrors", "mirors"))
+    monkeypatch.setenv("TXLOOM_PIPELINES", str(tmp_path))
+    arguments = ["--pipeline", "shop", "--warehouse", str(tmp_path / "lake"), "--run-id", "r", "--task-id", "again"]
+    job = Job("publish", lambda _: {}, parser("publish", None), session="none")
+    assert run(job, arguments) == ConfigurationError.exit_code
+    written = ResultFile.of(str(tmp_path / "lake"), "shop", "r", "again").read()
+    assert written is not None and written.exit_code == ConfigurationError.exit_code
+    assert "Did you mean 'mirrors'?" in str(written.message)
+
+
+def test_a_result_that_cannot_be_written_changes_no_exit_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lake" / "shop").mkdir(parents=True)
+    (tmp_path / "lake" / "shop" / "_runs").write_text("a file where a folder should be")
+    code, line = ended(tmp_path, lambda _: {"cut_id": 7}, capsys)
+    assert code == 0
+    assert line.startswith("warn: the result file of this job cannot be written: ")

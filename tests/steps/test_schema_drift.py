@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from called import step_of
 from shop import Shop, delete, insert, truncate, update
 from txloom import read
 from txloom.errors import ConfigurationError
 from txloom.quality import findings as f
+from txloom.quality.dead_letters import Selection
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.storage.delta import arrow_tables
 
@@ -222,7 +224,7 @@ def test_a_wider_type_is_declared_and_the_dead_letters_go_through(spark: Any, tm
     made.run()
     assert made.shown("orders", "id", "size") == [(1, 5)]
     made.declare(ORDERS.format(columns="id: long, size: long, price: 'decimal(9,4)'", policy="ignore"))
-    redrive(None, made.pipeline, warehouse=made.warehouse, run_id="redrive", everything=True)
+    redrive(step_of(made.pipeline, made.warehouse, "redrive"), Selection(everything=True))
     made.run()
     assert [(key, size, str(price)) for key, size, price in made.shown("orders", "id", "size", "price")] == [
         (1, 5, "1.5000"), (2, 5_000_000_000, "1.5050")

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
+from txloom.quality.dead_letters import Selection
 from txloom.steps.backfill.backfill import backfill
 from txloom.steps.dead_letters.dismiss import dismiss
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.steps.maintenance.clean_history import clean_history
-from txloom.steps.snapshots.load_snapshot import load_snapshot
+from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
 from txloom.storage.dead_letters import open_letters
 from workloads.play import Play
 from workloads.small_lake import AT_ONCE, SmallLake
@@ -27,11 +28,11 @@ def _backfill(lake: SmallLake, made: Play) -> None:
     lake.runs += 1
     if not lake.rows("pending_transactions") and not lake.rows("transactions"):
         return
-    lake.step(backfill, lake.session, task="rebuild")
-    counts = lake.step(backfill, lake.session, task="compare")
+    lake.step(backfill, lake.session, "rebuild")
+    counts = lake.step(backfill, lake.session, "compare")
     assert counts["changes"] == 0 and counts["surplus"] == 0, f"a backfill of what is right differs: {counts}"
-    lake.step(backfill, lake.session, task="apply")
-    lake.step(backfill, lake.session, task="drop")
+    lake.step(backfill, lake.session, "apply")
+    lake.step(backfill, lake.session, "drop")
 
 
 def _load(lake: SmallLake, made: Play) -> None:
@@ -46,7 +47,7 @@ def _load(lake: SmallLake, made: Play) -> None:
     folder = lake.folder / f"load-{lake.runs}" / table.name
     folder.mkdir(parents=True)
     (folder / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    lake.step(load_snapshot, lake.session, path=str(folder.parent), csn=csn, ahead=True)
+    lake.step(load_snapshot, lake.session, Snapshot(str(folder.parent), csn, ahead=True))
     lake.run()
 
 
@@ -88,14 +89,14 @@ def _tables(lake: SmallLake) -> list[str]:
 def _redrive(lake: SmallLake, made: Play) -> None:
     """Land every open dead letter once more: what was no message is none again."""
     lake.runs += 1
-    lake.step(redrive, None, everything=True)
+    lake.step(redrive, None, Selection(everything=True))
     lake.run()
 
 
 def _dismiss(lake: SmallLake, made: Play) -> None:
     lake.runs += 1
     if open_letters.open_dead_letters(lake.paths, "kind").num_rows:
-        lake.step(dismiss, None, person="Ada", reason="no messages", everything=True)
+        lake.step(dismiss, None, Selection(everything=True), person="Ada", reason="no messages")
         assert not open_letters.open_dead_letters(lake.paths, "kind").num_rows
 
 

@@ -21,10 +21,12 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from pyspark.errors import StreamingQueryException
 
+from called import step_of
 from landed import landed_between
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import BeyondValidThrough
+from txloom.quality.dead_letters import Selection
 from txloom.steps.buffer.buffer_transactions import SMALL_KINDS, check_balance, known_before
 from txloom.steps.buffer.completeness import rules_of
 from txloom.steps.buffer.give_up import cause_of, describe, list_waiting, named
@@ -161,9 +163,11 @@ class SmallLake:
         days = [date.fromisoformat(folder.name) for folder in Path(self.pipeline.source.files.path).iterdir()]
         return sorted(day for day in days if newest is None or dated_transactions.csn(day) > newest.csn)
 
-    def step(self, step: Any, spark: Any, **more: Any) -> dict[str, int]:
+    def step(self, step: Any, spark: Any, *choices: Any, **more: Any) -> dict[str, int]:
         """Run one step of the product."""
-        counts: dict[str, int] = step(spark, self.pipeline, warehouse=self.warehouse, run_id=f"run-{self.runs}", **more)
+        counts: dict[str, int] = step(
+            step_of(self.pipeline, self.warehouse, f"run-{self.runs}", spark), *choices, **more
+        )
         return counts
 
     def lose_checkpoint(self) -> None:
@@ -184,7 +188,7 @@ class SmallLake:
         self._batch()
         complete = open_letters.complete_now(self.paths)
         if complete and self.pipeline.completeness.complete_now == "redrive":
-            self.step(redrive, None, transactions=complete)
+            self.step(redrive, None, Selection(transactions=complete))
             self._batch()
 
     def rows(self, table: str, version: int | None = None) -> list[dict[str, Any]]:

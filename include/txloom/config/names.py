@@ -50,6 +50,9 @@ PIPELINE_TABLES = (
 REPORTS = "_reports"
 """The folder of the runs' reports, beside the tables."""
 
+RUNS = "_runs"
+"""The folder of the result files of the runs' jobs, beside the tables."""
+
 DATA_DOCS = "data_docs"
 """The folder of Great Expectations' pages of a run, inside the run's report folder."""
 

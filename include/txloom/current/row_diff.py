@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txloom.arrow_types import AnyColumn, Integers
 from txloom.current.row_hashes import row_hashes
 
 KEY, VALUES = "_txloom_key", "_txloom_values"
@@ -22,10 +23,10 @@ class Difference:
     unchanged: how many rows are equal.
     """
 
-    inserted: pa.Array
-    updated: pa.Array
-    replaced: pa.Array
-    missing: pa.Array
+    inserted: Integers
+    updated: Integers
+    replaced: Integers
+    missing: Integers
     unchanged: int
     repeated: tuple[int, int] | None = None
 
@@ -51,7 +52,7 @@ def difference(current: pa.Table, extract: pa.Table) -> Difference:
         changed.column(POSITION).combine_chunks(),
         changed.column(f"{POSITION}_now").combine_chunks(),
         _sorted(now.filter(pc.is_null(new))),
-        pc.sum(same).as_py() or 0,
+        pc.sum(same).as_py() or 0,  # type: ignore[type-var]  # the stubs do not know that booleans can be summed
         _repeated(extract),
     )
 
@@ -60,7 +61,7 @@ def _with_position(rows: pa.Table) -> pa.Table:
     return rows.select([KEY, VALUES]).append_column(POSITION, pa.array(range(rows.num_rows), pa.int64()))
 
 
-def _sorted(places: pa.ChunkedArray) -> pa.Array:
+def _sorted(places: AnyColumn) -> Integers:
     return places.take(pc.sort_indices(places)).combine_chunks()
 
 

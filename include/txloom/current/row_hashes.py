@@ -8,10 +8,13 @@ equal hashes count as equal rows.
 
 from collections.abc import Sequence
 from hashlib import blake2b
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from txloom.arrow_types import AnyArray, Lists
 
 BITS = 128
 ROWS = 20_000
@@ -20,7 +23,7 @@ NULL = pa.scalar(b"-", pa.binary())
 NOTHING, COLON = pa.scalar(b"", pa.binary()), pa.scalar(b":", pa.binary())
 
 
-def row_hashes(rows: pa.Table, columns: Sequence[str]) -> pa.Array:
+def row_hashes(rows: pa.Table, columns: Sequence[str]) -> pa.BinaryArray:
     """Return a hash of some columns for each row.
 
     >>> pairs = pa.table({"a": ["ab", "a", None], "b": ["c", "bc", "c"]})
@@ -29,12 +32,12 @@ def row_hashes(rows: pa.Table, columns: Sequence[str]) -> pa.Array:
     """
     hashes: list[bytes] = []
     for start in range(0, rows.num_rows, ROWS):
-        texts = written(rows.slice(start, ROWS), columns).to_pylist()
+        texts = cast("list[bytes]", written(rows.slice(start, ROWS), columns).to_pylist())
         hashes += [blake2b(text, digest_size=BITS // 8).digest() for text in texts]
     return pa.array(hashes, pa.binary())
 
 
-def written(rows: pa.Table, columns: Sequence[str]) -> pa.Array:
+def written(rows: pa.Table, columns: Sequence[str]) -> pa.BinaryArray:
     """Return each row as bytes that no row with other values has.
 
     >>> written(pa.table({"a": ["x", ""], "b": [None, 12]}), ["a", "b"]).to_pylist()
@@ -43,51 +46,61 @@ def written(rows: pa.Table, columns: Sequence[str]) -> pa.Array:
     parts = [_measured(_bytes(rows.column(name).combine_chunks())) for name in columns]
     if not parts:
         return pa.array([b""] * rows.num_rows, pa.binary())
-    return pc.binary_join_element_wise(*parts, NOTHING)
+    return _joined(parts)
 
 
-def _measured(values: pa.Array) -> pa.Array:
+def _joined(parts: Sequence[pa.BinaryArray]) -> pa.BinaryArray:
+    # The stubs do not know that a scalar may stand among the arrays.
+    joined: pa.BinaryArray = pc.binary_join_element_wise(*parts, NOTHING)  # type: ignore[call-overload]
+    return joined
+
+
+def _measured(values: pa.BinaryArray) -> pa.BinaryArray:
     """Return values with their length before them; null becomes a mark that no value begins with."""
     lengths = pc.binary_length(values).cast(pa.string()).cast(pa.binary())
-    return pc.coalesce(pc.binary_join_element_wise(lengths, values, COLON), NULL)
+    measured = pc.binary_join_element_wise(lengths, values, COLON)  # type: ignore[call-overload]  # as above
+    return cast("pa.BinaryArray", pc.coalesce(measured, NULL))
 
 
-def _bytes(values: pa.Array) -> pa.Array:
+def _bytes(values: AnyArray) -> pa.BinaryArray:
     """Return values of one type as bytes, equal for equal values only; null for null."""
     kind = values.type
     if pa.types.is_binary(kind):
-        return values
+        return cast("pa.BinaryArray", values)
     if pa.types.is_list(kind):
-        return _lists(values)
+        return _lists(cast("Lists", values))
     if pa.types.is_struct(kind):
-        return _structs(values)
+        return _structs(cast("pa.StructArray", values))
     if pa.types.is_floating(kind):
         values = _bits(values)
     elif pa.types.is_timestamp(kind):
         values = values.cast(pa.int64())
     elif pa.types.is_date(kind):
         values = values.cast(pa.int32())
-    return values.cast(pa.string()).cast(pa.binary())
+    return cast("pa.BinaryArray", values.cast(pa.string()).cast(pa.binary()))
 
 
-def _lists(values: pa.Array) -> pa.Array:
+def _lists(values: Lists) -> pa.BinaryArray:
     """Return lists as their elements one after the other, each with its length."""
     elements = _measured(_bytes(values.flatten()))
-    lengths = pc.fill_null(pc.list_value_length(values), 0)
+    lengths = pc.list_value_length(values).fill_null(0)
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))]), pa.int32())
     joined = pc.binary_join(pa.ListArray.from_arrays(offsets, elements), NOTHING)
-    return pc.if_else(values.is_valid(), joined, pa.scalar(None, pa.binary()))
+    whole: pa.BinaryArray = pc.if_else(values.is_valid(), joined, pa.scalar(None, pa.binary()))
+    return whole
 
 
-def _structs(values: pa.Array) -> pa.Array:
+def _structs(values: pa.StructArray) -> pa.BinaryArray:
     """Return structs as their fields one after the other, each with its length."""
     parts = [_measured(_bytes(pc.struct_field(values, [number]))) for number in range(values.type.num_fields)]
-    return pc.if_else(values.is_valid(), pc.binary_join_element_wise(*parts, NOTHING), pa.scalar(None, pa.binary()))
+    whole: pa.BinaryArray = pc.if_else(values.is_valid(), _joined(parts), pa.scalar(None, pa.binary()))
+    return whole
 
 
-def _bits(values: pa.Array) -> pa.Array:
+def _bits(values: AnyArray) -> pa.Int64Array:
     """Return the bits of floating-point numbers; both zeros have the same bits, and so have all NaNs."""
     wide = values.cast(pa.float64())
-    numbers = pc.fill_null(wide, 0.0).to_numpy(zero_copy_only=False) + 0.0
+    numbers = wide.fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
     numbers = np.where(np.isnan(numbers), np.nan, numbers)
-    return pc.if_else(values.is_valid(), pa.array(numbers.view(np.int64)), pa.scalar(None, pa.int64()))
+    bits: pa.Int64Array = pc.if_else(values.is_valid(), pa.array(numbers.view(np.int64)), pa.scalar(None, pa.int64()))
+    return bits

@@ -45,7 +45,7 @@ def superseded(changes: pa.Table, *, key: Sequence[str], horizon: int, release: 
     np.maximum.at(last, numbers.key[unchained & whole], position[unchained & whole])
     emptied = position[settled & (numbers.op == n.TRUNCATE)].max(initial=n.NOWHERE)
     anew = np.maximum(last[numbers.key], emptied)
-    return pa.array(unchained & (position < anew) & ~_lists(changes, "absent"))
+    return pa.array(unchained & (position < anew) & ~_lists(changes, "absent"), pa.bool_())
 
 
 STAMPS = (pa.field("_txloom_csn", pa.int64()), pa.field("_txloom_pos", pa.int64()))

@@ -51,8 +51,8 @@ def versions(changes: pa.Table, *, key: Sequence[str], columns: Sequence[str], s
     effects = effects_of(changes_of_keys)
     rows = table(effects, numbers, images, changes.column("_txloom_xid"))
     rows[AT] = pa.array(numbers.csn[effects.last])
-    rows["_txloom_committed_at"] = changes.column("_txloom_committed_at").take(pa.array(effects.last))
-    return pa.table({name: rows[name] for name in [*columns, *SYSTEM_COLUMNS]})
+    rows["_txloom_committed_at"] = changes.column("_txloom_committed_at").take(pa.array(effects.last, pa.int64()))
+    return pa.Table.from_pydict({name: rows[name] for name in [*columns, *SYSTEM_COLUMNS]})
 
 
 def intervals(
@@ -67,7 +67,7 @@ def intervals(
     size = versions.num_rows
     group = _codes(versions, key)
     order = np.lexsort([versions.column(AT).to_numpy(), group])
-    versions, group = versions.take(pa.array(order)), group[order]
+    versions, group = versions.take(pa.array(order, pa.int64())), group[order]
     gone = versions.column("_txloom_deleted").to_numpy()
     tracked = _codes(versions, [name for name in columns if name not in untracked])
     first = np.ones(size, bool)
@@ -76,17 +76,17 @@ def intervals(
     following = np.append(begins[1:], size)[: len(begins)]
     ends = following - 1
     closed = np.append(group, -1)[following] == group[ends]
-    after = pa.array(following, mask=~closed)
-    rows = {name: versions.column(name).take(pa.array(ends)) for name in columns}
+    after = pa.array(following, pa.int64(), mask=~closed)
+    rows = {name: versions.column(name).take(pa.array(ends, pa.int64())) for name in columns}
     csn, time = versions.column(AT), versions.column("_txloom_committed_at")
     bounds = (
-        csn.take(pa.array(begins)),
+        csn.take(pa.array(begins, pa.int64())),
         csn.take(after),
-        time.take(pa.array(begins)),
+        time.take(pa.array(begins, pa.int64())),
         time.take(after),
         pa.array(~closed),
     )
-    whole = pa.table({**rows, **dict(zip(INTERVAL, bounds, strict=True))})
+    whole = pa.Table.from_pydict({**rows, **dict(zip(INTERVAL, bounds, strict=True))})
     return whole.filter(pa.array(~gone[begins]))
 
 

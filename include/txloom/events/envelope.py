@@ -2,30 +2,29 @@
 
 import pyarrow as pa
 
-ENVELOPE = pa.schema(
-    [
-        ("ordinal", pa.int32()),
-        ("kind", pa.string()),
-        ("transaction_id", pa.string()),
-        ("xid", pa.string()),
-        ("csn", pa.int64()),
-        ("pos", pa.int64()),
-        ("source_table", pa.string()),
-        ("table", pa.string()),
-        ("op", pa.string()),
-        ("identity", pa.string()),
-        ("payload", pa.int64()),
-        ("digest", pa.binary()),
-        ("committed_at", pa.timestamp("us", "UTC")),
-        ("expected", pa.map_(pa.string(), pa.int64())),
-        ("event_count", pa.int64()),
-        ("cause", pa.string()),
-        ("detail", pa.string()),
-        ("value", pa.string()),
-        ("producer_run", pa.string()),
-        ("headers", pa.map_(pa.string(), pa.string())),
-    ]
-)
+_COLUMNS: list[tuple[str, pa.DataType]] = [
+    ("ordinal", pa.int32()),
+    ("kind", pa.string()),
+    ("transaction_id", pa.string()),
+    ("xid", pa.string()),
+    ("csn", pa.int64()),
+    ("pos", pa.int64()),
+    ("source_table", pa.string()),
+    ("table", pa.string()),
+    ("op", pa.string()),
+    ("identity", pa.string()),
+    ("payload", pa.int64()),
+    ("digest", pa.binary()),
+    ("committed_at", pa.timestamp("us", "UTC")),
+    ("expected", pa.map_(pa.string(), pa.int64())),
+    ("event_count", pa.int64()),
+    ("cause", pa.string()),
+    ("detail", pa.string()),
+    ("value", pa.string()),
+    ("producer_run", pa.string()),
+    ("headers", pa.map_(pa.string(), pa.string())),
+]
+ENVELOPE = pa.schema(_COLUMNS)
 """One row per message. identity: what survives a redelivery within the transaction. digest: 128 bits of operation and
 images, without the delivery's timestamps; payload: a checksum of the same (`txloom.config.identity`). expected:
 declared table -> number of events, for metadata and for rows that are whole transactions. detail: for poison what is

@@ -1,12 +1,12 @@
 """Turn typed row events of an aggregate's members into its history: one row per transaction and root."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txloom.arrow_types import AnyArray, AnyValues, Lists
 from txloom.config.models.pipeline import Aggregate, Table
 from txloom.history.changes import images, release_of, struct
 
@@ -27,7 +27,7 @@ def stream(events: Mapping[str, pa.Table], aggregate: Aggregate, tables: Mapping
     heads = pa.concat_tables(heads_of, promote_options="permissive")
     group, first = _groups(heads, ["tx", *root.key])
     committed = heads.column("committed_at").combine_chunks()
-    columns: dict[str, Any] = {name: heads.column(name).take(first) for name in root.key}
+    columns: dict[str, AnyValues] = {name: heads.column(name).take(first) for name in root.key}
     columns["_txloom_xid"] = heads.column("xid").take(first)
     columns["_txloom_csn"] = heads.column("csn").take(first)
     columns["_txloom_committed_at"] = _largest(committed, group, len(first))
@@ -37,20 +37,20 @@ def stream(events: Mapping[str, pa.Table], aggregate: Aggregate, tables: Mapping
         size = events[name].num_rows
         columns[field] = _nested(group[start : start + size], _change(events[name], tables[name]), len(first))
         start += size
-    return pa.table(columns)
+    return pa.Table.from_pydict(columns)
 
 
 def _heads(events: pa.Table, parent_key: Sequence[str], root_key: Sequence[str], release: int) -> pa.Table:
     """Return each event's transaction and root key: of the image after, else the image before, else null (unknown)."""
     after, before = struct(events, "after"), struct(events, "before")
-    columns = {name: events.column(name) for name in ("tx", *SYSTEM_COLUMNS)}
+    columns: dict[str, AnyValues] = {name: events.column(name) for name in ("tx", *SYSTEM_COLUMNS)}
     columns["release"] = release_of(events, release)
     for column, name in zip(parent_key, root_key, strict=True):
         columns[name] = pc.coalesce(pc.struct_field(after, column), pc.struct_field(before, column))
-    return pa.table(columns)
+    return pa.Table.from_pydict(columns)
 
 
-def _groups(rows: pa.Table, by: Sequence[str]) -> tuple[np.ndarray, pa.Array]:
+def _groups(rows: pa.Table, by: Sequence[str]) -> tuple[np.ndarray, pa.Int64Array]:
     """Return each row's group number, the same for rows equal in `by`, and each group's first row; null equals null."""
     group = np.zeros(rows.num_rows, np.int64)
     first = np.zeros(min(rows.num_rows, 1), np.int64)
@@ -61,20 +61,22 @@ def _groups(rows: pa.Table, by: Sequence[str]) -> tuple[np.ndarray, pa.Array]:
             group * (len(encoded.dictionary) + 1) + codes, return_index=True, return_inverse=True
         )
         group = group.reshape(-1)
-    return group, pa.array(first)
+    return group, pa.array(first, pa.int64())
 
 
-def _largest(instants: pa.Array, group: np.ndarray, groups: int) -> pa.Array:
+def _largest(instants: AnyArray, group: np.ndarray, groups: int) -> AnyArray:
     """Return each group's latest instant, null where it has none."""
     numbers = instants.cast(pa.int64())
     known = numbers.is_valid().to_numpy(zero_copy_only=False)
     latest = np.full(groups, np.iinfo(np.int64).min)
     np.maximum.at(latest, group[known], numbers.drop_null().to_numpy())
-    return pa.array(latest, mask=latest == np.iinfo(np.int64).min).cast(instants.type)
+    numbered = pa.array(latest, pa.int64(), mask=latest == np.iinfo(np.int64).min)
+    largest: AnyArray = numbered.cast(instants.type)
+    return largest
 
 
 def _change(events: pa.Table, table: Table) -> pa.StructArray:
-    fields: dict[str, Any] = {
+    fields: dict[str, AnyArray] = {
         "_txloom_pos": events.column("pos").combine_chunks(),
         "_txloom_op": events.column("op").combine_chunks(),
         **images(events, table),
@@ -84,9 +86,9 @@ def _change(events: pa.Table, table: Table) -> pa.StructArray:
     return pa.StructArray.from_arrays(list(fields.values()), names=list(fields))
 
 
-def _nested(group: np.ndarray, change: pa.StructArray, groups: int) -> pa.ListArray:
+def _nested(group: np.ndarray, change: pa.StructArray, groups: int) -> Lists:
     """Return each group's changes, in the order of their positions."""
     positions = pc.struct_field(change, "_txloom_pos").to_numpy(zero_copy_only=False)
     order = np.lexsort([positions, group])
     offsets = np.concatenate([[0], np.cumsum(np.bincount(group, minlength=groups))]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), change.take(pa.array(order)))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), change.take(pa.array(order, pa.int64())))

@@ -23,16 +23,15 @@ class Alert(BaseOperator):
         super().__init__(**more)
         self.pipeline, self.looks_after = pipeline, looks_after
 
-    def execute(self, context: Context) -> dict[str, int]:
+    def execute(self, context: Context) -> dict[str, Any]:
         """Check for incidents and send messages; raises where a channel fails, and the next run sends again."""
         from txloom.steps.alerts.alert import alert
+        from txloom.steps.step import Step
 
         try:
             pipeline, lake, environment = reached(self.pipeline)
-            where: dict[str, Any] = {"warehouse": lake, "environment": environment}
-            counts = alert(
-                None, pipeline, run_id=str(context["run_id"]), source_was_checked=self._judged(context), **where
-            )
+            step = Step.of(pipeline, lake, str(context["run_id"]))
+            counts = alert(step, environment, source_was_checked=self._judged(context))
         except TxloomError as error:
             raise failure(error.exit_code, message_of(STEP, error)) from error
         measured(self.pipeline, STEP, counts)

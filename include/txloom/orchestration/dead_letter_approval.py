@@ -1,7 +1,7 @@
 """Tasks of the dead letters DAG: list what was chosen, ask for approval, redrive or dismiss it, report the outcome."""
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
@@ -15,6 +15,9 @@ from txloom.orchestration.forms import NEVER
 from txloom.orchestration.jobs import SparkJob, retried, spark_job
 from txloom.orchestration.notes import say
 from txloom.orchestration.pipelines import warehouse
+
+if TYPE_CHECKING:
+    from txloom.steps.step import Step
 
 LIST, APPROVE, REDRIVE, DISMISS, OUTCOME = "list_dead_letters", "approve", "redrive", "dismiss", "outcome"
 LONGEST = timedelta(minutes=5)
@@ -33,16 +36,16 @@ class Listing(BaseOperator):
 
         Raises AirflowFailException where a retry cannot help, such as a dismissal without a reason.
         """
-        from txloom.quality.dead_letters import markdown, text
+        from txloom.quality.dead_letters import ALL, Selection, markdown, text
         from txloom.steps.dead_letters import list_dead_letters
 
         chosen_by, reason = choice(context), dismissed_for(context)
         try:
             if reason == "":
                 raise ConfigurationError("a dismissal needs a reason: whoever asks later is shown it")
-            pipeline, lake = _there(self.pipeline)
-            self.log.info("%s", text(list_dead_letters.everything(pipeline, warehouse=lake)))
-            selection = list_dead_letters.chosen(pipeline, warehouse=lake, **chosen_by)
+            step = _step(self.pipeline, context)
+            self.log.info("%s", text(list_dead_letters.chosen(step, ALL)))
+            selection = list_dead_letters.chosen(step, Selection(**chosen_by))
         except TxloomError as error:
             raise failure(error.exit_code, message_of(LIST, error)) from error
         counts = {"events": selection.events, "transactions": selection.transactions, "causes": len(selection.groups)}
@@ -66,7 +69,7 @@ class DeadLettersApproval(Approval):
 class Approved(SparkJob):
     """Runs redrive or dismiss for what was approved: the form's choice, at the version of the table that was listed."""
 
-    def execute(self, context: Context) -> dict[str, str]:  # type: ignore[override]
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Run the job with the choice as arguments; raises AirflowSkipException where the form has the other action."""
         if context["params"]["action"] != self.task_id:
             raise AirflowSkipException(f"the run's form says: {context['params']['action']}")
@@ -109,18 +112,17 @@ class Outcome(BaseOperator):
         elif "landing" not in done:
             page = f"Nothing was {participle}: what was chosen was no longer open."
         else:
-            page, counts = self._came(int(done["landing"]), int(done["last_landing"]))
+            page, counts = self._came(context, int(done["landing"]), int(done["last_landing"]))
             page = page if person is None else f"{page}\n\nApproved by {person}."
         self.log.info("%s", page)
         say(instance, page)
         return counts
 
-    def _came(self, first: int, last: int) -> tuple[str, dict[str, Any]]:
+    def _came(self, context: Context, first: int, last: int) -> tuple[str, dict[str, Any]]:
         from txloom.quality.dead_letters import outcome_in_markdown
         from txloom.steps.dead_letters import list_dead_letters
 
-        pipeline, lake = _there(self.pipeline)
-        outcome = list_dead_letters.outcome(pipeline, warehouse=lake, landing=first, last_landing=last)
+        outcome = list_dead_letters.outcome(_step(self.pipeline, context), first, last)
         dead = dict(outcome.dead)
         counts = {"redriven": outcome.total, "released": outcome.released, "waiting": outcome.waiting, "dead": dead}
         return outcome_in_markdown(outcome), {**counts, "still_poison": outcome.still_poison}
@@ -151,9 +153,11 @@ def _who(context: Context) -> str:
     return answered(context["ti"], APPROVE) or str(started)
 
 
-def _there(name: str) -> tuple[Pipeline, str]:
+def _step(pipeline: str, context: Context) -> "Step":
+    from txloom.steps.step import Step
+
     lake = warehouse()
-    return find(name, connected=False), lake
+    return Step.of(find(pipeline, connected=False), lake, str(context["run_id"]))
 
 
 def listing_task(pipeline: Pipeline) -> Listing:

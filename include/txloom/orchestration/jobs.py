@@ -1,10 +1,9 @@
 """One Airflow task per Spark application: how it is submitted, when it is retried, and the message of its error."""
 
-import json
 import os
 import re
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -19,6 +18,7 @@ from txloom.orchestration import connections
 from txloom.orchestration.failures import failure
 from txloom.orchestration.metrics import measured
 from txloom.orchestration.notices import notices
+from txloom.orchestration.pipelines import warehouse
 
 CONNECTION = "spark_default"
 RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=30)}
@@ -34,12 +34,9 @@ IN_ORDER = (
 
 None of the others waits forever: the first task of the next cycle is queued only after the last one has ended.
 """
-_EXIT_CODE = re.compile(r"Error code is: (-?\d+)")
 _COMMAND = re.compile(r"^Cannot execute: .*?(?=Error code is: )", re.DOTALL)
 SHELL_KILLED = 128
 """A shell's exit code for a program that a signal ended is the signal's number plus this one."""
-_FAILED = re.compile(r"(txloom \w+ failed .*)")
-_COUNTS = re.compile(r"txloom \w+: (.*)")
 
 
 class SparkJob(SparkSubmitOperator):
@@ -50,37 +47,46 @@ class SparkJob(SparkSubmitOperator):
         super().__init__(**more)
         self.pipeline = pipeline
 
-    def execute(self, context: Context) -> dict[str, str]:  # type: ignore[override]
-        """Run the job and return the counts of its last line.
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        """Run the job and return its counts, with the pipeline and the run.
 
-        Raises AirflowFailException where a retry cannot help, and AirflowSkipException where publish had nothing new.
+        Both come out of the job's result file. Raises AirflowFailException where a retry cannot help, and
+        AirflowSkipException where publish had nothing new.
         """
+        from txloom.storage.runs.result_files import ResultFile
+
         self._hook = self._hook or self._get_hook()
         self._hook._env = {**(self._hook._env or {}), **connections.environment(self.pipeline)}
+        run_id, task = str(context["run_id"]), str(self.task_id)
+        file = ResultFile.of(warehouse(), self.pipeline, run_id, task)
+        file.forget()
         try:
             super().execute(context)
         except AirflowException as error:
-            raise explained(str(error), str(self.task_id)) from error
-        counts = counts_of(getattr(self._hook, "_last_submit_log_lines", ()))
-        values = as_values(counts)
-        measured(self.pipeline, str(self.task_id).split(".")[0], values)
-        if self.outlets and counts.get("published") == "0":
+            result = file.read()
+            if result is None or result.message is None:
+                raise died(getattr(self._hook, "_submit_sp", None), str(error), task) from error
+            raise failure(result.exit_code, result.message) from error
+        result = file.read()
+        if result is None:
+            raise AirflowException(f"txloom {task} ended well and left no result in {warehouse()}: {_ELSEWHERE}")
+        counts = {"pipeline": self.pipeline, "run_id": run_id, **result.counts}
+        measured(self.pipeline, task.split(".", maxsplit=1)[0], counts)
+        if self.outlets and counts.get("published") == 0:
             raise AirflowSkipException("nothing new to publish: the newest cut says all of it")
         for outlet in self.outlets:
-            context["outlet_events"][outlet].extra = values
+            context["outlet_events"][outlet].extra = counts
         return counts
 
 
-def explained(message: str, task: str) -> AirflowException:
-    """Return spark-submit's error with the job's message; the exit code decides whether it is retried.
+def died(process: Any, message: str, task: str) -> AirflowException:
+    """Return the error of a job that ended before it could write a result; process: spark-submit, or what ran for it.
 
-    >>> type(explained("Error code is: 2. txloom a failed (ConfigurationError, exit code 2): no", "a")).__name__
-    'AirflowFailException'
+    >>> type(died(None, "Cannot execute: spark-submit x. Error code is: 2.", "a")).__name__
+    'AirflowException'
     """
-    match = _EXIT_CODE.search(message)
-    code = int(match[1]) if match is not None else None
-    messages = _FAILED.findall(message)
-    return failure(code, messages[-1] if messages else killed(code, task) or _COMMAND.sub("", message))
+    code = getattr(process, "returncode", None)
+    return failure(code, killed(code, task) or _COMMAND.sub("", message))
 
 
 def killed(code: int | None, task: str) -> str:
@@ -103,32 +109,8 @@ _WHY_KILLED = {
     "SIGHUP": "the session that it ran in was closed.",
 }
 _CRASHED = "it crashed in native code; its last lines are in this task's log."
+_ELSEWHERE = "the job and Airflow's worker do not see the same warehouse"
 _AFTER_KILLED = "Nothing is half done: the retry, or clearing the task, goes on where it stopped."
-
-
-def counts_of(lines: Iterable[str]) -> dict[str, str]:
-    """Return the counts of a job's last line that has any; {} without one.
-
-    >>> counts_of(["noise", "txloom publish: pipeline=orders run_id=r valid_through=7"])["valid_through"]
-    '7'
-    """
-    matches = [match[1] for line in lines if (match := _COUNTS.search(str(line)))]
-    return dict(pair.split("=", 1) for pair in matches[-1].split() if "=" in pair) if matches else {}
-
-
-def as_values(counts: Mapping[str, str]) -> dict[str, Any]:
-    """Return counts parsed as JSON: numbers and mappings; other texts stay as they are.
-
-    >>> as_values({"cut_id": "7", "versions": '{"orders":3}', "pipeline": "orders"})
-    {'cut_id': 7, 'versions': {'orders': 3}, 'pipeline': 'orders'}
-    """
-    values: dict[str, Any] = {}
-    for name, text in counts.items():
-        try:
-            values[name] = json.loads(text)
-        except ValueError:
-            values[name] = text
-    return values
 
 
 def spark_job(
@@ -155,7 +137,10 @@ def spark_job(
         task_id=task_id or step,
         name=names.application_name(pipeline.name, step),
         application=str(PROJECT / "jobs" / f"{step}.py"),
-        application_args=["--pipeline", str(pipeline.name), "--run-id", "{{ run_id }}", *arguments],
+        application_args=[
+            *("--pipeline", str(pipeline.name), "--run-id", "{{ run_id }}", "--task-id", task_id or step),
+            *arguments,
+        ],
         conn_id=CONNECTION,
         spark_binary=str(PROJECT / "include" / "bin" / "spark-submit-bound"),
         driver_class_path=f"{jars()}/*",

@@ -39,7 +39,7 @@ class SourceCheck(BaseOperator, SkipMixin):
         super().__init__(**more)
         self.pipeline, self.waits = pipeline, waits
 
-    def execute(self, context: Context) -> dict[str, int | str]:
+    def execute(self, context: Context) -> dict[str, Any]:
         """Check the source, again and again while there is nothing to do, for at most `waits`.
 
         Raises AirflowFailException where a retry cannot help.
@@ -51,7 +51,7 @@ class SourceCheck(BaseOperator, SkipMixin):
             if work or by_hand or time.monotonic() >= ends:
                 break
             time.sleep(POKE)
-        values: dict[str, int | str] = {**counts, "work": "; ".join(work) or "nothing"}
+        values: dict[str, Any] = {**counts, "work": "; ".join(work) or "nothing"}
         print(f"work: {values['work']}", flush=True)
         measured(self.pipeline, STEP, counts)
         if not work and not by_hand:
@@ -60,14 +60,15 @@ class SourceCheck(BaseOperator, SkipMixin):
             self.skip(ti=context["ti"], tasks=[task for task in behind if not task.is_teardown])
         return values
 
-    def _checked(self, run_id: str) -> tuple[dict[str, int], list[str]]:
+    def _checked(self, run_id: str) -> tuple[dict[str, Any], list[str]]:
         from txloom.steps.landing.check_source import check_source
         from txloom.steps.landing.pending_work import reasons
+        from txloom.steps.step import Step
 
         try:
             lake = warehouse()
             pipeline = find(self.pipeline, environment={**os.environ, **connections.environment(self.pipeline)})
-            counts = check_source(None, pipeline, warehouse=lake, run_id=run_id)
+            counts: dict[str, Any] = check_source(Step.of(pipeline, lake, run_id))
             return counts, reasons(pipeline, lake, counts["waiting"])
         except TxloomError as error:
             raise failure(error.exit_code, message_of(STEP, error)) from error

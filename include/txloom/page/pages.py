@@ -232,7 +232,7 @@ def transaction_story(view: View, *, page: int, any_: str | None, **named: str |
     story, used = None, query
     with looking():
         for used in tries:
-            story = transaction.transaction(*view.whose, number=page, size=SIZE, **used)
+            story = transaction.transaction(*view.whose, transaction.TransactionName(**used), number=page, size=SIZE)
             if story.total:
                 break
     shown = text or next((str(each) for each in query.values()), "")

@@ -23,6 +23,29 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#~&!$])")
 
 
 @dataclass(frozen=True)
+class Selection:
+    """Which dead letters somebody chose: of some transactions, of some causes, at some positions, or all.
+
+    transactions: their ids in dead_letters. messages: positions, as a listing writes them. version: only what this
+    version of dead_letters has, which somebody approved; None: the newest.
+    """
+
+    transactions: Sequence[str] = ()
+    causes: Sequence[str] = ()
+    messages: Sequence[str] = ()
+    everything: bool = False
+    version: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Say whether nothing was chosen."""
+        return not (self.transactions or self.causes or self.messages or self.everything)
+
+
+ALL = Selection(everything=True)
+
+
+@dataclass(frozen=True)
 class Group:
     """The open dead letters of one cause; examples: one line for each of the first few."""
 

@@ -1,23 +1,28 @@
 """What every job file shares: flags, session, one last line of counts, exit code."""
 
 import argparse
+import json
+import logging
 import os
 import sys
 import traceback
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, Literal, TypeVar
 
 from txloom.config import find, names
 from txloom.errors import TxloomError, WriteConflict, message_of
+from txloom.quality.dead_letters import Selection
+from txloom.steps.step import Step, no_session
 from txloom.storage.delta.retry import first_line, is_conflict
 from txloom.storage.paths import TablePaths
 from txloom.storage.runs.lease import held
+from txloom.storage.runs.result_files import JobResult, ResultFile
 from txloom.storage.spark import progress_log
 
-Counts = Mapping[str, int | str]
 T = TypeVar("T")
 
 
@@ -27,6 +32,7 @@ def parser(step: str, description: str | None) -> argparse.ArgumentParser:
     flags.add_argument("--pipeline", required=True, help="a file, or the name of one in include/pipelines")
     flags.add_argument("--warehouse", default=os.environ.get("TXLOOM_WAREHOUSE"), help="default: TXLOOM_WAREHOUSE")
     flags.add_argument("--run-id", default=None, help="names the run in the ledger; default: a new one")
+    flags.add_argument("--task-id", default=None, help="names the result file within the run; default: the step")
     return flags
 
 
@@ -40,51 +46,88 @@ def dead_letter_flags(flags: argparse.ArgumentParser, *, newest_only: bool = Fal
         flags.add_argument("--version", type=int, help="of the table dead_letters; default: the newest")
 
 
-def dead_letter_selection(given: argparse.Namespace) -> dict[str, Any]:
-    """Return what those flags chose, as the steps that take dead letters name it."""
-    chosen = {"transactions": given.transaction, "causes": given.cause, "messages": given.message}
-    return chosen | ({"everything": given.all, "version": given.version} if "all" in given else {})
+def dead_letter_selection(given: argparse.Namespace) -> Selection:
+    """Return what those flags chose."""
+    whole = {"everything": given.all, "version": given.version} if "all" in given else {}
+    return Selection(given.transaction, given.cause, given.message, **whole)
 
 
-def run(
-    step: str,
-    function: Callable[..., Counts],
-    *,
-    doc: str | None = None,
-    arguments: Sequence[str] | None = None,
-    flags: argparse.ArgumentParser | None = None,
-    session: Literal["open", "lazy", "none"] = "open",
-    writes: bool = True,
-    extra: Callable[[argparse.Namespace], dict[str, Any]] | None = None,
-) -> int:
+@dataclass(frozen=True)
+class Job:
+    """One step as a command.
+
+    Args:
+        step: its name.
+        function: it takes a `Step`, and by name what `choices` makes of the flags; it returns counts.
+        flags: its command line.
+        session: "open" where it always needs Spark, "lazy" where large runs do, "none" where it never does.
+            `include/bin/spark-submit-bound` reads this word in the job's file.
+        writes: whether it holds the pipeline's lease meanwhile.
+        choices: makes keyword arguments of the flags.
+    """
+
+    step: str
+    function: Callable[..., Mapping[str, Any]]
+    flags: argparse.ArgumentParser
+    session: Literal["open", "lazy", "none"] = "open"
+    writes: bool = True
+    choices: Callable[[argparse.Namespace], Mapping[str, Any]] = lambda _: {}
+
+
+def run(job: Job, arguments: Sequence[str] | None = None) -> int:
     """Run one step from the command line and return its exit code (`txloom.errors` lists them).
 
-    function takes session and declaration, and warehouse and run_id by name; it returns counts. session: whether it
-    gets a Spark session, a function that opens one, or None. writes: it holds the pipeline's lease meanwhile. extra:
-    turns a job's own flags into keyword arguments.
+    What came of it is written into the run's result file too, for whoever started the job.
     """
-    given = (flags or parser(step, doc)).parse_args(arguments)
+    given = job.flags.parse_args(arguments)
     run_id = given.run_id or f"manual__{uuid.uuid4().hex[:12]}"
+    is_name = given.warehouse and given.pipeline.isidentifier()
+    paths = TablePaths(given.warehouse, given.pipeline) if is_name else None
+    log_to_output()
     try:
         if not given.warehouse:
             raise TxloomError("no warehouse: pass --warehouse or set TXLOOM_WAREHOUSE")
         pipeline = find(given.pipeline)
-        opened = partial(_session, pipeline.name, step)
-        options = extra(given) if extra else {}
-        with held(TablePaths(given.warehouse, pipeline.name), run_id, step) if writes else nullcontext():
-            spark = opened() if session == "open" else opened if session == "lazy" else None
-            with progress_log.reported(step):
-                counts = function(spark, pipeline, warehouse=given.warehouse, run_id=run_id, **options)
+        paths = TablePaths(given.warehouse, pipeline.name)
+        opened = no_session if job.session == "none" else cache(partial(_session, pipeline.name, job.step))
+        choices = job.choices(given)
+        with held(paths, run_id, job.step) if job.writes else nullcontext(), progress_log.reported(job.step):
+            counts = job.function(Step(pipeline, paths, run_id, opened), **choices)
     except TxloomError as error:
-        print(message_of(step, error), file=sys.stderr, flush=True)
-        return error.exit_code
+        result = JobResult(exit_code=error.exit_code, message=message_of(job.step, error))
     except Exception as error:  # noqa: BLE001 (whatever it is must become an exit code and a sentence)
         traceback.print_exc()
         known = WriteConflict(f"another writer came first: {first_line(error)}") if is_conflict(error) else error
-        print(message_of(step, known), file=sys.stderr, flush=True)
-        return known.exit_code if isinstance(known, TxloomError) else TxloomError.exit_code
-    print(last_line(step, pipeline.name, run_id, counts), flush=True)
-    return 0
+        code = known.exit_code if isinstance(known, TxloomError) else TxloomError.exit_code
+        result = JobResult(exit_code=code, message=message_of(job.step, known))
+    else:
+        result = JobResult(counts)
+    if paths is not None:
+        _write_result(ResultFile(paths, run_id, given.task_id or job.step), result)
+    if result.message is None:
+        print(last_line(job.step, paths.pipeline if paths else "", run_id, result.counts), flush=True)
+    else:
+        print(result.message, file=sys.stderr, flush=True)
+    return result.exit_code
+
+
+def _write_result(file: ResultFile, result: JobResult) -> None:
+    """Write a result file; a job that could do its work and not that says so, and its exit code stands."""
+    try:
+        file.write(result)
+    except OSError as error:
+        print(f"warn: the result file of this job cannot be written: {error}", file=sys.stderr, flush=True)
+
+
+def log_to_output() -> None:
+    """Send what txloom logs to standard output, a line for each message, unless logging is set up already."""
+    logger = logging.getLogger("txloom")
+    if logger.handlers or logging.getLogger().handlers:
+        return
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
 
 
 def _session(pipeline: str, step: str) -> Any:
@@ -111,11 +154,15 @@ def listed(given: Sequence[str]) -> list[str]:
     return [name for text in given for name in text.split(",") if name]
 
 
-def last_line(step: str, pipeline: str, run_id: str, counts: Counts) -> str:
-    """Return a job's last line of log.
+def last_line(step: str, pipeline: str, run_id: str, counts: Mapping[str, Any]) -> str:
+    """Return a job's last line of log; what is neither number nor text is written as JSON.
 
-    >>> last_line("publish", "orders", "r1", {"valid_through": 7})
-    'txloom publish: pipeline=orders run_id=r1 valid_through=7'
+    >>> last_line("publish", "orders", "r1", {"valid_through": 7, "versions": {"orders": 3}})
+    'txloom publish: pipeline=orders run_id=r1 valid_through=7 versions={"orders":3}'
     """
-    pairs = " ".join(f"{name}={value}" for name, value in counts.items())
+    texts = {
+        name: count if isinstance(count, int | str) else json.dumps(count, separators=(",", ":"))
+        for name, count in counts.items()
+    }
+    pairs = " ".join(f"{name}={text}" for name, text in texts.items())
     return f"txloom {step}: pipeline={pipeline} run_id={run_id} {pairs}".rstrip()

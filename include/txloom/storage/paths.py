@@ -1,5 +1,7 @@
 """Where a pipeline's tables lie."""
 
+import hashlib
+import re
 from dataclasses import dataclass
 
 from pyarrow import fs
@@ -37,3 +39,15 @@ class TablePaths:
 def filesystem_of(path: str) -> tuple[fs.FileSystem, str]:
     """Return the file system of a path or URI, and the path in it."""
     return fs.FileSystem.from_uri(path) if "://" in path else (fs.LocalFileSystem(), path)
+
+
+def run_folder(run_id: str) -> str:
+    """Return the name of the folder of a run's files: the run's id, or a safe form of it with a hash.
+
+    >>> run_folder("scheduled__2026-11-20T03:00:00+00:00"), run_folder("../x")[:6]
+    ('scheduled__2026-11-20T03:00:00+00:00', '_.._x-')
+    """
+    name = re.sub(r"[^A-Za-z0-9_.:+~-]", "_", run_id)[:150]
+    if name == run_id and not name.startswith("."):
+        return name
+    return f"_{name}-{hashlib.sha256(run_id.encode()).hexdigest()[:8]}"

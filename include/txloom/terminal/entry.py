@@ -19,7 +19,7 @@ from txloom.storage.views.pipeline import cuts, dead_letters, problems, runs
 from txloom.storage.views.pipeline.overview import health, overview
 from txloom.storage.views.pipeline.waiting import waiting
 from txloom.storage.views.stories.row import Story, key_story
-from txloom.storage.views.stories.transaction import TransactionStory, transaction
+from txloom.storage.views.stories.transaction import TransactionName, TransactionStory, transaction
 from txloom.terminal import explain, status
 
 NOTHING = 5
@@ -91,11 +91,12 @@ def _explain(given: argparse.Namespace) -> Answer:
         table, *parts = given.key
         story: Story = key_story(pipeline, warehouse, table, _key(table, parts), number=number, size=size)
         return story, Group(*explain.key(story)), 0 if story.page.total or story.current else NOTHING
-    shown_story: TransactionStory = transaction(
-        pipeline, warehouse, xid=given.xid, csn=given.csn, number=number, size=size
-    )
+    name = TransactionName(given.xid, given.csn)
+    shown_story: TransactionStory = transaction(pipeline, warehouse, name, number=number, size=size)
     if not shown_story.total and given.xid is not None:
-        shown_story = transaction(pipeline, warehouse, transaction_id=given.xid, number=number, size=size)
+        shown_story = transaction(
+            pipeline, warehouse, TransactionName(transaction_id=given.xid), number=number, size=size
+        )
     title = f"csn {given.csn}" if given.csn is not None else f"xid {given.xid}"
     return (
         shown_story,

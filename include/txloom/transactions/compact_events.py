@@ -1,11 +1,13 @@
 """Turn landed events into compact events, the encoded form that the buffer sees, packed by hash bucket."""
 
 from collections.abc import Iterator
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txloom.arrow_types import Counts
 from txloom.config.identity import AT_POSITION, NUMBERED
 from txloom.transactions import events as ev
 from txloom.transactions.hashes import CHECK, hashed, identities, is_number
@@ -59,8 +61,9 @@ def compact_events_of(events: pa.Table) -> np.ndarray:
     `run` is `events.BROUGHT`.
     """
     kind = events.column("kind")
-    rows = events.filter(pc.and_(pc.equal(kind, "row"), pc.is_valid(events.column("table"))))
-    metadata, alone = events.filter(pc.equal(kind, "metadata")), rows.filter(pc.is_valid(rows.column("expected")))
+    rows = events.filter(pc.and_(pc.equal(kind, pa.scalar("row")), pc.is_valid(events.column("table"))))
+    metadata = events.filter(pc.equal(kind, pa.scalar("metadata")))
+    alone = rows.filter(pc.is_valid(rows.column("expected")))
     brought, counts = _metadata(alone)
     brought["run"] = ev.BROUGHT
     return np.concatenate([_rows(rows), *_metadata(metadata), brought, counts])
@@ -72,7 +75,7 @@ def _base(events: pa.Table, kind: int) -> np.ndarray:
     base["kind"] = kind
     base["tx"] = events.column("tx")
     base["check"] = hashed(ids, CHECK)
-    base["csn"] = events.column("csn").fill_null(-1)
+    base["csn"] = events.column("csn").fill_null(pa.scalar(-1))
     for name in ("landing", "row"):
         base[name] = events.column(name)
     base["at"] = events.column("landed_at").cast(pa.int64())
@@ -82,16 +85,20 @@ def _base(events: pa.Table, kind: int) -> np.ndarray:
 def _rows(events: pa.Table) -> np.ndarray:
     compact = _base(events, ev.ROW)
     compact["table"] = hashed(events.column("table"))
-    texts = events.column("identity").combine_chunks()
+    texts = _identities(events)
     compact["identity"] = identities(texts)
     compact["former"] = _former(texts)
     compact["count"] = positions_of(events)
-    compact["payload"] = events.column("payload").fill_null(0)
+    compact["payload"] = events.column("payload").fill_null(pa.scalar(0))
     if "digest" in events.column_names:
         compact["high"], compact["low"] = _halves(events)
     if "producer_run" in events.column_names:
         compact["run"] = hashed(events.column("producer_run")).fill_null(0)
     return compact
+
+
+def _identities(events: pa.Table) -> pa.StringArray:
+    return cast("pa.StringArray", events.column("identity").combine_chunks())
 
 
 def positions_of(events: pa.Table) -> np.ndarray:
@@ -101,12 +108,12 @@ def positions_of(events: pa.Table) -> np.ndarray:
     """
     matches = pc.extract_regex(events.column("identity"), AT_POSITION.replace("(", "(?P<place>"))
     position = pc.struct_field(matches, "place").cast(pa.int64())
-    unknown = pc.and_(pc.equal(events.column("kind"), "row"), pc.is_null(events.column("csn")))
+    unknown = pc.and_(pc.equal(events.column("kind"), pa.scalar("row")), pc.is_null(events.column("csn")))
     positions: np.ndarray = pc.if_else(unknown, pc.fill_null(position, 0), 0).to_numpy()
     return positions
 
 
-def _former(texts: pa.Array) -> np.ndarray:
+def _former(texts: pa.StringArray) -> np.ndarray:
     """Return the hashes of identities without the number of equal rows, as an older version wrote them; else 0."""
     before = pc.replace_substring_regex(texts, NUMBERED, "")
     changed = pc.not_equal(before, texts)
@@ -120,8 +127,9 @@ def _halves(events: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     An identity that is not a number is compared by a 64-bit hash, so a second hash of it is mixed into the digest: if
     two identities share the first hash, their rows are still not taken for one event that was delivered twice.
     """
-    digests, texts = events.column("digest").fill_null(NO_DIGEST), events.column("identity").combine_chunks()
-    high, low = np.frombuffer(b"".join(digests.to_pylist()), ">i8").reshape(-1, 2).astype(np.int64).T
+    digests = cast("list[bytes]", events.column("digest").fill_null(pa.scalar(NO_DIGEST)).to_pylist())
+    high, low = np.frombuffer(b"".join(digests), ">i8").reshape(-1, 2).astype(np.int64).T
+    texts = _identities(events)
     named = pc.and_(pc.is_valid(events.column("digest")), pc.invert(is_number(texts)))
     if pc.any(named).as_py():
         low = low ^ pc.if_else(named, hashed(pc.if_else(named, texts, ""), CHECK), 0).to_numpy()
@@ -130,16 +138,16 @@ def _halves(events: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 
 def _metadata(events: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     compact = _base(events, ev.METADATA)
-    counts = events.column("expected").combine_chunks()
+    counts = cast("Counts", events.column("expected").combine_chunks())
     sizes = np.diff(counts.offsets.to_numpy())
     entries = np.repeat(compact, sizes)
     first = counts.offsets[0].as_py() if len(counts) else 0
-    table = hashed(counts.keys.slice(first, len(entries)))
+    table = hashed(cast("pa.StringArray", counts.keys.slice(first, len(entries))))
     number = counts.items.slice(first, len(entries)).to_numpy(zero_copy_only=False)
     entries["kind"] = ev.EXPECTED
     entries["table"] = entries["identity"] = table
     entries["payload"] = entries["count"] = number
-    compact["count"] = events.column("event_count").fill_null(0)
+    compact["count"] = events.column("event_count").fill_null(pa.scalar(0))
     compact["payload"] = _fingerprints(sizes, entries)
     return compact, entries
 

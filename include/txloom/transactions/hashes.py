@@ -1,8 +1,12 @@
 """The 64-bit hashes by which the buffer identifies transactions, tables and identities."""
 
+from typing import cast
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
+
+from txloom.arrow_types import Integers, Texts
 
 SEED = 42
 """Spark's default seed, so that SQL can compute the same numbers."""
@@ -22,23 +26,24 @@ def hash64(text: str, seed: int = SEED) -> int:
     return unsigned - (1 << 64) if unsigned >= 1 << 63 else unsigned
 
 
-def hashed(texts: pa.ChunkedArray | pa.Array, seed: int = SEED) -> pa.Array:
+def hashed(texts: Texts, seed: int = SEED) -> pa.Int64Array:
     """Return the hashes of strings, null for null."""
     whole = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
     encoded = whole.dictionary_encode()
-    hashes = pa.array([hash64(text, seed) for text in encoded.dictionary.to_pylist()], pa.int64())
+    words = cast("list[str]", encoded.dictionary.to_pylist())
+    hashes = pa.array([hash64(word, seed) for word in words], pa.int64())
     return hashes.take(encoded.indices)
 
 
-def is_number(texts: pa.Array) -> pa.Array:
+def is_number(texts: pa.StringArray) -> pa.BooleanArray:
     """Return which texts are plain decimal numbers without leading zeros that fit 63 bits; they need no hash."""
     return pc.and_(
-        pc.and_(pc.ascii_is_decimal(texts), pc.less_equal(pc.binary_length(texts), DIGITS)),
-        pc.or_(pc.equal(texts, "0"), pc.invert(pc.starts_with(texts, "0"))),
+        pc.and_(pc.ascii_is_decimal(texts), pc.less_equal(pc.binary_length(texts), pa.scalar(DIGITS))),
+        pc.or_(pc.equal(texts, pa.scalar("0")), pc.invert(pc.starts_with(texts, "0"))),
     )
 
 
-def identities(texts: pa.Array) -> pa.Array:
+def identities(texts: pa.StringArray) -> Integers:
     """Return a number for each identity: a plain number is itself, any other text its hash.
 
     >>> identities(pa.array(["12", "0", "orders"])).to_pylist()
@@ -48,4 +53,5 @@ def identities(texts: pa.Array) -> pa.Array:
     if pc.all(plain).as_py():
         return texts.cast(pa.int64())
     numbers = pc.if_else(plain, texts, "0").cast(pa.int64())
-    return pc.if_else(plain, numbers, hashed(pc.if_else(plain, None, texts)))
+    either: Integers = pc.if_else(plain, numbers, hashed(pc.if_else(plain, None, texts)))
+    return either

@@ -15,6 +15,9 @@ from oracle.capture import METADATA_TOPIC, Message
 Timed = tuple[float, Message]
 
 
+DISORDER = 0.02
+
+
 def deliver(
     load: Iterable[Message],
     folder: Path,
@@ -22,20 +25,19 @@ def deliver(
     seed: int,
     arrivals: int,
     duplicates: float = 0.05,
-    disorder: float = 0.02,
     metadata_in_order: bool = True,
 ) -> list[Path]:
     """Write every message of the load at least once, in a number of arrivals; the same seed delivers the same.
 
     `duplicates` is the share of messages that come again, mostly in a later arrival. Nearly every row is displaced by
-    about `disorder` of the load, one in twenty by up to a third of it. Metadata drifts ahead of and behind its rows by
+    about DISORDER of the load, one in twenty by up to a third of it. Metadata drifts ahead of and behind its rows by
     up to a fifth of the load; it keeps commit order, a redelivery apart, or is shuffled more than the rows are.
     """
     chance = random.Random(seed)
     unique = list(dict.fromkeys(load))
     rows = [message for message in unique if message[0] != METADATA_TOPIC]
     metadata = [message for message in unique if message[0] == METADATA_TOPIC]
-    timed = _time_rows(sorted(rows, key=_commit_order), disorder, chance)
+    timed = _time_rows(sorted(rows, key=_commit_order), DISORDER, chance)
     timed += _time_metadata(sorted(metadata, key=_commit_order), metadata_in_order, chance)
     timed += [(chance.uniform(at, 1.0), message) for at, message in chance.sample(timed, int(duplicates * len(timed)))]
     return _write(_split(sorted(timed, key=_time), arrivals, chance), folder, chance)

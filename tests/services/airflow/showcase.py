@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from called import step_of
 from lake import Lake, arrivals
 from shop import Shop, insert, update
 from txloom.config import load
@@ -82,7 +83,7 @@ def hostile(spark: Any, folder: Path, pipelines: Path, warehouse: Path) -> None:
     shop.commit(2, update("items", {"id": 1, "name": QUOTES, "notes": "plain"}, id=1, name=HIDDEN, notes=SCRIPT))
     shop.send(*shop.rows_of(3, insert("items", id=2, name=SCRIPT, notes=SCRIPT)))
     shop.run()
-    validate(None, shop.pipeline, warehouse=shop.warehouse, run_id="upkeep <1>")
+    validate(step_of(shop.pipeline, shop.warehouse, "upkeep <1>"))
     shutil.copytree(Path(shop.path("cuts")).parent, warehouse / "shop")
     shutil.copy(shop.folder / "shop.yaml", pipelines / "shop.yaml")
 

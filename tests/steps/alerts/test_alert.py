@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from called import step_of
 from services.channels import Hooks, Mails, hooks, mails
 from txloom.config import load
 from txloom.config.models.pipeline import Pipeline
@@ -110,7 +111,7 @@ def repaired(paths: TablePaths, *ids: str) -> None:
 
 def run(pipeline: Pipeline, warehouse: Path, **more: Any) -> dict[str, int]:
     """Return how many incidents are open, and how many messages were sent."""
-    counts = alert(None, pipeline, warehouse=str(warehouse), run_id="r", **more)
+    counts = alert(step_of(pipeline, warehouse, "r"), **more)
     return {name: counts[name] for name in ("open", "sent")}
 
 
@@ -118,7 +119,7 @@ def test_what_is_measured_is_counted_too(tmp_path: Path, hook: Hooks) -> None:
     pipeline, paths = declared(tmp_path, HOOK), TablePaths(str(tmp_path), "shop")
     works(paths)
     letters(paths, "x1:1", "x1:1", "x2:2")
-    counts = alert(None, pipeline, warehouse=str(tmp_path), run_id="r")
+    counts = alert(step_of(pipeline, tmp_path, "r"))
     assert counts["valid_through_age"] - 120 in range(60), "the newest commit is two minutes old"
     assert (counts["waiting"], counts["dead_letters"], len(hook.bodies())) == (0, 3, 1)
 
@@ -255,7 +256,7 @@ def _together(folder: str, url: str, ready: Any) -> None:
     os.environ["HOOK"] = url
     pipeline = declared(Path(folder), HOOK)
     ready.wait()
-    alert(None, pipeline, warehouse=folder, run_id="r")
+    alert(step_of(pipeline, folder, "r"))
 
 
 def test_runs_that_meet_send_one_message(tmp_path: Path, hook: Hooks) -> None:
@@ -280,6 +281,7 @@ import sys
 from pathlib import Path
 from txloom.config import load
 from txloom.steps.alerts import alert
+from txloom.steps.step import Step
 from txloom.storage.health import incidents
 import os
 wanted, change = 2, incidents.change
@@ -290,7 +292,7 @@ def dies(*given, **more):
         os._exit(9)
     return change(*given, **more)
 incidents.change = dies
-alert.alert(None, load(Path(sys.argv[1]) / "shop.yaml"), warehouse=sys.argv[1], run_id="r")
+alert.alert(Step.of(load(Path(sys.argv[1]) / "shop.yaml"), sys.argv[1], "r"))
 """
 
 

@@ -11,11 +11,13 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from called import step_of
 from cycles.test_killed import run as run_killed
 from shop import Shop, delete, insert, update
 from txloom import read
 from txloom.errors import ComparisonOutdated, ConfigurationError
-from txloom.steps.backfill.backfill import backfill
+from txloom.quality.dead_letters import Selection
+from txloom.steps.backfill.backfill import Range, backfill
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.steps.publish.publish import publish
 from txloom.storage.delta import arrow_tables
@@ -60,7 +62,7 @@ def shop(filled: Shop, tmp_path: Path) -> Shop:
 
 
 def task(shop: Shop, name: str, run_id: str = "b1", **more: Any) -> dict[str, int]:
-    return backfill(lambda: shop.spark, shop.pipeline, warehouse=shop.warehouse, run_id=run_id, task=name, **more)
+    return backfill(step_of(shop.pipeline, shop.warehouse, run_id, lambda: shop.spark), name, Range(**more))
 
 
 def compared(shop: Shop, run_id: str = "b1", **more: Any) -> dict[str, int]:
@@ -244,7 +246,7 @@ def test_a_redrive_that_is_released_in_between_is_exact(shop: Shop) -> None:
     assert compared(shop)["changes"] == 1
     shop.send(shop.metadata_of(25, orders=1))
     shop.run()
-    redrive(None, shop.pipeline, warehouse=shop.warehouse, run_id="r", everything=True)
+    redrive(step_of(shop.pipeline, shop.warehouse, "r"), Selection(everything=True))
     shop.run()
     assert task(shop, "apply") == {"changes": 1, "commits": 1}
     assert shop.shown("orders", "id", "note") == [(1, "newest"), (2, "late")]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from called import step_of
 from shop import Shop, delete, insert, update
 from txloom.steps.backfill.backfill import backfill
 from txloom.storage.delta import arrow_tables
@@ -70,7 +71,7 @@ def test_a_backfill_by_spark_leaves_dropped_columns_empty(
     assert shop.shown("orders", "id", "note") == [(number, None) for number in range(1, 10)]
     monkeypatch.setattr(arrow_tables, "LOCAL_ROWS", -1)
     made = {
-        name: backfill(lambda: spark, shop.pipeline, warehouse=shop.warehouse, run_id="b1", task=name)
+        name: backfill(step_of(shop.pipeline, shop.warehouse, "b1", lambda: spark), name)
         for name in ("rebuild", "compare")
     }
     assert made["rebuild"]["transactions"] == 2

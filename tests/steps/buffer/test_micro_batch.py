@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from called import step_of
 from shop import Shop, insert
+from txloom.quality.dead_letters import Selection
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.steps.landing.land_events import land_events
 from txloom.storage.delta import arrow_tables
@@ -114,7 +116,7 @@ def test_a_redriven_transaction_is_in_history_once_though_another_waited_beside_
     update = {"patience": timedelta(days=1), "complete_now": "approve"}
     shop.pipeline = shop.pipeline.model_copy(update={"completeness": completeness.model_copy(update=update)})
     shop.run()
-    redrive(None, shop.pipeline, warehouse=shop.warehouse, run_id="approved", everything=True)
+    redrive(step_of(shop.pipeline, shop.warehouse, "approved"), Selection(everything=True))
     shop.send(fourth, shop.metadata_of(20, orders=2))
     assert shop.run()["buffer_transactions"]["released"] == 4
     assert shop.shown("orders_changes", "_txloom_csn", "id") == [(10, 1), (10, 2), (20, 3), (20, 4)]

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from called import step_of
 from shop import Shop, delete, insert, truncate, update
 from txloom.quality import findings as f
+from txloom.quality.dead_letters import Selection
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.storage.views.status import status
 
@@ -107,7 +109,7 @@ def test_what_is_complete_now_waits_for_approval_where_the_pipeline_says_so(spar
     (cut,) = shop.query("cuts", "select gaps from t order by cut_id desc limit 1")
     assert [gap["cause"] for gap in cut["gaps"]] == ["complete now"]
     assert status(shop.warehouse, "shop")["complete_now"] == ["x20:20"]
-    redrive(None, shop.pipeline, warehouse=shop.warehouse, run_id="approved", transactions=["x20:20"])
+    redrive(step_of(shop.pipeline, shop.warehouse, "approved"), Selection(transactions=["x20:20"]))
     shop.run()
     assert shop.shown("orders", "id") == [(2,)]
     assert status(shop.warehouse, "shop")["complete_now"] == []
@@ -140,7 +142,7 @@ def test_a_transaction_of_two_producer_runs_is_held_until_somebody_redrives_it(s
     two_runs(shop)
     shop.run()
     assert (shop.shown("orders", "id"), causes(shop)) == ([], {"two producer runs": 3}), "redelivered, and still held"
-    redrive(None, shop.pipeline, warehouse=shop.warehouse, run_id="compared", causes=["two producer runs"])
+    redrive(step_of(shop.pipeline, shop.warehouse, "compared"), Selection(causes=["two producer runs"]))
     shop.run()
     assert (shop.shown("orders", "id"), causes(shop)) == ([(1,), (2,)], {})
 

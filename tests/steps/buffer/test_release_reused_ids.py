@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from buffered import Buffered, no_spark
+from called import step_of
 from steps.merge.test_merge_current_keyless import declared, end, row, send
 from txloom.config import load
 from txloom.steps.landing.land_events import land_events
@@ -67,7 +68,7 @@ def test_one_batch_releases_both_though_each_changed_another_member_of_an_aggreg
     changed = {"items": {"id": 1, "note": "a"}, "lines": {"id": 1, "item": 1}}
     for number, (table, image) in enumerate(changed.items(), 1):
         send(pipeline, number, row(table, image, 100 * number, 1), end(100 * number + 10, **{table: 1}))
-        land_events(no_spark, shop.pipeline, warehouse=shop.warehouse, run_id=f"landing-{number}")
+        land_events(step_of(shop.pipeline, shop.warehouse, f"landing-{number}", no_spark))
     shop.run()
     (document,) = shop.rows("doc_current")
     assert (document["id"], [line["id"] for line in document["lines"]]) == (1, [1])

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from called import step_of
 from cycles.test_killed import run
 from drawn import examples
 from lake import Lake
@@ -21,6 +22,7 @@ from steps.dead_letters.test_redrive import code, codes, dead_without_metadata, 
 from storage.views.booked import NOON, Shop
 from txloom.config.models.expectations import DeadLetterExpectation
 from txloom.errors import ConfigurationError
+from txloom.quality.dead_letters import ALL, Selection
 from txloom.steps.dead_letters.dismiss import dismiss
 from txloom.steps.dead_letters.list_dead_letters import chosen
 from txloom.storage import system_tables
@@ -29,7 +31,7 @@ from txloom.storage.dead_letters import dismissals, open_letters
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.commit_metadata import versions
 from txloom.storage.views.pipeline.dead_letters import causes
-from txloom.storage.views.stories.transaction import transaction
+from txloom.storage.views.stories.transaction import TransactionName, transaction
 
 __all__ = ["lake"]
 PROJECT = Path(__file__).resolve().parents[3]
@@ -37,8 +39,9 @@ BROKEN = '{"op_type": "I"'
 SAID = {"person": "ada", "reason": "sent again whole"}
 
 
-def settle(shop: Lake | Shop, run_id: str = "dismissal", **which: Any) -> dict[str, int]:
-    return dismiss(None, shop.pipeline, warehouse=shop.warehouse, run_id=run_id, **{**SAID, **which})
+def settle(shop: Lake | Shop, run_id: str = "dismissal", **which: Any) -> dict[str, Any]:
+    said = {name: which.pop(name, SAID.get(name, False)) for name in (*SAID, "reopen")}
+    return dismiss(step_of(shop.pipeline, shop.warehouse, run_id), Selection(**which), **said)
 
 
 def test_a_message_that_was_sent_again_whole_is_settled_by_its_place(lake: Lake) -> None:
@@ -60,7 +63,7 @@ def test_a_message_that_was_sent_again_whole_is_settled_by_its_place(lake: Lake)
 
 
 def _listed(lake: Lake) -> list[str]:
-    listing = chosen(lake.pipeline, warehouse=lake.warehouse, everything=True)
+    listing = chosen(step_of(lake.pipeline, lake.warehouse, "listed"), ALL)
     return [example for group in listing.groups for example in group.examples]
 
 
@@ -137,7 +140,7 @@ def test_a_transactions_story_tells_that_it_was_dismissed(tmp_path: Path) -> Non
     decided = {"transaction_id": "x1:1", "xid": "x1", "csn": 1, "status": "dead", "cause": "table short", "release": 1}
     shop.write("transactions", {**decided, "rows": 1, "finished_at": NOON})
     settle(shop, causes=["table short"], reason="a test of the producer")
-    story = transaction(shop.pipeline, shop.warehouse, transaction_id="x1:1").story
+    story = transaction(shop.pipeline, shop.warehouse, TransactionName(transaction_id="x1:1")).story
     assert story is not None
     assert [(row["what"], row["sentence"]) for row in story.said][-1] == (
         "dismissed",

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from called import step_of
 from txloom.config import load
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
-from txloom.quality.dead_letters import markdown, outcome_in_markdown, text
+from txloom.quality.dead_letters import ALL, Selection, markdown, outcome_in_markdown, text
 from txloom.steps.dead_letters.list_dead_letters import chosen, list_dead_letters, outcome
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.storage import system_tables
@@ -55,8 +56,7 @@ def test_a_page_shows_causes_with_totals_hints_and_where_the_first_lie(tmp_path:
     kafka = {"file": None, "line": None, "partition": 2, "offset": 17, "csn": 9}
     rows = [letter("x1:1", "table short", n) for n in range(1, 5)] + [letter("<i>|x2_:2", "excess", 9, **kafka)]
     write(tmp_path, *rows, letter(None, "broken JSON", 7))
-    everything = {"transactions": [], "causes": [], "everything": True}
-    listing = chosen(pipeline, warehouse=str(tmp_path), **everything)
+    listing = chosen(step_of(pipeline, tmp_path, "r"), ALL)
     assert (listing.events, listing.transactions, listing.version) == (6, 2, 1)
     assert markdown(listing) == (
         "**6 events of 2 transactions** go through the buffer once more.\n\n"
@@ -78,12 +78,11 @@ def test_a_page_shows_causes_with_totals_hints_and_where_the_first_lie(tmp_path:
 
 def test_causes_and_transactions_add_up_and_what_is_not_there_is_refused(tmp_path: Path, pipeline: Pipeline) -> None:
     write(tmp_path, letter("x1:1", "table short", 1), letter("x2:2", "excess", 2), letter("x3:3", "excess", 3))
-    both = {"transactions": ["x1:1"], "causes": ["excess"], "everything": False}
-    assert chosen(pipeline, warehouse=str(tmp_path), **both).transactions == 3
-    none = {"transactions": [], "causes": [], "everything": False}
-    assert markdown(chosen(pipeline, warehouse=str(tmp_path), **none)) == "No open dead letter was chosen."
+    step = step_of(pipeline, tmp_path, "r")
+    assert chosen(step, Selection(transactions=["x1:1"], causes=["excess"])).transactions == 3
+    assert markdown(chosen(step, Selection())) == "No open dead letter was chosen."
     with pytest.raises(ConfigurationError) as refused:
-        chosen(pipeline, warehouse=str(tmp_path), **(none | {"transactions": ["x9:9' or true"]}))
+        chosen(step, Selection(transactions=["x9:9' or true"]))
     assert str(refused.value) == (
         'no open dead letter has the transaction "x9:9\' or true"; causes are: excess, table short'
     )
@@ -91,7 +90,7 @@ def test_causes_and_transactions_add_up_and_what_is_not_there_is_refused(tmp_pat
 
 def test_ten_thousand_letters_are_one_short_page_with_the_right_totals(tmp_path: Path, pipeline: Pipeline) -> None:
     write(tmp_path, *(letter(f"x{n // 2}:{n // 2}", f"cause {n % 100}", n) for n in range(10_000)))
-    listing = chosen(pipeline, warehouse=str(tmp_path), transactions=[], causes=[], everything=True)
+    listing = chosen(step_of(pipeline, tmp_path, "r"), ALL)
     page = markdown(listing)
     assert (listing.events, listing.transactions, len(listing.groups)) == (10_000, 5_000, 100)
     assert (page.count("\n- "), "| and 60 more causes | | | |" in page, len(page) < 20_000) == (120, True, True)
@@ -100,7 +99,7 @@ def test_ten_thousand_letters_are_one_short_page_with_the_right_totals(tmp_path:
 def test_a_list_of_a_pipeline_without_dead_letters_says_so(
     tmp_path: Path, pipeline: Pipeline, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    counts = list_dead_letters(None, pipeline, warehouse=str(tmp_path), run_id="r")
+    counts = list_dead_letters(step_of(pipeline, tmp_path, "r"))
     assert (counts, capsys.readouterr().out) == (
         {"events": 0, "transactions": 0, "causes": 0},
         "no open dead letters\n",
@@ -114,7 +113,7 @@ def test_the_job_shows_the_same_on_a_terminal_and_no_value(tmp_path: Path, pipel
         [sys.executable, PROJECT / "jobs" / "list_dead_letters.py", *arguments],
         env=dict(os.environ), capture_output=True, text=True, check=True,
     )  # fmt: skip
-    only = chosen(pipeline, warehouse=str(tmp_path), transactions=[], causes=["excess"], everything=False)
+    only = chosen(step_of(pipeline, tmp_path, "r"), Selection(causes=["excess"]))
     last = "txloom list_dead_letters: pipeline=shop run_id=r events=1 transactions=1 causes=1"
     assert done.stdout == f"{text(only)}\n{last}\n"
     assert SECRET not in done.stdout
@@ -133,7 +132,7 @@ def test_what_came_of_each_redriven_transaction_is_told(tmp_path: Path, pipeline
         {"transaction_id": "x2:2", "status": "dead", "cause": "table short", "release": 2},
     ]
     small_tables.append(paths.table("transactions"), finished, system_tables.TRANSACTIONS)
-    assert outcome_in_markdown(outcome(pipeline, warehouse=str(tmp_path), landing=3, last_landing=3)) == (
+    assert outcome_in_markdown(outcome(step_of(pipeline, tmp_path, "r"), 3, 3)) == (
         "**1 of 3 transactions were released.**\n- 1 dead again: table short\n- 1 wait for their missing parts\n"
         "- 1 messages still cannot be read\n\n- x1:1: released\n- x2:2: dead again: table short\n"
         "- x3:3: waits for its missing parts"
@@ -142,7 +141,7 @@ def test_what_came_of_each_redriven_transaction_is_told(tmp_path: Path, pipeline
 
 def test_what_died_after_the_list_was_made_is_not_taken_along(tmp_path: Path, pipeline: Pipeline) -> None:
     paths = write(tmp_path, letter("x1:1", "excess", 1))
-    seen = chosen(pipeline, warehouse=str(tmp_path), transactions=[], causes=["excess"], everything=False)
+    seen = chosen(step_of(pipeline, tmp_path, "r"), Selection(causes=["excess"]))
     write(tmp_path, letter("x2:2", "excess", 2))
     for version, there in ((seen.version, ["x1:1"]), (None, ["x1:1", "x2:2"])):
         dead = open_letters.open_dead_letters(paths, "transaction_id", "order by transaction_id", version)
@@ -151,7 +150,7 @@ def test_what_died_after_the_list_was_made_is_not_taken_along(tmp_path: Path, pi
 
 def test_a_redrive_of_nothing_is_refused(tmp_path: Path, pipeline: Pipeline) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        redrive(None, pipeline, warehouse=str(tmp_path), run_id="r")
+        redrive(step_of(pipeline, tmp_path, "r"), Selection())
     assert str(refused.value) == "nothing was chosen: pass --transaction, --cause, --message or --all"
 
 
@@ -167,6 +166,6 @@ def test_what_came_is_told_of_each_transaction_of_an_id_that_came_again(tmp_path
         {"transaction_id": "7", "csn": 900, "status": "dead", "cause": "excess", "release": 2},
     ]
     small_tables.append(paths.table("transactions"), finished, system_tables.TRANSACTIONS)
-    text = outcome_in_markdown(outcome(pipeline, warehouse=str(tmp_path), landing=3, last_landing=4))
+    text = outcome_in_markdown(outcome(step_of(pipeline, tmp_path, "r"), 3, 4))
     assert "1 of 2 transactions were released" in text
     assert "7: dead again: excess" in text

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from called import step_of
 from cycles.test_killed import run
 from lake import Lake, new_lake
 from oracle.capture import METADATA_TOPIC, Image
 from oracle.delivery.writing import metadata, row
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
+from txloom.quality.dead_letters import Selection
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.storage.views.status import status
 
@@ -42,7 +44,7 @@ def write(lake: Lake, name: str, *messages: str) -> None:
 
 
 def again(lake: Lake, pipeline: Pipeline | None = None, **which: Any) -> dict[str, int]:
-    done = redrive(None, pipeline or lake.pipeline, warehouse=lake.warehouse, run_id="redrive", **which)
+    done = redrive(step_of(pipeline or lake.pipeline, lake.warehouse, "redrive"), Selection(**which))
     lake.run()
     return done
 
@@ -107,12 +109,12 @@ def test_a_redrive_done_twice_changes_nothing_more(lake: Lake) -> None:
     write(lake, "b", metadata(20, promo_codes=2))
     lake.run()
     for _ in range(2):
-        redrive(None, lake.pipeline, warehouse=lake.warehouse, run_id="twice", transactions=["x20:20"])
+        redrive(step_of(lake.pipeline, lake.warehouse, "twice"), Selection(transactions=["x20:20"]))
     lake.run()
     assert codes(lake) == {"P": "3.0000", "Q": "2.0000"}
     assert len(lake.rows("promo_codes_changes")) == 4
     assert lake.query("transactions", "select count(*) as n from t where status = 'released'") == [{"n": 3}]
-    assert redrive(None, lake.pipeline, warehouse=lake.warehouse, run_id="late", everything=True)["events"] == 0
+    assert redrive(step_of(lake.pipeline, lake.warehouse, "late"), Selection(everything=True))["events"] == 0
 
 
 @pytest.mark.stream
@@ -191,5 +193,5 @@ def test_poison_is_decoded_again_and_stays_open_while_it_is_poison(lake: Lake) -
 def test_what_is_not_there_is_refused_by_name(lake: Lake, which: dict[str, Any], message: str) -> None:
     dead_without_metadata(lake)
     with pytest.raises(ConfigurationError) as refused:
-        redrive(None, lake.pipeline, warehouse=lake.warehouse, run_id="none", **which)
+        redrive(step_of(lake.pipeline, lake.warehouse, "none"), Selection(**which))
     assert str(refused.value) == message

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from called import step_of
 from services.broker import Broker
 from shop import insert
 from topics import TABLES, Topics
 from txloom.errors import ConfigurationError, SourceLost
+from txloom.quality.dead_letters import Selection
 from txloom.steps.dead_letters.redrive import redrive
-from txloom.steps.snapshots.load_snapshot import load_snapshot
+from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
 from txloom.storage.delta import small_tables
 from txloom.storage.landing import plan, tables
 from txloom.storage.sources import kafka
@@ -112,15 +114,14 @@ def test_an_unfinished_landing_takes_exactly_the_planned_records_that_are_left(
 
 
 def redriving(topics: Topics) -> None:
-    redrive(None, topics.pipeline, warehouse=topics.warehouse, run_id="again", everything=True)
+    redrive(step_of(topics.pipeline, topics.warehouse, "again"), Selection(everything=True))
 
 
 def loading(topics: Topics) -> dict[str, int]:
     export = topics.folder / "export" / "orders"
     export.mkdir(parents=True)
     (export / "rows.jsonl").write_text('{"id": 1, "note": "loaded"}\n')
-    options: dict[str, Any] = {"warehouse": topics.warehouse, "run_id": "load"}
-    return load_snapshot(dies, topics.pipeline, path=str(export.parent), csn=15, **options)
+    return load_snapshot(step_of(topics.pipeline, topics.warehouse, "load", dies), Snapshot(str(export.parent), 15))
 
 
 @pytest.mark.parametrize("step", [redriving, loading])

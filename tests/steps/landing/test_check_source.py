@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from called import step_of
 from services.broker import Broker
 from services.process import wait_until
 from shop import Shop, insert
@@ -28,7 +29,7 @@ def look(shop: Shop) -> dict[str, int]:
     """Look at the source, and see that nothing was written."""
     before = written(Path(shop.warehouse))
     try:
-        return check_source(None, shop.pipeline, warehouse=shop.warehouse, run_id="look")
+        return check_source(step_of(shop.pipeline, shop.warehouse, "look"))
     finally:
         assert written(Path(shop.warehouse)) == before
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from called import step_of
 from lake import Lake
 from services.broker import Broker
 from shop import insert, update
@@ -13,7 +14,7 @@ from topics import Topics
 from txloom.errors import ConfigurationError, SourceLost, SourceUnavailable
 from txloom.quality import findings as f
 from txloom.steps.landing.land_events import land_events
-from txloom.steps.snapshots.load_snapshot import load_snapshot
+from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
 from txloom.storage.landing import decoding, tables
 
 
@@ -179,10 +180,8 @@ def test_records_that_are_gone_are_never_skipped_until_somebody_accepts_it_by_na
     assert why in line["detail"]
     (topics.folder / "export" / "orders").mkdir(parents=True)
     (topics.folder / "export" / "orders" / "rows.jsonl").write_text('{"id": 1, "note": "loaded"}\n')
-    load_snapshot(
-        lambda: topics.spark, topics.pipeline, warehouse=topics.warehouse, run_id="load",
-        path=str(topics.folder / "export"), csn=200,
-    )  # fmt: skip
+    step = step_of(topics.pipeline, topics.warehouse, "load", lambda: topics.spark)
+    load_snapshot(step, Snapshot(str(topics.folder / "export"), 200))
     topics.run()
     assert (topics.shown("orders", "id"), topics.findings()) == ([(1,)], [])
     (cut,) = topics.query("cuts", "select gaps from t order by cut_id desc limit 1")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from called import step_of
 from topics import no_session
 from txloom.config import load
 from txloom.config.models.pipeline import Pipeline
@@ -39,7 +40,7 @@ def paths(tmp_path: Path) -> TablePaths:
 
 
 def land(shop: Pipeline, paths: TablePaths) -> None:
-    land_events(no_session, shop, warehouse=paths.warehouse, run_id="r")
+    land_events(step_of(shop, paths.warehouse, "r", no_session))
 
 
 def buffered(paths: TablePaths, waiting: int = 0, landing_: int = 1) -> None:

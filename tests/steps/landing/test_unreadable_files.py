@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import manual
+from called import step_of
 from slot import Slot, text, transaction
 from steps.landing.nobody import as_nobody
 from txloom.config import load
@@ -31,11 +32,11 @@ def slot(tmp_path: Path) -> Slot:
 
 
 def accept(slot: Slot, *files: str) -> dict[str, int]:
-    return accept_loss(None, slot.pipeline, warehouse=slot.warehouse, run_id="accepted", files=files, reason="CHG-7")
+    return accept_loss(step_of(slot.pipeline, slot.warehouse, "accepted"), files=files, reason="CHG-7")
 
 
 def look(slot: Slot) -> dict[str, int]:
-    return check_source(None, slot.pipeline, warehouse=slot.warehouse, run_id="look")
+    return check_source(step_of(slot.pipeline, slot.warehouse, "look"))
 
 
 def cut(content: bytes) -> bytes:

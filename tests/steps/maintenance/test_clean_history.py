@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from called import step_of
 from released import BEGAN, Released
 from txloom import read
 from txloom.errors import BeforeHistory
@@ -36,7 +37,7 @@ def cut(lake: Released, cut_id: int, valid_through: int, days_ago: float, **vers
 
 
 def clean(lake: Released, spark: Any = None) -> dict[str, int]:
-    return maintain_tables(spark, lake.pipeline, warehouse=str(lake.folder), run_id="m", task="clean_history")
+    return maintain_tables(step_of(lake.pipeline, lake.folder, "m", spark), task="clean_history")
 
 
 def history_rows(lake: Released) -> list[tuple[int, str, int]]:

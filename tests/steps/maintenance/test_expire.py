@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from called import step_of
 from shop import Shop, insert, update
 from txloom.steps.backfill.backfill import backfill
 from txloom.steps.maintenance.maintain_tables import maintain_tables
@@ -31,7 +32,7 @@ class Old(Shop):
             field = "retain" if name == "vacuum" else "keep"
             kept = kept.model_copy(update={name: getattr(kept, name).model_copy(update={field: value})})
         eager = self.pipeline.model_copy(update={"maintenance": kept})
-        return maintain_tables(self.spark, eager, warehouse=self.warehouse, run_id="m", task=task)
+        return maintain_tables(step_of(eager, self.warehouse, "m", self.spark), task=task)
 
     def said(self) -> list[tuple[str | None, str | None, bool]]:
         """Return which rows still say something: transaction, table, has a message."""
@@ -127,23 +128,23 @@ def test_a_shortened_ledger_balances_and_the_replaced_generation_goes(lake: Old)
 def test_a_backfill_leaves_what_it_cannot_read_any_more(lake: Old) -> None:
     before = lake.state()
     lake.maintain()
-    given = {"warehouse": lake.warehouse, "run_id": "b1"}
-    counts = backfill(lambda: lake.spark, lake.pipeline, **given, task="rebuild")
+    step = step_of(lake.pipeline, lake.warehouse, "b1", lambda: lake.spark)
+    counts = backfill(step, "rebuild")
     assert (counts["gone"], counts["transactions"]) == (5, 5)
-    compared = backfill(lambda: lake.spark, lake.pipeline, **given, task="compare")
+    compared = backfill(step, "compare")
     assert compared["changes"] == 0
-    backfill(lambda: lake.spark, lake.pipeline, **given, task="drop")
+    backfill(step, "drop")
     assert lake.state() == before
 
 
 def test_vacuum_between_comparison_and_approval_takes_nothing_from_a_backfill(lake: Old) -> None:
     before = lake.state()
     DeltaTable(lake.path("orders")).update(updates={"total": "99"}, predicate="id = 1")
-    given = {"warehouse": lake.warehouse, "run_id": "b2"}
+    step = step_of(lake.pipeline, lake.warehouse, "b2", lambda: lake.spark)
     for task in ("rebuild", "compare"):
-        counts = backfill(lambda: lake.spark, lake.pipeline, **given, task=task)
+        counts = backfill(step, task)
     assert (counts["changes"], counts["updates"]) == (1, 1)
     assert lake.maintain("vacuum")["vacuumed"] > 1
     for task in ("apply", "drop"):
-        backfill(lambda: lake.spark, lake.pipeline, **given, task=task)
+        backfill(step, task)
     assert lake.state() == before

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
+from called import step_of
 from lake import Lake, new_lake
 from txloom import read
 from txloom.errors import ConfigurationError
@@ -43,7 +44,7 @@ def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def maintain(lake: Lake, task: str, run_id: str = "m1") -> dict[str, int]:
-    return maintain_tables(lake.spark, lake.pipeline, warehouse=lake.warehouse, run_id=run_id, task=task)
+    return maintain_tables(step_of(lake.pipeline, lake.warehouse, run_id, lake.spark), task=task)
 
 
 def codes(lake: Lake, version: int | None = None) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from called import step_of
 from txloom.config import load, names
 from txloom.events.values.scalars import arrow_type
 from txloom.steps.merge.merge_current import merge_current
@@ -168,7 +169,7 @@ class Keyed:
 
     def merge(self, spark: Callable[[], Any]) -> dict[str, int]:
         """Merge all tables."""
-        return merge_current(spark, self.pipeline, warehouse=str(self.folder), run_id=f"run-{self.releases}")
+        return merge_current(step_of(self.pipeline, self.folder, f"run-{self.releases}", spark))
 
     def content(self) -> dict[str, list[str]]:
         """Return what every current table and the findings hold, as comparable text."""

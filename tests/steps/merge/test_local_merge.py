@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from called import step_of
 from txloom import read
 from txloom.config import load, names
 from txloom.steps.merge.merge_current import merge_current
@@ -67,7 +68,7 @@ class Warehouse:
 
     def merge(self) -> int:
         """Merge and return valid-through."""
-        return merge_current(no_spark, self.pipeline, warehouse=str(self.folder), run_id="run")["valid_through"]
+        return merge_current(step_of(self.pipeline, self.folder, "run", no_spark))["valid_through"]
 
     def documents(self) -> dict[str, list[int]]:
         """Return the lines of each order by its name."""

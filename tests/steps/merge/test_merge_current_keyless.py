@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from buffered import Buffered, no_spark
+from called import step_of
 from lake import Lake, leave_to_spark
 from txloom.config import load
 from txloom.config.models.pipeline import Pipeline
@@ -123,11 +124,11 @@ def test_a_table_that_an_older_version_wrote_shows_every_row_once(shop: Buffered
     table = DeltaTable(shop.paths.table("notes"))
     table.delete(lost)
     table.alter.set_table_properties({STATISTICS: "_txloom_csn,_txloom_pos"})
-    merge = {"warehouse": shop.warehouse, "run_id": "again"}
-    merge_current(no_spark, shop.pipeline, **merge)
+    again = step_of(shop.pipeline, shop.warehouse, "again", no_spark)
+    merge_current(again)
     assert notes(shop.rows("notes")) == SHOWN
     version = DeltaTable(shop.paths.table("notes")).version()
-    merge_current(no_spark, shop.pipeline, **merge)
+    merge_current(again)
     assert DeltaTable(shop.paths.table("notes")).version() == version
 
 
@@ -170,6 +171,6 @@ def test_the_same_holds_where_spark_lands_merges_and_compares(
     lake.run()
     assert notes(lake.rows("notes")) == notes(lake.rows("notes_changes")) == SHOWN
     assert len(keys(lake.rows("notes_changes"))) == len(SHOWN)
-    options: dict[str, Any] = {"warehouse": lake.warehouse, "run_id": "b1"}
-    backfill(lambda: spark, lake.pipeline, task="rebuild", **options)
-    assert sum(backfill(lambda: spark, lake.pipeline, task="compare", **options).values()) == 0
+    step = step_of(lake.pipeline, lake.warehouse, "b1", lambda: spark)
+    backfill(step, "rebuild")
+    assert sum(backfill(step, "compare").values()) == 0

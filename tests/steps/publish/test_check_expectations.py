@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from called import step_of
 from txloom.config import find
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError, ExpectationFailed
@@ -38,7 +39,7 @@ def keyed(**columns: list[Any]) -> pa.Table:
 
 
 def check(pipeline: Pipeline, warehouse: Path, run_id: str, only: str) -> dict[str, int]:
-    return check_expectations(None, pipeline, warehouse=str(warehouse), run_id=run_id, only=[only])
+    return check_expectations(step_of(pipeline, warehouse, run_id), only=[only])
 
 
 def results(warehouse: Path) -> list[dict[str, Any]]:
@@ -96,14 +97,14 @@ def test_what_a_run_has_found_is_read_once_however_much_is_checked(
         return of_run(paths, run_id)
 
     monkeypatch.setattr("txloom.storage.checks.results.of_run", counted)
-    check_expectations(None, pipeline, warehouse=str(tmp_path), run_id="r1")
+    check_expectations(step_of(pipeline, tmp_path, "r1"))
     hold(pipeline, TablePaths(str(tmp_path), pipeline.name), "r1")
     assert queries == ["r1", "r1"], "once by each"
     assert len(results(tmp_path)) == len(CHECKS)
 
 
 def test_tables_that_do_not_exist_yet_pass_and_say_so(pipeline: Pipeline, tmp_path: Path) -> None:
-    done = check_expectations(None, pipeline, warehouse=str(tmp_path), run_id="r1")
+    done = check_expectations(step_of(pipeline, tmp_path, "r1"))
     assert done == {"checked": 4, "failed": 0, "rows": 0}
     assert {result["expectation"] for result in results(tmp_path)} == CHECKS
     assert {result["detail"] for result in results(tmp_path)} == {"nothing to check yet: the tables do not exist"}

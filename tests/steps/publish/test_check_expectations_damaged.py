@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from called import step_of
 from shop import Shop, insert, update
 from txloom.errors import ExpectationFailed
 from txloom.steps.buffer.buffer_transactions import buffer_transactions
@@ -71,7 +72,7 @@ def failed(shop: Shop) -> dict[str, list[dict[str, Any]]]:
     shop.run(BEFORE_CHECKS)
     run = f"run-{shop.runs}"
     try:
-        check_expectations(None, shop.pipeline, warehouse=shop.warehouse, run_id=run)
+        check_expectations(step_of(shop.pipeline, shop.warehouse, run))
     except ExpectationFailed as error:
         shop.refusal = str(error)  # type: ignore[attr-defined]
     rows = shop.query("expectation_results", f"select * from t where run_id = '{run}'")
@@ -85,7 +86,7 @@ def failed(shop: Shop) -> dict[str, list[dict[str, Any]]]:
 
 def cycle(shop: Shop) -> int:
     """Publish what the run of the checks has before it; return how many cuts there are."""
-    publish(None, shop.pipeline, warehouse=shop.warehouse, run_id=f"run-{shop.runs}")
+    publish(step_of(shop.pipeline, shop.warehouse, f"run-{shop.runs}"))
     return cuts(shop)
 
 
@@ -107,7 +108,7 @@ def test_a_lost_parent_holds_publish_back_the_data_is_safe_and_the_next_good_run
         cycle(shop)
     assert str(refused.value) == said
     with pytest.raises(ExpectationFailed):
-        publish(None, shop.pipeline, warehouse=shop.warehouse, run_id="by hand, without the checks")
+        publish(step_of(shop.pipeline, shop.warehouse, "by hand, without the checks"))
     assert cuts(shop) == 1
     assert shop.shown("lines", "id") == [(1,), (2,), (3,), (4,), (5,)], "the data is safe"
     shop.commit(22, order(2, 10))

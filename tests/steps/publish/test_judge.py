@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from called import step_of
 from steps.publish.checked_tables import TABLES, order
 from txloom.config import load, names
 from txloom.errors import ConfigurationError, ExpectationFailed
@@ -62,7 +63,7 @@ class Shop:
         """Check; return success, how many rows fail, the sample."""
         self.runs += 1
         run = run_id or f"r{self.runs}"
-        check_expectations(None, self.pipeline, warehouse=str(self.folder), run_id=run)
+        check_expectations(step_of(self.pipeline, self.folder, run))
         row = self.result(run)
         return row["success"], row["failed"], json.loads(row["sample"])
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from called import step_of
 from released import Released
 from topics import no_session
 from txloom import read
@@ -40,7 +41,7 @@ def cycle(lake: Released, csn: int) -> dict[str, Any]:
 
 def merged_and_published(lake: Released) -> dict[str, Any]:
     lake.merge(no_session)
-    return publish(None, lake.pipeline, warehouse=str(lake.folder), run_id=f"run-{lake.releases}")
+    return publish(step_of(lake.pipeline, lake.folder, f"run-{lake.releases}"))
 
 
 def table(lake: Released) -> Path:
@@ -62,7 +63,7 @@ def test_a_table_that_vanished_before_publish_is_not_left_out_of_a_cut(lake: Rel
     lake.merge(no_session)
     shutil.rmtree(table(lake))
     with pytest.raises(TablesFailed) as refused:
-        publish(None, lake.pipeline, warehouse=str(lake.folder), run_id="run-3")
+        publish(step_of(lake.pipeline, lake.folder, "run-3"))
     assert str(refused.value) == (
         f"pipeline plant: current table readings is gone from {lake.folder}/plant: nothing was published, because a "
         "cut without it would show what the source never had; the next cycle's merge_current writes it anew out of its "
@@ -75,7 +76,7 @@ def test_a_table_that_vanished_before_publish_is_not_left_out_of_a_cut(lake: Rel
 def test_a_vanished_table_fails_its_expectations_and_is_told_and_gives_a_cycle_work(lake: Released) -> None:
     shutil.rmtree(table(lake))
     with pytest.raises(ExpectationFailed, match="positive: table readings is gone: the newest cut has it; the next"):
-        check_expectations(None, lake.pipeline, warehouse=str(lake.folder), run_id="looking")
+        check_expectations(step_of(lake.pipeline, lake.folder, "looking"))
     assert results.of_run(lake.paths, "looking")["positive"]["success"] is False
     health_shown = health(lake.pipeline, str(lake.folder))
     assert ("red", "table gone", "1 table of the newest cut is gone.") in [

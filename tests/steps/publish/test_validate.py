@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from called import step_of
 from steps.publish.checked_tables import TABLES, order
 from txloom.config import load, names
 from txloom.config.models.pipeline import Pipeline
@@ -94,7 +95,7 @@ class Shop:
         small_tables.replace(self.paths.table(names.PENDING_TRANSACTIONS), rows, system_tables.PENDING_TRANSACTIONS, {})
 
     def validate(self, run_id: str = "m1") -> dict[str, int]:
-        return validate(None, self.pipeline, warehouse=str(self.folder), run_id=run_id)
+        return validate(step_of(self.pipeline, self.folder, run_id))
 
     def judged(self, *, always: bool) -> Results:
         state = Newest(self.pipeline, self.paths)
@@ -155,7 +156,7 @@ def test_what_is_judged_is_the_newest_cut_and_not_what_a_merge_left_half_done(tm
 def test_what_a_cycle_found_to_fail_is_one_failing_expectation_still(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     shop.cycle([order(1, total=Decimal(-1))])
-    check_expectations(None, shop.pipeline, warehouse=str(tmp_path), run_id="r", only=["totals"])
+    check_expectations(step_of(shop.pipeline, tmp_path, "r"), only=["totals"])
     (first,) = failing_expectations(shop.pipeline, shop.paths)
     shop.publish()
     shop.validate()
@@ -229,7 +230,7 @@ def test_a_cycle_that_judges_always_lets_great_expectations_judge_what_holds(
         folder.mkdir()
         shop = Shop(folder, judge=judge)
         shop.cycle([order(1)])
-        check_expectations(None, shop.pipeline, warehouse=str(folder), run_id="r", only=["totals"])
+        check_expectations(step_of(shop.pipeline, folder, "r"), only=["totals"])
         assert judged == expected
 
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from called import step_of
 from cycles.test_killed import RUNNER
 from lake import STEPS, Lake
 from public.snapshots import keyed
@@ -28,10 +29,12 @@ from txloom import read
 from txloom.config import load
 from txloom.errors import BeyondValidThrough, ConfigurationError, SourceUnavailable, TxloomError, WriteConflict
 from txloom.quality import findings as f
+from txloom.quality.dead_letters import Selection
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.steps.snapshots import diff_snapshot as step
 from txloom.steps.snapshots.diff_snapshot import diff_snapshot
-from txloom.steps.snapshots.load_snapshot import load_snapshot
+from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
+from txloom.steps.step import Step
 from txloom.storage.checks.findings import open_findings
 from txloom.storage.delta import arrow_tables
 from txloom.storage.landing import decoding
@@ -88,8 +91,8 @@ class Club(Lake):
         return path
 
     def diff(self, day: int, **more: Any) -> dict[str, Any]:
-        options = {"warehouse": self.warehouse, "run_id": f"day-{day}", "day": date(2026, 11, day)}
-        return diff_snapshot(lambda: self.spark, self.pipeline, **options, **more)
+        step = step_of(self.pipeline, self.warehouse, f"day-{day}", lambda: self.spark)
+        return diff_snapshot(step, date(2026, 11, day), **more)
 
     def cycle(self, day: int, **more: Any) -> dict[str, Any]:
         """Compare a date and bring the tables up to it; return what differed, where something did."""
@@ -259,7 +262,7 @@ def test_the_same_date_twice_is_skipped_and_said_also_where_it_has_changed(
         f"--path {club.day(1)} --csn 20261101"
     )
     assert club.shown("trips", "city") == [("Oaxaca",)]
-    load_snapshot(lambda: club.spark, club.pipeline, **redrive_options(club), path=str(club.day(1)), csn=20261101)
+    load_snapshot(redriving(club), Snapshot(str(club.day(1)), 20261101))
     club.put(2, "trips", trips((1, "Monterrey")))
     assert refused(club, 2).startswith("landing 2 is not released yet: ")
     club.run(STEPS[1:])
@@ -325,8 +328,8 @@ def test_a_table_of_which_nothing_changed_is_not_behind(
     club.put(1, "trips", [])
     club.cycle(1)
     (tmp_path / "load" / "trips").mkdir(parents=True)
-    options = {"warehouse": club.warehouse, "run_id": "load", "path": str(tmp_path / "load")}
-    load_snapshot(lambda: club.spark, club.pipeline, **options, csn=20261101, ahead=True)
+    step = step_of(club.pipeline, club.warehouse, "load", lambda: club.spark)
+    load_snapshot(step, Snapshot(str(tmp_path / "load"), 20261101, ahead=True))
     with lease.held(TablePaths(club.warehouse, "club"), "run", "all") if leased else nullcontext():
         club.run(STEPS[1:])
     club.put(2, "trips", trips((1, "Linz")))
@@ -420,11 +423,11 @@ def test_a_date_that_became_dead_letters_is_made_good_by_the_next_full_one(
     assert capsys.readouterr().out.startswith(note)
     assert made.shown("trips", "key", "city") == [(1, 5), (2, 6)]
     with pytest.raises(ConfigurationError) as error:
-        redrive(None, made.pipeline, **redrive_options(made), transactions=["snapshot:2026-11-01:20261101"])
+        redrive(redriving(made), Selection(transactions=["snapshot:2026-11-01:20261101"]))
     assert str(error.value) == (
         "snapshot:2026-11-01:20261101: a newer date was compared without it, so that it cannot be redriven"
     )
-    assert redrive(None, made.pipeline, **redrive_options(made), everything=True) == {"transactions": 0, "events": 0}
+    assert redrive(redriving(made), Selection(everything=True)) == {"transactions": 0, "events": 0}
     made.put(3, "trips", [{"KEY": 1, "CITY": 5}])
     assert made.cycle(3) == {"deletes": 1, "unchanged": 1}, "nothing is said of it any more"
 
@@ -454,8 +457,8 @@ def dead(spark: Any, folder: Path, extracts: str) -> Club:
     return made
 
 
-def redrive_options(club: Club) -> dict[str, str]:
-    return {"warehouse": club.warehouse, "run_id": "redrive"}
+def redriving(club: Club) -> Step:
+    return step_of(club.pipeline, club.warehouse, "redrive", lambda: club.spark)
 
 
 def job(club: Club, day: int, deadly: int = 0) -> Iterator[str]:

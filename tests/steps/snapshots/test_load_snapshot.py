@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from called import step_of
 from cycles.test_killed import killed_again_and_again
 from lake import Lake, arrivals, assert_every_cut_is_exact, expected_state, new_lake, shown
 from oracle import capture, comparison, declarations
@@ -20,12 +21,12 @@ from txloom.config.models.expectations import DriftExpectation
 from txloom.errors import ConfigurationError
 from txloom.quality import findings as f
 from txloom.steps.publish.check_expectations import check_expectations
-from txloom.steps.snapshots.load_snapshot import load_snapshot
+from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
 
 
 def load(lake: Lake, folder: Path, csn: int, **more: Any) -> dict[str, int]:
-    options = {"warehouse": lake.warehouse, "run_id": "load", "path": str(folder), "csn": csn}
-    return load_snapshot(lambda: lake.spark, lake.pipeline, **options, **more)
+    step = step_of(lake.pipeline, lake.warehouse, "load", lambda: lake.spark)
+    return load_snapshot(step, Snapshot(str(folder), csn, **more))
 
 
 def write(folder: Path, table: str, rows: list[dict[str, Any]], kind: str = "jsonl") -> None:
@@ -53,7 +54,7 @@ def drift(made: Lake, run_id: str) -> list[tuple[Any, ...]]:
     texts = {"severity": "warn", "sentence": "Tables are the source's.", "hint": "Load a snapshot."}
     expectation = DriftExpectation(kind="drift", id="drift", **texts)
     pipeline = made.pipeline.model_copy(update={"expectations": (expectation,)})
-    done = check_expectations(None, pipeline, warehouse=made.warehouse, run_id=run_id)
+    done = check_expectations(step_of(pipeline, made.warehouse, run_id))
     (result,) = made.query("expectation_results", f"select success, failed, sample from t where run_id = '{run_id}'")
     rows = json.loads(result["sample"])
     assert (result["success"], result["failed"], done["failed"]) == (not rows, len(rows), len(rows) > 0)

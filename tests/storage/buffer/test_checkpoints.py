@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from called import step_of
 from shop import Shop, insert
 from txloom.steps.buffer.buffer_transactions import buffer_transactions
 from txloom.steps.landing.land_events import land_events
@@ -119,7 +120,7 @@ def test_a_rebuild_goes_landing_by_landing_and_writes_nothing_before_it_is_where
 ) -> None:
     before, sides = versions(shop), balance(shop)
     shop.send(shop.metadata_of(60, orders=1))
-    land_events(shop.spark, shop.pipeline, warehouse=shop.warehouse, run_id="more")
+    land_events(step_of(shop.pipeline, shop.warehouse, "more", shop.spark))
     newest = newest_landing(shop)
     waited = DeltaTable(shop.path("pending_transactions")).version()
     monkeypatch.setattr(batch_plan, "ROWS_AT_ONCE", 1)

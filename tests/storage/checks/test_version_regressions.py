@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from called import step_of
 from released import Change, Released
 from txloom.config import names
 from txloom.steps.publish.check_expectations import check_expectations
@@ -44,7 +45,7 @@ def fallen(plant: Released) -> list[tuple[int, int, int]]:
     """Check; return key, version and the version that it was of each row that fails."""
     plant.runs = getattr(plant, "runs", 0) + 1  # type: ignore[attr-defined]
     run = f"r{plant.runs}"  # type: ignore[attr-defined]
-    check_expectations(None, plant.pipeline, warehouse=str(plant.folder), run_id=run)
+    check_expectations(step_of(plant.pipeline, plant.folder, run))
     rows = json.loads(results.of_run(plant.paths, run)["falls"]["sample"])
     return [(row["id"], row["version"], row["highest"]) for row in rows]
 

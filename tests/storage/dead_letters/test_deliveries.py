@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from called import step_of
 from slot import Slot, text, transaction
+from txloom.quality.dead_letters import Selection
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.storage.dead_letters import deliveries, open_letters
 from txloom.storage.delta import small_tables
@@ -32,7 +34,7 @@ def give_up(slot: Slot, xid: int) -> None:
 
 def again(slot: Slot) -> list[tuple[str, int | None]]:
     """Redrive everything and return what was landed of it: kind and position."""
-    done = redrive(None, slot.pipeline, warehouse=slot.warehouse, run_id="again", everything=True)
+    done = redrive(step_of(slot.pipeline, slot.warehouse, "again"), Selection(everything=True))
     rows = slot.query(
         "change_events", f'select kind, pos from t where landing = {done.get("landing", 0)} order by "row"'
     )

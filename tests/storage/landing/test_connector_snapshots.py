@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pytest
 
+from called import step_of
 from services.broker import Broker
 from txloom.config import load, names
 from txloom.config.models.source import Kafka
@@ -74,7 +75,7 @@ class Landed:
         if messages:
             self.deliver(*messages, topic=topic)
         self.runs += 1
-        land_events(no_spark, self.pipeline, warehouse=self.warehouse, run_id=f"run-{self.runs}")
+        land_events(step_of(self.pipeline, self.warehouse, f"run-{self.runs}", no_spark))
         return self.bound()
 
     def land_internal(self, csn: int) -> int | None:
@@ -84,13 +85,13 @@ class Landed:
         landing_plan.write_plan(self.paths, number, [{"landing": number, "at": landing.at, "topic": names.LOAD}])
         event = {"landing": number, "row": 1, "kind": "metadata", "topic": names.LOAD_METADATA, "csn": csn}
         tables.append(pa.Table.from_pylist([event], CHANGE_EVENTS), landing, self.paths)
-        close(self.pipeline, landing, self.paths, f"load-{number}")
+        close(step_of(self.pipeline, self.warehouse, f"load-{number}"), landing)
         return self.bound()
 
     def finish(self) -> int | None:
         """Finish the landing in which a run died."""
         plan = landing_plan.planned(self.paths.landed_files)
-        finish_last(no_spark, self.pipeline, plan, self.paths, "again")
+        finish_last(step_of(self.pipeline, self.warehouse, "again", no_spark), plan)
         return self.bound()
 
     def bound(self) -> int | None:

@@ -2,12 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 from buffered import no_spark
+from called import step_of
 from txloom.config import load
 from txloom.config.models.pipeline import Pipeline
 from txloom.events.source_names import OTHER_CASE
+from txloom.quality.dead_letters import Selection
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.steps.landing.land_events import land_events
 from txloom.storage.delta import small_tables
@@ -34,16 +35,16 @@ def test_rows_of_a_second_spelling_are_dead_letters_in_every_later_landing(tmp_p
     file = tmp_path / "shop.yaml"
     file.write_text(DECLARED.format(inbox=tmp_path / "inbox"))
     pipeline, paths = load(file), TablePaths(str(tmp_path), "shop")
-    about: dict[str, Any] = {"warehouse": str(tmp_path), "run_id": "r"}
+    step = step_of(pipeline, tmp_path, "r", no_spark)
     for number, name in enumerate(("PUBLIC.notes", "public.notes", "PUBLIC.notes"), 1):
         send(pipeline, number, name)
-        land_events(no_spark, pipeline, **about)
+        land_events(step)
     sql = "select landing, cause, source_table from t where kind in ('row', 'poison') order by landing"
     dead = [(row["landing"], row["cause"], row["source_table"]) for row in small_tables.query(paths.change_events, sql)]
     assert dead == [(1, None, "PUBLIC.notes"), (2, OTHER_CASE, None), (3, None, "PUBLIC.notes")]
     names = small_tables.query(paths.table("source_names"), "select name, spelling, landing from t")
     assert names == [{"name": "notes PUBLIC.NOTES", "spelling": "PUBLIC.notes", "landing": 1}]
-    redrive(None, pipeline, everything=True, **about)
+    redrive(step, Selection(everything=True))
     (again,) = small_tables.query(
         paths.change_events, "select cause, detail from t where landing = 4 and kind = 'poison'"
     )

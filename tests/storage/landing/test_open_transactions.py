@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from called import step_of
 from services.broker import Broker
 from txloom.config import load
+from txloom.quality.dead_letters import Selection
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.steps.landing.accept_loss import accept_loss
 from txloom.steps.landing.land_events import land_events
@@ -44,7 +46,7 @@ def land(pipeline: Any, folder: Path, name: str) -> None:
     def no_session() -> Any:
         raise AssertionError("so little needs no Spark")
 
-    land_events(no_session, pipeline, warehouse=str(folder / "lake"), run_id=name)
+    land_events(step_of(pipeline, folder / "lake", name, no_session))
 
 
 def landed_rows(folder: Path, *, without: int = 0) -> list[tuple[Any, ...]]:
@@ -71,7 +73,7 @@ def test_a_redrive_between_two_landings_closes_nothing(tmp_path: Path) -> None:
     pipeline = declared(tmp_path, f"files: {{path: {tmp_path / 'inbox'}}}")
     (inbox / "1.jsonl").write_text("".join(f"{line}\n" for line in FIRST))
     land(pipeline, tmp_path, "first")
-    redrive(None, pipeline, warehouse=str(tmp_path / "lake"), run_id="again", everything=True)
+    redrive(step_of(pipeline, tmp_path / "lake", "again"), Selection(everything=True))
     (inbox / "2.jsonl").write_text("".join(f"{line}\n" for line in LAST))
     land(pipeline, tmp_path, "last")
     assert landed_rows(tmp_path, without=2)[4:] == OPEN
@@ -109,8 +111,7 @@ def test_nothing_goes_on_inside_a_transaction_behind_records_that_were_given_up(
     slot.land("first", FIRST)
     slot.produce(LAST)
     broker.delete_records(slot.topic, 0, 7)
-    options = {"topics": [slot.topic], "reason": "CHG-7", "warehouse": str(tmp_path / "lake"), "run_id": "accepted"}
-    accept_loss(None, slot.pipeline, **options)
+    accept_loss(step_of(slot.pipeline, tmp_path / "lake", "accepted"), topics=[slot.topic], reason="CHG-7")
     slot.land("behind the loss")
     assert landed_rows(tmp_path)[4:] == [*OPEN[:2], ("poison", None, None, {})], (
         "a COMMIT makes no transaction of a part"

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from called import step_of
 from lake import STEPS, Lake
 from services.broker import Broker
 from txloom.config import load
+from txloom.quality.dead_letters import Selection
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.steps.landing import land_events as landing_of_files
 from txloom.storage.landing import partition_watermarks
@@ -175,8 +177,8 @@ def test_transactions_beside_an_unreadable_row_die_by_name_and_go_on_after_a_red
     assert ([gap["xid"] for gap in cut["gaps"]], cut["valid_through"]) == (["344", "345"], 345)
     counts = deliver(lake, row(*PAID[1]))
     assert counts["buffer_transactions"]["dead"] == 1, "what was missing joins the dead"
-    options = {"transactions": ["344", "345"], "warehouse": lake.warehouse, "run_id": "redrive"}
-    assert redrive(None, lake.pipeline, **options)["transactions"] == 2
+    step = step_of(lake.pipeline, lake.warehouse, "redrive")
+    assert redrive(step, Selection(transactions=["344", "345"]))["transactions"] == 2
     lake.run()
     balances = {row["account_id"]: row["balance"] for row in lake.rows("accounts")}
     assert (sum(balances.values()), balances[105]) == (TOTAL, Decimal("351.22"))

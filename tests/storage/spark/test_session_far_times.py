@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from called import step_of
 from shop import Shop, insert, update
 from txloom.steps.backfill.backfill import backfill
 from txloom.storage.delta import arrow_tables, small_merge
@@ -34,8 +35,8 @@ def values(moment: datetime) -> tuple[datetime, datetime]:
 
 def backfilled(spark: Any, shop: Shop, *tasks: str) -> dict[str, dict[str, int]]:
     """Run tasks of one backfill; return the counts of each."""
-    about = {"warehouse": shop.warehouse, "run_id": "b1"}
-    return {task: backfill(lambda: spark, shop.pipeline, task=task, **about) for task in tasks}
+    step = step_of(shop.pipeline, shop.warehouse, "b1", lambda: spark)
+    return {task: dict(backfill(step, task)) for task in tasks}
 
 
 def test_what_spark_wrote_this_process_reads_and_merges_as_it_is(

@@ -13,8 +13,8 @@ from oracle.capture import Image, Message
 from oracle.declarations import Table
 from txloom import read
 from txloom.quality import findings as f
-from txloom.steps.backfill.backfill import backfill
-from txloom.steps.snapshots.load_snapshot import load_snapshot
+from txloom.steps.backfill.backfill import Range, backfill
+from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
 from txloom.storage.checks import findings
 from txloom.storage.dead_letters import open_letters
 from txloom.transactions import memory
@@ -99,8 +99,8 @@ def cycle(lake: SmallLake, producer: Producer, *sent: Sequence[Message]) -> None
 def compared(lake: SmallLake, **range_: Any) -> dict[str, int]:
     """Rebuild a range and compare; return the counts of both."""
     lake.runs += 1
-    counts = lake.step(backfill, lake.session, task="rebuild", **range_)
-    return counts | lake.step(backfill, lake.session, task="compare")
+    counts = lake.step(backfill, lake.session, "rebuild", Range(**range_))
+    return counts | lake.step(backfill, lake.session, "compare")
 
 
 @pytest.mark.parametrize("source", ["debezium/oracle", "debezium/mysql"])
@@ -195,7 +195,7 @@ def test_a_table_whose_name_differs_from_anothers_in_case_alone_is_loaded_by_its
     folder = tmp_path / "rows" / loaded
     folder.mkdir(parents=True)
     (folder / "rows.jsonl").write_text(f"{json.dumps(row(7, 'loaded'))}\n")
-    lake.step(load_snapshot, lake.session, path=str(folder.parent), csn=150)
+    lake.step(load_snapshot, lake.session, Snapshot(str(folder.parent), 150))
     state = {**state, loaded: {("7",): row(7, "loaded")}}
     made.sent.append(Sent("", 150, [], None, state, (), 1))
     last = inserted(made, 200, {**state, "t": state["t"] | {("9",): row(9, "b")}}, row(9, "b"))
@@ -343,7 +343,7 @@ def test_extracts_go_on_behind_a_load_of_nothing_into_nothing(tmp_path: Path) ->
     inbox.deliver([("2026-11-01/t", "")])
     lake.run()
     (tmp_path / "load" / "t").mkdir(parents=True)
-    lake.step(load_snapshot, lake.session, path=str(tmp_path / "load"), csn=20261101, ahead=True)
+    lake.step(load_snapshot, lake.session, Snapshot(str(tmp_path / "load"), 20261101, ahead=True))
     lake.run()
     inbox.deliver([("2026-11-02/t", '{"id": 1, "v": "a"}')])
     lake.run()

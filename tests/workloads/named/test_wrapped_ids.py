@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from oracle.capture import Message
+from txloom.quality.dead_letters import Selection
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.storage.dead_letters import open_letters
 from txloom.transactions import memory
@@ -41,7 +42,7 @@ class Wrapped:
 
     def redrive_those(self, **chosen: Any) -> None:
         self.lake.runs += 1
-        self.lake.step(redrive, None, **chosen)
+        self.lake.step(redrive, None, Selection(**chosen))
         self.lake.run()
 
     def give_up_at_once(self) -> None:

@@ -58,14 +58,14 @@ class Debezium:
             places = list(range(sent.csn - size + 1, sent.csn + 1))
         for number, (change, at) in enumerate(zip(sent.changes, places, strict=True)):
             if change.op == "T" and self.database == "mysql":
-                sent.rows.append(self._row(change, "t", None, None, self._source(change, sent.csn, sent.csn, number)))
+                sent.rows.append(self._row(change, "t", (None, None), self._source(change, sent.csn, sent.csn, number)))
                 return
             source = self._source(change, at, sent.csn, number)
             for op, before, after, headers in self._parts(change):
                 counts[self._counted(change)] += 1
                 orders = dict(zip(PARTS, (counts.total(), counts[self._counted(change)]), strict=True))
                 block = {"id": self._id(sent, at)} | {k: self._order(v) for k, v in orders.items()}
-                sent.rows.append(self._row(change, op, before, after, source, block, headers))
+                sent.rows.append(self._row(change, op, (before, after), source, block, headers))
         if not size and (self._gtids or self.database == "oracle"):
             return
         parts = [{"data_collection": name, "event_count": count} for name, count in counts.items()]
@@ -87,7 +87,7 @@ class Debezium:
             change = Change(table, "I", None, row, tuple(table.columns))
             source = self._source(change, csn, csn, 0)
             source |= {"snapshot": _mark(number, len(rows), at, len(state[table.name]))}
-            sent.append([self._row(change, "r", None, change.image(row), source)])
+            sent.append([self._row(change, "r", (None, change.image(row)), source)])
         return sent
 
     def history(self, changes: Sequence[Change]) -> int:
@@ -168,13 +168,12 @@ class Debezium:
         self,
         change: Change,
         op: str,
-        before: Image | None,
-        after: Image | None,
+        whole: tuple[Image | None, Image | None],
         source: dict[str, Any],
         block: dict[str, Any] | None = None,
         headers: dict[str, Image] | None = None,
     ) -> Message:
-        images = {"before": before, "after": after}
+        images = dict(zip(("before", "after"), whole, strict=True))
         row: dict[str, Any] = {name: self._image(change, image) for name, image in images.items()}
         row |= {"source": source, "transaction": block, "op": op, "ts_ms": 1700000000000}
         fields = [self._field(c, change.table.columns[c]) for c in change.columns]

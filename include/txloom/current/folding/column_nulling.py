@@ -6,7 +6,7 @@ its earlier values (docs/architecture.md, promise 12). Nulling touches only the 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -123,7 +123,7 @@ def columns_of(changes: pa.Table, gone: Mapping[str, Gone]) -> Columns:
     changes: NULLING_COLUMNS, and for each column that is absent or gone either its values or a column that is null
     where it has none; a column is back once a change has a value of it. gone: the columns that were gone before.
     """
-    lacking = pc.list_flatten(changes.column("_txloom_absent")).unique().to_pylist()
+    lacking = cast("list[str]", pc.list_flatten(changes.column("_txloom_absent")).unique().to_pylist())
     after, clearing, flapping = dict(gone), list[str](), dict[str, Gone]()
     for name in sorted({*lacking, *gone}):
         lists_absent = pc.is_valid(changes.column(name))
@@ -149,11 +149,12 @@ def columns_of(changes: pa.Table, gone: Mapping[str, Gone]) -> Columns:
     return Columns(after, clearing, flapping)
 
 
-def _lacks(changes: pa.Table, name: str) -> pa.Array:
+def _lacks(changes: pa.Table, name: str) -> pa.BooleanArray:
     lists = changes.column("_txloom_absent").combine_chunks()
     lacks = np.zeros(len(lists), np.bool_)
-    lacks[pc.list_parent_indices(lists).filter(pc.equal(pc.list_flatten(lists), name)).to_numpy()] = True
-    return pa.array(lacks)
+    is_name = pc.equal(pc.list_flatten(lists), pa.scalar(name))
+    lacks[pc.list_parent_indices(lists).filter(is_name).to_numpy()] = True
+    return pa.array(lacks, pa.bool_())
 
 
 def of_all_rows(changes: pa.Table) -> pa.Table:
@@ -162,7 +163,7 @@ def of_all_rows(changes: pa.Table) -> pa.Table:
     Of the inserts of one transaction that lack the same columns, only the first and the last are returned: values
     between them are nulled by the last. A fold of only some keys must include these changes too.
     """
-    truncates = changes.filter(pc.equal(changes.column("_txloom_op"), "T"))
+    truncates = changes.filter(pc.equal(changes.column("_txloom_op"), pa.scalar("T")))
     lacking = changes.filter(pc.is_valid(changes.column("_txloom_absent")))
     lacking = lacking.sort_by([("_txloom_csn", "ascending"), ("_txloom_pos", "ascending")])
     rows = lacking.select(NULLING_COLUMNS).to_pylist()

@@ -8,12 +8,13 @@ transaction two rows may have one key.
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txloom.arrow_types import AnyColumn, AnyScalar
 from txloom.current.folding.effects import Effects
 from txloom.current.folding.encoded import DELETE, INSERT, NOWHERE, ROW, TRUNCATE, UPDATE, CompactChanges, Flags, Ints
 from txloom.current.folding.latest import Known
@@ -27,8 +28,8 @@ WHOLE_ROW = {NOT_KNOWN: UNKNOWN, THERE: EXISTS}
 
 
 def contradictions(
-    effects: Effects, numbers: CompactChanges, images: Images, chained: Flags, known: Known, xids: pa.ChunkedArray
-) -> pa.Array:
+    effects: Effects, numbers: CompactChanges, images: Images, chained: Flags, known: Known, xids: AnyColumn
+) -> pa.StringArray:
     """Return one JSON text per effect, null without a contradiction.
 
     Its members are what, column, key, csn and xid, and for a value that differs also told (the value in the image
@@ -125,7 +126,7 @@ def _differing(numbers: CompactChanges, images: Images, known: Known, column: in
     changes = len(numbers.key) - numbers.rows
     name = images.plain[column]
     sent, held = images.take(name, event + changes), images.take(name, before)
-    same = pc.fill_null(pc.equal(sent, held), False)
+    same = cast("pa.BooleanArray", pc.equal(sent, held).fill_null(False))
     both_null = pc.and_(pc.is_null(sent), pc.is_null(held))
     both_nan = pc.and_(*(pc.xor(pc.is_null(values, nan_is_null=True), pc.is_null(values)) for values in (sent, held)))
     same = pc.or_(same, pc.or_(both_null, both_nan))
@@ -133,6 +134,6 @@ def _differing(numbers: CompactChanges, images: Images, known: Known, column: in
     return np.asarray(np.flatnonzero(sure)[places], np.int64)
 
 
-def _text(value: pa.Scalar) -> str | None:
+def _text(value: AnyScalar) -> str | None:
     plain = value.as_py()
     return None if plain is None else str(plain)[:200]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txloom.arrow_types import AnyColumn
 from txloom.current.folding.value_sources import Images
 
 Ints = npt.NDArray[np.int64]
@@ -92,7 +93,7 @@ def read(images: Images, rows: pa.Table, changes: pa.Table) -> CompactChanges:
     unchanged = unchanged.where(np.isin(op[unchanged.event], (INSERT, UPDATE)))
     cleared = _named(images, changes, "_txloom_absent")
     cleared = cleared.where(np.isin(op[cleared.event], (INSERT, NULL_COLUMN)))
-    taken = pc.fill_null(pc.equal(changes.column("_txloom_op"), "r"), False).to_numpy()
+    taken = pc.equal(changes.column("_txloom_op"), pa.scalar("r")).fill_null(False).to_numpy()
     taken = np.concatenate([np.zeros(count, np.bool_), taken])
     return CompactChanges(count, op, key, old, csn, pos, order, rank, sample, unchanged, cleared, taken)
 
@@ -118,7 +119,7 @@ def _moved(images: Images, op: Ints) -> Ints:
     """Return the updates whose key before differs from the key after, as indices into the changes."""
     differs = np.zeros(len(op), np.bool_)
     for name in images.key:
-        same = pc.fill_null(pc.equal(images.before(name), images.after(name)), True)
+        same = pc.equal(images.before(name), images.after(name)).fill_null(True)
         differs |= ~same.to_numpy()
     moved: Ints = np.flatnonzero(differs & (op == UPDATE))
     return moved
@@ -126,9 +127,9 @@ def _moved(images: Images, op: Ints) -> Ints:
 
 def known(changes: pa.Table, chosen: Ints, column: str) -> Flags:
     """Return for each chosen change whether its image before has the column."""
-    lists = changes.column("_txloom_before_known").take(pa.array(chosen)).combine_chunks()
+    lists = changes.column("_txloom_before_known").take(pa.array(chosen, pa.int64())).combine_chunks()
     is_known = np.zeros(len(chosen), np.bool_)
-    is_column = pc.equal(pc.list_flatten(lists), column)
+    is_column = pc.equal(pc.list_flatten(lists), pa.scalar(column))
     is_known[pc.list_parent_indices(lists).filter(is_column).to_numpy()] = True
     return is_known
 
@@ -141,8 +142,9 @@ def _keys(images: Images, moved: Ints) -> tuple[Ints, Ints]:
     sources = np.concatenate([np.arange(events), events + moved])
     numbers = np.zeros(len(sources), np.int64)
     for name in images.key:
-        parts = [*images.is_given(name).chunks, *images.before(name).take(pa.array(moved)).chunks]
-        values = pa.chunked_array(parts, images.type_of(name))
+        parts = [*images.is_given(name).chunks, *images.before(name).take(pa.array(moved, pa.int64())).chunks]
+        # pyarrow takes any type here, the stubs only known ones.
+        values: AnyColumn = pa.chunked_array(parts, images.type_of(name))  # type: ignore[call-overload]
         encoded = values.combine_chunks().dictionary_encode(null_encoding="encode")
         numbers = _dense(numbers * len(encoded.dictionary) + encoded.indices.to_numpy())
     sample = np.zeros(int(numbers.max(initial=-1)) + 1, np.int64)
@@ -158,7 +160,7 @@ def _dense(numbers: Ints) -> Ints:
 def _named(images: Images, changes: pa.Table, by: str) -> Unchanged:
     """Return the plain columns that a column of lists, `by`, names in each change."""
     lists = changes.column(by).combine_chunks()
-    column = pc.fill_null(pc.index_in(pc.list_flatten(lists), value_set=pa.array(images.plain, pa.string())), NOWHERE)
+    column = pc.index_in(pc.list_flatten(lists), value_set=pa.array(images.plain, pa.string())).fill_null(NOWHERE)
     event = images.rows + pc.list_parent_indices(lists).to_numpy().astype(np.int64)
     number = column.to_numpy().astype(np.int64)
     return Unchanged(event, number).where(number != NOWHERE)

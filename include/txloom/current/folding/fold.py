@@ -61,7 +61,7 @@ def fold(
     if evidence:
         columns_of["_txloom_evidence"] = contradictions(effects, numbers, images, chained, known, xids)
     added = [name for name in columns_of if name not in columns]
-    return pa.table({name: columns_of[name] for name in [*columns, *added]})
+    return pa.Table.from_pydict({name: columns_of[name] for name in [*columns, *added]})
 
 
 def known_before(images: Images, rows: int, changes: pa.Table) -> Known:

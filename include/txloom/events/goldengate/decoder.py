@@ -9,13 +9,14 @@ give the same envelope for the same message.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txloom.arrow_types import AnyArray, Counts
 from txloom.config import identity
 from txloom.config.models.pipeline import Table
 from txloom.events.envelope import ENVELOPE
@@ -113,7 +114,7 @@ class GoldenGateDecoder:
             rest = np.setdiff1d(np.arange(len(values)), sure)
             others = self._messages.read(topic, [values[i] for i in rest])
             order = np.argsort(np.concatenate([sure, rest]), kind="stable")
-            table = pa.concat_tables([table, others]).take(pa.array(order))
+            table = pa.concat_tables([table, others]).take(pa.array(order, pa.int64()))
         ordinal = pa.array(np.arange(len(values), dtype=np.int32))
         return table.set_column(0, ENVELOPE.field("ordinal"), ordinal)
 
@@ -142,7 +143,7 @@ class GoldenGateDecoder:
         pos, xid, csn = (_texts([getattr(m, name) for m in messages]) for name in ("pos", "xid", "csn"))
         text = _values([values[places[number]] for number in kept])
         sure = pc.and_(pc.and_(_is_number(pos), _is_number(csn)), pc.is_valid(text))
-        columns = {
+        columns: dict[str, AnyArray] = {
             "kind": pa.repeat(pa.scalar("row"), len(kept)),
             "xid": xid,
             "csn": csn,
@@ -182,7 +183,7 @@ class GoldenGateDecoder:
         messages = [messages[number] for number in kept]
         xid, csn = (_texts([getattr(m, name) for m in messages]) for name in ("xid", "csn"))
         text = _values([values[places[number]] for number in kept])
-        columns = {
+        columns: dict[str, AnyArray] = {
             "kind": pa.repeat(pa.scalar("metadata"), len(kept)),
             "xid": xid,
             "csn": csn,
@@ -243,18 +244,18 @@ def _has_keys(image: bytes, keys: tuple[bytes, ...]) -> bool:
     return image.find(b"{", 1, last) < 0 and b"\\u00" not in image
 
 
-def _texts(values: list[Any]) -> pa.Array:
+def _texts(values: list[Any]) -> pa.StringArray:
     try:
         return pa.array(values, pa.string())
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return pa.array([str(value) for value in values], pa.string())
 
 
-def _values(values: list[Any]) -> pa.Array:
+def _values(values: list[Any]) -> pa.StringArray:
     """Return messages as text; one that is not UTF-8 is null."""
     whole = pa.array(values, pa.binary())
     try:
-        return whole.cast(pa.string())
+        return cast("pa.StringArray", whole.cast(pa.string()))
     except pa.ArrowInvalid:
         return pa.array([_text(value) for value in values], pa.string())
 
@@ -266,11 +267,13 @@ def _text(value: bytes) -> str | None:
         return None
 
 
-def _is_number(texts: pa.Array) -> pa.Array:
-    return pc.and_(pc.ascii_is_decimal(texts), pc.less_equal(pc.binary_length(pc.ascii_ltrim(texts, "0")), SURE_DIGITS))
+def _is_number(texts: pa.StringArray) -> pa.BooleanArray:
+    return pc.and_(
+        pc.ascii_is_decimal(texts), pc.less_equal(pc.binary_length(pc.ascii_ltrim(texts, "0")), pa.scalar(SURE_DIGITS))
+    )
 
 
-def _instants(texts: list[Any]) -> pa.Array:
+def _instants(texts: list[Any]) -> AnyArray:
     try:
         instants = read_instants(pa.array(texts, pa.string()))
     except (pa.ArrowInvalid, pa.ArrowTypeError):
@@ -278,14 +281,16 @@ def _instants(texts: list[Any]) -> pa.Array:
     return instants
 
 
-def _counts_array(counts: list[dict[str, int]]) -> pa.Array:
+def _counts_array(counts: list[dict[str, int]]) -> Counts:
     offsets = np.concatenate([[0], np.cumsum([len(each) for each in counts])]).astype(np.int32)
-    names = [name for each in counts for name in each]
-    numbers = [number for each in counts for number in each.values()]
-    return pa.MapArray.from_arrays(offsets, pa.array(names, pa.string()), pa.array(numbers, pa.int64()))
+    names = pa.array([name for each in counts for name in each], pa.string())
+    numbers = pa.array([number for each in counts for number in each.values()], pa.int64())
+    # The offsets of a map have 32 bits, the stubs say 64.
+    maps: Counts = pa.MapArray.from_arrays(offsets, names, numbers)  # type: ignore[call-overload]
+    return maps
 
 
-def _sure(sure: pa.Array, places: np.ndarray, columns: dict[str, pa.Array]) -> tuple[np.ndarray, pa.Table]:
+def _sure(sure: pa.BooleanArray, places: np.ndarray, columns: Mapping[str, AnyArray]) -> tuple[np.ndarray, pa.Table]:
     """Return the indices and the envelope of the messages that `sure` flags, with csn and pos as integers."""
     table = pa.table(columns)
     if not pc.all(sure).as_py():
@@ -293,7 +298,8 @@ def _sure(sure: pa.Array, places: np.ndarray, columns: dict[str, pa.Array]) -> t
     envelope = {name: table.column(name) for name in columns}
     envelope["csn"] = envelope["csn"].cast(pa.int64())
     csn = envelope["csn"].cast(pa.string())
-    envelope["transaction_id"] = pc.binary_join_element_wise(envelope["xid"], csn, ":")
+    # The stubs do not know that a scalar may stand among the texts.
+    envelope["transaction_id"] = pc.binary_join_element_wise(envelope["xid"], csn, ":")  # type: ignore[call-overload]
     if "pos" in envelope:
         envelope["pos"] = envelope["pos"].cast(pa.int64())
         envelope["identity"] = envelope["pos"].cast(pa.string())

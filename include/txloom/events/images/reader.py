@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UNSET, UnsetType
 
+from txloom.arrow_types import AnyArray, Lists
 from txloom.config.models.pipeline import Table
 from txloom.events.goldengate.messages import INSERTS, operation
 from txloom.events.images.single_message import UNREADABLE, ImageMessages, text_of
@@ -63,7 +64,7 @@ class ImageReader:
         rest = np.setdiff1d(np.arange(len(values)), np.asarray(sure, np.int64))
         others = pa.Table.from_pylist([self._messages.read(values[i]) for i in rest], self.schema)
         order = np.argsort(np.concatenate([np.asarray(sure, np.int64), rest]), kind="stable")
-        return pa.concat_tables([table, others]).take(pa.array(order)).combine_chunks()
+        return pa.concat_tables([table, others]).take(pa.array(order, pa.int64())).combine_chunks()
 
     def _parsed(self, values: Sequence[bytes | str]) -> tuple[list[int], list[Any]]:
         """Return the indices of the messages that a compiled decoder reads, and these messages parsed.
@@ -155,7 +156,7 @@ class ImageReader:
         ]
         return pa.Table.from_arrays(columns, schema=self.schema)
 
-    def _undeclared(self, parsed: Sequence[Any]) -> pa.Array:
+    def _undeclared(self, parsed: Sequence[Any]) -> AnyArray:
         """Return for each message its undeclared columns, null for none."""
         strange = {f"c{i}": name for i, (name, images) in enumerate(self._sources.items()) if images is None}
         if not strange:
@@ -208,8 +209,8 @@ class ImageReader:
         take = np.cumsum(has_image) - 1
         return struct.take(pa.array(take, mask=~has_image)), known
 
-    def _refuse_without_key(self, op: pa.Array, before: pa.StructArray, after: pa.StructArray) -> None:
-        row = pc.not_equal(op, "T")
+    def _refuse_without_key(self, op: pa.StringArray, before: pa.StructArray, after: pa.StructArray) -> None:
+        row = pc.not_equal(op, pa.scalar("T"))
         for name in self._table.key:
             old, new = pc.struct_field(before, name), pc.struct_field(after, name)
             missing = pc.and_(row, pc.is_null(pc.coalesce(new, old)))
@@ -244,14 +245,14 @@ def image_schema(table: Table) -> pa.Schema:
     return pa.schema([*fields, *lists])
 
 
-def _nulls(array: pa.Array) -> np.ndarray:
+def _nulls(array: AnyArray) -> np.ndarray:
     nulls: np.ndarray = array.is_null().to_numpy(zero_copy_only=False)
     return nulls
 
 
-def _lists(chosen: np.ndarray, names: Sequence[str], valid: np.ndarray) -> pa.ListArray:
+def _lists(chosen: np.ndarray, names: Sequence[str], valid: np.ndarray) -> Lists:
     """Return for each row the names that `chosen` flags in it, null where `valid` is False."""
     chosen = chosen & valid[:, None]
     offsets = np.concatenate([[0], np.cumsum(chosen.sum(axis=1))]).astype(np.int32)
-    members = pa.array(names, pa.string()).take(pa.array(np.nonzero(chosen)[1]))
-    return pa.ListArray.from_arrays(pa.array(offsets), members, mask=pa.array(~valid))
+    members = pa.array(names, pa.string()).take(pa.array(np.nonzero(chosen)[1], pa.int64()))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), members, mask=pa.array(~valid))

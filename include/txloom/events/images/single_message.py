@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from txloom.arrow_types import AnyArray
 from txloom.config.models.pipeline import Column, Table
 from txloom.events.goldengate.messages import INSERTS, operation
 from txloom.events.malformed import Refused, shortened
@@ -80,7 +81,7 @@ class ImageMessages:
     def _is_undeclared(self, name: str) -> bool:
         return name.upper() not in self._columns and not name.upper().endswith("_ISMISSING")
 
-    def read_values(self, column: Column, values: Sequence[Any]) -> tuple[pa.Array, list[int]]:
+    def read_values(self, column: Column, values: Sequence[Any]) -> tuple[AnyArray, list[int]]:
         """Read a column's values (text, JSON scalars, None) one at a time; return them and the unreadable indices."""
         read = reader(column.type)
         values_read, unreadable = [], []

@@ -14,7 +14,7 @@ from txloom.config.models.column_types import ColumnType
 from txloom.events.values.numbers import read_decimal, read_double, read_integer, read_single
 from txloom.events.values.text import array_elements, read_binary, read_date, read_time, read_timestamp, read_uuid
 
-_ARROW = {
+_ARROW: dict[str, pa.DataType] = {
     "long": pa.int64(),
     "int": pa.int32(),
     "double": pa.float64(),

@@ -8,6 +8,8 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txloom.arrow_types import AnyArray
+
 TIMESTAMP = pa.timestamp("us")
 INSTANT = pa.timestamp("us", "UTC")
 FIRST = pa.scalar(-62_135_596_800_000_000, pa.int64())
@@ -118,12 +120,12 @@ def array_elements(text: str) -> list[str | None]:
     return elements
 
 
-def read_instants(texts: pa.Array) -> pa.Array:
+def read_instants(texts: pa.StringArray) -> AnyArray:
     """Read instants without a zone as UTC, all at once; raises ArrowInvalid if one has another form."""
     return read_timestamps(texts).cast(INSTANT)
 
 
-def read_timestamps(texts: pa.Array, kind: pa.DataType = TIMESTAMP) -> pa.Array:
+def read_timestamps(texts: pa.StringArray, kind: pa.DataType = TIMESTAMP) -> AnyArray:
     """Read `YYYY-MM-DD HH:MM:SS.ffffff`, all at once; raises ArrowInvalid if one has another form."""
     times = texts.cast(kind)
     bounds = pc.min_max(times.cast(pa.int64()))

@@ -109,7 +109,7 @@ class DebeziumWriter(Writer):
                     counts[layout.name] += 1
                     order = b'"total_order":%d,"data_collection_order":%d' % (counts.total(), counts[layout.name])
                     source = self._source(transaction, lsn, layout)
-                    value = _row(transaction, lsn, source, order, before, after, op)
+                    value = _row(transaction, lsn, source, order, (before, after), op)
                 kind = ROW if op else MARKER
                 yield Message(layout.topic, value, kind, transaction.csn, key, (*headers, *self._context))
         yield self._mark(transaction, "END", transaction.csn, counts)
@@ -142,10 +142,10 @@ class DebeziumWriter(Writer):
 
 
 def _row(
-    transaction: Transaction, lsn: int, source: bytes, order: bytes, before: bytes, after: bytes, op: str
+    transaction: Transaction, lsn: int, source: bytes, order: bytes, images: tuple[bytes, bytes], op: str
 ) -> bytes:
     read_at = transaction.committed + LAG
     return (
         b'{"before":%b,"after":%b,"source":%b,"transaction":{"id":"%d:%d",%b},"op":"%b",'
         b'"ts_ms":%d,"ts_us":%d,"ts_ns":%d}'
-    ) % (before, after, source, transaction.xid, lsn, order, op.encode(), read_at // 1000, read_at, read_at * 1000)
+    ) % (*images, source, transaction.xid, lsn, order, op.encode(), read_at // 1000, read_at, read_at * 1000)

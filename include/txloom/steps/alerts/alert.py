@@ -17,6 +17,7 @@ from txloom.quality.incident_lifecycle import Due, IncidentLifecycle, claimed, d
 from txloom.quality.incidents import ADVICE, TASK, Incident
 from txloom.quality.messages import message
 from txloom.steps.alerts.notifiers import Notifier, notifiers
+from txloom.steps.step import Counts, Step
 from txloom.storage.health import incidents
 from txloom.storage.health.facts import facts, failing_expectations
 from txloom.storage.paths import TablePaths
@@ -27,22 +28,14 @@ LONGEST = 1_000
 """Characters of a task's sentence that are kept."""
 
 
-def alert(
-    _spark: object,
-    pipeline: Pipeline,
-    *,
-    warehouse: str,
-    run_id: str,  # noqa: ARG001 (every step takes it)
-    environment: Mapping[str, str] | None = None,
-    source_was_checked: bool = False,
-) -> dict[str, int]:
-    """Judge the tables as they are now and send what is due; source_was_checked: the source was just found in order.
+def alert(step: Step, environment: Mapping[str, str] | None = None, *, source_was_checked: bool = False) -> Counts:
+    """Judge the tables as they are now and send what is due; source_was_checked: this run saw the source in order.
 
     Of what is counted, `valid_through_age` is in seconds, and of the newest commit that readers see.
 
     Raises MessageUnsent when a channel did not take a message; the others were told, and the next run tries again.
     """
-    paths, now = TablePaths(warehouse, pipeline.name), datetime.now(UTC)
+    pipeline, paths, now = step.pipeline, step.paths, datetime.now(UTC)
     if pipeline.alerts is None:
         return {"open": 0, "sent": 0}
     known = facts(pipeline, paths, now)

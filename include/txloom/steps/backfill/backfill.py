@@ -6,6 +6,7 @@ touched, and history never loses a row.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from txloom.steps.backfill.apply import apply_differences
 from txloom.steps.backfill.compare import CHANGES, compare_shadows
 from txloom.steps.backfill.rebuild import rebuild_shadows
 from txloom.steps.backfill.scope import HIGHEST, Scope, csns_of, resumed, scope_of
+from txloom.steps.step import Counts, Step
 from txloom.storage.delta import schema_evolution
 from txloom.storage.paths import TablePaths
 from txloom.storage.runs.ledger import Entry, write_ledger
@@ -29,32 +31,31 @@ if TYPE_CHECKING:
 Differences = Mapping[str, Mapping[str, Any]]
 
 
-def backfill(
-    spark: "Callable[[], SparkSession]",
-    pipeline: Pipeline,
-    *,
-    warehouse: str,
-    run_id: str,
-    task: str,
-    csns: tuple[int | None, int | None] = (None, None),
-    times: tuple[datetime | None, datetime | None] = (None, None),
-    tables: Sequence[str] = (),
-) -> dict[str, int]:
-    """Run one task of a backfill; range (csns or times) and tables are what rebuild is about, the others go on with it.
+@dataclass(frozen=True)
+class Range:
+    """What a backfill is to rebuild: transactions by csn or by commit time, first and last; tables: only those."""
+
+    csns: tuple[int | None, int | None] = (None, None)
+    times: tuple[datetime | None, datetime | None] = (None, None)
+    tables: Sequence[str] = ()
+
+
+def backfill(step: Step, task: str, within: Range = Range()) -> Counts:
+    """Run one task of a backfill; within is what rebuild is about, the others go on with it.
 
     Raises ConfigurationError for a range or table that is not there, or a task that is not this run's turn;
     ComparisonOutdated where apply finds that something else differs now than was compared.
     """
     if task not in names.BACKFILL_TASKS:
         raise ConfigurationError(f"no task is called {task!r}; there are: {', '.join(names.BACKFILL_TASKS)}")
-    paths = TablePaths(warehouse, pipeline.name)
-    declared = effective_pipeline(pipeline, paths)
-    opened = cache(spark)
+    paths, run_id = step.paths, step.run_id
+    declared = effective_pipeline(step.pipeline, paths)
+    opened = cache(step.session)
     if task == "rebuild":
-        if any(times) and csns != (None, None):
+        if any(within.times) and within.csns != (None, None):
             raise ConfigurationError("a range is one of csns or one of commit times: leave one of them empty")
-        bounds = csns_of(paths, *times) if any(times) else csns
-        counts = _rebuild(opened, scope_of(declared, paths, run_id, tables, bounds))
+        bounds = csns_of(paths, *within.times) if any(within.times) else within.csns
+        counts = _rebuild(opened, scope_of(declared, paths, run_id, within.tables, bounds))
     elif task == "compare":
         counts = _compare(opened, *resumed(declared, paths, run_id, "rebuilt", "compared"))
     elif task == "apply":
@@ -62,8 +63,8 @@ def backfill(
     else:
         counts = _drop(declared, paths, run_id)
     entry = Entry(run_id, f"backfill.{task}", datetime.now(UTC), counts)
-    write_ledger(warehouse, pipeline.name, entry)
-    return counts
+    write_ledger(paths.warehouse, paths.pipeline, entry)
+    return {**counts}
 
 
 def _rebuild(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[str, int]:

@@ -2,22 +2,24 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
 
 import pyarrow as pa
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Row
 
 from txloom.config import names
-from txloom.config.models.pipeline import Pipeline
 from txloom.errors import LedgerUnbalanced
+from txloom.quality.dead_letters import Selection
 from txloom.steps.buffer import late_events, producer_checks, producer_runs
 from txloom.steps.buffer.completeness import rules_of
 from txloom.steps.buffer.give_up import DeadLettered, Given, cause_of, dead_letter, give_up, list_waiting, named
 from txloom.steps.buffer.micro_batch import Batch
 from txloom.steps.buffer.release_batch import Released, release_large, release_small
 from txloom.steps.dead_letters.redrive import redrive
+from txloom.steps.step import Counts, Step
 from txloom.storage.buffer import batch_plan, checkpoint_files, checkpoints, earlier_epochs, stream
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import open_letters
@@ -35,43 +37,44 @@ LEVELS = ("buffered", "generation")
 """Counts that are a level after the batch; all others add up over batches."""
 
 
-def buffer_transactions(spark: SparkSession, pipeline: Pipeline, *, warehouse: str, run_id: str) -> dict[str, int]:
+def buffer_transactions(step: Step) -> Counts:
     """Feed everything landed since the last run through the buffer and release what is whole.
 
     Dead transactions that late events made whole are redriven at once where the pipeline declares so.
     Raises LedgerUnbalanced when events landed and events accounted for differ.
     """
-    warm_workers(spark)
-    paths = TablePaths(warehouse, pipeline.name)
-    pipeline = effective_pipeline(pipeline, paths)
-    history_tables.create(pipeline, paths)
-    totals = _run(spark, pipeline, paths, run_id)
-    complete = open_letters.complete_now(paths)
-    if complete and pipeline.completeness.complete_now == "redrive":
-        redrive(None, pipeline, warehouse=warehouse, run_id=run_id, transactions=complete)
-        for name, count in _run(spark, pipeline, paths, run_id).items():
+    warm_workers(step.spark)
+    step = replace(step, pipeline=effective_pipeline(step.pipeline, step.paths))
+    history_tables.create(step.pipeline, step.paths)
+    totals = _run(step)
+    complete = open_letters.complete_now(step.paths)
+    if complete and step.pipeline.completeness.complete_now == "redrive":
+        redrive(step, Selection(transactions=complete))
+        for name, count in _run(step).items():
             totals[name] = count if name in LEVELS else totals.get(name, 0) + count
         totals["redriven"] = len(complete)
-    return totals
+    return {**totals}
 
 
-def _run(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, run_id: str) -> dict[str, int]:
+def _run(step: Step) -> dict[str, int]:
     """Take in what was landed since the last run; a state that Spark finds to be damaged is replaced at once."""
+    paths = step.paths
     epoch = checkpoints.running(paths, batch_plan.change_events_id(paths))
     try:
-        totals = _taken_in(spark, pipeline, paths, run_id, epoch)
+        totals = _taken_in(step, epoch)
     except StreamingQueryException as error:
         if not checkpoint_files.is_damage(error):
             raise
         why = f"Spark cannot read its state: {checkpoint_files.reason(error)}"
         epoch = checkpoints.replaced(paths, epoch, why)
-        totals = _taken_in(spark, pipeline, paths, run_id, epoch)
-    check_balance(paths, epoch, run_id)
+        totals = _taken_in(step, epoch)
+    check_balance(paths, epoch, step.run_id)
     return totals
 
 
-def _taken_in(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, run_id: str, epoch: int) -> dict[str, int]:
-    """Let a generation take in what it has not, a micro-batch for each row of its plan."""
+def _taken_in(step: Step, epoch: int) -> dict[str, int]:
+    """Let a checkpoint epoch take in what it has not, a micro-batch for each row of its plan."""
+    pipeline, paths = step.pipeline, step.paths
     totals: dict[str, int] = {"generation": epoch}
     checkpoint = checkpoints.checkpoint(paths.warehouse, pipeline.name, epoch)
     plan = batch_plan.plan_of(checkpoint)
@@ -84,10 +87,10 @@ def _taken_in(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, run_id
     planned = batch_plan.extend(paths, plan, known)
     if known > before:
         print(f"the buffer is rebuilt up to landing {known}, in {len(planned)} batches", flush=True)
-    arrived = landing_stream.stream(spark, paths, plan, max((each.tasks for each in planned), default=1))
+    arrived = landing_stream.stream(step.spark, paths, plan, max((each.tasks for each in planned), default=1))
 
     def release(frame: DataFrame, number: int) -> None:
-        batch = Batch(spark, pipeline, paths, epoch, number, run_id, known)
+        batch = Batch(step.spark, pipeline, paths, epoch, number, step.run_id, known)
         for name, count in release_batch(batch, frame).items():
             totals[name] = count if name in LEVELS else totals.get(name, 0) + count
 

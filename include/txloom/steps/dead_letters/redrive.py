@@ -1,6 +1,7 @@
 """redrive: land what became dead letters once more, so that the same buffer decides on it again."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial, reduce
 from typing import NoReturn
@@ -8,12 +9,13 @@ from typing import NoReturn
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
 from txloom.events import formats
 from txloom.events.formats import SourceDecoder
+from txloom.quality.dead_letters import Selection
 from txloom.steps.dead_letters.list_dead_letters import refuse_no_choice
 from txloom.steps.landing.land_events import close, finish_last
+from txloom.steps.step import Counts, Step
 from txloom.storage.dead_letters import deliveries, open_letters
 from txloom.storage.dead_letters.listing import among
 from txloom.storage.landing import plan as landing_plan
@@ -27,33 +29,22 @@ IS_OF = "case when kind = 'poison' and xid is not null then concat(xid, ':', csn
 """The transaction that a message which cannot be read may be of."""
 
 
-def redrive(
-    _spark: object,
-    pipeline: Pipeline,
-    *,
-    warehouse: str,
-    run_id: str,
-    transactions: Sequence[str] = (),
-    causes: Sequence[str] = (),
-    messages: Sequence[str] = (),
-    everything: bool = False,
-    version: int | None = None,
-) -> dict[str, int]:
-    """Land dead transactions (by id, cause, place, or all) and poison (by cause, place, or all) again.
+def redrive(step: Step, selection: Selection) -> Counts:
+    """Land dead transactions (by id, cause, position, or all) and poison (by cause, position, or all) again.
 
     It is one landing, and transactions of one id one after the other. All that was ever landed of a transaction goes
     along, with the newest of its metadata, decoded as declared now. The next buffer_transactions releases what is whole
-    and gives up the rest at once. Done twice it changes nothing more.
-    messages: where they lie, as the listing says it. version: only what this version of dead_letters has, which was
-    approved. Raises ConfigurationError for an id, a cause or a place that no open dead letter has.
+    and gives up the rest at once. Done twice it changes nothing more. Raises ConfigurationError for an id, a cause or a
+    position that no open dead letter has.
     """
-    refuse_no_choice(transactions, causes, messages, everything)
-    paths = TablePaths(warehouse, pipeline.name)
-    there = [f"coalesce({among(messages=[each])}, false) as lies_{number}" for number, each in enumerate(messages)]
+    refuse_no_choice(selection)
+    pipeline, paths = step.pipeline, step.paths
+    at = [among(Selection(messages=[each])) for each in selection.messages]
+    there = [f"coalesce({condition}, false) as lies_{number}" for number, condition in enumerate(at)]
     columns = ", ".join(['transaction_id, kind, cause, landing, "row"', IS_OF, open_letters.MESSAGE, *there])
-    dead_letters = open_letters.open_dead_letters(paths, columns, version=version)
-    ids, chosen, poison = _chosen(dead_letters, transactions, causes, messages, everything=everything)
-    ids = _without_superseded(paths, ids, transactions)
+    dead_letters = open_letters.open_dead_letters(paths, columns, version=selection.version)
+    ids, chosen, poison = _chosen(dead_letters, selection)
+    ids = _without_superseded(paths, ids, selection.transactions)
     if formats.is_ordered(pipeline):
         ids, poison = _with_their_poison(paths, ids, poison)
         events = _in_order(paths, ids, poison)
@@ -62,14 +53,15 @@ def redrive(
     if not events.num_rows:
         return {"transactions": 0, "events": 0}
     plan = landing_plan.planned(paths.landed_files)
-    first = finish_last(_no_spark, pipeline, plan, paths, run_id) + 1
+    step = replace(step, session=_no_session)
+    first = finish_last(step, plan) + 1
     turns = _in_turns(tables.decode_again(partial(SourceDecoder, pipeline), events, first, paths))
     for number, turn in enumerate(turns, first):
         again = LandingPlan(number, datetime.now(UTC), ())
-        planned = {"landing": number, "run_id": run_id, "at": again.at, "topic": open_letters.REDRIVE}
+        planned = {"landing": number, "run_id": step.run_id, "at": again.at, "topic": open_letters.REDRIVE}
         landing_plan.write_plan(paths, number, [planned])
         tables.land_again(turn, again, paths)
-        close(pipeline, again, paths, run_id)
+        close(step, again)
     landings = {"landing": first, "last_landing": first + len(turns) - 1}
     return {"transactions": len(ids), "events": events.num_rows, **landings}
 
@@ -114,34 +106,27 @@ def _without_superseded(paths: TablePaths, ids: Sequence[str], named: Sequence[s
     return [each for each in ids if each not in old]
 
 
-def _no_spark() -> NoReturn:
+def _no_session() -> NoReturn:
     raise ConfigurationError("a large landing was planned and not finished: run land_events first, then redrive")
 
 
-def _chosen(
-    dead_letters: pa.Table,
-    transactions: Sequence[str],
-    causes: Sequence[str],
-    messages: Sequence[str],
-    *,
-    everything: bool,
-) -> tuple[list[str], pa.Table, pa.Table]:
-    """Return the ids of chosen transactions, the letters that tell which of an id they are, and chosen poison."""
+def _chosen(dead_letters: pa.Table, selection: Selection) -> tuple[list[str], pa.Table, pa.Table]:
+    """Return the ids of chosen transactions, their dead letters (one id may have several), and chosen poison."""
     if not dead_letters.num_rows:
         return [], dead_letters, dead_letters
     is_poison = pc.equal(dead_letters.column("kind"), "poison")
     ids = dead_letters.filter(pc.invert(is_poison)).column("transaction_id").unique().to_pylist()
     known = dead_letters.column("cause").unique().to_pylist()
-    _refuse_unknown("transaction", transactions, ids)
-    _refuse_unknown("cause", causes, known)
-    lie = [dead_letters.column(f"lies_{number}") for number in range(len(messages))]
-    for each, column in zip(messages, lie, strict=True):
+    _refuse_unknown("transaction", selection.transactions, ids)
+    _refuse_unknown("cause", selection.causes, known)
+    lie = [dead_letters.column(f"lies_{number}") for number in range(len(selection.messages))]
+    for each, column in zip(selection.messages, lie, strict=True):
         if not pc.any(column).as_py():
             raise ConfigurationError(f"no open dead letter has the place {each!r}")
-    if everything:
+    if selection.everything:
         return ids, dead_letters, dead_letters.filter(is_poison)
-    by_cause = reduce(pc.or_, lie, pc.is_in(dead_letters.column("cause"), pa.array(causes, pa.string())))
-    by_id = pc.is_in(dead_letters.column("transaction_id"), pa.array(transactions, pa.string()))
+    by_cause = reduce(pc.or_, lie, pc.is_in(dead_letters.column("cause"), pa.array(selection.causes, pa.string())))
+    by_id = pc.is_in(dead_letters.column("transaction_id"), pa.array(selection.transactions, pa.string()))
     chosen = dead_letters.filter(pc.and_(pc.invert(is_poison), pc.or_(by_cause, by_id)))
     poison = dead_letters.filter(pc.and_(is_poison, by_cause))
     return sorted(chosen.column("transaction_id").unique().to_pylist()), chosen, poison

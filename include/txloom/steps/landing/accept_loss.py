@@ -10,6 +10,7 @@ from txloom.errors import ConfigurationError
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.steps.landing.unreadable_files import close_readable
+from txloom.steps.step import Counts, Step
 from txloom.storage.checks import findings
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import text_literal
@@ -22,30 +23,21 @@ from txloom.storage.sources.kafka import Loss
 STEP = "accept_loss"
 
 
-def accept_loss(
-    _spark: object,
-    pipeline: Pipeline,
-    *,
-    warehouse: str,
-    run_id: str,
-    topics: Sequence[str] = (),
-    files: Sequence[str] = (),
-    reason: str,
-) -> dict[str, int]:
+def accept_loss(step: Step, *, topics: Sequence[str] = (), files: Sequence[str] = (), reason: str) -> Counts:
     """Accept what is lost now of some topics, or of some files that cannot be read: landing goes on behind it.
 
     The ledger, a finding and every cut tell of it until a snapshot of all tables was loaded. Done twice it changes
     nothing more. Raises ConfigurationError for a topic that is not the pipeline's or has lost nothing, and for a file
     that could be read.
     """
+    pipeline, paths, run_id = step.pipeline, step.paths, step.run_id
     if bool(topics) == bool(files):
         raise ConfigurationError("name either topics (--topic) or files (--file) whose loss is accepted")
     if (pipeline.source.kafka is None) == bool(topics):
         raise ConfigurationError(_other_source(pipeline))
-    paths = TablePaths(warehouse, pipeline.name)
     tables.create_tables(paths)
     if files:
-        return _accept_files(paths, run_id, files, reason)
+        return {**_accept_files(paths, run_id, files, reason)}
     lost = kafka_offsets.losses(pipeline, paths)
     _refuse_unknown(topics, lost, {row["topic"] for row in kafka_offsets.given_up_now(paths)})
     accepted = [loss for loss in lost if loss.extent.topic in topics]
@@ -54,7 +46,7 @@ def accept_loss(
         detail = "; ".join(f"{loss} (accepted: {reason})" for loss in accepted)
         at = _written_down(paths, run_id, counts, detail, kafka_offsets.given_up(paths))
         kafka_offsets.give_up(paths, accepted, run_id, at, reason)
-    return counts
+    return {**counts}
 
 
 def _other_source(pipeline: Pipeline) -> str:

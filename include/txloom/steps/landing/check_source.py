@@ -3,6 +3,7 @@
 from collections import Counter
 
 from txloom.config.models.pipeline import Pipeline
+from txloom.steps.step import Counts, Step
 from txloom.storage.landing import kafka_offsets
 from txloom.storage.landing import plan as landing_plan
 from txloom.storage.paths import TablePaths
@@ -10,15 +11,15 @@ from txloom.storage.sources import file_plan, file_positions, files, kafka
 from txloom.storage.sources.files import Inbox
 
 
-def check_source(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) -> dict[str, int]:  # noqa: ARG001
+def check_source(step: Step) -> Counts:
     """Look at everything that land_events needs of its source, and count what waits there.
 
     Raises SourceUnavailable where a folder, a broker or a topic is not there or does not answer, SourceLost where
     records are gone that were not landed, of a landing that died as well as of the next one. Files that cannot be read
     are named and hold up nothing.
     """
-    paths = TablePaths(warehouse, pipeline.name)
-    return _topics(pipeline, paths) if pipeline.source.kafka is not None else _folders(pipeline, paths)
+    look = _folders if step.pipeline.source.kafka is None else _topics
+    return {**look(step.pipeline, step.paths)}
 
 
 def _topics(pipeline: Pipeline, paths: TablePaths) -> dict[str, int]:

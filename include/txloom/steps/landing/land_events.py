@@ -1,10 +1,10 @@
 """land_events: take what is new and whole at the source into change_events, then tick the clock."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from txloom.config.models.pipeline import Pipeline
 from txloom.config.models.source import Kafka
@@ -12,6 +12,7 @@ from txloom.events import formats
 from txloom.steps.landing.given_up_snapshots import clear_given_up
 from txloom.steps.landing.producer_checks import after_landing, after_snapshot
 from txloom.steps.landing.unreadable_files import note_unreadable
+from txloom.steps.step import Counts, Step
 from txloom.storage.landing import (
     connector_snapshots,
     decoding,
@@ -29,38 +30,26 @@ from txloom.storage.sources.files import Inbox, SourceFile
 from txloom.storage.sources.splits import LandingPlan, capped, fitting
 from txloom.transactions.low_watermark import bounded
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
-
-def land_events(
-    spark: "Callable[[], SparkSession]", pipeline: Pipeline, *, warehouse: str, run_id: str
-) -> dict[str, int]:
+def land_events(step: Step) -> Counts:
     """Land every new whole file of the source, and a clock row even where there is none.
 
-    spark opens a session, which only large landings need. A landing is planned first (in landed_files) and then
-    written; one that an earlier run planned but did not finish is finished before a new one is planned.
+    Only large landings need a Spark session. A landing is planned first (in landed_files) and then written; one that an
+    earlier run planned but did not finish is finished before a new one is planned.
     """
-    paths = TablePaths(warehouse, pipeline.name)
-    tables.create_tables(paths)
-    plan = landing_plan.planned(paths.landed_files)
-    last = finish_last(spark, pipeline, plan, paths, run_id)
-    return _finish(spark, pipeline, _plan(pipeline, plan, last + 1, paths, run_id), paths, run_id)
+    tables.create_tables(step.paths)
+    plan = landing_plan.planned(step.paths.landed_files)
+    last = finish_last(step, plan)
+    return _finish(step, _plan(step, plan, last + 1))
 
 
-def finish_last(
-    spark: "Callable[[], SparkSession]",
-    pipeline: Pipeline,
-    plan: Sequence[dict[str, Any]],
-    paths: TablePaths,
-    run_id: str,
-) -> int:
+def finish_last(step: Step, plan: Sequence[dict[str, Any]]) -> int:
     """Finish the landing that was planned last, should a run have died in it; return its number, 0 for none."""
-    plan = _readable(pipeline, plan, paths)
+    plan = _readable(step.pipeline, plan, step.paths)
     last = max((row["landing"] for row in plan), default=0)
     if last:
-        parts = kafka_offsets.planned(paths, last) if pipeline.source.kafka else ()
-        _finish(spark, pipeline, landing_plan.landing_of(paths, plan, last, parts), paths, run_id)
+        parts = kafka_offsets.planned(step.paths, last) if step.pipeline.source.kafka else ()
+        _finish(step, landing_plan.landing_of(step.paths, plan, last, parts))
     return last
 
 
@@ -78,19 +67,16 @@ def _readable(pipeline: Pipeline, plan: Sequence[dict[str, Any]], paths: TablePa
     return plan
 
 
-def _plan(
-    pipeline: Pipeline, plan: Sequence[dict[str, Any]], number: int, paths: TablePaths, run_id: str
-) -> LandingPlan:
+def _plan(step: Step, plan: Sequence[dict[str, Any]], number: int) -> LandingPlan:
     """Write down what a new landing takes."""
-    if pipeline.source.kafka is not None:
-        return _plan_topics(pipeline, pipeline.source.kafka, number, paths, run_id)
-    return _plan_files(pipeline, plan, number, paths, run_id)
+    if step.pipeline.source.kafka is not None:
+        return _plan_topics(step, step.pipeline.source.kafka, number)
+    return _plan_files(step, plan, number)
 
 
-def _plan_files(
-    pipeline: Pipeline, plan: Sequence[dict[str, Any]], number: int, paths: TablePaths, run_id: str
-) -> LandingPlan:
+def _plan_files(step: Step, plan: Sequence[dict[str, Any]], number: int) -> LandingPlan:
     """Write down which files a new landing takes, from where on and up to which length."""
+    pipeline, paths = step.pipeline, step.paths
     assert pipeline.source.files is not None
     root, settle, now = Inbox.of(pipeline).root, pipeline.source.files.settle, time.time_ns()
     folders, there = files.topics(root), files.list_files(root)
@@ -103,7 +89,7 @@ def _plan_files(
     if new.left_out or len(tasks) < len(new.tasks):
         connector_snapshots.note_left_out(pipeline, paths, number, at)
     partition_watermarks.announce(pipeline, paths, number, at, [(folder, None) for folder in folders])
-    base = {"landing": number, "run_id": run_id, "at": at}
+    base = {"landing": number, "run_id": step.run_id, "at": at}
     landing_plan.write_plan(paths, number, [{**base, **landing_plan.planned_file(task)} for task in tasks] or [base])
     return LandingPlan(number, at, tuple(tasks), landing_plan.followed(tasks, known), reads_source=True)
 
@@ -113,14 +99,15 @@ def _is_whole(root: str, now: int, settle: timedelta, file: SourceFile, may_end:
     return files.is_unchanged(file, now, settle) or (may_end and files.is_whole(root, file, now, settle))
 
 
-def _plan_topics(pipeline: Pipeline, source: Kafka, number: int, paths: TablePaths, run_id: str) -> LandingPlan:
+def _plan_topics(step: Step, source: Kafka, number: int) -> LandingPlan:
     """Write down which records a new landing takes; raises SourceLost where some that it should take are gone."""
+    pipeline, paths = step.pipeline, step.paths
     topics = kafka.topics_of(pipeline)
     extents, reached = kafka.extents(source, topics), kafka_offsets.reached(paths)
     kafka.refuse_losses(pipeline.name, kafka.losses(extents, reached))
     at = datetime.now(UTC)
     partition_watermarks.announce(pipeline, paths, number, at, [(each.topic, each.partition) for each in extents])
-    about = {"landing": number, "run_id": run_id, "at": at}
+    about = {"landing": number, "run_id": step.run_id, "at": at}
     taken = kafka.ranges(extents, reached, source)
     taken = capped(taken) if formats.is_by_position(pipeline) else taken
     if kafka.leaves_out(extents, taken):
@@ -135,32 +122,32 @@ def _reader(pipeline: Pipeline) -> decoding.Reader:
     return Inbox.of(pipeline) if source is None else kafka.Topics(source, pipeline.name)
 
 
-def _finish(
-    spark: "Callable[[], SparkSession]", pipeline: Pipeline, planned: LandingPlan, paths: TablePaths, run_id: str
-) -> dict[str, int]:
+def _finish(step: Step, planned: LandingPlan) -> Counts:
     """Write a planned landing: its events, its poison as dead letters, its clock, its line in the ledger."""
+    pipeline, paths = step.pipeline, step.paths
     if tables.last_finished(paths) >= planned.number:
         return {}
     if planned.splits:
         new = partial(formats.SourceDecoder, pipeline)
         ordered = formats.is_ordered(pipeline)
-        tables.write_events(spark, new, _reader(pipeline), planned, paths, ordered=ordered)
-        after_landing(pipeline, paths, planned.number, run_id)
+        tables.write_events(step.session, new, _reader(pipeline), planned, paths, ordered=ordered)
+        after_landing(pipeline, paths, planned.number, step.run_id)
         if pipeline.source.kafka is None:
-            note_unreadable(paths, run_id)
-    return close(pipeline, planned, paths, run_id)
+            note_unreadable(paths, step.run_id)
+    return close(step, planned)
 
 
-def close(pipeline: Pipeline, planned: LandingPlan, paths: TablePaths, run_id: str) -> dict[str, int]:
+def close(step: Step, planned: LandingPlan) -> Counts:
     """End a landing whose events are written: its poison as dead letters, its clock, its line in the ledger."""
+    pipeline, paths = step.pipeline, step.paths
     tables.write_poison(planned, paths)
     bound = connector_snapshots.advance(pipeline, paths, planned)
     if planned.reads_source:
         clear_given_up(pipeline, paths, planned)
-        after_snapshot(pipeline, paths, planned.number, run_id)
+        after_snapshot(pipeline, paths, planned.number, step.run_id)
     reached = partition_watermarks.advance(pipeline, paths, planned)
     tables.write_clock(planned, paths, bounded(reached, bound))
     counts = tables.count(planned, paths)
-    entry = Entry(run_id, "land_events", planned.at, counts, batch=planned.number)
+    entry = Entry(step.run_id, "land_events", planned.at, counts, batch=planned.number)
     write_ledger(paths.warehouse, paths.pipeline, entry)
     return {"landing": planned.number, **counts}

@@ -9,8 +9,8 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from txloom.config.models.pipeline import Pipeline
 from txloom.steps.parallel import Failures
+from txloom.steps.step import Step
 from txloom.storage.delta import arrow_tables, spark_tables
 from txloom.storage.maintenance import history_retention
 from txloom.storage.paths import TablePaths
@@ -20,8 +20,9 @@ from txloom.storage.targets.row_tables import RowTable, row_tables
 from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 
-def clean_history(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, _run_id: str) -> dict[str, int]:
+def clean_history(step: Step) -> dict[str, int]:
     """Clean every mirror's history and count its rows before and after; a table that fails holds up no other."""
+    pipeline, paths = step.pipeline, step.paths
     counts = {"tables": 0, "cleaned": 0, "rows_before": 0, "rows_after": 0, "horizon": 0}
     keep = pipeline.maintenance.history.keep
     if keep is None:
@@ -40,7 +41,7 @@ def clean_history(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, _r
     done = failures.attempt({name: partial(_clean_here, paths, row_table, upto) for name, row_table in small.items()})
     for name, row_table in known.items():
         if name not in small:  # one by one: Spark's write ids are settings of the session
-            call = partial(_clean_with_spark, spark, paths, row_table, upto, sizes[name])
+            call = partial(_clean_with_spark, step.spark, paths, row_table, upto, sizes[name])
             done |= failures.attempt({name: call})
     for name, gone in done.items():
         counts["tables"] += 1

@@ -3,13 +3,12 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
 from txloom.steps.maintenance.clean_history import clean_history
 from txloom.steps.maintenance.expire import expire
+from txloom.steps.step import Counts, Step
 from txloom.storage import system_tables
 from txloom.storage.delta import small_tables, spark_tables
 from txloom.storage.delta.sql import text_literal
@@ -20,19 +19,16 @@ from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.targets.row_tables import row_tables
 
 
-def maintain_tables(
-    spark: SparkSession, pipeline: Pipeline, *, warehouse: str, run_id: str, task: str
-) -> dict[str, int]:
+def maintain_tables(step: Step, task: str) -> Counts:
     """Run one maintenance task over every table of a pipeline and enter its numbers in the ledger."""
     if task not in names.MAINTENANCE_TASKS:
         raise ConfigurationError(
             f"no maintenance task is called {task!r}; there are: {', '.join(names.MAINTENANCE_TASKS)}"
         )
-    paths = TablePaths(warehouse, pipeline.name)
-    counts = WORK[task](spark, pipeline, paths, run_id)
-    entry = Entry(run_id, f"maintain_tables.{task}", datetime.now(UTC), counts)
-    write_ledger(warehouse, pipeline.name, entry)
-    return counts
+    counts = WORK[task](step)
+    entry = Entry(step.run_id, f"maintain_tables.{task}", datetime.now(UTC), counts)
+    write_ledger(step.paths.warehouse, step.paths.pipeline, entry)
+    return {**counts}
 
 
 def tables_of(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
@@ -51,8 +47,9 @@ def _existing(pipeline: Pipeline, paths: TablePaths) -> dict[str, tuple[str, ...
     return {name: zorder for name, zorder in tables_of(pipeline).items() if spark_tables.exists(paths.table(name))}
 
 
-def _optimize(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, _run_id: str) -> dict[str, int]:
+def _optimize(step: Step) -> dict[str, int]:
     """Join small files where there are enough of them to be worth it."""
+    pipeline, paths = step.pipeline, step.paths
     settings = pipeline.maintenance.optimize
     counts = {"tables": 0, "optimized": 0, "files_before": 0, "files_after": 0}
     for name, zorder in _existing(pipeline, paths).items():
@@ -62,17 +59,18 @@ def _optimize(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, _run_i
         counts["files_before"] += before.files
         worth = before.small >= settings.min_small_files
         if worth:
-            optimize.optimize(spark, path, zorder)
+            optimize.optimize(step.spark, path, zorder)
             counts["optimized"] += 1
         counts["files_after"] += optimize.measure(path, settings.small_file_bytes).files if worth else before.files
     return counts
 
 
-def _vacuum(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, _run_id: str) -> dict[str, int]:
+def _vacuum(step: Step) -> dict[str, int]:
     """Remove files that no version within the retention needs; a table of which somebody needs older ones is left.
 
     Only a table that has something to remove is vacuumed: a vacuum takes seconds however little there is.
     """
+    pipeline, paths = step.pipeline, step.paths
     retain = pipeline.maintenance.vacuum.retain
     needs = reader_holds.needs(paths, datetime.now(UTC))
     counts = {"tables": 0, "vacuumed": 0, "skipped": 0, "files": 0}
@@ -90,16 +88,17 @@ def _vacuum(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, _run_id:
         if refused:
             counts["skipped"] += 1
             continue
-        optimize.vacuum(spark, path, retain)
+        optimize.vacuum(step.spark, path, retain)
         counts["vacuumed"] += 1
         counts["files"] += files - optimize.removable(path, retain)
     return counts
 
 
-def _statistics(spark: SparkSession, pipeline: Pipeline, paths: TablePaths, run_id: str) -> dict[str, int]:
+def _statistics(step: Step) -> dict[str, int]:
     """Complete data-skipping statistics, and record each table's figures in table_statistics."""
+    pipeline, paths, run_id = step.pipeline, step.paths, step.run_id
     existing = _existing(pipeline, paths)
-    recomputed = sum(optimize.recompute_skipping(spark, paths.table(name)) for name in existing)
+    recomputed = sum(optimize.recompute_skipping(step.spark, paths.table(name)) for name in existing)
     known = small_tables.query(
         paths.table(names.TABLE_STATISTICS), f'select "table" from t where run_id = {text_literal(run_id)}'
     )

@@ -18,6 +18,7 @@ from txloom.steps.merge.plan import Merge, Work
 from txloom.steps.merge.repaired_findings import close_repaired
 from txloom.steps.parallel import Failures
 from txloom.steps.schema_drift import gone_columns, note_back, note_gone
+from txloom.steps.step import Counts, Step
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.checks import findings
 from txloom.storage.delta import arrow_tables, retry, small_merge
@@ -32,30 +33,28 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def merge_current(
-    spark: "Callable[[], SparkSession]", pipeline: Pipeline, *, warehouse: str, run_id: str
-) -> dict[str, int]:
+def merge_current(step: Step) -> Counts:
     """Bring every current table to the pipeline's valid-through; each commit is a state that the source had.
 
-    spark opens a session, which only large merges need. After a crash between documents and flat rows, the flat tables
-    still say which documents have to be composed again.
+    Only large merges need a Spark session. After a crash between documents and their rows, the row tables still say
+    which documents have to be composed again.
     """
-    paths = TablePaths(warehouse, pipeline.name)
-    declared, failures = effective_pipeline(pipeline, paths), Failures()
+    paths, run_id = step.paths, step.run_id
+    declared, failures = effective_pipeline(step.pipeline, paths), Failures()
     healthy = _created(declared, paths, failures)
     want = target(healthy, paths)
     if want is None:
         failures.refuse()
         return {"valid_through": 0, "merged": 0, "changes": 0}
     known = findings.open_findings(paths)
-    opened = cache(spark)
+    opened = cache(step.session)
     try:
         merge = Merge(opened, healthy, paths, want, gone_columns(known), failures)
         healthy, work = _planned(merge)
         changed = [row_table for row_table in row_tables(healthy) if row_table.table.name in work.rows]
         unknown = [finding for row_table in changed for finding in local_merge.unknown_values(paths, row_table, want)]
         seen = [*findings_of(paths, work.contradictions), *unknown]
-        new = findings.record(paths, seen, run_id, pipeline.source.format)
+        new = findings.record(paths, seen, run_id, step.pipeline.source.format)
         note_back(paths, known, work.columns, run_id)
         merged = _write_all(healthy, work, failures)
     finally:
@@ -67,9 +66,9 @@ def merge_current(
     counts |= {"findings": len(new)} | ({"failed": len(failures.errors)} if failures.errors else {})
     detail = str(failures) or None
     entry = Entry(run_id, "merge_current", datetime.now(UTC), counts, valid_through=want.valid_through, detail=detail)
-    write_ledger(warehouse, pipeline.name, entry)
+    write_ledger(paths.warehouse, paths.pipeline, entry)
     failures.refuse()
-    close_repaired(pipeline, paths, want, run_id)
+    close_repaired(step.pipeline, paths, want, run_id)
     return {"valid_through": want.valid_through, **counts}
 
 

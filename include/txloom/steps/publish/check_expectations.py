@@ -12,21 +12,20 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.errors import BETWEEN_EXPECTATIONS, ConfigurationError, ExpectationFailed
 from txloom.quality import reports
 from txloom.steps.publish.judge import judged
+from txloom.steps.step import Counts, Step
 from txloom.storage.checks import data_checks, results
 from txloom.storage.checks.judged_state import Newest
 from txloom.storage.delta.commit_metadata import unchanged
 from txloom.storage.paths import TablePaths
 
 
-def check_expectations(
-    _spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str, only: Sequence[str] = ()
-) -> dict[str, int]:
+def check_expectations(step: Step, only: Sequence[str] = ()) -> Counts:
     """Check declared expectations, all or only those named; each leaves a row in expectation_results.
 
     Then the run's report is written. Raises ExpectationFailed after all that is safe when one with severity `block`
     failed; it names the rows and the versions of the tables.
     """
-    paths = TablePaths(warehouse, pipeline.name)
+    pipeline, paths, run_id = step.pipeline, step.paths, step.run_id
     known, rows = results.of_run(paths, run_id), []
     for expectation in _chosen(pipeline, only):
         rows.append(_checked(pipeline, paths, expectation, run_id, known))

@@ -1,6 +1,5 @@
 """publish: append a cut, the version of every table that together show one state of the source."""
 
-import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,6 +8,7 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.errors import TablesFailed
 from txloom.quality import findings as f
 from txloom.steps.publish.check_expectations import hold
+from txloom.steps.step import Counts, Step
 from txloom.storage.checks import findings
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import schema_evolution, small_tables
@@ -24,14 +24,14 @@ from txloom.storage.system_tables import CUTS
 from txloom.storage.targets import shadow_tables
 
 
-def publish(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) -> dict[str, int | str]:
+def publish(step: Step) -> Counts:
     """Publish the current tables as they are, unless the newest cut says the same already.
 
     A transaction that was finished after a cut although it belongs below its valid-through amends that cut: the new
     cut lists which ones (docs/architecture.md, promise 4). Raises ExpectationFailed where an expectation that blocks
     does not hold for these very tables, whoever brought them here. No Spark is needed.
     """
-    paths = TablePaths(warehouse, pipeline.name)
+    pipeline, paths, run_id = step.pipeline, step.paths, step.run_id
     path = paths.table(names.CUTS)
     reached = merged(paths, pipeline.current_tables)
     newest = newest_cut(paths)
@@ -53,15 +53,14 @@ def publish(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) 
     schema_evolution.ensure(path, CUTS)
     small_tables.append(path, [cut], CUTS, once=(names.write_id(pipeline.name, names.CUTS, 0), cut["cut_id"]))
     entry = Entry(run_id, "publish", datetime.now(UTC), {"cut_id": cut["cut_id"]}, valid_through=reached.valid_through)
-    write_ledger(warehouse, pipeline.name, entry)
-    shown = json.dumps(cut["versions"], separators=(",", ":"))
-    summary = {
+    write_ledger(paths.warehouse, paths.pipeline, entry)
+    return {
         "published": 1,
         "cut_id": cut["cut_id"],
         "valid_through": reached.valid_through,
         "gaps": len(cut["gaps"]),
+        "versions": cut["versions"],
     }
-    return {**summary, "versions": shown}
 
 
 def _shows_anything(paths: TablePaths, reached: Watermark) -> bool:

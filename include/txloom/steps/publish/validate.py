@@ -8,37 +8,41 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.quality import data_docs
 from txloom.steps.publish.check_expectations import refuse, report, shown
 from txloom.steps.publish.judge import Results, judged
+from txloom.steps.step import Counts, Step
 from txloom.storage.checks import results
 from txloom.storage.checks.judged_state import Published, published
-from txloom.storage.paths import TablePaths
 from txloom.storage.runs.ledger import Entry, write_ledger
 
 AHEAD = "the tables show more than the cut by now: what the cycle says of them stands, and this is written down nowhere"
 
 
-def validate(_spark: object, pipeline: Pipeline, *, warehouse: str, run_id: str) -> dict[str, int]:
+def validate(step: Step) -> Counts:
     """Judge every declared expectation on the tables as readers see them, and write Data Docs.
 
     Results go where the cycle's go, unless the tables are ahead of the cut: then the cycle has judged what is newer.
     Raises ExpectationFailed after all that is written when one with severity `block` failed, TxloomError where one
     could not be judged.
     """
-    paths = TablePaths(warehouse, pipeline.name)
+    pipeline, paths, run_id = step.pipeline, step.paths, step.run_id
     state = published(pipeline, paths)
     if state is None or not pipeline.expectations:
         return {"validated": 0}
     outcome = judged(pipeline, state, pipeline.expectations, run_id, always=True)
     rows = _entered(pipeline, state, run_id, outcome.rows)
     failed = [row for row in rows.values() if not row["success"]]
-    counts = {"validated": len(rows), "failed": len(failed), "rows": sum(row["failed"] for row in failed)}
+    counts: dict[str, int] = {
+        "validated": len(rows),
+        "failed": len(failed),
+        "rows": sum(row["failed"] for row in failed),
+    }
     counts |= {"cut_id": state.cut.cut_id, "judged": len(outcome.outcomes)}
     results.write_data_docs(paths, run_id, _pages(pipeline, state, run_id, outcome))
-    write_ledger(warehouse, pipeline.name, Entry(run_id, "validate", datetime.now(UTC), counts))
+    write_ledger(paths.warehouse, paths.pipeline, Entry(run_id, "validate", datetime.now(UTC), counts))
     for row in failed:
         print(f"{row['severity']}: {shown(row)}", flush=True)
     outcome.refuse_unjudged()
     refuse(failed)
-    return counts
+    return {**counts}
 
 
 def _entered(

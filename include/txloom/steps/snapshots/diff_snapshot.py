@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.steps.landing.land_events import close, finish_last
 from txloom.steps.snapshots.column_drift import note_columns, take_up
 from txloom.steps.snapshots.row_diff import KINDS, Compared, Comparison, in_this_process
+from txloom.steps.step import Counts, Step
 from txloom.storage.delta import data_files, small_merge
 from txloom.storage.delta.data_files import DataFile
 from txloom.storage.landing import change_events, decoding, plan, tables
@@ -42,24 +44,21 @@ BUCKET_BYTES = 16 << 20
 NOTHING = "nothing was landed"
 
 Session = Callable[[], "SparkSession"]
-Counts = dict[str, int | str]
 
 
-def diff_snapshot(
-    spark: Session, pipeline: Pipeline, *, warehouse: str, run_id: str, day: date, leave_out_dead: bool = False
-) -> Counts:
+def diff_snapshot(step: Step, day: date, *, leave_out_dead: bool = False) -> Counts:
     """Land what the extracts of a date differ in from the current tables.
 
-    spark opens a session, which only large tables need. A date that is no newer than what was landed is skipped. Raises
+    Only large tables need a Spark session. A date that is no newer than what was landed is skipped. Raises
     BeyondValidThrough while current tables lack something that was landed, SourceUnavailable for extracts that are not
     there or not whole, ConfigurationError for what cannot be read or compared; nothing is landed then.
     leave_out_dead: partial extracts go on without earlier dates that are dead letters.
     """
+    pipeline, paths, run_id = step.pipeline, step.paths, step.run_id
     if pipeline.source.snapshots is None:
         raise ConfigurationError(f"{pipeline.name}: its format is {pipeline.source.format}, which has no extracts")
-    paths = TablePaths(warehouse, pipeline.name)
     tables.create_tables(paths)
-    last = finish_last(spark, pipeline, plan.planned(paths.landed_files), paths, run_id)
+    last = finish_last(step, plan.planned(paths.landed_files))
     newest = dated_transactions.newest(paths)
     if newest is not None and newest.csn >= dated_transactions.csn(day):
         return _skipped(pipeline, paths, newest, day, run_id)
@@ -71,11 +70,11 @@ def diff_snapshot(
     effective = effective_pipeline(pipeline, paths)
     transaction = InternalTransaction(effective, at, dated_transactions.xid(day), dated_transactions.csn(day), begins)
     before = extracts_of_day.stamp()
-    transaction, results, written = _compared_all(cache(spark), transaction, extracts_of_day, paths, run_id)
+    transaction, results, written = _compared_all(cache(step.session), transaction, extracts_of_day, paths, run_id)
     summary = _summary(extracts_of_day, results)
     if extracts_of_day.stamp() != before:
         raise SourceUnavailable(f"{extracts_of_day.folder}: it changed while it was read; {NOTHING}")
-    _land(transaction, summary, results, written, paths, run_id)
+    _land(replace(step, pipeline=transaction.pipeline), transaction, summary, results, written)
     note_columns(transaction, paths, results, run_id)
     landed = dated_transactions.newest(paths)
     if landed is None or (landed.xid, landed.landing) != (transaction.xid, at.number):
@@ -138,7 +137,7 @@ def _compared(
             from txloom.steps.snapshots import spark_row_diff
 
             parts = spark_row_diff.in_tasks(
-                spark(), comparisons[name], paths, current[name], first, buckets, results[name]
+                spark(), comparisons[name], paths, current[name], range(first, first + buckets), results[name]
             )
             written += parts
     _refuse(results, day, full=full)
@@ -177,21 +176,20 @@ def _summary(day: Day, results: Mapping[str, Compared]) -> dict[str, Any]:
 
 
 def _land(
+    step: Step,
     transaction: InternalTransaction,
     summary: Mapping[str, Any],
     results: Mapping[str, Compared],
     written: Sequence[DataFile],
-    paths: TablePaths,
-    run_id: str,
 ) -> None:
     """Plan the landing and write it in one commit; from the plan on it goes through or stays empty."""
-    at = transaction.at
-    base = {"landing": at.number, "run_id": run_id, "at": at.at, "file_number": 0}
+    at, paths = transaction.at, step.paths
+    base = {"landing": at.number, "run_id": step.run_id, "at": at.at, "file_number": 0}
     counts = {name: result.events for name, result in results.items() if result.events}
     metadata = _write(transaction.landed_metadata(counts, 1, snapshot=summary), transaction, paths)
     plan.write_plan(paths, at.number, [{**base, "topic": dated_transactions.topic(name)} for name in results])
     tables.append_files([*written, metadata], at, paths)
-    close(transaction.pipeline, at, paths, run_id)
+    close(step, at)
 
 
 def _enter(paths: TablePaths, landed: Landed, run_id: str) -> dict[str, int]:

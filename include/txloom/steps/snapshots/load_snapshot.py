@@ -5,6 +5,7 @@ transactions follow: changes at or below the csn, whenever they come, leave the 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.config import names
-from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
 from txloom.events.formats import SourceDecoder
 from txloom.events.images.reader import ImageReader
 from txloom.steps.landing.internal_transaction import BEHIND, InternalTransaction
 from txloom.steps.landing.land_events import close, finish_last
+from txloom.steps.step import Counts, Step
 from txloom.storage.delta import data_files
 from txloom.storage.landing import change_events, decoding, loaded_snapshots, plan
 from txloom.storage.landing import tables as landing_tables
@@ -29,8 +30,6 @@ from txloom.storage.system_tables import CHANGE_EVENTS
 from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
 
 PER_FILE = 1 << 40
@@ -38,28 +37,32 @@ FAR = 9
 """A snapshot this many times above the stream's csn is taken for a slip of the hand."""
 
 
-def load_snapshot(
-    spark: "Callable[[], SparkSession]",
-    pipeline: Pipeline,
-    *,
-    warehouse: str,
-    run_id: str,
-    path: str,
-    csn: int,
-    time: datetime | None = None,
-    ahead: bool = False,
-    tables: Sequence[str] = (),
-) -> dict[str, int]:
-    """Land a snapshot: `<path>/<table>/` holds the rows of each table that it has, as of a csn; tables: only those.
+@dataclass(frozen=True)
+class Snapshot:
+    """What load_snapshot loads: `<path>/<table>/` holds the rows of each table that it has, as of a csn.
+
+    time: when that was, for reads as of a moment. tables: only those; none named: all that have a folder. ahead: the
+    csn is meant, though it is far above the stream's.
+    """
+
+    path: str
+    csn: int
+    time: datetime | None = None
+    tables: Sequence[str] = ()
+    ahead: bool = False
+
+
+def load_snapshot(step: Step, snapshot: Snapshot) -> Counts:
+    """Land a snapshot as one transaction; the next buffer_transactions and merge_current apply it.
 
     Nothing is landed unless every row can be read: raises ConfigurationError with file and row, and for a csn far above
-    the stream's unless it is meant so (ahead). The next buffer_transactions and merge_current apply it. A snapshot that
-    is no newer than what was landed is skipped. spark opens a session, which only large snapshots need.
+    the stream's unless it is meant so. A snapshot that is no newer than what was landed is skipped. Only large
+    snapshots need a Spark session.
     """
-    paths = TablePaths(warehouse, pipeline.name)
+    pipeline, paths, run_id, csn = step.pipeline, step.paths, step.run_id, snapshot.csn
     landing_tables.create_tables(paths)
-    _refuse(csn, loaded_snapshots.newest(paths), ahead=ahead)
-    files_by_table = _chosen(snapshots_files.tables_of(pipeline, path), tables, path)
+    _refuse(csn, loaded_snapshots.newest(paths), ahead=snapshot.ahead)
+    files_by_table = _chosen(snapshots_files.tables_of(pipeline, snapshot.path), snapshot.tables, snapshot.path)
     done, waiting = (
         loaded_snapshots.loaded(paths, loaded_snapshots.ANY, loaded_snapshots.ANY),
         loaded_snapshots.waiting(paths, files_by_table),
@@ -68,9 +71,10 @@ def load_snapshot(
     if min(newer) >= csn:
         print(f"skipped: {', '.join(files_by_table)} was loaded as of csn {min(newer)} already", flush=True)
         return {"skipped": 1, "csn": csn}
-    number = finish_last(spark, pipeline, plan.planned(paths.landed_files), paths, run_id) + 1
+    number = finish_last(step, plan.planned(paths.landed_files)) + 1
     at = LandingPlan(number, datetime.now(UTC), ())
     whole = set(files_by_table) == {table.name for table in pipeline.tables}
+    time = snapshot.time
     timestamp = time.astimezone(UTC).replace(tzinfo=None).isoformat(" ") if time is not None else None
     load = InternalTransaction(
         effective_pipeline(pipeline, paths), at, loaded_snapshots.xid(number, whole=whole), csn, timestamp
@@ -82,8 +86,8 @@ def load_snapshot(
         head = load.truncates(files_by_table, BEHIND, _counted(rows))
         landing_tables.append(change_events.with_compact_events(pa.concat_tables([head, *rows]), at), at, paths)
     else:
-        _land_large(spark(), load, files_by_table, files, paths, run_id)
-    close(pipeline, at, paths, run_id)
+        _land_large(step.spark, load, files_by_table, files, paths, run_id)
+    close(step, at)
     return {"tables": len(files_by_table), "files": len(files), "csn": csn, "landing": number}
 
 

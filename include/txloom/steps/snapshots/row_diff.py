@@ -159,20 +159,23 @@ def _events(
     ]
     for op, old, new in parts:
         for start in range(0, max(old.num_rows, new.num_rows), decoding.CHUNK):
-            before, after = (rows.slice(start, decoding.CHUNK) for rows in (old, new))
-            yield _landed(comparison, decoder, op, before, after, position, number)
+            images = old.slice(start, decoding.CHUNK), new.slice(start, decoding.CHUNK)
+            yield _landed(comparison, decoder, op, images, position, number)
 
 
 def _landed(
     comparison: Comparison,
     decoder: SourceDecoder,
     op: str,
-    before: pa.Table,
-    after: pa.Table,
+    rows: tuple[pa.Table, pa.Table],
     position: Iterator[int],
     number: int,
 ) -> pa.Table:
-    """Return one kind of changes as rows of change_events that name where in the extract they stand."""
+    """Return one kind of changes as rows of change_events that name where in the extract they stand.
+
+    rows: before and after the change; either may have none.
+    """
+    before, after = rows
     images = list(zip_longest(_images(comparison.table, before), _images(comparison.table, after)))
     size = len(images)
     places = [next(position) for _ in images]

@@ -28,7 +28,7 @@ from txloom.storage.paths import TablePaths
 from txloom.storage.snapshots.files import SnapshotFile
 from txloom.storage.targets import schemas
 
-BUCKET, SUMMARY = "_txloom_bucket", "_txloom_told"
+BUCKET, SUMMARY = "_txloom_bucket", "_txloom_summary"
 HASHES = f"{KEY} binary, {VALUES} binary, {BUCKET} int"
 FILES = "number int, path string, size bigint"
 Batches = Iterator[pa.RecordBatch]
@@ -39,23 +39,22 @@ def in_tasks(
     comparison: Comparison,
     paths: TablePaths,
     current: str,
-    first: int,
-    buckets: int,
+    numbers: range,
     result: Compared,
 ) -> list[DataFile]:
     """Compare a table bucket by bucket; return the files of row events that no commit names yet.
 
-    current: its current table, which may not exist yet. first: the number of the first bucket.
+    current: its current table, which may not exist yet. numbers: of its buckets, one for each.
     """
     extract, rows = (
-        _extract(spark, comparison, buckets),
-        _current(spark, comparison.table, paths.table(current), buckets),
+        _extract(spark, comparison, len(numbers)),
+        _current(spark, comparison.table, paths.table(current), len(numbers)),
     )
     both = extract.groupBy(BUCKET).cogroup(rows.groupBy(BUCKET))
-    write = _comparing(comparison, paths, first)
+    write = _comparing(comparison, paths, numbers.start)
     written = []
-    for row in both.applyInArrow(write, "told binary").collect():
-        of_bucket, made = pickle.loads(row["told"])
+    for row in both.applyInArrow(write, "results binary").collect():
+        of_bucket, made = pickle.loads(row["results"])
         result.add(of_bucket)
         written += made
     return written
@@ -139,6 +138,6 @@ def _comparing(comparison: Comparison, paths: TablePaths, first: int) -> Callabl
                     change_events.with_compact_events(events, at), names.CHANGE_EVENTS, paths.change_events
                 )
             )
-        return pa.table({"told": pa.array([pickle.dumps((result, written))], pa.binary())})
+        return pa.table({"results": pa.array([pickle.dumps((result, written))], pa.binary())})
 
     return apply

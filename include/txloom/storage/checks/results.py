@@ -1,7 +1,5 @@
 """Results of expectations: what each check counted, since when it fails, and the reports of a run."""
 
-import hashlib
-import re
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +9,7 @@ from txloom.config import names
 from txloom.storage.delta import schema_evolution, small_tables
 from txloom.storage.delta.commit_metadata import unchanged
 from txloom.storage.delta.sql import text_literal
-from txloom.storage.paths import TablePaths, filesystem_of
+from txloom.storage.paths import TablePaths, filesystem_of, run_folder
 from txloom.storage.system_tables import EXPECTATION_RESULTS
 
 INDEX = "index.html"
@@ -56,26 +54,14 @@ def _streak(path: str, result: dict[str, Any]) -> dict[str, Any]:
     return {"first_seen": began, "last_good": last_good, "streak": max(counted, len(before)) + 1}
 
 
-def report_folder(run_id: str) -> str:
-    """Return the name of the folder of a run's report: the run's id, or a safe form of it with a hash.
-
-    >>> report_folder("scheduled__2026-11-20T03:00:00+00:00"), report_folder("../x")[:6]
-    ('scheduled__2026-11-20T03:00:00+00:00', '_.._x-')
-    """
-    name = re.sub(r"[^A-Za-z0-9_.:+~-]", "_", run_id)[:150]
-    if name == run_id and not name.startswith("."):
-        return name
-    return f"_{name}-{hashlib.sha256(run_id.encode()).hexdigest()[:8]}"
-
-
 def write_report(paths: TablePaths, run_id: str, pages: dict[str, str]) -> str:
     """Write the pages of a run's report, each over its former version; return their folder."""
-    return _write(f"{paths.table(names.REPORTS)}/{report_folder(run_id)}", pages)
+    return _write(f"{paths.table(names.REPORTS)}/{run_folder(run_id)}", pages)
 
 
 def write_data_docs(paths: TablePaths, run_id: str, pages: dict[str, str]) -> str:
     """Write Great Expectations' pages of a run beside its report; return their folder."""
-    return _write(f"{paths.table(names.REPORTS)}/{report_folder(run_id)}/{names.DATA_DOCS}", pages)
+    return _write(f"{paths.table(names.REPORTS)}/{run_folder(run_id)}/{names.DATA_DOCS}", pages)
 
 
 def _write(path: str, pages: dict[str, str]) -> str:

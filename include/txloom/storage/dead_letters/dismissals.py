@@ -3,6 +3,7 @@
 Nothing else changes: a transaction among them stays a gap of the cuts, and events that come for it later open it again.
 """
 
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -20,25 +21,29 @@ SHOWN = 20
 """Dismissals that are listed, the newest first."""
 
 
-def dismiss(
-    paths: TablePaths, where: str, version: int | None, *, person: str, reason: str, run_id: str, at: datetime
-) -> int:
+@dataclass(frozen=True)
+class Dismissal:
+    """Who dismisses dead letters, why, in which run, and when."""
+
+    person: str
+    reason: str
+    run_id: str
+    at: datetime
+
+
+def dismiss(paths: TablePaths, where: str, version: int | None, dismissal: Dismissal) -> int:
     """Append dismissals of the open dead letters that fulfil a condition; return how many.
 
     Args:
         paths: the tables of the pipeline.
         where: a condition on open dead letters, as SQL.
         version: only dead letters that this version of their table has; None: the newest.
-        person: who dismisses them.
-        reason: why.
-        run_id: the run that does it.
-        at: when.
+        dismissal: who says so, and why.
     """
     dead_letters = open_letters.open_dead_letters(
         paths, 'distinct landing, "row", transaction_id, cause', f"where {where}", version
     )
-    dismissal = {"person": person, "reason": reason, "run_id": run_id, "at": at}
-    rows = [{**row, **dismissal} for row in dead_letters.to_pylist()]
+    rows = [{**row, **asdict(dismissal)} for row in dead_letters.to_pylist()]
     if rows:
         small_tables.append(paths.table(names.DISMISSALS), rows, DISMISSALS)
     return len(rows)

@@ -6,7 +6,16 @@ from deltalake import DeltaTable
 
 from txloom.config import names
 from txloom.errors import ConfigurationError
-from txloom.quality.dead_letters import EXAMPLES, DeadLetterOutcome, Listing, coordinates, grouped, plain
+from txloom.quality.dead_letters import (
+    ALL,
+    EXAMPLES,
+    DeadLetterOutcome,
+    Listing,
+    Selection,
+    coordinates,
+    grouped,
+    plain,
+)
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.dead_letters.hints import hints_for
 from txloom.storage.delta import arrow_tables, small_tables
@@ -19,15 +28,7 @@ COLUMNS = 50
 _IN = "kind in ('row', 'metadata', 'marker')"
 
 
-def listing(
-    paths: TablePaths,
-    *,
-    transactions: Sequence[str] = (),
-    causes: Sequence[str] = (),
-    messages: Sequence[str] = (),
-    everything: bool = True,
-    source_format: str | None = None,
-) -> Listing:
+def listing(paths: TablePaths, selection: Selection = ALL, *, source_format: str | None = None) -> Listing:
     """Return the open dead letters: all, or those of some transactions and causes, and at some positions.
 
     source_format: the format of the source, so that the hints fit its producer. Raises ConfigurationError for a message
@@ -36,7 +37,7 @@ def listing(
     if not exists(paths.dead_letters):
         return Listing((), 0, 0, None)
     version = int(opened(paths.dead_letters).version())
-    chosen = "true" if everything else among(transactions=transactions, causes=causes, messages=messages)
+    chosen = among(selection)
     transaction = "case when kind <> 'poison' then transaction_id end"
     counted = f"cause, count(*) as events, count(distinct {transaction}) as transactions"
     sums = open_letters.open_dead_letters(
@@ -56,10 +57,15 @@ def listing(
     return Listing(grouped(rows, hints_for(source_format)), events, total[0]["n"] if total else 0, version)
 
 
-def among(*, transactions: Sequence[str] = (), causes: Sequence[str] = (), messages: Sequence[str] = ()) -> str:
-    """Return the SQL condition for a choice of dead letters; messages: their positions, as a listing writes them."""
-    conditions = [_among("transaction_id", transactions), _among("cause", causes)]
-    return f"({' or '.join([*conditions, *map(_at, messages)])})"
+def among(selection: Selection) -> str:
+    """Return the SQL condition for a choice of dead letters.
+
+    Raises ConfigurationError for a message whose position cannot be parsed.
+    """
+    if selection.everything:
+        return "true"
+    conditions = [_among("transaction_id", selection.transactions), _among("cause", selection.causes)]
+    return f"({' or '.join([*conditions, *map(_at, selection.messages)])})"
 
 
 def _at(message: str) -> str:

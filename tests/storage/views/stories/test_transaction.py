@@ -8,13 +8,13 @@ from storage.views.booked import NOON, Shop, at
 from txloom.errors import ConfigurationError
 from txloom.storage.delta.small_tables import append
 from txloom.storage.targets import history_tables, schemas
-from txloom.storage.views.stories.transaction import Story, transaction
+from txloom.storage.views.stories.transaction import SHOWN, Story, TransactionName, transaction
 
 METADATA = {"kind": "metadata", "table": None, "source_table": None, "op": None, "topic": "metadata"}
 
 
-def story(shop: Shop, **query: Any) -> Story:
-    story = transaction(shop.pipeline, shop.warehouse, **query)
+def story(shop: Shop, number: int = 1, size: int = SHOWN, **query: Any) -> Story:
+    story = transaction(shop.pipeline, shop.warehouse, TransactionName(**query), number=number, size=size)
     assert story.story is not None
     assert (story.total, len(story.candidates)) == (1, 1)
     return story.story
@@ -171,7 +171,7 @@ def test_an_xid_that_wrapped_around_lists_its_transactions(shop: Shop) -> None:
     rows = [finished(n, "released", transaction_id=f"x1:{n}", xid="x1") for n in range(1, 61)]
     shop.write("transactions", *rows)
     shop.wait(pending(99, transaction_id="x1:99", xid="x1"))
-    shown_story = transaction(shop.pipeline, shop.warehouse, xid="x1")
+    shown_story = transaction(shop.pipeline, shop.warehouse, TransactionName(xid="x1"))
     assert (shown_story.story, shown_story.total, len(shown_story.candidates)) == (None, 61, 50)
     assert [(row["transaction_id"], row["status"]) for row in shown_story.candidates[:2]] == [
         ("x1:1", "released"),
@@ -218,15 +218,15 @@ def test_a_released_transaction_that_no_cut_shows_says_what_holds_it_up(shop: Sh
 
 def test_nothing_is_known_of_what_never_came(shop: Shop) -> None:
     for query in ({"xid": "x' or 'a' = 'a"}, {"csn": 7}, {"transaction_id": ""}, {"xid": ""}):
-        story = transaction(shop.pipeline, shop.warehouse, **query)  # type: ignore[arg-type]
+        story = transaction(shop.pipeline, shop.warehouse, TransactionName(**query))  # type: ignore[arg-type]
         assert (story.story, story.candidates, story.total, story.as_of) == (None, [], 0, None)
     shop.land({"row": 1})
     shop.write("transactions", finished(1, "released"))
-    assert transaction(shop.pipeline, shop.warehouse, xid="x' or 'a' = 'a").total == 0
+    assert transaction(shop.pipeline, shop.warehouse, TransactionName(xid="x' or 'a' = 'a")).total == 0
 
 
 def test_one_name_of_a_transaction_is_asked_for(shop: Shop) -> None:
     for query in ({}, {"xid": "x1", "csn": 1}):
         with pytest.raises(ConfigurationError) as refused:
-            transaction(shop.pipeline, shop.warehouse, **query)  # type: ignore[arg-type]
+            transaction(shop.pipeline, shop.warehouse, TransactionName(**query))  # type: ignore[arg-type]
         assert str(refused.value) == "which transaction? give one of xid, csn and transaction_id"

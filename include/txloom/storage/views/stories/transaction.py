@@ -72,33 +72,41 @@ class TransactionStory:
 
 
 @open_tables
+@dataclass(frozen=True)
+class TransactionName:
+    """Exactly one of the names of a transaction: its xid, its csn, or its id in txloom's tables.
+
+    Raises ConfigurationError for none and for several.
+    """
+
+    xid: str | None = None
+    csn: int | None = None
+    transaction_id: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse none and several."""
+        if sum(each is not None for each in (self.xid, self.csn, self.transaction_id)) != 1:
+            raise ConfigurationError("which transaction? give one of xid, csn and transaction_id")
+
+
 def transaction(
-    pipeline: Pipeline,
-    warehouse: str,
-    *,
-    xid: str | None = None,
-    csn: int | None = None,
-    transaction_id: str | None = None,
-    number: int = 1,
-    size: int = SHOWN,
+    pipeline: Pipeline, warehouse: str, name: TransactionName, *, number: int = 1, size: int = SHOWN
 ) -> TransactionStory:
-    """Return the story of a transaction by exactly one of its names; number, size: the page of its events."""
-    if sum(each is not None for each in (xid, csn, transaction_id)) != 1:
-        raise ConfigurationError("which transaction? give one of xid, csn and transaction_id")
+    """Return the story of a transaction; number, size: the page of its events."""
     limits(number, size)
     paths = TablePaths(warehouse, pipeline.name)
-    candidates = _candidates(paths, xid, csn, transaction_id)
+    candidates = _candidates(paths, name)
     as_of = last_step(paths)
     if len(candidates) != 1:
         return TransactionStory(None, candidates[:CANDIDATES], len(candidates), as_of)
     return TransactionStory(_story(pipeline, paths, candidates[0], number, size), candidates, 1, as_of)
 
 
-def _candidates(paths: TablePaths, xid: str | None, csn: int | None, identity: str | None) -> list[Row]:
+def _candidates(paths: TablePaths, name: TransactionName) -> list[Row]:
     """Return the transactions of a name: those that finished or wait; without any, those that were only landed."""
-    texts = {"xid": xid, "transaction_id": identity}
-    where = " and ".join(f"{name} = {text_literal(text)}" for name, text in texts.items() if text is not None)
-    where = where or f"csn = {csn}"
+    texts = {"xid": name.xid, "transaction_id": name.transaction_id}
+    where = " and ".join(f"{column} = {text_literal(text)}" for column, text in texts.items() if text is not None)
+    where = where or f"csn = {name.csn}"
     by_id: dict[str, Row] = {}
     columns = "transaction_id, xid, csn, committed_at"
     order = "order by status desc, release desc"
