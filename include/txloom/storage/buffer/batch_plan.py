@@ -11,9 +11,12 @@ import pyarrow as pa
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.read_session import opened
 from txloom.storage.paths import TablePaths
+from txloom.storage.system_tables import arrow_schema
 from txloom.transactions.compact_events import BUCKETS
 
-PLAN = pa.schema([("after", pa.int64()), ("until", pa.int64()), ("tasks", pa.int32()), ("change_events", pa.string())])
+PLAN = arrow_schema(
+    [("after", pa.int64()), ("until", pa.int64()), ("tasks", pa.int32()), ("change_events", pa.string())]
+)
 """A micro-batch takes the landings after one up to another; how many tasks read them; the id of change_events."""
 PLANNED = "planned_landings"
 """Under this write id a plan knows its last landing: a run that was overtaken plans nothing twice."""

@@ -3,6 +3,8 @@
 Released transactions are left out where they are released (`txloom.steps.buffer.release`); these are the dead ones.
 """
 
+from typing import cast
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
@@ -30,10 +32,10 @@ def without_written_dead_letters(
 
 def without_written_deaths(paths: TablePaths, finished: pa.Table, epoch: int) -> pa.Table:
     """Leave out dead transactions that an earlier generation entered with the same cause and events."""
-    dead = pc.equal(finished.column("status"), "dead")
+    dead = pc.equal(finished.column("status"), pa.scalar("dead"))
     if epoch <= checkpoints.FIRST or not pc.any(dead).as_py():
         return finished
-    ids = finished.filter(dead).column("transaction_id").unique().to_pylist()
+    ids = cast("list[str]", finished.filter(dead).column("transaction_id").unique().to_pylist())
     where = f"status = 'dead' and release < {checkpoints.first_release(epoch)}"
     sql = f"select distinct {', '.join(DEATH)} from t where {where}"
     entered = arrow_tables.select(paths.table(names.TRANSACTIONS), f"{sql} and transaction_id in ({text_list(ids)})")

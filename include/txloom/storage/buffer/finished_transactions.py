@@ -1,5 +1,7 @@
 """Transactions that were finished before: what the buffer has forgotten of them, the table `transactions` has not."""
 
+from typing import cast
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,7 +34,7 @@ def finished_before(paths: TablePaths, events: pa.Table) -> np.ndarray:
     table = _table(paths)
     if table is None or not events.num_rows:
         return np.empty(0, memory.AT_POSITION)
-    (size,) = arrow_tables.ask({"t": table}, "select count(*) as n from t").column("n").to_pylist()
+    size: int = arrow_tables.ask({"t": table}, "select count(*) as n from t").column("n")[0].as_py()
     if size <= memory.REMEMBERED:
         return np.empty(0, memory.AT_POSITION)
     heard = _heard(events)
@@ -51,9 +53,9 @@ def finished_before(paths: TablePaths, events: pa.Table) -> np.ndarray:
 def _with_id_and_csn(table: DeltaTable, heard: pa.Table) -> np.ndarray:
     if not heard.num_rows:
         return np.empty(0, memory.AT_POSITION)
-    bounds = pc.min_max(heard.column("csn")).as_py()
+    lowest, highest = pc.min(heard.column("csn")).as_py(), pc.max(heard.column("csn")).as_py()
     csns = heard.column("csn").combine_chunks()
-    sql = f"select transaction_id, csn from t where csn between {bounds['min']} and {bounds['max']}"
+    sql = f"select transaction_id, csn from t where csn between {lowest} and {highest}"
     matches = [rows.filter(pc.is_in(rows.column("csn"), csns)) for rows in arrow_tables.batches({"t": table}, sql)]
     known = (
         heard.join(pa.concat_tables(matches), ["transaction_id", "csn"], join_type="left semi")
@@ -74,8 +76,9 @@ def _with_id(table: DeltaTable, heard: pa.Table) -> np.ndarray:
     ]
     known = pa.concat_tables(matches) if matches else heard.select(["transaction_id", "csn"])[:0]
     known = known.join(heard.select(["transaction_id", "tx", "place"]), "transaction_id", join_type="inner")
-    behind = pc.and_(pc.greater(known.column("place"), 0), pc.less(known.column("csn"), known.column("place")))
-    return _in_memory_layout(known.filter(pc.invert(pc.fill_null(behind, False))))
+    has_place = pc.greater(known.column("place"), pa.scalar(0))
+    behind = pc.and_(has_place, pc.less(known.column("csn"), known.column("place"))).fill_null(False)
+    return _in_memory_layout(known.filter(pc.invert(cast("pa.BooleanArray", behind))))
 
 
 def _given_up(paths: TablePaths, table: DeltaTable, heard: pa.Table) -> np.ndarray:
@@ -88,8 +91,8 @@ def _given_up(paths: TablePaths, table: DeltaTable, heard: pa.Table) -> np.ndarr
     ids = heard.column("transaction_id").combine_chunks()
     sql = "select transaction_id from t where csn is null and kind in ('row', 'metadata')"
     dead_letters = arrow_tables.batches({"t": opened(paths.dead_letters)}, sql)
-    dead = {each for rows in dead_letters for each in rows.column("transaction_id").unique().to_pylist()}
-    dead &= set(ids.to_pylist())
+    all_dead = {each for rows in dead_letters for each in rows.column("transaction_id").unique().to_pylist()}
+    dead = cast("set[str]", all_dead & set(ids.to_pylist()))
     if not dead:
         return np.empty(0, memory.AT_POSITION)
     sql = f"select transaction_id, csn, release from t where transaction_id in ({text_list(sorted(dead))})"
@@ -102,7 +105,8 @@ def _given_up(paths: TablePaths, table: DeltaTable, heard: pa.Table) -> np.ndarr
 
 def _in_memory_layout(known: pa.Table) -> np.ndarray:
     placed = np.empty(known.num_rows, memory.AT_POSITION)
-    placed["tx"], placed["csn"] = known.column("tx").to_numpy(), pc.fill_null(known.column("csn"), -1).to_numpy()
+    placed["tx"] = known.column("tx").to_numpy()
+    placed["csn"] = known.column("csn").combine_chunks().fill_null(-1).to_numpy()
     return placed
 
 

@@ -6,6 +6,7 @@ planning. Up to LOCAL_ROWS rows the same rules run here, on the same Arrow funct
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -58,6 +59,11 @@ def batches(tables: Mapping[str, DeltaTable], sql: str) -> Iterator[pa.Table]:
     return (_plain_rows(pa.table(batch)) for batch in running(tables, sql))
 
 
+def schema_of(table: DeltaTable) -> pa.Schema:
+    """Return the schema of an opened Delta table, in the types that delta-rs reads it in."""
+    return pa.schema(table.schema().to_arrow())  # type: ignore[arg-type]  # anything with __arrow_c_schema__ is taken
+
+
 def _plain_rows(rows: pa.Table) -> pa.Table:
     return rows.cast(plain_schema(rows.schema))
 
@@ -81,7 +87,7 @@ def append_once(table: pa.Table, path: str, write_id: str, number: int) -> bool:
     """Append rows to a Delta table unless this txnVersion was written before; say whether it was written now."""
 
     def write(target: DeltaTable, properties: CommitProperties) -> None:
-        rows = conform(table, pa.schema(target.schema().to_arrow()))
+        rows = conform(table, schema_of(target))
         write_deltalake(target, rows, mode="append", commit_properties=properties)
 
     return commit_once(path, (write_id, number), write)
@@ -89,7 +95,7 @@ def append_once(table: pa.Table, path: str, write_id: str, number: int) -> bool:
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Bring a table into a schema's order and types; a missing list is empty, any other missing column null."""
-    columns = []
+    columns: list[pa.Array[Any]] = []
     for field in schema:
         kind = plain(field.type)
         if field.name in table.column_names:
@@ -97,7 +103,8 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
         elif pa.types.is_list(kind):
             columns.append(pa.array([[]] * table.num_rows, kind))
         else:
-            columns.append(pa.nulls(table.num_rows, kind))
+            nulls: pa.Array[Any] = pa.nulls(table.num_rows, kind)  # type: ignore[call-overload]  # of any type
+            columns.append(nulls)
     return pa.Table.from_arrays(columns, schema=plain_schema(schema))
 
 
@@ -106,7 +113,7 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(f.name, plain(f.type)) for f in schema])
 
 
-def reorder(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def reorder(array: "pa.Array[Any]", kind: pa.DataType) -> "pa.Array[Any]":
     """Cast an array; structs and lists of structs are matched by field name."""
     if pa.types.is_struct(kind) and pa.types.is_struct(array.type):
         names = {array.type.field(i).name for i in range(array.type.num_fields)}
@@ -116,14 +123,15 @@ def reorder(array: pa.Array, kind: pa.DataType) -> pa.Array:
         ]
         return pa.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())
     if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
+        lists = cast("pa.ListArray[Any]", array)
         values = (
             reorder(
-                array.values.slice(array.offsets[0].as_py(), array.offsets[-1].as_py() - array.offsets[0].as_py()),
+                lists.values.slice(lists.offsets[0].as_py(), lists.offsets[-1].as_py() - lists.offsets[0].as_py()),
                 kind.value_type,
             )
-            if len(array)
+            if len(lists)
             else pa.nulls(0, kind.value_type)
         )
-        first = array.offsets[0] if len(array) else pa.scalar(0, pa.int32())
-        return pa.ListArray.from_arrays(pc.subtract(array.offsets, first), values, type=kind, mask=array.is_null())
+        first = lists.offsets[0] if len(lists) else pa.scalar(0, pa.int32())
+        return pa.ListArray.from_arrays(pc.subtract(lists.offsets, first), values, type=kind, mask=lists.is_null())
     return array.cast(kind)

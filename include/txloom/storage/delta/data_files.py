@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.commits import commit_once
@@ -38,7 +38,7 @@ class DataFile:
 def write_file(rows: pa.Table, table: str, path: str) -> DataFile:
     """Write rows as a file of the Delta table at a path, with its schema and the statistics that it declares."""
     delta = DeltaTable(path)
-    rows = arrow_tables.conform(rows, pa.schema(delta.schema().to_arrow()))
+    rows = arrow_tables.conform(rows, arrow_tables.schema_of(delta))
     name = f"part-{uuid.uuid4()}.zstd.parquet"
     filesystem, folder = filesystem_of(path)
     with filesystem.open_output_stream(f"{folder}/{name}") as stream:
@@ -62,12 +62,12 @@ def _skipping(table: DeltaTable, rows: pa.Table) -> list[str]:
 
 def _stats(rows: pa.Table, columns: Sequence[str]) -> dict[str, Any]:
     """Return Delta's statistics of numbers and short names; of other columns a reader knows nothing."""
-    bounds = {name: pc.min_max(rows.column(name)).as_py() for name in columns if name in rows.column_names}
-    known = {name: bound for name, bound in bounds.items() if bound["min"] is not None}
+    bounds = {name: pc.min_max(rows.column(name)) for name in columns if name in rows.column_names}
+    known = {name: bound for name, bound in bounds.items() if bound["min"].is_valid}
     return {
         "numRecords": rows.num_rows,
-        "minValues": {name: bound["min"] for name, bound in known.items()},
-        "maxValues": {name: bound["max"] for name, bound in known.items()},
+        "minValues": {name: bound["min"].as_py() for name, bound in known.items()},
+        "maxValues": {name: bound["max"].as_py() for name, bound in known.items()},
         "nullCount": {name: rows.column(name).null_count for name in bounds},
     }
 
@@ -75,7 +75,9 @@ def _stats(rows: pa.Table, columns: Sequence[str]) -> dict[str, Any]:
 def append_files(parts: Iterable[DataFile], path: str, write_id: str, number: int) -> bool:
     """Commit written files to a Delta table unless this txnVersion was written before; say whether they were now."""
     now = int(time.time() * 1000)
-    actions = [AddAction(part.path, part.size, {}, now, True, part.stats) for part in parts]
+    actions: list[AddAction | RemoveAction] = [
+        AddAction(part.path, part.size, {}, now, True, part.stats) for part in parts
+    ]
 
     def write(table: DeltaTable, properties: CommitProperties) -> None:
         table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)

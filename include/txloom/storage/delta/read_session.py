@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
@@ -22,6 +22,10 @@ from pyarrow import fs
 
 from txloom.storage.paths import filesystem_of
 
+if TYPE_CHECKING:
+    from arro3.core import RecordBatchReader
+
+T = TypeVar("T")
 TABLES, ANSWERS = 2_000, 4_000
 """So many are kept between looks; those that were not used for longest go."""
 SMALL = 256 << 10
@@ -97,11 +101,10 @@ def exists(path: str) -> bool:
 
 def answer(tables: Mapping[str, DeltaTable], sql: str) -> pa.Table:
     """Ask opened tables under the names that the SQL gives them."""
-    result: pa.Table = _once(list(tables.items()), sql, lambda: pa.table(running(tables, sql).read_all()))
-    return result
+    return _once(list(tables.items()), sql, lambda: pa.table(running(tables, sql).read_all()))
 
 
-def running(tables: Mapping[str, DeltaTable], sql: str) -> Any:
+def running(tables: Mapping[str, DeltaTable], sql: str) -> "RecordBatchReader":
     """Ask opened tables like `answer`, and return what reads the answer batch by batch."""
     builder = QueryBuilder()
     for name, table in tables.items():
@@ -109,12 +112,12 @@ def running(tables: Mapping[str, DeltaTable], sql: str) -> Any:
     return builder.execute(sql)
 
 
-def metadata(table: DeltaTable, read: Callable[[DeltaTable], Any]) -> Any:
+def metadata(table: DeltaTable, read: Callable[[DeltaTable], T]) -> T:
     """Return what a function reads of a table's log."""
     return _once([("t", table)], read.__qualname__, lambda: read(table))
 
 
-def _once(tables: list[tuple[str, DeltaTable]], sql: str, ask: Callable[[], Any]) -> Any:
+def _once(tables: list[tuple[str, DeltaTable]], sql: str, ask: Callable[[], T]) -> T:
     session = _SESSION.get()
     names = () if session is None else [(alias, session.names.get(id(table))) for alias, table in tables]
     if not names or any(name is None for _, name in names):
@@ -123,7 +126,8 @@ def _once(tables: list[tuple[str, DeltaTable]], sql: str, ask: Callable[[], Any]
     with _LOCK:
         if key in _ANSWERS:
             _ANSWERS.move_to_end(key)
-            return _ANSWERS[key]
+            known: T = _ANSWERS[key]
+            return known
     result = ask()
     if not isinstance(result, pa.Table) or result.nbytes <= SMALL:
         _keep(_ANSWERS, key, result, ANSWERS)

@@ -18,8 +18,10 @@ from txloom.storage.delta.read_session import opened
 from txloom.storage.delta.sql import has_exact_bounds
 
 BOUNDED = "delta.dataSkippingStatsColumns"
-WHOLE_DIGITS = {pa.int32(): 10, pa.int64(): 19}
-DECLARED = {arrow_type(ColumnType(kind)): ColumnType(kind) for kind in ("long", "int", "double", "float", "boolean")}
+WHOLE_DIGITS: dict[pa.DataType, int] = {pa.int32(): 10, pa.int64(): 19}
+DECLARED: dict[pa.DataType, ColumnType] = {
+    arrow_type(ColumnType(kind)): ColumnType(kind) for kind in ("long", "int", "double", "float", "boolean")
+}
 DECLARED |= {arrow_type(ColumnType(kind)): ColumnType(kind) for kind in ("date", "timestamp", "timestamptz", "binary")}
 
 
@@ -96,7 +98,7 @@ def _carried(path: str) -> tuple[DeltaTable, CommitProperties]:
     return table, commit_properties(metadata=newest_metadata(path) or None)
 
 
-def _holds(has: pa.Field, declared: pa.Field) -> bool:
+def _holds(has: "pa.Field[Any]", declared: "pa.Field[Any]") -> bool:
     """Say whether a column has its declared type, more or fewer fields of structs apart."""
     return _same(has.type, declared.type)
 
@@ -112,10 +114,10 @@ def _same(has: pa.DataType, declared: pa.DataType) -> bool:
 
 def _lacks(has: pa.DataType, declared: pa.DataType) -> bool:
     """Say whether a struct, or a list of structs, lacks fields."""
-    if pa.types.is_struct(has):
+    if pa.types.is_struct(has) and pa.types.is_struct(declared):
         inside = {field.name: field.type for field in has}
         return any(field.name not in inside or _lacks(inside[field.name], field.type) for field in declared)
-    return pa.types.is_list(has) and _lacks(has.value_type, declared.value_type)
+    return pa.types.is_list(has) and pa.types.is_list(declared) and _lacks(has.value_type, declared.value_type)
 
 
 def _rewrite(path: str, has: pa.Schema, declared: pa.Schema) -> None:
@@ -145,18 +147,19 @@ def _rewrite(path: str, has: pa.Schema, declared: pa.Schema) -> None:
             commit_properties=properties,
         )
     except DeltaError as error:
-        raise (refused or [error])[0] from error
+        raise (refused[0] if refused else error) from error
 
 
-def _column(rows: pa.Table, field: pa.Field, path: str) -> pa.Array:
+def _column(rows: pa.Table, field: "pa.Field[Any]", path: str) -> "pa.Array[Any]":
     if field.name not in rows.column_names:
-        return pa.nulls(rows.num_rows, field.type)
+        nulls: pa.Array[Any] = pa.nulls(rows.num_rows, field.type)
+        return nulls
     return _widened(rows.column(field.name).combine_chunks(), field.type, f"{path}: column {field.name}")
 
 
-def _widened(array: pa.Array, kind: pa.DataType, where: str) -> pa.Array:
+def _widened(array: "pa.Array[Any]", kind: pa.DataType, where: str) -> "pa.Array[Any]":
     """Return values in a wider type; texts are read as it. Structs and lists are widened inside."""
-    if pa.types.is_struct(kind) and pa.types.is_struct(array.type):
+    if pa.types.is_struct(kind) and isinstance(array, pa.StructArray):
         inside = {array.type.field(i).name: i for i in range(array.type.num_fields)}
         fields = [
             _widened(array.field(inside[field.name]), field.type, f"{where}.{field.name}")
@@ -165,7 +168,7 @@ def _widened(array: pa.Array, kind: pa.DataType, where: str) -> pa.Array:
             for field in kind
         ]
         return pa.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())
-    if pa.types.is_list(kind) and pa.types.is_list(array.type) and array.type != kind:
+    if pa.types.is_list(kind) and isinstance(array, pa.ListArray) and array.type != kind:
         values = _widened(array.values, kind.value_type, where)
         return pa.ListArray.from_arrays(array.offsets, values, type=kind, mask=array.is_null())
     if array.type == kind:
@@ -183,11 +186,14 @@ def _widens(old: pa.DataType, new: pa.DataType) -> bool:
         whole = WHOLE_DIGITS.get(old)
         digits, scale = (whole, 0) if whole else (old.precision, old.scale) if pa.types.is_decimal(old) else (99, 0)
         return bool(new.scale >= scale and new.precision - new.scale >= digits - scale)
-    wider = {pa.int32(): (pa.int64(), pa.float64()), pa.float32(): (pa.float64(),)}
+    wider: dict[pa.DataType, tuple[pa.DataType, ...]] = {
+        pa.int32(): (pa.int64(), pa.float64()),
+        pa.float32(): (pa.float64(),),
+    }
     return new in wider.get(old, ())
 
 
-def _read(texts: pa.Array, kind: pa.DataType, where: str) -> pa.Array:
+def _read(texts: "pa.Array[Any]", kind: pa.DataType, where: str) -> "pa.Array[Any]":
     """Read the texts of a column that was taken up undeclared as the type that was declared since."""
     declared = ColumnType("decimal", kind.precision, kind.scale) if pa.types.is_decimal(kind) else DECLARED.get(kind)
     if declared is None:
@@ -197,5 +203,5 @@ def _read(texts: pa.Array, kind: pa.DataType, where: str) -> pa.Array:
         try:
             values.append(None if text is None else read(text))
         except (ValueError, ArithmeticError, TypeError) as error:
-            raise ConfigurationError(f"{where} holds {text[:80]!r}, which is no {declared}") from error
+            raise ConfigurationError(f"{where} holds {str(text)[:80]!r}, which is no {declared}") from error
     return pa.array(values, kind)

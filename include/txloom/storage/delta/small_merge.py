@@ -44,7 +44,7 @@ def merge(
     """
     table = FENCE.opened(path)
     before = table.version()
-    schema = arrow_tables.plain_schema(pa.schema(table.schema().to_arrow()))
+    schema = arrow_tables.plain_schema(arrow_tables.schema_of(table))
     rows = arrow_tables.conform(effects, schema).append_column("_txloom_deleted", effects.column("_txloom_deleted"))
     values = {sql_name(name): f's."{name}"' for name in schema.names}
     condition = " and ".join(f't."{name}" = s."{name}"' for name in key)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
+from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.commits import commit_once, commit_properties, written
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.read_session import answer, opened
@@ -103,7 +104,7 @@ def ensure(
 
 def schema_of(path: str) -> pa.Schema:
     """Return a table's schema."""
-    return pa.schema(opened(path).schema().to_arrow())
+    return arrow_tables.schema_of(opened(path))
 
 
 def query(path: str, sql: str) -> list[dict[str, Any]]:

@@ -62,7 +62,7 @@ def among(column: str, values: Iterable[Any], kind: pa.DataType) -> str:
     there = [value for value in values if value is not None]
     if not there:
         return "false"
-    if not has_exact_bounds(kind):
+    if pa.types.is_decimal(kind) and not has_exact_bounds(kind):
         return f"cast({column} as varchar) in ({text_list(f'{value:.{kind.scale}f}' for value in there)})"
     return f"{column} in ({', '.join(literal(value, kind) for value in there)})"
 

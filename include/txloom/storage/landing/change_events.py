@@ -1,6 +1,7 @@
 """A landing, and its rows of change_events: decoded events with the place that each came from."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -49,7 +50,7 @@ def _with_coordinates(events: pa.Table, task: Task, places: Sequence[int], landi
     line = pc.subtract(position, part.first - 1 if part else 0)
     _refuse_beyond(line, LINES_PER_FILE, task)
     nothing = pa.nulls(size, pa.int64())
-    coordinates = {
+    coordinates: dict[str, pa.Array[Any] | pa.ChunkedArray[Any]] = {
         "landing": pa.repeat(pa.scalar(landing.number, pa.int64()), size),
         "row": pc.add(line, task.number * LINES_PER_FILE),
         "topic": pa.repeat(pa.scalar(task.topic, pa.string()), size),
@@ -63,7 +64,7 @@ def _with_coordinates(events: pa.Table, task: Task, places: Sequence[int], landi
         "bucket": pa.nulls(size, pa.int32()),
         "numbers": pa.nulls(size, pa.binary()),
     }
-    return pa.table(
+    return pa.Table.from_pydict(
         {name: coordinates[name] if name in coordinates else events.column(name) for name in CHANGE_EVENTS.names},
         CHANGE_EVENTS,
     )
@@ -71,35 +72,41 @@ def _with_coordinates(events: pa.Table, task: Task, places: Sequence[int], landi
 
 def identified(events: pa.Table) -> pa.Table:
     """Complete what rows are known by: one that has nothing of its own is known by the place that it was sent at."""
-    unknown = pc.and_(pc.equal(events.column("kind"), "row"), pc.is_null(events.column("identity")))
+    unknown = pc.and_(pc.equal(events.column("kind"), pa.scalar("row")), pc.is_null(events.column("identity")))
     if pc.any(unknown).as_py():
         for name in ("transaction_id", "xid"):
-            known = pc.binary_join_element_wise(events.column(name), _sent_at(events), identity.SENT_AT)
+            known = _joined(identity.SENT_AT, events.column(name), _sent_at(events))
             events = _with(events, name, pc.if_else(unknown, known, events.column(name)))
         identities = pc.if_else(unknown, events.column("transaction_id"), events.column("identity"))
         events = _with(events, "identity", identities)
     return _with(events, "tx", hashed(events.column("transaction_id")))
 
 
-def _sent_at(events: pa.Table) -> pa.ChunkedArray:
+def _sent_at(events: pa.Table) -> "pa.ChunkedArray[Any]":
     """Return the place of each message as text: that of its record in Kafka, or of its line in a file."""
     topic, partition, offset, file, line = (
         events.column(name).cast(pa.string()) for name in ("topic", "partition", "offset", "file", "line")
     )
-    record = pc.binary_join_element_wise(topic, partition, offset, ":")
-    return pc.coalesce(record, pc.binary_join_element_wise(file, line, ":"))
+    return pc.coalesce(_joined(":", topic, partition, offset), _joined(":", file, line))
 
 
-def _with(events: pa.Table, name: str, column: pa.Array) -> pa.Table:
+def _joined(separator: str, *texts: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":
+    """Join texts row by row; null where one of them is."""
+    joined: pa.ChunkedArray[Any]
+    joined = pc.binary_join_element_wise(*texts, separator)  # type: ignore[call-overload]  # a text may separate them
+    return joined
+
+
+def _with(events: pa.Table, name: str, column: "pa.Array[Any] | pa.ChunkedArray[Any]") -> pa.Table:
     return events.set_column(events.schema.get_field_index(name), CHANGE_EVENTS.field(name), column)
 
 
-def _positions(events: pa.Table, line: pa.Array, task: Task, landing: LandingPlan) -> pa.ChunkedArray:
+def _positions(events: pa.Table, line: pa.Int64Array, task: Task, landing: LandingPlan) -> "pa.ChunkedArray[Any]":
     """Return where events stand in their transaction; rows that do not say it stand where they were landed.
 
     That orders events of one moment: by landing, then file, then line.
     """
-    silent = pc.and_(pc.equal(events.column("kind"), "row"), pc.is_null(events.column("pos")))
+    silent = pc.and_(pc.equal(events.column("kind"), pa.scalar("row")), pc.is_null(events.column("pos")))
     if not pc.any(silent).as_py():
         return events.column("pos")
     bits = line_bits(max(len(landing.splits), task.number))
@@ -109,10 +116,11 @@ def _positions(events: pa.Table, line: pa.Array, task: Task, landing: LandingPla
             f"landing {landing.number}: rows that say nothing of their order have no positions left"
         )
     base = (landing.number << PLACE_BITS) + (task.number << bits)
-    return pc.if_else(silent, pc.add(line, base), events.column("pos"))
+    positions: pa.ChunkedArray[Any] = pc.if_else(silent, pc.add(line, base), events.column("pos"))
+    return positions
 
 
-def _refuse_beyond(line: pa.Array, limit: int, task: Task) -> None:
+def _refuse_beyond(line: pa.Int64Array, limit: int, task: Task) -> None:
     """Refuse a message that would stand where another one does."""
     highest = pc.max(line).as_py()
     if highest is not None and highest >= limit:

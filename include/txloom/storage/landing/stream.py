@@ -6,6 +6,7 @@ which maintenance takes away what was not read yet, and makes old landings young
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +19,14 @@ from txloom.storage.buffer.stream import NO_CLOCK
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.sql import int_list
 from txloom.storage.paths import TablePaths
+from txloom.storage.system_tables import arrow_schema
 from txloom.transactions import events as ev
 from txloom.transactions.compact_events import BUCKETS
 
-ARRIVALS = pa.schema(
+if TYPE_CHECKING:
+    from pyarrow.lib import Int64Type
+
+ARRIVALS = arrow_schema(
     [
         ("bucket", pa.int32()),
         ("landing", pa.int64()),
@@ -62,27 +67,28 @@ def arrivals(path: str, after: int, until: int, buckets: Sequence[int] = range(B
     columns = "kind, bucket, landing, landed_at, csn, numbers"
     sql = f"select {columns} from t where landing > {after} and landing <= {until} and ({chosen})"
     for rows in arrow_tables.batches({"t": DeltaTable(path)}, sql):
-        is_clock = pc.equal(rows.column("kind"), "clock")
+        is_clock = pc.equal(rows.column("kind"), pa.scalar("clock"))
         yield _compact_events(rows.filter(pc.invert(is_clock)))
         yield _clocks(rows.filter(is_clock), buckets)
 
 
 def _compact_events(rows: pa.Table) -> pa.Table:
     no_clock = pa.repeat(pa.scalar(NO_CLOCK, pa.int64()), rows.num_rows)
-    columns = [rows.column("bucket"), rows.column("landing"), _micros(rows), no_clock, rows.column("numbers")]
+    columns: list[pa.Array[Any] | pa.ChunkedArray[Any]] = [rows.column("bucket"), rows.column("landing")]
+    columns += [_micros(rows), no_clock, rows.column("numbers")]
     return pa.Table.from_arrays(columns, names=ARRIVALS.names).cast(ARRIVALS)
 
 
 def _clocks(rows: pa.Table, buckets: Sequence[int]) -> pa.Table:
     """Return each clock, with the holes that it brings, once for every bucket."""
     again = np.repeat(np.arange(rows.num_rows), len(buckets))
-    reached = rows.column("csn").fill_null(ev.ANYWHERE)
-    columns = [
+    reached = rows.column("csn").combine_chunks().fill_null(ev.ANYWHERE)
+    columns: list[pa.Array[Any] | pa.ChunkedArray[Any]] = [
         pa.array(np.tile(np.array(buckets, np.int32), rows.num_rows)),
         *(each.take(again) for each in (rows.column("landing"), _micros(rows), reached, rows.column("numbers"))),
     ]
     return pa.Table.from_arrays(columns, names=ARRIVALS.names).cast(ARRIVALS)
 
 
-def _micros(rows: pa.Table) -> pa.ChunkedArray:
+def _micros(rows: pa.Table) -> "pa.ChunkedArray[pa.Scalar[Int64Type]]":
     return rows.column("landed_at").cast(pa.timestamp("us", "UTC")).cast(pa.int64())

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -101,10 +101,11 @@ def decode_again(new: NewDecoder, events: pa.Table, number: int, paths: TablePat
     are decoded events with the places that they had. number: the landing that they are decoded for.
     """
     decoder, chunks = new(spellings=name_spellings.known(paths)), []
-    for topic in events.column("topic").unique().to_pylist():
-        of_topic = events.filter(pc.equal(events.column("topic"), topic))
+    for topic in cast("list[str]", events.column("topic").unique().to_pylist()):
+        of_topic = events.filter(pc.equal(events.column("topic"), pa.scalar(topic, pa.string())))
         headers = [None if pairs is None else dict(pairs) for pairs in of_topic.column("headers").to_pylist()]
-        decoded = decoder.decode(topic, [value.encode() for value in of_topic.column("value").to_pylist()], headers)
+        values = cast("list[str]", of_topic.column("value").to_pylist())
+        decoded = decoder.decode(topic, [value.encode() for value in values], headers)
         chunks.append(as_before(decoded, of_topic))
     name_spellings.learn(paths, number, decoder.spellings)
     return pa.concat_tables(chunks)

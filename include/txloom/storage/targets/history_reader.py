@@ -1,6 +1,7 @@
 """What history tells, read into this process: changes of a table, and which csn a moment is."""
 
 from datetime import datetime
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -118,8 +119,7 @@ def count(paths: TablePaths, row_table: RowTable, where: str, late: str) -> tupl
 def absent(paths: TablePaths, row_table: RowTable, where: str) -> set[str]:
     """Return the declared columns that some insert of chosen transactions lacks."""
     rows = chosen(paths, row_table, where, only="_txloom_absent")
-    names: list[str] = pc.list_flatten(rows.column("_txloom_absent")).unique().to_pylist()
-    return set(names)
+    return set(cast("list[str]", pc.list_flatten(rows.column("_txloom_absent")).unique().to_pylist()))
 
 
 def csn_at(paths: TablePaths, time: datetime) -> int:

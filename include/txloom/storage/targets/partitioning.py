@@ -6,6 +6,7 @@ values are. It is filled by the same Arrow function wherever rows are computed.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,7 +42,7 @@ class Partitions:
         return cls(declared, kind_of(arrow_type(source), declared.unit), column)
 
     @property
-    def field(self) -> pa.Field | None:
+    def field(self) -> "pa.Field[Any] | None":
         """Return the column of txloom's own that names the partitions; None where a declared one does."""
         if self.column != names.PARTITION:
             return None
@@ -68,6 +69,6 @@ def concerned(partitions: Partitions, key: Sequence[str], stored: pa.Table, effe
     """
     keys = effects.select(list(key))
     old = stored.select(list(dict.fromkeys([*key, partitions.column])))
-    old = old.join(keys, keys=list(key), join_type="left semi").column(partitions.column)
+    old_partitions = old.join(keys, keys=list(key), join_type="left semi").column(partitions.column)
     new = effects.filter(pc.invert(effects.column("_txloom_deleted"))).column(partitions.column)
-    return within(partitions.column, [*old.unique().to_pylist(), *new.unique().to_pylist()])
+    return within(partitions.column, [*old_partitions.unique().to_pylist(), *new.unique().to_pylist()])

@@ -9,7 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 from txloom.config import names
 from txloom.config.models.pipeline import Aggregate, Child, Mirror, Pipeline, Table
 from txloom.current.documents.compose import Member
-from txloom.storage.delta import schema_evolution, small_tables
+from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
 from txloom.storage.delta.commits import commit_properties
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.sql import has_exact_bounds, spark_name
@@ -109,9 +109,8 @@ def _refuse_same_rows(row_table: RowTable, paths: TablePaths) -> None:
     FENCE.refuse_stale(table.table_uri)
     if _were_taken_for_one(row_table, paths):
         commit = commit_properties(metadata=vars(Watermark()))
-        write_deltalake(
-            table, pa.schema(table.schema().to_arrow()).empty_table(), mode="overwrite", commit_properties=commit
-        )
+        nothing = arrow_tables.schema_of(table).empty_table()
+        write_deltalake(table, nothing, mode="overwrite", commit_properties=commit)
     indexed = ",".join([names.POSITION[1], *_indexed(table)])
     table.alter.set_table_properties({STATISTICS: indexed})
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 from deltalake.exceptions import TableNotFoundError
@@ -103,10 +103,10 @@ def correct(path: str, rows: pa.Table, key: Sequence[str], columns: Sequence[str
     about: what the commit says of itself.
     """
     table = FENCE.opened(path)
-    given = arrow_tables.conform(rows, pa.schema(table.schema().to_arrow()))
+    given = arrow_tables.conform(rows, arrow_tables.schema_of(table))
     properties = commit_properties(metadata=about)
     condition = " and ".join(f'(t."{name}" is not distinct from s."{name}")' for name in key)
-    csn = given.column("_txloom_csn").unique().to_pylist()
+    csn = cast("list[int]", given.column("_txloom_csn").unique().to_pylist())
     condition += f' and (t."_txloom_csn" between {min(csn)} and {max(csn)})'
     (
         table.merge(given, condition, source_alias="s", target_alias="t", commit_properties=properties)
