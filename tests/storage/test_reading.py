@@ -55,7 +55,10 @@ def ended(blocks: Iterator[Messages], first: list[int]) -> tuple[str, int, float
 
 @pytest.mark.parametrize(("stop", "repair"), [(Broker.pause, Broker.resume), (Broker.kill, Broker.start)])
 def test_a_broker_that_stops_while_it_is_read_is_named_in_time_with_the_offset(
-    fresh_broker: Broker, monkeypatch: pytest.MonkeyPatch, stop: Callable[[Broker], Any], repair: Callable[[Broker], Any]
+    fresh_broker: Broker,
+    monkeypatch: pytest.MonkeyPatch,
+    stop: Callable[[Broker], Any],
+    repair: Callable[[Broker], Any],
 ) -> None:
     monkeypatch.setattr(kafka, "SILENCE", SILENCE)
     topic = f"stopped.{stop.__name__}"

@@ -21,9 +21,16 @@ LOCAL_ROWS = int(os.environ.get("TXLOOM_LOCAL_ROWS", "50000"))
 
 
 def select(path: str, sql: str, version: int | None = None) -> pa.Table:
-    """Ask one Delta table, named `t` in the SQL; strings and lists come in Arrow's plain types.
+    """Run a query on one Delta table.
 
-    version: the table as it was then, instead of as it is.
+    Args:
+        path: the table's path.
+        sql: the query, in which the table is named `t`.
+        version: the version to read; None: the newest.
+
+    Returns:
+        the rows, with texts, binaries and lists in Arrow's plain types (`plain`); a table without columns where there
+        is no Delta table at the path.
     """
     try:
         table = opened(path, version)
@@ -33,12 +40,12 @@ def select(path: str, sql: str, version: int | None = None) -> pa.Table:
 
 
 def ask(tables: Mapping[str, DeltaTable], sql: str) -> pa.Table:
-    """Ask opened Delta tables under the names that the SQL gives them; like `select`."""
+    """Run a query on opened Delta tables, by the names that the SQL gives them; the rows are those of `select`."""
     return _plain_rows(answer(tables, sql))
 
 
 def first(tables: Mapping[str, DeltaTable], sql: str, most: int) -> pa.Table:
-    """Ask like `ask` and stop after so many rows, in the order that the SQL gives them."""
+    """Run a query like `ask`, and return at most `most` rows, in the order of the SQL; no further batch is read."""
     batches_read = list[pa.Table]()
     for rows in batches(tables, sql):
         batches_read.append(rows)
@@ -48,14 +55,17 @@ def first(tables: Mapping[str, DeltaTable], sql: str, most: int) -> pa.Table:
 
 
 def matching(path: str, sql: str, column: str, chosen: Sequence[int]) -> pa.Table:
-    """Ask one Delta table for rows with a wanted number in a column; what is not wanted is let go batch by batch."""
+    """Return the rows of a query on one Delta table, named `t`, whose 64-bit integer in a column is one of some values.
+
+    Each batch is filtered as it is read, so that only matching rows are held in memory.
+    """
     values = pa.array(chosen, pa.int64())
     parts = batches({"t": DeltaTable(path)}, sql)
     return pa.concat_tables([rows.filter(pc.is_in(rows.column(column), values)) for rows in parts])
 
 
 def batches(tables: Mapping[str, DeltaTable], sql: str) -> Iterator[pa.Table]:
-    """Ask opened Delta tables like `ask`, at once, and return the answer batch by batch."""
+    """Start a query like `ask` at once, and return its rows batch by batch, as they are read."""
     return (_plain_rows(pa.table(batch)) for batch in running(tables, sql))
 
 
@@ -69,7 +79,7 @@ def _plain_rows(rows: pa.Table) -> pa.Table:
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
-    """Replace view and large types by the plain ones that all readers know."""
+    """Return a type with plain text, binary and lists in place of view and large types, also inside nested types."""
     if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
         return pa.string()
     if pa.types.is_binary_view(kind) or pa.types.is_large_binary(kind):
@@ -84,7 +94,21 @@ def plain(kind: pa.DataType) -> pa.DataType:
 
 
 def append_once(table: pa.Table, path: str, write_id: str, number: int) -> bool:
-    """Append rows to a Delta table unless this txnVersion was written before; say whether it was written now."""
+    """Append rows to a Delta table, in its schema, unless a commit has this number or a higher one for the write id.
+
+    Args:
+        table: the rows; columns are brought into the order and types of the Delta table (`conform`).
+        path: the Delta table's path.
+        write_id: Delta's txnAppId.
+        number: Delta's txnVersion.
+
+    Returns:
+        whether the rows were written now; a repeated call returns False and changes nothing.
+
+    Raises:
+        LeaseTaken: another run holds the lease.
+        WriteConflict: other commits came first in every attempt.
+    """
 
     def write(target: DeltaTable, properties: CommitProperties) -> None:
         rows = conform(table, schema_of(target))
@@ -94,7 +118,11 @@ def append_once(table: pa.Table, path: str, write_id: str, number: int) -> bool:
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Bring a table into a schema's order and types; a missing list is empty, any other missing column null."""
+    """Return rows in a schema's order of columns, and in the plain form of its types.
+
+    A list column that the rows lack is filled with empty lists, any other one with nulls; columns that the schema lacks
+    are left out. Raises ArrowInvalid where a value does not fit its type.
+    """
     columns: list[pa.Array[Any]] = []
     for field in schema:
         kind = plain(field.type)
@@ -109,12 +137,12 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Replace view and large types of a schema by the plain ones that all readers know."""
+    """Return a schema with the plain form of its types (`plain`), without the fields' metadata."""
     return pa.schema([pa.field(f.name, plain(f.type)) for f in schema])
 
 
 def reorder(array: "pa.Array[Any]", kind: pa.DataType) -> "pa.Array[Any]":
-    """Cast an array; structs and lists of structs are matched by field name."""
+    """Cast an array to a type; fields of structs and of lists of structs are matched by name, lacking ones are null."""
     if pa.types.is_struct(kind) and pa.types.is_struct(array.type):
         names = {array.type.field(i).name for i in range(array.type.num_fields)}
         fields = [

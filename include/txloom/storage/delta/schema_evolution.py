@@ -1,4 +1,4 @@
-"""Tables follow their declaration: columns are added, types widened; text nobody had declared gets its type."""
+"""Bring Delta tables to their declared schema: add columns, widen types, read undeclared text as a declared type."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -18,7 +18,9 @@ from txloom.storage.delta.read_session import opened
 from txloom.storage.delta.sql import has_exact_bounds
 
 BOUNDED = "delta.dataSkippingStatsColumns"
+"""The property that lists the columns of which files have bounds."""
 WHOLE_DIGITS: dict[pa.DataType, int] = {pa.int32(): 10, pa.int64(): 19}
+"""The most decimal digits of an integer type's values."""
 DECLARED: dict[pa.DataType, ColumnType] = {
     arrow_type(ColumnType(kind)): ColumnType(kind) for kind in ("long", "int", "double", "float", "boolean")
 }
@@ -33,10 +35,21 @@ def ensure(
     partition_by: Sequence[str] = (),
     metadata: Mapping[str, Any] | None = None,
 ) -> None:
-    """Create a table, or bring it to its declared schema: columns are added, types widened, nothing is taken away.
+    """Create a table, or bring it to its declared schema: columns are added and types widened, no column is removed.
 
-    Raises ConfigurationError where a declared type does not hold every value that the table has, and where rows lie in
-    other partitions than those that are declared.
+    A repeated call changes nothing.
+
+    Args:
+        path: the table's path.
+        schema: the declared columns.
+        properties: the properties with which the table is created.
+        partition_by: the declared partition columns.
+        metadata: the userMetadata of the first version.
+
+    Raises:
+        ConfigurationError: a declared type does not hold every value of the table, or the table is partitioned by other
+            columns than the declared ones.
+        LeaseTaken: another run holds the lease.
     """
     if not DeltaTable.is_deltatable(path):
         small_tables.ensure(path, schema, properties, partition_by=partition_by, metadata=metadata)
@@ -52,7 +65,10 @@ def ensure(
 
 
 def lagging(path: str, schema: pa.Schema) -> list[str]:
-    """Return the declared columns that a table has with another type: the next cycle widens them, or refuses to."""
+    """Return the declared columns that a table has with another type, [] where there is no table.
+
+    `ensure` widens them, or refuses to.
+    """
     if not DeltaTable.is_deltatable(path):
         return []
     has = arrow_tables.plain_schema(small_tables.schema_of(path))
@@ -60,7 +76,7 @@ def lagging(path: str, schema: pa.Schema) -> list[str]:
 
 
 def _refuse_other_partitions(path: str, schema: pa.Schema, partition_columns: Sequence[str]) -> None:
-    """Rows lie where they were written: no other partitions can be declared for a table that exists."""
+    """Raise ConfigurationError where an existing table is partitioned by other columns than the declared ones."""
     lie, say = (
         _partitions(of_schema, columns)
         for of_schema, columns in (
@@ -76,7 +92,7 @@ def _refuse_other_partitions(path: str, schema: pa.Schema, partition_columns: Se
 
 
 def _forget_bounds(path: str, schema: pa.Schema) -> None:
-    """Let a table that an older version made keep no bounds of columns of which they are not exact."""
+    """Stop writing bounds of columns where they are not exact; an older version of txloom created tables with them."""
     table = opened(path)
     bounded = [name for name in table.metadata().configuration.get(BOUNDED, "").split(",") if name]
     kinds = {field.name: field.type for field in schema}
@@ -93,13 +109,13 @@ def _partitions(schema: pa.Schema, columns: Sequence[str]) -> str:
 
 
 def _carried(path: str) -> tuple[DeltaTable, CommitProperties]:
-    """Open a table for a commit that does not change its rows, and return what it goes on to be about."""
+    """Open a table for a commit that does not change its state; return it, and properties with its userMetadata."""
     table = FENCE.opened(path)
     return table, commit_properties(metadata=newest_metadata(path) or None)
 
 
 def _holds(has: "pa.Field[Any]", declared: "pa.Field[Any]") -> bool:
-    """Say whether a column has its declared type, more or fewer fields of structs apart."""
+    """Return whether a column has its declared type; a struct may have more or fewer fields than the declared one."""
     return _same(has.type, declared.type)
 
 
@@ -113,7 +129,7 @@ def _same(has: pa.DataType, declared: pa.DataType) -> bool:
 
 
 def _lacks(has: pa.DataType, declared: pa.DataType) -> bool:
-    """Say whether a struct, or a list of structs, lacks fields."""
+    """Return whether a struct, or a list of structs, lacks fields that are declared."""
     if pa.types.is_struct(has) and pa.types.is_struct(declared):
         inside = {field.name: field.type for field in has}
         return any(field.name not in inside or _lacks(inside[field.name], field.type) for field in declared)
@@ -121,7 +137,7 @@ def _lacks(has: pa.DataType, declared: pa.DataType) -> bool:
 
 
 def _rewrite(path: str, has: pa.Schema, declared: pa.Schema) -> None:
-    """Write a table anew, in one commit, with wider types; its earlier versions stay readable."""
+    """Rewrite all rows of a table with wider types, in one commit; earlier versions stay readable."""
     table, properties = _carried(path)
     extra = [field for field in has if field.name not in declared.names]
     schema = pa.schema([*declared, *extra])
@@ -158,7 +174,10 @@ def _column(rows: pa.Table, field: "pa.Field[Any]", path: str) -> "pa.Array[Any]
 
 
 def _widened(array: "pa.Array[Any]", kind: pa.DataType, where: str) -> "pa.Array[Any]":
-    """Return values in a wider type; texts are read as it. Structs and lists are widened inside."""
+    """Return values in a wider type; texts are read as values of it, structs and lists are widened inside.
+
+    Raises ConfigurationError where the type does not hold all values of the old one, or a text is no value of it.
+    """
     if pa.types.is_struct(kind) and isinstance(array, pa.StructArray):
         inside = {array.type.field(i).name: i for i in range(array.type.num_fields)}
         fields = [
@@ -176,7 +195,7 @@ def _widened(array: "pa.Array[Any]", kind: pa.DataType, where: str) -> "pa.Array
     if pa.types.is_string(array.type):
         return _read(array, kind, where)
     if not _widens(array.type, kind):
-        hint = "declare a type that holds it, or give the new one another name and its own `source`"
+        hint = "declare a type that holds it, or give the new one another name, and declare its `source`"
         raise ConfigurationError(f"{where} is {array.type}, and the declared {kind} does not hold all of it: {hint}")
     return array.cast(kind)
 
@@ -194,7 +213,7 @@ def _widens(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def _read(texts: "pa.Array[Any]", kind: pa.DataType, where: str) -> "pa.Array[Any]":
-    """Read the texts of a column that was taken up undeclared as the type that was declared since."""
+    """Read the texts of an adopted, undeclared column as values of the type that was declared since."""
     declared = ColumnType("decimal", kind.precision, kind.scale) if pa.types.is_decimal(kind) else DECLARED.get(kind)
     if declared is None:
         raise ConfigurationError(f"{where} holds text, which cannot become {kind}")

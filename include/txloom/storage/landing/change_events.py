@@ -126,7 +126,7 @@ def _refuse_beyond(line: pa.Int64Array, limit: int, task: Task) -> None:
     if highest is not None and highest >= limit:
         name = task.file if task.part is None else str(task.part)
         raise SourceUnavailable(
-            f"{name}: message {highest} has no position of its own, at most {limit - 1} have: split it"
+            f"{name}: message {highest} has no position left, at most {limit - 1} have one: split it"
         )
 
 

@@ -82,7 +82,7 @@ def release(paths: TablePaths, reader: str, cut: Cut) -> None:
 
 def _write(paths: TablePaths, reader: str, cut_id: int, until: datetime) -> None:
     if not reader.strip():
-        raise ConfigurationError("a reader needs a name: vacuum tells who holds a cut")
+        raise ConfigurationError("a reader needs a name: vacuum says who holds a cut")
     row = {"reader": reader, "cut_id": cut_id, "at": datetime.now(UTC), "until": until}
     small_tables.append(paths.table(names.READERS), [row], READERS)
 
