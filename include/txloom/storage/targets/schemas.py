@@ -1,4 +1,4 @@
-"""Schemas of history and current tables, built from their declaration; as DDL where Spark computes rows of them."""
+"""Schemas of history and current tables, built from their declaration; as DDL for rows that Spark computes."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ STAMPS: list[tuple[str, pa.DataType]] = [
     ("_txloom_pos", pa.int64()),
     ("_txloom_xid", pa.string()),
 ]
-"""What a current row carries beside its columns: the change that made it so."""
+"""The columns of a current row beside the declared ones: csn, position and transaction of the row's newest change."""
 
 
 def columns_ddl(table: Table) -> str:
@@ -61,7 +61,7 @@ def stream_schema(pipeline: Pipeline, aggregate: Aggregate) -> pa.Schema:
 
 
 def change_type(table: Table) -> pa.DataType:
-    """Return one change of an aggregate's member."""
+    """Return the type of one change of an aggregate's member in the aggregate's history."""
     image = pa.struct(columns(table))
     first: list[tuple[str, pa.DataType]] = [("_txloom_pos", pa.int64()), ("_txloom_op", pa.string())]
     last: list[tuple[str, pa.DataType]] = [("unchanged", NAMES), ("before", image), ("before_known", NAMES)]
@@ -82,7 +82,7 @@ def document_schema(pipeline: Pipeline, aggregate: Aggregate) -> pa.Schema:
 
 
 def document_fields(pipeline: Pipeline, aggregate: Aggregate) -> "list[pa.Field[Any]]":
-    """Return what a document declares."""
+    """Return the declared columns of a document: the root's, and one for each child."""
     fields = columns(pipeline.table(aggregate.root))
     for child in aggregate.children:
         row = pa.struct(columns(pipeline.table(child.table)))
@@ -96,7 +96,7 @@ def columns(table: Table) -> "list[pa.Field[Any]]":
 
 
 def current_ddl(table: Table) -> str:
-    """Return the schema of a mirror's current table."""
+    """Return the schema of a mirror's current table as Spark DDL."""
     return f"{columns_ddl(table)}, _txloom_csn bigint, _txloom_pos bigint, _txloom_xid string"
 
 
