@@ -1,7 +1,8 @@
-"""Small batches without Spark jobs: read with DataFusion, compute in Arrow, append through delta-rs.
+"""Read, compute and append small batches without Spark jobs, by DataFusion, Arrow functions and delta-rs.
 
-A Spark query costs hundreds of milliseconds however few rows it has; a cycle over many tables would spend its time
-planning. Up to LOCAL_ROWS rows the same rules run here, on the same Arrow functions; above, Spark spreads them out.
+A Spark query takes hundreds of milliseconds however few rows it has, so that a cycle over many tables would spend its
+time planning. Releases and merges of up to LOCAL_ROWS rows run in this process; Spark spreads larger ones out over
+tasks, which call the same Arrow functions.
 """
 
 import os
@@ -17,7 +18,7 @@ from txloom.storage.delta.commits import commit_once
 from txloom.storage.delta.read_session import answer, opened, running
 
 LOCAL_ROWS = int(os.environ.get("TXLOOM_LOCAL_ROWS", "50000"))
-"""Up to so many rows a release or a merge is computed in the driver's process."""
+"""The most rows of a release or a merge that are computed in the driver's process."""
 
 
 def select(path: str, sql: str, version: int | None = None) -> pa.Table:

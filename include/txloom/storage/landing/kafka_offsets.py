@@ -115,7 +115,10 @@ def extents_and_reached(pipeline: Pipeline, paths: TablePaths) -> tuple[list[Ran
 
 
 def refuse_unread(paths: TablePaths) -> None:
-    """Raise ConfigurationError where a landing from Kafka is unfinished, and the declaration has no Kafka any more."""
+    """Raise ConfigurationError where a landing from Kafka is planned and not finished.
+
+    It is called where the declaration has no `source.kafka`, so that nothing could finish the landing.
+    """
     if unread(paths):
         raise ConfigurationError(
             "a landing from Kafka was planned and not finished: put source.kafka back until land_events has run"
