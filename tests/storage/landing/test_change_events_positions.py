@@ -49,7 +49,7 @@ def test_rows_of_any_two_places_stand_in_the_order_of_landing_file_and_line(
 
 def test_a_row_that_would_stand_where_another_does_is_refused_by_its_file() -> None:
     limit = 2 ** line_bits(8_192)
-    with pytest.raises(SourceUnavailable, match=f"t/a.jsonl: message {limit} has no position of its own"):
+    with pytest.raises(SourceUnavailable, match=f"t/a.jsonl: message {limit} has no position left"):
         position(1, 8_192, 1, limit)
 
 

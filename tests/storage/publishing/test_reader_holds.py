@@ -69,7 +69,7 @@ def test_who_holds_a_cut_again_is_named_since_the_first_time(lake: Released) -> 
     ("reader", "cut_id", "message"),
     [
         ("export", 7, "pipeline plant has published no cut 7"),
-        (" ", 1, "a reader needs a name: vacuum tells who holds a cut"),
+        (" ", 1, "a reader needs a name: vacuum says who holds a cut"),
     ],
 )
 def test_a_hold_that_would_hold_nothing_is_refused(lake: Released, reader: str, cut_id: int, message: str) -> None:
