@@ -73,6 +73,7 @@ TESTED_BY = {
     "storage/sources/file_order": "storage/sources/test_file_plan",
     "storage/sources/file_positions": "storage/sources/test_file_plan",
     "storage/sources/splits": "storage/landing/test_change_events_positions",
+    "storage/system_tables": "storage/maintenance/test_expiry",
     "storage/targets/history_reader": "steps/merge/test_local_merge",
     "storage/targets/row_tables": "steps/merge/test_merge_current_keyless",
     "storage/targets/schemas": "steps/merge/test_local_merge",
