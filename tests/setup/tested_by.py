@@ -93,10 +93,10 @@ TESTED_BY = {
     "storage/views/stories/released_rows": "storage/views/stories/test_transaction",
     "storage/views/stories/row_lookup": "storage/views/stories/test_row",
     "storage/views/stories/row_states": "storage/views/stories/test_row",
-    "transactions/alone": "transactions/test_buffer",
+    "transactions/alone": "transactions/test_completeness",
     "transactions/events": "transactions/test_metadata",
     "transactions/hashes": "transactions/test_compact_events",
-    "transactions/memory": "transactions/test_buffer",
+    "transactions/memory": "transactions/test_completeness",
     "transactions/reused_ids": "workloads/named/test_wrapped_ids",
 }
 """A module of the library, and the file of tests that holds its rules."""
