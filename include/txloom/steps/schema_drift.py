@@ -46,7 +46,7 @@ def without_before(typed: Mapping[str, pa.Table]) -> list[Finding]:
     """
     observed = []
     for name, events in typed.items():
-        updates = events.filter(pc.equal(events.column("op"), "U"))
+        updates = events.filter(pc.equal(events.column("op"), pa.scalar("U")))
         if updates.num_rows >= FEWEST and updates.column("before").null_count == updates.num_rows:
             first = updates.sort_by("csn").slice(0, 1).select(["csn", "xid"]).to_pylist()[0]
             evidence = f"{updates.num_rows} updates in a row"

@@ -64,7 +64,7 @@ def _merge(spark: "Callable[[], SparkSession]", scope: Scope, target: Target) ->
     about: dict[str, Any] = {**newest_metadata(path), "backfill": scope.run_id}
     if _is_small(scope, target):
         rows = shadow_tables.differences(scope.paths, target.name, "true")
-        gone = pc.equal(rows.column(KIND), SURPLUS)
+        gone = pc.equal(rows.column(KIND), pa.scalar(SURPLUS))
         effects: pa.Table = rows.select(target.schema.names).append_column("_txloom_deleted", gone)
         small_merge.merge(path, effects, target.key, about)
         return

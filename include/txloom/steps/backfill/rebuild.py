@@ -80,8 +80,8 @@ def _history(scope: Scope, target: Target, mark: Watermark, held: dict[str, pa.T
         held[target.name] = pa.concat_tables([live.filter(pc.invert(replaced)), shadow_rows])
     rows = held[target.name]
     shown = pc.and_(
-        pc.less_equal(rows.column("_txloom_csn"), mark.valid_through),
-        pc.less_equal(rows.column("_txloom_release"), mark.release),
+        pc.less_equal(rows.column("_txloom_csn"), pa.scalar(mark.valid_through)),
+        pc.less_equal(rows.column("_txloom_release"), pa.scalar(mark.release)),
     )
     return rows.filter(shown)
 

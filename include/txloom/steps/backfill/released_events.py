@@ -7,11 +7,13 @@ left as it is: its events are no longer there, or nobody can tell them from late
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txloom.arrow_types import AnyValues
 from txloom.config import names
 from txloom.steps.backfill.scope import Scope
 from txloom.steps.buffer.release import ANY_TX, CHOSEN, COORDINATES, EVENT, events_of, made_of
@@ -21,7 +23,8 @@ from txloom.transactions.hashes import hashed
 
 COLUMNS = ("transaction_id", "xid", "csn", "rows", "release")
 REBUILT, GONE, UNREADABLE = "rebuilt", "gone", "unreadable"
-OUTCOMES = pa.schema([("xid", pa.string()), ("csn", pa.int64()), ("rows", pa.int64()), ("fate", pa.string())])
+_TYPES: dict[str, pa.DataType] = {"xid": pa.string(), "csn": pa.int64(), "rows": pa.int64(), "fate": pa.string()}
+OUTCOMES = pa.schema(_TYPES)
 """What became of each transaction of a backfill. gone: its events are not there any more, or cannot be told from those
 of another one with its id. unreadable: they do not fit what is declared now. The history rows of both stay as they
 are."""
@@ -73,28 +76,32 @@ def rebuild(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tu
         rebuilt = rebuild(scope, chosen.filter(once), between, bounds)
         return Rebuilt(rebuilt.history, pa.concat_tables([rebuilt.outcomes, _left(chosen.filter(pc.invert(once)))]))
     events = _landed(scope, chosen, between, bounds)
-    rebuilt = _complete(events, chosen)
-    tx = pa.array(np.unique(rebuilt.column("tx").to_numpy()), pa.int64())
-    there = pc.or_(pc.is_in(chosen.column("tx"), tx), pc.equal(chosen.column("rows"), 0))
+    complete = _complete(events, chosen)
+    tx = pa.array(np.unique(complete.column("tx").to_numpy()), pa.int64())
+    there = pc.or_(pc.is_in(chosen.column("tx"), tx), pc.equal(chosen.column("rows"), pa.scalar(0)))
     whole = chosen.filter(there)
-    made = made_of(scope.pipeline, _of_tables(rebuilt, whole, scope.tables), whole.select(CHOSEN.names), 0)
+    made = made_of(scope.pipeline, _of_tables(complete, whole, scope.tables), whole.select(CHOSEN.names), 0)
     bad = pa.array(sorted(made.unreadable), pa.int64())
     unreadable = pc.is_in(chosen.column("tx"), bad)
     outcome = pc.if_else(unreadable, UNREADABLE, pc.if_else(there, REBUILT, GONE))
-    outcomes = pa.table([*(chosen.column(name) for name in OUTCOMES.names[:3]), outcome], schema=OUTCOMES)
-    return Rebuilt(made.history, outcomes)
+    return Rebuilt(made.history, _outcomes(chosen, outcome))
 
 
-def _known_by_id(chosen: pa.Table) -> pa.Array:
+def _outcomes(chosen: pa.Table, outcome: AnyValues) -> pa.Table:
+    columns: list[AnyValues] = [chosen.column(name) for name in OUTCOMES.names[:3]]
+    return pa.Table.from_arrays([*columns, outcome], schema=OUTCOMES)
+
+
+def _known_by_id(chosen: pa.Table) -> pa.BooleanArray:
     """Say which transactions have an id that no other one has: events of one id cannot be told apart afterwards."""
     _, position, counts = np.unique(chosen.column("tx").to_numpy(), return_inverse=True, return_counts=True)
-    return pa.array(counts[position.reshape(-1)] == 1)
+    once: pa.BooleanArray = pa.array(counts[position.reshape(-1)] == 1)
+    return once
 
 
 def _left(chosen: pa.Table) -> pa.Table:
     """Return the fates of transactions that stay as they are."""
-    size = chosen.num_rows
-    return pa.table([*(chosen.column(name) for name in OUTCOMES.names[:3]), pa.repeat(pa.scalar(GONE), size)], OUTCOMES)
+    return _outcomes(chosen, pa.repeat(pa.scalar(GONE), chosen.num_rows))
 
 
 def _landed(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tuple[int, int]) -> pa.Table:
@@ -107,7 +114,8 @@ def _landed(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tu
     )
     headers = ", headers" if scope.pipeline.source.format == "debezium" else ""
     sql = f"select {EVENT}{headers}, identity, payload, digest, landed_at from t where {where}"
-    return arrow_tables.matching(scope.paths.change_events, sql, "tx", chosen.column("tx").to_pylist()).combine_chunks()
+    tx = cast("list[int]", chosen.column("tx").to_pylist())
+    return arrow_tables.matching(scope.paths.change_events, sql, "tx", tx).combine_chunks()
 
 
 def _complete(events: pa.Table, chosen: pa.Table) -> pa.Table:
@@ -128,18 +136,19 @@ def _complete(events: pa.Table, chosen: pa.Table) -> pa.Table:
 
 def _first_of_each(events: pa.Table, among: np.ndarray) -> np.ndarray:
     """Find, of rows with one identity and content, the first that was landed; and all metadata."""
-    rows = among & pc.equal(events.column("kind"), "row").to_numpy(zero_copy_only=False)
+    rows = among & pc.equal(events.column("kind"), pa.scalar("row")).to_numpy(zero_copy_only=False)
     position = np.flatnonzero(rows)
     keys = ["tx", "table", "identity", "payload", "digest"]
-    chosen = events.select([*keys, "landing", "row"]).take(pa.array(position))
-    chosen = chosen.append_column("place", pa.array(position)).sort_by([("landing", "ascending"), ("row", "ascending")])
+    chosen = events.select([*keys, "landing", "row"]).take(pa.array(position, pa.int64()))
+    chosen = chosen.append_column("place", pa.array(position, pa.int64()))
+    chosen = chosen.sort_by([("landing", "ascending"), ("row", "ascending")])
     kept = _by_transaction(chosen, keys).column("place")
     is_first = among & ~rows
     is_first[kept.to_numpy()] = True
     return np.asarray(is_first)
 
 
-def _by_transaction(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
+def _by_transaction(rows: pa.Table, keys: list[str]) -> pa.Table:
     """Return the first row of each content; one without a digest is every row that it cannot be told from."""
     first = rows.group_by(keys, use_threads=False).aggregate([("place", "first")])
     first = first.rename_columns([*keys, "place"])
@@ -153,7 +162,7 @@ def _by_transaction(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
 
 def _counted(events: pa.Table, first_ones: np.ndarray, at: np.ndarray, chosen: pa.Table) -> np.ndarray:
     """Say which transactions have as many rows as they were released with."""
-    rows = first_ones & pc.equal(events.column("kind"), "row").to_numpy(zero_copy_only=False)
+    rows = first_ones & pc.equal(events.column("kind"), pa.scalar("row")).to_numpy(zero_copy_only=False)
     counts = np.bincount(at[rows], minlength=chosen.num_rows)
     equal: np.ndarray = counts == chosen.column("rows").to_numpy()
     return equal
@@ -161,7 +170,7 @@ def _counted(events: pa.Table, first_ones: np.ndarray, at: np.ndarray, chosen: p
 
 def _of_tables(events: pa.Table, chosen: pa.Table, tables: Sequence[str]) -> pa.Table:
     """Return the events of some tables, with their commit position and release."""
-    metadata = pc.equal(events.column("kind"), "metadata")
+    metadata = pc.equal(events.column("kind"), pa.scalar("metadata"))
     of_tables = pc.is_in(events.column("table"), pa.array(tables, pa.string()))
     events = events.filter(pc.or_(metadata, of_tables)).drop_columns(["identity", "payload", "digest", "landed_at"])
     chosen = chosen.sort_by("tx")
@@ -173,4 +182,4 @@ def _of_tables(events: pa.Table, chosen: pa.Table, tables: Sequence[str]) -> pa.
     if not of_transactions.num_rows:
         return of_transactions.append_column("release", pa.nulls(0, pa.int64()))
     at = np.searchsorted(chosen.column("tx").to_numpy(), of_transactions.column("tx").to_numpy())
-    return of_transactions.append_column("release", chosen.column("release").take(pa.array(at)))
+    return of_transactions.append_column("release", chosen.column("release").take(pa.array(at, pa.int64())))

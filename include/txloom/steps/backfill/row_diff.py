@@ -2,11 +2,12 @@
 
 import json
 from hashlib import blake2b
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txloom.arrow_types import AnyValues
 from txloom.current.row_diff import KEY, POSITION, difference, with_hashes
 from txloom.steps.backfill.scope import Target
 from txloom.storage.targets.shadow_tables import DIFFERENCE, INSERTED, REPEATED, SURPLUS, UPDATED
@@ -63,14 +64,14 @@ def _kind_rows(kind: str, rows: pa.Table, target: Target, was: list[str] | None 
     size = rows.num_rows
     digests = [_digest(kind, key, values) for key, values in zip(*_hashes(rows), strict=True)]
     texts = [*(was or []), *[None] * size][:size]
-    verdicts = [pa.repeat(pa.scalar(kind), size), pa.array(texts, pa.string()), pa.array(digests, pa.int64())]
-    return pa.Table.from_arrays(
-        [*(rows.column(name) for name in target.schema.names), *verdicts], schema=schema_of(target)
-    )
+    columns: list[AnyValues] = [rows.column(name) for name in target.schema.names]
+    columns += [pa.repeat(pa.scalar(kind), size), pa.array(texts, pa.string()), pa.array(digests, pa.int64())]
+    return pa.Table.from_arrays(columns, schema=schema_of(target))
 
 
 def _hashes(rows: pa.Table) -> tuple[list[bytes], list[bytes]]:
-    return rows.column(KEY).to_pylist(), rows.column("_txloom_values").to_pylist()
+    keys, values = (cast("list[bytes]", rows.column(name).to_pylist()) for name in (KEY, "_txloom_values"))
+    return keys, values
 
 
 def _digest(kind: str, key: bytes, values: bytes) -> int:

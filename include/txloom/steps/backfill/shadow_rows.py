@@ -25,7 +25,8 @@ def _live_rows(scope: Scope) -> int:
 
 def without_cleaned(target: Target, rows: pa.Table) -> pa.Table:
     """Leave out rows of a history where it was cleaned."""
-    return rows.filter(pc.greater(rows.column("_txloom_csn"), target.above)) if target.above else rows
+    csn = rows.column("_txloom_csn")
+    return rows.filter(pc.greater(csn, pa.scalar(target.above))) if target.above else rows
 
 
 def write_shadow(scope: Scope, target: Target, rows: pa.Table) -> None:

@@ -61,7 +61,8 @@ def _shares(chosen: pa.Table, bits: int) -> Iterator[tuple[pa.Table, tuple[int, 
     width, tx = 1 << (64 - bits), chosen.column("tx")
     for lowest in range(-(1 << 63), 1 << 63, width):
         bounds = (lowest, lowest + width - 1)
-        share = chosen.filter(pc.and_(pc.greater_equal(tx, bounds[0]), pc.less_equal(tx, bounds[1])))
+        first, last = map(pa.scalar, bounds)
+        share = chosen.filter(pc.and_(pc.greater_equal(tx, first), pc.less_equal(tx, last)))
         if share.num_rows:
             yield share, bounds
 

@@ -6,11 +6,13 @@ share.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txloom.arrow_types import AnyArray, AnyColumn
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline, Table
 from txloom.events import formats
@@ -112,7 +114,7 @@ def made_of(pipeline: Pipeline, events: pa.Table, chosen: pa.Table, number: int)
     return Release(history, _transactions(events, chosen, number), unreadable, undeclared(typed), findings_of_batch)
 
 
-def without(rows: pa.Table, column: str, values: pa.Array) -> pa.Table:
+def without(rows: pa.Table, column: str, values: AnyArray) -> pa.Table:
     """Leave out rows by the values of a column."""
     return rows.filter(pc.invert(pc.is_in(rows.column(column), values)))
 
@@ -124,8 +126,8 @@ def _new(paths: TablePaths, number: int, chosen: pa.Table) -> pa.Table:
     """
     if not chosen.num_rows:
         return chosen
-    bounds = pc.min_max(chosen.column("csn")).as_py()
-    among = f"csn between {bounds['min']} and {bounds['max']}"
+    csn = chosen.column("csn")
+    among = f"csn between {pc.min(csn).as_py()} and {pc.max(csn).as_py()}"
     sql = f"select transaction_id, csn from t where {among} and release <> {number} and status = 'released'"
     rows = arrow_tables.select(paths.table(names.TRANSACTIONS), sql)
     if not rows.num_rows:
@@ -171,11 +173,14 @@ def _pairs(rows: pa.Table, *names: str) -> np.ndarray:
 def _typed(pipeline: Pipeline, events: pa.Table) -> dict[str, pa.Table]:
     """Read the images of every table's row events."""
     rows = events.filter(
-        pc.and_(pc.equal(events.column("kind"), "row"), pc.not_equal(events.column("op"), formats.KEY_CHANGE))
+        pc.and_(
+            pc.equal(events.column("kind"), pa.scalar("row")),
+            pc.not_equal(events.column("op"), pa.scalar(formats.KEY_CHANGE)),
+        )
     )
     typed = {}
     for table in pipeline.tables:
-        of_table = rows.filter(pc.equal(rows.column("table"), table.name)).combine_chunks()
+        of_table = rows.filter(pc.equal(rows.column("table"), pa.scalar(table.name))).combine_chunks()
         if of_table.num_rows:
             typed[table.name] = _with_images(of_table, formats.images(pipeline, table), table)
     return typed
@@ -191,14 +196,16 @@ def _with_images(events: pa.Table, source: formats.Images | None, table: Table) 
 
 def _messages(events: pa.Table, source: formats.Images | None) -> Sequence[bytes | str]:
     """Return messages as the image reader takes them; those of snapshots that were loaded are written so."""
-    messages: list[bytes | str] = events.column("value").to_pylist()
+    messages = cast("list[bytes | str]", events.column("value").to_pylist())
     if source is None:
         return messages
-    numbers = np.flatnonzero(pc.not_equal(events.column("topic"), names.LOAD).to_numpy())
-    sent = events.take(pa.array(numbers))
+    numbers = np.flatnonzero(pc.not_equal(events.column("topic"), pa.scalar(names.LOAD)).to_numpy())
+    sent = events.take(pa.array(numbers, pa.int64()))
     lists = sent.column("headers").to_pylist() if "headers" in sent.column_names else [None] * sent.num_rows
     headers = [None if each is None else dict(each) for each in lists]
-    decoded = formats.canonical(source, sent.column("value").to_pylist(), sent.column("op").to_pylist(), headers)
+    values = cast("list[str]", sent.column("value").to_pylist())
+    operations = cast("list[str]", sent.column("op").to_pylist())
+    decoded = formats.canonical(source, values, operations, headers)
     for position, message in zip(numbers.tolist(), decoded, strict=True):
         messages[position] = message
     return messages
@@ -208,7 +215,7 @@ def _problems(typed: Mapping[str, pa.Table]) -> dict[int, str]:
     problems: dict[int, str] = {}
     for rows_of_table in typed.values():
         bad = rows_of_table.filter(pc.is_valid(rows_of_table.column("problem")))
-        problems |= dict(zip(bad.column("tx").to_pylist(), bad.column("problem").to_pylist(), strict=True))
+        problems |= {row["tx"]: row["problem"] for row in bad.select(["tx", "problem"]).to_pylist()}
     return problems
 
 
@@ -229,14 +236,14 @@ def _history(pipeline: Pipeline, typed: Mapping[str, pa.Table], number: int) -> 
 
 def _transactions(events: pa.Table, chosen: pa.Table, number: int) -> pa.Table:
     """Return the rows of `transactions`; their metadata names them, or a row that is whole by itself."""
-    metadata = pc.equal(events.column("kind"), "metadata")
+    metadata = pc.equal(events.column("kind"), pa.scalar("metadata"))
     events = pa.concat_tables([events.filter(metadata), events.filter(pc.invert(metadata))])
     tx, first = np.unique(events.column("tx").to_numpy(), return_index=True)
-    named = events.take(pa.array(first))
+    named = events.take(pa.array(first, pa.int64()))
     chosen = chosen.filter(pc.is_in(chosen.column("tx"), pa.array(tx))).sort_by("tx")
     named = named.filter(pc.is_in(named.column("tx"), chosen.column("tx").combine_chunks()))
     size = chosen.num_rows
-    columns_known = {
+    columns_known: dict[str, AnyArray | AnyColumn] = {
         "status": pa.repeat(pa.scalar("released"), size),
         "cause": pa.nulls(size, pa.string()),
         "first_landed_at": chosen.column("first_at").cast(INSTANT),

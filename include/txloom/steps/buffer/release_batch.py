@@ -126,8 +126,8 @@ def _spread(batch: Batch, pipeline: Pipeline, shares: Sequence[Share]) -> list[W
 def _shares(decided: pa.Table, landings: list[int], bits: int) -> Iterator[Share]:
     """Split what was decided by the first bits of the transactions' hashes, so that a transaction is in one share."""
     width = 1 << (64 - bits)
-    whole = decided.filter(pc.equal(decided.column("what"), "released")).select(CHOSEN.names).cast(CHOSEN)
-    again = decided.filter(pc.equal(decided.column("what"), "repeated"))
+    whole = decided.filter(pc.equal(decided.column("what"), pa.scalar("released"))).select(CHOSEN.names).cast(CHOSEN)
+    again = decided.filter(pc.equal(decided.column("what"), pa.scalar("repeated")))
     for lowest in range(-(1 << 63), 1 << 63, width):
         bounds = (lowest, lowest + width - 1)
         chosen, repeated = _within(whole, bounds), _within(again, bounds)
@@ -137,7 +137,8 @@ def _shares(decided: pa.Table, landings: list[int], bits: int) -> Iterator[Share
 
 def _within(rows: pa.Table, bounds: tuple[int, int]) -> pa.Table:
     tx = rows.column("tx")
-    return rows.filter(pc.and_(pc.greater_equal(tx, bounds[0]), pc.less_equal(tx, bounds[1])))
+    first, last = map(pa.scalar, bounds)
+    return rows.filter(pc.and_(pc.greater_equal(tx, first), pc.less_equal(tx, last)))
 
 
 def _sizes(decided: pa.Table, chosen: Iterable[int]) -> dict[int, tuple[int, ...]]:

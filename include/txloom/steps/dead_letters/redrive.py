@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial, reduce
-from typing import NoReturn
+from typing import NoReturn, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -68,23 +68,23 @@ def redrive(step: Step, selection: Selection) -> Counts:
 
 def _in_turns(events: pa.Table) -> list[pa.Table]:
     """Return the events of one landing after the other: transactions that have one id are not landed together."""
-    metadata = events.filter(pc.equal(events.column("kind"), "metadata")).group_by(["transaction_id"])
+    metadata = events.filter(pc.equal(events.column("kind"), pa.scalar("metadata"))).group_by(["transaction_id"])
     ends = metadata.aggregate([("csn", "count_distinct")]).column("csn_count_distinct")
     if (pc.max(ends).as_py() or 0) < 2:
         return [events]
     turn = pa.array(reused_ids.turns(events.select(reused_ids.COLUMNS).to_pylist()))
-    return [events.filter(pc.equal(turn, each)) for each in range(pc.max(turn).as_py() + 1)]
+    return [events.filter(pc.equal(turn, pa.scalar(each))) for each in range(pc.max(turn).as_py() + 1)]
 
 
 def _with_their_poison(paths: TablePaths, ids: Sequence[str], poison: pa.Table) -> tuple[list[str], pa.Table]:
     """Redrive the dead transactions that poison is of, as a whole, and no poison of one that still waits."""
     if not poison.num_rows:
         return list(ids), poison
-    of = {*poison.column("is_of").to_pylist()} - {None}
+    of = {name for name in poison.column("is_of").to_pylist() if name is not None}
     gone = {row["transaction_id"] for row in open_letters.given_up(paths)} & of
     apart = of - {name for name, _ in open_letters.released(paths, sorted(of))} | {*ids}
-    alone = pc.invert(pc.fill_null(pc.is_in(poison.column("is_of"), pa.array(sorted(apart), pa.string())), False))
-    return sorted({*ids} | gone), poison.filter(alone)
+    is_apart = pc.is_in(poison.column("is_of"), pa.array(sorted(apart), pa.string())).fill_null(False)
+    return sorted({*ids} | gone), poison.filter(pc.invert(cast("pa.BooleanArray", is_apart)))
 
 
 def _in_order(paths: TablePaths, ids: Sequence[str], poison: pa.Table) -> pa.Table:
@@ -114,11 +114,10 @@ def _chosen(dead_letters: pa.Table, selection: Selection) -> tuple[list[str], pa
     """Return the ids of chosen transactions, their dead letters (one id may have several), and chosen poison."""
     if not dead_letters.num_rows:
         return [], dead_letters, dead_letters
-    is_poison = pc.equal(dead_letters.column("kind"), "poison")
-    ids = dead_letters.filter(pc.invert(is_poison)).column("transaction_id").unique().to_pylist()
-    known = dead_letters.column("cause").unique().to_pylist()
+    is_poison = pc.equal(dead_letters.column("kind"), pa.scalar("poison"))
+    ids = _distinct(dead_letters.filter(pc.invert(is_poison)), "transaction_id")
     _refuse_unknown("transaction", selection.transactions, ids)
-    _refuse_unknown("cause", selection.causes, known)
+    _refuse_unknown("cause", selection.causes, _distinct(dead_letters, "cause"))
     lie = [dead_letters.column(f"lies_{number}") for number in range(len(selection.messages))]
     for each, column in zip(selection.messages, lie, strict=True):
         if not pc.any(column).as_py():
@@ -129,7 +128,11 @@ def _chosen(dead_letters: pa.Table, selection: Selection) -> tuple[list[str], pa
     by_id = pc.is_in(dead_letters.column("transaction_id"), pa.array(selection.transactions, pa.string()))
     chosen = dead_letters.filter(pc.and_(pc.invert(is_poison), pc.or_(by_cause, by_id)))
     poison = dead_letters.filter(pc.and_(is_poison, by_cause))
-    return sorted(chosen.column("transaction_id").unique().to_pylist()), chosen, poison
+    return sorted(_distinct(chosen, "transaction_id")), chosen, poison
+
+
+def _distinct(rows: pa.Table, column: str) -> list[str]:
+    return cast("list[str]", rows.column(column).unique().to_pylist())
 
 
 def _refuse_unknown(what: str, named: Sequence[str], known: Sequence[str]) -> None:

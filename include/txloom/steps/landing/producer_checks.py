@@ -4,6 +4,7 @@ Findings are rows with evidence (table `findings`); none stops a run.
 """
 
 from datetime import timedelta
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -83,7 +84,7 @@ def _jumped(paths: TablePaths, new: pa.Table) -> list[Finding]:
     if pc.max(new.column("csn")).as_py() > csn:
         return []
     below = pc.and_(pc.less(new.column("csn"), csn), pc.greater(new.column("committed_at"), pa.scalar(at + SKEW)))
-    back = new.filter(pc.fill_null(below, False)).to_pylist()
+    back = new.filter(cast("pa.BooleanArray", below.fill_null(False))).to_pylist()
     dated = "{xid} has csn {csn} and was committed at {committed_at}"
     return [
         Finding(f.CSN_BACK, None, None, row["csn"], row["xid"], f"{dated.format(**row)}, though csn {csn} was at {at}")
@@ -92,8 +93,8 @@ def _jumped(paths: TablePaths, new: pa.Table) -> list[Finding]:
 
 
 def _again(paths: TablePaths, new: pa.Table) -> list[Finding]:
-    some = text_list(new.column("xid").slice(0, MOST).to_pylist())
-    sql = f"select xid, csn from t where csn is not null and xid in ({some})"
+    xids = cast("list[str]", new.column("xid").slice(0, MOST).to_pylist())
+    sql = f"select xid, csn from t where csn is not null and xid in ({text_list(xids)})"
     same = small_tables.query(paths.table(names.TRANSACTIONS), sql)
     earlier = {row["xid"]: row["csn"] for row in same}
     return [

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -106,15 +106,15 @@ def prepare(paths: TablePaths, row_table: RowTable, want: Watermark, gone: Mappi
     changes = history_reader.chosen(paths, row_table, _between(have, want))
     if not changes.num_rows:
         return LocalChange(row_table, path, None, None)
-    if pc.any(pc.less_equal(changes.column("_txloom_csn"), have.valid_through)).as_py():
+    if pc.any(pc.less_equal(changes.column("_txloom_csn"), pa.scalar(have.valid_through))).as_py():
         return _recomputed(paths, row_table, changes, want)
-    truncated = pc.any(pc.equal(changes.column("_txloom_op"), "T")).as_py()
+    truncated = pc.any(pc.equal(changes.column("_txloom_op"), pa.scalar("T"))).as_py()
     columns = columns_of(changes, gone)
     filled = [f'"{name}" is not null' for name in columns.clearing]
     condition = "true" if truncated else " or ".join([_touching(changes, row_table), *filled])
     rows = arrow_tables.select(path, f"select * from t where {condition}")
     effects = fold(rows, changes, key=row_table.key, columns=row_table.table.column_names, evidence=True)
-    contradictions = effects.column("_txloom_evidence").drop_null().to_pylist()
+    contradictions = cast("list[str]", effects.column("_txloom_evidence").drop_null().to_pylist())
     effects = row_table.filled(effects.drop_columns("_txloom_evidence"))
     return LocalChange(row_table, path, rows, effects, changes.num_rows, contradictions, columns)
 

@@ -158,7 +158,7 @@ def _decoded(load: InternalTransaction, number: int, file: SnapshotFile) -> Iter
         messages = [load.message(file.table, "r", start + i, after=image) for i, image in enumerate(images)]
         task = Task(number, names.LOAD, file.path, 0)
         events = load.landed(decoder, messages, task, range(first, first + len(messages)))
-        bad = events.filter(pc.equal(events.column("kind"), "poison")).slice(0, 1).to_pylist()
+        bad = events.filter(pc.equal(events.column("kind"), pa.scalar("poison"))).slice(0, 1).to_pylist()
         problems = [(row["line"], f"{row['cause']}: {row['detail']}") for row in bad]
         if not problems:
             problem_texts = reader.read(messages).column("problem")
@@ -173,6 +173,4 @@ def _counted(events: Sequence[pa.Table]) -> dict[str, int]:
     rows_by_table = (
         pa.concat_tables([CHANGE_EVENTS.empty_table(), *events]).group_by("table").aggregate([([], "count_all")])
     )
-    return dict(
-        zip(rows_by_table.column("table").to_pylist(), rows_by_table.column("count_all").to_pylist(), strict=True)
-    )
+    return {row["table"]: row["count_all"] for row in rows_by_table.to_pylist()}

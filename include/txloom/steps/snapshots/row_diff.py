@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count as numbered
 from itertools import zip_longest
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txloom.arrow_types import AnyArray
 from txloom.config import names
 from txloom.config.models.pipeline import Table
 from txloom.current.row_diff import Difference, difference, with_hashes
@@ -86,7 +88,7 @@ def read(table: Table, number: int, file: SnapshotFile, result: Compared) -> Ite
             result.problems.append(f"{file.path}: row {first + bad}: {typed.column('problem')[bad].as_py()}")
             return
         result.columns |= set(table.column_names) - _lacking(typed)
-        result.undeclared |= set(pc.list_flatten(typed.column("undeclared")).to_pylist())
+        result.undeclared |= set(cast("list[str]", pc.list_flatten(typed.column("undeclared")).to_pylist()))
         after = typed.column("after").combine_chunks()
         columns = {name: pc.struct_field(after, name) for name in table.column_names}
         columns[FILE] = pa.repeat(pa.scalar(number, pa.int32()), len(images))
@@ -96,7 +98,9 @@ def read(table: Table, number: int, file: SnapshotFile, result: Compared) -> Ite
 
 def _lacking(typed: pa.Table) -> set[str]:
     """Return the columns that no row has."""
-    counted = pc.list_flatten(typed.column("unchanged")).value_counts().to_pylist()
+    unchanged: AnyArray = pc.list_flatten(typed.column("unchanged"))
+    counts: AnyArray = pc.value_counts(unchanged)
+    counted = cast("list[dict[str, Any]]", counts.to_pylist())
     return {each["values"] for each in counted if each["counts"] == typed.num_rows}
 
 
@@ -185,7 +189,7 @@ def _landed(
         for place, (old, new) in zip(places, images, strict=True)
     ]
     events = comparison.transaction.landed(decoder, messages, Task(number, names.LOAD, "", 0), places)
-    coordinates = {"file": pa.nulls(size, pa.string()), "line": pa.nulls(size, pa.int64())}
+    coordinates: dict[str, AnyArray] = {"file": pa.nulls(size, pa.string()), "line": pa.nulls(size, pa.int64())}
     if after.num_rows:
         paths = pa.array([file.path for file in comparison.files], pa.string())
         coordinates = {

@@ -7,6 +7,7 @@ the driver has to know.
 import json
 import pickle
 from collections.abc import Callable, Iterator
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from txloom.arrow_types import AnyScalar
 from txloom.config import names
 from txloom.config.models.pipeline import Table
 from txloom.current.row_diff import KEY, VALUES, with_hashes
@@ -117,16 +119,17 @@ def _current(spark: SparkSession, table: Table, path: str, buckets: int) -> Data
 def _bucketed(rows: pa.Table, table: Table, buckets: int) -> pa.Table:
     """Add hashes, and the bucket that a key's hash falls into."""
     hashed = with_hashes(rows, table.key, table.column_names)
-    numbers = np.frombuffer(b"".join(hashed.column(KEY).to_pylist()), np.uint64)[:: BITS // 64] % buckets
+    keys = cast("list[bytes]", hashed.column(KEY).to_pylist())
+    numbers = np.frombuffer(b"".join(keys), np.uint64)[:: BITS // 64] % buckets
     return hashed.append_column(BUCKET, pa.array(numbers.astype(np.int32)))
 
 
 def _comparing(comparison: Comparison, paths: TablePaths, first: int) -> Callable[..., pa.Table]:
     at = comparison.transaction.at
 
-    def apply(bucket: tuple[pa.Scalar, ...], left: pa.Table, right: pa.Table) -> pa.Table:
+    def apply(bucket: tuple[AnyScalar, ...], left: pa.Table, right: pa.Table) -> pa.Table:
         result, written = Compared(), list[DataFile]()
-        for text in left.column(SUMMARY).drop_null().to_pylist():
+        for text in cast("list[str]", left.column(SUMMARY).drop_null().to_pylist()):
             summary = json.loads(text)
             result.add(Compared(columns=set(summary["columns"]), undeclared=set(summary["undeclared"])))
             result.problems += summary["problems"]
