@@ -189,11 +189,11 @@ def test_only_what_was_seen_is_dismissed(tmp_path: Path) -> None:
         ({"causes": ["bad luck"]}, "no open dead letter has the cause 'bad luck'; causes are: excess"),
         (
             {"messages": ["rows/1.jsonl, line 3"]},
-            "no open dead letter has the place 'rows/1.jsonl, line 3'; causes are: excess",
+            "no open dead letter is at position 'rows/1.jsonl, line 3'; causes are: excess",
         ),
         (
             {"messages": ["line 3"]},
-            "where does 'line 3' lie? write it as the listing does: FILE, line N, or TOPIC[N] at offset N",
+            "'line 3' is no position of a message: write it as the listing does: FILE, line N, or TOPIC[N] at offset N",
         ),
     ],
 )

@@ -40,7 +40,7 @@ def dead_letter_flags(flags: argparse.ArgumentParser, *, newest_only: bool = Fal
     """Add the flags that choose dead letters; newest_only: neither all of them nor those of an older version."""
     flags.add_argument("--transaction", action="append", default=[], help="an id in dead_letters; may be repeated")
     flags.add_argument("--cause", action="append", default=[], help="a cause in dead_letters; may be repeated")
-    flags.add_argument("--message", action="append", default=[], help="where one lies, as listed; may be repeated")
+    flags.add_argument("--message", action="append", default=[], help="the position of one, as listed; may be repeated")
     if not newest_only:
         flags.add_argument("--all", action="store_true", help="every open dead letter")
         flags.add_argument("--version", type=int, help="of the table dead_letters; default: the newest")

@@ -59,7 +59,7 @@ def added(pipeline: Pipeline, column: Undeclared, kept: str | None = None) -> Fi
     policy = pipeline.table(column.table).undeclared_columns
     what = "it is left out" if policy == "ignore" else "its name in the lake is taken or not possible"
     what = f"it is kept as text, as {kept}" if kept else what
-    evidence = f"a row has it, nobody declared it: {what}"
+    evidence = f"a row has it, it is not declared: {what}"
     return Finding(f.ADDED, column.table, column.source, column.csn, column.xid, evidence)
 
 

@@ -10,8 +10,8 @@ from txloom.storage.targets import shadow_tables
 
 COUNTS = (*CHANGES, "surplus")
 NOTES = """
-missing, different: rows of history. inserts, updates, deletes: rows of current tables. surplus: rows of history that no
-event tells of; they stay, a backfill takes nothing out of history."""
+missing, different: rows of history. inserts, updates, deletes: rows of current tables. surplus: rows of history
+without an event; they are kept, a backfill takes nothing out of history."""
 
 
 def report(warehouse: str, pipeline: str, run_id: str) -> tuple[int, str]:

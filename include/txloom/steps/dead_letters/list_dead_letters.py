@@ -24,13 +24,13 @@ def chosen(step: Step, selection: Selection) -> Listing:
 
     Raises ConfigurationError for a transaction, a cause or a position that none of them has.
     """
-    single = [("transaction", each, Selection(transactions=[each])) for each in selection.transactions]
-    single += [("cause", each, Selection(causes=[each])) for each in selection.causes]
-    single += [("place", each, Selection(messages=[each])) for each in selection.messages]
-    for noun, each, alone in single:
+    single = [("has the transaction", each, Selection(transactions=[each])) for each in selection.transactions]
+    single += [("has the cause", each, Selection(causes=[each])) for each in selection.causes]
+    single += [("is at position", each, Selection(messages=[each])) for each in selection.messages]
+    for relation, each, alone in single:
         if not listing.listing(step.paths, alone).events:
             there = ", ".join(group.cause for group in listing.listing(step.paths).groups) or "none"
-            raise ConfigurationError(f"no open dead letter has the {noun} {each!r}; causes are: {there}")
+            raise ConfigurationError(f"no open dead letter {relation} {each!r}; causes are: {there}")
     return listing.listing(step.paths, selection, source_format=step.pipeline.source.format)
 
 

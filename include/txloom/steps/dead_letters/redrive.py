@@ -121,7 +121,7 @@ def _chosen(dead_letters: pa.Table, selection: Selection) -> tuple[list[str], pa
     lie = [dead_letters.column(f"lies_{number}") for number in range(len(selection.messages))]
     for each, column in zip(selection.messages, lie, strict=True):
         if not pc.any(column).as_py():
-            raise ConfigurationError(f"no open dead letter has the place {each!r}")
+            raise ConfigurationError(f"no open dead letter is at position {each!r}")
     if selection.everything:
         return ids, dead_letters, dead_letters.filter(is_poison)
     by_cause = reduce(pc.or_, lie, pc.is_in(dead_letters.column("cause"), pa.array(selection.causes, pa.string())))

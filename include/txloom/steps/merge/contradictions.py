@@ -31,7 +31,7 @@ def _finding(table: str, about: Mapping[str, object]) -> Finding:
     what = str(about["what"])
     shown = f"row {about['key']}: {what}"
     if what == DIFFERS:
-        shown += f"; the change tells {about['told']!r} before it, the row held {about['held']!r}"
+        shown += f"; the image before has {about['told']!r}, the stored row has {about['held']!r}"
     column = about["column"]
     return Finding(
         CODES[what], table, None if column is None else str(column), int(str(about["csn"])), str(about["xid"]), shown
