@@ -1,4 +1,4 @@
-"""list_dead_letters: what waits in dead_letters, by cause; and what came of what was redriven. Nothing is written."""
+"""list_dead_letters: open dead letters by cause, and the outcome of a redrive. Nothing is written."""
 
 from txloom.errors import ConfigurationError
 from txloom.quality.dead_letters import ALL, DeadLetterOutcome, Listing, Selection, text
@@ -7,22 +7,38 @@ from txloom.storage.dead_letters import listing
 
 
 def list_dead_letters(step: Step, selection: Selection = ALL) -> Counts:
-    """Print the open dead letters, all or those chosen, and return how many they are."""
-    listed = chosen(step, ALL if selection.is_empty else selection)
+    """Print the open dead letters, all or the chosen ones.
+
+    Args:
+        step: the pipeline, its tables and the run.
+        selection: which dead letters; an empty one: all.
+
+    Returns:
+        events, transactions and causes: how many there are.
+
+    Raises:
+        ConfigurationError: as `list_open` does.
+    """
+    listed = list_open(step, ALL if selection.is_empty else selection)
     print(text(listed), flush=True)
     return {"events": listed.events, "transactions": listed.transactions, "causes": len(listed.groups)}
 
 
 def refuse_no_choice(selection: Selection) -> None:
-    """Raise ConfigurationError where nothing was chosen of what redrive and dismiss are to take."""
+    """Raise ConfigurationError for an empty selection: redrive and dismiss need a choice."""
     if selection.is_empty:
         raise ConfigurationError("nothing was chosen: pass --transaction, --cause, --message or --all")
 
 
-def chosen(step: Step, selection: Selection) -> Listing:
-    """Return the open dead letters that were chosen.
+def list_open(step: Step, selection: Selection) -> Listing:
+    """Return the chosen open dead letters, by cause.
 
-    Raises ConfigurationError for a transaction, a cause or a position that none of them has.
+    Args:
+        step: the pipeline and its tables.
+        selection: which dead letters.
+
+    Raises:
+        ConfigurationError: for a transaction, a cause or a position that no open dead letter has.
     """
     single = [("has the transaction", each, Selection(transactions=[each])) for each in selection.transactions]
     single += [("has the cause", each, Selection(causes=[each])) for each in selection.causes]
@@ -35,5 +51,5 @@ def chosen(step: Step, selection: Selection) -> Listing:
 
 
 def outcome(step: Step, first: int, last: int) -> DeadLetterOutcome:
-    """Return what came of what a redrive landed, from its first landing to its last."""
+    """Return the outcome of what a redrive landed, from its first landing to its last."""
     return listing.outcome(step.paths, first, last)
