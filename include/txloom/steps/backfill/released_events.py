@@ -1,8 +1,8 @@
-"""The events that made released transactions whole, found again in change_events, and the history rows they make now.
+"""Find the events of released transactions in change_events again, and make their history rows anew.
 
-What a release took is not written down event by event. It follows from `transactions`: events that were landed between
-the transaction's first landing and its release, each identity once. They are as many as it says, or the transaction is
-left as it is: its events are no longer there, or nobody can tell them from later ones.
+A release does not record its events one by one. They follow from `transactions`: the events that were landed between
+the transaction's first landing and its release, each identity once. If they are not as many rows as were released, the
+transaction stays as it is: some events are no longer there, or cannot be distinguished from later ones.
 """
 
 from collections.abc import Sequence
@@ -25,21 +25,29 @@ COLUMNS = ("transaction_id", "xid", "csn", "rows", "release")
 REBUILT, GONE, UNREADABLE = "rebuilt", "gone", "unreadable"
 _TYPES: dict[str, pa.DataType] = {"xid": pa.string(), "csn": pa.int64(), "rows": pa.int64(), "fate": pa.string()}
 OUTCOMES = pa.schema(_TYPES)
-"""What became of each transaction of a backfill. gone: its events are not there any more, or cannot be told from those
-of another one with its id. unreadable: they do not fit what is declared now. The history rows of both stay as they
-are."""
+"""The outcome (`fate`) of each transaction of a backfill. gone: its events are no longer there, or cannot be
+distinguished from those of another one with its id. unreadable: they do not fit what is declared now. The history rows
+of both stay as they are."""
 
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """History rows by table, and the fate of each transaction."""
+    """Rebuilt transactions.
+
+    Args:
+        history: rows by history table.
+        outcomes: in the schema OUTCOMES.
+    """
 
     history: dict[str, pa.Table]
     outcomes: pa.Table
 
 
 def transactions(scope: Scope) -> pa.Table:
-    """Return the released transactions of a backfill: columns of CHOSEN and TOLD, ordered by tx."""
+    """Return the released transactions of a backfill, ordered by tx.
+
+    Their columns are those of the schema CHOSEN, transaction_id, xid and release; first_landing and last_landing are 0.
+    """
     where = f"status = 'released' and release <= {scope.release} and csn between {scope.first} and {scope.last}"
     columns = ", ".join([*COLUMNS, "first_landed_at", "finished_at"])
     rows = arrow_tables.select(scope.paths.table(names.TRANSACTIONS), f"select {columns} from t where {where}")
@@ -56,7 +64,12 @@ def transactions(scope: Scope) -> pa.Table:
 
 
 def landings(scope: Scope, chosen: pa.Table) -> tuple[int, int]:
-    """Return the first and last landing that may hold events of some transactions."""
+    """Return the first and last landing that may have events of some transactions; (0, 0): none.
+
+    Args:
+        scope: the backfill.
+        chosen: the transactions, as `transactions` returns them; at least one.
+    """
     first, last = pc.min(chosen.column("first_at")).as_py(), pc.max(chosen.column("finished_at")).as_py()
     moments = pa.array([first, last]).cast(pa.timestamp("us", "UTC")).to_pylist()
     since, until = (instant_literal(moment) for moment in moments)
@@ -68,7 +81,14 @@ def landings(scope: Scope, chosen: pa.Table) -> tuple[int, int]:
 
 
 def rebuild(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tuple[int, int] = ANY_TX) -> Rebuilt:
-    """Make the history rows of transactions anew; between: the landings to look at; bounds: those of their tx."""
+    """Make the history rows of transactions anew; nothing is written.
+
+    Args:
+        scope: the backfill.
+        chosen: the transactions, as `transactions` returns them.
+        between: the first and last landing that may have their events.
+        bounds: the lowest and highest hash of the transactions.
+    """
     if not chosen.num_rows:
         return Rebuilt({}, OUTCOMES.empty_table())
     once = _known_by_id(chosen)
@@ -93,19 +113,22 @@ def _outcomes(chosen: pa.Table, outcome: AnyValues) -> pa.Table:
 
 
 def _known_by_id(chosen: pa.Table) -> pa.BooleanArray:
-    """Say which transactions have an id that no other one has: events of one id cannot be told apart afterwards."""
+    """Say for each transaction whether no other one has its id: events of one id cannot be separated afterwards."""
     _, position, counts = np.unique(chosen.column("tx").to_numpy(), return_inverse=True, return_counts=True)
     once: pa.BooleanArray = pa.array(counts[position.reshape(-1)] == 1)
     return once
 
 
 def _left(chosen: pa.Table) -> pa.Table:
-    """Return the fates of transactions that stay as they are."""
+    """Return the outcomes of transactions that stay as they are."""
     return _outcomes(chosen, pa.repeat(pa.scalar(GONE), chosen.num_rows))
 
 
 def _landed(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tuple[int, int]) -> pa.Table:
-    """Return all events of transactions, with what tells duplicates; rows may lie below their transaction's csn."""
+    """Return all events of transactions, with the columns that identify duplicates.
+
+    A row may have a csn below that of its transaction, or none.
+    """
     last = pc.max(chosen.column("csn")).as_py()
     where = (
         f"tx between {bounds[0]} and {bounds[1]} and landing between {between[0]} and {between[1]}"
@@ -119,7 +142,7 @@ def _landed(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tu
 
 
 def _complete(events: pa.Table, chosen: pa.Table) -> pa.Table:
-    """Return the events that made transactions whole, of those of which they are all there."""
+    """Return the events that made transactions whole, of the transactions of which every event is there."""
     at = np.searchsorted(chosen.column("tx").to_numpy(), events.column("tx").to_numpy())
     landed = events.column("landed_at").cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
     first, finished = (chosen.column(name).to_numpy()[at] for name in ("first_at", "finished_at"))
@@ -135,23 +158,23 @@ def _complete(events: pa.Table, chosen: pa.Table) -> pa.Table:
 
 
 def _first_of_each(events: pa.Table, among: np.ndarray) -> np.ndarray:
-    """Find, of rows with one identity and content, the first that was landed; and all metadata."""
+    """Flag the row events that were landed first of those with one identity and content, and all metadata."""
     rows = among & pc.equal(events.column("kind"), pa.scalar("row")).to_numpy(zero_copy_only=False)
     position = np.flatnonzero(rows)
     keys = ["tx", "table", "identity", "payload", "digest"]
     chosen = events.select([*keys, "landing", "row"]).take(pa.array(position, pa.int64()))
-    chosen = chosen.append_column("place", pa.array(position, pa.int64()))
+    chosen = chosen.append_column("index", pa.array(position, pa.int64()))
     chosen = chosen.sort_by([("landing", "ascending"), ("row", "ascending")])
-    kept = _by_transaction(chosen, keys).column("place")
+    kept = _by_transaction(chosen, keys).column("index")
     is_first = among & ~rows
     is_first[kept.to_numpy()] = True
     return np.asarray(is_first)
 
 
 def _by_transaction(rows: pa.Table, keys: list[str]) -> pa.Table:
-    """Return the first row of each content; one without a digest is every row that it cannot be told from."""
-    first = rows.group_by(keys, use_threads=False).aggregate([("place", "first")])
-    first = first.rename_columns([*keys, "place"])
+    """Return the first row of each content; a row without a digest stands for all rows that it may be equal to."""
+    first = rows.group_by(keys, use_threads=False).aggregate([("index", "first")])
+    first = first.rename_columns([*keys, "index"])
     undigested = pc.is_null(first.column("digest"))
     if not pc.any(undigested).as_py():
         return first
@@ -169,7 +192,7 @@ def _counted(events: pa.Table, first_ones: np.ndarray, at: np.ndarray, chosen: p
 
 
 def _of_tables(events: pa.Table, chosen: pa.Table, tables: Sequence[str]) -> pa.Table:
-    """Return the events of some tables, with their commit position and release."""
+    """Return the events of some tables, at the csn of their transaction and with its release."""
     metadata = pc.equal(events.column("kind"), pa.scalar("metadata"))
     of_tables = pc.is_in(events.column("table"), pa.array(tables, pa.string()))
     events = events.filter(pc.or_(metadata, of_tables)).drop_columns(["identity", "payload", "digest", "landed_at"])
