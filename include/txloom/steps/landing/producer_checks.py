@@ -1,6 +1,6 @@
-"""The producer's doctor, after a landing: what messages show of how the source is captured. No Spark is needed.
+"""Producer diagnostics after a landing: what messages show of how the source is captured. No Spark is needed.
 
-Findings are rows with evidence (table `findings`); none stops a run.
+Findings are rows of the table `findings`; none stops a run. A repeated check records nothing more.
 """
 
 from datetime import timedelta
@@ -20,13 +20,20 @@ from txloom.storage.landing import connector_snapshots
 from txloom.storage.paths import TablePaths
 
 SKEW = timedelta(minutes=1)
-"""How far clocks may be apart."""
+"""How far the clocks of the source may be apart."""
 MOST = 1_000
-"""Transaction ids of a landing that are looked up: ids that wrap around come again one after the other."""
+"""Transaction ids of a landing that are compared: ids that wrap around come again one after the other."""
 
 
 def after_landing(pipeline: Pipeline, paths: TablePaths, landing: int, run_id: str) -> None:
-    """Write down what a landing shows of its source."""
+    """Record what a landing shows of its source.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+        landing: its number; its events are written.
+        run_id: the run.
+    """
     observed = _metadata(paths, landing)
     if pipeline.source.format == "goldengate":
         observed += _short_names(pipeline, paths, landing)
@@ -34,7 +41,14 @@ def after_landing(pipeline: Pipeline, paths: TablePaths, landing: int, run_id: s
 
 
 def after_snapshot(pipeline: Pipeline, paths: TablePaths, landing: int, run_id: str) -> None:
-    """Write down tables of which the snapshot that a landing closed may have rows twice."""
+    """Record tables of which the connector's snapshot that a landing closed may have rows twice.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+        landing: its number.
+        run_id: the run.
+    """
     observed = [
         Finding(f.TAKEN_TWICE, table, None, csn, None, f"a snapshot of it was begun {times} times at csn {csn}")
         for table, csn, times in connector_snapshots.taken_twice(pipeline, paths, landing)
@@ -43,7 +57,7 @@ def after_snapshot(pipeline: Pipeline, paths: TablePaths, landing: int, run_id: 
 
 
 def _short_names(pipeline: Pipeline, paths: TablePaths, landing: int) -> list[Finding]:
-    """Find unwatched tables whose short name a watched one has: metadata counts both under it."""
+    """Return unwatched tables whose short name a watched table has: metadata counts both under it."""
     sql = (
         "select source_table, min(csn) as csn, min(xid) as xid from t"
         f" where landing = {landing} and kind = 'row' and \"table\" is null group by source_table"
@@ -63,7 +77,7 @@ def _short(source: str) -> str:
 
 
 def _metadata(paths: TablePaths, landing: int) -> list[Finding]:
-    """Find csns that jumped back though time went on, and transaction ids that came again."""
+    """Return csns that went back though time went on, and transaction ids that came again."""
     of_metadata = f"kind = 'metadata' and not starts_with(xid, '{names.SYSTEM_PREFIX}')"
     where = f"landing = {landing} and {of_metadata} and csn is not null"
     sql = f"select xid, csn, committed_at from t where {where} order by csn"
