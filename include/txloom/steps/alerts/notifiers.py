@@ -5,6 +5,7 @@ error, and no address or value, which may be secret.
 """
 
 import json
+import logging
 import smtplib
 import ssl
 import urllib.error
@@ -20,6 +21,8 @@ from txloom.config.problems import Unfit
 from txloom.config.yaml import connections
 from txloom.errors import ConfigurationError, MessageUnsent
 from txloom.quality.messages import Message
+
+LOG = logging.getLogger(__name__)
 
 PATIENCE = 10
 """Seconds that a channel may take to answer."""
@@ -61,15 +64,15 @@ def _notifier(channel: Channel, name: str, environment: Mapping[str, str]) -> No
 
 
 class LogNotifier:
-    """Prints messages into the log of the process."""
+    """Logs messages."""
 
     def __init__(self, name: str) -> None:
         """Keep the name."""
         self.name = name
 
     def send(self, message: Message) -> None:
-        """Print a message."""
-        print(message.text, flush=True)
+        """Log a message."""
+        LOG.info(message.text)
 
 
 class WebhookNotifier:

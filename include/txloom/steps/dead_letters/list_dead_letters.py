@@ -1,13 +1,17 @@
 """list_dead_letters: open dead letters by cause, and the outcome of a redrive. Nothing is written."""
 
+import logging
+
 from txloom.errors import ConfigurationError
 from txloom.quality.dead_letters import ALL, DeadLetterOutcome, Listing, Selection, text
 from txloom.steps.step import Counts, Step
 from txloom.storage.dead_letters import listing
 
+LOG = logging.getLogger(__name__)
+
 
 def list_dead_letters(step: Step, selection: Selection = ALL) -> Counts:
-    """Print the open dead letters, all or the chosen ones.
+    """Log the open dead letters, all or the chosen ones.
 
     Args:
         step: the pipeline, its tables and the run.
@@ -20,7 +24,7 @@ def list_dead_letters(step: Step, selection: Selection = ALL) -> Counts:
         ConfigurationError: as `list_open` does.
     """
     listed = list_open(step, ALL if selection.is_empty else selection)
-    print(text(listed), flush=True)
+    LOG.info(text(listed))
     return {"events": listed.events, "transactions": listed.transactions, "causes": len(listed.groups)}
 
 

@@ -1,5 +1,6 @@
 """check_source: whether the source can be landed now. It writes nothing and needs no Spark."""
 
+import logging
 from collections import Counter
 
 from txloom.config.models.pipeline import Pipeline
@@ -10,11 +11,13 @@ from txloom.storage.paths import TablePaths
 from txloom.storage.sources import file_plan, file_positions, files, kafka
 from txloom.storage.sources.files import Inbox
 
+LOG = logging.getLogger(__name__)
+
 
 def check_source(step: Step) -> Counts:
     """Check everything that land_events needs of its source, and count what is new there.
 
-    Files that cannot be read are printed and stop nothing.
+    Files that cannot be read are logged and stop nothing.
 
     Returns:
         topics and waiting: how many topics there are, and how many records or files are new; partitions,
@@ -34,7 +37,7 @@ def _topics(pipeline: Pipeline, paths: TablePaths) -> dict[str, int]:
     before = {topic for topic, _ in known}
     added = [each for each in extents if each.topic in before and (each.topic, each.partition) not in known]
     for each in added:
-        print(f"info: {each.topic}[{each.partition}] is new: landing begins at its first record", flush=True)
+        LOG.info(f"info: {each.topic}[{each.partition}] is new: landing begins at its first record")
     waiting = Counter(dict.fromkeys(kafka.topics_of(pipeline), 0))
     for each in extents:
         at = known.get((each.topic, each.partition))
@@ -51,7 +54,7 @@ def _folders(pipeline: Pipeline, paths: TablePaths) -> dict[str, int]:
     before = {(row["file"], row["size"], row["modified"]) for row in plan}
     known = file_positions.newest(paths)
     for position in file_positions.unreadable(known):
-        print(f"warn: {position.file} cannot be read: {position.problem}", flush=True)
+        LOG.warning(f"warn: {position.file} cannot be read: {position.problem}")
     new = [file for file in listed if file_plan.is_new(root, file, known.get((file.topic, file.file)), before)]
     return {
         "topics": len({file.topic for file in listed}),

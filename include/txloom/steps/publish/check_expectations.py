@@ -1,6 +1,7 @@
 """check_expectations: judge the versions that publish would publish, store the results, and fail where one blocks."""
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from txloom.storage.checks import data_checks, results
 from txloom.storage.checks.judged_state import Newest
 from txloom.storage.delta.commit_metadata import unchanged
 from txloom.storage.paths import TablePaths
+
+LOG = logging.getLogger(__name__)
 
 
 def check_expectations(step: Step, only: Sequence[str] = ()) -> Counts:
@@ -44,7 +47,7 @@ def check_expectations(step: Step, only: Sequence[str] = ()) -> Counts:
     report(pipeline, paths, run_id, known)
     failed = [result for result in rows if not result["success"]]
     for result in failed:
-        print(f"{result['severity']}: {shown(result)}", flush=True)
+        LOG.info(f"{result['severity']}: {shown(result)}")
     refuse(failed)
     return {"checked": len(rows), "failed": len(failed), "rows": sum(result["failed"] for result in failed)}
 

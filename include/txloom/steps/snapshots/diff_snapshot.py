@@ -5,6 +5,7 @@ become events (I, U, D) with whole images. Rows that a partial extract leaves ou
 """
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -34,6 +35,8 @@ from txloom.storage.snapshots.extracts import MARKER, Day
 from txloom.storage.sources.splits import LandingPlan, Task
 from txloom.storage.targets.row_tables import row_tables
 from txloom.storage.targets.undeclared_columns import effective_pipeline
+
+LOG = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,7 +101,7 @@ def diff_snapshot(step: Step, day: date, *, leave_out_dead: bool = False) -> Cou
 def _pass_by_dead(pipeline: Pipeline, paths: TablePaths, day: date, *, leave_out: bool) -> None:
     """Raise BeyondValidThrough for a partial extract after earlier dates that are dead letters.
 
-    A full extract contains what they had; a note is printed for each.
+    A full extract contains what they had; a note is logged for each.
     """
     assert pipeline.source.snapshots is not None
     for row in dated_transactions.dead_since(paths):
@@ -109,7 +112,7 @@ def _pass_by_dead(pipeline: Pipeline, paths: TablePaths, day: date, *, leave_out
                 f"--transaction {row['transaction_id']}, buffer_transactions and merge_current; or leave it out for "
                 "good with --leave-out-dead"
             )
-        print(f"note: {refusal}: {day} is compared without it, and it cannot be redriven any more", flush=True)
+        LOG.warning(f"note: {refusal}: {day} is compared without it, and it cannot be redriven any more")
 
 
 def _compared_all(
@@ -232,14 +235,14 @@ def _enter(paths: TablePaths, landed: Landed, run_id: str) -> dict[str, int]:
 
 
 def _skipped(pipeline: Pipeline, paths: TablePaths, newest: Landed, day: date, run_id: str) -> Counts:
-    """Skip a date that was landed, or is older than the newest landed one; print and record why."""
+    """Skip a date that was landed, or is older than the newest landed one; log and record why."""
     if newest.xid == dated_transactions.xid(day):
         _enter(paths, newest, run_id)
         why = f"skipped: {newest.xid} was landed already" + _differing(pipeline, newest, day) + _dead(paths, newest.xid)
     else:
         newer = f"newer than {newest.xid} (csn {newest.csn}), which was landed already"
         why = f"skipped: {dated_transactions.xid(day)} is not {newer}"
-    print(why, flush=True)
+    LOG.info(why)
     entry = Entry(run_id, STEP, datetime.now(UTC), {"skipped": 1}, detail=why)
     write_ledger(paths.warehouse, paths.pipeline, entry)
     return {"date": day.isoformat(), "csn": dated_transactions.csn(day), "skipped": 1}

@@ -104,7 +104,9 @@ def data_docs(paths: TablePaths) -> list[tuple[str, datetime]]:
     folders = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
     runs = [each.base_name for each in folders if each.type == fs.FileType.Directory]
     first = filesystem.get_file_info([f"{root}/{name}/{names.DATA_DOCS}/{INDEX}" for name in runs])
-    pages = [(name, page.mtime) for name, page in zip(runs, first, strict=True) if page.is_file]
+    pages = [
+        (name, page.mtime) for name, page in zip(runs, first, strict=True) if page.is_file and page.mtime is not None
+    ]
     return sorted(pages, key=lambda each: (each[1], each[0]), reverse=True)
 
 
@@ -131,7 +133,7 @@ def drop_pages(paths: TablePaths, before: datetime) -> int:
         if folder.type != fs.FileType.Directory:
             continue
         pages = filesystem.get_file_info(fs.FileSelector(folder.path, recursive=True))
-        if all(page.mtime < before for page in pages):
+        if all(page.mtime is None or page.mtime < before for page in pages):
             filesystem.delete_dir(folder.path)
             removed += 1
     return removed

@@ -179,4 +179,5 @@ def drop_checkpoints(paths: TablePaths, retain: timedelta) -> int:
 def _touched(filesystem: fs.FileSystem, folder: fs.FileInfo) -> datetime:
     """Return when a file of a folder was last written."""
     files = filesystem.get_file_info(fs.FileSelector(folder.path, recursive=True))
-    return max((file.mtime for file in files if file.is_file), default=datetime.min.replace(tzinfo=UTC))
+    times = (file.mtime for file in files if file.is_file and file.mtime is not None)
+    return max(times, default=datetime.min.replace(tzinfo=UTC))
