@@ -29,7 +29,7 @@ def watch(pipeline: Pipeline, schedule: str | None) -> DAG:
         catchup=False,
         max_active_runs=1,
         tags=["txloom", pipeline.name, "alerts"],
-        description=f"{pipeline.name}: tells people what is wrong, once",
+        description=f"{pipeline.name}: reports each incident once",
         doc_md=__doc__,
     ) as dag:
         alert_task(pipeline)

@@ -21,7 +21,7 @@ listing such a transaction as a gap. What comes for it later makes it whole, or 
 |---|---|---|
 | approve waits | a person has to answer: Required Actions | approve, or refuse: then nothing is redriven |
 | approve is skipped | nothing was chosen, or there is nothing | the log of list_dead_letters shows what is open |
-| list_dead_letters is red (2) | no open letter has that cause, id or place; or no reason | its last line says which |
+| list_dead_letters is red (2) | no open dead letter has the cause, id or position; no reason | its log says which |
 | redrive is red (2) | somebody else redrove it meanwhile | start again, with the list as it is now |
 | outcome: dead again | the repair was not enough | its cause says what is still wrong |
 """
@@ -63,7 +63,7 @@ def letters(pipeline: Pipeline) -> DAG:
             "reason": Param(None, type=["string", "null"], description="Why they are dismissed", title="Reason"),
             "causes": Param([], description="Causes, one a line", title="Causes", **TEXTS),
             "transactions": Param([], description="Ids of transactions, one a line", title="Transactions", **TEXTS),
-            "messages": Param([], description="Where they lie, as listed, one a line", title="Messages", **TEXTS),
+            "messages": Param([], description="Their positions as listed, one a line", title="Messages", **TEXTS),
             "everything": Param(False, type="boolean", description="All that is open", title="Everything"),
             "approval": Param(ALWAYS, enum=[ALWAYS, NEVER], description="Whether a person is asked", title="Approval"),
         },

@@ -101,7 +101,7 @@ def view(dag_id: DagId, lake: Lake, at: There, refused: Annotated[dict[str, str]
     return pages.View.of(pipeline, lake, at, refused.get(pipeline.name, NOT_GIVEN) if is_refused else None)
 
 
-NOT_GIVEN = "Its declaration is wrong; who may see Airflow's import errors is told where."
+NOT_GIVEN = "Its declaration is wrong; who may see Airflow's import errors can see where."
 
 
 Whose = Annotated[pages.View, Depends(view)]

@@ -16,8 +16,8 @@ REFUSED: tuple[tuple[Any, str, str], ...] = (
     (csn_of, "-1", "csn is a number; found '-1'"),
     (longer_than, "soon", "longer is a duration such as 10m or 2h; found 'soon'"),
     (longer_than, "99999999999d", "longer is a duration such as 10m or 2h; found '99999999999d'"),
-    (lambda text: sane("id", text), "a\u202eb", "id has a sign that nobody sees (U+202E); look it up by its csn"),
-    (lambda text: sane("id", text), "a\x00b", "id has a sign that nobody sees (U+0000); look it up by its csn"),
+    (lambda text: sane("id", text), "a\u202eb", "id has an invisible character (U+202E); look it up by its csn"),
+    (lambda text: sane("id", text), "a\x00b", "id has an invisible character (U+0000); look it up by its csn"),
     (lambda text: sane("id", text), "9" * 301, "id has 301 characters; at most 300 are looked up"),
 )
 

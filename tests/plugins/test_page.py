@@ -115,7 +115,7 @@ def test_a_failing_pipeline_says_what_since_when_which_rows_and_what_to_do(visit
     )
     assert page.locator(f"{section('wrong')} article .todo").count() == len(wrong)
     failed = texts(page, f"{section('expectations')} article")
-    assert len(failed) == 1 and f"{ORPHANS} of 5,000 rows fail" in failed[0] and "2 checks in a row" in failed[0]
+    assert len(failed) == 1 and f"{ORPHANS} of 5,000 rows fail" in failed[0] and "2 runs in a row" in failed[0]
     assert "Nothing is published until it passes." in failed[0]
     assert table(page, section("expectations")) == [
         ["11", "4711", SCRIPT],

@@ -32,7 +32,7 @@ from txloom.events.values.scalars import reader
 
 OTHER_KEY = "old key of other columns"
 HINTS = {
-    OTHER_KEY: "An update names the row that it changes by oldKeyNames and oldKeyValues: let them tell every column of "
+    OTHER_KEY: "An update names the row that it changes by oldKeyNames and oldKeyValues: let them name every column of "
     "the declared key, or declare the key that the source names its rows by.",
 }
 """Hints for the cause that only this format has."""

@@ -44,8 +44,8 @@ class Listing(BaseOperator):
             if reason == "":
                 raise ConfigurationError("a dismissal needs a reason: whoever asks later is shown it")
             step = _step(self.pipeline, context)
-            self.log.info("%s", text(list_dead_letters.chosen(step, ALL)))
-            selection = list_dead_letters.chosen(step, Selection(**chosen_by))
+            self.log.info("%s", text(list_dead_letters.list_open(step, ALL)))
+            selection = list_dead_letters.list_open(step, Selection(**chosen_by))
         except TxloomError as error:
             raise failure(error.exit_code, message_of(LIST, error)) from error
         counts = {"events": selection.events, "transactions": selection.transactions, "causes": len(selection.groups)}

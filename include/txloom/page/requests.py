@@ -29,7 +29,7 @@ def sane(name: str, text: str | None) -> str | None:
         raise ConfigurationError(f"{name} has {len(stripped)} characters; at most {LONGEST} are looked up")
     unseen = next((sign for sign in stripped if not sign.isprintable()), None)
     if unseen is not None:
-        raise ConfigurationError(f"{name} has a sign that nobody sees (U+{ord(unseen):04X}); look it up by its csn")
+        raise ConfigurationError(f"{name} has an invisible character (U+{ord(unseen):04X}); look it up by its csn")
     return stripped
 
 

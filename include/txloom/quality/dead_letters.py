@@ -106,7 +106,7 @@ def coordinates(text: str) -> dict[str, Any]:
     if match := _OFFSET.fullmatch(text.strip()):
         return {"topic": match[1], "partition": int(match[2]), "offset": int(match[3])}
     shape = "FILE, line N, or TOPIC[N] at offset N"
-    raise ValueError(f"where does {plain(text)!r} lie? write it as the listing does: {shape}")
+    raise ValueError(f"{plain(text)!r} is no position of a message: write it as the listing does: {shape}")
 
 
 def shown(dead_letter: dict[str, Any]) -> str:

@@ -51,8 +51,8 @@ HINTS = {
     SHORT_NAMES: "Two source tables have one short name, and metadata counts by it: exclude one of them from the "
     "metadata's replicat, or give each schema a metadata topic of its own.",
     CSN_BACK: "The newest metadata lies below what came before: was the source restored, or is another producer "
-    "writing into the topic? After a restore, what was told above that csn never was: give the pipeline a new name "
-    "and load a snapshot of all tables there (jobs/load_snapshot.py).",
+    "writing into the topic? After a restore, what was sent above that csn never happened: give the pipeline a new "
+    "name and load a snapshot of all tables there (jobs/load_snapshot.py).",
     XID_AGAIN: "The source counts transaction ids round, or was restored; transactions are told apart by id and csn, "
     "so that nothing is mixed up.",
     TWO_RUNS: "The producer restarted inside the transaction, and its counts may agree although rows are lost: load a "
@@ -67,7 +67,7 @@ HINTS = {
     "holds: correct the export or the column's `source`, or take the column out of the declaration.",
     UNKNOWN_VALUES: "A transaction below what was cleaned from history changed a key and left columns of its row "
     "unchanged, "
-    "which history does not tell any more: load a snapshot of the table (jobs/load_snapshot.py), and let "
+    "which history no longer contains: load a snapshot of the table (jobs/load_snapshot.py), and let "
     "maintenance.history.keep reach further back than transactions come late.",
     COUNTS_CHANGED: "Metadata with other counts came for a transaction that was released by those that came first: "
     "compare the table with the source, or load a snapshot of it (jobs/load_snapshot.py).",

@@ -108,8 +108,8 @@ def _verdict(
     if failed != check_input.failed:
         return TxloomError(
             f"expectation {expectation.id}: SQL finds {check_input.failed} rows that fail and Great Expectations "
-            f"{failed}, on the same versions by the same condition: one of them is wrong, and neither is "
-            "believed. Open an issue"
+            f"{failed}, on the same versions by the same condition: one of them is wrong, and no "
+            "verdict was recorded. Open an issue"
         )
     return Verdict(outcome.success, check_input.checked, failed, check_input.sample, check_input.detail)
 

@@ -1,1 +1,1 @@
-"""What the jobs do, one function a step: read, transform, write; everything external is an argument."""
+"""The steps: one function for each job and task, which reads tables, transforms rows and writes tables."""

@@ -1,4 +1,4 @@
-"""What every job file shares: flags, session, one last line of counts, exit code."""
+"""Run a step as a command: flags, session, lease, result file, last line of counts, exit code."""
 
 import argparse
 import json
@@ -27,7 +27,12 @@ T = TypeVar("T")
 
 
 def parser(step: str, description: str | None) -> argparse.ArgumentParser:
-    """Return the flags that every job has; a job may add its own."""
+    """Return a parser with the flags that every job has; a job may add more.
+
+    Args:
+        step: the name of the step, which is that of its file in `jobs`.
+        description: shown by --help.
+    """
     flags = argparse.ArgumentParser(prog=f"jobs/{step}.py", description=description)
     flags.add_argument("--pipeline", required=True, help="a file, or the name of one in include/pipelines")
     flags.add_argument("--warehouse", default=os.environ.get("TXLOOM_WAREHOUSE"), help="default: TXLOOM_WAREHOUSE")
@@ -37,17 +42,22 @@ def parser(step: str, description: str | None) -> argparse.ArgumentParser:
 
 
 def dead_letter_flags(flags: argparse.ArgumentParser, *, newest_only: bool = False) -> None:
-    """Add the flags that choose dead letters; newest_only: neither all of them nor those of an older version."""
+    """Add the flags that choose dead letters.
+
+    Args:
+        flags: the parser to add them to.
+        newest_only: leave out --all and --version, which choose every dead letter and an older version of their table.
+    """
     flags.add_argument("--transaction", action="append", default=[], help="an id in dead_letters; may be repeated")
     flags.add_argument("--cause", action="append", default=[], help="a cause in dead_letters; may be repeated")
-    flags.add_argument("--message", action="append", default=[], help="where one lies, as listed; may be repeated")
+    flags.add_argument("--message", action="append", default=[], help="the position of one, as listed; may be repeated")
     if not newest_only:
         flags.add_argument("--all", action="store_true", help="every open dead letter")
         flags.add_argument("--version", type=int, help="of the table dead_letters; default: the newest")
 
 
 def dead_letter_selection(given: argparse.Namespace) -> Selection:
-    """Return what those flags chose."""
+    """Return the selection that the flags of `dead_letter_flags` were given."""
     whole = {"everything": given.all, "version": given.version} if "all" in given else {}
     return Selection(given.transaction, given.cause, given.message, **whole)
 
@@ -58,12 +68,12 @@ class Job:
 
     Args:
         step: its name.
-        function: it takes a `Step`, and by name what `choices` makes of the flags; it returns counts.
+        function: takes a `Step`, and by name what `choices` returns; returns counts.
         flags: its command line.
-        session: "open" where it always needs Spark, "lazy" where large runs do, "none" where it never does.
+        session: "open" where it always needs Spark, "lazy" where only large runs do, "none" where it never does.
             `include/bin/spark-submit-bound` reads this word in the job's file.
-        writes: whether it holds the pipeline's lease meanwhile.
-        choices: makes keyword arguments of the flags.
+        writes: whether it holds the pipeline's lease while it runs.
+        choices: returns keyword arguments from the parsed flags.
     """
 
     step: str
@@ -77,7 +87,9 @@ class Job:
 def run(job: Job, arguments: Sequence[str] | None = None) -> int:
     """Run one step from the command line and return its exit code (`txloom.errors` lists them).
 
-    What came of it is written into the run's result file too, for whoever started the job.
+    Counts, or exit code and message of the error, are also written into the run's result file, for the task that
+    started the job. A repeated call with the same run and task replaces this file. No error of the step is
+    raised: each becomes an exit code and one line on standard error.
     """
     given = job.flags.parse_args(arguments)
     run_id = given.run_id or f"manual__{uuid.uuid4().hex[:12]}"
@@ -95,7 +107,7 @@ def run(job: Job, arguments: Sequence[str] | None = None) -> int:
             counts = job.function(Step(pipeline, paths, run_id, opened), **choices)
     except TxloomError as error:
         result = JobResult(exit_code=error.exit_code, message=message_of(job.step, error))
-    except Exception as error:  # noqa: BLE001 (whatever it is must become an exit code and a sentence)
+    except Exception as error:  # noqa: BLE001 (every error must become an exit code and a message)
         traceback.print_exc()
         known = WriteConflict(f"another writer came first: {first_line(error)}") if is_conflict(error) else error
         code = known.exit_code if isinstance(known, TxloomError) else TxloomError.exit_code
@@ -112,7 +124,7 @@ def run(job: Job, arguments: Sequence[str] | None = None) -> int:
 
 
 def _write_result(file: ResultFile, result: JobResult) -> None:
-    """Write a result file; a job that could do its work and not that says so, and its exit code stands."""
+    """Write a result file; where that fails, print a warning, and the job's exit code stays as it is."""
     try:
         file.write(result)
     except OSError as error:
@@ -128,7 +140,7 @@ class Output(logging.Handler):
 
 
 def log_to_output() -> None:
-    """Send what txloom logs to standard output, a line for each message; done twice it changes nothing more."""
+    """Send what txloom logs to standard output, one line for each message; a repeated call changes nothing more."""
     logger = logging.getLogger("txloom")
     if any(isinstance(handler, Output) for handler in logger.handlers):
         return
@@ -143,7 +155,7 @@ def _session(pipeline: str, step: str) -> Any:
 
 
 def optional(kind: Callable[[str], T]) -> Callable[[str], T | None]:
-    """Return the type of a flag that may be empty, as a form leaves it.
+    """Return a type for a flag whose value may be empty, as an Airflow form leaves it; empty becomes None.
 
     >>> optional(int)("7"), optional(int)("")
     (7, None)
@@ -152,7 +164,7 @@ def optional(kind: Callable[[str], T]) -> Callable[[str], T | None]:
 
 
 def listed(given: Sequence[str]) -> list[str]:
-    """Return what a flag lists that is repeated, or holds several names with commas between them.
+    """Return the names that a flag was given: it may be repeated, and hold several names with commas between them.
 
     >>> listed(["a,b", "", "c"])
     ['a', 'b', 'c']
@@ -161,7 +173,7 @@ def listed(given: Sequence[str]) -> list[str]:
 
 
 def last_line(step: str, pipeline: str, run_id: str, counts: Mapping[str, Any]) -> str:
-    """Return a job's last line of log; what is neither number nor text is written as JSON.
+    """Return a job's last line of log: step, pipeline, run and counts; other values than numbers and text as JSON.
 
     >>> last_line("publish", "orders", "r1", {"valid_through": 7, "versions": {"orders": 3}})
     'txloom publish: pipeline=orders run_id=r1 valid_through=7 versions={"orders":3}'

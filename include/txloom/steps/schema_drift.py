@@ -1,7 +1,7 @@
-"""Schema drift: columns that nobody declared, which a release meets, and declared ones that went, which a merge meets.
+"""Schema drift: undeclared columns, which a release observes, and dropped columns, which a merge observes.
 
-Only inserts tell a table's columns for sure: an update may leave out what it does not change, a delete may know only
-the key. Which columns are gone follows from history in commit order (`txloom.current.folding.column_nulling`).
+Only inserts show all columns of a table: an update may leave out what it does not change, a delete may have only the
+key. Which columns are gone follows from history in commit order (`txloom.current.folding.column_nulling`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,11 +22,16 @@ from txloom.storage.targets.undeclared_columns import Undeclared
 
 GONE = (f.DROPPED, f.RENAMED)
 FEWEST = 5
-"""Updates without an image before that are no accident."""
+"""From so many updates on, none of which has an image before, a finding is recorded."""
 
 
 def undeclared(typed: Mapping[str, pa.Table]) -> list[Undeclared]:
-    """Return the columns that typed events have and nobody declared, each with the first event."""
+    """Return the undeclared columns of typed events, each with csn and xid of the first event that has it.
+
+    Args:
+        typed: events by table name, with the columns of an `ImageReader` (`undeclared`: a list of names in each row)
+            beside `csn` and `xid`.
+    """
     by_column: dict[tuple[str, str], Undeclared] = {}
     for name, events in typed.items():
         lists = events.column("undeclared").combine_chunks()
@@ -39,14 +44,17 @@ def undeclared(typed: Mapping[str, pa.Table]) -> list[Undeclared]:
 
 
 def without_before(typed: Mapping[str, pa.Table]) -> list[Finding]:
-    """Return the tables all of whose updates come without the image before.
+    """Return a finding for each table whose updates all come without the image before; below FEWEST updates none.
 
-    That matters where a change of the key is an update like any other, as in GoldenGate's rows. Debezium tells it as a
-    delete and an insert, wal2json by the old key: there an update without an image before changes no key.
+    That matters where an update may change the key, as in GoldenGate's rows. Debezium sends a changed key as a delete
+    and an insert, wal2json sends the old key: there an update without an image before does not change the key.
+
+    Args:
+        typed: events by table name, with the columns `op`, `before`, `csn` and `xid`.
     """
     observed = []
     for name, events in typed.items():
-        updates = events.filter(pc.equal(events.column("op"), "U"))
+        updates = events.filter(pc.equal(events.column("op"), pa.scalar("U")))
         if updates.num_rows >= FEWEST and updates.column("before").null_count == updates.num_rows:
             first = updates.sort_by("csn").slice(0, 1).select(["csn", "xid"]).to_pylist()[0]
             evidence = f"{updates.num_rows} updates in a row"
@@ -55,16 +63,22 @@ def without_before(typed: Mapping[str, pa.Table]) -> list[Finding]:
 
 
 def added(pipeline: Pipeline, column: Undeclared, kept: str | None = None) -> Finding:
-    """Return the finding of a column that nobody declared; kept: its name in the lake, where its table takes it up."""
+    """Return the finding of an undeclared column.
+
+    Args:
+        pipeline: the declaration that does not have the column.
+        column: the column, with its first event.
+        kept: the column's name in the lake where its table takes it up; None where the values are left out.
+    """
     policy = pipeline.table(column.table).undeclared_columns
     what = "it is left out" if policy == "ignore" else "its name in the lake is taken or not possible"
     what = f"it is kept as text, as {kept}" if kept else what
-    evidence = f"a row has it, nobody declared it: {what}"
+    evidence = f"a row has it, it is not declared: {what}"
     return Finding(f.ADDED, column.table, column.source, column.csn, column.xid, evidence)
 
 
 def gone_columns(rows: Iterable[Mapping[str, Any]]) -> GoneColumns:
-    """Return by table the columns that open findings say are gone."""
+    """Return by table the columns that open findings (rows of `findings`) report as dropped or renamed."""
     gone: dict[str, dict[str, Gone]] = {}
     for row in rows:
         if row["code"] in GONE:
@@ -75,9 +89,16 @@ def gone_columns(rows: Iterable[Mapping[str, Any]]) -> GoneColumns:
 def note_back(
     paths: TablePaths, before: Sequence[dict[str, Any]], after: Mapping[str, Columns | None], run_id: str
 ) -> None:
-    """Write down which columns came back, before their values are written: a run that dies then clears once too often.
+    """Close the findings of dropped columns that inserts have again.
 
-    before: open findings. after: by table, None: as before.
+    It is called before their values are written. If the run dies in between, the next merge nulls the column once more
+    than needed, and then applies the inserts that have it. A repeated call closes nothing more.
+
+    Args:
+        paths: the tables of the pipeline.
+        before: open findings, as rows of `findings`.
+        after: by table, which columns are gone after the merge; None: as before.
+        run_id: the run that closes them.
     """
     for table, columns in after.items():
         if columns is not None:
@@ -92,9 +113,17 @@ def note_gone(
     after: Mapping[str, Columns | None],
     run_id: str,
 ) -> list[Finding]:
-    """Write down which columns went, after their values were taken away; see `note_back`.
+    """Record findings for columns that were dropped, after their values were nulled; return the new ones.
 
-    One that had gone before and came back since is left out now and then: its nulls are not sent.
+    A column that was dropped, came back and is dropped again is one that the producer leaves out where it is null: that
+    is another finding. A repeated call records nothing more.
+
+    Args:
+        pipeline: the declaration, with the tables that were merged.
+        paths: the tables of the pipeline.
+        before: findings that were open before the merge, as rows of `findings`.
+        after: by table, which columns are gone after the merge; None: as before.
+        run_id: the run that records them.
     """
     new = []
     for row_table in row_tables(pipeline):
@@ -111,13 +140,13 @@ def note_gone(
 
 
 def _was_given(paths: TablePaths, row_table: RowTable, column: str, since: int, until: int) -> bool:
-    """Say whether changes from one csn to before another tell a value of a column."""
+    """Say whether changes from one csn (inclusive) to another (exclusive) have a value of a column."""
     rows = history_reader.chosen(paths, row_table, f"_txloom_csn >= {since} and _txloom_csn < {until}")
     return bool(rows.column(column).null_count < rows.num_rows)
 
 
 def _known(before: Iterable[dict[str, Any]], table: str) -> dict[str, dict[str, Any]]:
-    """Return the open findings that say a table's columns are gone, by column."""
+    """Return by column the open findings that report columns of a table as gone."""
     return {row["column"]: row for row in before if row["table"] == table and row["code"] in GONE}
 
 
@@ -129,7 +158,7 @@ def _flapping(table: str, column: str, last: Gone) -> Finding:
 def _dropped(
     paths: TablePaths, row_table: RowTable, column: str, gone: Gone, before: Iterable[Mapping[str, Any]]
 ) -> Finding:
-    """Return the finding of a column that went: renamed, if another one came after the last value of this one."""
+    """Return the finding of a column that is gone: renamed if an undeclared one first came after its last value."""
     table = row_table.table.name
     added = [row for row in before if (row["code"], row["table"]) == (f.ADDED, table) and row["since_csn"] <= gone.csn]
     came = [row["column"] for row in added if not _was_given(paths, row_table, column, row["since_csn"], gone.csn)]

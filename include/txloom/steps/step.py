@@ -1,4 +1,4 @@
-"""What every step is called with: the pipeline, its tables, the run, and a way to a Spark session."""
+"""The argument of every step: the pipeline, its tables, the run, and a way to a Spark session."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Counts = dict[str, int | str | dict[str, int]]
-"""What a step returns: its numbers by name, for its last line, its result file and Airflow."""
+"""What a step returns: counts by name, for its last line, its result file and Airflow."""
 
 
 def no_session() -> "SparkSession":
-    """Refuse: a step that runs in Airflow's own process, or for another step, has no JVM to start."""
+    """Raise ConfigurationError: a step in Airflow's process, or inside another step, cannot start a JVM."""
     raise ConfigurationError("this is too large for a process without Spark: run the job by itself")
 
 
@@ -25,10 +25,10 @@ class Step:
     """One call of a step.
 
     Args:
-        pipeline: the declaration; steps that write take the effective one, with columns that tables took up.
-        paths: where the pipeline's tables lie.
-        run_id: names the run in the ledger and in all that the step writes.
-        session: opens a Spark session, the same one at each call; only what is large asks for it.
+        pipeline: the declaration. Steps that write add the columns that tables took up (`effective_pipeline`).
+        paths: the paths of the pipeline's tables.
+        run_id: names the run in the ledger and in all rows and commits that the step writes.
+        session: returns a Spark session, the same one at each call. Only large work calls it.
     """
 
     pipeline: Pipeline
@@ -38,10 +38,10 @@ class Step:
 
     @classmethod
     def of(cls, pipeline: Pipeline, warehouse: str, run_id: str) -> "Step":
-        """Return the call of a step in a process that has no Spark."""
+        """Return a step for a process without Spark: its `session` raises ConfigurationError."""
         return cls(pipeline, TablePaths(warehouse, pipeline.name), run_id)
 
     @property
     def spark(self) -> "SparkSession":
-        """The Spark session, opened by whoever asks first."""
+        """The Spark session; the first access opens it."""
         return self.session()

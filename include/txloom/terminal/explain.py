@@ -50,7 +50,7 @@ def _story(story: transactions.Story) -> Iterator[RenderableType]:
     if story.tables:
         yield shown(f"received of expected: {sections(story.tables)}")
     events = story.events
-    yield shown(f"duplicates: {events.duplicates}; events of tables that nobody watches: {events.unwatched}")
+    yield shown(f"duplicates: {events.duplicates}; events of unwatched tables: {events.unwatched}")
     rows = [[moment(row["at"]), row["what"], row["sentence"]] for row in story.said]
     yield grid("what became of it", ("when", "what", ""), rows)
     if story.letters:
@@ -133,7 +133,7 @@ def _change(row: Mapping[str, Any]) -> Iterator[RenderableType]:
             yield shown(f"  {name}: {one_value(before[name])} -> {one_value(after[name])}")
         if row["unknown"]:
             known = {name: after[name] for name in row["unknown"] if name in after}
-            yield shown(f"  nobody told what these were before: {values(known)}")
+            yield shown(f"  earlier values unknown: {values(known)}")
         if not row["changed"] and not row["unknown"]:
             yield shown("  no column changed")
     elif row["op"] != "T":

@@ -13,8 +13,8 @@ def add_flags(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     status.add_argument(
         "pipeline", nargs="?", metavar="PIPELINE", help="name or file; without one: all, the worst first"
     )
-    summary = "the whole story of a transaction, or of a row"
-    explain = commands.add_parser("explain", help=summary, description=f"Tell {summary}.", epilog=EXIT_CODES)
+    summary = "the whole history of a transaction, or of a row"
+    explain = commands.add_parser("explain", help=summary, description=f"Show {summary}.", epilog=EXIT_CODES)
     explain.add_argument("pipeline", metavar="PIPELINE", help="name or file")
     explain.add_argument("xid", nargs="?", metavar="XID", help="the transaction's xid, or its id such as 1547:34413208")
     explain.add_argument("--csn", type=int, metavar="N", help="the transaction's csn")

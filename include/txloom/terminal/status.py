@@ -16,6 +16,8 @@ from txloom.terminal.texts import COLORS, age, ago, moment, shown, shown_value, 
 
 SAMPLE = 5
 """Rows of a sample that are shown."""
+HEADINGS = {"torn": "unreadable since"}
+"""Headings of columns that are stored under another name."""
 
 
 def grid(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> RenderableType:
@@ -195,7 +197,8 @@ def _lists(panels: Mapping[str, Any], now: datetime) -> Iterator[RenderableType]
     for name, columns in seldom.items():
         page: Page = panels[name]
         if page.total:
-            yield grid(_title(name, page), columns, [[row[column] for column in columns] for row in page.rows])
+            headings = [HEADINGS.get(column, column) for column in columns]
+            yield grid(_title(name, page), headings, [[row[column] for column in columns] for row in page.rows])
 
 
 def _steps(steps: Sequence[Mapping[str, Any]]) -> str:

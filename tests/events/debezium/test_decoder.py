@@ -224,7 +224,7 @@ def test_the_value_may_be_missing_where_the_old_key_is_known_or_nobody_watches_i
         (
             {"source": {"lsn": None}},
             rejections.NO_POSITION,
-            "`source` of connector postgresql does not say where it lies",
+            "`source` of connector postgresql does not say its position",
         ),
         ({"source": {"lsn": None}, "op": "r", "transaction": None}, rejections.NO_POSITION, "`source` of connector"),
         ({"source": {"connector": "db2"}}, SHAPE, "connector 'db2' with transaction id '776'"),
@@ -236,7 +236,7 @@ def test_the_value_may_be_missing_where_the_old_key_is_known_or_nobody_watches_i
         ({"op": "d"}, rejections.NO_IMAGE, "operation D without `before`"),
         ({"after": {"code": None}}, rejections.NO_KEY, "code is null"),
         ({"after": {"discount": "1"}}, rejections.NO_KEY, "code is missing"),
-        ({"after": {"code": LEFT_OUT}, "op": "u"}, rejections.NO_KEY, "code is not told"),
+        ({"after": {"code": LEFT_OUT}, "op": "u"}, rejections.NO_KEY, "code is not sent"),
         ({"before": [1], "op": "u"}, rejections.BROKEN, "`before` is no object"),
         ({"after": "x"}, rejections.BROKEN, "`after` is no object"),
         ({"after": 7, "op": "t"}, rejections.BROKEN, "`after` is no object"),

@@ -212,7 +212,7 @@ def test_packed_lsns_keep_their_order() -> None:
             {**MYSQL, "pos": None},
             GTID,
             rejections.NO_POSITION,
-            "`source` of connector mysql does not say where it lies",
+            "`source` of connector mysql does not say its position",
         ),
         ({**ORACLE, "commit_scn": None}, "5.6.641", rejections.NO_CSN, "`source.commit_scn` is None: no commit"),
         (ORACLE, GTID, SHAPE, f"connector 'oracle' with transaction id '{GTID}'"),

@@ -177,7 +177,7 @@ def test_the_last_day_of_year_9999_is_read_whatever_counts_finer_units(mode: Any
 
 @pytest.mark.parametrize("options", [{}, {"time_precision_mode": "isostring"}])
 def test_a_number_of_a_time_column_whose_unit_nobody_tells_is_no_value(options: Any) -> None:
-    problem = "its unit is unknown: tell source.debezium.database and source.debezium.time_precision_mode"
+    problem = "its unit is unknown: set source.debezium.database and source.debezium.time_precision_mode"
     for declared in ("timestamp", "timestamptz", "time"):
         assert read(declared, 1500000, **options) == f"[v: '1500000, {problem}' is not a {declared}]"
     assert read("timestamp", "2026-02-17T10:15:30Z", **options) == datetime(2026, 2, 17, 10, 15, 30)

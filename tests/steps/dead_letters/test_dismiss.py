@@ -24,7 +24,7 @@ from txloom.config.models.expectations import DeadLetterExpectation
 from txloom.errors import ConfigurationError
 from txloom.quality.dead_letters import ALL, Selection
 from txloom.steps.dead_letters.dismiss import dismiss
-from txloom.steps.dead_letters.list_dead_letters import chosen
+from txloom.steps.dead_letters.list_dead_letters import list_open
 from txloom.storage import system_tables
 from txloom.storage.checks import data_checks, pipeline_checks
 from txloom.storage.dead_letters import dismissals, open_letters
@@ -63,7 +63,7 @@ def test_a_message_that_was_sent_again_whole_is_settled_by_its_place(lake: Lake)
 
 
 def _listed(lake: Lake) -> list[str]:
-    listing = chosen(step_of(lake.pipeline, lake.warehouse, "listed"), ALL)
+    listing = list_open(step_of(lake.pipeline, lake.warehouse, "listed"), ALL)
     return [example for group in listing.groups for example in group.examples]
 
 
@@ -189,11 +189,11 @@ def test_only_what_was_seen_is_dismissed(tmp_path: Path) -> None:
         ({"causes": ["bad luck"]}, "no open dead letter has the cause 'bad luck'; causes are: excess"),
         (
             {"messages": ["rows/1.jsonl, line 3"]},
-            "no open dead letter has the place 'rows/1.jsonl, line 3'; causes are: excess",
+            "no open dead letter is at position 'rows/1.jsonl, line 3'; causes are: excess",
         ),
         (
             {"messages": ["line 3"]},
-            "where does 'line 3' lie? write it as the listing does: FILE, line N, or TOPIC[N] at offset N",
+            "'line 3' is no position of a message: write it as the listing does: FILE, line N, or TOPIC[N] at offset N",
         ),
     ],
 )

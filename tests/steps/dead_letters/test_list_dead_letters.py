@@ -14,7 +14,7 @@ from txloom.config import load
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
 from txloom.quality.dead_letters import ALL, Selection, markdown, outcome_in_markdown, text
-from txloom.steps.dead_letters.list_dead_letters import chosen, list_dead_letters, outcome
+from txloom.steps.dead_letters.list_dead_letters import list_dead_letters, list_open, outcome
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.storage import system_tables
 from txloom.storage.dead_letters import open_letters
@@ -56,7 +56,7 @@ def test_a_page_shows_causes_with_totals_hints_and_where_the_first_lie(tmp_path:
     kafka = {"file": None, "line": None, "partition": 2, "offset": 17, "csn": 9}
     rows = [letter("x1:1", "table short", n) for n in range(1, 5)] + [letter("<i>|x2_:2", "excess", 9, **kafka)]
     write(tmp_path, *rows, letter(None, "broken JSON", 7))
-    listing = chosen(step_of(pipeline, tmp_path, "r"), ALL)
+    listing = list_open(step_of(pipeline, tmp_path, "r"), ALL)
     assert (listing.events, listing.transactions, listing.version) == (6, 2, 1)
     assert markdown(listing) == (
         "**6 events of 2 transactions** go through the buffer once more.\n\n"
@@ -79,10 +79,10 @@ def test_a_page_shows_causes_with_totals_hints_and_where_the_first_lie(tmp_path:
 def test_causes_and_transactions_add_up_and_what_is_not_there_is_refused(tmp_path: Path, pipeline: Pipeline) -> None:
     write(tmp_path, letter("x1:1", "table short", 1), letter("x2:2", "excess", 2), letter("x3:3", "excess", 3))
     step = step_of(pipeline, tmp_path, "r")
-    assert chosen(step, Selection(transactions=["x1:1"], causes=["excess"])).transactions == 3
-    assert markdown(chosen(step, Selection())) == "No open dead letter was chosen."
+    assert list_open(step, Selection(transactions=["x1:1"], causes=["excess"])).transactions == 3
+    assert markdown(list_open(step, Selection())) == "No open dead letter was chosen."
     with pytest.raises(ConfigurationError) as refused:
-        chosen(step, Selection(transactions=["x9:9' or true"]))
+        list_open(step, Selection(transactions=["x9:9' or true"]))
     assert str(refused.value) == (
         'no open dead letter has the transaction "x9:9\' or true"; causes are: excess, table short'
     )
@@ -90,7 +90,7 @@ def test_causes_and_transactions_add_up_and_what_is_not_there_is_refused(tmp_pat
 
 def test_ten_thousand_letters_are_one_short_page_with_the_right_totals(tmp_path: Path, pipeline: Pipeline) -> None:
     write(tmp_path, *(letter(f"x{n // 2}:{n // 2}", f"cause {n % 100}", n) for n in range(10_000)))
-    listing = chosen(step_of(pipeline, tmp_path, "r"), ALL)
+    listing = list_open(step_of(pipeline, tmp_path, "r"), ALL)
     page = markdown(listing)
     assert (listing.events, listing.transactions, len(listing.groups)) == (10_000, 5_000, 100)
     assert (page.count("\n- "), "| and 60 more causes | | | |" in page, len(page) < 20_000) == (120, True, True)
@@ -113,7 +113,7 @@ def test_the_job_shows_the_same_on_a_terminal_and_no_value(tmp_path: Path, pipel
         [sys.executable, PROJECT / "jobs" / "list_dead_letters.py", *arguments],
         env=dict(os.environ), capture_output=True, text=True, check=True,
     )  # fmt: skip
-    only = chosen(step_of(pipeline, tmp_path, "r"), Selection(causes=["excess"]))
+    only = list_open(step_of(pipeline, tmp_path, "r"), Selection(causes=["excess"]))
     last = "txloom list_dead_letters: pipeline=shop run_id=r events=1 transactions=1 causes=1"
     assert done.stdout == f"{text(only)}\n{last}\n"
     assert SECRET not in done.stdout
@@ -141,7 +141,7 @@ def test_what_came_of_each_redriven_transaction_is_told(tmp_path: Path, pipeline
 
 def test_what_died_after_the_list_was_made_is_not_taken_along(tmp_path: Path, pipeline: Pipeline) -> None:
     paths = write(tmp_path, letter("x1:1", "excess", 1))
-    seen = chosen(step_of(pipeline, tmp_path, "r"), Selection(causes=["excess"]))
+    seen = list_open(step_of(pipeline, tmp_path, "r"), Selection(causes=["excess"]))
     write(tmp_path, letter("x2:2", "excess", 2))
     for version, there in ((seen.version, ["x1:1"]), (None, ["x1:1", "x2:2"])):
         dead = open_letters.open_dead_letters(paths, "transaction_id", "order by transaction_id", version)

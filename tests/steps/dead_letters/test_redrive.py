@@ -186,7 +186,7 @@ def test_poison_is_decoded_again_and_stays_open_while_it_is_poison(lake: Lake) -
     ("which", "message"),
     [
         ({"transactions": ["x99:9"]}, "no open dead letter has the transaction 'x99:9'; there are: x20:20"),
-        ({"messages": ["a.jsonl, line 7"]}, "no open dead letter has the place 'a.jsonl, line 7'"),
+        ({"messages": ["a.jsonl, line 7"]}, "no open dead letter is at position 'a.jsonl, line 7'"),
         ({"causes": ["bad luck"]}, "no open dead letter has the cause 'bad luck'; there are: metadata never came"),
     ],
 )

@@ -17,7 +17,7 @@ from txloom.errors import ExpectationFailed, TxloomError
 from txloom.quality import checkpoint
 from txloom.quality.findings import UNKNOWN_ROW, Finding
 from txloom.steps.publish.check_expectations import check_expectations
-from txloom.steps.publish.judge import Results, judged
+from txloom.steps.publish.judge import Results, judge_expectations
 from txloom.steps.publish.validate import validate
 from txloom.storage import system_tables
 from txloom.storage.checks import data_checks, findings, results
@@ -99,7 +99,7 @@ class Shop:
 
     def judged(self, *, always: bool) -> Results:
         state = Newest(self.pipeline, self.paths)
-        return judged(self.pipeline, state, self.pipeline.expectations, "r", always=always)
+        return judge_expectations(self.pipeline, state, self.pipeline.expectations, "r", always=always)
 
     def page(self, name: str, run: str = "m1") -> str:
         html = results.data_docs_page(self.paths, run, name)

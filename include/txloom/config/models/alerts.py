@@ -47,7 +47,7 @@ Channel = Annotated[LogChannel | WebhookChannel | EmailChannel | SlackChannel, F
 
 
 class Alerts(Model):
-    """What is an incident, and who is told; without a threshold its kind of incident is not looked for."""
+    """What is an incident, and who is notified; without a threshold its kind of incident is not looked for."""
 
     schedule: Annotated[Cron | None, Field(description="When the alerts DAG looks, as cron; nothing: by hand")] = (
         "*/5 * * * *"

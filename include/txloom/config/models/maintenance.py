@@ -25,7 +25,7 @@ class History(Model):
 
     keep: Annotated[
         Retention | None,
-        Field(description="How far back mirrors tell every state, such as 400d; by default for ever"),
+        Field(description="How far back mirrors reproduce every state, such as 400d; by default for ever"),
     ] = None
 
 
@@ -65,7 +65,7 @@ class Maintenance(Model):
 
     schedule: Annotated[Cron | None, Field(description="When maintenance runs, as cron; nothing: by hand")] = None
     change_events: Annotated[ChangeEvents, Field(description="How long landed messages are kept")] = ChangeEvents()
-    history: Annotated[History, Field(description="How far back history tells every state")] = History()
+    history: Annotated[History, Field(description="How far back history reproduces every state")] = History()
     reports: Annotated[Reports, Field(description="How long the accounts of single runs are kept")] = Reports()
     optimize: Annotated[Optimize, Field(description="When small files are merged")] = Optimize()
     vacuum: Annotated[Vacuum, Field(description="When old files are deleted")] = Vacuum()

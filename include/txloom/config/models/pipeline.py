@@ -273,7 +273,7 @@ class Pipeline(Model):
             "every expectation, each in some seconds"
         ),
     ] = "on_failure"
-    alerts: Annotated[Alerts | None, Field(description="What is an incident, and who is told")] = None
+    alerts: Annotated[Alerts | None, Field(description="What is an incident, and who is notified")] = None
     maintenance: Annotated[Maintenance, Field(description="How the tables are kept in shape")] = Maintenance()
 
     _referenced: frozenset[str] = PrivateAttr(frozenset())

@@ -47,7 +47,10 @@ class Debezium(Model):
 
     database: Annotated[
         Literal["postgresql", "mysql", "mariadb", "oracle", "sqlserver"] | None,
-        Field(description="The source database: with time_precision_mode it tells what numbers of time columns count"),
+        Field(
+            description="The source database: with time_precision_mode it determines the unit of numbers in time "
+            "columns"
+        ),
     ] = None
     time_precision_mode: Annotated[
         Literal["adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"] | None,
@@ -77,8 +80,8 @@ class ChangeSets(Model):
     sequence: Annotated[
         SourceColumn | None,
         Field(
-            description="The field that numbers the changes of a transaction; without it their place orders them, and "
-            "equal rows count by how often they come in a file"
+            description="The field that numbers the changes of a transaction; without it their position orders them, "
+            "and equal rows count by how often they come in a file"
         ),
     ] = None
 

@@ -202,7 +202,7 @@ class DebeziumDecoder:
         left_out = has_unavailable(image)
         for name, raw in key.items():
             if raw is None or raw == b"null" or (left_out and is_unavailable(raw)):
-                shown = "missing" if raw is None else "null" if raw == b"null" else "not told"
+                shown = "missing" if raw is None else "null" if raw == b"null" else "not sent"
                 raise Poison(rejections.NO_KEY, f"{name} is {shown}")
         if left_out and op in INSERTS:
             _refuse_left_out(image, table)

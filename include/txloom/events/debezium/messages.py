@@ -22,7 +22,7 @@ HINTS = {
     "them: look at the connector and its version.",
     NOT_GIVEN: "The value did not change in the source, so that it was not written to its log, and the row that has it "
     "cannot be named. A key change needs the header __debezium.oldkey: keep the headers where topics are copied. "
-    "Oracle tells large objects with lob.enabled=true only.",
+    "Oracle sends large objects with lob.enabled=true only.",
     HEADER: "Headers of key changes are read as JSON: set header.converter to the JSON converter.",
 }
 """Hints for the causes that only this format has."""

@@ -65,7 +65,7 @@ class Connector(NamedTuple):
         """Return the position of a change in the log, which a redelivery keeps; raises Poison where it is missing."""
         position = self.where(source)
         if position is None:
-            raise Poison(rejections.NO_POSITION, f"`source` of connector {source.connector} does not say where it lies")
+            raise Poison(rejections.NO_POSITION, f"`source` of connector {source.connector} does not say its position")
         return position
 
 

@@ -46,8 +46,8 @@ _NUMERIC = ("decimal", "long", "int", "double", "float")
 _INTEGER = re.compile(rb"-?[0-9]{1,40}")
 _DAY_0 = date(1970, 1, 1).toordinal()
 _URL_SAFE = str.maketrans("-_", "+/")
-UNKNOWN_UNIT = "its unit is unknown: tell source.debezium.database and source.debezium.time_precision_mode"
-_SURE = "let messages have schemas, set time.precision.mode=connect, or tell source.debezium.time_unit"
+UNKNOWN_UNIT = "its unit is unknown: set source.debezium.database and source.debezium.time_precision_mode"
+_SURE = "let messages have schemas, set time.precision.mode=connect, or set source.debezium.time_unit"
 COARSER, FINER = (f"it may count a {other} unit: {_SURE}" for other in ("coarser", "finer"))
 NEAR_1970, NEAR_TIME, FAR = 4_100_000, 86, 4_100_000_000
 """Seconds: milliseconds of any day up to 2099 are microseconds of less than the first, as those of any time of day are

@@ -1,1 +1,1 @@
-"""Alerts: what is told to whom, through which channels."""
+"""Alerts: which incidents are reported, and the channels that messages are sent over."""

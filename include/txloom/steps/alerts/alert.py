@@ -1,7 +1,7 @@
-"""alert: work out what is wrong with a pipeline, keep it in `incidents`, and tell people once when it begins and ends.
+"""alert: find the incidents of a pipeline, record them in `incidents`, and send a message when one begins and ends.
 
-It neither needs the pipeline's lease nor takes its turn: a merge may hold both for an hour, which may be what is wrong.
-Messages go out at least once: a process that dies between sending and noting it makes the next one send again.
+It needs no lease and does not wait for other tasks: a merge may run for an hour, and be what is wrong. Messages are
+sent at least once: if the process dies between sending one and recording that, the next run sends it again.
 """
 
 import os
@@ -24,17 +24,25 @@ from txloom.storage.health.facts import facts
 from txloom.storage.paths import TablePaths
 
 BASE_URL = "AIRFLOW__API__BASE_URL"
-"""Where people reach Airflow; links in messages begin with it."""
+"""The variable with the URL of Airflow; links in messages begin with it."""
 LONGEST = 1_000
-"""Characters of a task's sentence that are kept."""
+"""Characters of a task's error message that are kept."""
 
 
 def alert(step: Step, environment: Mapping[str, str] | None = None, *, source_was_checked: bool = False) -> Counts:
-    """Judge the tables as they are now and send what is due; source_was_checked: this run saw the source in order.
+    """Judge the tables as they are now, record incidents and send the messages that are due.
 
-    Of what is counted, `valid_through_age` is in seconds, and of the newest commit that readers see.
+    Args:
+        step: the pipeline, its tables and the run.
+        environment: has the connections of channels, and BASE_URL; None: os.environ.
+        source_was_checked: this run has checked that the source can be read.
 
-    Raises MessageUnsent when a channel did not take a message; the others were told, and the next run tries again.
+    Returns:
+        open: open incidents. sent: messages sent. waiting: waiting transactions. dead_letters: open dead letters.
+        valid_through_age: seconds since the newest commit that readers see.
+
+    Raises:
+        MessageUnsent: if a channel did not take a message. The other channels did, and the next call tries it again.
     """
     pipeline, paths, now = step.pipeline, step.paths, datetime.now(UTC)
     if pipeline.alerts is None:
@@ -54,9 +62,9 @@ class FailedTask:
 
     Args:
         name: `DAG.TASK`.
-        sentence: what it said.
+        sentence: the message of its error.
         page: where Airflow shows it, below its base URL.
-        exit_code: of its job, where it left one.
+        exit_code: that of its job; None where the job left none.
     """
 
     name: str
@@ -68,9 +76,22 @@ class FailedTask:
 def task_failed(
     pipeline: Pipeline, failed: FailedTask, *, warehouse: str, environment: Mapping[str, str] | None = None
 ) -> dict[str, int]:
-    """Open the incident of a failed task with its sentence; it stays open until the task succeeds.
+    """Open the incident of a failed task and send its message; it stays open until the task succeeds.
 
-    A task that failed because expectations did opens none: each of them is an incident of its own.
+    A task that failed because of expectations opens none: each of them is an incident already. A repeated call opens
+    no second incident.
+
+    Args:
+        pipeline: the declaration.
+        failed: the task.
+        warehouse: where the pipeline's tables are.
+        environment: as in `alert`.
+
+    Returns:
+        open and sent, as `alert` does.
+
+    Raises:
+        MessageUnsent: as `alert` does.
     """
     if pipeline.alerts is None:
         return {"open": 0, "sent": 0}
@@ -84,7 +105,17 @@ def task_failed(
 def task_succeeded(
     pipeline: Pipeline, *, warehouse: str, task: str, environment: Mapping[str, str] | None = None
 ) -> dict[str, int]:
-    """Close the incident of a task that failed before."""
+    """Close the incident of a task, where one is open, and send its message; return open and sent, as `alert` does.
+
+    Args:
+        pipeline: the declaration.
+        warehouse: where the pipeline's tables are.
+        task: `DAG.TASK`.
+        environment: as in `alert`.
+
+    Raises:
+        MessageUnsent: as `alert` does.
+    """
     if pipeline.alerts is None or not is_failed(pipeline.name, warehouse=warehouse, task=task):
         return {"open": 0, "sent": 0}
     paths = TablePaths(warehouse, pipeline.name)
@@ -92,13 +123,13 @@ def task_succeeded(
 
 
 def is_failed(pipeline: str, *, warehouse: str, task: str) -> bool:
-    """Tell whether the incident of a failed task is open."""
+    """Say whether the incident of a failed task, `DAG.TASK`, is open."""
     known = incidents.lifecycles(TablePaths(warehouse, pipeline))
     return any(_is_open(each) and each.incident.key == (TASK, task) for each in known)
 
 
 def _others(known: Sequence[IncidentLifecycle], task: str) -> list[Incident]:
-    """Return the open incidents of other tasks, which stay as they are."""
+    """Return the open incidents of other tasks, which stay open."""
     open_incidents = [each.incident for each in known if _is_open(each) and each.incident.kind == TASK]
     return [each for each in open_incidents if each.subject != task]
 
@@ -115,7 +146,11 @@ def _update_incidents(
     environment: Mapping[str, str] | None,
     judged_at: datetime | None = None,
 ) -> dict[str, int]:
-    """Write down what is wrong and claim what is due, send it, and note what was sent."""
+    """Record incidents, claim the messages that are due, send them, and record which were sent.
+
+    find: returns the incidents that there are now, from those that are recorded. kinds: the kinds that it judges;
+    others stay as they are. judged_at: also record that the source was checked at this time.
+    """
     channels = notifiers(alerts, os.environ if environment is None else environment)
     there, me = [each.name for each in channels], uuid.uuid4().hex
     now = datetime.now(UTC)
@@ -135,12 +170,15 @@ def _update_incidents(
 
 
 def base_url(environment: Mapping[str, str] | None) -> str:
-    """Return where people reach Airflow, as far as the environment tells."""
+    """Return the URL of Airflow from the environment (None: os.environ); empty where it is not set."""
     return (os.environ if environment is None else environment).get(BASE_URL, "")
 
 
 def _send(pipeline: str, mine: Sequence[Due], channels: Sequence[Notifier], url: str) -> tuple[list[Due], list[str]]:
-    """Send messages in order; a channel that refuses one is left alone, so that no closing overtakes its opening."""
+    """Send messages in order; return those that were sent, and the errors of channels.
+
+    A channel that failed gets no further message, so that no end of an incident arrives before its beginning.
+    """
     sent: list[Due] = []
     failures: dict[str, str] = {}
     by_name = {each.name: each for each in channels}

@@ -1,7 +1,7 @@
-"""Channels over which people are told: the log, a webhook, e-mail, Slack; one interface, whatever carries it.
+"""Channels that messages are sent over: the log, a webhook, e-mail, Slack; all have one interface.
 
-Where a channel needs a connection, its fields come from an environment that holds AIRFLOW_CONN_<ID>. What is secret
-stays here: a failure names the channel and the kind of trouble, never an address or a value.
+The fields of a connection come from an environment that has AIRFLOW_CONN_<ID>. Errors name the channel and the kind of
+error, and no address or value, which may be secret.
 """
 
 import json
@@ -29,16 +29,21 @@ PATIENCE = 10
 
 
 class Notifier(Protocol):
-    """A channel that takes messages; its name is told, kept and never secret."""
+    """A channel that takes messages; its name appears in messages and tables, and is not secret."""
 
     name: str
 
     def send(self, message: Message) -> None:
-        """Hand a message over; raises MessageUnsent where that fails."""
+        """Send a message; raise MessageUnsent where that fails."""
 
 
 def notifiers(alerts: Alerts, environment: Mapping[str, str]) -> list[Notifier]:
-    """Return the declared channels, named by kind and, from the second of a kind on, by number."""
+    """Return the declared channels. Their names are their kinds, with a number from the second of a kind on.
+
+    Args:
+        alerts: the declaration.
+        environment: has AIRFLOW_CONN_<ID> of the channels' connections, which are read when a message is sent.
+    """
     seen: Counter[str] = Counter()
     made: list[Notifier] = []
     for channel in alerts.notify:
@@ -59,39 +64,39 @@ def _notifier(channel: Channel, name: str, environment: Mapping[str, str]) -> No
 
 
 class LogNotifier:
-    """Writes messages into the log of whatever runs."""
+    """Logs messages."""
 
     def __init__(self, name: str) -> None:
         """Keep the name."""
         self.name = name
 
     def send(self, message: Message) -> None:
-        """Print a message."""
+        """Log a message."""
         LOG.info(message.text)
 
 
 class WebhookNotifier:
-    """Posts a message's fields and text as JSON; the header Idempotency-Key tells the same message again."""
+    """Posts a message's fields and text as JSON; the header Idempotency-Key is the same when it is sent again."""
 
     def __init__(self, name: str, url: str) -> None:
         """Keep name and URL."""
         self.name, self._url = name, url
 
     def send(self, message: Message) -> None:
-        """Post a message."""
+        """Post a message; raise MessageUnsent for any answer but 2xx."""
         content = {**message.fields, "title": message.subject, "text": message.text}
         _post(self.name, self._url, content, {"Idempotency-Key": message.id})
 
 
 class SlackNotifier:
-    """Posts a message to an incoming webhook of Slack: a connection's host and password are URL and token."""
+    """Posts a message to an incoming webhook of Slack: host and password of a connection are URL and token."""
 
     def __init__(self, name: str, connection: str, environment: Mapping[str, str]) -> None:
-        """Keep the name, and where the URL is found."""
+        """Keep the name, and where the connection is read from."""
         self.name, self._connection, self._environment = name, connection, environment
 
     def send(self, message: Message) -> None:
-        """Post a message; what Slack would read as markup is shown as it is."""
+        """Post a message, with Slack's markup escaped; raise MessageUnsent for any answer but 2xx."""
         host = _field(self.name, self._connection, "host", self._environment)
         token = _optional(self._connection, "password", self._environment)
         base = host if "://" in host else f"https://{host}"
@@ -103,11 +108,11 @@ class EmailNotifier:
     """Sends a message as plain text over the mail server of an Airflow connection of type smtp."""
 
     def __init__(self, name: str, to: tuple[str, ...], connection: str, environment: Mapping[str, str]) -> None:
-        """Keep name and addresses, and where the server is found."""
+        """Keep name and addresses, and where the connection is read from."""
         self.name, self._to, self._connection, self._environment = name, to, connection, environment
 
     def send(self, message: Message) -> None:
-        """Send a message; a mail has the same Message-ID when it is sent again."""
+        """Send a message, with the same Message-ID when it is sent again; raise MessageUnsent where that fails."""
         try:
             with self._client() as client:
                 client.send_message(self._mail(message))
@@ -128,7 +133,7 @@ class EmailNotifier:
         return mail
 
     def _client(self) -> smtplib.SMTP:
-        """Connect as Airflow's own hook does: by SSL unless the extra disable_ssl says no, else with STARTTLS."""
+        """Connect as Airflow's SMTP hook does: with SSL unless the extra disable_ssl is true, else with STARTTLS."""
         host = _field(self.name, self._connection, "host", self._environment)
         port = int(_optional(self._connection, "port", self._environment) or 0)
         checked = ssl.create_default_context()
@@ -163,10 +168,10 @@ def _optional(connection: str, name: str, environment: Mapping[str, str]) -> str
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Takes a redirect for a refusal: following one would turn the message into a question for a page."""
+    """Treats a redirect as an error: following one would turn the POST of a message into a GET."""
 
     def redirect_request(self, req: Any, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str) -> None:
-        """Follow none."""
+        """Return None, so that no redirect is followed."""
 
 
 _OPENER = urllib.request.build_opener(_NoRedirect)
@@ -189,5 +194,5 @@ def _post(channel: str, url: str, content: Mapping[str, Any], headers: Mapping[s
 
 
 def _header(text: str) -> str:
-    """Return a text as an HTTP header can hold it."""
+    """Return a text as an HTTP header can have it: ASCII on one line."""
     return text.encode("ascii", "backslashreplace").decode().replace("\n", " ").replace("\r", " ")

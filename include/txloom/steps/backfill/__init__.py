@@ -1,1 +1,1 @@
-"""backfill: rebuild a range of history beside the tables, compare, apply."""
+"""backfill: rebuild a range of history in shadow tables, compare them with the live tables, apply what differs."""

@@ -1,7 +1,7 @@
-"""backfill, apply: what differs goes into the live tables: first into history, where nothing is ever taken away.
+"""backfill, apply: write what differs into the live tables, histories first; no row of history is ever removed.
 
-Every write is a merge by key of rows that were written down when tables were compared: repeated after a crash it ends
-in the same rows.
+Every write is a merge by key of rows that were stored when tables were compared: repeated after a crash it has the same
+result.
 """
 
 import json
@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 def apply_differences(
     spark: "Callable[[], SparkSession]", scope: Scope, counts: Mapping[str, Mapping[str, int]]
 ) -> int:
-    """Bring what differs into the live tables; counts: of each table. Return how many commits it took."""
+    """Write what differs into the live tables; return the number of commits. A repeated call changes nothing.
+
+    Args:
+        spark: opens a Spark session, for large tables.
+        scope: the backfill.
+        counts: counts of differences by table.
+    """
     commits = 0
     for target in scope.histories:
         if sum(counts[target.name][name] for name in ("missing", "different")):
@@ -45,7 +51,7 @@ def _is_small(scope: Scope, target: Target) -> bool:
 
 
 def _correct(spark: "Callable[[], SparkSession]", scope: Scope, target: Target) -> None:
-    """Add rows that a history lacks, and bring the others to what their events say."""
+    """Add the rows that a history lacks, and correct those that differ."""
     path = scope.paths.table(target.name)
     history_tables.ensure(path, target.schema)
     about = {**newest_metadata(path), "backfill": scope.run_id}
@@ -59,12 +65,12 @@ def _correct(spark: "Callable[[], SparkSession]", scope: Scope, target: Target) 
 
 
 def _merge(spark: "Callable[[], SparkSession]", scope: Scope, target: Target) -> None:
-    """Bring a current table to its rebuilt rows; it stays as far as it was."""
+    """Bring a current table to its rebuilt rows; its watermark stays."""
     path = scope.paths.table(target.name)
     about: dict[str, Any] = {**newest_metadata(path), "backfill": scope.run_id}
     if _is_small(scope, target):
         rows = shadow_tables.differences(scope.paths, target.name, "true")
-        gone = pc.equal(rows.column(KIND), SURPLUS)
+        gone = pc.equal(rows.column(KIND), pa.scalar(SURPLUS))
         effects: pa.Table = rows.select(target.schema.names).append_column("_txloom_deleted", gone)
         small_merge.merge(path, effects, target.key, about)
         return

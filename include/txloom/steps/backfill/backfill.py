@@ -1,7 +1,7 @@
-"""backfill: rebuild tables of a range from change_events beside the live ones, compare, and repair what differs.
+"""backfill: rebuild tables of a range from change_events in shadow tables, compare, and repair what differs.
 
-Four tasks of one run: rebuild, compare, apply, drop. Only apply writes to live tables. The live checkpoint is never
-touched, and history never loses a row.
+A run has four tasks: rebuild, compare, apply, drop. Only apply writes to live tables. The buffer's checkpoint is not
+used, and no row of history is removed.
 """
 
 import json
@@ -33,7 +33,13 @@ Differences = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Range:
-    """What a backfill is to rebuild: transactions by csn or by commit time, first and last; tables: only those."""
+    """What a backfill is to rebuild.
+
+    Args:
+        csns: the first and last csn of its transactions; None: no bound.
+        times: the first and last commit time instead.
+        tables: only these source tables; empty: all.
+    """
 
     csns: tuple[int | None, int | None] = (None, None)
     times: tuple[datetime | None, datetime | None] = (None, None)
@@ -41,10 +47,20 @@ class Range:
 
 
 def backfill(step: Step, task: str, within: Range = Range()) -> Counts:
-    """Run one task of a backfill; within is what rebuild is about, the others go on with it.
+    """Run one task of a backfill. A repeated task has the same result.
 
-    Raises ConfigurationError for a range or table that is not there, or a task that is not this run's turn;
-    ComparisonOutdated where apply finds that something else differs now than was compared.
+    Args:
+        step: the pipeline, its tables and the run.
+        task: one of BACKFILL_TASKS.
+        within: what rebuild takes; the other tasks go on with what the run rebuilt.
+
+    Returns:
+        rebuild: transactions and events, and transactions by outcome. compare: rows by kind of difference, and changes,
+        the rows that an apply would change. apply: changes and commits. drop: dropped, the removed tables.
+
+    Raises:
+        ConfigurationError: for an unknown task, range or table, and for a task that is not the next one of this run.
+        ComparisonOutdated: if live tables changed since the comparison, and apply would change other rows.
     """
     if task not in names.BACKFILL_TASKS:
         raise ConfigurationError(f"no task is called {task!r}; there are: {', '.join(names.BACKFILL_TASKS)}")
@@ -89,7 +105,10 @@ def _state(scope: Scope) -> str:
 
 
 def _moved(scope: Scope, newest: Mapping[str, Any]) -> bool:
-    """Say whether live tables moved on since a note; maintenance, and cycles that bring them nothing, move nothing."""
+    """Say whether live tables changed since a note was written.
+
+    Maintenance, and cycles that bring these tables nothing, change nothing.
+    """
     return bool(json.loads(newest["state"])["live"] != scope.state())
 
 
@@ -110,12 +129,12 @@ def _note_compared(scope: Scope, differences: Differences) -> None:
 
 
 def _as_of_now(scope: Scope) -> Scope:
-    """Return the same backfill over everything that was released by now."""
+    """Return the same backfill over everything that was released until now."""
     return scope_of(scope.pipeline, scope.paths, scope.run_id, (), (scope.first, scope.last))
 
 
 def _summed(differences: Differences) -> dict[str, int]:
-    """Return the sums of all tables' counts; changes: rows that an apply would change."""
+    """Return the sums of all tables' counts; changes: the rows that an apply would change."""
     sums = dict.fromkeys((*CHANGES, "surplus"), 0)
     for difference in differences.values():
         for name, count in difference["counts"].items():
@@ -124,7 +143,7 @@ def _summed(differences: Differences) -> dict[str, int]:
 
 
 def _apply(spark: "Callable[[], SparkSession]", scope: Scope, newest: Mapping[str, Any]) -> dict[str, int]:
-    """Apply what was compared; where live tables moved on since, only if the very same still differs."""
+    """Apply what was compared; where live tables changed since, only if the same rows still differ."""
     if newest["status"] == "applied":
         return {"changes": 0, "commits": 0}
     differences: Differences = {
@@ -150,9 +169,9 @@ def _compared(scope: Scope) -> list[dict[str, Any]]:
 def _compared_again(
     spark: "Callable[[], SparkSession]", scope: Scope, newest: Mapping[str, Any], approved: Differences
 ) -> Scope:
-    """Rebuild and compare once more, against the live tables as they are; refuse anything that nobody has seen.
+    """Rebuild and compare once more with the live tables as they are; raise ComparisonOutdated if other rows differ.
 
-    Nothing is noted before that is decided: a run that dies meanwhile decides it again.
+    Nothing is noted before that is decided: if the run dies, the next one decides it again.
     """
     now = _as_of_now(scope)
     rebuild_shadows(spark, now)
@@ -169,7 +188,7 @@ def _compared_again(
 
 
 def _drop(pipeline: Pipeline, paths: TablePaths, run_id: str) -> dict[str, int]:
-    """Remove the shadows, unless they are those of a later run."""
+    """Remove the shadow tables, unless they are those of a later run."""
     newest = shadow_tables.newest_run(paths)
     if newest is None or newest["run_id"] != run_id:
         return {"dropped": 0}

@@ -1,4 +1,4 @@
-"""backfill, compare: what differs between rebuilt tables and live ones, row by row, with numbers and samples."""
+"""backfill, compare: which rows differ between rebuilt tables and live ones, with counts and samples."""
 
 import json
 from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STAY = f"fate <> '{REBUILT}'"
-"""Transactions whose history rows nobody could make anew."""
+"""Transactions whose history rows could not be rebuilt: they stay as they are."""
 HISTORY_COUNTS = {INSERTED: "missing", UPDATED: "different", SURPLUS: "surplus"}
 CURRENT_COUNTS = {INSERTED: "inserts", UPDATED: "updates", SURPLUS: "deletes"}
 TWICE_IN_HISTORY = (
@@ -32,11 +32,19 @@ TWICE_IN_HISTORY = (
 )
 TWICE_IN_TABLE = "Move the table's folder away: the next merge writes it anew out of its history."
 CHANGES = ("missing", "different", "inserts", "updates", "deletes")
-"""Counts of rows that an apply changes; what history has too much stays, and is only told."""
+"""Counts of rows that an apply changes. Surplus rows of history stay, and are only reported."""
 
 
 def compare_shadows(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[str, dict[str, Any]]:
-    """Write the differences of every table; return its counts, digest and samples by its name."""
+    """Replace the difference tables of a backfill; return counts, digest and samples by table.
+
+    Args:
+        spark: opens a Spark session, for large tables.
+        scope: the backfill.
+
+    Raises:
+        ConfigurationError: if several rows of a table have one key, so that it is not known which one is meant.
+    """
     targets = [*scope.histories, *scope.currents]
     if is_small(scope):
         for target in targets:
@@ -53,7 +61,7 @@ def compare_shadows(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[s
 
 
 def _refuse_repeated(scope: Scope, target: Target) -> None:
-    """Refuse a table in which a row that is to be written has the key of another: which one is meant is not known."""
+    """Raise ConfigurationError if a row that is to be written has the key of another one."""
     key_columns = ", ".join(sql_name(name) for name in target.key)
     some = shadow_tables.differences(
         scope.paths, target.name, f"{KIND} = '{REPEATED}'", f"order by {key_columns} limit 1"
@@ -68,7 +76,14 @@ def _refuse_repeated(scope: Scope, target: Target) -> None:
 
 
 def live(scope: Scope, target: Target) -> pa.Table:
-    """Return the live rows that a rebuilt table is compared with: not those of transactions that stay as they are."""
+    """Return the live rows that a rebuilt table is compared with, in the target's schema.
+
+    Of a history these are the rows of the range, without those of transactions that could not be rebuilt.
+
+    Args:
+        scope: the backfill.
+        target: the table.
+    """
     where = scope.range_of(target) if target.is_history else "true"
     rows = shadow_tables.live(scope.paths.table(target.name), target.schema, where)
     if not target.is_history:
@@ -92,7 +107,7 @@ def _counts_shown(scope: Scope, target: Target) -> dict[str, Any]:
 
 
 def _samples(scope: Scope, target: Target, kind: str, called: str) -> list[dict[str, Any]]:
-    """Return some rows of one kind: key, before and after; of updated ones the columns that differ."""
+    """Return up to SAMPLES rows of one kind: key, before and after; of updated ones only the columns that differ."""
     where = f"{KIND} = '{kind}'" + (f" and {WAS} is not null" if kind == UPDATED else "")
     order = ", ".join(sql_name(name) for name in target.key)
     differences = shadow_tables.differences(scope.paths, target.name, where, f"order by {order} limit {SAMPLES}")

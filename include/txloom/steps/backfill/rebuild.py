@@ -1,7 +1,7 @@
-"""backfill, rebuild: histories of a range out of change_events, and current tables out of history, into shadow tables.
+"""backfill, rebuild: histories of a range from change_events, and current tables from history, into shadow tables.
 
-A current table is rebuilt from the history as a backfill would leave it: the live rows, with the rebuilt ones in the
-place of those that they are. Up to LOCAL_ROWS rows that happens in this process, above in Spark's tasks.
+A current table is rebuilt from the history as a backfill would leave it: the live rows, with the rebuilt ones instead
+of those with the same key. Up to LOCAL_ROWS rows this happens in this process, above in Spark's tasks.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -27,11 +27,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TRANSACTIONS = names.TRANSACTIONS
-"""Its shadow tells what became of each transaction."""
+"""Its shadow table has the outcome of each transaction."""
 
 
 def rebuild_shadows(spark: "Callable[[], SparkSession]", scope: Scope) -> dict[str, int]:
-    """Write the shadows of all tables of a backfill; return how many transactions it met, by what became of them."""
+    """Replace the shadow tables of a backfill; return counts: transactions, events, and transactions by outcome.
+
+    Args:
+        spark: opens a Spark session, for large tables.
+        scope: the backfill.
+    """
     chosen = transactions(scope)
     rows = pc.sum(chosen.column("rows")).as_py() or 0
     if rows <= arrow_tables.LOCAL_ROWS and is_small(scope):
@@ -61,7 +66,7 @@ def _histories(scope: Scope, chosen: pa.Table) -> None:
 
 
 def _currents(scope: Scope) -> None:
-    """Fold each history, and compose documents of what comes out."""
+    """Write the shadows of current tables: fold each history, then compose documents of the folded rows."""
     held: dict[str, pa.Table] = {}
     targets = {target.name: target for target in scope.histories}
     for row_table in row_tables(scope.pipeline):
@@ -71,8 +76,11 @@ def _currents(scope: Scope) -> None:
         write_shadow(scope, scope.documents(aggregate), _composed(scope, aggregate))
 
 
-def _history(scope: Scope, target: Target, mark: Watermark, held: dict[str, pa.Table]) -> pa.Table:
-    """Return a history up to a mark as the backfill would leave it."""
+def _history(scope: Scope, target: Target, watermark: Watermark, held: dict[str, pa.Table]) -> pa.Table:
+    """Return a history up to a watermark, as the backfill would leave it.
+
+    held: histories that were read before, by name; this one is added.
+    """
     if target.name not in held:
         live = shadow_tables.live(scope.paths.table(target.name), target.schema, "true")
         shadow_rows = shadow(scope, target)
@@ -80,8 +88,8 @@ def _history(scope: Scope, target: Target, mark: Watermark, held: dict[str, pa.T
         held[target.name] = pa.concat_tables([live.filter(pc.invert(replaced)), shadow_rows])
     rows = held[target.name]
     shown = pc.and_(
-        pc.less_equal(rows.column("_txloom_csn"), mark.valid_through),
-        pc.less_equal(rows.column("_txloom_release"), mark.release),
+        pc.less_equal(rows.column("_txloom_csn"), pa.scalar(watermark.valid_through)),
+        pc.less_equal(rows.column("_txloom_release"), pa.scalar(watermark.release)),
     )
     return rows.filter(shown)
 

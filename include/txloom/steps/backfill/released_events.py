@@ -1,17 +1,19 @@
-"""The events that made released transactions whole, found again in change_events, and the history rows they make now.
+"""Find the events of released transactions in change_events again, and make their history rows anew.
 
-What a release took is not written down event by event. It follows from `transactions`: events that were landed between
-the transaction's first landing and its release, each identity once. They are as many as it says, or the transaction is
-left as it is: its events are no longer there, or nobody can tell them from later ones.
+A release does not record its events one by one. They follow from `transactions`: the events that were landed between
+the transaction's first landing and its release, each identity once. If they are not as many rows as were released, the
+transaction stays as it is: some events are no longer there, or cannot be distinguished from later ones.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txloom.arrow_types import AnyValues
 from txloom.config import names
 from txloom.steps.backfill.scope import Scope
 from txloom.steps.buffer.release import ANY_TX, CHOSEN, COORDINATES, EVENT, events_of, made_of
@@ -21,22 +23,31 @@ from txloom.transactions.hashes import hashed
 
 COLUMNS = ("transaction_id", "xid", "csn", "rows", "release")
 REBUILT, GONE, UNREADABLE = "rebuilt", "gone", "unreadable"
-OUTCOMES = pa.schema([("xid", pa.string()), ("csn", pa.int64()), ("rows", pa.int64()), ("fate", pa.string())])
-"""What became of each transaction of a backfill. gone: its events are not there any more, or cannot be told from those
-of another one with its id. unreadable: they do not fit what is declared now. The history rows of both stay as they
-are."""
+_TYPES: dict[str, pa.DataType] = {"xid": pa.string(), "csn": pa.int64(), "rows": pa.int64(), "fate": pa.string()}
+OUTCOMES = pa.schema(_TYPES)
+"""The outcome (`fate`) of each transaction of a backfill. gone: its events are no longer there, or cannot be
+distinguished from those of another one with its id. unreadable: they do not fit what is declared now. The history rows
+of both stay as they are."""
 
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """History rows by table, and the fate of each transaction."""
+    """Rebuilt transactions.
+
+    Args:
+        history: rows by history table.
+        outcomes: in the schema OUTCOMES.
+    """
 
     history: dict[str, pa.Table]
     outcomes: pa.Table
 
 
 def transactions(scope: Scope) -> pa.Table:
-    """Return the released transactions of a backfill: columns of CHOSEN and TOLD, ordered by tx."""
+    """Return the released transactions of a backfill, ordered by tx.
+
+    Their columns are those of the schema CHOSEN, transaction_id, xid and release; first_landing and last_landing are 0.
+    """
     where = f"status = 'released' and release <= {scope.release} and csn between {scope.first} and {scope.last}"
     columns = ", ".join([*COLUMNS, "first_landed_at", "finished_at"])
     rows = arrow_tables.select(scope.paths.table(names.TRANSACTIONS), f"select {columns} from t where {where}")
@@ -53,7 +64,12 @@ def transactions(scope: Scope) -> pa.Table:
 
 
 def landings(scope: Scope, chosen: pa.Table) -> tuple[int, int]:
-    """Return the first and last landing that may hold events of some transactions."""
+    """Return the first and last landing that may have events of some transactions; (0, 0): none.
+
+    Args:
+        scope: the backfill.
+        chosen: the transactions, as `transactions` returns them; at least one.
+    """
     first, last = pc.min(chosen.column("first_at")).as_py(), pc.max(chosen.column("finished_at")).as_py()
     moments = pa.array([first, last]).cast(pa.timestamp("us", "UTC")).to_pylist()
     since, until = (instant_literal(moment) for moment in moments)
@@ -65,7 +81,14 @@ def landings(scope: Scope, chosen: pa.Table) -> tuple[int, int]:
 
 
 def rebuild(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tuple[int, int] = ANY_TX) -> Rebuilt:
-    """Make the history rows of transactions anew; between: the landings to look at; bounds: those of their tx."""
+    """Make the history rows of transactions anew; nothing is written.
+
+    Args:
+        scope: the backfill.
+        chosen: the transactions, as `transactions` returns them.
+        between: the first and last landing that may have their events.
+        bounds: the lowest and highest hash of the transactions.
+    """
     if not chosen.num_rows:
         return Rebuilt({}, OUTCOMES.empty_table())
     once = _known_by_id(chosen)
@@ -73,32 +96,39 @@ def rebuild(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tu
         rebuilt = rebuild(scope, chosen.filter(once), between, bounds)
         return Rebuilt(rebuilt.history, pa.concat_tables([rebuilt.outcomes, _left(chosen.filter(pc.invert(once)))]))
     events = _landed(scope, chosen, between, bounds)
-    rebuilt = _complete(events, chosen)
-    tx = pa.array(np.unique(rebuilt.column("tx").to_numpy()), pa.int64())
-    there = pc.or_(pc.is_in(chosen.column("tx"), tx), pc.equal(chosen.column("rows"), 0))
+    complete = _complete(events, chosen)
+    tx = pa.array(np.unique(complete.column("tx").to_numpy()), pa.int64())
+    there = pc.or_(pc.is_in(chosen.column("tx"), tx), pc.equal(chosen.column("rows"), pa.scalar(0)))
     whole = chosen.filter(there)
-    made = made_of(scope.pipeline, _of_tables(rebuilt, whole, scope.tables), whole.select(CHOSEN.names), 0)
+    made = made_of(scope.pipeline, _of_tables(complete, whole, scope.tables), whole.select(CHOSEN.names), 0)
     bad = pa.array(sorted(made.unreadable), pa.int64())
     unreadable = pc.is_in(chosen.column("tx"), bad)
     outcome = pc.if_else(unreadable, UNREADABLE, pc.if_else(there, REBUILT, GONE))
-    outcomes = pa.table([*(chosen.column(name) for name in OUTCOMES.names[:3]), outcome], schema=OUTCOMES)
-    return Rebuilt(made.history, outcomes)
+    return Rebuilt(made.history, _outcomes(chosen, outcome))
 
 
-def _known_by_id(chosen: pa.Table) -> pa.Array:
-    """Say which transactions have an id that no other one has: events of one id cannot be told apart afterwards."""
+def _outcomes(chosen: pa.Table, outcome: AnyValues) -> pa.Table:
+    columns: list[AnyValues] = [chosen.column(name) for name in OUTCOMES.names[:3]]
+    return pa.Table.from_arrays([*columns, outcome], schema=OUTCOMES)
+
+
+def _known_by_id(chosen: pa.Table) -> pa.BooleanArray:
+    """Say for each transaction whether no other one has its id: events of one id cannot be separated afterwards."""
     _, position, counts = np.unique(chosen.column("tx").to_numpy(), return_inverse=True, return_counts=True)
-    return pa.array(counts[position.reshape(-1)] == 1)
+    once: pa.BooleanArray = pa.array(counts[position.reshape(-1)] == 1)
+    return once
 
 
 def _left(chosen: pa.Table) -> pa.Table:
-    """Return the fates of transactions that stay as they are."""
-    size = chosen.num_rows
-    return pa.table([*(chosen.column(name) for name in OUTCOMES.names[:3]), pa.repeat(pa.scalar(GONE), size)], OUTCOMES)
+    """Return the outcomes of transactions that stay as they are."""
+    return _outcomes(chosen, pa.repeat(pa.scalar(GONE), chosen.num_rows))
 
 
 def _landed(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tuple[int, int]) -> pa.Table:
-    """Return all events of transactions, with what tells duplicates; rows may lie below their transaction's csn."""
+    """Return all events of transactions, with the columns that identify duplicates.
+
+    A row may have a csn below that of its transaction, or none.
+    """
     last = pc.max(chosen.column("csn")).as_py()
     where = (
         f"tx between {bounds[0]} and {bounds[1]} and landing between {between[0]} and {between[1]}"
@@ -107,11 +137,12 @@ def _landed(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tu
     )
     headers = ", headers" if scope.pipeline.source.format == "debezium" else ""
     sql = f"select {EVENT}{headers}, identity, payload, digest, landed_at from t where {where}"
-    return arrow_tables.matching(scope.paths.change_events, sql, "tx", chosen.column("tx").to_pylist()).combine_chunks()
+    tx = cast("list[int]", chosen.column("tx").to_pylist())
+    return arrow_tables.matching(scope.paths.change_events, sql, "tx", tx).combine_chunks()
 
 
 def _complete(events: pa.Table, chosen: pa.Table) -> pa.Table:
-    """Return the events that made transactions whole, of those of which they are all there."""
+    """Return the events that made transactions whole, of the transactions of which every event is there."""
     at = np.searchsorted(chosen.column("tx").to_numpy(), events.column("tx").to_numpy())
     landed = events.column("landed_at").cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
     first, finished = (chosen.column(name).to_numpy()[at] for name in ("first_at", "finished_at"))
@@ -127,22 +158,23 @@ def _complete(events: pa.Table, chosen: pa.Table) -> pa.Table:
 
 
 def _first_of_each(events: pa.Table, among: np.ndarray) -> np.ndarray:
-    """Find, of rows with one identity and content, the first that was landed; and all metadata."""
-    rows = among & pc.equal(events.column("kind"), "row").to_numpy(zero_copy_only=False)
+    """Flag the row events that were landed first of those with one identity and content, and all metadata."""
+    rows = among & pc.equal(events.column("kind"), pa.scalar("row")).to_numpy(zero_copy_only=False)
     position = np.flatnonzero(rows)
     keys = ["tx", "table", "identity", "payload", "digest"]
-    chosen = events.select([*keys, "landing", "row"]).take(pa.array(position))
-    chosen = chosen.append_column("place", pa.array(position)).sort_by([("landing", "ascending"), ("row", "ascending")])
-    kept = _by_transaction(chosen, keys).column("place")
+    chosen = events.select([*keys, "landing", "row"]).take(pa.array(position, pa.int64()))
+    chosen = chosen.append_column("index", pa.array(position, pa.int64()))
+    chosen = chosen.sort_by([("landing", "ascending"), ("row", "ascending")])
+    kept = _by_transaction(chosen, keys).column("index")
     is_first = among & ~rows
     is_first[kept.to_numpy()] = True
     return np.asarray(is_first)
 
 
-def _by_transaction(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Return the first row of each content; one without a digest is every row that it cannot be told from."""
-    first = rows.group_by(keys, use_threads=False).aggregate([("place", "first")])
-    first = first.rename_columns([*keys, "place"])
+def _by_transaction(rows: pa.Table, keys: list[str]) -> pa.Table:
+    """Return the first row of each content; a row without a digest stands for all rows that it may be equal to."""
+    first = rows.group_by(keys, use_threads=False).aggregate([("index", "first")])
+    first = first.rename_columns([*keys, "index"])
     undigested = pc.is_null(first.column("digest"))
     if not pc.any(undigested).as_py():
         return first
@@ -153,15 +185,15 @@ def _by_transaction(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
 
 def _counted(events: pa.Table, first_ones: np.ndarray, at: np.ndarray, chosen: pa.Table) -> np.ndarray:
     """Say which transactions have as many rows as they were released with."""
-    rows = first_ones & pc.equal(events.column("kind"), "row").to_numpy(zero_copy_only=False)
+    rows = first_ones & pc.equal(events.column("kind"), pa.scalar("row")).to_numpy(zero_copy_only=False)
     counts = np.bincount(at[rows], minlength=chosen.num_rows)
     equal: np.ndarray = counts == chosen.column("rows").to_numpy()
     return equal
 
 
 def _of_tables(events: pa.Table, chosen: pa.Table, tables: Sequence[str]) -> pa.Table:
-    """Return the events of some tables, with their commit position and release."""
-    metadata = pc.equal(events.column("kind"), "metadata")
+    """Return the events of some tables, at the csn of their transaction and with its release."""
+    metadata = pc.equal(events.column("kind"), pa.scalar("metadata"))
     of_tables = pc.is_in(events.column("table"), pa.array(tables, pa.string()))
     events = events.filter(pc.or_(metadata, of_tables)).drop_columns(["identity", "payload", "digest", "landed_at"])
     chosen = chosen.sort_by("tx")
@@ -173,4 +205,4 @@ def _of_tables(events: pa.Table, chosen: pa.Table, tables: Sequence[str]) -> pa.
     if not of_transactions.num_rows:
         return of_transactions.append_column("release", pa.nulls(0, pa.int64()))
     at = np.searchsorted(chosen.column("tx").to_numpy(), of_transactions.column("tx").to_numpy())
-    return of_transactions.append_column("release", chosen.column("release").take(pa.array(at)))
+    return of_transactions.append_column("release", chosen.column("release").take(pa.array(at, pa.int64())))

@@ -1,4 +1,4 @@
-"""What a backfill would change, for the person who is asked: numbers and sample rows as Markdown. Needs no Spark."""
+"""The report of a backfill for the person who approves it: counts and sample rows as Markdown; needs no Spark."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,12 +10,18 @@ from txloom.storage.targets import shadow_tables
 
 COUNTS = (*CHANGES, "surplus")
 NOTES = """
-missing, different: rows of history. inserts, updates, deletes: rows of current tables. surplus: rows of history that no
-event tells of; they stay, a backfill takes nothing out of history."""
+missing, different: rows of history. inserts, updates, deletes: rows of current tables. surplus: rows of history
+without an event; they are kept, a backfill takes nothing out of history."""
 
 
 def report(warehouse: str, pipeline: str, run_id: str) -> tuple[int, str]:
-    """Return how many rows a compared backfill would change, and what they are."""
+    """Return how many rows an apply would change, and the report.
+
+    Args:
+        warehouse: where the pipeline's tables are.
+        pipeline: its name.
+        run_id: a run that was compared.
+    """
     rows = shadow_tables.compared(TablePaths(warehouse, pipeline), run_id)
     differing = [row for row in rows if any(dict(row["counts"]).values())]
     changes = sum(dict(row["counts"]).get(name, 0) for row in rows for name in CHANGES)
@@ -47,7 +53,7 @@ def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 
 def _text(value: Any) -> str:
-    """Write a value so that Markdown and HTML show it as it is.
+    """Return a value as Markdown that shows it literally, in HTML too.
 
     >>> _text({"a": "<b>|`"})
     '`a` &lt;b&gt;&#124;&#96;'

@@ -2,25 +2,35 @@
 
 import json
 from hashlib import blake2b
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txloom.arrow_types import AnyValues
 from txloom.current.row_diff import KEY, POSITION, difference, with_hashes
 from txloom.steps.backfill.scope import Target
 from txloom.storage.targets.shadow_tables import DIFFERENCE, INSERTED, REPEATED, SURPLUS, UPDATED
 
 SAMPLES = 20
-"""Rows of each table that people are shown."""
+"""Rows of each table that a report shows."""
 TEXT = 200
-"""Characters of a value that people are shown."""
+"""Characters of a value that a report shows."""
 UNCOMPARED = ("_txloom_landing", "_txloom_row")
-"""Where an event was landed: a redelivery that was dropped lies elsewhere and says the same."""
+"""Where an event was landed. They are not compared: a redelivery has others and the same content."""
 
 
 def differing(now: pa.Table, rebuilt: pa.Table, target: Target) -> pa.Table:
-    """Return the rows in which a live table and a rebuilt one differ: their schema, and DIFFERENCE."""
+    """Return the rows in which a live table and a rebuilt one differ.
+
+    Args:
+        now: live rows.
+        rebuilt: rebuilt rows, in the same columns.
+        target: the table.
+
+    Returns:
+        Rows in the schema `schema_of(target)`, in no order.
+    """
     columns = [name for name in target.schema.names if name not in UNCOMPARED]
     now, rebuilt = (with_hashes(rows, target.key, columns) for rows in (now, rebuilt))
     unique, again = _unique(now)
@@ -38,21 +48,22 @@ def differing(now: pa.Table, rebuilt: pa.Table, target: Target) -> pa.Table:
 
 
 def _repeated(rebuilt: pa.Table, again: pa.Table, updated: pa.Table, target: Target) -> pa.Table:
-    """Return rows that share their key with another: rebuilt ones, and live ones that an apply would write.
+    """Return rows that have the key of another row: rebuilt ones, and live ones that an apply would write.
 
-    again: live rows but the first of each key. What a history has twice, and no apply would touch, is surplus alone.
+    again: live rows but the first of each key. Rows that a history has twice, and that no apply writes, are surplus
+    only.
     """
     touched = again.filter(pc.is_in(again.column(KEY), updated.column(KEY))) if target.is_history else again
     return pa.concat_tables([_unique(rebuilt)[1], touched])
 
 
 def schema_of(target: Target) -> pa.Schema:
-    """Return the schema of a table's differences."""
+    """Return the schema of a table's differences: that of the table, and DIFFERENCE."""
     return pa.schema([*target.schema, *DIFFERENCE])
 
 
 def _unique(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Part rows into the first of each key and the others."""
+    """Split rows into the first of each key and the others."""
     placed = rows.select([KEY]).append_column(POSITION, pa.array(range(rows.num_rows), pa.int64()))
     first = placed.group_by(KEY).aggregate([(POSITION, "min")]).column(f"{POSITION}_min")
     is_first = pc.is_in(placed.column(POSITION), first.combine_chunks())
@@ -63,18 +74,18 @@ def _kind_rows(kind: str, rows: pa.Table, target: Target, was: list[str] | None 
     size = rows.num_rows
     digests = [_digest(kind, key, values) for key, values in zip(*_hashes(rows), strict=True)]
     texts = [*(was or []), *[None] * size][:size]
-    verdicts = [pa.repeat(pa.scalar(kind), size), pa.array(texts, pa.string()), pa.array(digests, pa.int64())]
-    return pa.Table.from_arrays(
-        [*(rows.column(name) for name in target.schema.names), *verdicts], schema=schema_of(target)
-    )
+    columns: list[AnyValues] = [rows.column(name) for name in target.schema.names]
+    columns += [pa.repeat(pa.scalar(kind), size), pa.array(texts, pa.string()), pa.array(digests, pa.int64())]
+    return pa.Table.from_arrays(columns, schema=schema_of(target))
 
 
 def _hashes(rows: pa.Table) -> tuple[list[bytes], list[bytes]]:
-    return rows.column(KEY).to_pylist(), rows.column("_txloom_values").to_pylist()
+    keys, values = (cast("list[bytes]", rows.column(name).to_pylist()) for name in (KEY, "_txloom_values"))
+    return keys, values
 
 
 def _digest(kind: str, key: bytes, values: bytes) -> int:
-    """Return a number of 40 bits, so that those of eight million rows add up."""
+    """Return a number of 40 bits: the sum over eight million rows then fits into 64 bits."""
     return int.from_bytes(blake2b(kind.encode() + key + values, digest_size=5).digest(), "big")
 
 
@@ -83,7 +94,7 @@ def _texts(rows: pa.Table) -> list[str]:
 
 
 def json_value(value: Any) -> Any:
-    """Return a value as JSON has it, long texts cut."""
+    """Return a value as JSON has it, with texts cut to TEXT characters."""
     if isinstance(value, dict):
         return {name: json_value(member) for name, member in value.items()}
     if isinstance(value, list):

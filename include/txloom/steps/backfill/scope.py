@@ -1,4 +1,4 @@
-"""What a backfill is about: which tables, which transactions, and how far the live tables were."""
+"""The scope of a backfill: its tables, its transactions, and how far the live tables are."""
 
 import json
 from collections.abc import Sequence
@@ -25,19 +25,35 @@ HIGHEST = 2**63 - 1
 
 @dataclass(frozen=True)
 class Target:
-    """One table that is rebuilt: what tells its rows apart, and the schema that is declared for it."""
+    """One table that is rebuilt.
+
+    Args:
+        name: its name.
+        key: the columns that identify a row.
+        schema: its declared schema.
+        is_history: whether it is a history; else it is a current table.
+        above: the csn up to which a history was cleaned, so that it lacks changes there; 0: never.
+    """
 
     name: str
     key: tuple[str, ...]
     schema: pa.Schema
     is_history: bool
     above: int = 0
-    """The csn up to which a history was cleaned: it does not tell every change there, and need not."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """A backfill: the targets of the chosen tables alone, its transactions' csn from first to last, up to a release."""
+    """A backfill.
+
+    Args:
+        pipeline: the declaration, with the targets of the chosen tables only.
+        paths: the tables of the pipeline.
+        run_id: the run.
+        first: the lowest csn of its transactions.
+        last: the highest csn.
+        release: the highest release.
+    """
 
     pipeline: Pipeline
     paths: TablePaths
@@ -53,7 +69,7 @@ class Scope:
 
     @property
     def histories(self) -> list[Target]:
-        """Return the histories that hold changes of the chosen tables."""
+        """Return the histories that have changes of the chosen tables."""
         targets = []
         for mirror in self.pipeline.targets.mirrors:
             schema = schemas.changes_schema(self.pipeline.table(mirror.table))
@@ -67,7 +83,7 @@ class Scope:
 
     @property
     def currents(self) -> list[Target]:
-        """Return the current tables of the chosen tables, documents first: as a merge writes them."""
+        """Return the current tables of the chosen tables, documents first, as a merge writes them."""
         targets = [self.documents(aggregate) for aggregate in self.pipeline.targets.aggregates]
         return targets + [self.rows(row_table) for row_table in row_tables(self.pipeline)]
 
@@ -77,31 +93,31 @@ class Scope:
         return Target(aggregate.current, self.pipeline.table(aggregate.root).key, schema, is_history=False)
 
     def rows(self, row_table: RowTable) -> Target:
-        """Return the flat current table of a source table."""
+        """Return the row table of a source table."""
         return Target(row_table.current, row_table.key, row_table.schema, is_history=False)
 
     def range_of(self, history: Target) -> str:
-        """Return the condition of a history's rows that the backfill is about."""
+        """Return the SQL condition for the rows of a history that the backfill rebuilds."""
         first = max(self.first, history.above + 1 if history.above else 0)
         return f"_txloom_csn between {first} and {self.last} and _txloom_release <= {self.release}"
 
     def watermark(self, target: Target) -> Watermark:
-        """Return how far a live current table is."""
+        """Return the watermark of a live current table."""
         return watermark_of(self.paths.table(target.name))
 
     @property
     def newest_watermark(self) -> Watermark:
-        """Return how far the live current tables are; one without changes stays at an older mark, which is as far."""
+        """Return the newest watermark of the live current tables; a table without changes since keeps an older one."""
         return max(self.watermark(target) for target in self.currents)
 
     def state(self) -> dict[str, Any]:
-        """Return how far the live tables are: what a release or merge moves on, and nothing else does."""
+        """Return how far the live tables are; only releases, merges and cleaned history change it."""
         newest = partial(shadow_tables.newest_release, self.paths)
         state: dict[str, Any] = {each.name: [newest(each.name), each.above] for each in self.histories}
         return state | {each.name: list(vars(self.watermark(each)).values()) for each in self.currents}
 
     def note(self, status: str, **more: Any) -> None:
-        """Write down what became of the backfill, or with `table` of one table in it."""
+        """Append a row about the backfill to `backfills`, or with `table` about one table in it."""
         about = {"run_id": self.run_id, "from_csn": self.first, "to_csn": self.last, "status": status}
         shadow_tables.note(self.paths, about | more)
 
@@ -109,7 +125,19 @@ class Scope:
 def scope_of(
     pipeline: Pipeline, paths: TablePaths, run_id: str, tables: Sequence[str], bounds: tuple[int | None, int | None]
 ) -> Scope:
-    """Return what a backfill is about; bounds: the first and last csn, None: as far as there is something."""
+    """Return the scope of a new backfill.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+        run_id: the run.
+        tables: source tables; empty: all.
+        bounds: the first and last csn; None: no bound.
+
+    Raises:
+        ConfigurationError: if nothing was released yet, for bounds in the wrong order, and for a table that the
+            pipeline does not keep.
+    """
     seen = buffer_state(paths)
     if seen is None:
         raise ConfigurationError(f"pipeline {pipeline.name} has not released anything yet: there is nothing to rebuild")
@@ -120,7 +148,17 @@ def scope_of(
 
 
 def resumed(pipeline: Pipeline, paths: TablePaths, run_id: str, *statuses: str) -> tuple[Scope, dict[str, Any]]:
-    """Return the backfill of a run and its newest note; refuses what is not at one of some statuses."""
+    """Return the scope of a run's backfill, and its newest row of `backfills`.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+        run_id: the run.
+        *statuses: one of these the backfill has to have.
+
+    Raises:
+        ConfigurationError: if the shadow tables are those of another run, or the backfill has another status.
+    """
     newest = shadow_tables.newest_run(paths)
     if newest is None or newest["run_id"] != run_id:
         other = "no backfill" if newest is None else f"the backfill {newest['run_id']}"
@@ -135,7 +173,15 @@ def resumed(pipeline: Pipeline, paths: TablePaths, run_id: str, *statuses: str) 
 
 
 def only(pipeline: Pipeline, tables: Sequence[str]) -> Pipeline:
-    """Return a pipeline with the targets of some tables; a document brings all tables that it is made of. []: all."""
+    """Return a pipeline with the targets of some source tables; of a document all tables are taken.
+
+    Args:
+        pipeline: the declaration.
+        tables: source tables; empty: all.
+
+    Raises:
+        ConfigurationError: for a table that the pipeline does not keep.
+    """
     declared = {row_table.table.name for row_table in row_tables(pipeline)}
     unknown = sorted(set(tables) - declared)
     if unknown:
@@ -153,7 +199,16 @@ def only(pipeline: Pipeline, tables: Sequence[str]) -> Pipeline:
 
 
 def csns_of(paths: TablePaths, since: datetime | None, until: datetime | None) -> tuple[int | None, int | None]:
-    """Return the first and last csn of what was released of the transactions committed in a period."""
+    """Return the first and last csn of the released transactions that were committed in a period.
+
+    Args:
+        paths: the tables of the pipeline.
+        since: the beginning; None: no bound, and None is returned for the first csn.
+        until: the end, inclusive; None likewise.
+
+    Raises:
+        ConfigurationError: if there is none.
+    """
     conditions = ["status = 'released'"]
     for sign, moment in ((">=", since), ("<=", until)):
         if moment is not None:

@@ -1,4 +1,4 @@
-"""A large backfill through Spark: each task holds a share of the transactions, or of the keys, of the tables."""
+"""A large backfill with Spark: each task holds a share of the transactions, or of the keys of a table."""
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,12 +24,19 @@ from txloom.storage.targets.shadow_tables import DIGEST, KIND, SURPLUS, WAS
 from txloom.storage.targets.spark_documents import Change
 
 ROWS = 200_000
-"""Rows that one task folds or compares, about."""
+"""About how many rows one task folds or compares."""
 VERDICT = ((KIND, StringType()), (WAS, StringType()), (DIGEST, LongType()))
 
 
 def histories(spark: SparkSession, scope: Scope, chosen: pa.Table, rows: int) -> None:
-    """Write the shadows of histories: tasks write the files, share by share, and the driver names them."""
+    """Write the shadows of histories: tasks write data files, share by share, and the driver commits them.
+
+    Args:
+        spark: the session.
+        scope: the backfill.
+        chosen: its transactions, as `released_events.transactions` returns them.
+        rows: how many events they have.
+    """
     targets = {each.name: each for each in scope.histories}
     empty = {each.name: each.schema.empty_table() for each in scope.histories}
     empty[names.TRANSACTIONS] = OUTCOMES.empty_table()
@@ -57,17 +64,18 @@ def histories(spark: SparkSession, scope: Scope, chosen: pa.Table, rows: int) ->
 
 
 def _shares(chosen: pa.Table, bits: int) -> Iterator[tuple[pa.Table, tuple[int, int]]]:
-    """Split transactions by the first bits of their hashes."""
+    """Split transactions by the first bits of their hashes; yield the parts and their bounds."""
     width, tx = 1 << (64 - bits), chosen.column("tx")
     for lowest in range(-(1 << 63), 1 << 63, width):
         bounds = (lowest, lowest + width - 1)
-        share = chosen.filter(pc.and_(pc.greater_equal(tx, bounds[0]), pc.less_equal(tx, bounds[1])))
+        first, last = map(pa.scalar, bounds)
+        share = chosen.filter(pc.and_(pc.greater_equal(tx, first), pc.less_equal(tx, last)))
         if share.num_rows:
             yield share, bounds
 
 
 def currents(spark: SparkSession, scope: Scope) -> None:
-    """Write the shadows of current tables: fold each history, then compose documents of what comes out."""
+    """Write the shadows of current tables: fold each history, then compose documents of the folded rows."""
     targets = {target.name: target for target in scope.histories}
     changes = {}
     for row_table in row_tables(scope.pipeline):
@@ -107,7 +115,7 @@ def _shadow(spark: SparkSession, scope: Scope, target: Target) -> DataFrame:
 
 
 def _live(spark: SparkSession, scope: Scope, target: Target) -> DataFrame:
-    """Return a live table's rows in the columns and types of its shadow."""
+    """Return the rows of a live table in the columns and types of its shadow."""
     rows = spark_tables.read(spark, scope.paths.table(target.name))
     has = set(rows.columns)
     schema = _shadow(spark, scope, target).schema
@@ -120,7 +128,7 @@ def _live(spark: SparkSession, scope: Scope, target: Target) -> DataFrame:
 
 
 def _same(left: DataFrame, right: DataFrame, key: Sequence[str]) -> Column:
-    """Say that two rows have one key; null is equal to null."""
+    """Return the condition that two rows have one key; null is equal to null."""
     condition = F.lit(True)
     for name in key:
         condition &= left[spark_name(name)].eqNullSafe(right[spark_name(name)])
@@ -155,7 +163,14 @@ def _differ(target: Target) -> Callable[[pa.Table, pa.Table], pa.Table]:
 
 
 def correct(spark: SparkSession, scope: Scope, target: Target, metadata: str) -> None:
-    """Add rows that a history lacks, and bring the others to what their events say, in one commit."""
+    """Add the rows that a history lacks, and correct those that differ, in one commit; repeated it changes nothing.
+
+    Args:
+        spark: the session.
+        scope: the backfill.
+        target: the history.
+        metadata: of the commit, as JSON.
+    """
     rows = _differences(spark, scope, target).where(f"{KIND} <> '{SURPLUS}'").drop(KIND, WAS, DIGEST)
     try:
         spark_fold.correct(scope.paths.table(target.name), rows, target.key, metadata)
@@ -164,7 +179,14 @@ def correct(spark: SparkSession, scope: Scope, target: Target, metadata: str) ->
 
 
 def merge(spark: SparkSession, scope: Scope, target: Target, metadata: str) -> None:
-    """Bring a current table to its rebuilt rows, in one commit."""
+    """Bring a current table to its rebuilt rows, in one commit; repeated it changes nothing.
+
+    Args:
+        spark: the session.
+        scope: the backfill.
+        target: the current table.
+        metadata: of the commit, as JSON.
+    """
     rows = _differences(spark, scope, target).withColumn("_txloom_deleted", F.expr(f"{KIND} = '{SURPLUS}'"))
     effects = rows.drop(KIND, WAS, DIGEST)
     prune = spark_fold.pruning(effects, target.key)

@@ -1,4 +1,4 @@
-"""buffer_transactions: hold events until their transaction is whole, then append it to history as a whole."""
+"""buffer_transactions: hold events until their transaction is whole, then append it to history in one release."""
 
 import json
 import logging
@@ -41,10 +41,18 @@ LEVELS = ("buffered", "generation")
 
 
 def buffer_transactions(step: Step) -> Counts:
-    """Feed everything landed since the last run through the buffer and release what is whole.
+    """Decide on everything that was landed since the last run, and release what is whole.
 
-    Dead transactions that late events made whole are redriven at once where the pipeline declares so.
-    Raises LedgerUnbalanced when events landed and events accounted for differ.
+    Dead transactions that late events completed are redriven at once where the pipeline declares so. A damaged
+    checkpoint is replaced by a new checkpoint epoch, which is rebuilt from change_events. A repeated call takes in only
+    what was landed since, and writes nothing twice.
+
+    Returns:
+        Counts over all batches of the run: rows, metadata, duplicates, released, transactions, dead and others;
+        buffered and generation (the checkpoint epoch) are those after the last batch.
+
+    Raises:
+        LedgerUnbalanced: if events landed and events accounted for differ.
     """
     warm_workers(step.spark)
     step = replace(step, pipeline=effective_pipeline(step.pipeline, step.paths))
@@ -60,7 +68,7 @@ def buffer_transactions(step: Step) -> Counts:
 
 
 def _run(step: Step) -> dict[str, int]:
-    """Take in what was landed since the last run; a state that Spark finds to be damaged is replaced at once."""
+    """Take in what was landed since the last run; a state that Spark cannot read is replaced by a new epoch."""
     paths = step.paths
     epoch = checkpoints.running(paths, batch_plan.change_events_id(paths))
     try:
@@ -76,7 +84,7 @@ def _run(step: Step) -> dict[str, int]:
 
 
 def _taken_in(step: Step, epoch: int) -> dict[str, int]:
-    """Let a checkpoint epoch take in what it has not, a micro-batch for each row of its plan."""
+    """Let a checkpoint epoch take in the landings that it has not, one micro-batch for each row of its plan."""
     pipeline, paths = step.pipeline, step.paths
     totals: dict[str, int] = {"generation": epoch}
     checkpoint = checkpoints.checkpoint(paths.warehouse, pipeline.name, epoch)
@@ -106,17 +114,26 @@ def _taken_in(step: Step, epoch: int) -> dict[str, int]:
 
 
 def known_before(paths: TablePaths, epoch: int) -> int:
-    """Return the last landing that an earlier generation decided on, and wrote everything of; 0 for none."""
+    """Return the last landing of which an earlier checkpoint epoch decided and wrote everything; 0 for none.
+
+    Args:
+        paths: the tables of the pipeline.
+        epoch: the checkpoint epoch that runs.
+    """
     seen = buffer_state(paths)
     return seen.landing if seen is not None and seen.release < checkpoints.first_release(epoch) else 0
 
 
 def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
-    """Write what one micro-batch decided; a repeated batch writes nothing twice.
+    """Write what one micro-batch decided, and return its counts; a repeated batch writes nothing twice.
 
-    One without any row (of a commit that changes no rows, such as a lease's stamp) decides nothing. The order matters:
-    history and dead letters first, then `transactions`, because a transaction counts as finished only once it stands
-    there; what waits last, because up to that landing a rebuild writes nothing again.
+    A batch without any row (of a commit that changes no rows, such as that of a lease) returns {}. History and dead
+    letters are written first, then `transactions`, because a transaction counts as finished once it is there. The
+    waiting transactions are written last: they name the landing up to which a rebuild writes nothing again.
+
+    Args:
+        batch: the batch.
+        frame: its decisions, in the schema of `txloom.storage.buffer.stream.OUTCOMES`.
     """
     frame = frame.persist()
     try:
@@ -173,7 +190,7 @@ def _counts(rows: Sequence[Row]) -> dict[str, int]:
 
 
 def _unreadable(batch: Batch, released: Released) -> DeadLettered:
-    """Bury transactions that are whole but hold a value that does not fit its declared type."""
+    """Turn whole transactions with a value that does not fit its declared type into dead letters."""
     if not released.unreadable:
         return DeadLettered()
     given = [Given(tx, UNREADABLE, problem, *released.sizes[tx]) for tx, problem in released.unreadable.items()]
@@ -195,7 +212,7 @@ def _write_dead_letters(batch: Batch, dead_lettered: Sequence[DeadLettered]) -> 
 def _write_transactions(
     batch: Batch, released: Released, dead_lettered: Sequence[DeadLettered], completed: pa.Table
 ) -> None:
-    """Enter all transactions that this batch finished, or completed though they are dead, in one commit."""
+    """Append all transactions that this batch finished, and dead ones that it completed, in one commit."""
     frames = [part.transactions for part in dead_lettered if part.transactions is not None]
     dead = [arrow_tables.conform(frame.toArrow(), TRANSACTIONS) for frame in frames]
     given_up = earlier_epochs.without_written_deaths(batch.paths, pa.concat_tables([*dead, completed]), batch.epoch)
@@ -208,19 +225,28 @@ def _write_transactions(
 
 
 def _finished(counts: dict[str, int], dead_lettered: Sequence[DeadLettered]) -> dict[str, int]:
-    """Correct the buffer's counts by what became of late and unreadable events, and drop what was only intermediate."""
-    settled = {name: count for name, count in counts.items() if name not in ("late", "clocks", "several_runs")}
-    settled["dead"] += sum(part.rows for part in dead_lettered)
-    settled["duplicates"] += sum(part.duplicates for part in dead_lettered)
-    settled["released"] += sum(part.released for part in dead_lettered)
-    settled["buffered_change"] = settled["buffered"] - settled.pop("buffered_before")
-    return settled
+    """Correct the buffer's counts by late and unreadable events, and leave out intermediate counts."""
+    corrected = {name: count for name, count in counts.items() if name not in ("late", "clocks", "several_runs")}
+    corrected["dead"] += sum(part.rows for part in dead_lettered)
+    corrected["duplicates"] += sum(part.duplicates for part in dead_lettered)
+    corrected["released"] += sum(part.released for part in dead_lettered)
+    corrected["buffered_change"] = corrected["buffered"] - corrected.pop("buffered_before")
+    return corrected
 
 
 def check_balance(paths: TablePaths, epoch: int, run_id: str) -> None:
-    """Enter the pipeline's balance in the ledger: landed = released + buffered + dead + duplicate + unwatched.
+    """Append the pipeline's balance to the ledger: landed = released + buffered + dead + duplicate + unwatched.
 
-    Both sides are sums over all landings and over all batches of this generation, which starts with the first landing.
+    Both sides are sums over all landings and over all batches of this checkpoint epoch, which begins with the first
+    landing.
+
+    Args:
+        paths: the tables of the pipeline.
+        epoch: the checkpoint epoch.
+        run_id: the run that checks it.
+
+    Raises:
+        LedgerUnbalanced: if both sides differ; the balance is in the ledger then too.
     """
     landed = balance(paths.warehouse, paths.pipeline, "land_events")
     buffered = balance(paths.warehouse, paths.pipeline, checkpoints.STEP)

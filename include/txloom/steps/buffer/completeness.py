@@ -1,4 +1,4 @@
-"""The rules by which a declared pipeline's transactions are decided on."""
+"""The rules by which the buffer decides on the transactions of a pipeline."""
 
 from txloom.config.models.pipeline import Pipeline
 from txloom.transactions import memory
@@ -7,10 +7,10 @@ from txloom.transactions.hashes import hash64
 
 
 def rules_of(pipeline: Pipeline) -> Rules:
-    """Return how a pipeline's transactions are decided on.
+    """Return the rules of a pipeline's buffer, from its declaration.
 
-    Nobody corrects what Debezium counts: two counts of one transaction come from two runs of the connector, and which
-    of them is right is not known.
+    Metadata of Debezium is never corrected: two counts of one transaction come from two runs of the connector, and it
+    is unknown which of them is right.
     """
     completeness, debezium = pipeline.completeness, pipeline.source.format == "debezium"
     return Rules(

@@ -23,13 +23,13 @@ from txloom.transactions import causes, completeness
 GIVEN = (
     "tx bigint, cause string, detail string, rows bigint, first_at bigint, first_landing bigint, last_landing bigint"
 )
-"""What `Given` is in Spark."""
+"""The schema of `Given` in Spark."""
 BOUNDS = ("tx", "first_landing", "last_landing")
-"""What tells transactions that are given up from one another: one of a hash may be given up, come back, and again."""
+"""These identify a given-up transaction: one with the same hash may be given up, come back and be given up again."""
 
 
 class Given(NamedTuple):
-    """What `inter` needs to know of each transaction that it buries; its events lie between two landings."""
+    """What `dead_letter` needs of a transaction: tx is its hash; its events were landed between two landings."""
 
     tx: int
     cause: str
@@ -41,13 +41,21 @@ class Given(NamedTuple):
 
     @property
     def bounds(self) -> tuple[int, int, int]:
-        """Return BOUNDS."""
+        """Return the values of BOUNDS."""
         return self.tx, self.first_landing, self.last_landing
 
 
 @dataclass(frozen=True)
 class DeadLettered:
-    """Dead letters and rows for `transactions`, both None when there are none, and how the counts change."""
+    """What became dead letters in a batch.
+
+    Args:
+        dead_letters: rows for `dead_letters`; None: none.
+        transactions: rows for `transactions`; None: none.
+        rows: by how many the count of dead events changes.
+        duplicates: by how many the count of duplicates changes.
+        released: by how many the count of released events changes.
+    """
 
     dead_letters: DataFrame | None = None
     transactions: DataFrame | None = None
@@ -59,10 +67,16 @@ class DeadLettered:
 def give_up(
     batch: Batch, dead: Sequence[Row], watched: Mapping[int, str], operations: Mapping[int, Mapping[str, Any]]
 ) -> DeadLettered:
-    """Turn transactions that waited longer than patience into dead letters with cause and detail.
+    """Turn transactions that waited for longer than patience into dead letters with cause and detail.
 
-    operations: by transaction, the received rows by operation and table, of those with more rows than were counted.
-    One that another batch finished long ago (so that the buffer had forgotten it) is judged as late events instead.
+    A transaction that another batch released long ago, so that the buffer no longer remembers it, is treated as late
+    events.
+
+    Args:
+        batch: the batch.
+        dead: decisions of kind `dead`.
+        watched: the watched tables by hash.
+        operations: by hash of a transaction, received rows by operation and table; see `producer_checks.operations_of`.
     """
     if not dead:
         return DeadLettered()
@@ -98,7 +112,10 @@ def _frame(batch: Batch, given: Sequence[Given]) -> DataFrame:
 
 
 def _released_before(batch: Batch, given: Sequence[Given], landings: Collection[int]) -> set[tuple[int, int, int]]:
-    """Return BOUNDS of given transactions that another batch released, but for those that only had their ids before."""
+    """Return BOUNDS of the given transactions that another batch released.
+
+    One that has the same id as a released one but lies behind its csn is another transaction, and left out.
+    """
     frame = _frame(batch, given).select(*BOUNDS)
     earlier = batch.earlier_transactions.select("tx", F.col("csn").alias("end"))
     known = F.broadcast(frame.select("tx").distinct()).join(earlier, "tx").groupBy("tx").agg(F.max("end").alias("end"))
@@ -114,7 +131,13 @@ def _released_before(batch: Batch, given: Sequence[Given], landings: Collection[
 
 
 def cause_of(row: Row, watched: Mapping[int, str], operations: Mapping[int, Mapping[str, Any]]) -> str:
-    """Return why a transaction is given up; an excess of exactly one operation's rows is named for it."""
+    """Return the cause of a transaction that is given up.
+
+    Args:
+        row: a decision of kind `dead`.
+        watched: the watched tables by hash.
+        operations: as in `give_up`. Where the excess is exactly the rows of one operation, the cause names it.
+    """
     cause: str = row["cause"]
     if cause != completeness.EXCESS:
         return cause
@@ -123,14 +146,17 @@ def cause_of(row: Row, watched: Mapping[int, str], operations: Mapping[int, Mapp
 
 
 def _events_of(batch: Batch, given: DataFrame, landings: Collection[int]) -> DataFrame:
-    """Return the events of given transactions, with what is given: those that came between its landings alone."""
+    """Return the watched events of given transactions, with the columns of `given`.
+
+    Of each transaction only events between its first and last landing.
+    """
     watched = (F.col("kind") == "metadata") | ((F.col("kind") == "row") & F.col("table").isNotNull())
     events = batch.change_events.where(F.col("landing").isin(sorted(landings)) & watched).drop("cause", "detail")
     return events.join(F.broadcast(given), "tx").where("landing between first_landing and last_landing")
 
 
 def describe(row: Row, watched: Mapping[int, str]) -> str:
-    """Say what is missing or too much: `order_line_items 3/4`; received over expected, tables that differ only.
+    """Return received over expected rows of the tables in which they differ, such as `order_line_items 3/4`.
 
     >>> describe(Row(expected='{"1": 4}', received='{"1": 3}'), {1: "lines"})
     'lines 3/4'
@@ -145,15 +171,25 @@ def describe(row: Row, watched: Mapping[int, str]) -> str:
 
 
 def counts_by_table(packed: str | None, watched: Mapping[int, str]) -> dict[str, int]:
-    """Unpack counts per table hash into counts per table."""
+    """Return counts by table name.
+
+    Args:
+        packed: JSON: counts by hash of a table's name; None: none.
+        watched: the watched tables by hash.
+    """
     return {watched.get(int(table), table): count for table, count in json.loads(packed or "{}").items()}
 
 
 def dead_letter(batch: Batch, given: Sequence[Given], landings: Collection[int]) -> DeadLettered:
-    """Make dead letters out of all distinct events of given transactions (GIVEN), which lie in some landings.
+    """Return dead letters for all distinct events of given transactions, and their rows for `transactions`.
 
-    Duplicates (same identity and content) are left out, as they were counted. A transaction that is given up, redriven
-    and given up again is given twice where a rebuild takes in both at once.
+    Duplicates (same identity and content) are left out. A transaction that is given up, redriven and given up again is
+    given twice where a rebuild takes in both at once.
+
+    Args:
+        batch: the batch.
+        given: the transactions.
+        landings: the landings that have their events.
     """
     if not given:
         return DeadLettered()
@@ -175,7 +211,7 @@ def dead_letter(batch: Batch, given: Sequence[Given], landings: Collection[int])
 
 
 def _distinct(events: DataFrame) -> DataFrame:
-    """Leave out what came again (same identity and content) of a given transaction, as the buffer did."""
+    """Return each distinct event of a given transaction: the first landed of those with one identity and content."""
     same = [*BOUNDS, "kind", "table", "identity", "payload"]
     content = F.coalesce("digest", F.max("digest").over(Window.partitionBy(*same)))
     first = Window.partitionBy(*same, "content").orderBy("landing", "row")
@@ -184,29 +220,34 @@ def _distinct(events: DataFrame) -> DataFrame:
 
 
 def late_events(batch: Batch, late: DataFrame, dead: Mapping[int, str] | None = None) -> DeadLettered:
-    """Judge rows of finished transactions by what was landed before them.
+    """Compare late row events of finished transactions with what was landed before them.
 
-    The same identity with the same content is a duplicate; with another content, or a new identity, a dead letter.
-    dead: causes of dead transactions, whose dead letters a new identity joins.
+    One with an identity and content that was landed before is a duplicate. One with another content, or with a new
+    identity, becomes a dead letter.
+
+    Args:
+        batch: the batch.
+        late: rows of change_events.
+        dead: causes of dead transactions, by hash; a new identity gets the cause of its transaction.
     """
-    places = late.select("tx", "csn").distinct().collect()
-    if not places:
+    transactions = late.select("tx", "csn").distinct().collect()
+    if not transactions:
         return DeadLettered()
-    csns = [row["csn"] for row in places]
+    csns = [row["csn"] for row in transactions]
     near = F.lit(True) if None in csns else F.col("csn").isin(csns)
-    concerned = batch.spark.createDataFrame([(row["tx"],) for row in places], "tx bigint").distinct()
+    concerned = batch.spark.createDataFrame([(row["tx"],) for row in transactions], "tx bigint").distinct()
     seen = batch.change_events.where(near & (F.col("kind") == "row")).join(F.broadcast(concerned), "tx", "left_semi")
-    content, before = F.struct("payload", "digest"), F.col("place") < F.col("own")
+    content, before = F.struct("payload", "digest"), F.col("seen_at") < F.col("late_at")
     former = F.regexp_replace("identity", NUMBERED, "").alias("former")
-    there = F.struct("landing", "row").alias("place")
-    seen = seen.select("tx", "table", former, F.col("identity").alias("known"), content.alias("seen"), there)
+    seen_at = F.struct("landing", "row").alias("seen_at")
+    seen = seen.select("tx", "table", former, F.col("identity").alias("known"), content.alias("seen"), seen_at)
     same = F.expr(same_content("seen", "says"))
     one = (F.col("known") == F.col("identity")) | F.col("seen.digest").isNull()
     judged = (
         late.drop("cause", "detail")
-        .withColumns({"own": F.struct("landing", "row"), "says": content, "former": former})
+        .withColumns({"late_at": F.struct("landing", "row"), "says": content, "former": former})
         .join(seen, ["tx", "table", "former"], "left")
-        .groupBy(*[c for c in late.columns if c not in ("cause", "detail", "expected")], "own")
+        .groupBy(*[c for c in late.columns if c not in ("cause", "detail", "expected")], "late_at")
         .agg(F.max(before & one & same).alias("same"), F.max(before & one & ~same).alias("other"))
         .join(F.broadcast(causes_frame(batch, dead or {})), "tx", "left")
         .persist()
@@ -225,7 +266,7 @@ def late_events(batch: Batch, late: DataFrame, dead: Mapping[int, str] | None = 
 
 
 def causes_frame(batch: Batch, dead: Mapping[int, str]) -> DataFrame:
-    """Return causes by transaction, as columns `tx` and `joins`."""
+    """Return a frame of causes by hash of the transaction: columns `tx` and `joins`."""
     return batch.spark.createDataFrame(list(dead.items()), "tx bigint, joins string")
 
 
@@ -236,10 +277,16 @@ def list_waiting(
     watched: Mapping[int, str],
     clock: Row,
 ) -> None:
-    """Replace pending_transactions by what waits now, longest first, as of a landing's clock.
+    """Replace the rows of pending_transactions by the transactions that wait after a landing, longest first.
 
-    named: what their events say of them, by hash. The commit carries the batch's release number: it is what
-    `storage.progress` takes as the buffer's snapshot.
+    The commit has the batch's release number in its metadata: `txloom.storage.buffer.newest_batch` reads it.
+
+    Args:
+        batch: the batch.
+        waiting: decisions of kind `waiting`.
+        named: id, xid, csn and commit time by hash; see the function `named`.
+        watched: the watched tables by hash.
+        clock: the decision of kind `counts` of the last landing.
     """
     at = datetime.fromtimestamp(clock["first_at"] / 1e6, UTC)
     rows = [_pending(row, named[row["tx"]], watched, at) for row in waiting]
@@ -250,7 +297,12 @@ def list_waiting(
 
 
 def named(batch: Batch, waiting: Sequence[Row]) -> dict[int, dict[str, Any]]:
-    """Return what the events of unfinished transactions say of them, by the buffer's hash."""
+    """Return id, xid, csn and commit time of unfinished transactions, by hash; what no event has is None.
+
+    Args:
+        batch: the batch.
+        waiting: decisions of kind `dead` or `waiting`.
+    """
     if not waiting:
         return {}
     landings = int_list([landing for row in waiting for landing in row["landings"]])

@@ -1,7 +1,7 @@
 """Events that come after their transaction was finished: duplicates, dead letters, or what a dead one still lacked.
 
-What comes for a dead transaction joins its dead letters. When that makes it whole, it is marked "complete now": a row
-of `transactions` with that cause (docs/architecture.md, promise 8).
+What comes for a dead transaction is added to its dead letters. Where that completes it, a row with the cause "complete
+now" is added to `transactions` (docs/architecture.md, promise 8).
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,12 +30,18 @@ from txloom.transactions.causes import COMPLETE, UNCOUNTED
 from txloom.transactions.completeness import EXCESS, NO_METADATA, SHORT
 
 CURABLE = frozenset((NO_METADATA, SHORT, EXCESS, *UNCOUNTED.values()))
-"""Causes that more events can do away with; a value that cannot be read, or a suspect that is held, needs somebody."""
+"""Causes that more events can end. A value that cannot be read, or a suspect that is held, needs an operator."""
 
 
 @dataclass(frozen=True)
 class Late:
-    """What became of late events, rows for `transactions` of dead ones that they completed, what they contradict."""
+    """What late events of a batch lead to.
+
+    Args:
+        dead_lettered: dead letters, and changes of the counts.
+        completed: rows for `transactions` of dead ones that are complete now.
+        findings: findings about metadata that counts otherwise than what was released.
+    """
 
     dead_lettered: DeadLettered = field(default_factory=DeadLettered)
     completed: pa.Table = field(default_factory=TRANSACTIONS.empty_table)
@@ -43,9 +49,13 @@ class Late:
 
 
 def judge(batch: Batch, late: Sequence[Row], causes: Mapping[int, str]) -> Late:
-    """Judge late events; late: their landing and row, the hash of their transaction, 1 in `rows` unless metadata.
+    """Decide about the late events of a batch, without writing.
 
-    causes: causes of what this very batch gives up, by hash.
+    Args:
+        batch: the batch.
+        late: decisions of kind `late`: landing and row of an event, the hash of its transaction, and `rows`, which is 0
+            for metadata.
+        causes: causes of the transactions that this batch gives up, by hash.
     """
     known = dead_by_hash(batch.paths) if late else {}
     of_dead = known.keys() | causes.keys()
@@ -59,14 +69,15 @@ def judge(batch: Batch, late: Sequence[Row], causes: Mapping[int, str]) -> Late:
 def _judged(
     batch: Batch, late: Sequence[Row], batch_causes: Mapping[int, str], known: Mapping[int, tuple[str, str]]
 ) -> tuple[DeadLettered, dict[int, tuple[str, str]]]:
-    """Judge late rows, and metadata of dead transactions; return the dead ones too: id and cause, by hash.
+    """Return the dead letters among late rows and metadata, and the dead transactions: id and cause, by hash.
 
-    known: all dead ones.
+    known: all dead transactions, likewise.
     """
-    places = batch.spark.createDataFrame([(row["landing"], row["row"]) for row in late], "landing bigint, row bigint")
+    coordinates = [(row["landing"], row["row"]) for row in late]
     landings = sorted({row["landing"] for row in late})
     events = batch.change_events.where(F.col("landing").isin(landings) & F.col("kind").isin("row", "metadata"))
-    events = events.join(F.broadcast(places), ["landing", "row"], "left_semi")
+    late_rows = batch.spark.createDataFrame(coordinates, "landing bigint, row bigint")
+    events = events.join(F.broadcast(late_rows), ["landing", "row"], "left_semi")
     concerned = {row["tx"] for row in late}
     dead = _given_up_now(batch, {tx: cause for tx, cause in batch_causes.items() if tx in concerned}, events)
     dead |= {tx: cause for tx, cause in known.items() if tx in concerned}
@@ -81,7 +92,10 @@ def _judged(
 
 
 def _given_up_now(batch: Batch, causes: Mapping[int, str], events: DataFrame) -> dict[int, tuple[str, str]]:
-    """Return id and cause, by hash, of what this batch gives up, but for what another batch released long ago."""
+    """Return id and cause, by hash, of the transactions that this batch gives up.
+
+    Those that another batch released long ago are left out.
+    """
     if not causes:
         return {}
     concerned = events.where(F.col("tx").isin(list(causes)))
@@ -94,13 +108,15 @@ def _given_up_now(batch: Batch, causes: Mapping[int, str], events: DataFrame) ->
 
 
 def _metadata(batch: Batch, late: DataFrame, dead: Mapping[int, str]) -> DataFrame | None:
-    """Return the dead letters of metadata that a dead transaction did not have yet."""
-    expected, position = F.to_json("expected").alias("told"), F.struct("landing", "row").alias("place")
+    """Return the dead letters of late metadata whose counts their dead transaction did not have yet; None: none."""
+    expected, position = F.to_json("expected").alias("counts"), F.struct("landing", "row").alias("seen_at")
     metadata_events = batch.change_events.where((F.col("kind") == "metadata") & F.col("tx").isin(list(dead)))
     seen = metadata_events.select("tx", expected, position)
-    news = late.where(F.col("tx").isin(list(dead))).withColumn("told", expected).withColumn("own", position)
+    news = late.where(F.col("tx").isin(list(dead))).withColumn("counts", expected).withColumn("late_at", position)
     again = (
-        (F.col("n.tx") == F.col("s.tx")) & (F.col("n.told") == F.col("s.told")) & (F.col("s.place") < F.col("n.own"))
+        (F.col("n.tx") == F.col("s.tx"))
+        & (F.col("n.counts") == F.col("s.counts"))
+        & (F.col("s.seen_at") < F.col("n.late_at"))
     )
     news = news.alias("n").join(F.broadcast(seen).alias("s"), again, "left_anti")
     news = news.join(F.broadcast(causes_frame(batch, dead)), "tx").drop("cause", "detail").persist()
@@ -110,7 +126,12 @@ def _metadata(batch: Batch, late: DataFrame, dead: Mapping[int, str]) -> DataFra
 
 
 def completed_of(batch: Batch, dead: Sequence[str]) -> pa.Table:
-    """Return a row for `transactions` of each dead one that is whole by all that was landed of it."""
+    """Return a row for `transactions` of each dead transaction that is whole by all that was landed of it.
+
+    Args:
+        batch: the batch.
+        dead: ids of transactions.
+    """
     if not dead:
         return TRANSACTIONS.empty_table()
     ids = text_list(dead)

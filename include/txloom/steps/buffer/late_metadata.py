@@ -1,4 +1,4 @@
-"""Metadata that counts otherwise after its transaction was released: what was released stays, and is named."""
+"""Metadata that counts otherwise after its transaction was released: the release stays, and a finding names it."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,15 +14,19 @@ from txloom.transactions import metadata
 
 
 def contradictions(batch: Batch, late: Sequence[Row]) -> list[Finding]:
-    """Return a finding for each table of which late metadata tells a number that no metadata told before.
+    """Return a finding for each table of which late metadata has a count that no earlier metadata had.
 
-    late: landing and row of metadata whose transactions were released. What is only delivered again says nothing new.
+    Metadata that is only delivered again has no new count. Nothing is written.
+
+    Args:
+        batch: the batch.
+        late: decisions of kind `late` that are metadata of released transactions.
     """
     if not late:
         return []
-    places = {(row["landing"], row["row"]) for row in late}
+    coordinates = {(row["landing"], row["row"]) for row in late}
     counting = "kind = 'metadata' and csn is not null"
-    landings = int_list([landing for landing, _ in places])
+    landings = int_list([landing for landing, _ in coordinates])
     bounds = f"select min(csn) as lowest, max(csn) as highest from t where {counting} and landing in ({landings})"
     csns = small_tables.query(batch.paths.change_events, bounds)[0]
     if csns["lowest"] is None:
@@ -33,11 +37,16 @@ def contradictions(batch: Batch, late: Sequence[Row]) -> list[Finding]:
     rows = arrow_tables.matching(batch.paths.change_events, sql, "tx", [row["tx"] for row in late])
     for row in rows.sort_by([("landing", "ascending"), ("row", "ascending")]).to_pylist():
         by_transaction.setdefault((row["tx"], row["csn"]), []).append(row)
-    return [each for messages in by_transaction.values() for each in _contradicted(messages, places)]
+    return [each for messages in by_transaction.values() for each in _contradicted(messages, coordinates)]
 
 
 def _contradicted(rows: Sequence[dict[str, Any]], late: set[tuple[int, int]]) -> Iterator[Finding]:
-    """Yield what late metadata of one transaction, among all of it in order, tells otherwise."""
+    """Yield findings for late metadata of one transaction with new counts.
+
+    Args:
+        rows: all metadata of the transaction, in the order of landing.
+        late: (landing, row) of late metadata.
+    """
     before: dict[str, int] | None = None
     known = set[frozenset[tuple[str, int]]]()
     for row in rows:

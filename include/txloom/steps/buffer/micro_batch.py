@@ -1,4 +1,4 @@
-"""One micro-batch of the buffer: where its results go and under which number."""
+"""One micro-batch of the buffer: its tables, and the numbers under which it writes into them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -24,10 +24,17 @@ from txloom.transactions.hashes import hash64
 
 @dataclass(frozen=True)
 class Batch:
-    """One micro-batch; repeated after a crash it has the same number, and what it wrote before is not written again.
+    """One micro-batch. Repeated after a crash it has the same number, and does not write again what it wrote before.
 
-    known: up to which landing earlier generations of the buffer decided, and wrote, everything. is_known: this batch
-    lies before it, and is but to rebuild the buffer's state.
+    Args:
+        spark: the session.
+        pipeline: the declaration, with columns that tables took up.
+        paths: the tables of the pipeline.
+        epoch: the checkpoint epoch.
+        number: of the batch within the epoch.
+        run_id: the run.
+        known: the landing up to which earlier checkpoint epochs decided and wrote everything.
+        is_known: the batch ends at or below `known`, and only rebuilds the buffer's state.
     """
 
     spark: SparkSession
@@ -40,48 +47,56 @@ class Batch:
     is_known: bool = False
 
     def up_to(self, landing: int) -> "Batch":
-        """Return the batch, told which landing is its last."""
+        """Return the batch with `is_known` set for its last landing."""
         return replace(self, is_known=0 < landing <= self.known)
 
     @property
     def release(self) -> int:
-        """Return the number under which this batch's transactions are released."""
+        """Return the number under which this batch releases transactions."""
         return checkpoints.first_release(self.epoch) + self.number
 
     @property
     def change_events(self) -> DataFrame:
-        """Return change_events."""
+        """Return the table change_events."""
         return spark_tables.read(self.spark, self.paths.change_events)
 
     @property
     def earlier_transactions(self) -> DataFrame:
-        """Return the transactions that other batches released, with `tx`."""
+        """Return the rows of `transactions` that other batches released, with their hash as `tx`."""
         finished = spark_tables.read(self.spark, self.paths.table(names.TRANSACTIONS))
         return finished.where((F.col("release") != self.release) & (F.col("status") == "released")).withColumn(
             "tx", stream.transaction_hash()
         )
 
     def append(self, frame: DataFrame, table: str) -> bool:
-        """Append to a table once for this batch."""
+        """Append to a table, once for this batch; return whether it did so now."""
         write_id = names.write_id(self.pipeline.name, table, self.epoch)
         return spark_tables.append_once(frame, self.paths.table(table), write_id, self.number)
 
     def append_local(self, rows: pa.Table, table: str) -> bool:
-        """Append a small Arrow table once for this batch."""
+        """Append a small Arrow table, once for this batch; return whether it did so now."""
         write_id = names.write_id(self.pipeline.name, table, self.epoch)
         return arrow_tables.append_once(rows, self.paths.table(table), write_id, self.number)
 
     def write_file(self, rows: pa.Table, table: str) -> data_files.DataFile:
-        """Write rows as a file that `append_parts` commits."""
+        """Write rows as a data file of a table, which `append_files` commits."""
         return data_files.write_file(rows, table, self.paths.table(table))
 
     def append_files(self, written: Sequence[data_files.DataFile], table: str) -> bool:
-        """Commit files that tasks wrote, once for this batch."""
+        """Commit data files that tasks wrote, once for this batch; return whether it did so now."""
         write_id = names.write_id(self.pipeline.name, table, self.epoch)
         return data_files.append_files(written, self.paths.table(table), write_id, self.number)
 
     def adopt(self, pipeline: Pipeline, new: Sequence[tuple[Undeclared, str]]) -> Pipeline:
-        """Let tables take up columns that their source added; return the pipeline with them."""
+        """Let tables take up undeclared columns; return the pipeline with them.
+
+        A finding for each is recorded, and the columns are added to the history tables. A repeated call changes nothing
+        more.
+
+        Args:
+            pipeline: the declaration, with columns that tables took up before.
+            new: the columns, each with its name in the lake.
+        """
         self.record([added(pipeline, *each) for each in new])
         record_adopted(self.paths, new)
         pipeline = with_columns(pipeline, [(each.table, column, each.source) for each, column in new])
@@ -89,20 +104,20 @@ class Batch:
         return pipeline
 
     def note_undeclared(self, pipeline: Pipeline, columns: Sequence[Undeclared]) -> None:
-        """Write down columns that nobody declared and no table takes up."""
+        """Record a finding for each undeclared column that no table takes up."""
         self.record([added(pipeline, each) for each in columns])
 
     def record(self, observed: Iterable[Finding], source_format: str | None = None) -> None:
-        """Write down findings, unless an earlier generation did: they may have been closed since."""
+        """Record findings, unless an earlier checkpoint epoch did: they may have been closed since."""
         if not self.is_known:
             findings.record(self.paths, observed, self.run_id, source_format)
 
     def enter(self, counts: dict[str, int]) -> None:
-        """Enter the batch's counts in the ledger, once."""
+        """Append the batch's counts to the ledger, once."""
         at = datetime.now(UTC)
         entry = Entry(self.run_id, checkpoints.STEP, at, counts, self.number + 1, self.epoch)
         write_ledger(self.paths.warehouse, self.paths.pipeline, entry)
 
     def table_names(self) -> dict[int, str]:
-        """Return the watched tables by the buffer's hash of their names."""
+        """Return the watched tables by the hash under which the buffer knows them."""
         return {hash64(table.name): table.name for table in self.pipeline.tables}

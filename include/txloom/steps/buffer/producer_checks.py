@@ -1,6 +1,6 @@
-"""The producer's doctor, after a batch: what transactions that were given up show of how the source is captured.
+"""Producer diagnostics after a batch: what given-up transactions show of how the source is captured.
 
-Those that still wait show nothing: their metadata, or their rows, may be on the way.
+Transactions that still wait are left out: their metadata, or their rows, may be on the way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,18 +17,23 @@ from txloom.storage.delta.sql import int_list
 from txloom.transactions.completeness import EXCESS, NO_METADATA
 
 MOST = 500
-"""Dead transactions of a batch that are looked at: a producer's setting shows in the first ones."""
+"""Given-up transactions of a batch that are examined: a producer's setting shows in the first ones."""
 Operations = dict[int, dict[str, dict[str, int]]]
 
 
-def operations_of(batch: Batch, standings: Sequence[Row]) -> Operations:
-    """Return, by transaction and operation, how many different rows were landed for each table; of GoldenGate's.
+def operations_of(batch: Batch, dead: Sequence[Row]) -> Operations:
+    """Return, by hash of the transaction and by operation, how many distinct rows were landed for each table.
 
-    Other producers have no setting by which one of them leaves an operation out that the other one sends.
+    Of GoldenGate's transactions with an excess or without metadata, the first MOST; {} for other producers, which have
+    no setting that leaves an operation out of the counts.
+
+    Args:
+        batch: the batch.
+        dead: decisions of kind `dead`.
     """
     if batch.pipeline.source.format != "goldengate":
         return {}
-    odd = [row for row in standings if row["cause"] in (EXCESS, NO_METADATA)][:MOST]
+    odd = [row for row in dead if row["cause"] in (EXCESS, NO_METADATA)][:MOST]
     if not odd:
         return {}
     landings = int_list([landing for row in odd for landing in row["landings"]])
@@ -42,8 +47,15 @@ def operations_of(batch: Batch, standings: Sequence[Row]) -> Operations:
     return operations
 
 
-def after_batch(batch: Batch, standings: Sequence[Row], operations: Operations, named: Mapping[int, Any]) -> None:
-    """Write down what dead transactions show; named: xid and csn by hash. Debezium has none of these settings."""
+def after_batch(batch: Batch, dead: Sequence[Row], operations: Operations, named: Mapping[int, Any]) -> None:
+    """Record what given-up transactions show of a GoldenGate producer; of other producers nothing.
+
+    Args:
+        batch: the batch.
+        dead: decisions of kind `dead`.
+        operations: as `operations_of` returns them.
+        named: xid and csn by hash; a transaction that is not among them is left out.
+    """
     if batch.pipeline.source.format != "goldengate":
         return
     watched = batch.table_names()
@@ -55,7 +67,7 @@ def after_batch(batch: Batch, standings: Sequence[Row], operations: Operations, 
             counts_by_table(row["received"], watched),
             operations.get(row["tx"], {}),
         )
-        for row in standings
+        for row in dead
         if row["tx"] in named
     ]
     findings.record(batch.paths, diagnose(seen), batch.run_id, batch.pipeline.source.format)

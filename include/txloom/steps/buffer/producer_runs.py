@@ -1,7 +1,7 @@
-"""Transactions that several runs of their producer sent, after a batch: each is named with what is known of its rows.
+"""Findings about transactions that several runs of their producer sent.
 
-What was released and may lack rows, and whatever was given up, needs a snapshot of its tables; what was released and
-lacks nothing is a note.
+A transaction that was released and may lack rows, or that was given up, needs a snapshot of its tables. One that was
+released and lacks nothing is a note.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,14 +21,23 @@ from txloom.storage.delta.sql import int_list
 from txloom.transactions.producer_runs import CONNECTED, ONE
 
 POSITION = "case when starts_with(identity, '0') then null else try_cast(split_part(identity, ':', 1) as bigint) end"
-"""Where a row lies in the source's log, as far as a number says so: an LSN of PostgreSQL, an SCN, GoldenGate's pos."""
+"""The position of a row in the source's log, where it is a number: an LSN of PostgreSQL, an SCN, GoldenGate's pos."""
 AT_ONCE = 1_000
-"""Transactions that are asked for together."""
+"""Transactions that one query reads."""
 
 
 @dataclass(frozen=True)
 class Decided:
-    """A transaction of several runs; cause: why it was given up, None where it was released."""
+    """A transaction of several producer runs that a batch decided on.
+
+    Args:
+        tx: its hash.
+        csn: its csn; negative where it is not known.
+        runs: whether its runs are connected (`txloom.transactions.producer_runs`).
+        first_landing: the first landing that has events of it.
+        last_landing: the last one.
+        cause: why it was given up; None where it was released.
+    """
 
     tx: int
     csn: int
@@ -40,7 +49,15 @@ class Decided:
 
 @dataclass
 class Sent:
-    """What was landed of one transaction: by table, what each run sent, and how many rows more than one did."""
+    """What was landed of one transaction.
+
+    Args:
+        transaction_id: its id.
+        xid: its id at the source.
+        csn: the highest csn of its rows.
+        runs: by table, one row for each producer run: rows, and first and last position.
+        shared: by table, how many rows several runs sent.
+    """
 
     transaction_id: str = ""
     xid: str | None = None
@@ -50,7 +67,14 @@ class Sent:
 
 
 def after_batch(batch: Batch, released: DataFrame, dead: Sequence[Row], causes: Mapping[int, str]) -> None:
-    """Write down each transaction of several runs that a batch decided on; causes: of dead ones, by hash."""
+    """Record a finding or a note for each table of the transactions of several runs that a batch decided on.
+
+    Args:
+        batch: the batch.
+        released: decisions of kind `released`.
+        dead: decisions of kind `dead`.
+        causes: causes of the dead ones, by hash.
+    """
     decided = [*_of_released(released), *_of_dead(batch, dead, causes)]
     named = list[Finding]()
     for start in range(0, len(decided), AT_ONCE):
@@ -83,7 +107,7 @@ def _of_dead(batch: Batch, dead: Sequence[Row], causes: Mapping[int, str]) -> It
 
 
 def _sent(batch: Batch, decided: Sequence[Decided]) -> dict[int, Sent]:
-    """Ask change_events what each run sent of transactions, by hash."""
+    """Return, by hash, what each producer run sent of some transactions, from change_events."""
     first, last = min(row.first_landing for row in decided), max(row.last_landing for row in decided)
     among = f"tx in ({int_list([row.tx for row in decided])}) and landing between {first} and {last}"
     rows = f"{among} and kind = 'row' and \"table\" is not null"

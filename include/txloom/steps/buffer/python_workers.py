@@ -1,11 +1,12 @@
-"""Spark's Python workers are forked from this process, which has imported what they need: once, not once a worker.
+"""The daemon of Spark's Python workers: they are forked from it, so that what they need is imported once.
 
-Spark starts it as `spark.python.daemon.module`. Nothing may be computed here: threads do not survive a fork.
+Spark starts this module as `spark.python.daemon.module`. Nothing may be computed here, because threads do not survive a
+fork.
 """
 
 from pyspark.daemon import manager
 
-import txloom.steps.buffer.release_batch  # noqa: F401  what all tasks need hangs below it
+import txloom.steps.buffer.release_batch  # noqa: F401  it imports what all tasks need
 
 if __name__ == "__main__":
     manager()

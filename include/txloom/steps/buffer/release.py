@@ -1,16 +1,17 @@
-"""Release whole transactions: read their payloads, give them types, and make the rows of every history table.
+"""Release whole transactions: read their messages, give them types, and make the rows of every history table.
 
-`txloom.steps.buffer.release_batch` says where this runs: in the driver's process, or in tasks of Spark, each with a
-share.
+`txloom.steps.buffer.release_batch` calls this in the driver's process, or in tasks of Spark, each with a share.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txloom.arrow_types import AnyArray, AnyColumn
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline, Table
 from txloom.events import formats
@@ -36,10 +37,13 @@ ANY_TX = (-(2**63), 2**63 - 1)
 
 @dataclass(frozen=True)
 class Share:
-    """Whole transactions of a batch to release together.
+    """Whole transactions of a batch that are released in one call.
 
-    chosen: what outcomes of kind `released` say. tx: the bounds of their hashes. landings: where their events lie.
-    repeated: (landing, row) of duplicates among those, to be left out.
+    Args:
+        chosen: decisions of kind `released`, in the schema CHOSEN.
+        landings: the landings that have their events.
+        repeated: duplicates among these events, in the schema COORDINATES, which are left out.
+        tx: the lowest and highest hash of the transactions.
     """
 
     chosen: pa.Table
@@ -50,11 +54,15 @@ class Share:
 
 @dataclass(frozen=True)
 class Release:
-    """What a release makes.
+    """What the release of some transactions makes; nothing is written yet.
 
-    history: rows by history table. transactions: rows for `transactions`. unreadable: of transactions that are whole
-    but hold a value that does not fit its declared type: tx -> problem; they are in neither and are to be buried.
-    undeclared: columns that nobody declared. findings: what else images show of their producer.
+    Args:
+        history: rows by history table.
+        transactions: rows for `transactions`.
+        unreadable: by hash, the problem of transactions with a value that does not fit its declared type. They are in
+            neither of the above, and are to become dead letters.
+        undeclared: undeclared columns.
+        findings: what images show of their producer beside that.
     """
 
     history: dict[str, pa.Table] = field(default_factory=dict)
@@ -65,7 +73,15 @@ class Release:
 
 
 def release(pipeline: Pipeline, paths: TablePaths, number: int, share: Share) -> Release:
-    """Make the history rows of whole transactions, under a release number."""
+    """Make the history rows of whole transactions.
+
+    Args:
+        pipeline: the declaration, with columns that tables took up.
+        paths: the tables of the pipeline.
+        number: the release number. Transactions that another release has are left out, those of this one are made
+            again.
+        share: the transactions.
+    """
     chosen = _new(paths, number, share.chosen)
     if not chosen.num_rows:
         return Release()
@@ -75,7 +91,7 @@ def release(pipeline: Pipeline, paths: TablePaths, number: int, share: Share) ->
 
 
 def _in_turn(chosen: pa.Table) -> Iterator[pa.Table]:
-    """Yield chosen transactions such that each hash is there once: one id may have been two's."""
+    """Yield the transactions in parts that have each hash once: two transactions may have one id."""
     tx = chosen.column("tx").to_numpy()
     order = np.lexsort((chosen.column("first_landing").to_numpy(), tx))
     starts, number = ev.groups(tx[order])
@@ -85,7 +101,7 @@ def _in_turn(chosen: pa.Table) -> Iterator[pa.Table]:
 
 
 def _joined(made: Sequence[Release]) -> Release:
-    """Put releases together; an aggregate's history has the members alone that a turn had rows of."""
+    """Return several releases as one; a history has null in the members of which a part has no rows."""
     history: dict[str, list[pa.Table]] = {}
     for name, rows in (histories for each in made for histories in each.history.items()):
         history.setdefault(name, []).append(rows)
@@ -99,33 +115,40 @@ def _joined(made: Sequence[Release]) -> Release:
 
 
 def made_of(pipeline: Pipeline, events: pa.Table, chosen: pa.Table, number: int) -> Release:
-    """Make the history rows of chosen transactions out of their events: rows of change_events without duplicates."""
+    """Make the history rows of transactions out of their events.
+
+    Args:
+        pipeline: the declaration, with columns that tables took up.
+        events: rows of change_events without duplicates, with the columns EVENT.
+        chosen: the transactions, in the schema CHOSEN.
+        number: the release number.
+    """
     typed = _typed(pipeline, events)
     unreadable = _problems(typed)
     if unreadable:
         bad = pa.array(sorted(unreadable), pa.int64())
-        typed = {name: without(findings_of_batch, "tx", bad) for name, findings_of_batch in typed.items()}
-        typed = {name: findings_of_batch for name, findings_of_batch in typed.items() if findings_of_batch.num_rows}
+        typed = {name: without(rows, "tx", bad) for name, rows in typed.items()}
+        typed = {name: rows for name, rows in typed.items() if rows.num_rows}
         chosen = without(chosen, "tx", bad)
     history = _history(pipeline, typed, number)
-    findings_of_batch = without_before(typed) if pipeline.source.format == "goldengate" else ()
-    return Release(history, _transactions(events, chosen, number), unreadable, undeclared(typed), findings_of_batch)
+    findings = without_before(typed) if pipeline.source.format == "goldengate" else ()
+    return Release(history, _transactions(events, chosen, number), unreadable, undeclared(typed), findings)
 
 
-def without(rows: pa.Table, column: str, values: pa.Array) -> pa.Table:
-    """Leave out rows by the values of a column."""
+def without(rows: pa.Table, column: str, values: AnyArray) -> pa.Table:
+    """Return the rows whose value in a column is none of some values."""
     return rows.filter(pc.invert(pc.is_in(rows.column(column), values)))
 
 
 def _new(paths: TablePaths, number: int, chosen: pa.Table) -> pa.Table:
-    """Leave out those that another batch released: the history is the last judge (docs/architecture.md, promise 2).
+    """Leave out transactions that another release has: history decides (docs/architecture.md, promise 2).
 
-    A transaction is known by its id and csn: PostgreSQL's ids come back after a wrap-around or a restore.
+    A transaction is identified by id and csn: PostgreSQL's ids come back after a wrap-around or a restore.
     """
     if not chosen.num_rows:
         return chosen
-    bounds = pc.min_max(chosen.column("csn")).as_py()
-    among = f"csn between {bounds['min']} and {bounds['max']}"
+    csn = chosen.column("csn")
+    among = f"csn between {pc.min(csn).as_py()} and {pc.max(csn).as_py()}"
     sql = f"select transaction_id, csn from t where {among} and release <> {number} and status = 'released'"
     rows = arrow_tables.select(paths.table(names.TRANSACTIONS), sql)
     if not rows.num_rows:
@@ -144,10 +167,15 @@ def _events(pipeline: Pipeline, paths: TablePaths, share: Share) -> pa.Table:
 
 
 def events_of(events: pa.Table, chosen: pa.Table, repeated: pa.Table) -> pa.Table:
-    """Return exactly the events that make chosen transactions whole: repeated ones, and others, lie beside them.
+    """Return exactly the events that make transactions whole, at the csn of their transaction.
 
-    All show at their transaction's one csn: some rows do not know it, and those of a MySQL transaction with a GTID only
-    know where they lie themselves, which would show half of it as of a csn in between.
+    Some rows do not have this csn. Those of a MySQL transaction with a GTID have their position in the binlog instead,
+    so that a state as of a csn in between would show half of the transaction.
+
+    Args:
+        events: rows of change_events, also of other transactions and landings.
+        chosen: the transactions: `tx`, `csn`, `first_landing` and `last_landing`, each hash once.
+        repeated: (landing, row) of duplicates, in the schema COORDINATES.
     """
     chosen = chosen.sort_by("tx")
     tx, first, last = (chosen.column(name).to_numpy() for name in ("tx", "first_landing", "last_landing"))
@@ -161,21 +189,24 @@ def events_of(events: pa.Table, chosen: pa.Table, repeated: pa.Table) -> pa.Tabl
 
 
 def _pairs(rows: pa.Table, *names: str) -> np.ndarray:
-    """Return some columns of numbers as one value for each row."""
-    together = np.empty(rows.num_rows, [(name, "i8") for name in names])
+    """Return columns of 64-bit integers as one structured value for each row, so that rows can be compared."""
+    pairs = np.empty(rows.num_rows, [(name, "i8") for name in names])
     for name in names:
-        together[name] = rows.column(name).to_numpy()
-    return together
+        pairs[name] = rows.column(name).to_numpy()
+    return pairs
 
 
 def _typed(pipeline: Pipeline, events: pa.Table) -> dict[str, pa.Table]:
-    """Read the images of every table's row events."""
+    """Return the row events by table, with the typed images of each."""
     rows = events.filter(
-        pc.and_(pc.equal(events.column("kind"), "row"), pc.not_equal(events.column("op"), formats.KEY_CHANGE))
+        pc.and_(
+            pc.equal(events.column("kind"), pa.scalar("row")),
+            pc.not_equal(events.column("op"), pa.scalar(formats.KEY_CHANGE)),
+        )
     )
     typed = {}
     for table in pipeline.tables:
-        of_table = rows.filter(pc.equal(rows.column("table"), table.name)).combine_chunks()
+        of_table = rows.filter(pc.equal(rows.column("table"), pa.scalar(table.name))).combine_chunks()
         if of_table.num_rows:
             typed[table.name] = _with_images(of_table, formats.images(pipeline, table), table)
     return typed
@@ -190,16 +221,21 @@ def _with_images(events: pa.Table, source: formats.Images | None, table: Table) 
 
 
 def _messages(events: pa.Table, source: formats.Images | None) -> Sequence[bytes | str]:
-    """Return messages as the image reader takes them; those of snapshots that were loaded are written so."""
-    messages: list[bytes | str] = events.column("value").to_pylist()
+    """Return messages as the image reader takes them: in GoldenGate's layout.
+
+    Rows of loaded snapshots are written in this layout already.
+    """
+    messages = cast("list[bytes | str]", events.column("value").to_pylist())
     if source is None:
         return messages
-    numbers = np.flatnonzero(pc.not_equal(events.column("topic"), names.LOAD).to_numpy())
-    sent = events.take(pa.array(numbers))
+    indices = np.flatnonzero(pc.not_equal(events.column("topic"), pa.scalar(names.LOAD)).to_numpy())
+    sent = events.take(pa.array(indices, pa.int64()))
     lists = sent.column("headers").to_pylist() if "headers" in sent.column_names else [None] * sent.num_rows
     headers = [None if each is None else dict(each) for each in lists]
-    decoded = formats.canonical(source, sent.column("value").to_pylist(), sent.column("op").to_pylist(), headers)
-    for position, message in zip(numbers.tolist(), decoded, strict=True):
+    values = cast("list[str]", sent.column("value").to_pylist())
+    operations = cast("list[str]", sent.column("op").to_pylist())
+    decoded = formats.canonical(source, values, operations, headers)
+    for position, message in zip(indices.tolist(), decoded, strict=True):
         messages[position] = message
     return messages
 
@@ -208,7 +244,7 @@ def _problems(typed: Mapping[str, pa.Table]) -> dict[int, str]:
     problems: dict[int, str] = {}
     for rows_of_table in typed.values():
         bad = rows_of_table.filter(pc.is_valid(rows_of_table.column("problem")))
-        problems |= dict(zip(bad.column("tx").to_pylist(), bad.column("problem").to_pylist(), strict=True))
+        problems |= {row["tx"]: row["problem"] for row in bad.select(["tx", "problem"]).to_pylist()}
     return problems
 
 
@@ -228,15 +264,15 @@ def _history(pipeline: Pipeline, typed: Mapping[str, pa.Table], number: int) -> 
 
 
 def _transactions(events: pa.Table, chosen: pa.Table, number: int) -> pa.Table:
-    """Return the rows of `transactions`; their metadata names them, or a row that is whole by itself."""
-    metadata = pc.equal(events.column("kind"), "metadata")
+    """Return the rows for `transactions`: id and commit time are those of the metadata, else of the first row."""
+    metadata = pc.equal(events.column("kind"), pa.scalar("metadata"))
     events = pa.concat_tables([events.filter(metadata), events.filter(pc.invert(metadata))])
     tx, first = np.unique(events.column("tx").to_numpy(), return_index=True)
-    named = events.take(pa.array(first))
+    named = events.take(pa.array(first, pa.int64()))
     chosen = chosen.filter(pc.is_in(chosen.column("tx"), pa.array(tx))).sort_by("tx")
     named = named.filter(pc.is_in(named.column("tx"), chosen.column("tx").combine_chunks()))
     size = chosen.num_rows
-    columns_known = {
+    columns_known: dict[str, AnyArray | AnyColumn] = {
         "status": pa.repeat(pa.scalar("released"), size),
         "cause": pa.nulls(size, pa.string()),
         "first_landed_at": chosen.column("first_at").cast(INSTANT),

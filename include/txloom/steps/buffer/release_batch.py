@@ -1,4 +1,4 @@
-"""Release a batch's whole transactions: a small one in this process, a large one share by share in Spark's tasks."""
+"""Release a batch's whole transactions: a small batch in this process, a large one in Spark's tasks, by shares."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from txloom.storage.system_tables import TRANSACTIONS
 from txloom.storage.targets.undeclared_columns import Undeclared, columns_to_adopt
 
 SHARE = 150_000
-"""Rows that one task releases, about: what it holds in memory at a time."""
+"""About how many rows one task releases, which it holds in memory at a time."""
 SIZES = ("rows", "first_at", "first_landing", "last_landing")
 FEWEST_BITS = 3
 """A large batch has at least 2 to the power of so many shares."""
@@ -29,10 +29,14 @@ FEWEST_BITS = 3
 
 @dataclass
 class Released:
-    """What a release leaves behind.
+    """The result of a batch's release; history is written.
 
-    transactions: rows or written files for `transactions`. unreadable: transactions that are to be buried instead,
-    tx -> problem. sizes: of those, what SIZES names. landings: where the batch's events lie.
+    Args:
+        transactions: rows for `transactions`, which are not written yet.
+        parts: data files for `transactions`, which no commit names yet.
+        unreadable: by hash, the problem of transactions that are to become dead letters instead.
+        sizes: by hash, of these transactions, the values of SIZES.
+        landings: the landings that have the batch's events.
     """
 
     transactions: pa.Table = field(default_factory=TRANSACTIONS.empty_table)
@@ -44,7 +48,14 @@ class Released:
 
 @dataclass(frozen=True)
 class Written:
-    """What a task made of a share; see `txloom.steps.buffer.release.Release`."""
+    """What a task made of a share.
+
+    Args:
+        parts: data files of history tables and of `transactions`, which no commit names yet.
+        unreadable: as in `txloom.steps.buffer.release.Release`.
+        undeclared: undeclared columns.
+        findings: findings about the producer.
+    """
 
     parts: list[DataFile]
     unreadable: dict[int, str]
@@ -56,10 +67,17 @@ T = TypeVar("T")
 
 
 def release_small(batch: Batch, whole: Sequence[Row], repeated: Sequence[Row], landings: set[int]) -> Released:
-    """Append the whole transactions of a batch to history in this process; whole, repeated: outcomes of those kinds."""
+    """Append the whole transactions of a batch to history, in this process; a repeated batch appends nothing twice.
+
+    Args:
+        batch: the batch.
+        whole: decisions of kind `released`.
+        repeated: decisions of kind `repeated`.
+        landings: the landings that have the batch's events.
+    """
     chosen = {name: [row[name] for row in whole] for name in CHOSEN.names}
-    places = {name: [row[name] for row in repeated] for name in COORDINATES.names}
-    share = Share(pa.table(chosen, CHOSEN), sorted(landings), pa.table(places, COORDINATES))
+    coordinates = {name: [row[name] for row in repeated] for name in COORDINATES.names}
+    share = Share(pa.table(chosen, CHOSEN), sorted(landings), pa.table(coordinates, COORDINATES))
 
     def run(pipeline: Pipeline) -> tuple[Release, Sequence[Undeclared]]:
         released = release(pipeline, batch.paths, batch.release, share)
@@ -73,7 +91,7 @@ def release_small(batch: Batch, whole: Sequence[Row], repeated: Sequence[Row], l
 
 
 def _with_new_columns(batch: Batch, run: Callable[[Pipeline], tuple[T, Sequence[Undeclared]]]) -> T:
-    """Run a release, once more when tables take up columns that it met."""
+    """Call run with the pipeline, and again while it returns undeclared columns that tables take up."""
     pipeline = batch.pipeline
     while True:
         result, undeclared = run(pipeline)
@@ -85,10 +103,15 @@ def _with_new_columns(batch: Batch, run: Callable[[Pipeline], tuple[T, Sequence[
 
 
 def release_large(batch: Batch, outcomes: DataFrame, rows: int, landings: set[int]) -> Released:
-    """Append the whole transactions of a batch to history through Spark's tasks.
+    """Append the whole transactions of a batch to history with Spark's tasks; a repeated batch appends nothing twice.
 
-    outcomes: those of kind `released` and `repeated`. rows: how many events they have together. The driver holds some
-    60 bytes per transaction and duplicate; payloads stay in the tasks.
+    The driver holds about 60 bytes for each transaction and duplicate; messages stay in the tasks.
+
+    Args:
+        batch: the batch.
+        outcomes: decisions of kind `released` and `repeated`.
+        rows: how many events they have together.
+        landings: the landings that have the batch's events.
     """
     decided = outcomes.select("what", *CHOSEN.names, *COORDINATES.names).toArrow()
     bits = max(FEWEST_BITS, (rows // SHARE).bit_length())
@@ -111,7 +134,7 @@ def release_large(batch: Batch, outcomes: DataFrame, rows: int, landings: set[in
 
 
 def _spread(batch: Batch, pipeline: Pipeline, shares: Sequence[Share]) -> list[Written]:
-    """Release shares in Spark's tasks; they write files that nothing names yet."""
+    """Release shares in Spark's tasks; return the data files that they wrote, which no commit names yet."""
     paths, number = batch.paths, batch.release
 
     def run(some: Iterable[Share]) -> Iterable[Written]:
@@ -124,10 +147,10 @@ def _spread(batch: Batch, pipeline: Pipeline, shares: Sequence[Share]) -> list[W
 
 
 def _shares(decided: pa.Table, landings: list[int], bits: int) -> Iterator[Share]:
-    """Split what was decided by the first bits of the transactions' hashes, so that a transaction is in one share."""
+    """Split decisions by the first bits of the transactions' hashes, so that each transaction is in one share."""
     width = 1 << (64 - bits)
-    whole = decided.filter(pc.equal(decided.column("what"), "released")).select(CHOSEN.names).cast(CHOSEN)
-    again = decided.filter(pc.equal(decided.column("what"), "repeated"))
+    whole = decided.filter(pc.equal(decided.column("what"), pa.scalar("released"))).select(CHOSEN.names).cast(CHOSEN)
+    again = decided.filter(pc.equal(decided.column("what"), pa.scalar("repeated")))
     for lowest in range(-(1 << 63), 1 << 63, width):
         bounds = (lowest, lowest + width - 1)
         chosen, repeated = _within(whole, bounds), _within(again, bounds)
@@ -137,17 +160,18 @@ def _shares(decided: pa.Table, landings: list[int], bits: int) -> Iterator[Share
 
 def _within(rows: pa.Table, bounds: tuple[int, int]) -> pa.Table:
     tx = rows.column("tx")
-    return rows.filter(pc.and_(pc.greater_equal(tx, bounds[0]), pc.less_equal(tx, bounds[1])))
+    first, last = map(pa.scalar, bounds)
+    return rows.filter(pc.and_(pc.greater_equal(tx, first), pc.less_equal(tx, last)))
 
 
 def _sizes(decided: pa.Table, chosen: Iterable[int]) -> dict[int, tuple[int, ...]]:
-    """Return what SIZES names of chosen transactions."""
+    """Return, by hash, the values of SIZES of some transactions."""
     chosen_rows = decided.filter(pc.is_in(decided.column("tx"), pa.array(list(chosen), pa.int64()))).to_pylist()
     return {row["tx"]: tuple(row[name] for name in SIZES) for row in chosen_rows if row["what"] == "released"}
 
 
 def _write(released: Release, paths: TablePaths) -> Iterator[DataFile]:
-    """Write the rows of a release as files of their tables."""
+    """Write the rows of a release as data files of their tables, and yield these."""
     for table, rows in {**released.history, names.TRANSACTIONS: released.transactions}.items():
         if rows.num_rows:
             yield write_file(rows, table, paths.table(table))

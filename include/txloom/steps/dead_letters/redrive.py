@@ -1,11 +1,11 @@
-"""redrive: land what became dead letters once more, so that the same buffer decides on it again."""
+"""redrive: land the messages of dead letters once more, so that the buffer decides on them again."""
 
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial, reduce
-from typing import NoReturn
+from typing import NoReturn, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,22 +29,32 @@ from txloom.transactions import reused_ids
 LOG = logging.getLogger(__name__)
 
 IS_OF = "case when kind = 'poison' and xid is not null then concat(xid, ':', csn) end as is_of"
-"""The transaction that a message which cannot be read may be of."""
+"""The transaction that a message which cannot be read may belong to."""
 
 
 def redrive(step: Step, selection: Selection) -> Counts:
-    """Land dead transactions (by id, cause, position, or all) and poison (by cause, position, or all) again.
+    """Land chosen dead transactions and poison again, in new landings.
 
-    It is one landing, and transactions of one id one after the other. All that was ever landed of a transaction goes
-    along, with the newest of its metadata, decoded as declared now. The next buffer_transactions releases what is whole
-    and gives up the rest at once. Done twice it changes nothing more. Raises ConfigurationError for an id, a cause or a
-    position that no open dead letter has.
+    Of a transaction all events that were ever landed are landed again, with the newest of its metadata, decoded as
+    declared now; several transactions with one id in landings one after the other. The next buffer_transactions
+    releases what is whole, and gives up the rest at once. A repeated call changes no table of rows more.
+
+    Args:
+        step: the pipeline, its tables and the run.
+        selection: transactions by id, cause, position or all; poison by cause, position or all.
+
+    Returns:
+        transactions and events; landing and last_landing, where there are any.
+
+    Raises:
+        ConfigurationError: for an id, a cause or a position that no open dead letter has, without a choice, and while a
+            large landing is unfinished.
     """
     refuse_no_choice(selection)
     pipeline, paths = step.pipeline, step.paths
-    at = [among(Selection(messages=[each])) for each in selection.messages]
-    there = [f"coalesce({condition}, false) as lies_{number}" for number, condition in enumerate(at)]
-    columns = ", ".join(['transaction_id, kind, cause, landing, "row"', IS_OF, open_letters.MESSAGE, *there])
+    conditions = [among(Selection(messages=[each])) for each in selection.messages]
+    flags = [f"coalesce({condition}, false) as is_at_{number}" for number, condition in enumerate(conditions)]
+    columns = ", ".join(['transaction_id, kind, cause, landing, "row"', IS_OF, open_letters.MESSAGE, *flags])
     dead_letters = open_letters.open_dead_letters(paths, columns, version=selection.version)
     ids, chosen, poison = _chosen(dead_letters, selection)
     ids = _without_superseded(paths, ids, selection.transactions)
@@ -70,28 +80,31 @@ def redrive(step: Step, selection: Selection) -> Counts:
 
 
 def _in_turns(events: pa.Table) -> list[pa.Table]:
-    """Return the events of one landing after the other: transactions that have one id are not landed together."""
-    metadata = events.filter(pc.equal(events.column("kind"), "metadata")).group_by(["transaction_id"])
+    """Return the events of one landing after the other: transactions with one id are in different landings."""
+    metadata = events.filter(pc.equal(events.column("kind"), pa.scalar("metadata"))).group_by(["transaction_id"])
     ends = metadata.aggregate([("csn", "count_distinct")]).column("csn_count_distinct")
     if (pc.max(ends).as_py() or 0) < 2:
         return [events]
     turn = pa.array(reused_ids.turns(events.select(reused_ids.COLUMNS).to_pylist()))
-    return [events.filter(pc.equal(turn, each)) for each in range(pc.max(turn).as_py() + 1)]
+    return [events.filter(pc.equal(turn, pa.scalar(each))) for each in range(pc.max(turn).as_py() + 1)]
 
 
 def _with_their_poison(paths: TablePaths, ids: Sequence[str], poison: pa.Table) -> tuple[list[str], pa.Table]:
-    """Redrive the dead transactions that poison is of, as a whole, and no poison of one that still waits."""
+    """Return the ids with those of dead transactions that chosen poison belongs to, and the poison to land by itself.
+
+    Poison of a transaction that still waits is left out.
+    """
     if not poison.num_rows:
         return list(ids), poison
-    of = {*poison.column("is_of").to_pylist()} - {None}
+    of = {name for name in poison.column("is_of").to_pylist() if name is not None}
     gone = {row["transaction_id"] for row in open_letters.given_up(paths)} & of
     apart = of - {name for name, _ in open_letters.released(paths, sorted(of))} | {*ids}
-    alone = pc.invert(pc.fill_null(pc.is_in(poison.column("is_of"), pa.array(sorted(apart), pa.string())), False))
-    return sorted({*ids} | gone), poison.filter(alone)
+    is_apart = pc.is_in(poison.column("is_of"), pa.array(sorted(apart), pa.string())).fill_null(False)
+    return sorted({*ids} | gone), poison.filter(pc.invert(cast("pa.BooleanArray", is_apart)))
 
 
 def _in_order(paths: TablePaths, ids: Sequence[str], poison: pa.Table) -> pa.Table:
-    """Return what is landed again of an ordered source: what is of no transaction first, so that it joins none."""
+    """Return the messages to land of an ordered source: those of no transaction first, so that they join none."""
     parts = [poison, deliveries.of_transactions(paths, ids)]
     columns = [name.strip('" ') for name in open_letters.MESSAGE.split(",")]
     chosen = [part.select(columns) for part in parts if part.num_rows]
@@ -99,7 +112,7 @@ def _in_order(paths: TablePaths, ids: Sequence[str], poison: pa.Table) -> pa.Tab
 
 
 def _without_superseded(paths: TablePaths, ids: Sequence[str], named: Sequence[str]) -> list[str]:
-    """Leave out what was compared on dates before the newest: the dates after it were compared without it."""
+    """Leave out the differences of dates before the newest: later dates were compared without them."""
     old = dated_transactions.superseded(paths, ids)
     for each in old:
         refusal = f"{each}: a newer date was compared without it, so that it cannot be redriven"
@@ -114,25 +127,28 @@ def _no_session() -> NoReturn:
 
 
 def _chosen(dead_letters: pa.Table, selection: Selection) -> tuple[list[str], pa.Table, pa.Table]:
-    """Return the ids of chosen transactions, their dead letters (one id may have several), and chosen poison."""
+    """Return the ids of chosen transactions, their dead letters (one id may be that of several), and chosen poison."""
     if not dead_letters.num_rows:
         return [], dead_letters, dead_letters
-    is_poison = pc.equal(dead_letters.column("kind"), "poison")
-    ids = dead_letters.filter(pc.invert(is_poison)).column("transaction_id").unique().to_pylist()
-    known = dead_letters.column("cause").unique().to_pylist()
+    is_poison = pc.equal(dead_letters.column("kind"), pa.scalar("poison"))
+    ids = _distinct(dead_letters.filter(pc.invert(is_poison)), "transaction_id")
     _refuse_unknown("transaction", selection.transactions, ids)
-    _refuse_unknown("cause", selection.causes, known)
-    lie = [dead_letters.column(f"lies_{number}") for number in range(len(selection.messages))]
-    for each, column in zip(selection.messages, lie, strict=True):
+    _refuse_unknown("cause", selection.causes, _distinct(dead_letters, "cause"))
+    is_at = [dead_letters.column(f"is_at_{number}") for number in range(len(selection.messages))]
+    for each, column in zip(selection.messages, is_at, strict=True):
         if not pc.any(column).as_py():
-            raise ConfigurationError(f"no open dead letter has the place {each!r}")
+            raise ConfigurationError(f"no open dead letter is at position {each!r}")
     if selection.everything:
         return ids, dead_letters, dead_letters.filter(is_poison)
-    by_cause = reduce(pc.or_, lie, pc.is_in(dead_letters.column("cause"), pa.array(selection.causes, pa.string())))
+    by_cause = reduce(pc.or_, is_at, pc.is_in(dead_letters.column("cause"), pa.array(selection.causes, pa.string())))
     by_id = pc.is_in(dead_letters.column("transaction_id"), pa.array(selection.transactions, pa.string()))
     chosen = dead_letters.filter(pc.and_(pc.invert(is_poison), pc.or_(by_cause, by_id)))
     poison = dead_letters.filter(pc.and_(is_poison, by_cause))
-    return sorted(chosen.column("transaction_id").unique().to_pylist()), chosen, poison
+    return sorted(_distinct(chosen, "transaction_id")), chosen, poison
+
+
+def _distinct(rows: pa.Table, column: str) -> list[str]:
+    return cast("list[str]", rows.column(column).unique().to_pylist())
 
 
 def _refuse_unknown(what: str, named: Sequence[str], known: Sequence[str]) -> None:

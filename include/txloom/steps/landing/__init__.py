@@ -1,1 +1,1 @@
-"""land_events, and what is looked at before it."""
+"""land_events, and the checks of the source before and after it."""

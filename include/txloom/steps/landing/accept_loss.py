@@ -1,4 +1,4 @@
-"""accept_loss: go on behind lost records of Kafka or lost files, because an operator says so; it is written down."""
+"""accept_loss: continue behind lost records of Kafka, or lost files, because an operator says so; it is recorded."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -24,11 +24,23 @@ STEP = "accept_loss"
 
 
 def accept_loss(step: Step, *, topics: Sequence[str] = (), files: Sequence[str] = (), reason: str) -> Counts:
-    """Accept what is lost now of some topics, or of some files that cannot be read: landing goes on behind it.
+    """Accept what topics have lost, or files that cannot be read: landing continues behind it.
 
-    The ledger, a finding and every cut tell of it until a snapshot of all tables was loaded. Done twice it changes
-    nothing more. Raises ConfigurationError for a topic that is not the pipeline's or has lost nothing, and for a file
-    that could be read.
+    The ledger has it, and a finding and every cut name it until a snapshot of all tables was loaded. A repeated call
+    changes nothing more.
+
+    Args:
+        step: the pipeline, its tables and the run.
+        topics: topics whose lost records are accepted.
+        files: files that cannot be read, instead.
+        reason: why, and who decided it.
+
+    Returns:
+        partitions, or files: how many were accepted now.
+
+    Raises:
+        ConfigurationError: for topics and files at once or neither, for a topic that is not the pipeline's or has lost
+            nothing, and for a file that could be read.
     """
     pipeline, paths, run_id = step.pipeline, step.paths, step.run_id
     if bool(topics) == bool(files):
@@ -56,7 +68,7 @@ def _other_source(pipeline: Pipeline) -> str:
 
 
 def _accept_files(paths: TablePaths, run_id: str, files: Sequence[str], reason: str) -> dict[str, int]:
-    """Set files aside until they change: nobody tries to read them any more."""
+    """Set files aside: landings leave them out until they change."""
     known = {position.file: position for position in file_positions.newest(paths).values()}
     unreadable = {name: each for name, each in known.items() if each.problem is not None and each.lost is None}
     for file in files:
@@ -79,14 +91,17 @@ def _accept_files(paths: TablePaths, run_id: str, files: Sequence[str], reason: 
 def _written_down(
     paths: TablePaths, run_id: str, counts: dict[str, int], detail: str, before: Sequence[dict[str, Any]]
 ) -> datetime:
-    """Record a loss among the findings and in the ledger; return when it was entered there."""
+    """Record a loss among the findings and in the ledger; return the time of the ledger's row."""
     behind = (loaded_snapshots.newest(paths) or 0) + 1
     findings.record(paths, [Finding(f.LOST, None, None, behind, None, detail)], run_id)
     return _entered(paths, run_id, counts, detail, {row["at"] for row in before})
 
 
 def _refuse_unknown(topics: Sequence[str], lost: Sequence[Loss], before: set[str]) -> None:
-    """Refuse a topic that has lost nothing; before: those whose loss was accepted a moment ago."""
+    """Raise ConfigurationError for a topic that has lost nothing.
+
+    before: topics whose loss is accepted already.
+    """
     losing = {loss.extent.topic for loss in lost}
     for topic in topics:
         if topic not in losing | before:
@@ -95,9 +110,10 @@ def _refuse_unknown(topics: Sequence[str], lost: Sequence[Loss], before: set[str
 
 
 def _entered(paths: TablePaths, run_id: str, counts: dict[str, int], detail: str, done: set[datetime]) -> datetime:
-    """Enter a loss in the ledger and return when that was: once, though a run died before it was given up.
+    """Append a loss to the ledger, and return the time of its row.
 
-    done: when those were entered that were given up.
+    A row of a run that died before the loss was accepted is used again. done: the times of rows whose loss was
+    accepted.
     """
     sql = f"select at from t where step = '{STEP}' and detail = {text_literal(detail)} order by at desc limit 1"
     before = small_tables.query(paths.table(names.LEDGER), sql)

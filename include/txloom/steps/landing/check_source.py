@@ -1,4 +1,4 @@
-"""check_source: whether the source can be landed now; it writes nothing and needs no Spark."""
+"""check_source: whether the source can be landed now. It writes nothing and needs no Spark."""
 
 import logging
 from collections import Counter
@@ -15,14 +15,20 @@ LOG = logging.getLogger(__name__)
 
 
 def check_source(step: Step) -> Counts:
-    """Look at everything that land_events needs of its source, and count what waits there.
+    """Check everything that land_events needs of its source, and count what is new there.
 
-    Raises SourceUnavailable where a folder, a broker or a topic is not there or does not answer, SourceLost where
-    records are gone that were not landed, of a landing that died as well as of the next one. Files that cannot be read
-    are named and hold up nothing.
+    Files that cannot be read are logged and stop nothing.
+
+    Returns:
+        topics and waiting: how many topics there are, and how many records or files are new; partitions,
+        partitions_added and waiting.TOPIC of Kafka; bytes of files.
+
+    Raises:
+        SourceUnavailable: if a folder, a broker or a topic does not exist or does not answer.
+        SourceLost: if records that were not landed no longer exist; also those that an unfinished landing has planned.
     """
-    look = _folders if step.pipeline.source.kafka is None else _topics
-    return {**look(step.pipeline, step.paths)}
+    count = _folders if step.pipeline.source.kafka is None else _topics
+    return {**count(step.pipeline, step.paths)}
 
 
 def _topics(pipeline: Pipeline, paths: TablePaths) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Rows of snapshots that a connector gave up: the one that it then took from the beginning replaces them (ADR 24)."""
+"""Rows of a snapshot that a connector abandoned: they are removed before those of its next snapshot (ADR 24)."""
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
@@ -11,9 +11,16 @@ from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 
 def clear_given_up(pipeline: Pipeline, paths: TablePaths, planned: LandingPlan) -> None:
-    """Empty, in front of the snapshot that a landing closed, the tables of which one that was given up had rows.
+    """Truncate the tables of which an abandoned snapshot had rows, before the rows of the snapshot that replaced it.
 
-    What went between the two is in no message. Nothing of either was shown yet, and the stream has nothing below.
+    The truncates are appended to change_events when a landing closes the second snapshot. No message says which rows
+    were deleted between the two. Nothing of either was shown yet, and the stream has no changes below them. A repeated
+    call appends nothing more.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+        planned: the landing.
     """
     given_up = connector_snapshots.given_up(pipeline, paths, planned.number)
     if given_up is None or not given_up[1]:

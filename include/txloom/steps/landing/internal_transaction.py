@@ -1,7 +1,7 @@
-"""Transactions that txloom writes itself: loaded snapshots, and what differs between snapshots.
+"""Transactions that txloom writes itself: loaded snapshots, and the differences between extracts and tables.
 
-Rows and metadata are written as GoldenGate writes them, under topics of their own, whatever the source's format is, and
-from there go the way of every other transaction.
+Their rows and metadata are written in GoldenGate's layout, under separate topics, whatever the source's format is,
+and are then processed like those of every other transaction.
 """
 
 import json
@@ -18,12 +18,20 @@ from txloom.storage.landing import change_events
 from txloom.storage.sources.splits import LandingPlan, Task
 
 BEHIND = 1 << 59
-"""Positions of a snapshot's rows begin here: behind whatever the transaction with its csn holds, in 18 digits."""
+"""Positions of a snapshot's rows begin here, in 18 digits: behind those of any transaction with the same csn."""
 
 
 @dataclass(frozen=True)
 class InternalTransaction:
-    """One transaction on its way into the stream; time: when it was committed, as its messages say it."""
+    """One transaction that txloom writes.
+
+    Args:
+        pipeline: the declaration.
+        at: its landing.
+        xid: its id.
+        csn: its position in the commit order.
+        time: when it was committed, as its messages have it; None: unknown.
+    """
 
     pipeline: Pipeline
     at: LandingPlan
@@ -34,7 +42,15 @@ class InternalTransaction:
     def message(
         self, table: str, op: str, pos: int, *, before: bytes | None = None, after: bytes | None = None
     ) -> bytes:
-        """Write one row event as the source would; before, after: images as JSON objects."""
+        """Return one row event as a message in GoldenGate's layout.
+
+        Args:
+            table: the declared name of the table.
+            op: the operation: I, U, D, T, or r for a loaded row.
+            pos: its position within the transaction.
+            before: the image before as a JSON object; None: none.
+            after: the image after likewise.
+        """
         fields = {"table": self.pipeline.table(table).source, "op_type": op, "pos": str(pos), "xid": self.xid}
         fields |= {"csn": str(self.csn)} | ({"op_ts": self.time} if self.time else {})
         parts = [json.dumps(fields, separators=(",", ":")).encode()[:-1]]
@@ -43,7 +59,12 @@ class InternalTransaction:
         return b"".join([*parts, b"}"])
 
     def metadata(self, counts: Mapping[str, int], **more: Any) -> bytes:
-        """Write the transaction's metadata, which counts rows by table; more: what else it is to tell."""
+        """Return the transaction's metadata as a message.
+
+        Args:
+            counts: row events by table.
+            **more: further members of the message.
+        """
         parts = [
             {"data_collection": self.pipeline.table(table).source, "event_count": count}
             for table, count in counts.items()
@@ -53,7 +74,13 @@ class InternalTransaction:
         return json.dumps(fields | {"data_collections": parts} | more).encode()
 
     def truncates(self, tables: Iterable[str], pos: int, rows: Mapping[str, int]) -> pa.Table:
-        """Return a truncate of each table, from a position on, and metadata that counts them and what rows follow."""
+        """Return a truncate of each table, and the metadata, as rows of change_events.
+
+        Args:
+            tables: the tables.
+            pos: the position of the first truncate.
+            rows: by table, how many rows follow, which the metadata counts too.
+        """
         truncated = list(tables)
         messages = [self.message(table, "T", pos + number) for number, table in enumerate(truncated)]
         line = len(messages) + 1
@@ -61,12 +88,25 @@ class InternalTransaction:
         counts = {table: rows.get(table, 0) + 1 for table in truncated}
         return pa.concat_tables([first, self.landed_metadata(counts, line)])
 
-    def landed(self, decoder: SourceDecoder, messages: Sequence[bytes], task: Task, places: Sequence[int]) -> pa.Table:
-        """Return messages of one topic as rows of change_events; places: their lines in the task's file."""
-        return change_events.with_position(decoder.decode(task.topic, messages), task, places, self.at)
+    def landed(self, decoder: SourceDecoder, messages: Sequence[bytes], task: Task, lines: Sequence[int]) -> pa.Table:
+        """Return messages of one topic as rows of change_events.
+
+        Args:
+            decoder: of the pipeline.
+            messages: the messages.
+            task: the input split that they are of.
+            lines: the line of each in the input split.
+        """
+        return change_events.with_position(decoder.decode(task.topic, messages), task, lines, self.at)
 
     def landed_metadata(self, counts: Mapping[str, int], line: int, **more: Any) -> pa.Table:
-        """Return the metadata as a row of change_events; line: a place that no row has that was landed without file."""
+        """Return the metadata as a row of change_events.
+
+        Args:
+            counts: row events by table.
+            line: its line; no row that was landed without a file may have the same.
+            **more: further members of the message.
+        """
         topic = names.LOAD_METADATA
         message = self.metadata(counts, **more)
         return self.landed(SourceDecoder(self.pipeline), [message], Task(0, topic, "", 0), [line])

@@ -1,4 +1,4 @@
-"""land_events: take what is new and whole at the source into change_events, then tick the clock."""
+"""land_events: append new events of the source to change_events, and a clock row."""
 
 import time
 from collections.abc import Sequence
@@ -32,10 +32,18 @@ from txloom.transactions.low_watermark import bounded
 
 
 def land_events(step: Step) -> Counts:
-    """Land every new whole file of the source, and a clock row even where there is none.
+    """Land every new record, or every new whole file, of the source, and a clock row even where nothing is new.
 
-    Only large landings need a Spark session. A landing is planned first (in landed_files) and then written; one that an
-    earlier run planned but did not finish is finished before a new one is planned.
+    Only large landings open a Spark session. A landing is first planned (in landed_files) and then written. One that an
+    earlier run planned and did not finish is finished before a new one is planned, so that a repeated call lands
+    nothing twice.
+
+    Returns:
+        landing: the number of the new landing; counts of its events by kind.
+
+    Raises:
+        SourceUnavailable: if the source cannot be read.
+        SourceLost: if records that were not landed no longer exist.
     """
     tables.create_tables(step.paths)
     plan = landing_plan.planned(step.paths.landed_files)
@@ -44,7 +52,12 @@ def land_events(step: Step) -> Counts:
 
 
 def finish_last(step: Step, plan: Sequence[dict[str, Any]]) -> int:
-    """Finish the landing that was planned last, should a run have died in it; return its number, 0 for none."""
+    """Finish the landing that was planned last, if its run died; return its number, 0 for none.
+
+    Args:
+        step: the pipeline, its tables and the run.
+        plan: the rows of landed_files.
+    """
     plan = _readable(step.pipeline, plan, step.paths)
     last = max((row["landing"] for row in plan), default=0)
     if last:
@@ -54,7 +67,10 @@ def finish_last(step: Step, plan: Sequence[dict[str, Any]]) -> int:
 
 
 def _readable(pipeline: Pipeline, plan: Sequence[dict[str, Any]], paths: TablePaths) -> Sequence[dict[str, Any]]:
-    """Return the plan with a landing that a run died in between its two tables; refuses one that cannot be read."""
+    """Return the plan, completed by a landing whose run died between writing its two tables.
+
+    Raises SourceLost if records that the plan names no longer exist.
+    """
     if pipeline.source.kafka is None:
         kafka_offsets.refuse_unread(paths)
         return plan
@@ -68,14 +84,14 @@ def _readable(pipeline: Pipeline, plan: Sequence[dict[str, Any]], paths: TablePa
 
 
 def _plan(step: Step, plan: Sequence[dict[str, Any]], number: int) -> LandingPlan:
-    """Write down what a new landing takes."""
+    """Plan a new landing and store the plan."""
     if step.pipeline.source.kafka is not None:
         return _plan_topics(step, step.pipeline.source.kafka, number)
     return _plan_files(step, plan, number)
 
 
 def _plan_files(step: Step, plan: Sequence[dict[str, Any]], number: int) -> LandingPlan:
-    """Write down which files a new landing takes, from where on and up to which length."""
+    """Plan which files a new landing takes, from which byte on and up to which, and store the plan."""
     pipeline, paths = step.pipeline, step.paths
     assert pipeline.source.files is not None
     root, settle, now = Inbox.of(pipeline).root, pipeline.source.files.settle, time.time_ns()
@@ -95,12 +111,12 @@ def _plan_files(step: Step, plan: Sequence[dict[str, Any]], number: int) -> Land
 
 
 def _is_whole(root: str, now: int, settle: timedelta, file: SourceFile, may_end: bool) -> bool:  # noqa: FBT001
-    """Say whether a producer has finished a file; may_end: by its last newline too."""
+    """Say whether a producer has finished a file; may_end: its last newline shows that too."""
     return files.is_unchanged(file, now, settle) or (may_end and files.is_whole(root, file, now, settle))
 
 
 def _plan_topics(step: Step, source: Kafka, number: int) -> LandingPlan:
-    """Write down which records a new landing takes; raises SourceLost where some that it should take are gone."""
+    """Plan which records a new landing takes, and store the plan; raise SourceLost where some no longer exist."""
     pipeline, paths = step.pipeline, step.paths
     topics = kafka.topics_of(pipeline)
     extents, reached = kafka.extents(source, topics), kafka_offsets.reached(paths)
@@ -123,7 +139,7 @@ def _reader(pipeline: Pipeline) -> decoding.Reader:
 
 
 def _finish(step: Step, planned: LandingPlan) -> Counts:
-    """Write a planned landing: its events, its poison as dead letters, its clock, its line in the ledger."""
+    """Write the events of a planned landing, then close it; {} where that was done before."""
     pipeline, paths = step.pipeline, step.paths
     if tables.last_finished(paths) >= planned.number:
         return {}
@@ -138,7 +154,17 @@ def _finish(step: Step, planned: LandingPlan) -> Counts:
 
 
 def close(step: Step, planned: LandingPlan) -> Counts:
-    """End a landing whose events are written: its poison as dead letters, its clock, its line in the ledger."""
+    """End a landing whose events are written: dead letters for its poison, its clock row, its row in the ledger.
+
+    A repeated call writes nothing twice.
+
+    Args:
+        step: the pipeline, its tables and the run.
+        planned: the landing.
+
+    Returns:
+        landing: its number; counts of its events by kind.
+    """
     pipeline, paths = step.pipeline, step.paths
     tables.write_poison(planned, paths)
     bound = connector_snapshots.advance(pipeline, paths, planned)

@@ -1,7 +1,7 @@
-"""Whether a cycle has anything to do: without it a schedule would start a JVM every few minutes for nothing.
+"""Whether a cycle has anything to do: without this check a schedule would start a JVM every few minutes for nothing.
 
-A cycle is left out only when nothing is new at the source and nothing that txloom holds could be decided by the mere
-passing of time. Whatever an earlier cycle left undone is work too.
+A cycle is skipped only when nothing is new at the source and time alone decides about nothing that txloom holds. Steps
+that an earlier cycle did not finish are work too.
 """
 
 from datetime import UTC, datetime
@@ -18,7 +18,13 @@ from txloom.storage.publishing.watermark import gone
 
 
 def reasons(pipeline: Pipeline, warehouse: str, waiting: int) -> list[str]:
-    """Return why a cycle is worth its while, [] for none; waiting: how much that is new the source has."""
+    """Return why a cycle has something to do; []: it has nothing to do.
+
+    Args:
+        pipeline: the declaration.
+        warehouse: where its tables are.
+        waiting: how many records or files the source has that are new.
+    """
     paths = TablePaths(warehouse, pipeline.name)
     why = [f"{waiting} new at the source"] if waiting else []
     why += _unfinished(paths)
@@ -32,7 +38,7 @@ def reasons(pipeline: Pipeline, warehouse: str, waiting: int) -> list[str]:
 
 
 def _unfinished(paths: TablePaths) -> list[str]:
-    """Return what earlier cycles left undone, step by step."""
+    """Return the first step that earlier cycles did not finish, as a list of one or no reason."""
     last = plan.newest(paths)
     if not last:
         return ["it never ran"]
@@ -51,7 +57,7 @@ def _unfinished(paths: TablePaths) -> list[str]:
 
 
 def _due(pipeline: Pipeline, paths: TablePaths, now: datetime) -> list[str]:
-    """Return what time alone may decide by now: patience that runs out, a partition that is no longer waited for."""
+    """Return what time alone may decide by now: patience that ends, a silent partition that is no longer waited for."""
     waiting = small_tables.query(paths.table(names.PENDING_TRANSACTIONS), "select count(*) as n from t")
     why = []
     if waiting and waiting[0]["n"] and pipeline.completeness.rule != "progress":

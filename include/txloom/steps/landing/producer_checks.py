@@ -1,9 +1,10 @@
-"""The producer's doctor, after a landing: what messages show of how the source is captured. No Spark is needed.
+"""Producer diagnostics after a landing: what messages show of how the source is captured. No Spark is needed.
 
-Findings are rows with evidence (table `findings`); none stops a run.
+Findings are rows of the table `findings`; none stops a run. A repeated check records nothing more.
 """
 
 from datetime import timedelta
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,13 +20,20 @@ from txloom.storage.landing import connector_snapshots
 from txloom.storage.paths import TablePaths
 
 SKEW = timedelta(minutes=1)
-"""How far clocks may be apart."""
+"""How far the clocks of the source may be apart."""
 MOST = 1_000
-"""Transaction ids of a landing that are looked up: ids that wrap around come again one after the other."""
+"""Transaction ids of a landing that are compared: ids that wrap around come again one after the other."""
 
 
 def after_landing(pipeline: Pipeline, paths: TablePaths, landing: int, run_id: str) -> None:
-    """Write down what a landing shows of its source."""
+    """Record what a landing shows of its source.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+        landing: its number; its events are written.
+        run_id: the run.
+    """
     observed = _metadata(paths, landing)
     if pipeline.source.format == "goldengate":
         observed += _short_names(pipeline, paths, landing)
@@ -33,7 +41,14 @@ def after_landing(pipeline: Pipeline, paths: TablePaths, landing: int, run_id: s
 
 
 def after_snapshot(pipeline: Pipeline, paths: TablePaths, landing: int, run_id: str) -> None:
-    """Write down tables of which the snapshot that a landing closed may have rows twice."""
+    """Record tables of which the connector's snapshot that a landing closed may have rows twice.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+        landing: its number.
+        run_id: the run.
+    """
     observed = [
         Finding(f.TAKEN_TWICE, table, None, csn, None, f"a snapshot of it was begun {times} times at csn {csn}")
         for table, csn, times in connector_snapshots.taken_twice(pipeline, paths, landing)
@@ -42,7 +57,7 @@ def after_snapshot(pipeline: Pipeline, paths: TablePaths, landing: int, run_id: 
 
 
 def _short_names(pipeline: Pipeline, paths: TablePaths, landing: int) -> list[Finding]:
-    """Find unwatched tables whose short name a watched one has: metadata counts both under it."""
+    """Return unwatched tables whose short name a watched table has: metadata counts both under it."""
     sql = (
         "select source_table, min(csn) as csn, min(xid) as xid from t"
         f" where landing = {landing} and kind = 'row' and \"table\" is null group by source_table"
@@ -62,7 +77,7 @@ def _short(source: str) -> str:
 
 
 def _metadata(paths: TablePaths, landing: int) -> list[Finding]:
-    """Find csns that jumped back though time went on, and transaction ids that came again."""
+    """Return csns that went back though time went on, and transaction ids that came again."""
     of_metadata = f"kind = 'metadata' and not starts_with(xid, '{names.SYSTEM_PREFIX}')"
     where = f"landing = {landing} and {of_metadata} and csn is not null"
     sql = f"select xid, csn, committed_at from t where {where} order by csn"
@@ -83,7 +98,7 @@ def _jumped(paths: TablePaths, new: pa.Table) -> list[Finding]:
     if pc.max(new.column("csn")).as_py() > csn:
         return []
     below = pc.and_(pc.less(new.column("csn"), csn), pc.greater(new.column("committed_at"), pa.scalar(at + SKEW)))
-    back = new.filter(pc.fill_null(below, False)).to_pylist()
+    back = new.filter(cast("pa.BooleanArray", below.fill_null(False))).to_pylist()
     dated = "{xid} has csn {csn} and was committed at {committed_at}"
     return [
         Finding(f.CSN_BACK, None, None, row["csn"], row["xid"], f"{dated.format(**row)}, though csn {csn} was at {at}")
@@ -92,8 +107,8 @@ def _jumped(paths: TablePaths, new: pa.Table) -> list[Finding]:
 
 
 def _again(paths: TablePaths, new: pa.Table) -> list[Finding]:
-    some = text_list(new.column("xid").slice(0, MOST).to_pylist())
-    sql = f"select xid, csn from t where csn is not null and xid in ({some})"
+    xids = cast("list[str]", new.column("xid").slice(0, MOST).to_pylist())
+    sql = f"select xid, csn from t where csn is not null and xid in ({text_list(xids)})"
     same = small_tables.query(paths.table(names.TRANSACTIONS), sql)
     earlier = {row["xid"]: row["csn"] for row in same}
     return [

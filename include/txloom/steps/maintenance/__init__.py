@@ -1,1 +1,1 @@
-"""Maintenance: OPTIMIZE and VACUUM, retention of history, expiry."""
+"""Maintenance: optimize, vacuum, clean history, expire old rows, statistics."""

@@ -1,7 +1,7 @@
-"""clean_history: take rows away from mirrors' histories that later ones supersede, as far as the declaration lets it.
+"""clean_history: remove superseded rows from the histories of mirrors, as far as the declaration allows.
 
-An aggregate's stream is kept whole: its rows are transactions, which hold changes of many keys. So is the history of a
-table without a key, where nothing is superseded.
+An aggregate's stream is kept whole: its rows are transactions, which have changes of many keys. So is the history of a
+table without a key, where no row supersedes another.
 """
 
 from datetime import UTC, datetime
@@ -21,7 +21,15 @@ from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 
 def clean_history(step: Step) -> dict[str, int]:
-    """Clean every mirror's history and count its rows before and after; a table that fails holds up no other."""
+    """Clean the history of every mirror; a table that fails stops no other. A repeated call removes nothing more.
+
+    Returns:
+        tables: how many were examined. cleaned: how many lost rows. rows_before and rows_after: of all of them.
+        horizon: the csn up to which rows may go.
+
+    Raises:
+        TablesFailed: if some histories could not be cleaned; the others were.
+    """
     pipeline, paths = step.pipeline, step.paths
     counts = {"tables": 0, "cleaned": 0, "rows_before": 0, "rows_after": 0, "horizon": 0}
     keep = pipeline.maintenance.history.keep
@@ -61,7 +69,7 @@ def _has_superseded(row_table: RowTable, paths: TablePaths) -> bool:
 
 
 def _upto(paths: TablePaths, row_table: RowTable, horizon: int) -> Watermark | None:
-    """Return up to where a history may be cleaned now, None where it is; what is not merged yet is left alone."""
+    """Return the watermark up to which a history may be cleaned now; None: it is. What is not merged yet is kept."""
     merged = watermark_of(paths.table(row_table.current))
     upto = Watermark(min(horizon, merged.valid_through), merged.release)
     return upto if upto.valid_through > history_reader.cleaned(paths, row_table) else None

@@ -1,4 +1,4 @@
-"""expire: forget what is older than the declaration wants it kept; nothing that a decision still needs goes."""
+"""expire: remove rows and files that are older than the declaration keeps, unless a decision still needs them."""
 
 from datetime import UTC, datetime
 
@@ -9,7 +9,13 @@ from txloom.storage.runs import result_files
 
 
 def expire(step: Step) -> dict[str, int]:
-    """Take old messages, accounts of runs and replaced checkpoints away; return how many of each."""
+    """Remove old messages, ledger rows, reports, result files and replaced checkpoints.
+
+    A repeated call removes nothing more.
+
+    Returns:
+        How many of each were removed; landing: the last one whose messages were removed.
+    """
     now, maintenance, paths = datetime.now(UTC), step.pipeline.maintenance, step.paths
     keep = maintenance.change_events.keep
     landing = 0 if keep is None else expiry.expired_landing(paths, now - keep)

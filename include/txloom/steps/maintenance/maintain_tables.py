@@ -1,4 +1,4 @@
-"""maintain_tables: the tasks of upkeep, each by itself and never beside a merge; their order is in `config.names`."""
+"""maintain_tables: the maintenance tasks, never beside a merge; `txloom.config.names` has their order."""
 
 import logging
 from datetime import UTC, datetime
@@ -23,7 +23,15 @@ LOG = logging.getLogger(__name__)
 
 
 def maintain_tables(step: Step, task: str) -> Counts:
-    """Run one maintenance task over every table of a pipeline and enter its numbers in the ledger."""
+    """Run one maintenance task over every table of a pipeline; its counts are also appended to the ledger.
+
+    Args:
+        step: the pipeline, its tables and the run.
+        task: one of MAINTENANCE_TASKS.
+
+    Raises:
+        ConfigurationError: for another task.
+    """
     if task not in names.MAINTENANCE_TASKS:
         raise ConfigurationError(
             f"no maintenance task is called {task!r}; there are: {', '.join(names.MAINTENANCE_TASKS)}"
@@ -35,7 +43,7 @@ def maintain_tables(step: Step, task: str) -> Counts:
 
 
 def tables_of(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
-    """Return every table of a pipeline with the columns that order its files."""
+    """Return every table of a pipeline, with the columns by which its files are ordered (Z-order)."""
     clustering: dict[str, tuple[str, ...]] = dict.fromkeys(names.PIPELINE_TABLES, ())
     for row_table in row_tables(pipeline):
         clustering[row_table.current] = row_table.mirror.zorder if row_table.mirror else ()
@@ -51,7 +59,7 @@ def _existing(pipeline: Pipeline, paths: TablePaths) -> dict[str, tuple[str, ...
 
 
 def _optimize(step: Step) -> dict[str, int]:
-    """Join small files where there are enough of them to be worth it."""
+    """Compact small files in the tables that have enough of them."""
     pipeline, paths = step.pipeline, step.paths
     settings = pipeline.maintenance.optimize
     counts = {"tables": 0, "optimized": 0, "files_before": 0, "files_after": 0}
@@ -69,9 +77,9 @@ def _optimize(step: Step) -> dict[str, int]:
 
 
 def _vacuum(step: Step) -> dict[str, int]:
-    """Remove files that no version within the retention needs; a table of which somebody needs older ones is left.
+    """Remove files that no version within the retention needs; skip a table of which a reader needs an older version.
 
-    Only a table that has something to remove is vacuumed: a vacuum takes seconds however little there is.
+    A vacuum takes seconds however little there is: a table without removable files is left out.
     """
     pipeline, paths = step.pipeline, step.paths
     retain = pipeline.maintenance.vacuum.retain
@@ -98,7 +106,7 @@ def _vacuum(step: Step) -> dict[str, int]:
 
 
 def _statistics(step: Step) -> dict[str, int]:
-    """Complete data-skipping statistics, and record each table's figures in table_statistics."""
+    """Complete data-skipping statistics, and append each table's figures to table_statistics, once for a run."""
     pipeline, paths, run_id = step.pipeline, step.paths, step.run_id
     existing = _existing(pipeline, paths)
     recomputed = sum(optimize.recompute_skipping(step.spark, paths.table(name)) for name in existing)

@@ -1,1 +1,1 @@
-"""merge_current: history into mirrors and documents, in this process or by Spark."""
+"""merge_current: apply history to mirrors and documents, in this process or with Spark."""

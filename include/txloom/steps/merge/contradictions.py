@@ -1,4 +1,4 @@
-"""Findings out of what a merge saw: changes that tell of rows what is not so."""
+"""Findings from contradictions: changes whose image before is not the row that the current table has."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,13 @@ CODES = {DIFFERS: f.CHANGED, EXISTS: f.KEY_TWICE, UNKNOWN: f.UNKNOWN_ROW}
 
 
 def findings_of(paths: TablePaths, contradictions: Mapping[str, Sequence[str]]) -> list[Finding]:
-    """Return the findings of tables' evidence, the first of each kind and column.
+    """Return the findings for contradictions, in the order of table names; nothing is written.
 
     A table with open dead letters is left out: its rows may differ because of them, as the cuts say.
+
+    Args:
+        paths: the tables of the pipeline.
+        contradictions: by table, JSON texts as `txloom.current.folding.contradictions` writes them.
     """
     if not any(contradictions.values()):
         return []
@@ -31,7 +35,7 @@ def _finding(table: str, about: Mapping[str, object]) -> Finding:
     what = str(about["what"])
     shown = f"row {about['key']}: {what}"
     if what == DIFFERS:
-        shown += f"; the change tells {about['told']!r} before it, the row held {about['held']!r}"
+        shown += f"; the image before has {about['told']!r}, the stored row has {about['held']!r}"
     column = about["column"]
     return Finding(
         CODES[what], table, None if column is None else str(column), int(str(about["csn"])), str(about["xid"]), shown

@@ -1,8 +1,8 @@
-"""Work out a small merge in this process: the same rule as `merge`, reading through DataFusion instead of Spark."""
+"""Compute a small merge in this process: the rules of `spark_merge`, with DataFusion as the reader."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,7 +29,17 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class LocalChange:
-    """How one flat table is about to change: the rows that effects replace, the effects, and where its rows lie."""
+    """How one row table is about to change.
+
+    Args:
+        row_table: the table.
+        path: its path.
+        replaced: the current rows that the effects replace; None where nothing changes.
+        effects: rows in the table's schema and `_txloom_deleted`; None where nothing changes.
+        changes: how many changes of history they result from.
+        contradictions: JSON texts (`txloom.current.folding.contradictions`).
+        columns: which columns are gone after the changes; None: as before.
+    """
 
     row_table: RowTable
     path: str
@@ -37,19 +47,17 @@ class LocalChange:
     effects: pa.Table | None
     changes: int = 0
     contradictions: Sequence[str] = ()
-    """What changes tell of rows that is not so (`txloom.current.folding.contradictions`)."""
     columns: Columns | None = None
-    """Which columns are gone after the changes; None: as before."""
 
     @property
     def keys(self) -> set[Key]:
-        """Return the keys that the effects name."""
+        """Return the keys of the effects."""
         return set() if self.effects is None else set(_keys(self.effects, self.row_table.key))
 
     def within(self) -> Within | None:
-        """Return the partitions outside of which the effects have nothing to change.
+        """Return the partitions that the effects may change; None: any of them, or the table is not partitioned.
 
-        Rows without a key are never looked for by anything but where they were inserted.
+        An insert-only table gives None too: its rows have no key by which one could lie in another partition.
         """
         partitions = self.row_table.partitions
         if partitions is None or self.row_table.table.insert_only or self.effects is None or self.replaced is None:
@@ -57,39 +65,46 @@ class LocalChange:
         return concerned(partitions, self.row_table.key, self.replaced, self.effects)
 
     def written(self) -> list[dict[str, Any]]:
-        """Return the rows as the effects leave them."""
+        """Return the effects that are rows, without the deleted ones."""
         if self.effects is None:
             return []
         rows: list[dict[str, Any]] = self.effects.filter(pc.invert(self.effects.column("_txloom_deleted"))).to_pylist()
         return rows
 
 
-def size(paths: TablePaths, row_table: RowTable, want: Watermark, gone: GoneColumns) -> int | None:
-    """Return how many changes a table's merge has to look at, None if a change of all rows meets a large table.
+def size(paths: TablePaths, row_table: RowTable, target: Watermark, gone: GoneColumns) -> int | None:
+    """Return how many changes the merge of a row table reads; None if it has to rewrite all rows of a large table.
 
-    gone: by table, the columns that its source dropped before. For a late change it looks at the whole history of its
-    table.
+    A late change makes it read the whole history of the table up to the target.
+
+    Args:
+        paths: the tables of the pipeline.
+        row_table: the table.
+        target: the watermark to bring it to.
+        gone: by table, the columns that its source dropped before.
     """
-    have = watermark_of(paths.table(row_table.current))
+    reached = watermark_of(paths.table(row_table.current))
     changes, late, truncates = history_reader.count(
-        paths, row_table, _between(have, want), f"_txloom_csn <= {have.valid_through}"
+        paths, row_table, _between(reached, target), f"_txloom_csn <= {reached.valid_through}"
     )
-    if (truncates or (changes and _lacks(paths, row_table, have, want, gone))) and _rows(
+    if (truncates or (changes and _lacks(paths, row_table, reached, target, gone))) and _rows(
         paths, row_table
     ) > arrow_tables.LOCAL_ROWS:
         return None
-    return history_reader.count(paths, row_table, history_reader.upto(want), "false")[0] if late else changes
+    return history_reader.count(paths, row_table, history_reader.upto(target), "false")[0] if late else changes
 
 
-def _lacks(paths: TablePaths, row_table: RowTable, have: Watermark, want: Watermark, gone: GoneColumns) -> bool:
+def _lacks(paths: TablePaths, row_table: RowTable, reached: Watermark, target: Watermark, gone: GoneColumns) -> bool:
     """Say whether inserts lack columns that are not known to be gone."""
-    return bool(history_reader.absent(paths, row_table, _between(have, want)) - set(gone.get(row_table.table.name, ())))
+    return bool(
+        history_reader.absent(paths, row_table, _between(reached, target)) - set(gone.get(row_table.table.name, ()))
+    )
 
 
-def _between(have: Watermark, want: Watermark) -> str:
-    in_order = f"(_txloom_csn > {have.valid_through} and _txloom_csn <= {want.valid_through})"
-    late = f"(_txloom_csn <= {have.valid_through} and _txloom_release > {have.release})"
-    return f"_txloom_release <= {want.release} and ({in_order} or {late})"
+def _between(reached: Watermark, target: Watermark) -> str:
+    in_order = f"(_txloom_csn > {reached.valid_through} and _txloom_csn <= {target.valid_through})"
+    late = f"(_txloom_csn <= {reached.valid_through} and _txloom_release > {reached.release})"
+    return f"_txloom_release <= {target.release} and ({in_order} or {late})"
 
 
 def _rows(paths: TablePaths, row_table: RowTable) -> int:
@@ -99,34 +114,50 @@ def _rows(paths: TablePaths, row_table: RowTable) -> int:
     return count
 
 
-def prepare(paths: TablePaths, row_table: RowTable, want: Watermark, gone: Mapping[str, Gone]) -> LocalChange:
-    """Work out, without writing, how one flat table will change; gone: columns that its source dropped before."""
+def prepare(paths: TablePaths, row_table: RowTable, target: Watermark, gone: Mapping[str, Gone]) -> LocalChange:
+    """Compute, without writing, how one row table will change.
+
+    Args:
+        paths: the tables of the pipeline.
+        row_table: the table.
+        target: the watermark to bring it to.
+        gone: columns that its source dropped before.
+    """
     path = paths.table(row_table.current)
-    have = watermark_of(path)
-    changes = history_reader.chosen(paths, row_table, _between(have, want))
+    reached = watermark_of(path)
+    changes = history_reader.chosen(paths, row_table, _between(reached, target))
     if not changes.num_rows:
         return LocalChange(row_table, path, None, None)
-    if pc.any(pc.less_equal(changes.column("_txloom_csn"), have.valid_through)).as_py():
-        return _recomputed(paths, row_table, changes, want)
-    truncated = pc.any(pc.equal(changes.column("_txloom_op"), "T")).as_py()
+    if pc.any(pc.less_equal(changes.column("_txloom_csn"), pa.scalar(reached.valid_through))).as_py():
+        return _recomputed(paths, row_table, changes, target)
+    truncated = pc.any(pc.equal(changes.column("_txloom_op"), pa.scalar("T"))).as_py()
     columns = columns_of(changes, gone)
     filled = [f'"{name}" is not null' for name in columns.clearing]
     condition = "true" if truncated else " or ".join([_touching(changes, row_table), *filled])
     rows = arrow_tables.select(path, f"select * from t where {condition}")
     effects = fold(rows, changes, key=row_table.key, columns=row_table.table.column_names, evidence=True)
-    contradictions = effects.column("_txloom_evidence").drop_null().to_pylist()
+    contradictions = cast("list[str]", effects.column("_txloom_evidence").drop_null().to_pylist())
     effects = row_table.filled(effects.drop_columns("_txloom_evidence"))
     return LocalChange(row_table, path, rows, effects, changes.num_rows, contradictions, columns)
 
 
-def unknown_values(paths: TablePaths, row_table: RowTable, want: Watermark) -> list[Finding]:
-    """Return a finding where a late change moves a row whose columns were cleaned from history; see `superseded`."""
-    since, have = history_reader.cleaned(paths, row_table), watermark_of(paths.table(row_table.current))
-    if not since or have == want:
+def unknown_values(paths: TablePaths, row_table: RowTable, target: Watermark) -> list[Finding]:
+    """Return a finding if a late change moves a row of which history no longer has every column, else no finding.
+
+    That is an update that changes the key, lies below the csn up to which history was cleaned, and leaves columns
+    unchanged.
+
+    Args:
+        paths: the tables of the pipeline.
+        row_table: the table.
+        target: the watermark to bring it to.
+    """
+    since, reached = history_reader.cleaned(paths, row_table), watermark_of(paths.table(row_table.current))
+    if not since or reached == target:
         return []
     moves = f"_txloom_op = 'U' and cardinality(_txloom_unchanged) > 0 and _txloom_csn < {since}"
     rows = history_reader.chosen(
-        paths, row_table, f"{moves} and _txloom_release > {have.release} and _txloom_release <= {want.release}"
+        paths, row_table, f"{moves} and _txloom_release > {reached.release} and _txloom_release <= {target.release}"
     )
     old, new = _named(rows, row_table.key, before=True), _named(rows, row_table.key, before=False)
     moved = rows.filter(pa.array([a != b for a, b in zip(old, new, strict=True)], pa.bool_()))
@@ -137,13 +168,14 @@ def unknown_values(paths: TablePaths, row_table: RowTable, want: Watermark) -> l
     ]
 
 
-def _recomputed(paths: TablePaths, row_table: RowTable, changes: pa.Table, want: Watermark) -> LocalChange:
-    """Fold the whole history of every key that changes touch, because one is late; changes of a table touch all.
+def _recomputed(paths: TablePaths, row_table: RowTable, changes: pa.Table, target: Watermark) -> LocalChange:
+    """Fold the whole history of every key that the changes touch, because one of them is late.
 
-    Rows of such keys are rebuilt from nothing, so that newer changes and deletes stand (docs/architecture.md, 5).
+    A truncate among the changes touches every key. Rows of touched keys are computed from history alone, so that newer
+    changes and deletes stay in effect (docs/architecture.md, 5).
     """
     path = paths.table(row_table.current)
-    history = history_reader.changes(paths, row_table, want)
+    history = history_reader.changes(paths, row_table, target)
     rows = arrow_tables.select(path, "select * from t")
     columns = columns_of(history, {})
     if not of_all_rows(changes).num_rows:
@@ -162,7 +194,7 @@ def _recomputed(paths: TablePaths, row_table: RowTable, changes: pa.Table, want:
 
 
 def _named(changes: pa.Table, key: Sequence[str], *, before: bool) -> list[Key]:
-    """Return the key that each change names, as it was before or after; an update may name the old one alone."""
+    """Return the key that each change has before or after it; where an update has only one of both, this one."""
     image = changes.column("_txloom_before").combine_chunks()
     columns = []
     for name in key:
@@ -175,7 +207,7 @@ def _named(changes: pa.Table, key: Sequence[str], *, before: bool) -> list[Key]:
 
 
 def _touching(changes: pa.Table, row_table: RowTable) -> str:
-    """Return a condition that holds for every row whose key the changes name, old or new."""
+    """Return a condition that holds at least for every row whose key, old or new, is that of a change."""
     if row_table.table.insert_only:
         return "false"
     before = changes.column("_txloom_before").combine_chunks()
@@ -189,7 +221,16 @@ def _keys(table: pa.Table, key: Sequence[str]) -> list[Key]:
 
 
 def documents(pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str, LocalChange]) -> pa.Table | None:
-    """Compose the documents that the changes touch, with `_txloom_deleted`; None if they touch none."""
+    """Compose the documents that the changes touch, with `_txloom_deleted`; None if they touch none.
+
+    Args:
+        pipeline: the declaration.
+        aggregate: the documents to compose.
+        changes: by table, how the row tables of the aggregate will change; they are not written yet.
+
+    Returns:
+        Rows in the schema of the aggregate's current table, and `_txloom_deleted` (only the key is filled then).
+    """
     root = pipeline.table(aggregate.root)
     touched = _touched(aggregate, root, changes)
     if not touched:
@@ -220,7 +261,7 @@ def _touched(aggregate: Aggregate, root: Table, changes: Mapping[str, LocalChang
 
 
 def _after(change: LocalChange, columns: Sequence[str], touched: set[Key]) -> list[dict[str, Any]]:
-    """Return a table's rows after the change whose columns `own` name a touched document."""
+    """Return the rows that a table has after the change, and whose given columns are the key of a touched document."""
     condition = among(sql_name(columns[0]), {key[0] for key in touched}, change.row_table.schema.field(columns[0]).type)
     keys = change.keys
     rows = arrow_tables.select(change.path, f"select * from t where {condition}").to_pylist()

@@ -1,6 +1,6 @@
 """merge_current: apply released transactions, in commit order, up to valid-through, to every current table.
 
-Few changes to small tables are worked out and written in this process; what is large goes to Spark, table by table.
+Few changes to small tables are computed and written in this process; large merges run with Spark, table by table.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,25 +34,34 @@ if TYPE_CHECKING:
 
 
 def merge_current(step: Step) -> Counts:
-    """Bring every current table to the pipeline's valid-through; each commit is a state that the source had.
+    """Bring every current table to the pipeline's valid-through; each table's commit is a state that the source had.
 
-    Only large merges need a Spark session. After a crash between documents and their rows, the row tables still say
-    which documents have to be composed again.
+    Only large merges open a Spark session. Documents are written before the row tables that they are composed of: after
+    a crash in between, the row tables still have their old watermark, so that the next call composes the same documents
+    again. A repeated call changes nothing.
+
+    Returns:
+        valid_through and release that were reached; how many tables were merged, from how many changes; new findings;
+        failed tables, if any.
+
+    Raises:
+        TablesFailed: if some tables could not be merged; the others were. Where all failed with one kind of
+            TxloomError, this kind.
     """
     paths, run_id = step.paths, step.run_id
     declared, failures = effective_pipeline(step.pipeline, paths), Failures()
     healthy = _created(declared, paths, failures)
-    want = target(healthy, paths)
-    if want is None:
+    target = target_watermark(healthy, paths)
+    if target is None:
         failures.refuse()
         return {"valid_through": 0, "merged": 0, "changes": 0}
     known = findings.open_findings(paths)
     opened = cache(step.session)
     try:
-        merge = Merge(opened, healthy, paths, want, gone_columns(known), failures)
+        merge = Merge(opened, healthy, paths, target, gone_columns(known), failures)
         healthy, work = _planned(merge)
         changed = [row_table for row_table in row_tables(healthy) if row_table.table.name in work.rows]
-        unknown = [finding for row_table in changed for finding in local_merge.unknown_values(paths, row_table, want)]
+        unknown = [finding for row_table in changed for finding in local_merge.unknown_values(paths, row_table, target)]
         seen = [*findings_of(paths, work.contradictions), *unknown]
         new = findings.record(paths, seen, run_id, step.pipeline.source.format)
         note_back(paths, known, work.columns, run_id)
@@ -62,18 +71,18 @@ def merge_current(step: Step) -> Counts:
             _finish(opened())
     healthy = _without(healthy, failures)
     new += note_gone(healthy, paths, known, work.columns, run_id)
-    counts = {"merged": merged, "changes": work.changes, "release": want.release}
+    counts = {"merged": merged, "changes": work.changes, "release": target.release}
     counts |= {"findings": len(new)} | ({"failed": len(failures.errors)} if failures.errors else {})
     detail = str(failures) or None
-    entry = Entry(run_id, "merge_current", datetime.now(UTC), counts, valid_through=want.valid_through, detail=detail)
+    entry = Entry(run_id, "merge_current", datetime.now(UTC), counts, valid_through=target.valid_through, detail=detail)
     write_ledger(paths.warehouse, paths.pipeline, entry)
     failures.refuse()
-    close_repaired(step.pipeline, paths, want, run_id)
-    return {"valid_through": want.valid_through, **counts}
+    close_repaired(step.pipeline, paths, target, run_id)
+    return {"valid_through": target.valid_through, **counts}
 
 
 def _created(pipeline: Pipeline, paths: TablePaths, failures: Failures) -> Pipeline:
-    """Create what is not there yet; return the pipeline without tables that cannot be opened."""
+    """Create current tables that do not exist; return the pipeline without those that cannot be opened."""
     tables = row_tables(pipeline)
     failures.attempt({row_table.table.name: partial(create, row_table, paths) for row_table in tables})
     aggregates = pipeline.targets.aggregates
@@ -85,7 +94,7 @@ def _created(pipeline: Pipeline, paths: TablePaths, failures: Failures) -> Pipel
 
 
 def _without(pipeline: Pipeline, failures: Failures) -> Pipeline:
-    """Leave out tables that failed, and what belongs to one document with them: a document waits for all its tables."""
+    """Leave out failed tables and all tables of a document with one of them: they are merged together or not."""
     failed, declared = set(failures.errors), pipeline.targets.aggregates
     groups = [{each.current, each.root, *(child.table for child in each.children)} for each in declared]
     while any(group & failed and not group <= failed for group in groups):
@@ -97,14 +106,14 @@ def _without(pipeline: Pipeline, failures: Failures) -> Pipeline:
 
 
 def _planned(merge: Merge) -> tuple[Pipeline, Work]:
-    """Work out all writes; return the pipeline without the tables for which that failed."""
+    """Compute all writes; return the pipeline without the tables for which that failed, and the writes."""
     while (work := plan(merge)) is None:
         merge = replace(merge, pipeline=_without(merge.pipeline, merge.failures))
     return merge.pipeline, work
 
 
 def _write_all(pipeline: Pipeline, work: Work, failures: Failures) -> int:
-    """Write documents, then the rows that they are made of; rows whose document failed wait with it."""
+    """Write documents, then the row tables that they are composed of; return how many tables were written."""
     done = failures.attempt(_repeated(work.documents))
     remaining = {row_table.table.name for row_table in row_tables(_without(pipeline, failures))}
     done |= failures.attempt(_repeated({table: call for table, call in work.rows.items() if table in remaining}))
@@ -112,7 +121,7 @@ def _write_all(pipeline: Pipeline, work: Work, failures: Failures) -> int:
 
 
 def _repeated(calls: Mapping[str, Callable[[], None]]) -> dict[str, Callable[[], None]]:
-    """Let writes be made again that meet an OPTIMIZE by hand."""
+    """Return calls that repeat a write which conflicts with an OPTIMIZE that somebody started by hand."""
     return {table: partial(retry.repeated, call) for table, call in calls.items()}
 
 
@@ -122,8 +131,13 @@ def _finish(spark: "SparkSession") -> None:
     spark_tables.unfence(spark)
 
 
-def target(pipeline: Pipeline, paths: TablePaths) -> Watermark | None:
-    """Return the mark to bring every table to; None before the buffer's first batch. Never below what a table shows."""
+def target_watermark(pipeline: Pipeline, paths: TablePaths) -> Watermark | None:
+    """Return the watermark to bring every table to: never below what a table has; None before the first batch.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+    """
     seen = buffer_state(paths)
     if seen is None:
         return None
@@ -137,12 +151,12 @@ def target(pipeline: Pipeline, paths: TablePaths) -> Watermark | None:
 
 
 def plan(merge: Merge) -> Work | None:
-    """Work out all writes of a merge, in this process when the changes are few, else with Spark.
+    """Compute all writes of a merge, in this process when the changes are few, else with Spark.
 
-    Returns None where a table failed: its documents have to be left out too.
+    Returns None where a table failed: the caller then plans again without it and its documents.
     """
     tables = row_tables(merge.pipeline)
-    size = partial(local_merge.size, merge.paths, want=merge.want, gone=merge.gone)
+    size = partial(local_merge.size, merge.paths, target=merge.target, gone=merge.gone)
     sizes = merge.failures.attempt({row_table.table.name: partial(size, row_table) for row_table in tables})
     if len(sizes) < len(tables):
         return None
@@ -155,11 +169,11 @@ def plan(merge: Merge) -> Work | None:
 
 
 def _plan_locally(merge: Merge) -> Work | None:
-    pipeline, paths, want = merge.pipeline, merge.paths, merge.want
+    pipeline, paths, target = merge.pipeline, merge.paths, merge.target
     tables_by_name = {row_table.table.name: row_table for row_table in row_tables(pipeline)}
     prepare = local_merge.prepare
     calls = {
-        name: partial(prepare, paths, row_table, want, merge.gone.get(name, {}))
+        name: partial(prepare, paths, row_table, target, merge.gone.get(name, {}))
         for name, row_table in tables_by_name.items()
     }
     changes = merge.failures.attempt(calls)
@@ -169,7 +183,7 @@ def _plan_locally(merge: Merge) -> Work | None:
     for aggregate in pipeline.targets.aggregates:
         path = paths.table(aggregate.current)
         if (
-            watermark_of(path) < want
+            watermark_of(path) < target
             and (documents_of := local_merge.documents(pipeline, aggregate, changes)) is not None
         ):
             key = pipeline.table(aggregate.root).key
@@ -185,9 +199,9 @@ def _plan_locally(merge: Merge) -> Work | None:
 
 
 def _write(merge: Merge, path: str, effects: pa.Table, key: tuple[str, ...], within: Within | None = None) -> None:
-    """Merge effects that this process holds: into a small table by itself, into a large one by Spark."""
+    """Merge effects that this process holds: into a small table by itself, into a large one with Spark."""
     if small_merge.is_small(path):
-        small_merge.merge(path, effects, key, vars(merge.want), within)
+        small_merge.merge(path, effects, key, vars(merge.target), within)
         return
     from txloom.steps.merge import spark_merge
 

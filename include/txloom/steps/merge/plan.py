@@ -1,4 +1,4 @@
-"""What a merge goes by, and what it has worked out before it writes."""
+"""The input of a merge, and the writes that it has planned."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,25 +16,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Merge:
-    """Which tables a merge brings to which mark, and which of them failed.
+    """The input of a merge.
 
-    spark opens a session. gone: by table, the columns that its source dropped before.
+    Args:
+        spark: opens a Spark session.
+        pipeline: the declaration, without tables that failed.
+        paths: the tables of the pipeline.
+        target: the watermark to bring every table to.
+        gone: by table, the columns that its source dropped before.
+        failures: the tables that failed so far; planning adds to them.
     """
 
     spark: "Callable[[], SparkSession]"
     pipeline: Pipeline
     paths: TablePaths
-    want: Watermark
+    target: Watermark
     gone: GoneColumns
     failures: Failures
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a merge writes, by table: documents, then the flat rows that they are composed of; from how many changes.
+    """The writes of a merge, computed and not made yet.
 
-    evidence: by table, what its changes tell of rows that is not so. columns: by table, which columns its source
-    dropped, as of the merge; None: as before.
+    Args:
+        documents: by current table of an aggregate, the call that writes its documents. They are made first.
+        rows: by source table, the call that writes its row table.
+        changes: how many changes of history are applied.
+        contradictions: by table, JSON texts (`txloom.current.folding.contradictions`).
+        columns: by table, which columns are gone after the merge; None: as before.
     """
 
     documents: Mapping[str, Callable[[], None]]

@@ -1,4 +1,4 @@
-"""Findings whose tables were loaded anew since: what a snapshot repaired is closed after the merge that applied it."""
+"""Close the findings that a snapshot repaired, after the merge that applied the snapshot."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,9 +15,15 @@ from txloom.storage.targets.row_tables import RowTable, row_tables
 
 
 def close_repaired(pipeline: Pipeline, paths: TablePaths, reached: Watermark, run_id: str) -> None:
-    """Close findings whose table was loaded anew at or above their csn; reached: up to where tables show everything.
+    """Close findings that need a snapshot and whose table was loaded at or above their csn.
 
-    One about the whole source is closed once every watched table was loaded.
+    A finding about the whole source is closed once every watched table was loaded. A repeated call closes nothing more.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+        reached: the watermark of the current tables; later snapshots do not count yet.
+        run_id: the run that closes them.
     """
     rows = [row for row in findings.open_findings(paths) if _needs_snapshot(row)]
     if not rows:
@@ -31,11 +37,12 @@ def close_repaired(pipeline: Pipeline, paths: TablePaths, reached: Watermark, ru
 
 
 def _needs_snapshot(row: Mapping[str, Any]) -> bool:
-    """Say whether a snapshot closes a finding; what an older version wrote down may not say so itself."""
+    """Say whether a snapshot closes a finding; rows that an older version wrote may lack the flag."""
     return bool(row["needs_snapshot"]) or row["code"] in NEEDS_SNAPSHOT
 
 
 def _close(paths: TablePaths, row: dict[str, Any], csn: int, run_id: str) -> None:
+    """Close one finding; a renamed column is then recorded as a dropped one, which the snapshot does not repair."""
     findings.close(paths, [row], run_id, f"a snapshot as of csn {csn} was loaded")
     if row["code"] == f.RENAMED:
         gone = Finding(f.DROPPED, row["table"], row["column"], row["since_csn"], row["xid"], row["evidence"])
@@ -43,7 +50,7 @@ def _close(paths: TablePaths, row: dict[str, Any], csn: int, run_id: str) -> Non
 
 
 def _loaded(pipeline: Pipeline, paths: TablePaths, reached: Watermark, since: int) -> dict[str, int]:
-    """Return by table the newest csn as of which its rows were loaded anew, by an operator or by a connector."""
+    """Return by table the newest csn as of which all its rows were loaded, by an operator or a connector; 0: never."""
     loaded = loaded_snapshots.loaded(paths, reached.valid_through, reached.release)
     for row_table in row_tables(pipeline):
         name = row_table.table.name
@@ -53,10 +60,10 @@ def _loaded(pipeline: Pipeline, paths: TablePaths, reached: Watermark, since: in
 
 
 def _sent_anew(pipeline: Pipeline, paths: TablePaths, row_table: RowTable, reached: Watermark, since: int) -> int:
-    """Return the csn of a connector's whole snapshot from which on every row of a table was written; 0 without one.
+    """Return the csn of a connector's whole snapshot since which every row of a table was written; 0 without one.
 
-    A connector sends the rows that there are, and takes none away: where the table shows a row that is older than the
-    snapshot, the snapshot did not have it, and the table is not repaired.
+    A connector sends the rows that exist, and no deletes. Where the table has a row that is older than the snapshot,
+    the snapshot did not have it, and the table is not repaired.
     """
     if not row_table.table.key:
         return 0

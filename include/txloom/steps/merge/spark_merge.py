@@ -1,4 +1,4 @@
-"""Work out a large merge with Spark: fold per key in groups, compose documents by joins."""
+"""Compute a large merge with Spark: fold groups of keys, compose documents by joins."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -22,27 +22,27 @@ from txloom.storage.targets.spark_documents import Change, documents, touched_ro
 
 Call = Callable[[], None]
 MOST_CONTRADICTIONS = 1_000
-"""Contradictions of a table that are looked at: findings keep one for each kind and column."""
+"""Contradictions of a table that are read: of each kind and column one finding is recorded."""
 
 
 def plan(merge: Merge) -> Work | None:
-    """Work out all writes of a merge, None where a table failed."""
-    spark, pipeline, paths, want = merge.spark(), merge.pipeline, merge.paths, merge.want
+    """Compute all writes of a merge, without making them; return None where a table failed."""
+    spark, pipeline, paths, target = merge.spark(), merge.pipeline, merge.paths, merge.target
     tables_by_name = {row_table.table.name: row_table for row_table in row_tables(pipeline)}
     with_session = inheritable_thread_target(spark)
     calls = {
-        name: partial(prepare, spark, paths, row_table, want, merge.gone.get(name, {}))
+        name: partial(prepare, spark, paths, row_table, target, merge.gone.get(name, {}))
         for name, row_table in tables_by_name.items()
     }
     prepared = merge.failures.attempt({name: with_session(call) for name, call in calls.items()})
     if len(prepared) < len(tables_by_name):
         return None
     changes = {name: change for name, (change, _, _) in prepared.items()}
-    write = with_session(partial(spark_fold.merge, metadata=want.to_json()))
+    write = with_session(partial(spark_fold.merge, metadata=target.to_json()))
     documents = {}
     for aggregate in pipeline.targets.aggregates:
         path = paths.table(aggregate.current)
-        if watermark_of(path) < want and (composed_rows := composed(pipeline, aggregate, changes)) is not None:
+        if watermark_of(path) < target and (composed_rows := composed(pipeline, aggregate, changes)) is not None:
             root = pipeline.table(aggregate.root)
             prune = spark_fold.pruning(composed_rows, root.key)
             documents[aggregate.current] = partial(write, path, composed_rows, root.key, prune=prune)
@@ -63,11 +63,12 @@ def plan(merge: Merge) -> Work | None:
 
 
 def _pruning(effects: DataFrame, row_table: RowTable) -> str:
+    """Return the conditions that let Delta skip files which the effects cannot change."""
     return spark_fold.pruning(effects, row_table.key) + spark_fold.pruning_partitions(effects, row_table)
 
 
 def _contradictions(effects: DataFrame | None) -> list[str]:
-    """Return some of what changes tell of rows that is not so; a recomputed table tells none."""
+    """Return up to MOST_CONTRADICTIONS contradictions among effects, as JSON texts; a recomputed table has none."""
     if effects is None:
         return []
     rows = effects.where("_txloom_evidence is not null").select("_txloom_evidence").limit(MOST_CONTRADICTIONS)
@@ -75,37 +76,53 @@ def _contradictions(effects: DataFrame | None) -> list[str]:
 
 
 def write_held(merge: Merge, path: str, effects: pa.Table, key: tuple[str, ...], within: Within | None = None) -> None:
-    """Merge effects that the driver holds into a large table; within: the partitions that they concern."""
+    """Merge effects that the driver holds into a large table, in one commit; a repeated call changes nothing.
+
+    Args:
+        merge: its target is the watermark of the commit.
+        path: the table.
+        effects: rows in the schema of the table and `_txloom_deleted`.
+        key: the columns by which rows are matched.
+        within: the partitions that the effects concern; None: any.
+    """
     prune = spark_fold.naming(key[0], effects.column(key[0]).unique().to_pylist()) + spark_fold.only_within(within)
     frame = spark_tables.frame_of(merge.spark(), effects)
-    spark_fold.merge(path, frame, key, prune=prune, metadata=merge.want.to_json())
+    spark_fold.merge(path, frame, key, prune=prune, metadata=merge.target.to_json())
 
 
 def prepare(
-    spark: SparkSession, paths: TablePaths, row_table: RowTable, want: Watermark, gone: Mapping[str, Gone]
+    spark: SparkSession, paths: TablePaths, row_table: RowTable, target: Watermark, gone: Mapping[str, Gone]
 ) -> tuple[Change, int, Columns | None]:
-    """Work out, without writing, how one flat table will change, from how many changes, and which columns are gone.
+    """Compute, without writing, how one row table will change.
 
-    gone: columns that the source dropped before; returned None: as before.
+    Args:
+        spark: the session.
+        paths: the tables of the pipeline.
+        row_table: the table.
+        target: the watermark to bring it to.
+        gone: columns that its source dropped before.
+
+    Returns:
+        The change; how many changes of history it results from; which columns are gone after it, None: as before.
     """
     path = paths.table(row_table.current)
-    have = watermark_of(path)
+    reached = watermark_of(path)
     everything = spark_fold.history(spark, paths, row_table)
     rows = spark_tables.read(spark, path)
-    if have == want:
+    if reached == target:
         return Change(row_table.table, rows, None), 0, None
-    changes = spark_tables.materialised(spark_fold.new_changes(everything, have, want))
+    changes = spark_tables.materialised(spark_fold.new_changes(everything, reached, target))
     about = changes.agg(
         F.count("*").alias("changes"),
         F.coalesce(F.max(F.col("_txloom_op") == "T"), F.lit(False)).alias("truncated"),
-        F.coalesce(F.max(spark_fold.is_late(have)), F.lit(False)).alias("late"),
+        F.coalesce(F.max(spark_fold.is_late(reached)), F.lit(False)).alias("late"),
     ).first()
     assert about is not None
     if not about["changes"]:
         return Change(row_table.table, rows, None), 0, None
     if about["late"]:
-        columns = spark_fold.columns_of(everything.where(history_reader.upto(want)), {})
-        effects = _recomputed(row_table, everything, changes, rows, want)
+        columns = spark_fold.columns_of(everything.where(history_reader.upto(target)), {})
+        effects = _recomputed(row_table, everything, changes, rows, target)
     else:
         columns = spark_fold.columns_of(changes, gone)
         effects = _applied(row_table, changes, rows, columns.clearing, truncated=about["truncated"])
@@ -115,7 +132,11 @@ def prepare(
 def _applied(
     row_table: RowTable, changes: DataFrame, rows: DataFrame, clearing: Sequence[str], *, truncated: bool
 ) -> DataFrame:
-    """Fold new changes into the rows that they touch; a truncate touches all, a clear those with a value."""
+    """Fold new changes into the rows that they touch.
+
+    Touched are the rows with a key of a change; by a truncate all rows; by dropped columns (clearing) those with a
+    value.
+    """
     chains = _chains(changes, row_table)
     if clearing:
         changes = spark_fold.with_nullings(changes)
@@ -132,14 +153,14 @@ def _applied(
 
 
 def _chains(changes: DataFrame, row_table: RowTable) -> dict[int, int]:
-    """Return a representative for every key hash that key changes tie together."""
+    """Return for every hash of a key that key changes connect with others one common representative."""
     if row_table.table.insert_only:
         return {}
     return spark_fold.tied([(row["old"], row["new"]) for row in spark_fold.key_edges(changes, row_table.key).collect()])
 
 
 def _touched(changes: DataFrame, row_table: RowTable) -> DataFrame:
-    """Return the keys that changes name, old ones and new ones."""
+    """Return the keys of changes, old ones and new ones."""
     new = changes.select(*row_table.key)
     if row_table.table.insert_only:
         return new
@@ -148,13 +169,14 @@ def _touched(changes: DataFrame, row_table: RowTable) -> DataFrame:
 
 
 def _recomputed(
-    row_table: RowTable, everything: DataFrame, changes: DataFrame, rows: DataFrame, want: Watermark
+    row_table: RowTable, everything: DataFrame, changes: DataFrame, rows: DataFrame, target: Watermark
 ) -> DataFrame:
-    """Fold the whole history of every key that changes touch, because one is late; one of the table touches all.
+    """Fold the whole history of every key that the changes touch, because one of them is late.
 
-    Rows of such keys are rebuilt from nothing, so that newer changes and deletes stand.
+    A truncate among the changes touches every key. Rows of touched keys are computed from history alone, so that newer
+    changes and deletes stay in effect.
     """
-    history = everything.where(history_reader.upto(want))
+    history = everything.where(history_reader.upto(target))
     chains = _chains(history, row_table)
     whole = spark_fold.of_all_rows(history)
     if not spark_fold.of_all_rows(changes).isEmpty():
@@ -174,7 +196,7 @@ def _recomputed(
 
 
 def _rebuilt(row_table: RowTable, history: DataFrame, rows: DataFrame, chains: dict[int, int]) -> DataFrame:
-    """Fold history from nothing; rows that it does not produce are deleted."""
+    """Fold history from no rows; of the given current rows those that it does not produce are deleted."""
     fresh = spark_fold.folded(rows.limit(0), history, row_table, chains)
     fresh = fresh.withColumn("_txloom_evidence", F.lit(None).cast("string"))
     gone = rows.join(fresh.select(*row_table.key), list(row_table.key), "left_anti")
@@ -184,7 +206,13 @@ def _rebuilt(row_table: RowTable, history: DataFrame, rows: DataFrame, chains: d
 
 
 def composed(pipeline: Pipeline, aggregate: Aggregate, changes: dict[str, Change]) -> DataFrame | None:
-    """Compose the documents that the changes touch, with `_txloom_deleted`; None if they touch none."""
+    """Compose the documents that the changes touch, with `_txloom_deleted`; None if they touch none.
+
+    Args:
+        pipeline: the declaration.
+        aggregate: the documents to compose.
+        changes: by table, how the row tables of the aggregate will change.
+    """
     touched = touched_roots(pipeline, aggregate, changes)
     if touched is None:
         return None

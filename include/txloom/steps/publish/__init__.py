@@ -1,1 +1,1 @@
-"""publish, and the expectations that hold it."""
+"""publish, and the expectations that it depends on."""

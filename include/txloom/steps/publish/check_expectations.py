@@ -1,4 +1,4 @@
-"""check_expectations: judge what publish would publish, keep the results, and hold publish back where one blocks."""
+"""check_expectations: judge the versions that publish would publish, store the results, and fail where one blocks."""
 
 import json
 import logging
@@ -12,7 +12,7 @@ from txloom.config.models.expectations import Expectation
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import BETWEEN_EXPECTATIONS, ConfigurationError, ExpectationFailed
 from txloom.quality import reports
-from txloom.steps.publish.judge import judged
+from txloom.steps.publish.judge import judge_expectations
 from txloom.steps.step import Counts, Step
 from txloom.storage.checks import data_checks, results
 from txloom.storage.checks.judged_state import Newest
@@ -23,10 +23,21 @@ LOG = logging.getLogger(__name__)
 
 
 def check_expectations(step: Step, only: Sequence[str] = ()) -> Counts:
-    """Check declared expectations, all or only those named; each leaves a row in expectation_results.
+    """Check declared expectations, append their results to expectation_results, and write the run's report.
 
-    Then the run's report is written. Raises ExpectationFailed after all that is safe when one with severity `block`
-    failed; it names the rows and the versions of the tables.
+    A repeated run does not count a result twice.
+
+    Args:
+        step: the pipeline, its tables and the run.
+        only: ids of expectations; empty: all.
+
+    Returns:
+        checked, failed: how many expectations. rows: how many rows failed.
+
+    Raises:
+        ExpectationFailed: after everything is written, if one with severity `block` failed; the message names the rows
+            and the versions of the tables.
+        ConfigurationError: for an unknown id.
     """
     pipeline, paths, run_id = step.pipeline, step.paths, step.run_id
     known, rows = results.of_run(paths, run_id), []
@@ -42,7 +53,12 @@ def check_expectations(step: Step, only: Sequence[str] = ()) -> Counts:
 
 
 def unplanned(pipeline: Pipeline, file: Path) -> list[str]:
-    """Return what is wrong with the SQL of a file's expectations, at its line; no table has to exist."""
+    """Return the errors in the SQL of a pipeline's expectations, each with file and line; no table has to exist.
+
+    Args:
+        pipeline: the declaration.
+        file: its file.
+    """
     errors = []
     for expectation in pipeline.expectations:
         try:
@@ -54,9 +70,14 @@ def unplanned(pipeline: Pipeline, file: Path) -> list[str]:
 
 
 def hold(pipeline: Pipeline, paths: TablePaths, run_id: str) -> None:
-    """Raise ExpectationFailed unless every expectation that blocks passed on the tables as they are.
+    """Raise ExpectationFailed unless every expectation that blocks passes on the tables as they are.
 
-    What this run checked already, on these very versions, is not checked again.
+    Results of this run on the same versions are used again.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+        run_id: the run.
     """
     known, failed, new = results.of_run(paths, run_id), [], False
     state = Newest(pipeline, paths)
@@ -75,7 +96,7 @@ def hold(pipeline: Pipeline, paths: TablePaths, run_id: str) -> None:
 
 
 def refuse(failed: Sequence[dict[str, Any]]) -> None:
-    """Raise ExpectationFailed where some of what failed blocks."""
+    """Raise ExpectationFailed if a failed result (a row of expectation_results) has severity `block`."""
     if blocking := [shown(result) for result in failed if result["severity"] == "block"]:
         raise ExpectationFailed(BETWEEN_EXPECTATIONS.join(blocking))
 
@@ -91,21 +112,32 @@ def _chosen(pipeline: Pipeline, only: Sequence[str]) -> list[Expectation]:
 def _checked(
     pipeline: Pipeline, paths: TablePaths, expectation: Expectation, run_id: str, known: Mapping[str, dict[str, Any]]
 ) -> dict[str, Any]:
-    """Check one expectation and write down what came of it; known: what the run has found so far."""
-    outcome = judged(pipeline, Newest(pipeline, paths), [expectation], run_id, always=pipeline.judge == "always")
+    """Check one expectation, store its result and return it.
+
+    known: the results of the run so far, by id.
+    """
+    state, always = Newest(pipeline, paths), pipeline.judge == "always"
+    outcome = judge_expectations(pipeline, state, [expectation], run_id, always=always)
     outcome.refuse_unjudged()
     return results.entered(paths, outcome.rows[expectation.id], known.get(expectation.id))
 
 
 def report(pipeline: Pipeline, paths: TablePaths, run_id: str, known: Mapping[str, dict[str, Any]]) -> None:
-    """Write the report of all that a run has checked so far."""
+    """Write the report of a run's results so far; a repeated call replaces it.
+
+    Args:
+        pipeline: the declaration.
+        paths: the tables of the pipeline.
+        run_id: the run.
+        known: the results of the run so far, by id.
+    """
     about = reports.Report(pipeline.name, run_id, pipeline.expectations, known)
     pages = {"report.html": reports.html(about), "report.md": reports.markdown(about)}
     results.write_report(paths, run_id, pages)
 
 
 def shown(result: dict[str, Any]) -> str:
-    """Say what failed in one line: the expectation, how many rows, the first of them, where, and what to do."""
+    """Return one line about a failed result: the expectation, how many rows, the first of them, versions and hint."""
     sample = json.loads(result["sample"])
     first = [{name: value for name, value in row.items() if not name.startswith(names.SYSTEM_PREFIX)} for row in sample]
     shown = [reports.in_words(row) for row in first[:3]]

@@ -1,4 +1,4 @@
-"""Judge expectations on a state of a pipeline's tables: what check_expectations and validate have in common."""
+"""Judge expectations on a state of a pipeline's tables, for check_expectations and validate."""
 
 import json
 import re
@@ -21,17 +21,19 @@ from txloom.storage.publishing.watermark import gone
 from txloom.storage.targets.undeclared_columns import effective_pipeline
 
 ALL = re.compile(r"(?<!count\()\*")
-"""A query that takes all columns may give any of them another name."""
+"""Matches a query that takes all columns, and may give any of them another name."""
 GONE = "the newest cut has it; the next merge_current writes it anew out of its history"
 NOTHING = "nothing to check yet: the tables do not exist"
 
 
 @dataclass(frozen=True)
 class Results:
-    """What came of some expectations, by their ids.
+    """The results of some expectations, by their ids.
 
-    rows: as expectation_results has them, samples masked. errors: why some could not be judged. outcomes: what Great
-    Expectations says of those that it judged.
+    Args:
+        rows: as expectation_results has them, samples masked.
+        errors: of those that could not be judged.
+        outcomes: what Great Expectations returned for those that it judged.
     """
 
     rows: Mapping[str, dict[str, Any]]
@@ -39,15 +41,25 @@ class Results:
     outcomes: Mapping[str, Outcome]
 
     def refuse_unjudged(self) -> None:
-        """Raise the first error where some could not be judged, with what all of them say."""
+        """Raise an error if expectations could not be judged: the first one's class, with the messages of all."""
         for error in self.errors.values():
             raise type(error)(" | ".join(map(str, self.errors.values()))) from error
 
 
-def judged(
+def judge_expectations(
     pipeline: Pipeline, state: State, expectations: Sequence[Expectation], run_id: str, *, always: bool
 ) -> Results:
-    """Judge expectations; always: Great Expectations judges also what SQL finds to hold."""
+    """Judge expectations; nothing is written.
+
+    An expectation about a table that the newest cut has and that no longer exists fails.
+
+    Args:
+        pipeline: the declaration.
+        state: the versions of the tables.
+        expectations: the expectations to judge.
+        run_id: the run.
+        always: let Great Expectations judge also those that hold by SQL.
+    """
     effective = effective_pipeline(pipeline, state.paths)
     at = {each.id: state.versions(data_checks.tables_of(pipeline, each)) for each in expectations}
     missing = {each.id: gone(state.paths, list(data_checks.tables_of(pipeline, each))) for each in expectations}
@@ -120,7 +132,7 @@ def _check_input(pipeline: Pipeline, state: State, expectation: Expectation, at:
 
 
 def _hidden(pipeline: Pipeline, expectation: Expectation, sample: Sequence[dict[str, Any]]) -> set[str]:
-    """Return columns of a query whose values may be secret ones under another name."""
+    """Return the columns of a query whose values may be secret ones under another name."""
     if not isinstance(expectation, kinds.InvariantExpectation) or not sample:
         return set()
     declared = {column.name for table in pipeline.tables for column in table.columns}

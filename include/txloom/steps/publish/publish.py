@@ -1,4 +1,4 @@
-"""publish: append a cut, the version of every table that together show one state of the source."""
+"""publish: append a cut: the version of every current table, which together show one state of the source."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -25,11 +25,17 @@ from txloom.storage.targets import shadow_tables
 
 
 def publish(step: Step) -> Counts:
-    """Publish the current tables as they are, unless the newest cut says the same already.
+    """Publish the current tables as they are, unless the newest cut has the same tables and gaps already.
 
-    A transaction that was finished after a cut although it belongs below its valid-through amends that cut: the new
-    cut lists which ones (docs/architecture.md, promise 4). Raises ExpectationFailed where an expectation that blocks
-    does not hold for these very tables, whoever brought them here. No Spark is needed.
+    Transactions that were released after an earlier cut and lie below its valid-through amend it: the new cut lists
+    them (docs/architecture.md, promise 4). No Spark is needed. A repeated call publishes nothing more.
+
+    Returns:
+        published: 1 or 0. cut_id and valid_through, where there is a cut; gaps and versions of a new one.
+
+    Raises:
+        ExpectationFailed: if an expectation with severity `block` fails on these versions, whichever run wrote them.
+        TablesFailed: if a current table no longer exists.
     """
     pipeline, paths, run_id = step.pipeline, step.paths, step.run_id
     path = paths.table(names.CUTS)
@@ -64,7 +70,7 @@ def publish(step: Step) -> Counts:
 
 
 def _shows_anything(paths: TablePaths, reached: Watermark) -> bool:
-    """Say whether any transaction lies at or below valid-through: before that tables are empty, as no source was."""
+    """Say whether a transaction lies at or below valid-through: before the first one all tables are empty."""
     sql = f"select 1 as n from t where csn <= {reached.valid_through} and release <= {reached.release} limit 1"
     return bool(small_tables.query(paths.table(names.TRANSACTIONS), sql))
 
@@ -94,7 +100,7 @@ def _cut(pipeline: Pipeline, paths: TablePaths, reached: Watermark, run_id: str)
 
 
 def _lost(pipeline: Pipeline, paths: TablePaths) -> list[dict[str, Any]]:
-    """Return a gap for each loss that was accepted, until a snapshot made it good, and for each unreadable file."""
+    """Return a gap for each accepted loss that no snapshot repaired yet, and for each file that cannot be read."""
     if pipeline.source.kafka is None and not file_positions.has_problems(paths):
         return []
     open_findings = findings.open_findings(paths)
@@ -109,7 +115,7 @@ def _says(cut: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _same_tables(last: dict[str, Any], cut: dict[str, Any]) -> bool:
-    """Say whether no table was written anew since a cut, as far as the cut knows which ones it shows."""
+    """Say whether no table was written anew since a cut; cuts of older versions do not have every table's id."""
     known = dict(last.get("table_ids") or ())
     return all(cut["table_ids"].get(name) == table_id for name, table_id in known.items())
 
@@ -117,8 +123,8 @@ def _same_tables(last: dict[str, Any], cut: dict[str, Any]) -> bool:
 def _amended(paths: TablePaths, cuts: str, last: dict[str, Any], reached: Watermark) -> list[dict[str, Any]]:
     """Return (cut, transaction) for every transaction released since the last cut that belongs into an earlier one.
 
-    What a snapshot of all tables contains was in the cuts that came after it. A backfill that repaired rows amends all
-    earlier cuts from its range on: which of them showed what was wrong, nobody knows.
+    Transactions that a snapshot of all tables contains were in the cuts after it. A backfill that repaired rows amends
+    all earlier cuts from its range on: it is not known which of them showed a wrong row.
     """
     since = f"release > {last['release']} and release <= {reached.release} and csn <= {last['valid_through']}"
     since += f" and csn > {loaded_snapshots.floor(paths, last['release'])}"

@@ -8,7 +8,7 @@ from typing import Any
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality import data_docs
 from txloom.steps.publish.check_expectations import refuse, report, shown
-from txloom.steps.publish.judge import Results, judged
+from txloom.steps.publish.judge import Results, judge_expectations
 from txloom.steps.step import Counts, Step
 from txloom.storage.checks import results
 from txloom.storage.checks.judged_state import Published, published
@@ -20,17 +20,23 @@ AHEAD = "the tables show more than the cut by now: what the cycle says of them s
 
 
 def validate(step: Step) -> Counts:
-    """Judge every declared expectation on the tables as readers see them, and write Data Docs.
+    """Judge every declared expectation on the newest cut, and write Data Docs.
 
-    Results go where the cycle's go, unless the tables are ahead of the cut: then the cycle has judged what is newer.
-    Raises ExpectationFailed after all that is written when one with severity `block` failed, TxloomError where one
-    could not be judged.
+    Results are stored like those of check_expectations, unless the tables are newer than the cut: the cycle has judged
+    the newer state then.
+
+    Returns:
+        validated: how many expectations; failed; rows that failed; cut_id; judged: how many Great Expectations judged.
+
+    Raises:
+        ExpectationFailed: after everything is written, if one with severity `block` failed.
+        TxloomError: if one could not be judged.
     """
     pipeline, paths, run_id = step.pipeline, step.paths, step.run_id
     state = published(pipeline, paths)
     if state is None or not pipeline.expectations:
         return {"validated": 0}
-    outcome = judged(pipeline, state, pipeline.expectations, run_id, always=True)
+    outcome = judge_expectations(pipeline, state, pipeline.expectations, run_id, always=True)
     rows = _entered(pipeline, state, run_id, outcome.rows)
     failed = [row for row in rows.values() if not row["success"]]
     counts: dict[str, int] = {
@@ -51,7 +57,7 @@ def validate(step: Step) -> Counts:
 def _entered(
     pipeline: Pipeline, state: Published, run_id: str, rows: Mapping[str, dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Write results down as a check does, where they are about the newest state; return them."""
+    """Store results as check_expectations does, if they are about the newest state; return them by id."""
     if not state.is_newest:
         LOG.info(f"note: cut {state.cut.cut_id}: {AHEAD}")
         return {name: {**row, "versions": dict(row["versions"])} for name, row in rows.items()}

@@ -1,1 +1,1 @@
-"""Snapshots: load one, compare two dates."""
+"""Snapshots: load one, and compare the extracts of a date with the current tables."""

@@ -1,4 +1,4 @@
-"""Columns of extracts: those that nobody declared, and declared ones that no row of an extract has."""
+"""Columns of extracts: undeclared ones, and declared ones that no row of an extract has."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,16 @@ Results = Mapping[str, Compared]
 
 
 def take_up(transaction: InternalTransaction, paths: TablePaths, results: Results, run_id: str) -> Pipeline | None:
-    """Let tables take up columns that their extracts have; return the pipeline with them, None without any."""
+    """Let tables take up undeclared columns of their extracts; return the pipeline with them, None without any.
+
+    A finding for each is recorded. A repeated call changes nothing more.
+
+    Args:
+        transaction: the transaction that the extracts become.
+        paths: the tables of the pipeline.
+        results: by table, the result of the comparison.
+        run_id: the run.
+    """
     pipeline = transaction.pipeline
     new = columns_to_adopt(pipeline, _undeclared(transaction, results))
     if not new:
@@ -27,7 +36,16 @@ def take_up(transaction: InternalTransaction, paths: TablePaths, results: Result
 
 
 def note_columns(transaction: InternalTransaction, paths: TablePaths, results: Results, run_id: str) -> None:
-    """Write down columns that nobody declared and no table takes up, and declared ones that went or came back."""
+    """Record undeclared columns that no table takes up, and declared ones that no row of an extract has.
+
+    The findings of those that an extract has again are closed. A repeated call changes nothing more.
+
+    Args:
+        transaction: the transaction that the extracts became.
+        paths: the tables of the pipeline.
+        results: by table, the result of the comparison.
+        run_id: the run.
+    """
     observed = [added(transaction.pipeline, each) for each in _undeclared(transaction, results)]
     for table, result in results.items():
         if result.rows:
@@ -40,7 +58,7 @@ def note_columns(transaction: InternalTransaction, paths: TablePaths, results: R
 
 
 def _undeclared(transaction: InternalTransaction, results: Results) -> list[Undeclared]:
-    """Return the columns that extracts have and nobody declared."""
+    """Return the undeclared columns of extracts."""
     csn, xid = transaction.csn, transaction.xid
     return [
         Undeclared(table, name, csn, xid) for table, result in results.items() for name in sorted(result.undeclared)

@@ -1,7 +1,7 @@
-"""diff_snapshot: compare the extracts of a date with the current tables, and land what differs as one transaction.
+"""diff_snapshot: compare the extracts of a date with the current tables, and land the differences as one transaction.
 
 Its csn is the date as a number, its commit time the beginning of the date in UTC. Rows that are new, changed or gone
-become events (I, U, D) with whole images; what a partial extract leaves out (X) and what is equal (N) is counted.
+become events (I, U, D) with whole images. Rows that a partial extract leaves out (X), and equal ones (N), are counted.
 """
 
 import json
@@ -43,19 +43,32 @@ if TYPE_CHECKING:
 
 STEP = "diff_snapshot"
 BUCKET_BYTES = 16 << 20
-"""Bytes of files, of both sides together, that a Spark task compares at once, about."""
+"""About how many bytes of files, of both sides together, a Spark task compares at once."""
 NOTHING = "nothing was landed"
 
 Session = Callable[[], "SparkSession"]
 
 
 def diff_snapshot(step: Step, day: date, *, leave_out_dead: bool = False) -> Counts:
-    """Land what the extracts of a date differ in from the current tables.
+    """Land the differences between the extracts of a date and the current tables.
 
-    Only large tables need a Spark session. A date that is no newer than what was landed is skipped. Raises
-    BeyondValidThrough while current tables lack something that was landed, SourceUnavailable for extracts that are not
-    there or not whole, ConfigurationError for what cannot be read or compared; nothing is landed then.
-    leave_out_dead: partial extracts go on without earlier dates that are dead letters.
+    Only large tables open a Spark session. A date that is not newer than the newest landed one is skipped, so that a
+    repeated call lands nothing twice.
+
+    Args:
+        step: the pipeline, its tables and the run.
+        day: the date.
+        leave_out_dead: of partial extracts: go on though earlier dates are dead letters; these cannot be redriven any
+            more.
+
+    Returns:
+        date, csn and landing; tables, and rows by kind (inserts, updates, deletes, missing, unchanged); or date, csn
+        and skipped.
+
+    Raises:
+        BeyondValidThrough: while current tables lack something that was landed.
+        SourceUnavailable: if extracts do not exist, are not whole, or change while they are read.
+        ConfigurationError: for rows that cannot be read or compared. Nothing is landed then.
     """
     pipeline, paths, run_id = step.pipeline, step.paths, step.run_id
     if pipeline.source.snapshots is None:
@@ -86,7 +99,10 @@ def diff_snapshot(step: Step, day: date, *, leave_out_dead: bool = False) -> Cou
 
 
 def _pass_by_dead(pipeline: Pipeline, paths: TablePaths, day: date, *, leave_out: bool) -> None:
-    """Refuse partial extracts beside earlier dates that are dead letters; a full one makes good for them."""
+    """Raise BeyondValidThrough for a partial extract after earlier dates that are dead letters.
+
+    A full extract contains what they had; a note is logged for each.
+    """
     assert pipeline.source.snapshots is not None
     for row in dated_transactions.dead_since(paths):
         refusal = f"{row['xid']} is in the dead letters ({row['cause']})"
@@ -102,7 +118,10 @@ def _pass_by_dead(pipeline: Pipeline, paths: TablePaths, day: date, *, leave_out
 def _compared_all(
     spark: Session, transaction: InternalTransaction, day: Day, paths: TablePaths, run_id: str
 ) -> tuple[InternalTransaction, dict[str, Compared], list[DataFile]]:
-    """Compare all tables, once more when some take up columns; return also the transaction as it then is declared."""
+    """Compare all tables, again while tables take up columns.
+
+    Returns the transaction with the pipeline that has these columns, results by table, and data files of row events.
+    """
     while True:
         results, written = _compared(spark, transaction, day, paths)
         if not (effective := take_up(transaction, paths, results, run_id)):
@@ -113,7 +132,7 @@ def _compared_all(
 def _compared(
     spark: Session, transaction: InternalTransaction, day: Day, paths: TablePaths
 ) -> tuple[dict[str, Compared], list[DataFile]]:
-    """Compare all tables, small ones in this process; return what came out, and files of row events."""
+    """Compare all tables, small ones in this process; return results by table, and data files of row events."""
     pipeline = transaction.pipeline
     assert pipeline.source.snapshots is not None
     full = pipeline.source.snapshots.extracts == "full"
@@ -148,7 +167,7 @@ def _compared(
 
 
 def _bytes(comparison: Comparison, current: str) -> int:
-    """Return about how many bytes of files there are to compare."""
+    """Return about how many bytes of files a comparison reads."""
     extract_bytes = sum(Task(0, names.LOAD, file.path, file.size).bytes for file in comparison.files)
     return extract_bytes + small_merge.bytes_of(current)
 
@@ -160,7 +179,10 @@ def _write(events: pa.Table, transaction: InternalTransaction, paths: TablePaths
 
 
 def _refuse(results: Mapping[str, Compared], day: Day, *, full: bool) -> None:
-    """Refuse a date with rows that cannot be read or told apart, and a full extract that would empty a table."""
+    """Raise ConfigurationError for rows that cannot be read or have the key of another row.
+
+    The same for a full extract without rows that would empty a table, unless a marker file says that it is empty.
+    """
     if problems := sorted(problem for result in results.values() for problem in result.problems):
         raise ConfigurationError(f"{problems[0]}; {NOTHING}")
     for name, result in results.items():
@@ -173,7 +195,7 @@ def _refuse(results: Mapping[str, Compared], day: Day, *, full: bool) -> None:
 
 
 def _summary(day: Day, results: Mapping[str, Compared]) -> dict[str, Any]:
-    """Return what the transaction's metadata tells beside its counts: from it alone the ledger is written."""
+    """Return what the metadata has beside its counts: the ledger's row is written from it alone."""
     counts = {name: {kind: result.counts[kind] for kind in KINDS} for name, result in results.items()}
     return {"extracts": day.folder, "fingerprint": day.fingerprint(), "tables": counts}
 
@@ -185,7 +207,7 @@ def _land(
     results: Mapping[str, Compared],
     written: Sequence[DataFile],
 ) -> None:
-    """Plan the landing and write it in one commit; from the plan on it goes through or stays empty."""
+    """Plan the landing, and write it in one commit. Once it is planned it is written, or stays empty."""
     at, paths = transaction.at, step.paths
     base = {"landing": at.number, "run_id": step.run_id, "at": at.at, "file_number": 0}
     counts = {name: result.events for name, result in results.items() if result.events}
@@ -196,7 +218,7 @@ def _land(
 
 
 def _enter(paths: TablePaths, landed: Landed, run_id: str) -> dict[str, int]:
-    """Enter what was landed in the ledger, once, as its metadata tells it; return the counts of all tables."""
+    """Append a row about what was landed to the ledger, once, from its metadata; return the counts of all tables."""
     summary = landed.summary or {"tables": {}}
     counts: Counter[str] = Counter()
     for counted in summary["tables"].values():
@@ -213,7 +235,7 @@ def _enter(paths: TablePaths, landed: Landed, run_id: str) -> dict[str, int]:
 
 
 def _skipped(pipeline: Pipeline, paths: TablePaths, newest: Landed, day: date, run_id: str) -> Counts:
-    """Leave a date alone that was landed, or is older than what was landed, and say so."""
+    """Skip a date that was landed, or is older than the newest landed one; log and record why."""
     if newest.xid == dated_transactions.xid(day):
         _enter(paths, newest, run_id)
         why = f"skipped: {newest.xid} was landed already" + _differing(pipeline, newest, day) + _dead(paths, newest.xid)
@@ -227,7 +249,7 @@ def _skipped(pipeline: Pipeline, paths: TablePaths, newest: Landed, day: date, r
 
 
 def _differing(pipeline: Pipeline, landed: Landed, day: date) -> str:
-    """Say what to do where a date's extracts are not the ones that were landed; those may be gone since."""
+    """Return what to do where a date's extracts differ from those that were landed; empty where they do not."""
     with suppress(SourceUnavailable, ConfigurationError):
         extracts_of_day = extracts.day_of(pipeline, day)
         if landed.summary is not None and extracts_of_day.fingerprint() != landed.summary["fingerprint"]:

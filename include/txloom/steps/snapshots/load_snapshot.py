@@ -1,7 +1,7 @@
-"""load_snapshot: rows of whole tables as of a csn, as one transaction of the stream (docs/architecture.md, promise 15).
+"""load_snapshot: land the rows of whole tables as of a csn, as one transaction (docs/architecture.md, promise 15).
 
-The transaction truncates its tables and inserts the rows, behind everything of that csn. From there the rules of all
-transactions follow: changes at or below the csn, whenever they come, leave the rows alone, later ones apply.
+The transaction truncates its tables and inserts the rows, behind everything of that csn. Then the rules of all
+transactions apply: changes at or below the csn, whenever they come, do not change these rows, later ones do.
 """
 
 import logging
@@ -37,15 +37,19 @@ if TYPE_CHECKING:
 
 PER_FILE = 1 << 40
 FAR = 9
-"""A snapshot this many times above the stream's csn is taken for a slip of the hand."""
+"""A csn more than so many times the newest of the stream is taken for a typing error."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What load_snapshot loads: `<path>/<table>/` holds the rows of each table that it has, as of a csn.
+    """The snapshot to load.
 
-    time: when that was, for reads as of a moment. tables: only those; none named: all that have a folder. ahead: the
-    csn is meant, though it is far above the stream's.
+    Args:
+        path: `<path>/<table>/` has the rows of each table.
+        csn: the position in the commit order as of which they are.
+        time: the commit time of that csn, for reads as of a time; None: unknown.
+        tables: only these; empty: all that have a folder.
+        ahead: accept a csn far above the newest of the stream.
     """
 
     path: str
@@ -58,9 +62,19 @@ class Snapshot:
 def load_snapshot(step: Step, snapshot: Snapshot) -> Counts:
     """Land a snapshot as one transaction; the next buffer_transactions and merge_current apply it.
 
-    Nothing is landed unless every row can be read: raises ConfigurationError with file and row, and for a csn far above
-    the stream's unless it is meant so. A snapshot that is no newer than what was landed is skipped. Only large
-    snapshots need a Spark session.
+    Only large snapshots open a Spark session. One that is not newer than what was loaded is skipped, so that a repeated
+    call loads nothing twice.
+
+    Args:
+        step: the pipeline, its tables and the run.
+        snapshot: what to load.
+
+    Returns:
+        tables, files, csn and landing; or skipped and csn.
+
+    Raises:
+        ConfigurationError: with file and line, for a row that cannot be read; for a table without a folder; for a csn
+            below 0, or far above the newest of the stream without `ahead`. Nothing is landed then.
     """
     pipeline, paths, run_id, csn = step.pipeline, step.paths, step.run_id, snapshot.csn
     landing_tables.create_tables(paths)
@@ -105,7 +119,7 @@ def _chosen(
 
 
 def _refuse(csn: int, newest: int | None, *, ahead: bool) -> None:
-    """Refuse a csn that cannot be; whatever comes at or below a snapshot's csn counts as contained in it."""
+    """Raise ConfigurationError for an impossible csn: changes at or below it count as contained in the snapshot."""
     if csn < 0:
         raise ConfigurationError(f"csn {csn}: expected a number of 0 or more, the csn as of which the rows are")
     if newest and csn > newest * FAR and not ahead:
@@ -116,7 +130,7 @@ def _refuse(csn: int, newest: int | None, *, ahead: bool) -> None:
 
 
 def _plan(load: InternalTransaction, tables: Iterable[str], paths: TablePaths, run_id: str) -> None:
-    """Write down that a landing is a snapshot of some tables; from here on it goes through or stays empty."""
+    """Store the plan of a landing that is a snapshot. Once it is planned it is written, or stays empty."""
     base = {"landing": load.at.number, "run_id": run_id, "at": load.at.at}
     rows = [{**base, "file_number": 0, "topic": loaded_snapshots.topic(table)} for table in tables]
     plan.write_plan(paths, load.at.number, rows)
@@ -130,7 +144,7 @@ def _land_large(
     paths: TablePaths,
     run_id: str,
 ) -> None:
-    """Decode the files in Spark's tasks, which write files of change_events; the driver commits them."""
+    """Decode the files in Spark's tasks, which write data files of change_events; the driver commits them."""
     path = paths.change_events
 
     def write(some: Iterable[tuple[int, SnapshotFile]]) -> Iterator[tuple[list[data_files.DataFile], dict[str, int]]]:
@@ -153,7 +167,7 @@ def _land_large(
 
 
 def _decoded(load: InternalTransaction, number: int, file: SnapshotFile) -> Iterator[pa.Table]:
-    """Yield a file's rows as landed events; refuses the first one that cannot be read."""
+    """Yield a file's rows as rows of change_events; raise ConfigurationError at the first that cannot be read."""
     table = load.pipeline.table(file.table)
     decoder, reader = SourceDecoder(load.pipeline), ImageReader(table)
     for first, images in snapshots_files.images(file, table):
@@ -161,7 +175,7 @@ def _decoded(load: InternalTransaction, number: int, file: SnapshotFile) -> Iter
         messages = [load.message(file.table, "r", start + i, after=image) for i, image in enumerate(images)]
         task = Task(number, names.LOAD, file.path, 0)
         events = load.landed(decoder, messages, task, range(first, first + len(messages)))
-        bad = events.filter(pc.equal(events.column("kind"), "poison")).slice(0, 1).to_pylist()
+        bad = events.filter(pc.equal(events.column("kind"), pa.scalar("poison"))).slice(0, 1).to_pylist()
         problems = [(row["line"], f"{row['cause']}: {row['detail']}") for row in bad]
         if not problems:
             problem_texts = reader.read(messages).column("problem")
@@ -172,10 +186,8 @@ def _decoded(load: InternalTransaction, number: int, file: SnapshotFile) -> Iter
 
 
 def _counted(events: Sequence[pa.Table]) -> dict[str, int]:
-    """Count rows by table."""
+    """Return how many rows there are by table."""
     rows_by_table = (
         pa.concat_tables([CHANGE_EVENTS.empty_table(), *events]).group_by("table").aggregate([([], "count_all")])
     )
-    return dict(
-        zip(rows_by_table.column("table").to_pylist(), rows_by_table.column("count_all").to_pylist(), strict=True)
-    )
+    return {row["table"]: row["count_all"] for row in rows_by_table.to_pylist()}

@@ -1,4 +1,4 @@
-"""Compare a table's extract with its current rows: what differs, as row events of one transaction.
+"""Compare a table's extract with its current rows; the differences are row events of one transaction.
 
 The same functions run on whole tables in this process and on buckets of rows in Spark's tasks.
 """
@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count as numbered
 from itertools import zip_longest
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txloom.arrow_types import AnyArray
 from txloom.config import names
 from txloom.config.models.pipeline import Table
 from txloom.current.row_diff import Difference, difference, with_hashes
@@ -28,29 +30,43 @@ from txloom.storage.sources.splits import Task
 from txloom.storage.targets import schemas
 
 FILE, LINE = "_txloom_file", "_txloom_line"
-"""Where a row of an extract stands: the number of its file, and its line there."""
+"""The position of a row of an extract: the number of its file, and its line."""
 KINDS = {"inserts": "I", "updates": "U", "deletes": "D", "missing": "X", "unchanged": "N"}
-"""What is counted, and how the seed calls it."""
+"""The kinds of rows that are counted, and the letter of each."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is compared, by whom and against what: a table, the files of its extract, and what a missing row means."""
+    """What is compared.
+
+    Args:
+        transaction: the transaction that the differences become.
+        table: the table.
+        files: the files of its extract.
+        full: whether a row that the extract lacks is a deleted one.
+    """
 
     transaction: InternalTransaction
     table: Table
     files: Sequence[SnapshotFile]
     full: bool
 
-    def paths(self, rows: pa.Table, at: int) -> str:
-        """Say where a row of the extract stands."""
+    def position_of(self, rows: pa.Table, at: int) -> str:
+        """Return file and line of a row of the extract."""
         row = rows.slice(at, 1).select([FILE, LINE]).to_pylist()[0]
         return f"{self.files[row[FILE]].path}: row {row[LINE]}"
 
 
 @dataclass
 class Compared:
-    """What came out: rows by kind, columns that the extract has, columns that nobody declared, and what is wrong."""
+    """The result of a comparison, or of a part of one.
+
+    Args:
+        counts: rows by kind (KINDS).
+        columns: declared columns that the extract has.
+        undeclared: undeclared columns that it has.
+        problems: messages about rows that cannot be read or compared.
+    """
 
     counts: Counter[str] = field(default_factory=Counter)
     columns: set[str] = field(default_factory=set)
@@ -58,7 +74,7 @@ class Compared:
     problems: list[str] = field(default_factory=list)
 
     def add(self, other: "Compared") -> None:
-        """Take in what came out of another part of the same table."""
+        """Add the result of another part of the same table."""
         self.counts.update(other.counts)
         self.columns |= other.columns
         self.undeclared |= other.undeclared
@@ -76,7 +92,14 @@ class Compared:
 
 
 def read(table: Table, number: int, file: SnapshotFile, result: Compared) -> Iterator[pa.Table]:
-    """Yield a file's rows, typed as declared, with their places; ends at the first one that cannot be read."""
+    """Yield a file's rows in the declared types, with file number and line; stop at the first that cannot be read.
+
+    Args:
+        table: the table.
+        number: of the file.
+        file: the file.
+        result: columns and problems are added to it.
+    """
     reader = ImageReader(table)
     for first, images in snapshots_files.images(file, table):
         # As an update the reader also says which columns a row does not have.
@@ -86,7 +109,7 @@ def read(table: Table, number: int, file: SnapshotFile, result: Compared) -> Ite
             result.problems.append(f"{file.path}: row {first + bad}: {typed.column('problem')[bad].as_py()}")
             return
         result.columns |= set(table.column_names) - _lacking(typed)
-        result.undeclared |= set(pc.list_flatten(typed.column("undeclared")).to_pylist())
+        result.undeclared |= set(cast("list[str]", pc.list_flatten(typed.column("undeclared")).to_pylist()))
         after = typed.column("after").combine_chunks()
         columns = {name: pc.struct_field(after, name) for name in table.column_names}
         columns[FILE] = pa.repeat(pa.scalar(number, pa.int32()), len(images))
@@ -96,18 +119,27 @@ def read(table: Table, number: int, file: SnapshotFile, result: Compared) -> Ite
 
 def _lacking(typed: pa.Table) -> set[str]:
     """Return the columns that no row has."""
-    counted = pc.list_flatten(typed.column("unchanged")).value_counts().to_pylist()
+    unchanged: AnyArray = pc.list_flatten(typed.column("unchanged"))
+    counts: AnyArray = pc.value_counts(unchanged)
+    counted = cast("list[dict[str, Any]]", counts.to_pylist())
     return {each["values"] for each in counted if each["counts"] == typed.num_rows}
 
 
 def empty(table: Table) -> pa.Table:
-    """Return no rows of an extract."""
+    """Return an empty table in the schema of rows that `read` yields."""
     coordinates = [pa.field(FILE, pa.int32()), pa.field(LINE, pa.int64())]
     return pa.schema([*schemas.columns(table), *coordinates]).empty_table()
 
 
 def in_this_process(comparison: Comparison, current: str, number: int, result: Compared) -> Iterator[pa.Table]:
-    """Compare a whole table, and yield row events; current: the path of its current table, which may not exist yet."""
+    """Compare a whole table, and yield row events as rows of change_events.
+
+    Args:
+        comparison: what to compare.
+        current: the path of its current table, which may not exist yet.
+        number: of this part of the transaction.
+        result: counts, columns and problems are added to it.
+    """
     table = comparison.table
     read_all = [rows for i, file in enumerate(comparison.files) for rows in read(table, i, file, result)]
     if result.problems:
@@ -119,16 +151,21 @@ def in_this_process(comparison: Comparison, current: str, number: int, result: C
 
 
 def declared(rows: pa.Table, table: Table) -> pa.Table:
-    """Return rows in the declared columns and types; a column that they do not have yet is null."""
+    """Return rows in the declared columns and types; a column that they do not have is null."""
     return arrow_tables.conform(rows, pa.schema(schemas.columns(table)))
 
 
 def compared(
     comparison: Comparison, extract: pa.Table, current: pa.Table, number: int, result: Compared
 ) -> Iterator[pa.Table]:
-    """Compare rows with hashes, count what comes out, and yield it as row events of change_events, in chunks.
+    """Compare rows with hashes, and yield row events as rows of change_events, in chunks.
 
-    number: of this part of the transaction; its events stand at positions that no other part has.
+    Args:
+        comparison: what to compare.
+        extract: rows of `read`, with hashes.
+        current: current rows in the declared columns, with hashes.
+        number: of this part of the transaction; no other part has events at the same positions.
+        result: counts and problems are added to it.
     """
     differences = difference(current, extract)
     if differences.repeated is not None:
@@ -136,14 +173,14 @@ def compared(
         return
     gone = "deletes" if comparison.full else "missing"
     kinds = {"inserts": differences.inserted, "updates": differences.updated, gone: differences.missing}
-    result.counts.update({kind: len(places) for kind, places in kinds.items()} | {"unchanged": differences.unchanged})
+    result.counts.update({kind: len(indices) for kind, indices in kinds.items()} | {"unchanged": differences.unchanged})
     yield from _events(comparison, extract, current, differences, number)
 
 
-def _repeated(comparison: Comparison, extract: pa.Table, places: tuple[int, int]) -> str:
-    key = extract.slice(places[0], 1).select(comparison.table.key).to_pylist()[0]
+def _repeated(comparison: Comparison, extract: pa.Table, indices: tuple[int, int]) -> str:
+    key = extract.slice(indices[0], 1).select(comparison.table.key).to_pylist()[0]
     shown = ", ".join(f"{name} {value}" for name, value in key.items())
-    first, again = (comparison.paths(extract, paths) for paths in places)
+    first, again = (comparison.position_of(extract, at) for at in indices)
     return f"{first}: its key ({shown}) stands again in {again}"
 
 
@@ -171,21 +208,21 @@ def _landed(
     position: Iterator[int],
     number: int,
 ) -> pa.Table:
-    """Return one kind of changes as rows of change_events that name where in the extract they stand.
+    """Return changes of one kind as rows of change_events, which name file and line of the extract.
 
     rows: before and after the change; either may have none.
     """
     before, after = rows
     images = list(zip_longest(_images(comparison.table, before), _images(comparison.table, after)))
     size = len(images)
-    places = [next(position) for _ in images]
+    lines = [next(position) for _ in images]
     message, table = comparison.transaction.message, comparison.table.name
     messages = [
-        message(table, op, number * LINES_PER_FILE + place, before=old, after=new)
-        for place, (old, new) in zip(places, images, strict=True)
+        message(table, op, number * LINES_PER_FILE + line, before=old, after=new)
+        for line, (old, new) in zip(lines, images, strict=True)
     ]
-    events = comparison.transaction.landed(decoder, messages, Task(number, names.LOAD, "", 0), places)
-    coordinates = {"file": pa.nulls(size, pa.string()), "line": pa.nulls(size, pa.int64())}
+    events = comparison.transaction.landed(decoder, messages, Task(number, names.LOAD, "", 0), lines)
+    coordinates: dict[str, AnyArray] = {"file": pa.nulls(size, pa.string()), "line": pa.nulls(size, pa.int64())}
     if after.num_rows:
         paths = pa.array([file.path for file in comparison.files], pa.string())
         coordinates = {
@@ -198,7 +235,7 @@ def _landed(
 
 
 def _images(table: Table, rows: pa.Table) -> list[bytes]:
-    """Return whole images: every declared column by its source's name, null where there is nothing."""
+    """Return whole images as JSON objects: every declared column by its source's name."""
     if not rows.num_rows:
         return []
     columns = [rows.column(column.name).combine_chunks() for column in table.columns]

@@ -1,12 +1,13 @@
-"""Compare a large table with its extract in Spark's tasks: by buckets of the key's hash, so that memory is bounded.
+"""Compare a large table with its extract in Spark's tasks, by buckets of the key's hash, so that memory is bounded.
 
-Each task holds one bucket of both sides at a time, writes its row events as files of change_events, and returns what
-the driver has to know.
+Each task holds one bucket of both sides at a time, writes its row events as data files of change_events, and returns
+these files and the result of the comparison.
 """
 
 import json
 import pickle
 from collections.abc import Callable, Iterator
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from txloom.arrow_types import AnyScalar
 from txloom.config import names
 from txloom.config.models.pipeline import Table
 from txloom.current.row_diff import KEY, VALUES, with_hashes
@@ -42,9 +44,15 @@ def in_tasks(
     numbers: range,
     result: Compared,
 ) -> list[DataFile]:
-    """Compare a table bucket by bucket; return the files of row events that no commit names yet.
+    """Compare a table bucket by bucket; return the data files of row events, which no commit names yet.
 
-    current: its current table, which may not exist yet. numbers: of its buckets, one for each.
+    Args:
+        spark: the session.
+        comparison: what to compare.
+        paths: the tables of the pipeline.
+        current: the name of its current table, which may not exist yet.
+        numbers: the number of each bucket.
+        result: counts, columns and problems are added to it.
     """
     extract, rows = (
         _extract(spark, comparison, len(numbers)),
@@ -61,7 +69,7 @@ def in_tasks(
 
 
 def _extract(spark: SparkSession, comparison: Comparison, buckets: int) -> DataFrame:
-    """Return the extract's rows, typed and hashed; with each file comes a row that tells what `read` found in it."""
+    """Return the extract's rows, typed and hashed, and for each file a row with the columns and problems of `read`."""
     table = comparison.table
     rows = [(number, file.path, file.size) for number, file in enumerate(comparison.files)]
     files = spark.createDataFrame(spark.sparkContext.parallelize(rows, max(len(rows), 1)), FILES)
@@ -88,7 +96,7 @@ def _reading(table: Table, buckets: int) -> Callable[[Batches], Batches]:
 
 
 def _nothing(table: Table) -> pa.Table:
-    """Return a row without values: it takes what a file told to the bucket in which such rows meet."""
+    """Return a row without values, which carries a file's summary to the bucket of such rows."""
     schema = empty(table).schema
     return pa.Table.from_pylist([dict.fromkeys(schema.names)], schema)
 
@@ -115,18 +123,19 @@ def _current(spark: SparkSession, table: Table, path: str, buckets: int) -> Data
 
 
 def _bucketed(rows: pa.Table, table: Table, buckets: int) -> pa.Table:
-    """Add hashes, and the bucket that a key's hash falls into."""
+    """Add hashes, and the bucket of the key's hash."""
     hashed = with_hashes(rows, table.key, table.column_names)
-    numbers = np.frombuffer(b"".join(hashed.column(KEY).to_pylist()), np.uint64)[:: BITS // 64] % buckets
+    keys = cast("list[bytes]", hashed.column(KEY).to_pylist())
+    numbers = np.frombuffer(b"".join(keys), np.uint64)[:: BITS // 64] % buckets
     return hashed.append_column(BUCKET, pa.array(numbers.astype(np.int32)))
 
 
 def _comparing(comparison: Comparison, paths: TablePaths, first: int) -> Callable[..., pa.Table]:
     at = comparison.transaction.at
 
-    def apply(bucket: tuple[pa.Scalar, ...], left: pa.Table, right: pa.Table) -> pa.Table:
+    def apply(bucket: tuple[AnyScalar, ...], left: pa.Table, right: pa.Table) -> pa.Table:
         result, written = Compared(), list[DataFile]()
-        for text in left.column(SUMMARY).drop_null().to_pylist():
+        for text in cast("list[str]", left.column(SUMMARY).drop_null().to_pylist()):
             summary = json.loads(text)
             result.add(Compared(columns=set(summary["columns"]), undeclared=set(summary["undeclared"])))
             result.problems += summary["problems"]
