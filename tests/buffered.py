@@ -11,7 +11,7 @@ from landed import landed_between, newest_landing
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.steps.backfill.backfill import backfill
-from txloom.steps.buffer.completeness import rules_of
+from txloom.steps.buffer.declared_rules import rules_of
 from txloom.steps.buffer.release import CHOSEN, COORDINATES, Share, release
 from txloom.steps.landing.land_events import land_events
 from txloom.steps.merge.merge_current import merge_current

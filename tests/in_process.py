@@ -21,7 +21,7 @@ import running
 from landed import landed_between
 from txloom.steps.buffer import buffer_transactions, late_metadata, producer_checks, producer_runs
 from txloom.steps.buffer.buffer_transactions import LEVELS, SMALL_KINDS, check_balance, known_before, release_batch
-from txloom.steps.buffer.completeness import rules_of
+from txloom.steps.buffer.declared_rules import rules_of
 from txloom.steps.buffer.give_up import cause_of, list_waiting, named
 from txloom.steps.buffer.micro_batch import Batch
 from txloom.steps.buffer.release_batch import Released, release_small

@@ -95,7 +95,7 @@ def test_one_function_says_what_a_commit_carries() -> None:
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "CommitProperties"
     ]
-    assert calls == ["include/txloom/storage/delta/commits.py"]
+    assert calls == ["include/txloom/storage/delta/committing.py"]
 
 
 def mirrors_a_room(folder: str) -> bool:

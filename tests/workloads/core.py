@@ -16,7 +16,7 @@ from txloom.current.documents.versions import document_intervals
 from txloom.current.folding.fold import fold
 from txloom.current.versions import intervals, versions
 from txloom.events.formats import SourceDecoder
-from txloom.steps.buffer.completeness import rules_of
+from txloom.steps.buffer.declared_rules import rules_of
 from txloom.steps.buffer.release import CHOSEN, COORDINATES, events_of, made_of
 from txloom.storage.buffer.stream import pack, unpack
 from txloom.storage.landing import change_events

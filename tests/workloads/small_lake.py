@@ -28,7 +28,7 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.errors import BeyondValidThrough
 from txloom.quality.dead_letters import Selection
 from txloom.steps.buffer.buffer_transactions import SMALL_KINDS, check_balance, known_before
-from txloom.steps.buffer.completeness import rules_of
+from txloom.steps.buffer.declared_rules import rules_of
 from txloom.steps.buffer.give_up import cause_of, describe, list_waiting, named
 from txloom.steps.buffer.late_events import CURABLE, completed_of
 from txloom.steps.buffer.micro_batch import Batch

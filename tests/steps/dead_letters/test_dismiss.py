@@ -29,7 +29,7 @@ from txloom.storage import system_tables
 from txloom.storage.checks import data_checks, pipeline_checks
 from txloom.storage.dead_letters import dismissals, open_letters
 from txloom.storage.delta import small_tables
-from txloom.storage.delta.commit_metadata import versions
+from txloom.storage.delta.table_metadata import versions
 from txloom.storage.views.pipeline.dead_letters import causes
 from txloom.storage.views.stories.transaction import TransactionName, transaction
 

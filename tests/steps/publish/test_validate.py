@@ -23,7 +23,7 @@ from txloom.storage import system_tables
 from txloom.storage.checks import data_checks, findings, results
 from txloom.storage.checks.judged_state import Newest
 from txloom.storage.delta import small_tables
-from txloom.storage.delta.commit_metadata import identity
+from txloom.storage.delta.table_metadata import identity
 from txloom.storage.health.facts import failing_expectations
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark

@@ -9,8 +9,8 @@ from deltalake import DeltaTable
 
 from txloom.errors import LeaseTaken, WriteConflict
 from txloom.storage.delta import spark_tables
-from txloom.storage.delta.commit_metadata import newest_metadata
 from txloom.storage.delta.fencing import FENCE, WRITES
+from txloom.storage.delta.table_metadata import newest_metadata
 from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.runs import lease
 from txloom.storage.targets import spark_fold

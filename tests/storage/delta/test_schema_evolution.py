@@ -8,8 +8,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
-from txloom.storage.delta.commit_metadata import newest_metadata
 from txloom.storage.delta.sql import among
+from txloom.storage.delta.table_metadata import newest_metadata
 
 SCHEMA = pa.schema([("id", pa.int64()), ("price", pa.decimal128(38, 10))])
 BOUNDED = "delta.dataSkippingStatsColumns"

@@ -190,7 +190,7 @@ def test_a_process_of_another_machine_with_this_ones_name_is_not_taken_for_dead(
 
 
 def test_a_stamp_changes_neither_rows_nor_what_a_table_is_about(paths: TablePaths, other: Other) -> None:
-    from txloom.storage.delta.commit_metadata import newest_metadata
+    from txloom.storage.delta.table_metadata import newest_metadata
 
     other.process.kill()
     other.process.wait()
@@ -278,7 +278,7 @@ def test_an_append_that_was_paused_between_its_question_and_its_write_adds_nothi
 
 def test_a_stamp_is_about_the_version_that_it_follows(paths: TablePaths, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a run commits while its successor reads the table's mark is not covered by an older mark."""
-    from txloom.storage.delta.commit_metadata import newest_metadata
+    from txloom.storage.delta.table_metadata import newest_metadata
 
     def late(path: str) -> dict[str, int]:
         about = newest_metadata(path)

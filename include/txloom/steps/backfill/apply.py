@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from txloom.config import names
 from txloom.steps.backfill.scope import Scope, Target
 from txloom.storage.delta import arrow_tables, small_merge, small_tables
-from txloom.storage.delta.commit_metadata import newest_metadata
+from txloom.storage.delta.table_metadata import newest_metadata
 from txloom.storage.targets import history_tables, shadow_tables
 from txloom.storage.targets.shadow_tables import KIND, SURPLUS
 

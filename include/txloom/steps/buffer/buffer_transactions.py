@@ -15,7 +15,7 @@ from txloom.config import names
 from txloom.errors import LedgerUnbalanced
 from txloom.quality.dead_letters import Selection
 from txloom.steps.buffer import late_events, producer_checks, producer_runs
-from txloom.steps.buffer.completeness import rules_of
+from txloom.steps.buffer.declared_rules import rules_of
 from txloom.steps.buffer.give_up import DeadLettered, Given, cause_of, dead_letter, give_up, list_waiting, named
 from txloom.steps.buffer.micro_batch import Batch
 from txloom.steps.buffer.release_batch import Released, release_large, release_small

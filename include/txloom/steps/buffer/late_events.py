@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from txloom.config.identity import is_one
 from txloom.quality.findings import Finding
-from txloom.steps.buffer.completeness import rules_of
+from txloom.steps.buffer.declared_rules import rules_of
 from txloom.steps.buffer.give_up import DeadLettered, causes_frame, late_events
 from txloom.steps.buffer.late_metadata import contradictions
 from txloom.steps.buffer.micro_batch import Batch

@@ -24,7 +24,8 @@ from txloom.storage.checks import findings
 from txloom.storage.delta import arrow_tables, retry, small_merge
 from txloom.storage.delta.partition_pruning import Within
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.watermark import Watermark, valid_through, watermark_of
+from txloom.storage.publishing.valid_through import valid_through
+from txloom.storage.publishing.watermark import Watermark, watermark_of
 from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.targets.row_tables import create, create_documents, row_tables
 from txloom.storage.targets.undeclared_columns import effective_pipeline

@@ -16,7 +16,7 @@ from txloom.steps.publish.judge import judge_expectations
 from txloom.steps.step import Counts, Step
 from txloom.storage.checks import data_checks, results
 from txloom.storage.checks.judged_state import Newest
-from txloom.storage.delta.commit_metadata import unchanged
+from txloom.storage.delta.table_metadata import unchanged
 from txloom.storage.paths import TablePaths
 
 LOG = logging.getLogger(__name__)

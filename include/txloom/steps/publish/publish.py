@@ -12,8 +12,8 @@ from txloom.steps.step import Counts, Step
 from txloom.storage.checks import findings
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import schema_evolution, small_tables
-from txloom.storage.delta.commit_metadata import identity, unchanged, versions
 from txloom.storage.delta.read_session import exists
+from txloom.storage.delta.table_metadata import identity, unchanged, versions
 from txloom.storage.landing import kafka_offsets, loaded_snapshots
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut

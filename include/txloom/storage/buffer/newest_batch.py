@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from txloom.config import names
-from txloom.storage.delta.commit_metadata import newest_metadata
+from txloom.storage.delta.table_metadata import newest_metadata
 from txloom.storage.paths import TablePaths
 
 

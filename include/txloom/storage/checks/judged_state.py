@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage.delta import small_tables
-from txloom.storage.delta.commit_metadata import versions
+from txloom.storage.delta.table_metadata import versions
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import reader_holds
 from txloom.storage.publishing.cuts import newest_cut

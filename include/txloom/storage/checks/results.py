@@ -7,8 +7,8 @@ from pyarrow import fs
 
 from txloom.config import names
 from txloom.storage.delta import schema_evolution, small_tables
-from txloom.storage.delta.commit_metadata import unchanged
 from txloom.storage.delta.sql import instant_literal, text_literal
+from txloom.storage.delta.table_metadata import unchanged
 from txloom.storage.paths import TablePaths, filesystem_of, run_folder
 from txloom.storage.system_tables import EXPECTATION_RESULTS
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
-from txloom.storage.delta.commits import commit_once
+from txloom.storage.delta.committing import commit_once
 from txloom.storage.delta.read_session import answer, opened, running
 
 LOCAL_ROWS = int(os.environ.get("TXLOOM_LOCAL_ROWS", "50000"))

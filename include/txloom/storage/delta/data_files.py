@@ -18,7 +18,7 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
 from txloom.storage.delta import arrow_tables
-from txloom.storage.delta.commits import commit_once
+from txloom.storage.delta.committing import commit_once
 from txloom.storage.paths import filesystem_of
 
 ROW_GROUP = 16_384

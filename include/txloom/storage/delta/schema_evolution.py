@@ -11,11 +11,11 @@ from txloom.config.models.column_types import ColumnType
 from txloom.errors import ConfigurationError
 from txloom.events.values.scalars import arrow_type, reader
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.delta.commit_metadata import newest_metadata
-from txloom.storage.delta.commits import commit_properties
+from txloom.storage.delta.committing import commit_properties
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.read_session import opened
 from txloom.storage.delta.sql import has_exact_bounds
+from txloom.storage.delta.table_metadata import newest_metadata
 
 BOUNDED = "delta.dataSkippingStatsColumns"
 """The property that lists the columns of which files have bounds."""

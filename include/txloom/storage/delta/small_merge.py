@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from txloom.storage.delta import arrow_tables
-from txloom.storage.delta.commits import commit_no_row, commit_properties
+from txloom.storage.delta.committing import commit_no_row, commit_properties
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.partition_pruning import Within
 from txloom.storage.delta.read_session import opened

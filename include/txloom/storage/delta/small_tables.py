@@ -12,7 +12,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 from txloom.storage.delta import arrow_tables
-from txloom.storage.delta.commits import commit_once, commit_properties, written
+from txloom.storage.delta.committing import commit_once, commit_properties, written
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.read_session import answer, opened
 from txloom.storage.system_tables import ENTERED

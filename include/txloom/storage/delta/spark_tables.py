@@ -16,10 +16,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from txloom.config import names
 from txloom.errors import WriteConflict
 from txloom.storage.delta import data_files, small_tables
-from txloom.storage.delta.commit_metadata import newest_metadata
-from txloom.storage.delta.commits import commit_no_row, commit_properties
+from txloom.storage.delta.committing import commit_no_row, commit_properties
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.read_session import opened
+from txloom.storage.delta.table_metadata import newest_metadata
 
 PART_ROWS = 50_000
 """Rows from which on a task writes a file."""

@@ -18,10 +18,10 @@ from txloom.config import names
 from txloom.quality.incident_lifecycle import IncidentLifecycle
 from txloom.quality.incidents import Incident
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.delta.commit_metadata import newest_metadata
-from txloom.storage.delta.commits import commit_properties
+from txloom.storage.delta.committing import commit_properties
 from txloom.storage.delta.read_session import opened
 from txloom.storage.delta.retry import repeated
+from txloom.storage.delta.table_metadata import newest_metadata
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import INCIDENTS
 

@@ -22,7 +22,7 @@ from txloom.storage.buffer import checkpoints
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import small_tables, spark_tables
-from txloom.storage.delta.commits import commit_properties
+from txloom.storage.delta.committing import commit_properties
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.sql import instant_literal
 from txloom.storage.paths import TablePaths, filesystem_of

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from txloom.config import names
 from txloom.current.superseded import COLUMNS, superseded
 from txloom.storage.delta import arrow_tables, small_tables, spark_tables
-from txloom.storage.delta.commits import commit_properties
+from txloom.storage.delta.committing import commit_properties
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.sql import instant_literal
 from txloom.storage.paths import TablePaths

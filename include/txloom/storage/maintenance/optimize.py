@@ -13,9 +13,9 @@ from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from txloom.storage.delta import arrow_tables
-from txloom.storage.delta.commit_metadata import newest_metadata
 from txloom.storage.delta.spark_tables import USER_METADATA
 from txloom.storage.delta.sql import sql_name
+from txloom.storage.delta.table_metadata import newest_metadata
 from txloom.storage.paths import filesystem_of
 
 

@@ -11,7 +11,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from txloom.config import names
 from txloom.errors import ConfigurationError, CutReplaced
 from txloom.storage.delta import small_tables
-from txloom.storage.delta.commit_metadata import identity
+from txloom.storage.delta.table_metadata import identity
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.system_tables import READERS

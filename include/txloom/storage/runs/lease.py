@@ -29,10 +29,10 @@ from txloom.errors import LeaseTaken, WriteConflict, message_of
 from txloom.storage.buffer import checkpoints
 from txloom.storage.buffer.batch_plan import plan_of
 from txloom.storage.delta import small_tables
-from txloom.storage.delta.commit_metadata import STAMP, newest_metadata
-from txloom.storage.delta.commits import commit_no_row, commit_properties
+from txloom.storage.delta.committing import commit_no_row, commit_properties
 from txloom.storage.delta.fencing import FENCE, WRITES
 from txloom.storage.delta.retry import repeated
+from txloom.storage.delta.table_metadata import STAMP, newest_metadata
 from txloom.storage.paths import TablePaths, filesystem_of
 from txloom.storage.system_tables import LEASES
 

@@ -13,7 +13,8 @@ from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.watermark import Watermark, valid_through, watermark_of
+from txloom.storage.publishing.valid_through import valid_through
+from txloom.storage.publishing.watermark import Watermark, watermark_of
 from txloom.storage.targets import history_reader
 from txloom.storage.targets.row_tables import row_tables
 

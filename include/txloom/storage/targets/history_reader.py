@@ -12,7 +12,8 @@ from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.sql import instant_literal
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.watermark import Watermark, valid_through
+from txloom.storage.publishing.valid_through import valid_through
+from txloom.storage.publishing.watermark import Watermark
 from txloom.storage.targets import schemas
 from txloom.storage.targets.row_tables import RowTable
 

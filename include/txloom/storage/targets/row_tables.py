@@ -10,7 +10,7 @@ from txloom.config import names
 from txloom.config.models.pipeline import Aggregate, Child, Mirror, Pipeline, Table
 from txloom.current.documents.compose import Member
 from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
-from txloom.storage.delta.commits import commit_properties
+from txloom.storage.delta.committing import commit_properties
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.sql import has_exact_bounds, spark_name
 from txloom.storage.paths import TablePaths

@@ -10,7 +10,7 @@ from pyarrow import fs
 
 from txloom.config import names
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.delta.commits import commit_properties
+from txloom.storage.delta.committing import commit_properties
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.sql import instant_literal, sql_name, text_literal
 from txloom.storage.paths import TablePaths, filesystem_of
