@@ -38,9 +38,8 @@ class Topics(Shop):
         for topic, key in ((self.rows_topic, '"op_type"'), (self.metadata_topic, '"data_collections"')):
             self.broker.produce(topic, [(None, message) for message in messages if key in message])
 
-    def accept(self, *topics: str) -> dict[str, int]:
-        options = {"topics": topics, "reason": "CHG-7", "warehouse": self.warehouse, "run_id": "accepted"}
-        return dict(accept_loss(None, self.pipeline, **options))
+    def accept(self, *topics: str) -> dict[str, Any]:
+        return accept_loss(step_of(self.pipeline, self.warehouse, "accepted"), topics=topics, reason="CHG-7")
 
     def land(self, run_id: str = "landed") -> dict[str, int]:
         """Land what is new, in this process."""
