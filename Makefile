@@ -24,12 +24,13 @@ up: setup ## start Airflow and leave it running
 down: ## stop what `make up` started
 	@scripts/down.sh
 
-test: check pytest ## what a person runs before a commit: lint, types, imports, declarations, tests
+test: check pytest ## what a person runs before a commit: lint, types, imports, declarations, tests that are not long
 
 test-all: export TXLOOM_EXAMPLES ?= 150
 test-all: export TXLOOM_WORKLOADS ?= 2
 test-all: export TXLOOM_FUZZ ?= 50
-test-all: check pytest lived ## the same with as many examples as tests' authors chose, and `make lived`; mutants and soak are their own
+test-all: CHOSEN =
+test-all: check pytest lived ## all tests, with as many examples as their authors chose, and `make lived`; mutants and soak are their own
 
 check: setup lint types imports declarations ## all checks that need no Spark
 
@@ -52,8 +53,9 @@ declarations:
 
 pytest: services
 	@echo "== tests"
-	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(LIVED:%=--ignore=%)
+	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(CHOSEN) $(LIVED:%=--ignore=%)
 
+CHOSEN = -m "not long"
 LIVED = tests/dags/test_dead_letters.py tests/dags/test_lived_in.py tests/dags/test_operations.py tests/orchestration/test_backfill_runs.py
 
 lived: services ## approvals and backfills by people, in a real Airflow (about 25 minutes; not part of test)

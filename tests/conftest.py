@@ -75,7 +75,7 @@ def partitioned(spark: Any) -> Iterator[None]:
     spark.conf.set("spark.sql.shuffle.partitions", SHUFFLE_PARTITIONS)
 
 
-@pytest.fixture(params=["in this process", "by Spark"])
+@pytest.fixture(params=["in this process", pytest.param("by Spark", marks=pytest.mark.long)])
 def spread(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a test twice: as small runs do, and as large ones do."""
     from lake import leave_to_spark

@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import manual
 from debezium_shop import DebeziumShop, copied, ended
 from txloom import read
@@ -42,6 +44,7 @@ class TimedShop(DebeziumShop):
         self.send(*rows, *ended(xid, xid * 10 + 8, lines=len(keys)))
 
 
+@pytest.mark.long
 def test_the_documented_commands_put_times_right_that_were_read_by_a_wrong_unit(spark: Any, tmp_path: Path) -> None:
     shop = TimedShop(spark, tmp_path, unit=WRONG)
     sent = {1: 20_000 * DAY, 2: 20_001 * DAY + 1, 3: 20_002 * DAY}

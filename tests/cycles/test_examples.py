@@ -43,6 +43,7 @@ def shown(lake: Lake, table: str, *columns: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(row[name] for name in columns) for row in lake.rows(table))
 
 
+@pytest.mark.long
 @pytest.mark.stream
 @pytest.mark.parametrize("lake", ["change_sets"], indirect=True)
 @pytest.mark.parametrize("kind", ["csv.gz", "jsonl", "parquet"])

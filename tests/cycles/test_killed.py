@@ -53,6 +53,7 @@ def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield made
 
 
+@pytest.mark.long
 def test_landing_killed_after_each_write_takes_every_file_once(lake: Lake) -> None:
     killed_again_and_again(lake, "land_events", (1, 1, 1, 1))
     heard = capture.read(arrivals()[:3])
@@ -99,6 +100,7 @@ def test_publishing_killed_after_its_checks_and_its_cut_publishes_it_once(lake: 
     )
 
 
+@pytest.mark.long
 def test_maintaining_killed_between_writes_keeps_every_row_and_enters_figures_once(lake: Lake) -> None:
     tables = [*declarations.TABLES, "orders_current", "change_events", "order_stream"]
     before = {table: sorted(map(repr, lake.rows(table))) for table in tables}

@@ -133,6 +133,7 @@ def caught_up(connect: Connect, lake: Lake, mark: int) -> None:
     lake.run()
 
 
+@pytest.mark.long
 def test_tables_equal_the_database_through_a_load_and_a_worker_that_is_killed(connect: Connect, live: Lake) -> None:
     chance = Random(20261121)
     connect.postgres.psql(load_of(chance, list(range(1, 21))), connect.database)

@@ -85,6 +85,7 @@ def _session(pid: int) -> int:
     return 0 if state == "Z" else int(session)
 
 
+@pytest.mark.long
 def test_it_is_reached_from_this_machine_alone_with_a_password_that_nobody_else_has(site: Site) -> None:
     kept = site.state / "airflow" / "passwords.json"
     assert json.loads(kept.read_text()) == {"admin": site.password()}
@@ -98,6 +99,7 @@ def test_it_is_reached_from_this_machine_alone_with_a_password_that_nobody_else_
         socket.create_connection(("127.0.0.2", site.port), timeout=5)
 
 
+@pytest.mark.long
 def test_the_first_cycle_is_green_at_once(site: Site) -> None:
     token = site.token(site.password())
 
@@ -122,6 +124,7 @@ def test_the_first_cycle_is_green_at_once(site: Site) -> None:
     assert "transactions 717, released 11894" in run["note"], run["note"]
 
 
+@pytest.mark.long
 def test_it_is_found_running_and_its_password_is_not_shown_again(site: Site) -> None:
     before = processes(site.state)
     said = site.run("up.sh")
@@ -132,6 +135,7 @@ def test_it_is_found_running_and_its_password_is_not_shown_again(site: Site) -> 
     }
 
 
+@pytest.mark.long
 def test_down_ends_all_of_it_also_what_a_killed_scheduler_left_behind(site: Site) -> None:
     scheduler = int((site.state / "airflow" / "scheduler.pid").read_text())
     everything = processes(site.state)

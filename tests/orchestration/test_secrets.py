@@ -140,6 +140,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Airflow:
     return server
 
 
+@pytest.mark.long
 def test_a_secret_reaches_the_broker_and_no_log_no_rendered_field_and_no_xcom(
     airflow: Airflow, guarded: tuple[Broker, int], tmp_path: Path
 ) -> None:

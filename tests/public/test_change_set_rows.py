@@ -5,6 +5,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+
 from public.source import Source, assert_shown, in_order, pipeline_of, source_of, states, table
 from workloads.core import Core
 
@@ -69,6 +71,7 @@ def rows_of(source: Source) -> list[list[tuple[str, str]]]:
     return [in_order([each]) for each in source.sent]
 
 
+@pytest.mark.long
 def test_65_tables_take_their_change_sets_in_one_pipeline(tmp_path: Path) -> None:
     chance = Random(65)
     names = [f"t{number:02}" for number in range(TABLES)]

@@ -201,11 +201,13 @@ class TestConnect:
         assert records[-1].value is None
         assert "__debezium.context.runId" in dict(records[0].headers)
 
+    @pytest.mark.long
     def test_a_truncate_comes_too(self, shop: Connect) -> None:
         shop.postgres.psql("INSERT INTO postings VALUES (-1, 0); TRUNCATE postings", "shop")
         topic = "dev.public.postings"
         wait_until(lambda: "t" in [message["op"] for message in values(shop.broker, topic) if message], "the truncate")
 
+    @pytest.mark.long
     def test_a_worker_killed_inside_a_transaction_delivers_all_its_rows_after_its_restart(self, shop: Connect) -> None:
         topic, pid = "dev.public.postings", shop.pid
 

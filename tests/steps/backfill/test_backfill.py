@@ -303,6 +303,7 @@ def test_cleaned_history_is_not_brought_back(shop: Shop) -> None:
     assert sorted({row["_txloom_csn"] for row in shop.rows("orders_changes")}) == [20, 30]
 
 
+@pytest.mark.long
 def test_large_backfills_go_through_spark_and_find_the_same(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     exact = content(shop)
     monkeypatch.setattr(arrow_tables, "LOCAL_ROWS", -1)

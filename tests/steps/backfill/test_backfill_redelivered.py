@@ -60,6 +60,7 @@ def test_rows_of_an_unknown_table_are_counted_or_dead_letters_as_declared(
     assert letters == ([] if policy == "count" else [("unknown table", 1)])
 
 
+@pytest.mark.long
 def test_a_backfill_by_spark_leaves_dropped_columns_empty(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ def rebuild(shop: Shop) -> None:
     shop.run()
 
 
+@pytest.mark.long
 def test_it_replaces_what_waits_and_the_old_one_that_comes_again_changes_nothing(spark: Any, tmp_path: Path) -> None:
     shop = Shop(spark, tmp_path, TABLES)
     first, second = rows(shop, 10, 2)
@@ -57,6 +58,7 @@ def test_it_replaces_what_waits_and_the_old_one_that_comes_again_changes_nothing
     assert (shop.shown("orders", "id"), dead(shop), shop.findings()) == ([(100,), (101,)], {}, [])
 
 
+@pytest.mark.long
 def test_a_dead_transaction_is_whole_by_the_newest_counts_though_old_ones_came_again(shop: Shop) -> None:
     first, second = rows(shop, 10, 2)
     old, new = shop.metadata_of(10, orders=1), shop.metadata_of(10, orders=2)

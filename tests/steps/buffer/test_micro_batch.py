@@ -22,7 +22,7 @@ targets: {mirrors: ["*"]}
 """
 
 
-@pytest.fixture(params=["in this process", "by Spark"])
+@pytest.fixture(params=["in this process", pytest.param("by Spark", marks=pytest.mark.long)])
 def shop(request: pytest.FixtureRequest, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     """Return a shop whose patience ends with the landing after an arrival; it runs as small ones do, or as large."""
     if request.param == "by Spark":

@@ -77,6 +77,7 @@ def test_deletes_that_are_not_counted_are_a_cause_of_their_own_and_corrected_met
     assert causes(shop) == {}
 
 
+@pytest.mark.long
 def test_late_events_join_the_dead_letters_and_redrive_by_themselves_what_they_complete(shop: Shop) -> None:
     """The missing row of one comes, and the metadata of the other; nothing else has to be done."""
     first = shop.rows_of(10, insert("orders", id=1, note="a"), insert("lines", id=5, order_id=1))
@@ -131,6 +132,7 @@ def test_a_transaction_of_two_producer_runs_is_released_with_a_warning(spark: An
     assert shop.findings() == [(f.TWO_RUNS, "orders", None, 20, True)]
 
 
+@pytest.mark.long
 def test_a_transaction_of_two_producer_runs_is_held_until_somebody_redrives_it(spark: Any, tmp_path: Path) -> None:
     shop = with_policy(spark, tmp_path, suspects="hold")
     two_runs(shop)

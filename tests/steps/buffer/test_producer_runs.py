@@ -81,6 +81,7 @@ def test_each_transaction_with_a_hole_is_named_and_a_load_of_its_table_closes_th
     assert shop.findings() == [(f.TWO_RUNS, "lines", "704", 5008, True)]
 
 
+@pytest.mark.long
 def test_a_held_suspect_and_an_excess_name_their_tables_and_are_gaps_until_the_tables_are_loaded(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -123,6 +124,7 @@ def test_a_connectors_snapshot_closes_what_it_repairs_and_nothing_that_it_cannot
         assert suspects == ([(f.TWO_RUNS, "lines", "700")] if lsn == 2000 else [])
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("spark")
 def test_the_documented_commands_repair_a_suspect(spark: Any, tmp_path: Path) -> None:
     shop = DebeziumShop(spark, tmp_path, suspects="hold")

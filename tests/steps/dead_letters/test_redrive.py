@@ -117,6 +117,7 @@ def test_a_redrive_done_twice_changes_nothing_more(lake: Lake) -> None:
     assert redrive(step_of(lake.pipeline, lake.warehouse, "late"), Selection(everything=True))["events"] == 0
 
 
+@pytest.mark.long
 @pytest.mark.stream
 def test_a_redrive_killed_after_its_writes_is_done_once(lake: Lake) -> None:
     dead_without_metadata(lake)

@@ -287,6 +287,7 @@ def test_a_pipeline_cannot_turn_to_files_before_its_last_landing_from_kafka_is_f
     assert ids(topics) == [10, 20, 30, 40, 50]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("read", [False, True], ids=["planned", "landed"])
 def test_a_partition_that_lost_its_end_is_refused_and_goes_on_from_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: bool

@@ -101,6 +101,7 @@ def test_a_transaction_topic_that_is_missing_is_named_where_it_is_declared(tmp_p
     )
 
 
+@pytest.mark.long
 def test_brokers_that_do_not_answer_are_named_in_time(tmp_path: Path) -> None:
     with Broker(tmp_path / "broker") as broker:
         topics = Topics(None, tmp_path, broker)

@@ -29,7 +29,9 @@ def land(lake: Lake) -> dict[str, int]:
 
 
 @pytest.mark.stream
-@pytest.mark.parametrize("spread", [False, True], ids=["in this process", "by Spark"])
+@pytest.mark.parametrize(
+    "spread", [pytest.param(False, id="in this process"), pytest.param(True, id="by Spark", marks=pytest.mark.long)]
+)
 def test_records_are_landed_once_with_partition_and_offset(
     spark: Any, tmp_path: Path, broker: Broker, monkeypatch: pytest.MonkeyPatch, spread: bool
 ) -> None:
@@ -120,6 +122,7 @@ def test_a_missing_topic_is_named_at_once(topics: Topics) -> None:
     assert time.monotonic() - begun < 15
 
 
+@pytest.mark.long
 def test_a_broker_that_is_down_or_hangs_is_named_within_15_seconds_and_the_next_run_goes_on(
     spark: Any, tmp_path: Path
 ) -> None:

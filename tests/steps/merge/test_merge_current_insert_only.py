@@ -20,7 +20,9 @@ targets: {mirrors: ["*"]}
 """
 
 
-@pytest.mark.parametrize("spread", [False, True], ids=["in this process", "by Spark"])
+@pytest.mark.parametrize(
+    "spread", [pytest.param(False, id="in this process"), pytest.param(True, id="by Spark", marks=pytest.mark.long)]
+)
 def test_equal_rows_stand_beside_each_other_and_late_ones_join_them(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spread: bool
 ) -> None:

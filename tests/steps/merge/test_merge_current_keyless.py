@@ -159,6 +159,7 @@ def test_any_stream_makes_as_many_rows_as_its_source_has_changes(
     assert shop.backfill("compare") == {}
 
 
+@pytest.mark.long
 @pytest.mark.session
 def test_the_same_holds_where_spark_lands_merges_and_compares(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -116,7 +116,7 @@ def trips(*pairs: tuple[int, str | None]) -> Rows:
     return [{"KEY": key, "CITY": city} for key, city in pairs]
 
 
-@pytest.fixture(params=["in this process", "by Spark"])
+@pytest.fixture(params=["in this process", pytest.param("by Spark", marks=pytest.mark.long)])
 def spread(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a test twice: as small runs do, and as large ones do, in several buckets."""
     if request.param == "by Spark":

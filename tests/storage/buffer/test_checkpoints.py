@@ -115,6 +115,7 @@ def test_a_lost_checkpoint_changes_no_table_and_no_dead_letter(shop: Shop, sprea
     assert f"the buffer is rebuilt up to landing {newest_landing(shop)}, in 1 batches" in capfd.readouterr().out
 
 
+@pytest.mark.long
 def test_a_rebuild_goes_landing_by_landing_and_writes_nothing_before_it_is_where_it_was(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, capfd: Any
 ) -> None:
@@ -210,6 +211,7 @@ def test_a_state_that_only_spark_finds_damaged_is_replaced_in_the_same_run(shop:
     assert balance(shop)["released"] == sides["released"] + 1
 
 
+@pytest.mark.long
 def test_what_the_buffer_has_not_read_outlives_maintenance(shop: Shop) -> None:
     for csn in range(70, 76):
         shop.commit(csn, order(csn))

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -138,6 +139,7 @@ ROUNDS = st.lists(
 """What is produced, whether the run that lands it dies before it read, what is lost then, and is it accepted."""
 
 
+@pytest.mark.long
 @example([([(0, 4)], True, [("age", 0, 2)], True)], 1)
 @example([([(0, 4)], True, [("make_again", 1, 4)], True)], 1)
 @example([([(0, 4)], True, [("lose_end", 0, 2)], True)], 1)

@@ -38,6 +38,7 @@ def away(cluster: tuple[Broker, Member]) -> tuple[Broker, Member]:
     return cluster
 
 
+@pytest.mark.long
 def test_a_broker_that_comes_back_in_a_moment_is_waited_for(
     away: tuple[Broker, Member], monkeypatch: pytest.MonkeyPatch
 ) -> None:

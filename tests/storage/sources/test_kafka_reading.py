@@ -53,6 +53,7 @@ def ended(blocks: Iterator[Messages], first: list[int]) -> tuple[str, int, float
     raise AssertionError("it was read to its end")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("stop", "repair"), [(Broker.pause, Broker.resume), (Broker.kill, Broker.start)])
 def test_a_broker_that_stops_while_it_is_read_is_named_in_time_with_the_offset(
     fresh_broker: Broker,

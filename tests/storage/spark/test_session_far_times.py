@@ -39,6 +39,7 @@ def backfilled(spark: Any, shop: Shop, *tasks: str) -> dict[str, dict[str, int]]
     return {task: dict(backfill(step, task)) for task in tasks}
 
 
+@pytest.mark.long
 def test_what_spark_wrote_this_process_reads_and_merges_as_it_is(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,6 +61,7 @@ def test_what_spark_wrote_this_process_reads_and_merges_as_it_is(
     assert (document["until"], line["until"], line["local"]) == (LAST, *values(LAST))
 
 
+@pytest.mark.long
 def test_an_instant_of_year_1_is_a_key_in_spark_too(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,7 @@ STEPS: list[tuple[int, Any, set[str | None], set[str | None]]] = [
 """A csn, a change, and the partitions that it takes files from and adds some to; sparse updates do not tell theirs."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("written", "steps"), [("in process", STEPS), ("held", STEPS[1:4]), ("spark", STEPS[1:4])], indirect=["written"]
 )

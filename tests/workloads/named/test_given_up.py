@@ -27,6 +27,7 @@ def impatient_lake(folder: Path, request: pytest.FixtureRequest, *, by_spark: bo
     return lake, made, producer
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by_spark", BOTH)
 def test_a_rebuild_counts_once_what_was_given_up_with_duplicates_and_released_later(
     tmp_path: Path, request: pytest.FixtureRequest, by_spark: bool
@@ -58,6 +59,7 @@ def test_landing_goes_on_behind_a_transaction_that_was_given_up_without_its_csn(
     assert not findings.open_findings(lake.paths), "no transaction id came again"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by_spark", BOTH)
 def test_a_rebuild_counts_each_time_that_a_transaction_was_given_up(
     tmp_path: Path, request: pytest.FixtureRequest, by_spark: bool
@@ -80,6 +82,7 @@ def test_a_rebuild_counts_each_time_that_a_transaction_was_given_up(
     assert_newest(lake, made)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by_spark", BOTH)
 def test_what_was_given_up_in_two_parts_that_are_whole_together_is_redriven_at_once(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, by_spark: bool
