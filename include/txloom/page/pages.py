@@ -16,7 +16,7 @@ from txloom.page.turns import Turn, running
 from txloom.page.turns import waiting as waits
 from txloom.quality import incidents as kinds
 from txloom.storage.checks import results
-from txloom.storage.delta.read_session import looking
+from txloom.storage.delta.read_session import reading
 from txloom.storage.paths import TablePaths
 from txloom.storage.views.pipeline import cuts as published
 from txloom.storage.views.pipeline import dead_letters as dead
@@ -120,7 +120,7 @@ def now(view: View, *, span: str, turns: Sequence[Turn] = ()) -> str:
     span: the time that its charts cover. turns: its tasks that have the slot of its pool or wait for it, in the order
     in which they get it.
     """
-    with looking():
+    with reading():
         health = view.health()
         readable = not any(each.kind == pipelines_overview.UNREADABLE for each in health.reasons)
         panels = _panels(view, span) if readable else {}
@@ -184,7 +184,7 @@ def waiting(view: View, *, page: int, cause: str | None, longer: str | None) -> 
 def letters(view: View, *, page: int, cause: str | None, transaction: str | None) -> str:
     """Return the page of open dead letters: by cause, and one by one."""
     cause_text, whose = requests.sane("cause", cause), requests.sane("transaction", transaction)
-    with looking():
+    with reading():
         causes = dead.causes(*view.whose)
         listing = dead.dead_letters(*view.whose, number=page, size=SIZE, cause=cause_text, transaction=whose)
     return view.render("letters", letters=causes, page=listing, asking={"cause": cause_text, "transaction": whose})
@@ -202,7 +202,7 @@ def incidents(view: View, *, page: int) -> str:
 
 def ledger(view: View, *, page: int) -> str:
     """Return the page of runs, backfills, and the positions of partitions."""
-    with looking():
+    with reading():
         listing = runs.runs(*view.whose, number=page, size=SIZE // 4)
         values = {"backfills": runs.backfills(*view.whose), "partitions": runs.partitions(*view.whose)}
     return view.render("runs", page=listing, **values)
@@ -210,7 +210,7 @@ def ledger(view: View, *, page: int) -> str:
 
 def cuts(view: View, *, page: int) -> str:
     """Return the page of published cuts with the version of each table, and of the readers that hold them."""
-    with looking():
+    with reading():
         listing = published.cuts(*view.whose, number=page, size=SIZE // 4)
         holds = published.holds(*view.whose)
     return view.render("cuts", page=listing, holds=holds)
@@ -230,7 +230,7 @@ def transaction_story(view: View, *, page: int, any_: str | None, **named: str |
     text = requests.sane("id", any_)
     tries = [query] if query else requests.transaction_names(text) if text else []
     story, used = None, query
-    with looking():
+    with reading():
         for used in tries:
             story = transaction.transaction(*view.whose, transaction.TransactionName(**used), number=page, size=SIZE)
             if story.total:

@@ -1,4 +1,4 @@
-"""Schemas of the tables that every pipeline has, as Arrow: the books, and what landing and buffering write."""
+"""Schemas of the tables that every pipeline has, as Arrow."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -45,7 +45,7 @@ CHANGE_EVENTS = arrow_schema(
 """kind: row, metadata, poison, tombstone, or one of the buffer's own: clock, and numbers (what the buffer sees of the
 rows and metadata written with them, packed by hash bucket; only those have bucket and numbers). tx: the hash of
 transaction_id under which the buffer knows a transaction; large files are sorted by it, so that a release finds a
-transaction's events together. table: the declared name, null when unwatched. digest, payload: what tells whether two
+transaction's events together. table: the declared name, null when unwatched. digest, payload: what shows whether two
 events of one identity say the same (`txloom.config.identity`). value: the message as it came."""
 
 DEAD_LETTERS = arrow_schema(
@@ -192,7 +192,7 @@ SOURCE_PARTITIONS = arrow_schema(
     ]
 )
 """How far a partition was after a landing, where transactions wait for all of them; csn: the highest id that it had
-shown, null when it was first seen. torn: behind this id came events that nobody could read, and nothing since."""
+shown, null when it was first seen. torn: behind this id came events that could not be read, and nothing since."""
 
 SOURCE_SNAPSHOTS = arrow_schema(
     [
@@ -303,7 +303,8 @@ INCIDENTS = arrow_schema(
     ]
 )
 """One row for each time that something was wrong. since: how long it has been so; opened_at: when it was noticed.
-opened_to, closed_to: channels that were told; claimed_by: who is sending now. is_over: closed, and everybody knows."""
+opened_to, closed_to: channels that got the message; claimed_by: who is sending now. is_over: closed, and every
+channel has the message."""
 
 LEDGER = arrow_schema(
     [
@@ -332,7 +333,7 @@ DISMISSALS = arrow_schema(
         ("at", INSTANT),
     ]
 )
-"""Dead letters that somebody has settled by name, each by the landing and row that it has in dead_letters."""
+"""Dead letters that somebody dismissed by name, each by the landing and row that it has in dead_letters."""
 
 READERS = arrow_schema(
     [

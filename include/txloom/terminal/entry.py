@@ -13,7 +13,7 @@ from rich.console import Console, Group, RenderableType
 from txloom.config import discover, find
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
-from txloom.storage.delta.read_session import looking
+from txloom.storage.delta.read_session import reading
 from txloom.storage.views.paging import plain
 from txloom.storage.views.pipeline import cuts, dead_letters, problems, runs
 from txloom.storage.views.pipeline.overview import health, overview
@@ -66,7 +66,7 @@ def _status(given: argparse.Namespace) -> Answer:
 
 def panels(pipeline: Pipeline, warehouse: str, size: int) -> dict[str, Any]:
     """Return everything that is shown of one pipeline, from one read session; size: rows of a list."""
-    with looking():
+    with reading():
         return {
             "health": health(pipeline, warehouse),
             "expectations": problems.expectations(pipeline, warehouse, size=size),

@@ -9,7 +9,7 @@ from deltalake import write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 from txloom.storage.delta import small_tables
-from txloom.storage.delta.read_session import exists, looking, opened
+from txloom.storage.delta.read_session import exists, opened, reading
 from txloom.storage.delta.recent_files import FEW, newest_since
 
 COUNT = "select count(*) as n from t"
@@ -26,13 +26,13 @@ def count(path: Path) -> int:
 def test_all_answers_of_a_look_are_of_one_version_and_the_next_look_sees_what_came(tmp_path: Path) -> None:
     table = tmp_path / "t"
     put(table, 1)
-    with looking():
+    with reading():
         assert count(table) == 1
         put(table, 2)
         assert (count(table), opened(str(table)).version()) == (1, 0)
-        with looking():
+        with reading():
             assert count(table) == 1
-    with looking():
+    with reading():
         assert (count(table), opened(str(table)).version()) == (2, 1)
     assert count(table) == 2
 
@@ -40,15 +40,15 @@ def test_all_answers_of_a_look_are_of_one_version_and_the_next_look_sees_what_ca
 def test_a_table_that_was_made_anew_with_as_many_commits_is_another_one(tmp_path: Path) -> None:
     table = tmp_path / "t"
     put(table, 1, 2, 3)
-    with looking():
+    with reading():
         assert count(table) == 3
     shutil.rmtree(table)
     put(table, 1)
-    with looking():
+    with reading():
         assert count(table) == 1
     put(table, 2)
     shutil.rmtree(table)
-    with looking():
+    with reading():
         assert (small_tables.query(str(table), COUNT), exists(str(table))) == ([], False)
 
 
@@ -63,13 +63,13 @@ def test_an_older_version_can_be_asked_in_a_look(tmp_path: Path) -> None:
     table = tmp_path / "t"
     put(table, 1)
     put(table, 2)
-    with looking():
+    with reading():
         assert small_tables.ask(opened(str(table), 0), COUNT) == [{"n": 1}]
         assert small_tables.ask(opened(str(table)), COUNT) == [{"n": 2}]
 
 
 def test_no_table_is_said_to_be_none(tmp_path: Path) -> None:
-    with looking():
+    with reading():
         assert not exists(str(tmp_path / "t"))
         with pytest.raises(TableNotFoundError):
             opened(str(tmp_path / "t"))

@@ -158,7 +158,7 @@ def _update_incidents(
     def decide(known: list[IncidentLifecycle]) -> list[IncidentLifecycle]:
         return claimed(judged(known, find(known), kinds=kinds, now=now), there, by=me, now=now)
 
-    known = incidents.change(paths, decide, looked=judged_at)
+    known = incidents.change(paths, decide, checked_at=judged_at)
     mine = [message_ for each in known if each.claimed_by == me for message_ in due(each, there)]
     sent, failures = _send(paths.pipeline, mine, channels, base_url(environment))
     after = known

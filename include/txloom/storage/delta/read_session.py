@@ -1,6 +1,6 @@
 """Read sessions: each Delta table is opened once, at one version, and results of queries on it are cached.
 
-Inside `looking()` all queries read one version of each table, the newest when the session first opened it. Beyond a
+Inside `reading()` all queries read one version of each table, the newest when the session first opened it. Beyond a
 session opened tables and small results by version are cached in the process. Whether a cached version is still the
 newest is read from the table's log: in a session once for each table, without a session for each query. Tables that are
 opened here are for reading; a writer opens another instance (`txloom.storage.delta.fencing`).
@@ -60,7 +60,7 @@ _ANSWERS: LRUCache[Hashable, Any] = LRUCache(ANSWERS)
 
 
 @contextmanager
-def looking() -> Iterator[None]:
+def reading() -> Iterator[None]:
     """Read tables in one session until the block ends; inside another session that one goes on."""
     if _SESSION.get() is not None:
         yield

@@ -41,7 +41,9 @@ def facts(pipeline: Pipeline, paths: TablePaths, now: datetime) -> Facts:
         valid_through=cut.get("valid_through"),
         valid_at=cut.get("committed_at") or cut.get("published_at"),
         landed_at=ledger.get("landed_at"),
-        judged_at=max((at for at in (ledger.get("looks"), incidents.judged_at(paths)) if at is not None), default=None),
+        judged_at=max(
+            (at for at in (ledger.get("checked"), incidents.judged_at(paths)) if at is not None), default=None
+        ),
         pending_steps=next(_pending_steps(paths, ledger), None),
         lease=_lease(paths),
         waiting=waiting,
@@ -62,7 +64,7 @@ def _one(paths: TablePaths, table: str, sql: str) -> dict[str, Any]:
 def _ledger(paths: TablePaths, shown: int | None) -> dict[str, Any]:
     """Return what the ledger shows; it has a file for each step of each run until maintenance joins them.
 
-    stepped: when a step last ended. looks: when a landing last succeeded. landed_at: when something new was last
+    stepped: when a step last ended. checked: when a landing last succeeded. landed_at: when something new was last
     landed; while nothing ever was, when the first landing ran. behind, above: since when something waits to be
     buffered, and to be published. release: of the last good merge. balance_*: of the newest balance. shown:
     valid-through of the newest cut.
@@ -75,7 +77,7 @@ def _ledger(paths: TablePaths, shown: int | None) -> dict[str, Any]:
     order = small_tables.latest(paths.table(names.LEDGER))
     newest = {
         "stepped": "max(at)",
-        "looks": f"max(at) filter (where {LANDS})",
+        "checked": f"max(at) filter (where {LANDS})",
         "landed": f"max(at) filter (where {LANDS} and {LANDED}{not_redriven})",
         "release": f"first_value(counts['release'] order by {order}) filter (where {MERGES})",
     }
@@ -99,7 +101,7 @@ def _newest_lines(paths: TablePaths, newest: dict[str, str], first: dict[str, st
         return everything
     assert since is not None
     recent = _one(paths, names.LEDGER, f"{_judged_expectations(newest)} where at >= {instant_literal(since)}")
-    if any(recent[name] is None for name in ("looks", "landed", "release", "balance_at")):
+    if any(recent[name] is None for name in ("checked", "landed", "release", "balance_at")):
         return _one(paths, names.LEDGER, _judged_expectations({**newest, **first}))
     return recent | {"begun": None} | _one(paths, names.LEDGER, f"{_judged_expectations(first)} where {waits}")
 

@@ -45,10 +45,10 @@ def judged_at(paths: TablePaths) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
 
 
-def change(paths: TablePaths, decide: Change, *, looked: datetime | None = None) -> list[IncidentLifecycle]:
+def change(paths: TablePaths, decide: Change, *, checked_at: datetime | None = None) -> list[IncidentLifecycle]:
     """Let a rule change the recorded incidents and return them; it runs again where another process wrote meanwhile.
 
-    looked: also record that the source was checked at this time. Nothing is written when nothing changes. Raises
+    checked_at: also record that the source was checked at this time. Nothing is written when nothing changes. Raises
     WriteConflict after TRIES conflicts.
     """
     path = paths.table(names.INCIDENTS)
@@ -58,9 +58,9 @@ def change(paths: TablePaths, decide: Change, *, looked: datetime | None = None)
         table = DeltaTable(path)
         known = _read(table)
         after = decide(list(known))
-        if after == known and looked is None:
+        if after == known and checked_at is None:
             return known
-        _write(table, after, looked or judged_at(paths))
+        _write(table, after, checked_at or judged_at(paths))
         return after
 
     return repeated(attempt, TRIES, "incidents: others write into it all the time; nothing was changed")

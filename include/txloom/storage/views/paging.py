@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 from txloom.config import names
 from txloom.errors import ConfigurationError
 from txloom.storage.delta import small_tables
-from txloom.storage.delta.read_session import exists, looking, opened
+from txloom.storage.delta.read_session import exists, opened, reading
 from txloom.storage.delta.recent_files import newest_since
 from txloom.storage.delta.sql import instant_literal
 from txloom.storage.paths import TablePaths
@@ -54,7 +54,7 @@ def open_tables(function: Callable[Given, Answer]) -> Callable[Given, Answer]:
 
     @wraps(function)
     def wrapped(*given: Given.args, **named: Given.kwargs) -> Answer:
-        with looking():
+        with reading():
             return function(*given, **named)
 
     return wrapped

@@ -8,7 +8,7 @@ from txloom.storage.checks import findings
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.dead_letters.listing import listing
 from txloom.storage.delta import small_tables
-from txloom.storage.delta.read_session import looking
+from txloom.storage.delta.read_session import reading
 from txloom.storage.landing import partition_watermarks
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
@@ -23,7 +23,7 @@ def status(warehouse: str, pipeline: str) -> dict[str, Any]:
     does not exist yet counts as empty: the cut is None, counts are 0.
     """
     paths = TablePaths(warehouse, pipeline)
-    with looking():
+    with reading():
         newest = (
             "select step, run_id, at, counts, valid_through, balanced from (select *, row_number() over (partition by"
             f" step order by {small_tables.latest(paths.table(names.LEDGER))}) as n from t) where n = 1 order by step"

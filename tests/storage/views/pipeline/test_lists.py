@@ -247,7 +247,7 @@ def test_open_findings_and_open_incidents_come_first(shop: Shop) -> None:
         IncidentLifecycle(Incident("finding", name, NOON, "error", "What.", "Do."), at(number), closed)
         for number, (name, closed) in enumerate([("old", at(5)), ("open", None), ("new", at(6))])
     ]
-    incident_table.change(shop.paths, lambda _: known, looked=at(9))
+    incident_table.change(shop.paths, lambda _: known, checked_at=at(9))
     shown = problems.incidents(shop.pipeline, shop.warehouse)
     assert [(row["subject"], row["closed_at"]) for row in shown.rows] == [
         ("open", None),
