@@ -4,7 +4,7 @@
 
 The page is made from the models in include/txloom/config/models. Examples come from a description ("such as 30m"), from
 the shipped declarations, or from EXAMPLES below; each is validated as a value of its key before it is written.
-tests/setup/test_config_reference.py fails while the committed page differs from what this script writes.
+tests/docs/test_config_reference.py fails while the committed page differs from what this script writes.
 """
 
 import json

@@ -2,7 +2,7 @@
 
     .venv/bin/python scripts/screenshots.py
 
-They show the pipelines of the page's tests (tests/services/showcase.py). Takes about three minutes.
+They show the pipelines of the page's tests (tests/services/airflow/showcase.py). Takes about three minutes.
 """
 
 import os
@@ -13,10 +13,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from services.api_server import ApiServer  # noqa: E402
-from services.browsing import browser, visiting  # noqa: E402
+from services.airflow.api_server import ApiServer  # noqa: E402
+from services.airflow.browsing import browser, visiting  # noqa: E402
+from services.airflow.showcase import showcase  # noqa: E402
 from services.fetched import NotHere  # noqa: E402
-from services.showcase import showcase  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 SIZE = {"width": 1100, "height": 700}

@@ -13,6 +13,7 @@ from pyspark import SparkContext
 
 import running
 from drawn import examples
+from txloom.steps.runner import log_to_output
 
 PROJECT = Path(__file__).resolve().parents[1]
 
@@ -28,6 +29,7 @@ settings.register_profile(
 )
 settings.load_profile("txloom")
 logging.getLogger("py4j").setLevel(logging.WARNING)
+log_to_output()
 
 SHUFFLE_PARTITIONS = "1"
 """A cycle of a few rows takes half the time of one with as many as jobs have."""
@@ -37,30 +39,30 @@ INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.facto
 SHORT_QUERIES = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote -Xms1g -Xmn500m"
 
 LONGEST = (
-    "steps/test_killed.py",
-    "workloads/test_any_lake.py",
-    "steps/test_diff_snapshot.py",
-    "workloads/test_any_source.py",
-    "steps/test_checkpoints.py",
-    "workloads/test_any_workload.py",
-    "steps/test_sample.py",
-    "steps/test_backfill.py",
-    "steps/test_producer.py",
+    "cycles/test_killed.py",
+    "workloads/random/test_any_lake.py",
+    "steps/snapshots/test_diff_snapshot.py",
+    "workloads/random/test_any_source.py",
+    "storage/buffer/test_checkpoints.py",
+    "workloads/random/test_any_workload.py",
+    "cycles/test_sample.py",
+    "steps/backfill/test_backfill.py",
+    "steps/buffer/test_producer_checks.py",
     "dags/test_dags.py",
-    "workloads/test_named_lakes.py",
-    "steps/test_faults.py",
-    "steps/test_many_landings.py",
-    "steps/test_large.py",
-    "steps/test_partitions.py",
-    "steps/test_kafka.py",
-    "steps/test_corrected_metadata.py",
-    "workloads/test_wrapped_ids.py",
-    "steps/test_expire.py",
+    "workloads/named/test_named_lakes.py",
+    "cycles/test_producer_faults.py",
+    "steps/buffer/test_micro_batch.py",
+    "cycles/test_large.py",
+    "storage/targets/test_partitioning.py",
+    "steps/landing/test_land_events_kafka.py",
+    "steps/buffer/test_late_metadata.py",
+    "workloads/named/test_wrapped_ids.py",
+    "steps/maintenance/test_expire.py",
     "dags/test_up.py",
-    "setup/test_contributing.py",
+    "docs/test_contributing.py",
     "plugins/test_page.py",
 )
-"""Files of tests, those first that take longest."""
+"""Files of tests, as they lie in this folder; those first that take longest."""
 
 
 @pytest.fixture
@@ -112,7 +114,7 @@ def spark() -> Iterator[object]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take longest, so that the workers end together."""
     ranks = {name: rank for rank, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: ranks.get("/".join(item.path.parts[-2:]), len(ranks)))
+    items.sort(key=lambda item: ranks.get(item.path.as_posix().rpartition("/tests/")[2], len(ranks)))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -5,8 +5,8 @@ import pyarrow.compute as pc
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from current.folding.test_fold_any_changes import NO_ROWS, changes_at, histories
 from current.naive import COLUMNS, Change, applied, as_effects, as_table, interpret
-from current.test_any_changes import NO_ROWS, changes_at, histories
 from current.texts import row_schema
 from drawn import examples
 from txloom.current.folding.fold import fold

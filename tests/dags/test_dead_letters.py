@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from services.airflow import Airflow
+from services.airflow.instance import Airflow
 from services.channels import Hooks, hooks
 from txloom.storage.delta import small_tables
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from services.airflow import Airflow
+from services.airflow.instance import Airflow
 from services.process import wait_until
 from txloom.storage.delta import small_tables
 

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from events.test_images import table
+from events.images.test_reader import table
 from txloom.events.images.reader import ImageReader
 from txloom.history.changes import images
 

@@ -7,5 +7,5 @@ Nothing here imports the project, Spark or Delta, so that agreement with it mean
     Source(capture).documents_as_of(csn)            # oracle.documents: the same as nested documents
     valid_through(capture)                          # oracle.completeness: how far a pipeline may publish
     typed_state(state), differences(left, right)    # oracle.values, oracle.comparison: comparing with Delta
-    deliver(messages, folder, seed=1, arrivals=9)   # oracle.faults: the same load, delivered badly
+    deliver(messages, folder, seed=1, arrivals=9)   # oracle.delivery.faults: the same load, delivered badly
 """

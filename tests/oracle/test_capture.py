@@ -9,7 +9,7 @@ import pytest
 
 from oracle.capture import SAMPLE, Capture, arrivals, messages, read, truth
 from oracle.declarations import TABLES
-from oracle.writing import heard, metadata, row
+from oracle.delivery.writing import heard, metadata, row
 
 BIG = "1389"
 

@@ -6,8 +6,8 @@ import pytest
 
 from oracle.capture import arrivals, read
 from oracle.completeness import progress, valid_through
+from oracle.delivery.writing import heard, metadata, row
 from oracle.state import Source
-from oracle.writing import heard, metadata, row
 
 
 def event(csn: int, pos: int = 1) -> str:

@@ -8,10 +8,10 @@ import pytest
 
 from oracle.capture import Capture, arrivals, read, truth
 from oracle.declarations import ORDER, TABLES
+from oracle.delivery.writing import row, whole
 from oracle.documents import documents
 from oracle.state import Source
 from oracle.values import typed_documents
-from oracle.writing import row, whole
 
 
 @pytest.fixture(scope="module")

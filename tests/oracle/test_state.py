@@ -10,10 +10,10 @@ import pytest
 from oracle.capture import Capture, Image, arrivals, read, truth
 from oracle.comparison import differences, report
 from oracle.declarations import ORDER, TABLES
+from oracle.delivery.writing import heard, metadata, row, whole
 from oracle.documents import orphans
 from oracle.state import Source, State
 from oracle.values import typed_state
-from oracle.writing import heard, metadata, row, whole
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from services.airflow import Airflow
+from services.airflow.instance import Airflow
 from services.process import wait_until
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.arrow_tables import select

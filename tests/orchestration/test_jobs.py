@@ -119,6 +119,12 @@ def test_a_killed_process_is_told_as_killed_and_retried(code: int) -> None:
     )
 
 
+def test_a_job_that_lost_its_lease_while_it_hung_is_told_so_and_retried() -> None:
+    error = died(SimpleNamespace(returncode=10), f"{COMMAND}Error code is: 10.", "merge_current")
+    assert not isinstance(error, AirflowFailException)
+    assert str(error).startswith("txloom merge_current failed (LeaseTaken, exit code 10): it hung for so long that ")
+
+
 def test_a_crash_in_native_code_is_told_as_one() -> None:
     error = died(SimpleNamespace(returncode=-11), f"{COMMAND}Error code is: {-11}.", "merge_current")
     assert str(error).startswith("txloom merge_current was killed (SIGSEGV, signal 11): it crashed in native code;")

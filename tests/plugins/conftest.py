@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from services.absent import give_up_for
-from services.api_server import ApiServer
-from services.browsing import Visitor, browser, visiting
+from services.airflow.api_server import ApiServer
+from services.airflow.browsing import Visitor, browser, visiting
+from services.airflow.showcase import showcase
 from services.fetched import NotHere
-from services.showcase import showcase
 
 Visit = Callable[..., Visitor]
 

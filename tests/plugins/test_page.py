@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from services.browsing import Visitor
-from services.showcase import HIDDEN, HUGE, LETTERS, ORPHANS, QUOTES, SCRIPT, STUCK
+from services.airflow.browsing import Visitor
+from services.airflow.showcase import HIDDEN, HUGE, LETTERS, ORPHANS, QUOTES, SCRIPT, STUCK
 from txloom.config import load
 from txloom.config.project import PROJECT
 from txloom.quality.incidents import ADVICE, GONE

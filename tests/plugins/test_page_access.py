@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from services.api_server import ApiServer
-from services.browsing import Answer, ask
+from services.airflow.api_server import ApiServer
+from services.airflow.browsing import Answer, ask
 
 PROJECT = Path(__file__).resolve().parents[2]
 NAMES = ("expectations", "waiting", "letters", "findings", "incidents", "runs", "cuts", "transaction", "key")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from services.browsing import Visitor
+from services.airflow.browsing import Visitor
 
 Visit = Callable[..., Visitor]
 PAGES = (

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from services.api_server import ApiServer
-from services.browsing import ask
+from services.airflow.api_server import ApiServer
+from services.airflow.browsing import ask
 from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import CUTS

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from services.api_server import ApiServer
-from services.browsing import ask
-from services.settings import PROJECT
+from services.airflow.api_server import ApiServer
+from services.airflow.browsing import ask
+from services.airflow.settings import PROJECT
 
 SHIPPED = PROJECT / "include" / "pipelines" / "orders.yaml"
 PARTS = ("waiting", "letters", "findings", "incidents", "runs", "cuts", "transaction", "expectations", "key")

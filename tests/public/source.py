@@ -18,10 +18,10 @@ from oracle.declarations import Aggregate, Table
 from txloom.config import load
 from txloom.config.models.pipeline import Pipeline
 from workloads.core import Core, Rows
-from workloads.database import Sent, State
 from workloads.delivery import deliver
-from workloads.shapes import Shape, declaration
-from workloads.truth import expected_tables
+from workloads.sources.database import Sent, State
+from workloads.sources.shapes import Shape, declaration
+from workloads.sources.truth import expected_tables
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]

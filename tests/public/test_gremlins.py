@@ -12,7 +12,7 @@ from oracle.capture import Message
 from public.source import Source, in_order, pipeline_of, source_of, states, table
 from txloom.config.models.pipeline import Pipeline
 from workloads.core import Core
-from workloads.database import Sent
+from workloads.sources.database import Sent
 
 SOURCE = "CDC Data Gremlins (tabular.io): changes of the table accounts, transactions 344 and 345"
 AFTER = {344: {51: Decimal("442.08"), 105: Decimal("351.22")}, 345: {1: Decimal("900.31"), 28: Decimal("124.50")}}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from machine import Machine, whole_machine
+from setup.machine import Machine, whole_machine
 
 PYTHON_ADVICE = (
     "Install one (Debian: apt-get install python3 python3-venv), or name it: make setup PYTHON=/path/to/python3.11\n"

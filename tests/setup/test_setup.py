@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from machine import PROJECT, Machine, whole_machine
+from setup.machine import PROJECT, Machine, whole_machine
 
 PACKAGES = "[set-up 1/3] Python VERSION: 1 pinned packages into .venv (1.2 GB: a minute with uv, three with pip)\n"
 JARS = "[set-up 2/3] 2 jars for Delta Lake into jars (10 MB)\n"

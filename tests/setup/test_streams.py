@@ -10,28 +10,28 @@ import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
 WHOLE = (
-    "steps/test_checkpoints.py",
-    "steps/test_corrected_metadata.py",
-    "steps/test_expire.py",
-    "steps/test_killed.py",
-    "steps/test_large.py",
-    "steps/test_sample.py",
-    "workloads/test_any_lake.py",
+    "storage/buffer/test_checkpoints.py",
+    "steps/buffer/test_late_metadata.py",
+    "steps/maintenance/test_expire.py",
+    "cycles/test_killed.py",
+    "cycles/test_large.py",
+    "cycles/test_sample.py",
+    "workloads/random/test_any_lake.py",
 )
 """Files of which every test runs it: kills, restarts, damage, rebuilds, large batches, what maintenance takes away."""
 RULES = {
-    "a lost checkpoint beside faults": "steps/test_faults.py: test_a_lost_checkpoint_is_rebuilt_from_change_events_",
-    "a redrive that is killed": "steps/test_redrive.py: test_a_redrive_killed_after_its_writes_is_done_once",
-    "death and loss of the checkpoint": "workloads/test_named_lakes.py: test_the_jobs_write_it_once_too",
-    "a rebuild after duplicates": "workloads/test_given_up.py: test_a_rebuild_counts_once_what_was_given_up_with_",
-    "a rebuild after two deaths": "workloads/test_given_up.py: test_a_rebuild_counts_each_time_that_a_transaction_",
-    "GoldenGate": "steps/test_large.py: test_a_large_batch_gives_what_small_ones_give",
-    "Debezium": "steps/test_live_debezium.py: test_tables_equal_the_database_through_a_load_and_a_worker_",
-    "wal2json": "steps/test_formats.py: test_the_three_streams_of_one_load_end_in_the_same_tables",
-    "change sets": "steps/test_examples.py: test_a_change_set_leaves_what_its_last_rows_say",
-    "change events": "steps/test_examples.py: test_the_resolvers_example",
-    "extracts": "steps/test_examples.py: test_the_difference_of_two_extracts",
-    "Kafka": "steps/test_kafka.py: test_records_are_landed_once_with_partition_and_offset",
+    "a lost checkpoint beside faults": "cycles/test_producer_faults.py: test_a_lost_checkpoint_is_rebuilt_from_",
+    "a redrive that is killed": "steps/dead_letters/test_redrive.py: test_a_redrive_killed_after_its_writes_is_done_",
+    "death and loss of the checkpoint": "workloads/named/test_named_lakes.py: test_the_jobs_write_it_once_too",
+    "a rebuild after duplicates": "workloads/named/test_given_up.py: test_a_rebuild_counts_once_what_was_given_up_",
+    "a rebuild after two deaths": "workloads/named/test_given_up.py: test_a_rebuild_counts_each_time_that_a_",
+    "GoldenGate": "cycles/test_large.py: test_a_large_batch_gives_what_small_ones_give",
+    "Debezium": "cycles/test_live_debezium.py: test_tables_equal_the_database_through_a_load_and_a_worker_",
+    "wal2json": "cycles/test_three_formats.py: test_the_three_streams_of_one_load_end_in_the_same_tables",
+    "change sets": "cycles/test_examples.py: test_a_change_set_leaves_what_its_last_rows_say",
+    "change events": "cycles/test_examples.py: test_the_resolvers_example",
+    "extracts": "cycles/test_examples.py: test_the_difference_of_two_extracts",
+    "Kafka": "steps/landing/test_land_events_kafka.py: test_records_are_landed_once_with_partition_and_offset",
 }
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from random import Random
 
 from oracle.capture import Message
-from workloads.database import Sent
+from workloads.sources.database import Sent
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from oracle import comparison
 from txloom.quality import findings as f
 from txloom.storage.checks import findings
 from txloom.storage.dead_letters import open_letters
-from workloads.extracts import Extractor
 from workloads.inbox import Producer
 from workloads.operations import operate
 from workloads.play import Play
 from workloads.small_lake import AT_ONCE, SmallLake
-from workloads.truth import expected_tables, keyed, keys
+from workloads.sources.extracts import Extractor
+from workloads.sources.truth import expected_tables, keyed, keys
 
 
 def run_through(lake: SmallLake, made: Play, producer: Producer | Extractor) -> None:

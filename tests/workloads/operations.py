@@ -6,6 +6,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
+from called import step_of
 from txloom.quality.dead_letters import Selection
 from txloom.steps.backfill.backfill import backfill
 from txloom.steps.dead_letters.dismiss import dismiss
@@ -107,7 +108,7 @@ def _clean(lake: SmallLake, made: Play) -> None:
     vacuum = kept.vacuum.model_copy(update={"retain": timedelta(0)})
     short = kept.model_copy(update={"history": history, "vacuum": vacuum})
     pipeline = lake.pipeline.model_copy(update={"maintenance": short})
-    clean_history(lake.spark, pipeline, lake.paths, f"run-{lake.runs}")
+    clean_history(step_of(pipeline, lake.warehouse, f"run-{lake.runs}", lake.session))
 
 
 OPERATE = {

@@ -9,16 +9,16 @@ from typing import Any
 from oracle.capture import Message
 from txloom.config import load
 from txloom.config.models.pipeline import Pipeline
-from workloads.alone import ChangeEvents, ChangeSets
-from workloads.database import Change, Database, Sent
-from workloads.debezium import Debezium
 from workloads.delivery import deliver, deliver_in_turn
 from workloads.dimensions import EXTRACTS, Dimensions, drawn
-from workloads.extracts import Extractor, Extracts
-from workloads.goldengate import GoldenGate
 from workloads.inbox import Producer
-from workloads.shapes import Shape, SourceText, declaration, shape
-from workloads.wal2json import Wal2Json, Wal2JsonOne
+from workloads.sources.alone import ChangeEvents, ChangeSets
+from workloads.sources.database import Change, Database, Sent
+from workloads.sources.debezium import Debezium
+from workloads.sources.extracts import Extractor, Extracts
+from workloads.sources.goldengate import GoldenGate
+from workloads.sources.shapes import Shape, SourceText, declaration, shape
+from workloads.sources.wal2json import Wal2Json, Wal2JsonOne
 
 WRITERS = {
     "goldengate": GoldenGate,

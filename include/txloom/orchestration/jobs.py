@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 from txloom.config import jvm, names
 from txloom.config.models.pipeline import Pipeline
 from txloom.config.project import PROJECT, jars
+from txloom.errors import LeaseTaken, message_of
 from txloom.orchestration import connections
 from txloom.orchestration.failures import failure
 from txloom.orchestration.metrics import measured
@@ -86,6 +87,8 @@ def died(process: Any, message: str, task: str) -> AirflowException:
     'AirflowException'
     """
     code = getattr(process, "returncode", None)
+    if code == LeaseTaken.exit_code:  # it ends at once, without even a result, so that it writes nothing more
+        return failure(code, message_of(task, LeaseTaken(_SILENT)))
     return failure(code, killed(code, task) or _COMMAND.sub("", message))
 
 
@@ -109,6 +112,7 @@ _WHY_KILLED = {
     "SIGHUP": "the session that it ran in was closed.",
 }
 _CRASHED = "it crashed in native code; its last lines are in this task's log."
+_SILENT = "it hung for so long that another run took its place; it wrote nothing more. The retry waits for that run"
 _ELSEWHERE = "the job and Airflow's worker do not see the same warehouse"
 _AFTER_KILLED = "Nothing is half done: the retry, or clearing the task, goes on where it stopped."
 

@@ -39,20 +39,22 @@ class TaskNotice(BaseNotifier):
 
     def notify(self, context: Context) -> None:
         """Send the notice; Airflow writes an error here into the task's log, and the task does not fail by it."""
-        from txloom.steps.alerts.alert import is_failed, task_failed, task_succeeded
+        from txloom.steps.alerts.alert import FailedTask, is_failed, task_failed, task_succeeded
+        from txloom.storage.runs.result_files import ResultFile
 
         instance = context["ti"]
         task = f"{instance.dag_id}.{instance.task_id}"
         if not self.failed and not is_failed(self.pipeline, warehouse=warehouse(), task=task):
             return
         pipeline, lake, environment = reached(self.pipeline)
-        where: dict[str, Any] = {"warehouse": lake, "task": task, "environment": environment}
         if not self.failed:
-            task_succeeded(pipeline, **where)
+            task_succeeded(pipeline, warehouse=lake, task=task, environment=environment)
             return
+        result = ResultFile.of(lake, pipeline.name, str(instance.run_id), str(instance.task_id)).read()
         sentence = str(context.get("exception") or "It ended without a word: it was killed, or marked as failed.")
         page = f"dags/{instance.dag_id}/runs/{instance.run_id}/tasks/{instance.task_id}"
-        task_failed(pipeline, sentence=sentence, page=page, **where)
+        failed = FailedTask(task, sentence, page, None if result is None else result.exit_code)
+        task_failed(pipeline, failed, warehouse=lake, environment=environment)
 
 
 def notices(pipeline: Pipeline) -> Mapping[str, Any]:

@@ -119,14 +119,20 @@ def _write_result(file: ResultFile, result: JobResult) -> None:
         print(f"warn: the result file of this job cannot be written: {error}", file=sys.stderr, flush=True)
 
 
+class Output(logging.Handler):
+    """Prints messages without their level and logger: a job's log is for people, and its last line is the counts."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one message."""
+        print(self.format(record), flush=True)
+
+
 def log_to_output() -> None:
-    """Send what txloom logs to standard output, a line for each message, unless logging is set up already."""
+    """Send what txloom logs to standard output, a line for each message; done twice it changes nothing more."""
     logger = logging.getLogger("txloom")
-    if logger.handlers or logging.getLogger().handlers:
+    if any(isinstance(handler, Output) for handler in logger.handlers):
         return
-    handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    logger.addHandler(handler)
+    logger.addHandler(Output())
     logger.setLevel(logging.INFO)
 
 

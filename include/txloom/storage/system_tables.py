@@ -1,5 +1,8 @@
 """Schemas of the tables that every pipeline has, as Arrow: the books, and what landing and buffering write."""
 
+from collections.abc import Iterable
+from typing import Any
+
 import pyarrow as pa
 
 from txloom.events.envelope import ENVELOPE
@@ -11,7 +14,17 @@ ENTERED = "entered"
 """The column that says in which order rows of a table were entered, whatever the clocks of those who entered them said:
 a row's is larger than those of all rows that it could know. Rows of before this column have none."""
 
-CHANGE_EVENTS = pa.schema(
+
+def arrow_schema(columns: "Iterable[pa.Field[Any] | tuple[str, pa.DataType]]") -> pa.Schema:
+    """Return a schema of columns, each a field or a name with its type.
+
+    >>> arrow_schema([("id", pa.int64()), pa.field("name", pa.string())]).names
+    ['id', 'name']
+    """
+    return pa.schema([each if isinstance(each, pa.Field) else pa.field(*each) for each in columns])
+
+
+CHANGE_EVENTS = arrow_schema(
     [
         ("landing", pa.int64()),
         ("row", pa.int64()),
@@ -35,7 +48,7 @@ transaction_id under which the buffer knows a transaction; large files are sorte
 transaction's events together. table: the declared name, null when unwatched. digest, payload: what tells whether two
 events of one identity say the same (`txloom.config.identity`). value: the message as it came."""
 
-DEAD_LETTERS = pa.schema(
+DEAD_LETTERS = arrow_schema(
     [
         *[
             CHANGE_EVENTS.field(name)
@@ -68,7 +81,7 @@ DEAD_LETTERS = pa.schema(
 )
 """An event that cannot be applied, with its cause. release: the buffer's batch that gave it up, null from landing."""
 
-TRANSACTIONS = pa.schema(
+TRANSACTIONS = arrow_schema(
     [
         ("transaction_id", pa.string()),
         ("xid", pa.string()),
@@ -84,7 +97,7 @@ TRANSACTIONS = pa.schema(
 )
 """One row per finished transaction; status: released or dead (then with a cause)."""
 
-PENDING_TRANSACTIONS = pa.schema(
+PENDING_TRANSACTIONS = arrow_schema(
     [
         ("transaction_id", pa.string()),
         ("xid", pa.string()),
@@ -100,7 +113,7 @@ PENDING_TRANSACTIONS = pa.schema(
 )
 """What is buffered now; expected is null while no metadata was seen."""
 
-LANDED_FILES = pa.schema(
+LANDED_FILES = arrow_schema(
     [
         ("landing", pa.int64()),
         ("run_id", pa.string()),
@@ -119,7 +132,7 @@ LANDED_FILES = pa.schema(
 the file's content it is read. origin: the name under which the file was read before, or another that begins like it.
 follows: the file behind which it comes."""
 
-FILE_POSITIONS = pa.schema(
+FILE_POSITIONS = arrow_schema(
     [
         ("landing", pa.int64()),
         ("at", INSTANT),
@@ -152,7 +165,7 @@ name that it had before it was renamed. begins_inside: the file began in a trans
 lines that an earlier landing had read. problem: why it could not be read, is_access: which may pass without a change
 of the file. lost: an operator set it aside; why, and who said so."""
 
-LANDED_OFFSETS = pa.schema(
+LANDED_OFFSETS = arrow_schema(
     [
         ("landing", pa.int64()),
         ("run_id", pa.string()),
@@ -168,7 +181,7 @@ LANDED_OFFSETS = pa.schema(
 """The plan of landings from Kafka: records of each partition, from one offset to before another. lost: nothing of them
 was landed, because an operator accepted their loss; why, and who said so."""
 
-SOURCE_PARTITIONS = pa.schema(
+SOURCE_PARTITIONS = arrow_schema(
     [
         ("landing", pa.int64()),
         ("at", INSTANT),
@@ -181,7 +194,7 @@ SOURCE_PARTITIONS = pa.schema(
 """How far a partition was after a landing, where transactions wait for all of them; csn: the highest id that it had
 shown, null when it was first seen. torn: behind this id came events that nobody could read, and nothing since."""
 
-SOURCE_SNAPSHOTS = pa.schema(
+SOURCE_SNAPSHOTS = arrow_schema(
     [
         ("landing", pa.int64()),
         ("at", INSTANT),
@@ -199,11 +212,13 @@ SOURCE_SNAPSHOTS = pa.schema(
 lowest, highest: of those under way; ended, closed: up to which csn they are sent, and landed, whole; initial: the csn
 of the one that the stream began with, once it is whole. left_out: no more than that the landing left something out."""
 
-SOURCE_NAMES = pa.schema([("name", pa.string()), ("spelling", pa.string()), ("landing", pa.int64()), ("at", INSTANT)])
+SOURCE_NAMES = arrow_schema(
+    [("name", pa.string()), ("spelling", pa.string()), ("landing", pa.int64()), ("at", INSTANT)]
+)
 """How a landing first spelled a name of the source (`txloom.events.source_names`); name: the declared table, with the
 name in capital letters where a table has several."""
 
-EVOLVED_COLUMNS = pa.schema(
+EVOLVED_COLUMNS = arrow_schema(
     [
         ("table", pa.string()),
         ("column", pa.string()),
@@ -214,7 +229,7 @@ EVOLVED_COLUMNS = pa.schema(
 )
 """Columns that a source added and that a table took up, as text: `undeclared_columns: evolve`."""
 
-FINDINGS = pa.schema(
+FINDINGS = arrow_schema(
     [
         ("code", pa.string()),
         ("severity", pa.string()),
@@ -233,7 +248,7 @@ FINDINGS = pa.schema(
 """What is wrong with a source or its producer, with evidence; of each (code, table, column) the newest row holds.
 status: open or closed. needs_snapshot: rows of the table (null: of all tables) may differ from the source's."""
 
-LEASES = pa.schema(
+LEASES = arrow_schema(
     [
         ("epoch", pa.int64()),
         ("run_id", pa.string()),
@@ -247,7 +262,7 @@ LEASES = pa.schema(
 )
 """One row: who holds the pipeline, or held it last (then with released_at); epoch: how many did before it, and it."""
 
-BACKFILLS = pa.schema(
+BACKFILLS = arrow_schema(
     [
         ("run_id", pa.string()),
         ("table", pa.string()),
@@ -267,7 +282,7 @@ BACKFILLS = pa.schema(
 compared, applied or dropped. samples: a JSON list of rows before and after, bounded. digest: of all that differs.
 state: how far the live table was. A null table speaks of the whole run."""
 
-INCIDENTS = pa.schema(
+INCIDENTS = arrow_schema(
     [
         ("kind", pa.string()),
         ("subject", pa.string()),
@@ -290,7 +305,7 @@ INCIDENTS = pa.schema(
 """One row for each time that something was wrong. since: how long it has been so; opened_at: when it was noticed.
 opened_to, closed_to: channels that were told; claimed_by: who is sending now. is_over: closed, and everybody knows."""
 
-LEDGER = pa.schema(
+LEDGER = arrow_schema(
     [
         ("run_id", pa.string()),
         ("step", pa.string()),
@@ -305,7 +320,7 @@ LEDGER = pa.schema(
     ]
 )
 
-DISMISSALS = pa.schema(
+DISMISSALS = arrow_schema(
     [
         ("landing", pa.int64()),
         ("row", pa.int64()),
@@ -319,7 +334,7 @@ DISMISSALS = pa.schema(
 )
 """Dead letters that somebody has settled by name, each by the landing and row that it has in dead_letters."""
 
-READERS = pa.schema(
+READERS = arrow_schema(
     [
         ("reader", pa.string()),
         ("cut_id", pa.int64()),
@@ -331,7 +346,7 @@ READERS = pa.schema(
 
 GAP = pa.struct([("xid", pa.string()), ("csn", pa.int64()), ("cause", pa.string())])
 AMENDED = pa.struct([("cut_id", pa.int64()), ("xid", pa.string()), ("csn", pa.int64())])
-CUTS = pa.schema(
+CUTS = arrow_schema(
     [
         ("cut_id", pa.int64()),
         ("run_id", pa.string()),
@@ -351,7 +366,7 @@ place does not have; marks: what each version's commit says of itself; both are 
 gaps: dead-lettered transactions at or below it; amends: earlier cuts that a transaction was added below after they were
 published, or that a backfill (`backfill RUN`, with the first csn of its range) repaired rows of."""
 
-EXPECTATION_RESULTS = pa.schema(
+EXPECTATION_RESULTS = arrow_schema(
     [
         ("run_id", pa.string()),
         ("expectation", pa.string()),
@@ -378,7 +393,7 @@ streak: how many runs in a row it has failed."""
 COLUMN_FIGURES = pa.struct(
     [("nulls", pa.int64()), ("distinct", pa.int64()), ("minimum", pa.string()), ("maximum", pa.string())]
 )
-TABLE_STATISTICS = pa.schema(
+TABLE_STATISTICS = arrow_schema(
     [
         ("run_id", pa.string()),
         ("table", pa.string()),

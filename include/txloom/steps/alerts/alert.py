@@ -7,11 +7,12 @@ Messages go out at least once: a process that dies between sending and noting it
 import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from txloom.config.models.alerts import Alerts
 from txloom.config.models.pipeline import Pipeline
-from txloom.errors import BETWEEN_EXPECTATIONS, ConfigurationError, MessageUnsent
+from txloom.errors import ConfigurationError, ExpectationFailed, MessageUnsent
 from txloom.quality import incidents as rules
 from txloom.quality.incident_lifecycle import Due, IncidentLifecycle, claimed, due, judged, noted
 from txloom.quality.incidents import ADVICE, TASK, Incident
@@ -19,7 +20,7 @@ from txloom.quality.messages import message
 from txloom.steps.alerts.notifiers import Notifier, notifiers
 from txloom.steps.step import Counts, Step
 from txloom.storage.health import incidents
-from txloom.storage.health.facts import facts, failing_expectations
+from txloom.storage.health.facts import facts
 from txloom.storage.paths import TablePaths
 
 BASE_URL = "AIRFLOW__API__BASE_URL"
@@ -47,32 +48,37 @@ def alert(step: Step, environment: Mapping[str, str] | None = None, *, source_wa
     return {**counts, "waiting": known.waiting.total, "dead_letters": known.dead_letters.total, **age}
 
 
-def task_failed(
-    pipeline: Pipeline,
-    *,
-    warehouse: str,
-    task: str,
-    sentence: str,
-    page: str,
-    environment: Mapping[str, str] | None = None,
-) -> dict[str, int]:
-    """Open the incident of a failed task, `DAG.TASK`, with its own sentence; it stays open until the task succeeds.
+@dataclass(frozen=True)
+class FailedTask:
+    """A task that failed for good.
 
-    A task that says no more than that expectations failed opens none: each of them is an incident of its own.
+    Args:
+        name: `DAG.TASK`.
+        sentence: what it said.
+        page: where Airflow shows it, below its base URL.
+        exit_code: of its job, where it left one.
+    """
+
+    name: str
+    sentence: str
+    page: str = ""
+    exit_code: int | None = None
+
+
+def task_failed(
+    pipeline: Pipeline, failed: FailedTask, *, warehouse: str, environment: Mapping[str, str] | None = None
+) -> dict[str, int]:
+    """Open the incident of a failed task with its sentence; it stays open until the task succeeds.
+
+    A task that failed because expectations did opens none: each of them is an incident of its own.
     """
     if pipeline.alerts is None:
         return {"open": 0, "sent": 0}
-    paths = TablePaths(warehouse, pipeline.name)
-    short = sentence if len(sentence) <= LONGEST else f"{sentence[: LONGEST - 3]}..."
-    failed = Incident(TASK, task, datetime.now(UTC), "error", " ".join(short.split()), ADVICE[TASK], page=page)
-    news = [] if _names_expectations_only(pipeline, paths, sentence) else [failed]
+    paths, task, text = TablePaths(warehouse, pipeline.name), failed.name, failed.sentence
+    short = text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+    incident = Incident(TASK, task, datetime.now(UTC), "error", " ".join(short.split()), ADVICE[TASK], page=failed.page)
+    news = [] if failed.exit_code == ExpectationFailed.exit_code else [incident]
     return _update_incidents(paths, pipeline.alerts, lambda known: [*_others(known, task), *news], (TASK,), environment)
-
-
-def _names_expectations_only(pipeline: Pipeline, paths: TablePaths, sentence: str) -> bool:
-    """Say whether a task's sentence is that of expectations which block, each of which is found to fail anyway."""
-    failing = [each["sentence"] for each in failing_expectations(pipeline, paths) if each["severity"] == "block"]
-    return all(any(each in part for each in failing) for part in sentence.split(BETWEEN_EXPECTATIONS))
 
 
 def task_succeeded(

@@ -5,6 +5,7 @@ stays here: a failure names the channel and the kind of trouble, never an addres
 """
 
 import json
+import logging
 import smtplib
 import ssl
 import urllib.error
@@ -20,6 +21,8 @@ from txloom.config.problems import Unfit
 from txloom.config.yaml import connections
 from txloom.errors import ConfigurationError, MessageUnsent
 from txloom.quality.messages import Message
+
+LOG = logging.getLogger(__name__)
 
 PATIENCE = 10
 """Seconds that a channel may take to answer."""
@@ -64,7 +67,7 @@ class LogNotifier:
 
     def send(self, message: Message) -> None:
         """Print a message."""
-        print(message.text, flush=True)
+        LOG.info(message.text)
 
 
 class WebhookNotifier:

@@ -1,6 +1,7 @@
 """buffer_transactions: hold events until their transaction is whole, then append it to history as a whole."""
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -32,6 +33,8 @@ from txloom.storage.system_tables import TRANSACTIONS
 from txloom.storage.targets import history_tables
 from txloom.storage.targets.undeclared_columns import effective_pipeline
 from txloom.transactions.causes import UNREADABLE
+
+LOG = logging.getLogger(__name__)
 
 LEVELS = ("buffered", "generation")
 """Counts that are a level after the batch; all others add up over batches."""
@@ -79,14 +82,11 @@ def _taken_in(step: Step, epoch: int) -> dict[str, int]:
     checkpoint = checkpoints.checkpoint(paths.warehouse, pipeline.name, epoch)
     plan = batch_plan.plan_of(checkpoint)
     if gone := history_tables.take_back(pipeline, paths, epoch):
-        print(
-            f"{gone} rows of history are taken back: the batch that appended them died before it was complete",
-            flush=True,
-        )
+        LOG.warning(f"{gone} rows of history are taken back: the batch that appended them died before it was complete")
     known, before = known_before(paths, epoch), batch_plan.planned(plan)
     planned = batch_plan.extend(paths, plan, known)
     if known > before:
-        print(f"the buffer is rebuilt up to landing {known}, in {len(planned)} batches", flush=True)
+        LOG.info(f"the buffer is rebuilt up to landing {known}, in {len(planned)} batches")
     arrived = landing_stream.stream(step.spark, paths, plan, max((each.tasks for each in planned), default=1))
 
     def release(frame: DataFrame, number: int) -> None:

@@ -1,15 +1,19 @@
 """list_dead_letters: what waits in dead_letters, by cause; and what came of what was redriven. Nothing is written."""
 
+import logging
+
 from txloom.errors import ConfigurationError
 from txloom.quality.dead_letters import ALL, DeadLetterOutcome, Listing, Selection, text
 from txloom.steps.step import Counts, Step
 from txloom.storage.dead_letters import listing
 
+LOG = logging.getLogger(__name__)
+
 
 def list_dead_letters(step: Step, selection: Selection = ALL) -> Counts:
     """Print the open dead letters, all or those chosen, and return how many they are."""
     listed = chosen(step, ALL if selection.is_empty else selection)
-    print(text(listed), flush=True)
+    LOG.info(text(listed))
     return {"events": listed.events, "transactions": listed.transactions, "causes": len(listed.groups)}
 
 

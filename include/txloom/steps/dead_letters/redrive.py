@@ -1,5 +1,6 @@
 """redrive: land what became dead letters once more, so that the same buffer decides on it again."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,6 +25,8 @@ from txloom.storage.paths import TablePaths
 from txloom.storage.snapshots import dated_transactions
 from txloom.storage.sources.splits import LandingPlan
 from txloom.transactions import reused_ids
+
+LOG = logging.getLogger(__name__)
 
 IS_OF = "case when kind = 'poison' and xid is not null then concat(xid, ':', csn) end as is_of"
 """The transaction that a message which cannot be read may be of."""
@@ -102,7 +105,7 @@ def _without_superseded(paths: TablePaths, ids: Sequence[str], named: Sequence[s
         refusal = f"{each}: a newer date was compared without it, so that it cannot be redriven"
         if each in named:
             raise ConfigurationError(refusal)
-        print(f"note: {refusal}", flush=True)
+        LOG.warning(f"note: {refusal}")
     return [each for each in ids if each not in old]
 
 

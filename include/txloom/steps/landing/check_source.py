@@ -1,5 +1,6 @@
 """check_source: whether the source can be landed now; it writes nothing and needs no Spark."""
 
+import logging
 from collections import Counter
 
 from txloom.config.models.pipeline import Pipeline
@@ -9,6 +10,8 @@ from txloom.storage.landing import plan as landing_plan
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources import file_plan, file_positions, files, kafka
 from txloom.storage.sources.files import Inbox
+
+LOG = logging.getLogger(__name__)
 
 
 def check_source(step: Step) -> Counts:
@@ -28,7 +31,7 @@ def _topics(pipeline: Pipeline, paths: TablePaths) -> dict[str, int]:
     before = {topic for topic, _ in known}
     added = [each for each in extents if each.topic in before and (each.topic, each.partition) not in known]
     for each in added:
-        print(f"info: {each.topic}[{each.partition}] is new: landing begins at its first record", flush=True)
+        LOG.info(f"info: {each.topic}[{each.partition}] is new: landing begins at its first record")
     waiting = Counter(dict.fromkeys(kafka.topics_of(pipeline), 0))
     for each in extents:
         at = known.get((each.topic, each.partition))
@@ -45,7 +48,7 @@ def _folders(pipeline: Pipeline, paths: TablePaths) -> dict[str, int]:
     before = {(row["file"], row["size"], row["modified"]) for row in plan}
     known = file_positions.newest(paths)
     for position in file_positions.unreadable(known):
-        print(f"warn: {position.file} cannot be read: {position.problem}", flush=True)
+        LOG.warning(f"warn: {position.file} cannot be read: {position.problem}")
     new = [file for file in listed if file_plan.is_new(root, file, known.get((file.topic, file.file)), before)]
     return {
         "topics": len({file.topic for file in listed}),

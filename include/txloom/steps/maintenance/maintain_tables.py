@@ -1,5 +1,6 @@
 """maintain_tables: the tasks of upkeep, each by itself and never beside a merge; their order is in `config.names`."""
 
+import logging
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +18,8 @@ from txloom.storage.paths import TablePaths
 from txloom.storage.publishing import reader_holds
 from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.targets.row_tables import row_tables
+
+LOG = logging.getLogger(__name__)
 
 
 def maintain_tables(step: Step, task: str) -> Counts:
@@ -84,7 +87,7 @@ def _vacuum(step: Step) -> dict[str, int]:
         lost = reader_holds.outlived(path, {each.versions[name] for each in needed}, retain)
         refused = [each for each in needed if each.versions[name] in lost]
         for each in refused:
-            print(f"{name}: not vacuumed, its version {each.versions[name]} is needed by {each.who}", flush=True)
+            LOG.warning(f"{name}: not vacuumed, its version {each.versions[name]} is needed by {each.who}")
         if refused:
             counts["skipped"] += 1
             continue

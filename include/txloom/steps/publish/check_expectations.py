@@ -1,6 +1,7 @@
 """check_expectations: judge what publish would publish, keep the results, and hold publish back where one blocks."""
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from txloom.storage.checks.judged_state import Newest
 from txloom.storage.delta.commit_metadata import unchanged
 from txloom.storage.paths import TablePaths
 
+LOG = logging.getLogger(__name__)
+
 
 def check_expectations(step: Step, only: Sequence[str] = ()) -> Counts:
     """Check declared expectations, all or only those named; each leaves a row in expectation_results.
@@ -33,7 +36,7 @@ def check_expectations(step: Step, only: Sequence[str] = ()) -> Counts:
     report(pipeline, paths, run_id, known)
     failed = [result for result in rows if not result["success"]]
     for result in failed:
-        print(f"{result['severity']}: {shown(result)}", flush=True)
+        LOG.info(f"{result['severity']}: {shown(result)}")
     refuse(failed)
     return {"checked": len(rows), "failed": len(failed), "rows": sum(result["failed"] for result in failed)}
 

@@ -1,5 +1,6 @@
 """validate: let Great Expectations judge all expectations of a pipeline as one Checkpoint, on the newest cut."""
 
+import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -12,6 +13,8 @@ from txloom.steps.step import Counts, Step
 from txloom.storage.checks import results
 from txloom.storage.checks.judged_state import Published, published
 from txloom.storage.runs.ledger import Entry, write_ledger
+
+LOG = logging.getLogger(__name__)
 
 AHEAD = "the tables show more than the cut by now: what the cycle says of them stands, and this is written down nowhere"
 
@@ -39,7 +42,7 @@ def validate(step: Step) -> Counts:
     results.write_data_docs(paths, run_id, _pages(pipeline, state, run_id, outcome))
     write_ledger(paths.warehouse, paths.pipeline, Entry(run_id, "validate", datetime.now(UTC), counts))
     for row in failed:
-        print(f"{row['severity']}: {shown(row)}", flush=True)
+        LOG.info(f"{row['severity']}: {shown(row)}")
     outcome.refuse_unjudged()
     refuse(failed)
     return {**counts}
@@ -50,7 +53,7 @@ def _entered(
 ) -> dict[str, dict[str, Any]]:
     """Write results down as a check does, where they are about the newest state; return them."""
     if not state.is_newest:
-        print(f"note: cut {state.cut.cut_id}: {AHEAD}", flush=True)
+        LOG.info(f"note: cut {state.cut.cut_id}: {AHEAD}")
         return {name: {**row, "versions": dict(row["versions"])} for name, row in rows.items()}
     known = results.of_run(state.paths, run_id)
     entered = {name: results.entered(state.paths, row, known.get(name)) for name, row in rows.items()}

@@ -5,6 +5,7 @@ become events (I, U, D) with whole images; what a partial extract leaves out (X)
 """
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -34,6 +35,8 @@ from txloom.storage.snapshots.extracts import MARKER, Day
 from txloom.storage.sources.splits import LandingPlan, Task
 from txloom.storage.targets.row_tables import row_tables
 from txloom.storage.targets.undeclared_columns import effective_pipeline
+
+LOG = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,7 +96,7 @@ def _pass_by_dead(pipeline: Pipeline, paths: TablePaths, day: date, *, leave_out
                 f"--transaction {row['transaction_id']}, buffer_transactions and merge_current; or leave it out for "
                 "good with --leave-out-dead"
             )
-        print(f"note: {refusal}: {day} is compared without it, and it cannot be redriven any more", flush=True)
+        LOG.warning(f"note: {refusal}: {day} is compared without it, and it cannot be redriven any more")
 
 
 def _compared_all(
@@ -217,7 +220,7 @@ def _skipped(pipeline: Pipeline, paths: TablePaths, newest: Landed, day: date, r
     else:
         newer = f"newer than {newest.xid} (csn {newest.csn}), which was landed already"
         why = f"skipped: {dated_transactions.xid(day)} is not {newer}"
-    print(why, flush=True)
+    LOG.info(why)
     entry = Entry(run_id, STEP, datetime.now(UTC), {"skipped": 1}, detail=why)
     write_ledger(paths.warehouse, paths.pipeline, entry)
     return {"date": day.isoformat(), "csn": dated_transactions.csn(day), "skipped": 1}

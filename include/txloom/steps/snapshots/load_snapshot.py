@@ -4,6 +4,7 @@ The transaction truncates its tables and inserts the rows, behind everything of 
 transactions follow: changes at or below the csn, whenever they come, leave the rows alone, later ones apply.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,6 +29,8 @@ from txloom.storage.snapshots.files import SnapshotFile
 from txloom.storage.sources.splits import LandingPlan, Task
 from txloom.storage.system_tables import CHANGE_EVENTS
 from txloom.storage.targets.undeclared_columns import effective_pipeline
+
+LOG = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,7 +72,7 @@ def load_snapshot(step: Step, snapshot: Snapshot) -> Counts:
     )
     newer = [max(done.get(table, -1), waiting.get(table, -1)) for table in files_by_table]
     if min(newer) >= csn:
-        print(f"skipped: {', '.join(files_by_table)} was loaded as of csn {min(newer)} already", flush=True)
+        LOG.info(f"skipped: {', '.join(files_by_table)} was loaded as of csn {min(newer)} already")
         return {"skipped": 1, "csn": csn}
     number = finish_last(step, plan.planned(paths.landed_files)) + 1
     at = LandingPlan(number, datetime.now(UTC), ())

@@ -1,6 +1,7 @@
-"""Which landings each micro-batch of the buffer takes: a small table beside each generation's checkpoint.
+"""The landings that each micro-batch of the buffer takes: a small table in the folder of each checkpoint.
 
-A batch is bounded, so that a rebuild of years goes piece by piece; what is planned is never planned anew.
+A micro-batch is bounded, so that a rebuild over years of landings is done in pieces. A planned landing is not planned
+again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,37 +12,58 @@ import pyarrow as pa
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.read_session import opened
 from txloom.storage.paths import TablePaths
+from txloom.storage.system_tables import arrow_schema
 from txloom.transactions.compact_events import BUCKETS
 
-PLAN = pa.schema([("after", pa.int64()), ("until", pa.int64()), ("tasks", pa.int32()), ("change_events", pa.string())])
-"""A micro-batch takes the landings after one up to another; how many tasks read them; the id of change_events."""
+PLAN = arrow_schema(
+    [("after", pa.int64()), ("until", pa.int64()), ("tasks", pa.int32()), ("change_events", pa.string())]
+)
+"""A row for each micro-batch, which takes the landings behind `after` up to `until`; tasks: how many tasks read them;
+change_events: the id of that table."""
 PLANNED = "planned_landings"
-"""Under this write id a plan knows its last landing: a run that was overtaken plans nothing twice."""
+"""The write id under which a plan's commits have the last landing, so that no landing is planned twice."""
 ROWS_AT_ONCE, LANDINGS_AT_ONCE = 2_000_000, 20_000
-"""A micro-batch takes no landing more once it has so many rows of change_events, or landings."""
+"""Rows of change_events, or landings, from which on a micro-batch takes no further landing."""
 ROWS_OF_A_TASK = 250_000
+"""Rows of change_events for each task that reads a micro-batch."""
 
 
 @dataclass(frozen=True)
 class End:
-    """Where a micro-batch ends: the last landing that it takes, and how many tasks read it."""
+    """The end of a micro-batch."""
 
     landing: int
+    """The last landing that it takes."""
     tasks: int = 1
+    """How many tasks read it."""
 
 
 def plan_of(checkpoint: str) -> str:
-    """Return the path of a checkpoint's plan."""
+    """Return the path of a checkpoint's plan; checkpoint: the path of its folder."""
     return f"{checkpoint}/plan"
 
 
 def change_events_id(paths: TablePaths) -> str:
-    """Return what tells change_events from any other table."""
+    """Return Delta's id of change_events; a table that was made anew at its path has another id."""
     return str(opened(paths.change_events).metadata().id)
 
 
 def extend(paths: TablePaths, plan: str, known: int = 0) -> list[End]:
-    """Plan micro-batches for every landing after the last that a plan names; return them."""
+    """Plan micro-batches for every finished landing behind the last one of a plan.
+
+    A repeated call plans nothing.
+
+    Args:
+        paths: where the tables are.
+        plan: the path of the plan's table, which is created where there is none.
+        known: a landing at which a micro-batch has to end; 0: none.
+
+    Returns:
+        the new micro-batches, in order.
+
+    Raises:
+        LeaseTaken: another run holds the lease.
+    """
     small_tables.ensure(plan, PLAN)
     after, table_id = planned(plan), change_events_id(paths)
     new_ends = ends(paths, after, known)
@@ -53,14 +75,14 @@ def extend(paths: TablePaths, plan: str, known: int = 0) -> list[End]:
 
 
 def planned(plan: str) -> int:
-    """Return the last landing that a plan names, 0 for none."""
+    """Return the last landing of a plan; 0 where it has none."""
     return max(small_tables.last_written(plan, PLANNED), 0)
 
 
 def ends(paths: TablePaths, after: int, known: int = 0) -> list[End]:
-    """Return where the micro-batches end that take every landing after one; one ends at `known` if they get that far.
+    """Return the ends of the micro-batches that take every finished landing behind `after`; nothing is written.
 
-    Small landings are taken together, until they are large enough.
+    Small landings are taken in one micro-batch. One micro-batch ends at the landing `known`, where landings reach it.
     """
     sql = f"select landing, count(*) as n, max(kind = 'clock') as over from t where landing > {after} group by landing"
     landed = sorted((row["landing"], row["n"]) for row in small_tables.query(paths.change_events, sql) if row["over"])

@@ -1,8 +1,9 @@
-"""Whether a checkpoint of Spark's can be gone on with: its files are looked at before anything is written.
+"""Check the files of a Spark checkpoint before the buffer goes on with it, and before it writes anything.
 
-What makes it unfit: batches (`offsets`) that are gone, cut, not of the plan that lies beside them, or older than what
-the ledger has seen written; a plan that is of another table; a cut word of what is done (`commits`); a state of which a
-file is missing or empty. What only the bytes of a state show, Spark finds when it reads them (`is_damage`).
+A checkpoint is damaged where one of these holds: its batches (`offsets`) are missing, truncated, of another plan than
+the one in its folder, or older than the batches of the ledger; its plan is of another table; the record of its finished
+batches (`commits`) is truncated; a file of its state is missing or empty. Damage within a file of the state shows only
+when Spark reads it (`is_damage`).
 """
 
 import json
@@ -19,17 +20,23 @@ from txloom.storage.delta.read_session import opened
 from txloom.storage.paths import filesystem_of
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+"""The setting, stored with each batch, with the number of the state's partitions."""
 UNREADABLE_STATE = ("CANNOT_LOAD_STATE_STORE", "STATE_STORE_", "RocksDB", "StateStore", "ChecksumException")
-"""What Spark's word of an error has in it when the bytes of a state are not what was written."""
+"""Texts of which Spark's message has one where a file of the state is not as it was written."""
 NO_ROOM = ("No space left on device", "Disk quota exceeded", "not enough space")
-"""A state that cannot be written for want of room is as good as it was: a rebuilt one would take more."""
+"""Texts of messages about a full disk. The state is not damaged then, and a rebuilt one would take more space."""
 
 
 def check(folder: str, change_events: str, written: int) -> None:
-    """Raise CheckpointDamaged, saying which file is wrong and how, where a checkpoint cannot be gone on with.
+    """Check a checkpoint; nothing is written.
 
-    change_events: the id of the table that it must be of. written: the last batch that the ledger knows of its
-    generation, -1 for none.
+    Args:
+        folder: the checkpoint's path.
+        change_events: the id of the table that it must have read.
+        written: the last batch that the ledger has of its epoch; -1: none.
+
+    Raises:
+        CheckpointDamaged: the buffer cannot go on with it; the message names the file and its damage.
     """
     files = _Files(folder)
     batches, done = files.numbers("offsets"), files.numbers("commits")
@@ -57,13 +64,16 @@ def check(folder: str, change_events: str, written: int) -> None:
 
 
 def _plan(path: str, change_events: str) -> str | None:
-    """Return the id of a plan's table, None where there is none."""
+    """Return the id of a plan's table; None where there is no plan.
+
+    Raises CheckpointDamaged where it cannot be read, or is of another table than change_events (its id).
+    """
     try:
         table = opened(path)
         rows = arrow_tables.ask({"t": table}, "select distinct change_events from t").to_pylist()
     except TableNotFoundError:
         return None
-    except Exception as error:  # delta-rs has no kind of its own for a file that cannot be read
+    except Exception as error:  # delta-rs has no class of errors for a file that cannot be read
         raise CheckpointDamaged("its plan cannot be read") from error
     for row in rows:
         if row["change_events"] != change_events:
@@ -72,16 +82,16 @@ def _plan(path: str, change_events: str) -> str | None:
 
 
 def is_damage(error: Exception) -> bool:
-    """Say whether a query failed because its state cannot be read.
+    """Return whether a query failed because its state cannot be read.
 
-    Whatever dies in a stateful task has the state store's methods on its stack: the lines of the stack say nothing.
+    Lines of a stack are left out: every error of a stateful task has methods of the state store there.
     """
-    said = "\n".join(line for line in str(error).splitlines() if not line.lstrip().startswith(("at ", 'File "')))
-    return any(word in said for word in UNREADABLE_STATE) and not any(words in said for words in NO_ROOM)
+    message = "\n".join(line for line in str(error).splitlines() if not line.lstrip().startswith(("at ", 'File "')))
+    return any(text in message for text in UNREADABLE_STATE) and not any(text in message for text in NO_ROOM)
 
 
 def reason(error: Exception) -> str:
-    """Return the first line of what Spark says."""
+    """Return the first line of an error's message."""
     return str(error).strip().splitlines()[0]
 
 
@@ -96,22 +106,25 @@ class _Files:
         return sorted(int(name) for name in self.sizes(log) if name.isdigit())
 
     def sizes(self, below: str) -> dict[str, int]:
-        """Return the sizes of the files in a folder, by name; none where there is no folder."""
+        """Return the sizes of the files in a folder, by name; {} where there is no folder."""
         chosen = fs.FileSelector(f"{self.folder}/{below}", allow_not_found=True)
         return {each.base_name: each.size for each in self.filesystem.get_file_info(chosen) if each.is_file}
 
-    def read(self, name: str, understood: Callable[[str], Any]) -> Any:
-        """Return what a file says; one that is not there, or not whole, is damage."""
+    def read(self, name: str, parse: Callable[[str], Any]) -> Any:
+        """Return a file's content as a function reads it; raises CheckpointDamaged where it is missing or truncated."""
         try:
             with self.filesystem.open_input_stream(f"{self.folder}/{name}") as file:
-                return understood(file.read().decode())
+                return parse(file.read().decode())
         except FileNotFoundError as error:
             raise CheckpointDamaged(f"{name} is missing") from error
         except (ValueError, LookupError, TypeError) as error:
             raise CheckpointDamaged(f"{name} is cut or not readable") from error
 
     def check_state(self, partition: int, version: int) -> None:
-        """Refuse a state that misses what leads to a version: a snapshot, and each change since then."""
+        """Raise CheckpointDamaged where a partition of the state lacks a file of a version.
+
+        Those are the newest snapshot up to it, and each changelog since then.
+        """
         below = f"state/0/{partition}"
         sizes = self.sizes(below)
         while version > 0 and f"{version}.zip" not in sizes:
@@ -124,7 +137,7 @@ class _Files:
 
 
 def _json_line(text: str, line: int = -1) -> Mapping[str, Any]:
-    """Return the JSON object in a line of a file, the last unless one is named."""
+    """Return the JSON object in a line of a file, by default the last; raises ValueError or TypeError for others."""
     content = json.loads(text.splitlines()[line])
     if not isinstance(content, dict):
         raise TypeError(content)

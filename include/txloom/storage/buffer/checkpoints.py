@@ -1,5 +1,9 @@
-"""Generations of the buffer's checkpoint: a lost one is replaced by the next, never silently begun anew."""
+"""Epochs of the buffer's checkpoint: a lost or damaged checkpoint is replaced by one of the next epoch.
 
+The stored column `generation` of the ledger holds the checkpoint epoch.
+"""
+
+import logging
 from pathlib import Path
 
 from txloom.config import names
@@ -8,25 +12,27 @@ from txloom.storage.buffer import checkpoint_files
 from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
 
+LOG = logging.getLogger(__name__)
+
 STEP = "buffer_transactions"
 RELEASES_PER_EPOCH = 1_000_000_000
-"""A release number is generation times this plus the batch: it grows from batch to batch and across generations."""
+"""A release number is the checkpoint epoch times this plus the batch: it grows with each batch and each epoch."""
 
 
 FIRST = 1
-"""The number of the first generation."""
+"""The first checkpoint epoch."""
 
 
 def first_release(epoch: int) -> int:
-    """Return the number below which all releases are those of earlier generations."""
+    """Return the number below which all releases are of earlier checkpoint epochs."""
     return epoch * RELEASES_PER_EPOCH
 
 
 def current_epoch(warehouse: str, pipeline: str) -> int:
-    """Return the generation to run: the newest whose checkpoint is there, else the one after the last that wrote.
+    """Return the newest epoch with a checkpoint, or the next one where the ledger has batches of a newer epoch.
 
-    A checkpoint that is missing although the ledger knows its batches was lost: the next generation rebuilds the buffer
-    from change_events (docs/architecture.md, promise 10).
+    A checkpoint that is missing although the ledger has batches of it was lost: one of the next epoch rebuilds the
+    buffer from change_events (docs/architecture.md, promise 10). Before the first one it is FIRST.
     """
     ledger = names.table_path(warehouse, pipeline, names.LEDGER)
     rows = small_tables.query(ledger, f"select max(generation) as newest from t where step = '{STEP}'")
@@ -39,19 +45,19 @@ def current_epoch(warehouse: str, pipeline: str) -> int:
 
 
 def checkpoint(warehouse: str, pipeline: str, epoch: int) -> str:
-    """Return the checkpoint folder of one generation."""
+    """Return the folder of the checkpoint of an epoch."""
     return names.checkpoint_path(warehouse, pipeline, STEP, epoch)
 
 
 def root(warehouse: str, pipeline: str) -> str:
-    """Return the folder that holds the generations."""
+    """Return the folder that holds the checkpoints of all epochs."""
     return checkpoint(warehouse, pipeline, 0).removeprefix("file://").rsplit("/", 1)[0]
 
 
 def running(paths: TablePaths, change_events: str) -> int:
-    """Return the generation to run: the newest, or the next one where that is lost or damaged.
+    """Return the checkpoint epoch to run: the newest, or the next one where its checkpoint is lost or damaged.
 
-    change_events: its id.
+    Damage is printed; nothing is written. change_events: the id of that table.
     """
     epoch = current_epoch(paths.warehouse, paths.pipeline)
     written = small_tables.last_written(paths.table(names.LEDGER), names.write_id(paths.pipeline, STEP, epoch)) - 1
@@ -63,7 +69,7 @@ def running(paths: TablePaths, change_events: str) -> int:
 
 
 def replaced(paths: TablePaths, epoch: int, why: str) -> int:
-    """Return the generation that takes a damaged one's place, and say so."""
+    """Return the epoch that replaces one whose checkpoint is damaged, and print a line with the reason."""
     damage = f"pipeline {paths.pipeline}: checkpoint g{epoch} of the buffer is damaged: {why}"
-    print(f"{damage}; g{epoch + 1} is rebuilt from change_events, no table changes", flush=True)
+    LOG.warning(f"{damage}; g{epoch + 1} is rebuilt from change_events, no table changes")
     return epoch + 1

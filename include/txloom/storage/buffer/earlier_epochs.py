@@ -1,7 +1,9 @@
-"""What earlier generations of the buffer wrote: a rebuild decides all of it once more, and adds nothing to it.
+"""Leave out what earlier checkpoint epochs wrote: a rebuilt buffer decides it again, and must not write it again.
 
-Released transactions are left out where they are released (`txloom.steps.buffer.release`); these are the dead ones.
+This is for dead transactions and dead letters; released transactions are left out by `txloom.steps.buffer.release`.
 """
+
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,13 +17,20 @@ from txloom.storage.delta.sql import text_list
 from txloom.storage.paths import TablePaths
 
 DEATH = ["transaction_id", "cause", "first_landed_at"]
-"""What tells how often a transaction died: one that is redriven and dies again has events of later landings."""
+"""The columns that identify a death: a transaction that is redriven and dies again has events of later landings."""
 
 
 def without_written_dead_letters(
     spark: SparkSession, paths: TablePaths, dead_letters: DataFrame, epoch: int
 ) -> DataFrame:
-    """Leave out dead letters that an earlier generation wrote of the same landed event."""
+    """Return dead letters without those that an earlier checkpoint epoch wrote of the same landed event.
+
+    Args:
+        spark: the session.
+        paths: where the tables are.
+        dead_letters: rows in the schema DEAD_LETTERS.
+        epoch: the checkpoint epoch that runs; for the first one all rows are returned.
+    """
     if epoch <= checkpoints.FIRST:
         return dead_letters
     written = spark_tables.read(spark, paths.dead_letters).where(F.col("release") < checkpoints.first_release(epoch))
@@ -29,11 +38,17 @@ def without_written_dead_letters(
 
 
 def without_written_deaths(paths: TablePaths, finished: pa.Table, epoch: int) -> pa.Table:
-    """Leave out dead transactions that an earlier generation entered with the same cause and events."""
-    dead = pc.equal(finished.column("status"), "dead")
+    """Return finished transactions without dead ones that an earlier checkpoint epoch wrote with same cause and events.
+
+    Args:
+        paths: where the tables are.
+        finished: rows in the schema TRANSACTIONS.
+        epoch: the checkpoint epoch that runs; for the first one all rows are returned.
+    """
+    dead = pc.equal(finished.column("status"), pa.scalar("dead"))
     if epoch <= checkpoints.FIRST or not pc.any(dead).as_py():
         return finished
-    ids = finished.filter(dead).column("transaction_id").unique().to_pylist()
+    ids = cast("list[str]", finished.filter(dead).column("transaction_id").unique().to_pylist())
     where = f"status = 'dead' and release < {checkpoints.first_release(epoch)}"
     sql = f"select distinct {', '.join(DEATH)} from t where {where}"
     entered = arrow_tables.select(paths.table(names.TRANSACTIONS), f"{sql} and transaction_id in ({text_list(ids)})")

@@ -1,4 +1,9 @@
-"""Transactions that were finished before: what the buffer has forgotten of them, the table `transactions` has not."""
+"""Look up which transactions of a landing were finished before, in the table `transactions`.
+
+The buffer remembers the newest finished transactions only (`txloom.transactions.memory`).
+"""
+
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -16,23 +21,33 @@ from txloom.transactions import memory
 from txloom.transactions.compact_events import positions_of
 
 CONCERNED = ("row", "metadata")
+"""The kinds of events whose transactions are looked up."""
 
 
 def finished_before(paths: TablePaths, events: pa.Table) -> np.ndarray:
-    """Return transactions of some events, rows of change_events, that were finished before those came (`PLACED`).
+    """Return the transactions of some events that were finished before these came.
 
     While fewer transactions were finished than one bucket of the buffer remembers, it has forgotten none, and nothing
-    is asked. Else those are looked for between the lowest and the highest csn that the events tell: what is new lies
-    above everything that was finished, where no file has to be read. Id and csn must be the same, because an id may
-    come back. A GTID never does, and its rows say where they lie themselves, at or before their transaction's csn: such
-    a transaction is looked for by its id, from there on. One of which no event tells a csn is known by its id, as the
-    buffer's own memory knows it, but not where its rows lie behind it in the log. So is one that was given up before
-    anything told its csn.
+    is read. Else a transaction is looked up by id and csn, because an id may be used again, between the lowest and the
+    highest csn of the events: new transactions lie above all finished ones, so that few files are read. These are
+    looked up by id alone, as in the buffer's memory:
+
+    - one with a GTID, which is not used again. Its rows have csns of their events, at or below that of the transaction,
+      so that it is looked up from the lowest of them on;
+    - one of which no event has a csn, unless the finished one lies before its rows in the log;
+    - one that was given up before any event had its csn.
+
+    Args:
+        paths: where the tables are.
+        events: rows of change_events.
+
+    Returns:
+        an array of `memory.AT_POSITION`, each transaction once, with its highest csn.
     """
     table = _table(paths)
     if table is None or not events.num_rows:
         return np.empty(0, memory.AT_POSITION)
-    (size,) = arrow_tables.ask({"t": table}, "select count(*) as n from t").column("n").to_pylist()
+    size: int = arrow_tables.ask({"t": table}, "select count(*) as n from t").column("n")[0].as_py()
     if size <= memory.REMEMBERED:
         return np.empty(0, memory.AT_POSITION)
     heard = _heard(events)
@@ -49,11 +64,12 @@ def finished_before(paths: TablePaths, events: pa.Table) -> np.ndarray:
 
 
 def _with_id_and_csn(table: DeltaTable, heard: pa.Table) -> np.ndarray:
+    """Return the transactions of which the table has the id with the same csn."""
     if not heard.num_rows:
         return np.empty(0, memory.AT_POSITION)
-    bounds = pc.min_max(heard.column("csn")).as_py()
+    lowest, highest = pc.min(heard.column("csn")).as_py(), pc.max(heard.column("csn")).as_py()
     csns = heard.column("csn").combine_chunks()
-    sql = f"select transaction_id, csn from t where csn between {bounds['min']} and {bounds['max']}"
+    sql = f"select transaction_id, csn from t where csn between {lowest} and {highest}"
     matches = [rows.filter(pc.is_in(rows.column("csn"), csns)) for rows in arrow_tables.batches({"t": table}, sql)]
     known = (
         heard.join(pa.concat_tables(matches), ["transaction_id", "csn"], join_type="left semi")
@@ -64,32 +80,34 @@ def _with_id_and_csn(table: DeltaTable, heard: pa.Table) -> np.ndarray:
 
 
 def _with_id(table: DeltaTable, heard: pa.Table) -> np.ndarray:
+    """Return the transactions of which the table has the id, with a csn that is not before their rows."""
     if not heard.num_rows:
         return np.empty(0, memory.AT_POSITION)
-    lowest = pc.min(pc.coalesce(heard.column("csn"), heard.column("place"))).as_py()
+    lowest = pc.min(pc.coalesce(heard.column("csn"), heard.column("log_position"))).as_py()
     sql = "select transaction_id, csn from t" + (f" where csn >= {lowest}" if lowest > 0 else "")
     ids = heard.column("transaction_id").combine_chunks()
     matches = [
         rows.filter(pc.is_in(rows.column("transaction_id"), ids)) for rows in arrow_tables.batches({"t": table}, sql)
     ]
     known = pa.concat_tables(matches) if matches else heard.select(["transaction_id", "csn"])[:0]
-    known = known.join(heard.select(["transaction_id", "tx", "place"]), "transaction_id", join_type="inner")
-    behind = pc.and_(pc.greater(known.column("place"), 0), pc.less(known.column("csn"), known.column("place")))
-    return _in_memory_layout(known.filter(pc.invert(pc.fill_null(behind, False))))
+    known = known.join(heard.select(["transaction_id", "tx", "log_position"]), "transaction_id", join_type="inner")
+    has_position = pc.greater(known.column("log_position"), pa.scalar(0))
+    behind = pc.and_(has_position, pc.less(known.column("csn"), known.column("log_position"))).fill_null(False)
+    return _in_memory_layout(known.filter(pc.invert(cast("pa.BooleanArray", behind))))
 
 
 def _given_up(paths: TablePaths, table: DeltaTable, heard: pa.Table) -> np.ndarray:
-    """Return what was given up before anything told its csn, and not decided again since.
+    """Return transactions that were given up without a csn and not decided again since.
 
-    Its dead letters are looked through for it, which are fewer than the transactions.
+    They are looked up in the dead letters, which are fewer than the transactions.
     """
     if not exists(paths.dead_letters):
         return np.empty(0, memory.AT_POSITION)
     ids = heard.column("transaction_id").combine_chunks()
     sql = "select transaction_id from t where csn is null and kind in ('row', 'metadata')"
     dead_letters = arrow_tables.batches({"t": opened(paths.dead_letters)}, sql)
-    dead = {each for rows in dead_letters for each in rows.column("transaction_id").unique().to_pylist()}
-    dead &= set(ids.to_pylist())
+    all_dead = {each for rows in dead_letters for each in rows.column("transaction_id").unique().to_pylist()}
+    dead = cast("set[str]", all_dead & set(ids.to_pylist()))
     if not dead:
         return np.empty(0, memory.AT_POSITION)
     sql = f"select transaction_id, csn, release from t where transaction_id in ({text_list(sorted(dead))})"
@@ -101,8 +119,10 @@ def _given_up(paths: TablePaths, table: DeltaTable, heard: pa.Table) -> np.ndarr
 
 
 def _in_memory_layout(known: pa.Table) -> np.ndarray:
+    """Return transactions, with the columns tx and csn, as `memory.AT_POSITION`."""
     placed = np.empty(known.num_rows, memory.AT_POSITION)
-    placed["tx"], placed["csn"] = known.column("tx").to_numpy(), pc.fill_null(known.column("csn"), -1).to_numpy()
+    placed["tx"] = known.column("tx").to_numpy()
+    placed["csn"] = known.column("csn").combine_chunks().fill_null(-1).to_numpy()
     return placed
 
 
@@ -114,18 +134,19 @@ def _table(paths: TablePaths) -> DeltaTable | None:
 
 
 def _heard(events: pa.Table) -> pa.Table:
-    """Return transaction_id, tx, csn and place of each transaction: a row for each csn that events tell; null if none.
+    """Return transaction_id, tx, csn and log_position of each transaction of some events.
 
-    place: where the first of its rows lies that knows no more; 0 if none tells one.
+    There is a row for each csn that its events have, and one with null where none has one. log_position: the lowest
+    position in the source's log of its rows without a csn; 0 where there is none.
     """
     concerned = pc.and_(pc.is_in(events.column("kind"), pa.array(CONCERNED)), pc.is_valid(events.column("tx")))
     concerned_events = events.filter(concerned)
     concerned_events = concerned_events.select(["transaction_id", "tx", "csn"]).append_column(
-        "place", pa.array(positions_of(concerned_events))
+        "log_position", pa.array(positions_of(concerned_events))
     )
     transactions = (
         concerned_events.group_by(["transaction_id", "tx", "csn"])
-        .aggregate([("place", "min")])
+        .aggregate([("log_position", "min")])
         .rename_columns(concerned_events.column_names)
     )
     placed = transactions.filter(pc.is_valid(transactions.column("csn")))

@@ -1,4 +1,4 @@
-"""What the buffer knew at the end of its newest complete batch, as the commit of its list of what waits says it."""
+"""The state of the buffer after its newest complete batch, from the commit metadata of `pending_transactions`."""
 
 from dataclasses import dataclass
 
@@ -9,18 +9,21 @@ from txloom.storage.paths import TablePaths
 
 @dataclass(frozen=True)
 class BufferState:
-    """What the buffer knew at the end of its newest complete batch; reached: how far its source's partitions were."""
+    """The state of the buffer after its newest complete batch."""
 
     release: int
+    """The batch's release."""
     landing: int
+    """The last landing that it took."""
     reached: int | None = None
+    """The low watermark over the source's partitions (a csn); None where transactions do not wait for it."""
 
 
 def buffer_state(paths: TablePaths) -> BufferState | None:
-    """Return the state after the buffer's newest complete batch, None before its first one.
+    """Return the state after the buffer's newest complete batch; None before the first one.
 
-    A batch lists what waits only after its transactions were written, so that everything released up to the state's
-    release is complete and everything else that was heard of is listed as waiting.
+    A batch writes `pending_transactions` last, so that every transaction up to the state's release is in history, and
+    every other one of its landings is listed as pending.
     """
     about = newest_metadata(paths.table(names.PENDING_TRANSACTIONS))
     return BufferState(about["release"], about["landing"], about.get("reached")) if about else None

@@ -1,6 +1,6 @@
-"""The Spark side of the buffer: one group per hash bucket, state in RocksDB.
+"""Run the buffer as a stateful stream of Spark: one group for each bucket, with its state in RocksDB.
 
-It holds no rule of its own: `txloom.transactions.buffer` decides. What it decides comes out as rows ("outcomes").
+The rules are those of `txloom.transactions.buffer`; its decisions are returned as rows, the outcomes.
 """
 
 import json
@@ -22,27 +22,34 @@ OUTCOMES = """
     what string, bucket int, tx bigint, csn bigint, rows bigint, first_at bigint, finished_at bigint,
     first_landing bigint, last_landing bigint, landing bigint, row bigint, `table` bigint,
     cause string, expected string, received string, landings array<bigint>, runs bigint"""
-"""released: one transaction, whose events lie between two landings. place: (landing, table)
-that holds events of released ones. repeated: (landing, row) of a duplicate among them. dead, waiting: one transaction
-with its counts. late: (landing, row) of a row (then rows is 1) or metadata whose transaction was finished before.
-runs: of released, dead and waiting ones, what `producer_runs` says.
-counts: `received` holds the bucket's counts as JSON, first_at, landing and csn its last clock and how far that was."""
+"""The schema of outcomes, as DDL. what: the kind of a row.
+
+released: a transaction, with the first and the last landing of its events. place: a landing and a table that have
+events of released transactions. repeated: landing and row of a duplicate among them. dead, waiting: a transaction with
+its counts. late: landing and row of a row (rows is 1) or metadata (rows is 0) whose transaction was finished before.
+counts: of the bucket, as JSON in `received`; first_at, landing and csn are time, landing and low watermark of its last
+clock. runs: of released, dead and waiting transactions, the verdict of `producer_runs`. Times are in microseconds."""
 
 OUTCOME_NAMES = [part.split()[0].strip("`") for part in OUTCOMES.split(",")]
 RELEASED = ("tx", "csn", "rows", "first_at", "finished_at", "first_landing", "last_landing")
 INTEGERS = (*RELEASED, "landing", "row", "table", "runs")
 NO_CLOCK = -2
-"""`reached` of what is no clock: pandas would turn a null among numbers, and all of them, into floats."""
+"""`reached` of a row that is no clock; a null would turn the whole column into floats in pandas."""
 NO_STATE = "held binary, finished binary"
 
 
 def transaction_hash(column: str = "transaction_id") -> Column:
-    """Return the 64-bit hash under which the buffer knows a transaction."""
+    """Return the 64-bit hash of a column of transaction ids, by which the buffer identifies transactions."""
     return F.xxhash64(F.col(column))
 
 
 def outcomes(arrived: DataFrame, rules: buffer.Rules) -> DataFrame:
-    """Run the buffer over a stream of arrivals (`txloom.storage.landing.stream`)."""
+    """Return the streaming frame of outcomes (OUTCOMES) of the buffer.
+
+    Args:
+        arrived: a streaming frame in the schema ARRIVALS (`txloom.storage.landing.stream`).
+        rules: when a transaction is whole, and how long one may wait.
+    """
     return arrived.groupBy("bucket").applyInPandasWithState(_decider(rules), OUTCOMES, NO_STATE, "append", "NoTimeout")
 
 
@@ -61,20 +68,20 @@ def _decider(
 
 
 def unpacked(frame: pd.DataFrame) -> Iterator[np.ndarray]:
-    """Yield the events of a frame of arrivals."""
-    yield from (ev.from_bytes(numbers, ev.EVENT) for numbers in frame.loc[frame["numbers"].notna(), "numbers"])
+    """Yield the compact events and the clocks of a frame of arrivals, as arrays of `events.EVENT`."""
+    yield from (ev.from_bytes(packed, ev.EVENT) for packed in frame.loc[frame["numbers"].notna(), "numbers"])
     clocks = frame.loc[frame["reached"] != NO_CLOCK]
     if len(clocks):
         yield ev.clocks(*(clocks[name].to_numpy() for name in ("landing", "at", "reached")))
 
 
 def pack(held: buffer.Held) -> tuple[bytes, bytes]:
-    """Write one bucket's state; holes lie beside the events."""
+    """Return a bucket's state as (events with unreadable ranges, finished transactions), each as bytes."""
     return ev.to_bytes(np.concatenate([held.events, held.unreadable_ranges])), ev.to_bytes(held.finished)
 
 
 def unpack(state: tuple[bytes, bytes]) -> buffer.Held:
-    """Read one bucket's state."""
+    """Return a bucket's state of the bytes that `pack` made."""
     events = ev.from_bytes(state[0], ev.EVENT)
     unreadable_range = events["kind"] == ev.UNREADABLE_RANGE
     return buffer.Held(events[~unreadable_range], ev.from_bytes(state[1], ev.FINISHED), events[unreadable_range])
@@ -87,15 +94,15 @@ def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisio
             bucket,
             {name: getattr(released, name) for name in (*RELEASED, "runs")},
         )
-    places = sorted(decisions.repeated_in)
-    yield _frame("place", bucket, {"landing": [p[0] for p in places], "table": [p[1] for p in places]})
+    pairs = sorted(decisions.repeated_in)
+    yield _frame("place", bucket, {"landing": [pair[0] for pair in pairs], "table": [pair[1] for pair in pairs]})
     for what, groups in (("repeated", decisions.repeated), ("late", [*decisions.late, *decisions.late_metadata])):
         events = ev.concatenate(groups)
         is_row = (events["kind"] != ev.METADATA).astype(np.int64)
         about = {name: events[name] for name in ("tx", "landing", "row")}
         yield _frame(what, bucket, {**about, "rows": is_row})
-    for what, standings in (("dead", decisions.dead), ("waiting", decisions.waiting)):
-        yield _frame(what, bucket, _waiting_columns(standings))
+    for what, incomplete in (("dead", decisions.dead), ("waiting", decisions.waiting)):
+        yield _frame(what, bucket, _waiting_columns(incomplete))
     counts = {
         "rows": decisions.rows,
         "metadata": decisions.metadata,
@@ -124,17 +131,17 @@ def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisio
     )
 
 
-def _waiting_columns(standings: list[buffer.Waiting]) -> dict[str, Any]:
+def _waiting_columns(transactions: list[buffer.Waiting]) -> dict[str, Any]:
     return {
-        "tx": [s.tx for s in standings],
-        "csn": [s.csn for s in standings],
-        "rows": [s.rows for s in standings],
-        "first_at": [s.first_at for s in standings],
-        "cause": [s.cause for s in standings],
-        "expected": [None if s.expected is None else json.dumps(s.expected) for s in standings],
-        "received": [json.dumps(s.received) for s in standings],
-        "landings": [list(s.landings) for s in standings],
-        "runs": [s.runs for s in standings],
+        "tx": [each.tx for each in transactions],
+        "csn": [each.csn for each in transactions],
+        "rows": [each.rows for each in transactions],
+        "first_at": [each.first_at for each in transactions],
+        "cause": [each.cause for each in transactions],
+        "expected": [None if each.expected is None else json.dumps(each.expected) for each in transactions],
+        "received": [json.dumps(each.received) for each in transactions],
+        "landings": [list(each.landings) for each in transactions],
+        "runs": [each.runs for each in transactions],
     }
 
 

@@ -109,7 +109,7 @@ def rows_of(pipeline: Pipeline, paths: TablePaths, expectation: GreatExpectation
     if expectation.table not in at:
         return CheckInput(0, case=Case(expectation, schema.empty_table))
     table = DeltaTable(paths.table(expectation.table), version=at[expectation.table])
-    has = pa.schema(table.schema().to_arrow()).names
+    has = arrow_tables.schema_of(table).names
     of_columns = expectation.expectation.startswith(OF_COLUMNS)
     key = [name for name in _key(pipeline, expectation.table) if name in has]
     columns_read = has if of_columns else dict.fromkeys([*key, *_named(expectation, has)])

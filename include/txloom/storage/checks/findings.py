@@ -3,6 +3,7 @@
 Those about one transaction (`OF_TRANSACTION`) are identified by the transaction too.
 """
 
+import logging
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +14,8 @@ from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import text_list, text_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import FINDINGS
+
+LOG = logging.getLogger(__name__)
 
 _STATE_COLUMNS = f"case when code in ({text_list(sorted(OF_TRANSACTION))}) then"
 _NAME = f'code, "table", "column", {_STATE_COLUMNS} xid end, {_STATE_COLUMNS} since_csn end'
@@ -52,7 +55,7 @@ def record(
         new.pop(_name(row), None)
     _append(paths, [_row(each, run_id, source_format) for each in new.values()])
     for each in new.values():
-        print(f"{each.severity}: {lines(each, source_format)}", flush=True)
+        LOG.info(f"{each.severity}: {lines(each, source_format)}")
     return list(new.values())
 
 
@@ -64,7 +67,7 @@ def note(paths: TablePaths, harmless: Sequence[Finding], run_id: str) -> None:
     new = [each for each in harmless if _name(vars(each)) not in known]
     _append(paths, [_row(each, run_id) | {"status": "closed"} for each in new])
     for each in new:
-        print(f"note: {lines(each)}", flush=True)
+        LOG.info(f"note: {lines(each)}")
 
 
 def repaired(paths: TablePaths, code: str) -> set[tuple[str | None, int | None]]:

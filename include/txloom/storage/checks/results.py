@@ -8,7 +8,7 @@ from pyarrow import fs
 from txloom.config import names
 from txloom.storage.delta import schema_evolution, small_tables
 from txloom.storage.delta.commit_metadata import unchanged
-from txloom.storage.delta.sql import text_literal
+from txloom.storage.delta.sql import instant_literal, text_literal
 from txloom.storage.paths import TablePaths, filesystem_of, run_folder
 from txloom.storage.system_tables import EXPECTATION_RESULTS
 
@@ -32,26 +32,50 @@ def entered(paths: TablePaths, result: dict[str, Any], said: dict[str, Any] | No
     path, at = paths.table(names.EXPECTATION_RESULTS), dict(result["versions"])
     if said is not None and all(said[name] == result[name] for name in SAME) and unchanged(paths, said["versions"], at):
         return said
-    row = {**result, **_streak(path, result)}
+    row = {**result, **_streak(newest(paths).get(result["expectation"]), result)}
     schema_evolution.ensure(path, EXPECTATION_RESULTS)
     small_tables.append(path, [row], EXPECTATION_RESULTS)
     return {**row, "versions": dict(row["versions"])}
 
 
-def _streak(path: str, result: dict[str, Any]) -> dict[str, Any]:
-    """Return since when, and for how many runs, an expectation fails; rows older than these columns count too."""
-    same_expectation = f"expectation = {text_literal(result['expectation'])}"
-    good = small_tables.query(path, f"select max(checked_at) as at from t where {same_expectation} and success")
-    last_good: datetime | None = good[0]["at"] if good else None
+def newest(paths: TablePaths) -> dict[str, dict[str, Any]]:
+    """Return by id the newest result of each expectation, and since when it fails.
+
+    Beside the stored columns a row has `since` (when the failures began, None where it passed), `last_good` and
+    `streak` (in how many runs it failed, 0 where it passed). They are stored with each result, so that they stay when
+    older results are removed; of a result from before these columns they are counted from the rows that are there.
+    """
+    path = paths.table(names.EXPECTATION_RESULTS)
+    rows = small_tables.query(path, f"select * from (select *, {_NEWEST} from t) where n = 1")
+    return {row["expectation"]: row | _past(path, row) for row in rows}
+
+
+def _past(path: str, row: dict[str, Any]) -> dict[str, Any]:
+    if row["success"]:
+        return {"since": None, "last_good": row["checked_at"], "streak": 0}
+    if row.get("first_seen") is not None:
+        return {"since": row["first_seen"], "last_good": row["last_good"], "streak": row["streak"]}
+    same = f"expectation = {text_literal(row['expectation'])}"
+    (good,) = small_tables.query(path, f"select max(checked_at) as at from t where {same} and success")
+    after = "" if good["at"] is None else f" and checked_at > {instant_literal(good['at'])}"
+    failures = "min(checked_at) as since, count(distinct run_id) as streak"
+    (failed,) = small_tables.query(path, f"select {failures} from t where {same} and not success{after}")
+    return {**failed, "last_good": good["at"]}
+
+
+def _streak(before: dict[str, Any] | None, result: dict[str, Any]) -> dict[str, Any]:
+    """Return the stored columns on the past of a result; before: the newest result of its expectation so far."""
+    at = result["checked_at"]
     if result["success"]:
-        return {"first_seen": None, "last_good": result["checked_at"], "streak": 0}
-    rows = small_tables.query(path, f"select * from t where {same_expectation} and not success order by checked_at")
-    rows = [row for row in rows if last_good is None or row["checked_at"] > last_good]
-    first_seen = [row["first_seen"] for row in rows if row.get("first_seen") is not None]
-    began = min([*first_seen, *(row["checked_at"] for row in rows), result["checked_at"]])
-    before = {row["run_id"] for row in rows} - {result["run_id"]}
-    counted = max((row.get("streak") or 0 for row in rows if row["run_id"] != result["run_id"]), default=0)
-    return {"first_seen": began, "last_good": last_good, "streak": max(counted, len(before)) + 1}
+        return {"first_seen": None, "last_good": at, "streak": 0}
+    if before is None or before["success"]:
+        return {"first_seen": at, "last_good": before and before["checked_at"], "streak": 1}
+    again = before["run_id"] == result["run_id"]
+    return {
+        "first_seen": before["since"],
+        "last_good": before["last_good"],
+        "streak": before["streak"] + (0 if again else 1),
+    }
 
 
 def write_report(paths: TablePaths, run_id: str, pages: dict[str, str]) -> str:
@@ -80,7 +104,9 @@ def data_docs(paths: TablePaths) -> list[tuple[str, datetime]]:
     folders = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
     runs = [each.base_name for each in folders if each.type == fs.FileType.Directory]
     first = filesystem.get_file_info([f"{root}/{name}/{names.DATA_DOCS}/{INDEX}" for name in runs])
-    pages = [(name, page.mtime) for name, page in zip(runs, first, strict=True) if page.is_file]
+    pages = [
+        (name, page.mtime) for name, page in zip(runs, first, strict=True) if page.is_file and page.mtime is not None
+    ]
     return sorted(pages, key=lambda each: (each[1], each[0]), reverse=True)
 
 
@@ -107,7 +133,7 @@ def drop_pages(paths: TablePaths, before: datetime) -> int:
         if folder.type != fs.FileType.Directory:
             continue
         pages = filesystem.get_file_info(fs.FileSelector(folder.path, recursive=True))
-        if all(page.mtime < before for page in pages):
+        if all(page.mtime is None or page.mtime < before for page in pages):
             filesystem.delete_dir(folder.path)
             removed += 1
     return removed

@@ -91,6 +91,12 @@ def complete_now(paths: TablePaths) -> list[str]:
     return sorted(row["transaction_id"] for row in given_up(paths, completed) if row["cause"] == COMPLETE)
 
 
+def redrives(paths: TablePaths) -> list[int]:
+    """Return the landings that landed dead letters once more."""
+    rows = small_tables.query(paths.landed_files, f"select landing from t where topic = '{REDRIVE}'")
+    return [row["landing"] for row in rows]
+
+
 def open_dead_letters(paths: TablePaths, columns: str, more: str = "", version: int | None = None) -> pa.Table:
     """Query the open dead letters; more: what follows the table in the SQL. A redrive's copies keep their coordinates.
 
@@ -105,10 +111,9 @@ def open_dead_letters(paths: TablePaths, columns: str, more: str = "", version: 
     if exists(paths.table(names.TRANSACTIONS)):
         tables["t"] = opened(paths.table(names.TRANSACTIONS))
         conditions.append(RELEASED)
-    redrives = small_tables.query(paths.landed_files, f"select landing from t where topic = '{REDRIVE}'")
-    if redrives:
+    if again := redrives(paths):
         tables["c"] = opened(paths.change_events)
-        conditions.append(SUPERSEDED.format(int_list([row["landing"] for row in redrives])))
+        conditions.append(SUPERSEDED.format(int_list(again)))
     if again := file_positions.read_again(paths):
         tables["c"] = opened(paths.change_events)
         conditions.append(READ_AGAIN.format(int_list(again)))

@@ -1,1 +1,1 @@
-"""Delta tables, whatever they hold: reading, appending, schemas, fencing, SQL."""
+"""Delta tables with any content: reading, appending, merging, schemas, fencing and SQL."""

@@ -1,11 +1,13 @@
-"""Small batches without Spark jobs: read with DataFusion, compute in Arrow, append through delta-rs.
+"""Read, compute and append small batches without Spark jobs, by DataFusion, Arrow functions and delta-rs.
 
-A Spark query costs hundreds of milliseconds however few rows it has; a cycle over many tables would spend its time
-planning. Up to LOCAL_ROWS rows the same rules run here, on the same Arrow functions; above, Spark spreads them out.
+A Spark query takes hundreds of milliseconds however few rows it has, so that a cycle over many tables would spend its
+time planning. Releases and merges of up to LOCAL_ROWS rows run in this process; Spark spreads larger ones out over
+tasks, which call the same Arrow functions.
 """
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,13 +18,20 @@ from txloom.storage.delta.commits import commit_once
 from txloom.storage.delta.read_session import answer, opened, running
 
 LOCAL_ROWS = int(os.environ.get("TXLOOM_LOCAL_ROWS", "50000"))
-"""Up to so many rows a release or a merge is computed in the driver's process."""
+"""The most rows of a release or a merge that are computed in the driver's process."""
 
 
 def select(path: str, sql: str, version: int | None = None) -> pa.Table:
-    """Ask one Delta table, named `t` in the SQL; strings and lists come in Arrow's plain types.
+    """Run a query on one Delta table.
 
-    version: the table as it was then, instead of as it is.
+    Args:
+        path: the table's path.
+        sql: the query, in which the table is named `t`.
+        version: the version to read; None: the newest.
+
+    Returns:
+        the rows, with texts, binaries and lists in Arrow's plain types (`plain`); a table without columns where there
+        is no Delta table at the path.
     """
     try:
         table = opened(path, version)
@@ -32,12 +41,12 @@ def select(path: str, sql: str, version: int | None = None) -> pa.Table:
 
 
 def ask(tables: Mapping[str, DeltaTable], sql: str) -> pa.Table:
-    """Ask opened Delta tables under the names that the SQL gives them; like `select`."""
+    """Run a query on opened Delta tables, by the names that the SQL gives them; the rows are those of `select`."""
     return _plain_rows(answer(tables, sql))
 
 
 def first(tables: Mapping[str, DeltaTable], sql: str, most: int) -> pa.Table:
-    """Ask like `ask` and stop after so many rows, in the order that the SQL gives them."""
+    """Run a query like `ask`, and return at most `most` rows, in the order of the SQL; no further batch is read."""
     batches_read = list[pa.Table]()
     for rows in batches(tables, sql):
         batches_read.append(rows)
@@ -47,15 +56,23 @@ def first(tables: Mapping[str, DeltaTable], sql: str, most: int) -> pa.Table:
 
 
 def matching(path: str, sql: str, column: str, chosen: Sequence[int]) -> pa.Table:
-    """Ask one Delta table for rows with a wanted number in a column; what is not wanted is let go batch by batch."""
+    """Return the rows of a query on one Delta table, named `t`, whose 64-bit integer in a column is one of some values.
+
+    Each batch is filtered as it is read, so that only matching rows are held in memory.
+    """
     values = pa.array(chosen, pa.int64())
     parts = batches({"t": DeltaTable(path)}, sql)
     return pa.concat_tables([rows.filter(pc.is_in(rows.column(column), values)) for rows in parts])
 
 
 def batches(tables: Mapping[str, DeltaTable], sql: str) -> Iterator[pa.Table]:
-    """Ask opened Delta tables like `ask`, at once, and return the answer batch by batch."""
+    """Start a query like `ask` at once, and return its rows batch by batch, as they are read."""
     return (_plain_rows(pa.table(batch)) for batch in running(tables, sql))
+
+
+def schema_of(table: DeltaTable) -> pa.Schema:
+    """Return the schema of an opened Delta table, in the types that delta-rs reads it in."""
+    return pa.schema(table.schema().to_arrow())  # type: ignore[arg-type]  # anything with __arrow_c_schema__ is taken
 
 
 def _plain_rows(rows: pa.Table) -> pa.Table:
@@ -63,7 +80,7 @@ def _plain_rows(rows: pa.Table) -> pa.Table:
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
-    """Replace view and large types by the plain ones that all readers know."""
+    """Return a type with plain text, binary and lists in place of view and large types, also inside nested types."""
     if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
         return pa.string()
     if pa.types.is_binary_view(kind) or pa.types.is_large_binary(kind):
@@ -78,18 +95,36 @@ def plain(kind: pa.DataType) -> pa.DataType:
 
 
 def append_once(table: pa.Table, path: str, write_id: str, number: int) -> bool:
-    """Append rows to a Delta table unless this txnVersion was written before; say whether it was written now."""
+    """Append rows to a Delta table, in its schema, unless a commit has this number or a higher one for the write id.
+
+    Args:
+        table: the rows; columns are brought into the order and types of the Delta table (`conform`).
+        path: the Delta table's path.
+        write_id: Delta's txnAppId.
+        number: Delta's txnVersion.
+
+    Returns:
+        whether the rows were written now; a repeated call returns False and changes nothing.
+
+    Raises:
+        LeaseTaken: another run holds the lease.
+        WriteConflict: other commits came first in every attempt.
+    """
 
     def write(target: DeltaTable, properties: CommitProperties) -> None:
-        rows = conform(table, pa.schema(target.schema().to_arrow()))
+        rows = conform(table, schema_of(target))
         write_deltalake(target, rows, mode="append", commit_properties=properties)
 
     return commit_once(path, (write_id, number), write)
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Bring a table into a schema's order and types; a missing list is empty, any other missing column null."""
-    columns = []
+    """Return rows in a schema's order of columns, and in the plain form of its types.
+
+    A list column that the rows lack is filled with empty lists, any other one with nulls; columns that the schema lacks
+    are left out. Raises ArrowInvalid where a value does not fit its type.
+    """
+    columns: list[pa.Array[Any]] = []
     for field in schema:
         kind = plain(field.type)
         if field.name in table.column_names:
@@ -97,17 +132,18 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
         elif pa.types.is_list(kind):
             columns.append(pa.array([[]] * table.num_rows, kind))
         else:
-            columns.append(pa.nulls(table.num_rows, kind))
+            nulls: pa.Array[Any] = pa.nulls(table.num_rows, kind)  # type: ignore[call-overload]  # of any type
+            columns.append(nulls)
     return pa.Table.from_arrays(columns, schema=plain_schema(schema))
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Replace view and large types of a schema by the plain ones that all readers know."""
+    """Return a schema with the plain form of its types (`plain`), without the fields' metadata."""
     return pa.schema([pa.field(f.name, plain(f.type)) for f in schema])
 
 
-def reorder(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast an array; structs and lists of structs are matched by field name."""
+def reorder(array: "pa.Array[Any]", kind: pa.DataType) -> "pa.Array[Any]":
+    """Cast an array to a type; fields of structs and of lists of structs are matched by name, lacking ones are null."""
     if pa.types.is_struct(kind) and pa.types.is_struct(array.type):
         names = {array.type.field(i).name for i in range(array.type.num_fields)}
         fields = [
@@ -116,14 +152,15 @@ def reorder(array: pa.Array, kind: pa.DataType) -> pa.Array:
         ]
         return pa.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())
     if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
+        lists = cast("pa.ListArray[Any]", array)
         values = (
             reorder(
-                array.values.slice(array.offsets[0].as_py(), array.offsets[-1].as_py() - array.offsets[0].as_py()),
+                lists.values.slice(lists.offsets[0].as_py(), lists.offsets[-1].as_py() - lists.offsets[0].as_py()),
                 kind.value_type,
             )
-            if len(array)
+            if len(lists)
             else pa.nulls(0, kind.value_type)
         )
-        first = array.offsets[0] if len(array) else pa.scalar(0, pa.int32())
-        return pa.ListArray.from_arrays(pc.subtract(array.offsets, first), values, type=kind, mask=array.is_null())
+        first = lists.offsets[0] if len(lists) else pa.scalar(0, pa.int32())
+        return pa.ListArray.from_arrays(pc.subtract(lists.offsets, first), values, type=kind, mask=lists.is_null())
     return array.cast(kind)

@@ -1,4 +1,4 @@
-"""What commits of Delta tables say of themselves: their userMetadata, and whether they change a row."""
+"""The metadata of commits of Delta tables: their userMetadata, and whether they change a row."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,15 +11,15 @@ from txloom.storage.delta.read_session import metadata, opened
 from txloom.storage.paths import TablePaths
 
 STAMP = "txloom_stamp"
-"""What the commit of a lease's stamp is marked with: it changes no row."""
+"""The key in a commit's metadata by which the stamp of a lease is known, which changes no row."""
 RECENT = 50
-"""Commits among which the newest of ours is most often found."""
+"""Commits that are read first: most often one of them has userMetadata."""
 
 
 def newest_metadata(path: str) -> dict[str, Any]:
-    """Return the newest userMetadata in a table's log; {} where there is none.
+    """Return the newest userMetadata in a table's log as an object; {} where there is none, or no table.
 
-    Maintenance commits carry it forward; the log is read backwards until one is found.
+    Commits of maintenance repeat it. The log is read backwards until a commit has some.
     """
     try:
         table = opened(path)
@@ -30,7 +30,7 @@ def newest_metadata(path: str) -> dict[str, Any]:
 
 
 def _newest_about(table: DeltaTable, version: int | None = None) -> dict[str, Any]:
-    """Return the newest userMetadata of a table that is opened at its newest version, or as of an older one."""
+    """Return the newest userMetadata of a table that is opened at its newest version; version: up to that one only."""
     for limit in (RECENT, None):
         for commit in table.history(limit):
             if (version is None or commit["version"] <= version) and commit.get("userMetadata"):
@@ -40,14 +40,20 @@ def _newest_about(table: DeltaTable, version: int | None = None) -> dict[str, An
 
 
 def unchanged(paths: TablePaths, then: Mapping[str, int], now: Mapping[str, int]) -> bool:
-    """Say whether tables at two versions of each are the very same; that a lease was taken over changes none."""
+    """Return whether some tables hold the same rows at two versions of each; the stamp of a lease changes no row.
+
+    Args:
+        paths: where the tables are.
+        then: {table: version}, the earlier ones.
+        now: {table: version}, the later ones; with other tables than `then` the answer is False.
+    """
     return then.keys() == now.keys() and all(
         _is_stamped_only(paths.table(name), then[name], version) for name, version in now.items()
     )
 
 
 def _is_stamped_only(path: str, since: int, version: int) -> bool:
-    """Say whether nothing but stamps of leases came between two versions of a table."""
+    """Return whether every commit behind one version of a table, up to another, is the stamp of a lease."""
     if since >= version:
         return since == version
     later = opened(path).history(RECENT)
@@ -55,10 +61,15 @@ def _is_stamped_only(path: str, since: int, version: int) -> bool:
 
 
 def identity(path: str, version: int) -> tuple[str, str]:
-    """Return what tells a version of a table from the same number of another table: the table's id, and its mark.
+    """Return what distinguishes a version of a table from the same version of a table that was made in its place.
 
-    The mark is what the commit says of itself, or the newest before it that says something. Raises where there is no
-    such version.
+    Returns:
+        the table's id, and the userMetadata of the version's commit as JSON, or that of the newest before it that has
+        some.
+
+    Raises:
+        TableNotFoundError: there is no table.
+        DeltaError: the table has no such version.
     """
     return str(opened(path, version).metadata().id), json.dumps(_newest_about(opened(path), version))
 

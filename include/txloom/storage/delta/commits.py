@@ -1,7 +1,7 @@
-"""Commits that Delta refuses once another run moved on: a table is asked and written through one opened version.
+"""Commits that Delta refuses once another run has written: a table is read and written through one opened version.
 
-A run that was paused between the two meets what its successor committed meanwhile: either the same application
-transaction, or the stamp of its lease.
+Where a run was paused between the two, its commit conflicts with what its successor committed meanwhile: the same
+application transaction, or the stamp of its lease.
 """
 
 import json
@@ -15,8 +15,10 @@ from txloom.errors import WriteConflict
 from txloom.storage.delta.fencing import FENCE
 
 ATTEMPTS = 10
+"""How often a commit is tried."""
 
 Commit = Callable[[DeltaTable, CommitProperties], None]
+"""Writes one commit to an opened table, with properties."""
 
 
 def commit_properties(
@@ -29,9 +31,9 @@ def commit_properties(
     """Return what a commit carries beside its rows. Every commit of this library by delta-rs is made with it.
 
     Args:
-        once: a write id and a number: Delta refuses the commit once another one has moved them on.
-        metadata: what the table then is about, as its userMetadata; None: the commit says nothing of it.
-        stamp: further entries of the commit, which are not what the table is about.
+        once: a write id and a number: Delta refuses the commit where another one wrote that write id meanwhile.
+        metadata: the commit's userMetadata, that is the state that the table has then; None: the commit has none.
+        stamp: further entries of the commit, which say nothing of the table's state.
         fenced: whether the commit carries the epoch under which this process writes, so that Delta refuses it once
             another run holds the lease. Only what is written without the lease is not: the lease itself, incidents, the
             first version of a table.
@@ -46,10 +48,20 @@ def commit_properties(
 
 
 def commit_once(path: str, once: tuple[str, int] | None, commit: Commit) -> bool:
-    """Commit to a table; with `once` (write id, number) at most one time for that number. Say whether it was now.
+    """Commit to a table; with `once` at most one time for its number.
 
-    A commit that met another one is made again only after the table was asked again. Raises LeaseTaken when another
-    run holds the lease by then.
+    Args:
+        path: the Delta table's path.
+        once: a write id and a number; nothing is written where the table has that number, or a higher one.
+        commit: writes the commit. After a conflict it is called again with the table opened anew.
+
+    Returns:
+        whether it was committed now; a repeated call with `once` returns False.
+
+    Raises:
+        LeaseTaken: another run holds the lease.
+        TableNotFoundError: there is no table.
+        WriteConflict: every attempt met another commit.
     """
     for _ in range(ATTEMPTS):
         table = FENCE.opened(path)
@@ -65,11 +77,11 @@ def commit_once(path: str, once: tuple[str, int] | None, commit: Commit) -> bool
 
 
 def commit_no_row(table: DeltaTable, properties: CommitProperties) -> None:
-    """Commit what a table is about, and no row."""
+    """Make a commit without rows, which carries nothing but its properties."""
     table.create_write_transaction([], "append", table.schema(), commit_properties=properties)
 
 
 def written(table: DeltaTable, write_id: str) -> int:
-    """Return the last number that was written into an opened table under a write id; -1 when there is none."""
+    """Return the highest number that an opened table has for a write id; -1 where it has none."""
     number = table.transaction_version(write_id)
     return -1 if number is None else int(number)

@@ -1,7 +1,7 @@
-"""Files of Delta tables that Spark's tasks write themselves, and the commit that makes them rows of a table.
+"""Data files of Delta tables that Spark's tasks write themselves, and the commit that adds them to a table.
 
-A task that has its rows in Arrow writes them as Parquet where they belong, without a way through the JVM, and returns
-what the commit must know. Files of a task that failed are never named by a commit; VACUUM takes them away.
+A task that has its rows in Arrow writes them as Parquet into the table's folder, without handing them to the JVM, and
+returns what the commit needs. No commit names the files of a task that failed; VACUUM removes them.
 """
 
 import json
@@ -15,30 +15,43 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.commits import commit_once
 from txloom.storage.paths import filesystem_of
 
 ROW_GROUP = 16_384
-"""Rows that a reader can leave out at once when the part is sorted by what it asks for."""
+"""Rows of a row group, the least that a reader of a sorted file can skip."""
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A written file that no commit names yet: the table it is of, its path in there, bytes, Delta's stats."""
+    """A written file that no commit names yet."""
 
     table: str
+    """The table's name."""
     path: str
+    """The file's path in the table's folder."""
     size: int
+    """In bytes."""
     stats: str
+    """Delta's statistics of the file, as JSON."""
 
 
 def write_file(rows: pa.Table, table: str, path: str) -> DataFile:
-    """Write rows as a file of the Delta table at a path, with its schema and the statistics that it declares."""
+    """Write rows as a Parquet file into the folder of a Delta table; no commit names it yet.
+
+    Args:
+        rows: brought into the schema of the Delta table (`arrow_tables.conform`).
+        table: the name that the result has.
+        path: the Delta table's path.
+
+    Returns:
+        the file, with statistics of the columns that the table declares. A repeated call writes another file.
+    """
     delta = DeltaTable(path)
-    rows = arrow_tables.conform(rows, pa.schema(delta.schema().to_arrow()))
+    rows = arrow_tables.conform(rows, arrow_tables.schema_of(delta))
     name = f"part-{uuid.uuid4()}.zstd.parquet"
     filesystem, folder = filesystem_of(path)
     with filesystem.open_output_stream(f"{folder}/{name}") as stream:
@@ -55,27 +68,43 @@ def write_file(rows: pa.Table, table: str, path: str) -> DataFile:
 
 
 def _skipping(table: DeltaTable, rows: pa.Table) -> list[str]:
-    """Return the columns whose bounds let readers skip files: as the table declares, else its whole numbers."""
+    """Return the columns that get statistics: those that the table declares, else its columns of integers."""
     declared = table.metadata().configuration.get("delta.dataSkippingStatsColumns")
     return declared.split(",") if declared else [f.name for f in rows.schema if pa.types.is_integer(f.type)]
 
 
 def _stats(rows: pa.Table, columns: Sequence[str]) -> dict[str, Any]:
-    """Return Delta's statistics of numbers and short names; of other columns a reader knows nothing."""
-    bounds = {name: pc.min_max(rows.column(name)).as_py() for name in columns if name in rows.column_names}
-    known = {name: bound for name, bound in bounds.items() if bound["min"] is not None}
+    """Return Delta's statistics of some columns: rows, minima, maxima and nulls; a column of nulls has no bounds."""
+    bounds = {name: pc.min_max(rows.column(name)) for name in columns if name in rows.column_names}
+    known = {name: bound for name, bound in bounds.items() if bound["min"].is_valid}
     return {
         "numRecords": rows.num_rows,
-        "minValues": {name: bound["min"] for name, bound in known.items()},
-        "maxValues": {name: bound["max"] for name, bound in known.items()},
+        "minValues": {name: bound["min"].as_py() for name, bound in known.items()},
+        "maxValues": {name: bound["max"].as_py() for name, bound in known.items()},
         "nullCount": {name: rows.column(name).null_count for name in bounds},
     }
 
 
 def append_files(parts: Iterable[DataFile], path: str, write_id: str, number: int) -> bool:
-    """Commit written files to a Delta table unless this txnVersion was written before; say whether they were now."""
+    """Add written files to a Delta table in one commit, unless it has this number or a higher one for the write id.
+
+    Args:
+        parts: the files, which lie in the table's folder.
+        path: the Delta table's path.
+        write_id: Delta's txnAppId.
+        number: Delta's txnVersion.
+
+    Returns:
+        whether they were added now; a repeated call returns False and changes nothing.
+
+    Raises:
+        LeaseTaken: another run holds the lease.
+        WriteConflict: other commits came first in every attempt.
+    """
     now = int(time.time() * 1000)
-    actions = [AddAction(part.path, part.size, {}, now, True, part.stats) for part in parts]
+    actions: list[AddAction | RemoveAction] = [
+        AddAction(part.path, part.size, {}, now, True, part.stats) for part in parts
+    ]
 
     def write(table: DeltaTable, properties: CommitProperties) -> None:
         table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)

@@ -1,6 +1,6 @@
-"""What keeps a run that lost its lease from writing: every fenced commit carries the lease's epoch.
+"""The fence that keeps a run that lost its lease from writing: every fenced commit carries the lease's epoch.
 
-Delta refuses a commit whose application transaction another commit has moved on meanwhile; one that begins later is
+Delta refuses a commit whose application transaction another commit wrote meanwhile; a write that begins after that is
 refused here. `txloom.storage.runs.lease` says who holds the lease and stamps tables when it is taken over.
 """
 
@@ -14,20 +14,20 @@ from txloom.config import names
 from txloom.errors import LeaseTaken
 
 WRITES = 1 << 20
-"""A fenced write's number is the epoch times this plus a count: it grows from write to write and across epochs."""
+"""A fenced write's number is the epoch times this plus a count, so that it grows with each write and each epoch."""
 
 
 class Fence:
-    """The epoch under which this process writes, None where it holds no lease, and how often it wrote."""
+    """The epoch of the lease under which this process writes, or that it holds none, and a count of its writes."""
 
     def __init__(self) -> None:
-        """Begin without a lease."""
+        """Hold no lease."""
         self._epoch: int | None = None
         self._writes = 0
         self._lock = threading.Lock()
 
     def begin(self, epoch: int) -> None:
-        """Write under an epoch from now on."""
+        """Write under the epoch of a lease from now on."""
         self._epoch, self._writes = epoch, 0
 
     def end(self) -> None:
@@ -36,11 +36,11 @@ class Fence:
 
     @property
     def is_held(self) -> bool:
-        """Tell whether this process holds a lease."""
+        """Return whether this process holds a lease."""
         return self._epoch is not None
 
     def next_write(self) -> int | None:
-        """Return the number of a fenced write, larger than all before; None where no lease is held."""
+        """Return a number for a fenced write, larger than all before it; None where no lease is held."""
         if self._epoch is None:
             return None
         with self._lock:
@@ -48,22 +48,29 @@ class Fence:
             return self._epoch * WRITES + self._writes
 
     def transactions(self) -> list[Transaction]:
-        """Return what a commit carries so that Delta refuses it once another run holds the lease; [] without one."""
+        """Return the application transactions by which Delta refuses a commit once another run holds the lease.
+
+        The list is empty where no lease is held. Each call takes another number.
+        """
         number = self.next_write()
         return [] if number is None else [Transaction(names.LEASES, number)]
 
     def opened(self, path: str) -> DeltaTable:
-        """Open a table to write into it; raises LeaseTaken when a later run stamped it, TableNotFoundError.
+        """Open a table to write into it.
 
-        What is committed through the very table with `transactions` is refused by Delta once another run stamped it
-        since: no moment lies between this look and the commit in which a paused run could be overtaken.
+        Delta refuses a commit that is made through the returned table with `transactions` where another run has stamped
+        the table since: so a run that is paused between this check and its commit cannot write over its successor.
+
+        Raises:
+            LeaseTaken: a later run stamped the table.
+            TableNotFoundError: there is no table.
         """
         table = DeltaTable(path)
         self._refuse(table, path)
         return table
 
     def refuse_stale(self, path: str) -> None:
-        """Raise LeaseTaken when a later run stamped a table."""
+        """Raise LeaseTaken where a later run stamped a table; do nothing where there is no table."""
         with suppress(TableNotFoundError):
             self.opened(path)
 
@@ -79,4 +86,4 @@ class Fence:
 
 
 FENCE = Fence()
-"""Of this process."""
+"""The fence of this process."""

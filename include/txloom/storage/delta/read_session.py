@@ -1,9 +1,9 @@
-"""One look at tables: whoever shows them opens each table once, and asks nothing twice that no commit has changed.
+"""Read sessions: each Delta table is opened once, at one version, and results of queries on it are cached.
 
-Inside `looking()` all answers come from one version of each table, that which was the newest when it was first asked.
-Between looks only this is kept: tables as they were opened, and small answers about their versions. Whether a version
-is still the newest is asked of the log each time, outside of a look with every question. What is opened here is read
-alone: whoever writes opens a table of its own (`txloom.storage.delta.fencing`).
+Inside `looking()` all queries read one version of each table, the newest when the session first opened it. Beyond a
+session opened tables and small results by version are cached in the process. Whether a cached version is still the
+newest is read from the table's log: in a session once for each table, without a session for each query. Tables that are
+opened here are for reading; a writer opens another instance (`txloom.storage.delta.fencing`).
 """
 
 import threading
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
@@ -22,30 +22,37 @@ from pyarrow import fs
 
 from txloom.storage.paths import filesystem_of
 
+if TYPE_CHECKING:
+    from arro3.core import RecordBatchReader
+
+T = TypeVar("T")
 TABLES, ANSWERS = 2_000, 4_000
-"""So many are kept between looks; those that were not used for longest go."""
+"""The most tables and results that are cached; the least recently used ones are dropped."""
 SMALL = 256 << 10
-"""Bytes of an answer that is kept."""
+"""The most bytes of a result that is cached."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """A table at its newest version; name: what no other version of any table has, None where that is not known."""
+    """A table that was opened at its newest version."""
 
     table: DeltaTable
     version: int
     name: Hashable
+    """A cache key that no other version of any table has; None where the version may not be the newest."""
 
 
 @dataclass
 class ReadSession:
-    """What was opened in a look."""
+    """What a session has opened."""
 
     tables: dict[str, Known | None] = field(default_factory=dict)
+    """By path; None where there is no table."""
     names: dict[int, Hashable] = field(default_factory=dict)
+    """The cache key of each table, by the id of its Python object."""
 
 
-_SESSION: ContextVar[ReadSession | None] = ContextVar("txloom_look", default=None)
+_SESSION: ContextVar[ReadSession | None] = ContextVar("txloom_read_session", default=None)
 _LOCK = threading.Lock()
 _folder = lru_cache(TABLES)(filesystem_of)
 _TABLES: OrderedDict[str, Known] = OrderedDict()
@@ -54,7 +61,7 @@ _ANSWERS: OrderedDict[Hashable, Any] = OrderedDict()
 
 @contextmanager
 def looking() -> Iterator[None]:
-    """Open each table once until the block ends; a look inside a look is part of it."""
+    """Read tables in one session until the block ends; inside another session that one goes on."""
     if _SESSION.get() is not None:
         yield
         return
@@ -66,7 +73,12 @@ def looking() -> Iterator[None]:
 
 
 def opened(path: str, version: int | None = None) -> DeltaTable:
-    """Return a table at its newest version, or at another one; raises TableNotFoundError."""
+    """Return a table at its newest version, in a session at the session's; version: at that one instead.
+
+    Raises:
+        TableNotFoundError: there is no table.
+        DeltaError: the table has no such version.
+    """
     table = _in_session(path)
     if table is None:
         raise TableNotFoundError(f"no table at {path}")
@@ -85,7 +97,7 @@ def _in_session(path: str) -> Known | None:
 
 
 def exists(path: str) -> bool:
-    """Tell whether there is a table."""
+    """Return whether there is a Delta table at a path."""
     if _SESSION.get() is None:
         return bool(DeltaTable.is_deltatable(path))
     try:
@@ -96,25 +108,27 @@ def exists(path: str) -> bool:
 
 
 def answer(tables: Mapping[str, DeltaTable], sql: str) -> pa.Table:
-    """Ask opened tables under the names that the SQL gives them."""
-    result: pa.Table = _once(list(tables.items()), sql, lambda: pa.table(running(tables, sql).read_all()))
-    return result
+    """Run a query on opened tables, by the names that the SQL gives them; return its rows in DataFusion's types.
+
+    In a session a small result is cached by the SQL and the tables' versions, and a repeated query returns it.
+    """
+    return _once(list(tables.items()), sql, lambda: pa.table(running(tables, sql).read_all()))
 
 
-def running(tables: Mapping[str, DeltaTable], sql: str) -> Any:
-    """Ask opened tables like `answer`, and return what reads the answer batch by batch."""
+def running(tables: Mapping[str, DeltaTable], sql: str) -> "RecordBatchReader":
+    """Start a query like `answer`, and return a reader of its batches; nothing is cached."""
     builder = QueryBuilder()
     for name, table in tables.items():
         builder = builder.register(name, table)
     return builder.execute(sql)
 
 
-def metadata(table: DeltaTable, read: Callable[[DeltaTable], Any]) -> Any:
-    """Return what a function reads of a table's log."""
+def metadata(table: DeltaTable, read: Callable[[DeltaTable], T]) -> T:
+    """Return what a function reads of an opened table's log; in a session it is cached by function and version."""
     return _once([("t", table)], read.__qualname__, lambda: read(table))
 
 
-def _once(tables: list[tuple[str, DeltaTable]], sql: str, ask: Callable[[], Any]) -> Any:
+def _once(tables: list[tuple[str, DeltaTable]], sql: str, ask: Callable[[], T]) -> T:
     session = _SESSION.get()
     names = () if session is None else [(alias, session.names.get(id(table))) for alias, table in tables]
     if not names or any(name is None for _, name in names):
@@ -123,7 +137,8 @@ def _once(tables: list[tuple[str, DeltaTable]], sql: str, ask: Callable[[], Any]
     with _LOCK:
         if key in _ANSWERS:
             _ANSWERS.move_to_end(key)
-            return _ANSWERS[key]
+            known: T = _ANSWERS[key]
+            return known
     result = ask()
     if not isinstance(result, pa.Table) or result.nbytes <= SMALL:
         _keep(_ANSWERS, key, result, ANSWERS)
@@ -131,7 +146,7 @@ def _once(tables: list[tuple[str, DeltaTable]], sql: str, ask: Callable[[], Any]
 
 
 def _newest(path: str) -> Known | None:
-    """Return a table as it is now: the one that is known, if nobody has written since."""
+    """Return a table at its newest version: the cached one, unless a commit came since; None where there is none."""
     with _LOCK:
         known = _TABLES.get(path)
     if known is not None and known.name == _name(path, known.version):
@@ -148,9 +163,9 @@ def _newest(path: str) -> Known | None:
 
 
 def _name(path: str, version: int) -> Hashable:
-    """Return what tells a version of a table from all others; None where it is not surely the newest.
+    """Return a cache key for a version of a table; None where the log does not show that it is the newest.
 
-    Size and time of its log entry belong to it: a table that was made anew has the same numbers once more.
+    The key has size and time of the version's log entry, because a table that was made anew has the same versions.
     """
     filesystem, folder = _folder(path)
     newest, following = filesystem.get_file_info([f"{folder}/_delta_log/{n:020}.json" for n in (version, version + 1)])

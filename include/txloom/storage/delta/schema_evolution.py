@@ -1,4 +1,4 @@
-"""Tables follow their declaration: columns are added, types widened; text nobody had declared gets its type."""
+"""Bring Delta tables to their declared schema: add columns, widen types, read undeclared text as a declared type."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -18,8 +18,12 @@ from txloom.storage.delta.read_session import opened
 from txloom.storage.delta.sql import has_exact_bounds
 
 BOUNDED = "delta.dataSkippingStatsColumns"
-WHOLE_DIGITS = {pa.int32(): 10, pa.int64(): 19}
-DECLARED = {arrow_type(ColumnType(kind)): ColumnType(kind) for kind in ("long", "int", "double", "float", "boolean")}
+"""The property that lists the columns of which files have bounds."""
+WHOLE_DIGITS: dict[pa.DataType, int] = {pa.int32(): 10, pa.int64(): 19}
+"""The most decimal digits of an integer type's values."""
+DECLARED: dict[pa.DataType, ColumnType] = {
+    arrow_type(ColumnType(kind)): ColumnType(kind) for kind in ("long", "int", "double", "float", "boolean")
+}
 DECLARED |= {arrow_type(ColumnType(kind)): ColumnType(kind) for kind in ("date", "timestamp", "timestamptz", "binary")}
 
 
@@ -31,10 +35,21 @@ def ensure(
     partition_by: Sequence[str] = (),
     metadata: Mapping[str, Any] | None = None,
 ) -> None:
-    """Create a table, or bring it to its declared schema: columns are added, types widened, nothing is taken away.
+    """Create a table, or bring it to its declared schema: columns are added and types widened, no column is removed.
 
-    Raises ConfigurationError where a declared type does not hold every value that the table has, and where rows lie in
-    other partitions than those that are declared.
+    A repeated call changes nothing.
+
+    Args:
+        path: the table's path.
+        schema: the declared columns.
+        properties: the properties with which the table is created.
+        partition_by: the declared partition columns.
+        metadata: the userMetadata of the first version.
+
+    Raises:
+        ConfigurationError: a declared type does not hold every value of the table, or the table is partitioned by other
+            columns than the declared ones.
+        LeaseTaken: another run holds the lease.
     """
     if not DeltaTable.is_deltatable(path):
         small_tables.ensure(path, schema, properties, partition_by=partition_by, metadata=metadata)
@@ -50,7 +65,10 @@ def ensure(
 
 
 def lagging(path: str, schema: pa.Schema) -> list[str]:
-    """Return the declared columns that a table has with another type: the next cycle widens them, or refuses to."""
+    """Return the declared columns that a table has with another type, [] where there is no table.
+
+    `ensure` widens them, or refuses to.
+    """
     if not DeltaTable.is_deltatable(path):
         return []
     has = arrow_tables.plain_schema(small_tables.schema_of(path))
@@ -58,7 +76,7 @@ def lagging(path: str, schema: pa.Schema) -> list[str]:
 
 
 def _refuse_other_partitions(path: str, schema: pa.Schema, partition_columns: Sequence[str]) -> None:
-    """Rows lie where they were written: no other partitions can be declared for a table that exists."""
+    """Raise ConfigurationError where an existing table is partitioned by other columns than the declared ones."""
     lie, say = (
         _partitions(of_schema, columns)
         for of_schema, columns in (
@@ -74,7 +92,7 @@ def _refuse_other_partitions(path: str, schema: pa.Schema, partition_columns: Se
 
 
 def _forget_bounds(path: str, schema: pa.Schema) -> None:
-    """Let a table that an older version made keep no bounds of columns of which they are not exact."""
+    """Stop writing bounds of columns where they are not exact; an older version of txloom created tables with them."""
     table = opened(path)
     bounded = [name for name in table.metadata().configuration.get(BOUNDED, "").split(",") if name]
     kinds = {field.name: field.type for field in schema}
@@ -91,13 +109,13 @@ def _partitions(schema: pa.Schema, columns: Sequence[str]) -> str:
 
 
 def _carried(path: str) -> tuple[DeltaTable, CommitProperties]:
-    """Open a table for a commit that does not change its rows, and return what it goes on to be about."""
+    """Open a table for a commit that does not change its state; return it, and properties with its userMetadata."""
     table = FENCE.opened(path)
     return table, commit_properties(metadata=newest_metadata(path) or None)
 
 
-def _holds(has: pa.Field, declared: pa.Field) -> bool:
-    """Say whether a column has its declared type, more or fewer fields of structs apart."""
+def _holds(has: "pa.Field[Any]", declared: "pa.Field[Any]") -> bool:
+    """Return whether a column has its declared type; a struct may have more or fewer fields than the declared one."""
     return _same(has.type, declared.type)
 
 
@@ -111,15 +129,15 @@ def _same(has: pa.DataType, declared: pa.DataType) -> bool:
 
 
 def _lacks(has: pa.DataType, declared: pa.DataType) -> bool:
-    """Say whether a struct, or a list of structs, lacks fields."""
-    if pa.types.is_struct(has):
+    """Return whether a struct, or a list of structs, lacks fields that are declared."""
+    if pa.types.is_struct(has) and pa.types.is_struct(declared):
         inside = {field.name: field.type for field in has}
         return any(field.name not in inside or _lacks(inside[field.name], field.type) for field in declared)
-    return pa.types.is_list(has) and _lacks(has.value_type, declared.value_type)
+    return pa.types.is_list(has) and pa.types.is_list(declared) and _lacks(has.value_type, declared.value_type)
 
 
 def _rewrite(path: str, has: pa.Schema, declared: pa.Schema) -> None:
-    """Write a table anew, in one commit, with wider types; its earlier versions stay readable."""
+    """Rewrite all rows of a table with wider types, in one commit; earlier versions stay readable."""
     table, properties = _carried(path)
     extra = [field for field in has if field.name not in declared.names]
     schema = pa.schema([*declared, *extra])
@@ -145,18 +163,22 @@ def _rewrite(path: str, has: pa.Schema, declared: pa.Schema) -> None:
             commit_properties=properties,
         )
     except DeltaError as error:
-        raise (refused or [error])[0] from error
+        raise (refused[0] if refused else error) from error
 
 
-def _column(rows: pa.Table, field: pa.Field, path: str) -> pa.Array:
+def _column(rows: pa.Table, field: "pa.Field[Any]", path: str) -> "pa.Array[Any]":
     if field.name not in rows.column_names:
-        return pa.nulls(rows.num_rows, field.type)
+        nulls: pa.Array[Any] = pa.nulls(rows.num_rows, field.type)
+        return nulls
     return _widened(rows.column(field.name).combine_chunks(), field.type, f"{path}: column {field.name}")
 
 
-def _widened(array: pa.Array, kind: pa.DataType, where: str) -> pa.Array:
-    """Return values in a wider type; texts are read as it. Structs and lists are widened inside."""
-    if pa.types.is_struct(kind) and pa.types.is_struct(array.type):
+def _widened(array: "pa.Array[Any]", kind: pa.DataType, where: str) -> "pa.Array[Any]":
+    """Return values in a wider type; texts are read as values of it, structs and lists are widened inside.
+
+    Raises ConfigurationError where the type does not hold all values of the old one, or a text is no value of it.
+    """
+    if pa.types.is_struct(kind) and isinstance(array, pa.StructArray):
         inside = {array.type.field(i).name: i for i in range(array.type.num_fields)}
         fields = [
             _widened(array.field(inside[field.name]), field.type, f"{where}.{field.name}")
@@ -165,7 +187,7 @@ def _widened(array: pa.Array, kind: pa.DataType, where: str) -> pa.Array:
             for field in kind
         ]
         return pa.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())
-    if pa.types.is_list(kind) and pa.types.is_list(array.type) and array.type != kind:
+    if pa.types.is_list(kind) and isinstance(array, pa.ListArray) and array.type != kind:
         values = _widened(array.values, kind.value_type, where)
         return pa.ListArray.from_arrays(array.offsets, values, type=kind, mask=array.is_null())
     if array.type == kind:
@@ -173,7 +195,7 @@ def _widened(array: pa.Array, kind: pa.DataType, where: str) -> pa.Array:
     if pa.types.is_string(array.type):
         return _read(array, kind, where)
     if not _widens(array.type, kind):
-        hint = "declare a type that holds it, or give the new one another name and its own `source`"
+        hint = "declare a type that holds it, or give the new one another name, and declare its `source`"
         raise ConfigurationError(f"{where} is {array.type}, and the declared {kind} does not hold all of it: {hint}")
     return array.cast(kind)
 
@@ -183,12 +205,15 @@ def _widens(old: pa.DataType, new: pa.DataType) -> bool:
         whole = WHOLE_DIGITS.get(old)
         digits, scale = (whole, 0) if whole else (old.precision, old.scale) if pa.types.is_decimal(old) else (99, 0)
         return bool(new.scale >= scale and new.precision - new.scale >= digits - scale)
-    wider = {pa.int32(): (pa.int64(), pa.float64()), pa.float32(): (pa.float64(),)}
+    wider: dict[pa.DataType, tuple[pa.DataType, ...]] = {
+        pa.int32(): (pa.int64(), pa.float64()),
+        pa.float32(): (pa.float64(),),
+    }
     return new in wider.get(old, ())
 
 
-def _read(texts: pa.Array, kind: pa.DataType, where: str) -> pa.Array:
-    """Read the texts of a column that was taken up undeclared as the type that was declared since."""
+def _read(texts: "pa.Array[Any]", kind: pa.DataType, where: str) -> "pa.Array[Any]":
+    """Read the texts of an adopted, undeclared column as values of the type that was declared since."""
     declared = ColumnType("decimal", kind.precision, kind.scale) if pa.types.is_decimal(kind) else DECLARED.get(kind)
     if declared is None:
         raise ConfigurationError(f"{where} holds text, which cannot become {kind}")
@@ -197,5 +222,5 @@ def _read(texts: pa.Array, kind: pa.DataType, where: str) -> pa.Array:
         try:
             values.append(None if text is None else read(text))
         except (ValueError, ArithmeticError, TypeError) as error:
-            raise ConfigurationError(f"{where} holds {text[:80]!r}, which is no {declared}") from error
+            raise ConfigurationError(f"{where} holds {str(text)[:80]!r}, which is no {declared}") from error
     return pa.array(values, kind)

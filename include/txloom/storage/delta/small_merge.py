@@ -1,6 +1,6 @@
-"""Small merges through delta-rs: milliseconds a table, and no JVM.
+"""Merges into small current tables through delta-rs, which take milliseconds a table and no JVM.
 
-It writes the files that hold changed keys anew, where Spark marks rows in them as gone: right for small tables only.
+delta-rs rewrites each file that holds a changed key, where Spark writes deletion vectors: that suits small tables only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,11 +18,11 @@ from txloom.storage.delta.read_session import opened
 from txloom.storage.delta.sql import literal, sql_name
 
 LOCAL_TABLE_BYTES = 64 << 20
-"""Up to so many bytes of data files a current table is merged into by this process."""
+"""The most bytes of data files of a current table that this process merges into."""
 
 
 def is_small(path: str) -> bool:
-    """Say whether a table is small enough to be merged into by this process."""
+    """Return whether a table is small enough for this process to merge into it."""
     return bytes_of(path) <= LOCAL_TABLE_BYTES
 
 
@@ -37,14 +37,23 @@ def bytes_of(path: str) -> int:
 def merge(
     path: str, effects: pa.Table, key: Sequence[str], metadata: Mapping[str, Any], within: Within | None = None
 ) -> None:
-    """Apply net effects, with `_txloom_deleted`, to a current table in one commit; metadata: what it then is about.
+    """Apply net effects to a current table in one commit; a repeated call makes a commit that changes no row.
 
-    Effects that change no row are a commit too: the table then is as far as they are. within: the partitions outside of
-    which nothing has to be looked at.
+    Args:
+        path: the table's path.
+        effects: at most one row for each key: the table's columns, and `_txloom_deleted`.
+        key: the key's columns.
+        metadata: the commit's userMetadata, that is the watermark that the table has then. There is a commit also where
+            no row changes.
+        within: the partitions that hold the keys before or after the merge; None: all are read.
+
+    Raises:
+        LeaseTaken: another run holds the lease.
+        CommitFailedError: another commit came first (`txloom.storage.delta.retry`).
     """
     table = FENCE.opened(path)
     before = table.version()
-    schema = arrow_tables.plain_schema(pa.schema(table.schema().to_arrow()))
+    schema = arrow_tables.plain_schema(arrow_tables.schema_of(table))
     rows = arrow_tables.conform(effects, schema).append_column("_txloom_deleted", effects.column("_txloom_deleted"))
     values = {sql_name(name): f's."{name}"' for name in schema.names}
     condition = " and ".join(f't."{name}" = s."{name}"' for name in key)

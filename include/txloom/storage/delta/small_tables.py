@@ -1,7 +1,7 @@
-"""The books that txloom keeps without Spark: landings, the ledger and the published cuts.
+"""Read and write small Delta tables without Spark: the system tables, such as landings, the ledger and cuts.
 
-They are plain Delta tables, written through `deltalake`: a commit costs milliseconds, so that an idle cycle needs no
-JVM. Every write is idempotent through Delta's (txnAppId, txnVersion) or by looking first.
+They are written through `deltalake`: a commit takes milliseconds, so that an idle cycle needs no JVM. Writes are
+idempotent by Delta's (txnAppId, txnVersion), or because the caller reads the table first.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,21 +11,33 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
+from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.commits import commit_once, commit_properties, written
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.read_session import answer, opened
 from txloom.storage.system_tables import ENTERED
 
 DELETION_VECTORS = {"delta.enableDeletionVectors": "true"}
-"""Lets Spark's merges mark rows as gone instead of writing their files anew."""
+"""The property by which Spark's merges write deletion vectors instead of rewriting files."""
 
 
 def append(
     path: str, rows: Sequence[dict[str, Any]], schema: pa.Schema, *, once: tuple[str, int] | None = None
 ) -> bool:
-    """Append rows to a small Delta table; with `once` (write id, number) at most one time for that number.
+    """Append rows to a small Delta table, which is created where there is none.
 
-    Where the schema has a column ENTERED it gets the number of the version that the rows make.
+    Args:
+        path: the table's path.
+        rows: by column name; columns that a row lacks are null.
+        schema: the table's schema. Its column ENTERED, where it has one, gets the version that the rows make.
+        once: a write id and a number; nothing is written where the table has that number, or a higher one.
+
+    Returns:
+        whether the rows were appended now; a repeated call with `once` returns False, one without appends again.
+
+    Raises:
+        LeaseTaken: another run holds the lease.
+        WriteConflict: other commits came first in every attempt.
     """
     ensure(path, schema)
     given = pa.Table.from_pylist(list(rows), schema)
@@ -51,7 +63,7 @@ def _columns(table: DeltaTable) -> list[str]:
 
 
 def replace(path: str, rows: Sequence[dict[str, Any]], schema: pa.Schema, about: Mapping[str, Any]) -> None:
-    """Replace a small table's rows; what the new state is about goes into the commit's userMetadata."""
+    """Replace the rows of a small table in one commit; about: the commit's userMetadata."""
     overwrite(path, pa.Table.from_pylist(list(rows), schema), about)
 
 
@@ -61,11 +73,22 @@ def overwrite(
     metadata: Mapping[str, Any] | None = None,
     schema_mode: Literal["overwrite"] | None = None,
 ) -> None:
-    """Write a table anew in one commit; metadata: what it then is about."""
+    """Replace a table's rows in one commit, or create the table with them.
+
+    Args:
+        path: the table's path.
+        rows: the new rows.
+        metadata: the commit's userMetadata; None: it has none.
+        schema_mode: `overwrite`: the table takes the rows' schema; None: the rows must have the table's.
+
+    Raises:
+        LeaseTaken: another run holds the lease.
+        DeltaError: another writer created the table meanwhile, whose rows are not replaced.
+    """
     try:
         table = FENCE.opened(path)
     except TableNotFoundError:
-        # Whoever makes it meanwhile is not written over.
+        # Mode `error`: where another writer creates the table meanwhile, its rows are not replaced.
         write_deltalake(path, rows, mode="error", commit_properties=commit_properties(metadata=metadata))
         return
     properties = commit_properties(metadata=metadata)
@@ -73,7 +96,7 @@ def overwrite(
 
 
 def last_written(path: str, write_id: str) -> int:
-    """Return the last txnVersion that was written under a txnAppId; -1 when there is none."""
+    """Return the highest txnVersion that a table has for a txnAppId; -1 where it has none, or there is no table."""
     try:
         return written(opened(path), write_id)
     except TableNotFoundError:
@@ -88,7 +111,15 @@ def ensure(
     partition_by: Sequence[str] = (),
     metadata: Mapping[str, Any] | None = None,
 ) -> None:
-    """Create an empty Delta table unless it exists; metadata: what its first version is about."""
+    """Create an empty Delta table unless there is one; it is neither checked nor changed then.
+
+    Args:
+        path: the table's path.
+        schema: its columns.
+        properties: its properties.
+        partition_by: its partition columns.
+        metadata: the userMetadata of its first version.
+    """
     if DeltaTable.is_deltatable(path):
         return
     DeltaTable.create(
@@ -102,12 +133,12 @@ def ensure(
 
 
 def schema_of(path: str) -> pa.Schema:
-    """Return a table's schema."""
-    return pa.schema(opened(path).schema().to_arrow())
+    """Return a table's schema, in the types that delta-rs reads it in; raises TableNotFoundError."""
+    return arrow_tables.schema_of(opened(path))
 
 
 def query(path: str, sql: str) -> list[dict[str, Any]]:
-    """Ask one Delta table, named `t` in the SQL; a table that does not exist yet has no rows."""
+    """Run a query on one Delta table, named `t` in the SQL; return rows by column name, [] where there is no table."""
     try:
         return ask(opened(path), sql)
     except TableNotFoundError:
@@ -115,13 +146,19 @@ def query(path: str, sql: str) -> list[dict[str, Any]]:
 
 
 def newest(path: str, columns: str, where: str = "true") -> dict[str, Any] | None:
-    """Return the row that was entered last of those for which a condition holds; None where there is none."""
+    """Return some columns of the row that was entered last of those for which a condition holds, or None.
+
+    columns, where: as SQL writes them.
+    """
     sql = f"select {columns} from t where {where} order by {latest(path)} limit 1"
     return next(iter(query(path, sql)), None)
 
 
 def latest(path: str) -> str:
-    """Return the SQL order that has the rows of a table first which were entered last; a clock orders old rows only."""
+    """Return the SQL order of a table's rows that begins with the one that was entered last.
+
+    That is by ENTERED, which no clock decides; rows of before that column are ordered by `at`.
+    """
     try:
         known = _columns(opened(path))
     except TableNotFoundError:
@@ -130,7 +167,10 @@ def latest(path: str) -> str:
 
 
 def drop(path: str, old: str) -> int:
-    """Take rows away, in one commit; return how many. old: the condition that holds for them."""
+    """Delete the rows for which a SQL condition holds, in one commit; return how many, 0 where there is no table.
+
+    Raises LeaseTaken where another run holds the lease.
+    """
     counted = query(path, f"select count(*) as n from t where {old}")
     if not counted or not counted[0]["n"]:
         return 0
@@ -140,6 +180,6 @@ def drop(path: str, old: str) -> int:
 
 
 def ask(table: DeltaTable, sql: str) -> list[dict[str, Any]]:
-    """Ask an opened Delta table, as it was when it was opened; like `query`."""
+    """Run a query like `query` on an opened Delta table, at the version at which it was opened."""
     rows: list[dict[str, Any]] = answer({"t": table}, sql).to_pylist(maps_as_pydicts="strict")
     return rows

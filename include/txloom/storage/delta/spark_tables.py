@@ -1,7 +1,7 @@
-"""Delta tables by path: read at a version, append once, ask a table what was written to it.
+"""Delta tables through Spark: read at a version, append once, fence the session's writes.
 
-Small questions (does it exist, which version, which batch came last) are answered by `deltalake` from the log, in
-milliseconds and without a Spark job.
+Whether a table exists, its version and what was written last are read by `deltalake` from the log, which takes
+milliseconds and no Spark job.
 """
 
 import json
@@ -22,20 +22,23 @@ from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.read_session import opened
 
 PART_ROWS = 50_000
-"""Rows of one file that a task writes, about."""
+"""Rows from which on a task writes a file."""
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-"""Setting of a session: what its commits are about."""
+"""The setting of a session with the userMetadata of its commits."""
 FENCED = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
-"""Settings of a session: the application transaction of its next writes; Delta skips one whose number a table has."""
+"""The settings of a session with the application transaction of its next writes.
+
+Delta skips a write whose number the table has already.
+"""
 
 
 def exists(path: str) -> bool:
-    """Say whether a Delta table lies at a path."""
+    """Return whether there is a Delta table at a path."""
     return bool(DeltaTable.is_deltatable(path))
 
 
 def version(path: str) -> int | None:
-    """Return a table's newest version, or None where there is no table."""
+    """Return a table's newest version; None where there is no table."""
     try:
         return int(opened(path).version())
     except TableNotFoundError:
@@ -43,7 +46,7 @@ def version(path: str) -> int | None:
 
 
 def read(spark: SparkSession, path: str, at: int | None = None) -> DataFrame:
-    """Read a table, at a version if one is given."""
+    """Return a table as a frame; at: a version, None: the newest."""
     reader = spark.read.format("delta")
     if at is not None:
         reader = reader.option("versionAsOf", at)
@@ -51,23 +54,24 @@ def read(spark: SparkSession, path: str, at: int | None = None) -> DataFrame:
 
 
 def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
-    """Return Arrow's rows as a frame of the same types: by itself Spark gives a zone to a timestamp without one."""
+    """Return Arrow's rows as a frame of the same types; Spark by default gives a zone to a timestamp without one."""
     return spark.createDataFrame(rows, from_arrow_schema(rows.schema))
 
 
 def materialised(frame: DataFrame) -> DataFrame:
-    """Work out a frame now, and return its rows without the plan that they came from.
+    """Compute a frame now, and return its rows as a frame without the plan that computed them.
 
-    A frame that is only cached keeps its plan, and a merge whose source it is lets Delta look for the files of each of
-    its scans again: measured, 156 such queries for three tables of some rows.
+    A frame that is only cached keeps its plan, and Delta lists the files of each of its scans again for a merge whose
+    source it is: measured, 156 such queries for three small tables.
     """
     return frame.localCheckpoint(eager=True)
 
 
 def fence(spark: SparkSession, path: str) -> None:
-    """Let the session's next write carry the lease's epoch; raises LeaseTaken when a later run holds it.
+    """Let the session's next write to a table carry the lease's epoch; without a lease nothing is set.
 
-    Threads that write other tables beside may set a larger number, which is as good.
+    A thread that writes another table at the same time may set a larger number, which fences as well. Raises LeaseTaken
+    where a later run stamped the table.
     """
     FENCE.refuse_stale(path)
     number = FENCE.next_write()
@@ -77,31 +81,54 @@ def fence(spark: SparkSession, path: str) -> None:
 
 
 def unfence(spark: SparkSession) -> None:
-    """Take back what writes were told, by `fence` too: it would hold for any other write of the session."""
+    """Unset the session's userMetadata and the settings of `fence`, which later writes would carry too."""
     for setting in (USER_METADATA, *FENCED):
         spark.conf.unset(setting)
 
 
 def note_unchanged(path: str, metadata: str) -> None:
-    """Let a table say what it is about though a write changed no row: Delta commits nothing then.
+    """Commit userMetadata where a write by Spark changed no row: without a lease Delta makes no commit then.
 
-    With a lease it does, for the lease's epoch; what it leaves out then is stale.
+    With a lease nothing is done: Spark's write has made a commit for the lease's epoch, or Delta skipped a stale one
+    (`refuse_unwritten`).
+
+    Args:
+        path: the table's path.
+        metadata: the userMetadata of the write, as JSON.
     """
     if not FENCE.is_held and newest_metadata(path) != json.loads(metadata):
         commit_no_row(DeltaTable(path), commit_properties(metadata=json.loads(metadata)))
 
 
 def refuse_unwritten(path: str, metadata: str) -> None:
-    """Raise WriteConflict unless a table's newest commit is about what was just written: Delta skips a stale one."""
+    """Raise WriteConflict where a lease is held and a table lacks the write's userMetadata: Delta skipped the write.
+
+    Args:
+        path: the table's path.
+        metadata: the userMetadata of the write, as JSON.
+    """
     if FENCE.is_held and newest_metadata(path) != json.loads(metadata):
         raise WriteConflict(f"{path}: the merge was left out, because another run wrote there; run the step again")
 
 
 def append_once(frame: DataFrame, path: str, write_id: str, number: int) -> bool:
-    """Append a frame unless this txnVersion was written before; return whether it was written now; no rows never are.
+    """Append a frame to a Delta table unless it has this number or a higher one for the write id.
 
-    Tasks write the files, and a commit that carries the lease's epoch names them: a commit by Spark has one application
-    transaction only. Asking first spares the work of computing the frame.
+    Tasks write the files, and a commit by delta-rs adds them: it carries the lease's epoch beside the write id, where a
+    commit by Spark has one application transaction only.
+
+    Args:
+        frame: the rows; it is not computed where the table has the number.
+        path: the table's path.
+        write_id: Delta's txnAppId.
+        number: Delta's txnVersion.
+
+    Returns:
+        whether rows were written now; without rows nothing is committed, and a repeated call returns False.
+
+    Raises:
+        LeaseTaken: another run holds the lease.
+        WriteConflict: other commits came first in every attempt.
     """
     if small_tables.last_written(path, write_id) >= number:
         return False
@@ -118,7 +145,7 @@ def append_once(frame: DataFrame, path: str, write_id: str, number: int) -> bool
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Gather batches into tables of about PART_ROWS rows."""
+    """Yield the rows of batches as tables of at least PART_ROWS rows, the last one apart."""
     held = list[pa.RecordBatch]()
     for batch in batches:
         held += [batch] if batch.num_rows else []

@@ -1,11 +1,11 @@
 """Names and values as SQL writes them: for DataFusion (delta-rs), and where a function says so for Spark.
 
-A literal without a type is read as the engine likes: a decimal as a double, a timestamp as nanoseconds, which end in
-1677 and 2262. Then rows are not found, and nobody is told. So a value of a column is written with its type (`literal`),
-and a number, a text or a moment of txloom's own tables by its own function.
+DataFusion reads a literal without a type as a type of its choice: a decimal as a double, a timestamp as nanoseconds,
+which span 1677 to 2262. A comparison then misses rows without an error. So a value of a declared column is written with
+its type (`literal`); integers, texts and times of txloom's system tables have a function each.
 
-Spark has other rules than DataFusion: it quotes names with backticks, and in its texts a backslash escapes. What it
-reads is written by `spark_name` and `spark_literal`, and by nothing else.
+Spark has other rules than DataFusion: it quotes names with backticks, and in its texts a backslash escapes. SQL for
+Spark is written by `spark_name` and `spark_literal`, and by nothing else.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,9 @@ EXACT_DIGITS = 15
 
 
 def literal(value: Any, kind: pa.DataType | None = None) -> str:
-    """Write a value of a column's Arrow type; a value of an array is an array. kind: None: as Arrow takes it.
+    """Write a value of a column as SQL, with its type; a list as an array, None as null.
+
+    kind: the column's Arrow type; None: the one that Arrow infers of the value.
 
     >>> print(literal(7), literal("it's"), literal(b"a'", pa.binary()))
     7 'it''s' X'6127'
@@ -52,30 +54,35 @@ def literal(value: Any, kind: pa.DataType | None = None) -> str:
 
 
 def among(column: str, values: Iterable[Any], kind: pa.DataType) -> str:
-    """Write the condition that a column, named as SQL does, holds one of some values; null is none.
+    """Write the condition that a column holds one of some values; None among them matches nothing.
 
-    Wide decimals are compared as text: files that an older version wrote have bounds that are not theirs.
+    Wide decimals are compared as text, because files of an older version have bounds of them that are not exact.
+
+    Args:
+        column: as SQL names it.
+        values: of the column.
+        kind: the column's Arrow type.
 
     >>> print(among('"id"', [2, None], pa.int64()), among('"id"', [None], pa.int64()))
     "id" in (2) false
     """
-    there = [value for value in values if value is not None]
-    if not there:
+    known = [value for value in values if value is not None]
+    if not known:
         return "false"
-    if not has_exact_bounds(kind):
-        return f"cast({column} as varchar) in ({text_list(f'{value:.{kind.scale}f}' for value in there)})"
-    return f"{column} in ({', '.join(literal(value, kind) for value in there)})"
+    if pa.types.is_decimal(kind) and not has_exact_bounds(kind):
+        return f"cast({column} as varchar) in ({text_list(f'{value:.{kind.scale}f}' for value in known)})"
+    return f"{column} in ({', '.join(literal(value, kind) for value in known)})"
 
 
 def has_exact_bounds(kind: pa.DataType) -> bool:
-    """Say whether the bounds that delta-rs writes for a file's values of a type are those values."""
+    """Return whether the bounds that delta-rs writes of a file's values of a type are exact."""
     return not (pa.types.is_decimal(kind) and kind.precision > EXACT_DIGITS)
 
 
 def text_literal(text: str) -> str:
-    """Write a text.
+    """Write a text as SQL.
 
-    Conditions of expectations write theirs by the same rule (`txloom.quality.conditions`), which knows no storage.
+    `txloom.quality.conditions`, which does not import storage, writes texts by the same rule.
 
     >>> print(text_literal("it's"))
     'it''s'
@@ -84,7 +91,7 @@ def text_literal(text: str) -> str:
 
 
 def text_list(values: Iterable[str]) -> str:
-    """Write texts as the list of an `in`.
+    """Write texts as the list of an `in`; "" for none.
 
     >>> print(text_list(["b", "a", "it's"]))
     'b', 'a', 'it''s'
@@ -93,7 +100,7 @@ def text_list(values: Iterable[str]) -> str:
 
 
 def int_list(values: Sequence[int]) -> str:
-    """Write whole numbers as the list of an `in`: in order, each once.
+    """Write integers as the list of an `in`: in order, each once.
 
     >>> int_list([2, 1, 2])
     '1, 2'
@@ -102,7 +109,7 @@ def int_list(values: Sequence[int]) -> str:
 
 
 def instant_literal(at: datetime) -> str:
-    """Write a moment, in the very type of txloom's columns: a delete by delta-rs compares no other.
+    """Write a time as SQL, in the type of txloom's columns (microseconds, UTC): delta-rs' delete compares no other.
 
     >>> print(instant_literal(datetime(1970, 1, 1, 0, 0, 2, 5, tzinfo=UTC)))
     arrow_cast(2000005, 'Timestamp(Microsecond, Some("UTC"))')
@@ -111,7 +118,7 @@ def instant_literal(at: datetime) -> str:
 
 
 def epoch_micros(at: datetime) -> int:
-    """Return a moment in microseconds since 1970; one without a zone is in this machine's.
+    """Return a time in microseconds since 1970; one without a zone is taken as this machine's local time.
 
     >>> epoch_micros(datetime.fromisoformat("1970-01-01T01:00:02.000005+01:00"))
     2000005
@@ -120,7 +127,7 @@ def epoch_micros(at: datetime) -> int:
 
 
 def sql_name(name: str) -> str:
-    """Quote the name of a column.
+    """Quote the name of a column for DataFusion.
 
     >>> print(sql_name("order"))
     "order"
@@ -129,7 +136,7 @@ def sql_name(name: str) -> str:
 
 
 def spark_name(name: str) -> str:
-    """Quote the name of a column, for Spark.
+    """Quote the name of a column for Spark.
 
     >>> spark_name("order")
     '`order`'
@@ -138,7 +145,7 @@ def spark_name(name: str) -> str:
 
 
 def spark_literal(value: Any) -> str:
-    r"""Write a number, text or day, for Spark.
+    r"""Write an integer, text or date as Spark's SQL.
 
     >>> print(spark_literal(7), spark_literal("it's \\ it"), spark_literal(date(1, 1, 1)))
     7 'it\'s \\ it' DATE'0001-01-01'

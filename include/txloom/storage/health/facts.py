@@ -10,21 +10,22 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.quality.dead_letters import plain
 from txloom.quality.incidents import SAMPLE, Facts, PendingStep, Rows
 from txloom.storage.buffer.newest_batch import buffer_state
-from txloom.storage.checks import findings
+from txloom.storage.checks import findings, results
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.dead_letters.listing import listing
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.read_session import exists, opened
 from txloom.storage.delta.recent_files import newest_since
-from txloom.storage.delta.sql import instant_literal, int_list, text_literal
+from txloom.storage.delta.sql import instant_literal, int_list
 from txloom.storage.health import incidents
 from txloom.storage.landing import tables as landing_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.publishing.watermark import gone
 from txloom.storage.runs import lease
+from txloom.storage.runs.ledger import CARRIED
 
-LANDED = "counts['landed'] > 0"
+LANDED = f"counts['landed'] > 0 and run_id <> '{CARRIED}'"
 LANDS, MERGES = "step = 'land_events'", "step = 'merge_current' and detail is null"
 BALANCE, BALANCED = "step = 'balance'", ("at", "balanced", "detail")
 
@@ -68,8 +69,8 @@ def _ledger(paths: TablePaths, shown: int | None) -> dict[str, Any]:
     """
     if not exists(paths.table(names.LEDGER)):
         return {}
-    redrives = small_tables.query(paths.landed_files, f"select landing from t where topic = '{open_letters.REDRIVE}'")
-    not_redriven = f" and batch not in ({int_list([row['landing'] for row in redrives])})" if redrives else ""
+    redrives = open_letters.redrives(paths)
+    not_redriven = f" and batch not in ({int_list(redrives)})" if redrives else ""
     seen = buffer_state(paths)
     order = small_tables.latest(paths.table(names.LEDGER))
     newest = {
@@ -174,22 +175,9 @@ def _dead_letters(paths: TablePaths, source_format: str) -> Rows:
 def failing_expectations(pipeline: Pipeline, paths: TablePaths) -> list[dict[str, Any]]:
     """Return the newest result of each declared expectation that failed when it was last checked."""
     declared = {each.id for each in pipeline.expectations}
-    newest = (
-        "select * from (select *, row_number() over (partition by expectation order by checked_at desc) as n,"
-        " max(case when success then checked_at end) over (partition by expectation) as good from t)"
-        " where n = 1 and not success order by expectation"
-    )
-    failed = [
-        r for r in small_tables.query(paths.table(names.EXPECTATION_RESULTS), newest) if r["expectation"] in declared
-    ]
-    return [row | {"since": _failed_since(paths, row), "first": _sample(row["sample"])} for row in failed]
-
-
-def _failed_since(paths: TablePaths, row: dict[str, Any]) -> datetime:
-    after = f" and checked_at > {instant_literal(row['good'])}" if row["good"] is not None else ""
-    sql = f"select min(checked_at) as at from t where expectation = {text_literal(row['expectation'])}{after}"
-    since: datetime = _one(paths, names.EXPECTATION_RESULTS, sql)["at"]
-    return since
+    newest = sorted(results.newest(paths).items())
+    failed = [row for name, row in newest if name in declared and not row["success"]]
+    return [row | {"first": _sample(row["sample"])} for row in failed]
 
 
 def _sample(text: str) -> list[str]:

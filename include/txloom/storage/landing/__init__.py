@@ -1,1 +1,1 @@
-"""change_events: plans, decoding, offsets and watermarks of a landing."""
+"""Landings: their plans, decoding, offsets, rows of change_events and partitions' watermarks."""

@@ -1,6 +1,7 @@
-"""A landing, and its rows of change_events: decoded events with the place that each came from."""
+"""The rows of change_events that a landing writes: decoded events, each with the position that it came from."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,42 +15,57 @@ from txloom.transactions.compact_events import packed
 from txloom.transactions.hashes import hashed
 
 LINES_PER_FILE = 1 << 32
-"""`row` is file number times this plus the line: unique in a landing, and the same when a landing is repeated."""
+"""`row` is the number of the input split times this plus the line: unique in a landing, and the same when repeated."""
 MOST_LANDINGS = 1 << 24
-"""So many landings have positions of 63 bits, of which each landing has `tasks.PLACE_BITS` for its files and lines."""
+"""So many landings have positions: of their 63 bits `splits.PLACE_BITS` are for a landing's files and lines."""
 COMPACT_ROW = -2
-"""`row` of what the buffer reads, which did not come from the source."""
+"""`row` of compact events, which did not come from the source."""
 COORDINATES = ("topic", "partition", "offset", "file", "line")
 
 
-def with_position(events: pa.Table, task: Task, places: Sequence[int], landing: LandingPlan) -> pa.Table:
-    """Return decoded events as rows of change_events; places: their lines or offsets."""
-    return identified(_with_coordinates(events, task, places, landing))
+def with_position(events: pa.Table, task: Task, positions: Sequence[int], landing: LandingPlan) -> pa.Table:
+    """Return decoded events as rows of change_events.
+
+    Args:
+        events: rows of the envelope.
+        task: the input split that they came from.
+        positions: the line or offset of each event.
+        landing: the landing that takes them.
+
+    Raises:
+        SourceUnavailable: a landing has no position for a line or offset that large.
+    """
+    return identified(_with_coordinates(events, task, positions, landing))
 
 
 def as_before(events: pa.Table, before: pa.Table) -> pa.Table:
-    """Return events that were landed before, and are decoded once more, with the places that they had."""
+    """Return events that are decoded again with the coordinates of their earlier landing.
+
+    Args:
+        events: rows of the envelope.
+        before: the same events, in the same order, with the columns of COORDINATES.
+    """
     for name in COORDINATES:
         events = events.append_column(CHANGE_EVENTS.field(name), before.column(name))
     return events
 
 
 def landed_again(events: pa.Table, landing: LandingPlan) -> pa.Table:
-    """Return events that know their places, see `as_before`, as rows of another landing, in their order."""
-    placed = _with_coordinates(events, Task(0, "", "", 0), range(events.num_rows), landing)
+    """Return events with coordinates (`as_before`) as rows of change_events of another landing, in their order."""
+    rows = _with_coordinates(events, Task(0, "", "", 0), range(events.num_rows), landing)
     for name in COORDINATES:
-        placed = _with(placed, name, events.column(name))
-    return identified(placed)
+        rows = _with(rows, name, events.column(name))
+    return identified(rows)
 
 
-def _with_coordinates(events: pa.Table, task: Task, places: Sequence[int], landing: LandingPlan) -> pa.Table:
+def _with_coordinates(events: pa.Table, task: Task, positions: Sequence[int], landing: LandingPlan) -> pa.Table:
     """Add the coordinates to decoded events, in the order of change_events."""
     size, part = events.num_rows, task.part
-    position = pa.array(places, pa.int64())
+    position = pa.array(positions, pa.int64())
     line = pc.subtract(position, part.first - 1 if part else 0)
     _refuse_beyond(line, LINES_PER_FILE, task)
     nothing = pa.nulls(size, pa.int64())
-    coordinates = {
+    coordinates: dict[str, pa.Array[Any] | pa.ChunkedArray[Any]] = {
         "landing": pa.repeat(pa.scalar(landing.number, pa.int64()), size),
         "row": pc.add(line, task.number * LINES_PER_FILE),
         "topic": pa.repeat(pa.scalar(task.topic, pa.string()), size),
@@ -63,43 +79,52 @@ def _with_coordinates(events: pa.Table, task: Task, places: Sequence[int], landi
         "bucket": pa.nulls(size, pa.int32()),
         "numbers": pa.nulls(size, pa.binary()),
     }
-    return pa.table(
+    return pa.Table.from_pydict(
         {name: coordinates[name] if name in coordinates else events.column(name) for name in CHANGE_EVENTS.names},
         CHANGE_EVENTS,
     )
 
 
 def identified(events: pa.Table) -> pa.Table:
-    """Complete what rows are known by: one that has nothing of its own is known by the place that it was sent at."""
-    unknown = pc.and_(pc.equal(events.column("kind"), "row"), pc.is_null(events.column("identity")))
+    """Return rows of change_events with transaction_id, xid, identity and the hash `tx` of the transaction filled in.
+
+    A row without an identity gets ids that end in the position of its message in the topic or file.
+    """
+    unknown = pc.and_(pc.equal(events.column("kind"), pa.scalar("row")), pc.is_null(events.column("identity")))
     if pc.any(unknown).as_py():
         for name in ("transaction_id", "xid"):
-            known = pc.binary_join_element_wise(events.column(name), _sent_at(events), identity.SENT_AT)
+            known = _joined(identity.SENT_AT, events.column(name), _sent_at(events))
             events = _with(events, name, pc.if_else(unknown, known, events.column(name)))
         identities = pc.if_else(unknown, events.column("transaction_id"), events.column("identity"))
         events = _with(events, "identity", identities)
     return _with(events, "tx", hashed(events.column("transaction_id")))
 
 
-def _sent_at(events: pa.Table) -> pa.ChunkedArray:
-    """Return the place of each message as text: that of its record in Kafka, or of its line in a file."""
+def _sent_at(events: pa.Table) -> "pa.ChunkedArray[Any]":
+    """Return the position of each message as text: topic, partition and offset, or file and line."""
     topic, partition, offset, file, line = (
         events.column(name).cast(pa.string()) for name in ("topic", "partition", "offset", "file", "line")
     )
-    record = pc.binary_join_element_wise(topic, partition, offset, ":")
-    return pc.coalesce(record, pc.binary_join_element_wise(file, line, ":"))
+    return pc.coalesce(_joined(":", topic, partition, offset), _joined(":", file, line))
 
 
-def _with(events: pa.Table, name: str, column: pa.Array) -> pa.Table:
+def _joined(separator: str, *texts: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":
+    """Join texts row by row; null where one of them is."""
+    joined: pa.ChunkedArray[Any]
+    joined = pc.binary_join_element_wise(*texts, separator)  # type: ignore[call-overload]  # a text may separate them
+    return joined
+
+
+def _with(events: pa.Table, name: str, column: "pa.Array[Any] | pa.ChunkedArray[Any]") -> pa.Table:
     return events.set_column(events.schema.get_field_index(name), CHANGE_EVENTS.field(name), column)
 
 
-def _positions(events: pa.Table, line: pa.Array, task: Task, landing: LandingPlan) -> pa.ChunkedArray:
-    """Return where events stand in their transaction; rows that do not say it stand where they were landed.
+def _positions(events: pa.Table, line: pa.Int64Array, task: Task, landing: LandingPlan) -> "pa.ChunkedArray[Any]":
+    """Return the position of each event in its transaction; a row without one gets that of its message.
 
-    That orders events of one moment: by landing, then file, then line.
+    Such rows of one transaction are ordered by landing, then file, then line.
     """
-    silent = pc.and_(pc.equal(events.column("kind"), "row"), pc.is_null(events.column("pos")))
+    silent = pc.and_(pc.equal(events.column("kind"), pa.scalar("row")), pc.is_null(events.column("pos")))
     if not pc.any(silent).as_py():
         return events.column("pos")
     bits = line_bits(max(len(landing.splits), task.number))
@@ -109,28 +134,33 @@ def _positions(events: pa.Table, line: pa.Array, task: Task, landing: LandingPla
             f"landing {landing.number}: rows that say nothing of their order have no positions left"
         )
     base = (landing.number << PLACE_BITS) + (task.number << bits)
-    return pc.if_else(silent, pc.add(line, base), events.column("pos"))
+    positions: pa.ChunkedArray[Any] = pc.if_else(silent, pc.add(line, base), events.column("pos"))
+    return positions
 
 
-def _refuse_beyond(line: pa.Array, limit: int, task: Task) -> None:
-    """Refuse a message that would stand where another one does."""
+def _refuse_beyond(line: pa.Int64Array, limit: int, task: Task) -> None:
+    """Raise SourceUnavailable where a message would have the position of another one."""
     highest = pc.max(line).as_py()
     if highest is not None and highest >= limit:
         name = task.file if task.part is None else str(task.part)
         raise SourceUnavailable(
-            f"{name}: message {highest} has no position of its own, at most {limit - 1} have: split it"
+            f"{name}: message {highest} has no position left, at most {limit - 1} have one: split it"
         )
 
 
 def with_compact_events(
     events: pa.Table, landing: LandingPlan, *, reopen: bool = False, known: np.ndarray | None = None
 ) -> pa.Table:
-    """Add to landed events the rows that the buffer reads instead of them.
+    """Add to a landing's rows the compact events that the buffer reads, as rows of kind `numbers`, one for each bucket.
 
-    reopen: to decide on them again. known: transactions that were finished before they came, see `packed`.
+    Args:
+        events: rows of change_events.
+        landing: their landing.
+        reopen: whether their transactions are to be decided again.
+        known: transactions that were finished before these events came, see `packed`.
     """
     rows = [
-        {"landing": landing.number, "row": COMPACT_ROW, "kind": "numbers", "bucket": bucket, "numbers": numbers}
-        for bucket, numbers in packed(events, reopen=reopen, known=known)
+        {"landing": landing.number, "row": COMPACT_ROW, "kind": "numbers", "bucket": bucket, "numbers": compact_events}
+        for bucket, compact_events in packed(events, reopen=reopen, known=known)
     ]
     return pa.concat_tables([events, pa.Table.from_pylist(rows, CHANGE_EVENTS)])

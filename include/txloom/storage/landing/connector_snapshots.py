@@ -1,7 +1,7 @@
-"""Snapshots that a connector sends row by row, landing by landing: the table `source_snapshots`.
+"""Snapshots that a connector sends row by row over many landings: the table `source_snapshots`.
 
-A row for each landing that showed something of a snapshot, or ended one; a source without snapshots has no such table.
-What a landing decides follows from the rows of the landings before it, so that it decides the same when it is repeated.
+It has a row for each landing that had rows of a snapshot or ended one; a source without snapshots has no such table.
+What is computed for a landing depends on the rows of earlier landings only, so that a repeated landing gets the same.
 """
 
 from dataclasses import dataclass, field
@@ -27,26 +27,38 @@ _OF_STREAM = f"(kind = 'metadata' or kind = 'row' and op <> 'r') and topic not i
 
 @dataclass(frozen=True)
 class SnapshotProgress:
-    """How snapshots stand after a landing.
-
-    since: when the open ones began. initial: the csn of the snapshot that the stream began with, once it is whole;
-    NOWHERE where the stream had begun before it; None while nobody knows.
-    """
+    """The state of a source's snapshots after a landing."""
 
     snapshots: Snapshots = field(default_factory=Snapshots)
     since: datetime | None = None
+    """When the open snapshots began; None where none is open."""
     initial: int | None = None
+    """The csn of the whole snapshot that the stream began with; NOWHERE where the stream has events below its csn, None
+    while no snapshot is whole."""
 
 
 def note_left_out(pipeline: Pipeline, paths: TablePaths, number: int, at: datetime) -> None:
-    """Write down, before a landing is planned, that it does not take all that the source has."""
+    """Record, before a landing is planned, that it leaves out some of what the source has.
+
+    Nothing is written where no snapshot is open, or where it was recorded before.
+
+    Args:
+        pipeline: the declaration.
+        paths: where the tables are.
+        number: the landing.
+        at: its time.
+    """
     if _has_snapshots(pipeline) and progress(paths, number).snapshots.lowest is not None:
         rows = [{"landing": number, "at": at, "left_out": True}]
         small_tables.append(_path(paths), rows, SOURCE_SNAPSHOTS, once=(_write_id(paths, "plan"), number))
 
 
 def advance(pipeline: Pipeline, paths: TablePaths, landing: LandingPlan) -> int | None:
-    """Write down what a landing showed of snapshots; return the csn that bounds valid-through, None where none does."""
+    """Record what a landing's events show of snapshots, once.
+
+    Returns:
+        the csn that bounds valid-through; None where no snapshot is open.
+    """
     if not _has_snapshots(pipeline):
         return None
     before = progress(paths, landing.number)
@@ -67,7 +79,7 @@ def advance(pipeline: Pipeline, paths: TablePaths, landing: LandingPlan) -> int 
 
 
 def progress(paths: TablePaths, before: int = 2**63 - 1) -> SnapshotProgress:
-    """Return how snapshots stood before a landing; now, unless one is named."""
+    """Return the state of snapshots before a landing; by default the newest state."""
     newest = f"where landing < {before} and not left_out order by landing desc limit 1"
     rows = small_tables.query(_path(paths), f"select * from t {newest}")
     if not rows:
@@ -78,17 +90,20 @@ def progress(paths: TablePaths, before: int = 2**63 - 1) -> SnapshotProgress:
 
 
 def initial(paths: TablePaths, landing: int) -> int:
-    """Return, after a landing, the csn of the whole snapshot that the stream began with; NOWHERE without one."""
+    """Return the csn of the whole snapshot that the stream began with, as of after a landing; NOWHERE without one."""
     csn = progress(paths, landing + 1).initial
     return NOWHERE if csn is None else csn
 
 
 def given_up(pipeline: Pipeline, paths: TablePaths, number: int) -> tuple[int, list[str]] | None:
-    """Return what the landing that closed the snapshot with which the stream begins lets go.
+    """Return the snapshots that a connector gave up and that a landing replaced by the initial snapshot it closed.
 
-    That is of snapshots which were given up and which this one replaces: its csn, and the tables that they had rows of,
-    also rows that were in flight until now. None where nothing was: no snapshot is open, or one at a single csn. Beside
-    a stream each row that went is deleted there, and a snapshot may be of some rows.
+    Rows that only the snapshots that were given up had are not deleted by any event, because no stream came before. For
+    snapshots beside a stream there is nothing to do: the stream deletes such rows, and a snapshot may be of some rows.
+
+    Returns:
+        the csn of the initial snapshot, and the tables of which the others had rows, also rows that came late; None
+        where the landing closed no initial snapshot, or no other one was given up before it.
     """
     if not _has_snapshots(pipeline):
         return None
@@ -111,8 +126,8 @@ def given_up(pipeline: Pipeline, paths: TablePaths, number: int) -> tuple[int, l
 def taken_twice(pipeline: Pipeline, paths: TablePaths, number: int) -> list[tuple[str, int, int]]:
     """Return (table, csn, times) of tables without a key that a snapshot, closed by a landing, began more than once.
 
-    A connector that dies in a snapshot and begins it anew while nothing is committed takes both at one csn: rows with a
-    key are the same twice, of others nobody can say to which of the two they belong.
+    A connector that dies in a snapshot and begins it again while the source commits nothing takes both at one csn. Rows
+    with a key are equal in both; of rows without a key it cannot be known which of the two they belong to.
     """
     keyless = [table.name for table in pipeline.tables if not table.key]
     if not keyless or not _has_snapshots(pipeline):
@@ -121,8 +136,8 @@ def taken_twice(pipeline: Pipeline, paths: TablePaths, number: int) -> list[tupl
     if before.lowest is None or progress(paths, number + 1).snapshots.lowest is not None:
         return []
     first, last = (
-        f"count(*) filter (where detail in ({text_list(marks)}))"
-        for marks in ((FIRST_OF_TABLE,), (LAST_OF_TABLE, LAST_OF_SNAPSHOT))
+        f"count(*) filter (where detail in ({text_list(flags)}))"
+        for flags in ((FIRST_OF_TABLE,), (LAST_OF_TABLE, LAST_OF_SNAPSHOT))
     )
     repeated = f"{_OF_SNAPSHOT} and csn between {before.lowest} and {before.highest}"
     repeated += f' and "table" in ({text_list(keyless)})'
@@ -132,7 +147,10 @@ def taken_twice(pipeline: Pipeline, paths: TablePaths, number: int) -> list[tupl
 
 
 def sent(pipeline: Pipeline, paths: TablePaths, table: str, since: int, until: int) -> list[int]:
-    """Return the csns, between two, of snapshots that a connector sent whole and that had rows of a table."""
+    """Return the csns of snapshots that a connector sent whole and that had rows of a table.
+
+    since, until: the first and the last csn that are considered.
+    """
     if not _has_snapshots(pipeline):
         return []
     whole = min(until, progress(paths).snapshots.closed)
@@ -141,7 +159,7 @@ def sent(pipeline: Pipeline, paths: TablePaths, table: str, since: int, until: i
 
 
 def _shown(paths: TablePaths, number: int) -> Shown:
-    """Ask the events of one landing; those of other landings are not read."""
+    """Return what the events of one landing show of snapshots; those of other landings are not read."""
     of_snapshot = f"filter (where {_OF_SNAPSHOT})"
     columns = {
         "rows": f"count(*) {of_snapshot}",
@@ -159,9 +177,9 @@ def _shown(paths: TablePaths, number: int) -> Shown:
 
 
 def _initial(paths: TablePaths, number: int, csn: int | None) -> int:
-    """Return the csn of a snapshot that is whole now; NOWHERE where the stream has something below it.
+    """Return the csn of a snapshot that is whole now; NOWHERE where the stream has events below it.
 
-    Then the stream has to reach it: what it has not sent yet may lie below too.
+    Then valid-through waits until the stream has reached the csn, because later events may lie below it too.
     """
     if csn is None:
         return NOWHERE

@@ -1,4 +1,4 @@
-"""What a landing takes is decoded, in this process when it is small, else spread by Spark."""
+"""Decode the messages of a landing, in this process where they are few, else in Spark's tasks."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -27,84 +27,102 @@ if TYPE_CHECKING:
     from txloom.events.wal2json.decoder import Open
 
 CHUNK = 20_000
-"""Messages that the decoder gets at once."""
+"""The most messages that a decoder gets in one call."""
 LOCAL_BYTES = 16 << 20
-"""Up to so many bytes of files are decoded in this process: no JVM is needed for them."""
+"""The most bytes of a landing that are decoded in this process, without a JVM."""
 PART_BYTES = 128 << 20
-"""Decoded events that a Spark task holds before it writes a file."""
+"""Bytes of decoded events from which on a Spark task writes a file."""
 
 
 class Decoder(Protocol):
-    """What a source format offers: one row out for each message in, in order."""
+    """The decoder of a source format: one row of the envelope for each message, in order."""
 
     def decode(
         self, topic: str, values: Sequence[bytes | None], headers: Headers | None = None, first: int = 1
     ) -> pa.Table:
-        """Decode messages of one topic; see `txloom.events`."""
+        """Return rows of the envelope for messages of one topic; see `txloom.events`.
+
+        first: the position of the first message in its file.
+        """
         ...
 
     @property
     def declared(self) -> Sequence[str]:
-        """Return the names of the source as they are declared."""
+        """Return the names of source tables as they are declared."""
         ...
 
     @property
     def spellings(self) -> dict[str, str]:
-        """Return how names of the source were spelled so far."""
+        """Return the spelling of each source name that was decoded so far."""
         ...
 
     def resume(self, topic: str, left: "Open | None") -> None:
-        """Go on in an ordered topic where an earlier landing left a transaction open."""
+        """Go on in an ordered topic; left: the transaction that an earlier landing left open there, or None."""
         ...
 
     def open(self, topic: str) -> "Open | None":
-        """Return the transaction that is open behind what was decoded of an ordered topic."""
+        """Return the transaction that is open behind the last decoded message of an ordered topic, or None."""
         ...
 
 
 class Reader(Protocol):
-    """What a transport offers: the messages of each task, in order, in blocks."""
+    """The reader of a transport: it yields the messages of each input split, in order, in blocks."""
 
     def messages(self, task: Task) -> Iterator[Messages]:
-        """Yield what a task takes; raises SourceUnavailable where it cannot be read."""
+        """Yield the messages of an input split; raises SourceUnavailable where they cannot be read."""
         ...
 
     def confirm(self, tasks: Sequence[Task]) -> None:
-        """Raise SourceLost where what was just read is not what was planned."""
+        """Raise SourceLost where input splits that were just read are not those that were planned."""
         ...
 
 
 NewDecoder = Callable[..., Decoder]
-"""Makes a decoder on an executor, out of the spellings so far: compiled decoders do not travel."""
+"""Makes a decoder of the spellings so far; Spark's tasks call it, because a compiled decoder cannot be pickled."""
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """What was decoded of a landing, in this process or in files that no commit names yet, and how far files came.
-
-    spellings: of the names that were met.
-    """
+    """The decoded messages of a landing."""
 
     events: pa.Table | None
+    """Rows of change_events, where this process decoded them; else None."""
     written: "Sequence[data_files.DataFile]"
+    """The files with rows of change_events that Spark's tasks wrote; no commit names them yet."""
     positions: Sequence[Position]
+    """How far each file was read, or why it could not be."""
     spellings: dict[str, str]
+    """The spelling of each source name that was decoded."""
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """How a landing becomes events: what it takes, what reads that, what decodes it, what is open in front of it."""
+    """What is needed to decode a landing."""
 
     landing: LandingPlan
     source: Reader
     new: NewDecoder
     open_before: OpenBefore
+    """The transactions that are open in front of its input splits."""
 
 
 def decode(
     spark: "Callable[[], SparkSession]", how: Decoding, queues: Sequence[Sequence[Task]], paths: TablePaths
 ) -> Decoded:
-    """Decode queues of tasks; where a file cannot be read, what was decoded is not whole, and its position says so."""
+    """Decode the input splits of a landing, in this process or in Spark's tasks; nothing is committed.
+
+    Args:
+        spark: opens the Spark session; called only where there are more than LOCAL_BYTES to decode.
+        how: the landing, its reader and its decoder.
+        queues: the input splits; those of one queue are decoded in order by one decoder.
+        paths: where the tables are.
+
+    Returns:
+        the decoded rows. Where a file cannot be read they hold only some of it, and its position has the problem.
+
+    Raises:
+        SourceUnavailable: the source cannot be read now, or a message has no position left.
+    """
     if how.landing.bytes > LOCAL_BYTES:
         return decode_files(spark(), how, queues, paths)
     decoder, chunks = how.new(spellings=name_spellings.known(paths)), [CHANGE_EVENTS.empty_table()]
@@ -115,9 +133,10 @@ def decode(
 
 
 def decode_files(spark: "SparkSession", how: Decoding, queues: Sequence[Sequence[Task]], paths: TablePaths) -> Decoded:
-    """Decode a landing's files into files of change_events, in one Spark task for each queue, the largest first.
+    """Decode a landing into files of change_events, in one Spark task for each queue, the largest queue first.
 
-    Where tasks met names in several spellings they decode once more, all with the same one.
+    Where tasks decoded a name in several spellings, all decode once more with one of them; the files of the first pass
+    are named by no commit. Arguments and result are those of `decode`.
     """
     queues = sorted(queues, key=lambda queue: sum(task.size for task in queue), reverse=True)
     path, spellings = paths.change_events, name_spellings.known(paths)
@@ -141,7 +160,10 @@ def decode_files(spark: "SparkSession", how: Decoding, queues: Sequence[Sequence
 
 
 def gathered(chunks: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Put decoded chunks together until they are worth a file, ordered so that a release finds a transaction's rows."""
+    """Yield decoded chunks as tables of at least PART_BYTES, the last one apart, sorted by the hash of the transaction.
+
+    A release then reads few row groups of a file for a transaction.
+    """
     held: list[pa.Table] = []
     size = 0
     for chunk in chunks:
@@ -162,9 +184,13 @@ def _by_transaction(chunks: Sequence[pa.Table]) -> pa.Table:
 def decode_queue(
     decoder: Decoder, how: Decoding, queue: Sequence[Task], reached: "list[Position]"
 ) -> Iterator[pa.Table]:
-    """Yield the messages of tasks, decoded, with their coordinates, in chunks.
+    """Yield the messages of input splits as rows of change_events, in chunks.
 
-    reached: takes how far each file was read, or why it could not be.
+    Args:
+        decoder: goes on from each input split to the next.
+        how: the landing and its reader.
+        queue: the input splits, in order.
+        reached: a list to which is appended how far each file was read, or why it could not be.
     """
     for task in queue:
         how.open_before.enter(decoder, task)
@@ -196,6 +222,6 @@ def _decode_task(decoder: Decoder, how: Decoding, task: Task, reached: "list[Pos
 
 
 def _begins_inside(events: pa.Table) -> bool:
-    """Tell whether messages begin in a transaction that is not open."""
+    """Return whether some message belongs to a transaction whose BEGIN was not decoded."""
     causes = pa.array([wal2json_decoder.OUTSIDE, wal2json_decoder.ANOTHER])
     return bool(pc.any(pc.is_in(events.column("cause"), causes)).as_py())

@@ -1,9 +1,9 @@
-"""Which records of Kafka's topics were planned for which landing, and which of them an operator gave up.
+"""The records of Kafka's topics that each landing takes, and those that an operator accepted as lost.
 
-A row of landed_offsets is a plan (lost is null) or a loss that was accepted, and a loss comes behind the plan of the
-landing whose number it bears. Three kinds of loss: records that aged out (the same topic id, first below until), an end
-that the brokers lost (the same id, until at or below first), another topic under the name (another id). What is left of
-a plan, and where the next one begins, follows from the rows in their order.
+A row of `landed_offsets` is a plan (`lost` is null) or an accepted loss, which comes behind the plan of the landing
+whose number it has. There are three kinds of loss: records that aged out (the same topic id, first below until), an end
+that the brokers lost (the same id, until at or below first), and another topic under the name (another id). What
+remains of a plan, and where the next one begins, is computed from the rows in their order.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ _RANGE = 'topic, topic_id, partition, "first", "until"'
 
 
 def reached(paths: TablePaths) -> dict[tuple[str, int], Reached]:
-    """Return by topic and partition up to where records were planned, or given up, and what of that is unread."""
+    """Return by topic and partition up to where records were planned or accepted as lost, and what of it is unread."""
     newest = "row_number() over (partition by topic, partition order by landing desc) as n"
     sql = f"select landing, {_RANGE} from (select *, {newest} from t where lost is null) where n = 1"
     plans = {_key(row): row for row in small_tables.query(paths.table(names.LANDED_OFFSETS), sql)}
@@ -44,7 +44,10 @@ def reached(paths: TablePaths) -> dict[tuple[str, int], Reached]:
 
 
 def unread(paths: TablePaths) -> list[Range]:
-    """Return what a landing planned and did not read yet, because its run died or its records are gone."""
+    """Return the ranges of the newest landing that are planned and not read yet; [] where its reading is finished.
+
+    That is where its run died, or its records are gone from the brokers.
+    """
     newest = planned_last(paths)
     if newest is None or newest["landing"] <= tables.last_read(paths):
         return []
@@ -52,14 +55,14 @@ def unread(paths: TablePaths) -> list[Range]:
 
 
 def planned_last(paths: TablePaths) -> Row | None:
-    """Return the newest plan: landing, run_id, at; None before there was one."""
+    """Return landing, run_id and at of the newest plan; None before there was one."""
     sql = "select landing, run_id, at from t where lost is null order by landing desc limit 1"
     rows = small_tables.query(paths.table(names.LANDED_OFFSETS), sql)
     return rows[0] if rows else None
 
 
 def planned(paths: TablePaths, number: int) -> list[Range]:
-    """Return what a landing takes: what was planned and not given up since."""
+    """Return the ranges that a landing takes: planned, and not accepted as lost since."""
     sql = f"select {_RANGE} from t where landing = {number} and lost is null order by topic, partition"
     plan = [Range(**row) for row in small_tables.query(paths.table(names.LANDED_OFFSETS), sql)]
     lost = [row for row in _losses(paths) if row["landing"] == number]
@@ -68,7 +71,7 @@ def planned(paths: TablePaths, number: int) -> list[Range]:
 
 
 def _left(part: Range, lost: Iterable[Row]) -> Range:
-    """Return what is left of a plan behind losses that were accepted since."""
+    """Return what remains of a planned range after losses that were accepted since."""
     for row in lost:
         if row["topic_id"] != part.topic_id:
             part = replace(part, first=part.until) if row["first"] < part.until else part
@@ -80,13 +83,13 @@ def _left(part: Range, lost: Iterable[Row]) -> Range:
 
 
 def _behind(row: Row, before: Reached) -> Reached:
-    """Return where the next plan begins behind a loss that was accepted."""
+    """Return where the next plan begins behind an accepted loss."""
     aged = row["topic_id"] == before.topic_id and row["first"] < row["until"]
     return Reached(row["topic_id"], max(before.until, row["until"]) if aged else row["until"])
 
 
 def _losses(paths: TablePaths) -> list[Row]:
-    """Return the losses that were accepted, in the order in which they hold."""
+    """Return the accepted losses, in the order in which they apply."""
     sql = f'select landing, at, {_RANGE} from t where lost is not null order by landing, at, topic, partition, "first"'
     return small_tables.query(paths.table(names.LANDED_OFFSETS), sql)
 
@@ -96,12 +99,15 @@ def _key(row: Row) -> tuple[str, int]:
 
 
 def losses(pipeline: Pipeline, paths: TablePaths) -> list[Loss]:
-    """Ask the brokers what cannot be landed any more of what was not landed yet."""
+    """Return the records that were not landed yet and that the brokers do not hold any more.
+
+    Raises SourceUnavailable where the brokers cannot be read.
+    """
     return kafka.losses(*extents_and_reached(pipeline, paths))
 
 
 def extents_and_reached(pipeline: Pipeline, paths: TablePaths) -> tuple[list[Range], dict[tuple[str, int], Reached]]:
-    """Return what the brokers hold now of a pipeline's topics, and what was reached of it."""
+    """Return the ranges that the brokers hold now of a pipeline's topics, and how far plans have reached in them."""
     assert pipeline.source.kafka is not None
     topics, known = kafka.topics_of(pipeline), reached(paths)
     former = {topic for (topic, _), each in known.items() if each.unread is not None} - {*topics}
@@ -109,7 +115,10 @@ def extents_and_reached(pipeline: Pipeline, paths: TablePaths) -> tuple[list[Ran
 
 
 def refuse_unread(paths: TablePaths) -> None:
-    """Raise ConfigurationError where a landing from Kafka is unfinished, and the declaration has no Kafka any more."""
+    """Raise ConfigurationError where a landing from Kafka is planned and not finished.
+
+    It is called where the declaration has no `source.kafka`, so that nothing could finish the landing.
+    """
     if unread(paths):
         raise ConfigurationError(
             "a landing from Kafka was planned and not finished: put source.kafka back until land_events has run"
@@ -117,7 +126,16 @@ def refuse_unread(paths: TablePaths) -> None:
 
 
 def write_plan(paths: TablePaths, about: Mapping[str, Any], parts: Sequence[Range]) -> list[Range]:
-    """Write down what a landing takes, once; return what it takes then. about: landing, run_id, at."""
+    """Record the ranges that a landing takes; where the landing has a plan already nothing is written.
+
+    Args:
+        paths: where the tables are.
+        about: the columns landing, run_id and at.
+        parts: the ranges.
+
+    Returns:
+        the ranges that the landing takes by its recorded plan.
+    """
     rows = [{**about, **vars(part)} for part in parts]
     write_id = names.write_id(paths.pipeline, names.LANDED_OFFSETS, 0)
     small_tables.append(paths.table(names.LANDED_OFFSETS), rows, LANDED_OFFSETS, once=(write_id, about["landing"]))
@@ -125,7 +143,7 @@ def write_plan(paths: TablePaths, about: Mapping[str, Any], parts: Sequence[Rang
 
 
 def give_up(paths: TablePaths, lost: Sequence[Loss], run_id: str, at: datetime, reason: str) -> None:
-    """Write down that an operator accepted losses: landing goes on behind them."""
+    """Record that an operator accepted losses, with the reason that was given: landing goes on behind them."""
     rows = [
         {
             "landing": _newest(paths),
@@ -150,12 +168,12 @@ def _newest(paths: TablePaths) -> int:
 
 
 def given_up_now(paths: TablePaths) -> list[Row]:
-    """Return the losses that were accepted since the last landing was planned: topic, partition, at."""
+    """Return the losses that were accepted since the newest landing was planned."""
     return [row for row in _losses(paths) if row["landing"] == _newest(paths)]
 
 
 def given_up(paths: TablePaths) -> list[Row]:
-    """Return the losses that were accepted, oldest first."""
+    """Return topic, partition, first, until, lost and at of the accepted losses, oldest first."""
     columns = 'topic, partition, "first", "until", lost, at'
     sql = f"select {columns} from t where lost is not null order by at, topic, partition"
     return small_tables.query(paths.table(names.LANDED_OFFSETS), sql)

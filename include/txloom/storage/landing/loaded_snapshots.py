@@ -1,4 +1,4 @@
-"""Snapshots that were loaded: what their transactions and landings are called, and what they cover."""
+"""Snapshots that `load_snapshot` landed: the ids of their transactions, their landings and the csns that they cover."""
 
 from collections.abc import Collection
 from typing import Any
@@ -9,13 +9,14 @@ from txloom.storage.delta.sql import text_list
 from txloom.storage.paths import TablePaths
 
 WHOLE, PARTIAL = f"{names.SYSTEM_PREFIX}load:", f"{names.SYSTEM_PREFIX}partial_load:"
-"""How the transaction ids of snapshots of all watched tables, and of some, begin; a landing's number follows."""
+"""The prefixes of transaction ids of snapshots of all watched tables, and of some; the landing's number follows."""
 ANY = 2**63 - 1
+"""A csn or a release that bounds nothing."""
 _TOPIC = f"{names.SYSTEM_PREFIX}load:"
 
 
 def xid(landing: int, *, whole: bool) -> str:
-    """Return the transaction id of a snapshot.
+    """Return the transaction id of a snapshot; whole: of all watched tables.
 
     >>> xid(7, whole=True)
     '_txloom_load:7'
@@ -24,19 +25,20 @@ def xid(landing: int, *, whole: bool) -> str:
 
 
 def topic(table: str) -> str:
-    """Return the topic under which the landing of a table's snapshot is planned."""
+    """Return the topic under which a table's snapshot is planned."""
     return f"{_TOPIC}{table}"
 
 
 def landed(paths: TablePaths) -> list[dict[str, Any]]:
-    """Return the landings of snapshots with their topics: a small table answers, most pipelines have none."""
+    """Return landing and topic of each snapshot's landing, from `landed_files`; most pipelines have none."""
     return small_tables.query(paths.landed_files, f"select landing, topic from t where starts_with(topic, '{_TOPIC}')")
 
 
 def floor(paths: TablePaths, release: int) -> int:
-    """Return the csn of the newest released snapshot of all tables; 0 without one.
+    """Return the csn of the newest snapshot of all tables that was released up to a release; 0 without one.
 
-    Whatever is at or below it is contained in the snapshot: nothing has to wait for it, and it amends no cut.
+    The snapshot contains every transaction at or below that csn: valid-through does not wait for one, and a late one
+    amends no cut.
     """
     if not landed(paths):
         return 0
@@ -46,7 +48,7 @@ def floor(paths: TablePaths, release: int) -> int:
 
 
 def waiting(paths: TablePaths, tables: Collection[str]) -> dict[str, int]:
-    """Return the newest csn as of which a snapshot of each of some tables was landed and not decided on yet."""
+    """Return, of each of some tables with a snapshot that was landed and not finished yet, the newest one's csn."""
     ids = text_list(xid(row["landing"], whole=whole) for row in landed(paths) for whole in (True, False))
     if not ids:
         return {}
@@ -63,7 +65,7 @@ def waiting(paths: TablePaths, tables: Collection[str]) -> dict[str, int]:
 
 
 def newest(paths: TablePaths) -> int | None:
-    """Return the highest csn that the source sent; None before it sent any."""
+    """Return the highest csn of an event that the source sent; None before there was one."""
     rows = small_tables.query(
         paths.change_events, f"select max(csn) as csn from t where not starts_with(xid, '{names.SYSTEM_PREFIX}')"
     )
@@ -72,7 +74,7 @@ def newest(paths: TablePaths) -> int | None:
 
 
 def loaded(paths: TablePaths, csn: int, release: int) -> dict[str, int]:
-    """Return the newest csn, up to a mark, as of which a snapshot of each table was applied."""
+    """Return, of each table with a released snapshot, the newest one's csn; csn, release: those up to a watermark."""
     plan = landed(paths)
     if not plan:
         return {}

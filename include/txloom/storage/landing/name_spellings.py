@@ -1,4 +1,7 @@
-"""How names of a source were spelled so far, from landing to landing: rows of one spelling alone are taken."""
+"""The spellings of source names that landings decoded so far, the table `source_names`.
+
+Names differ by case at most; a decoder takes rows of one spelling only.
+"""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -10,13 +13,19 @@ from txloom.storage.system_tables import SOURCE_NAMES
 
 
 def known(paths: TablePaths) -> dict[str, str]:
-    """Return the spelling of each name."""
+    """Return the recorded spelling of each name; {} before there was any."""
     rows = small_tables.query(paths.table(names.SOURCE_NAMES), "select name, spelling from t order by landing desc")
     return {row["name"]: row["spelling"] for row in rows}
 
 
 def learn(paths: TablePaths, landing: int, spellings: Mapping[str, str]) -> None:
-    """Write down what is new, before the rows that are spelled so; done twice it writes nothing more."""
+    """Record spellings of new names, before the rows of a landing are written; a repeated call writes nothing.
+
+    Args:
+        paths: where the tables are.
+        landing: the number of the landing that decoded them.
+        spellings: the spelling of each name.
+    """
     old, at = known(paths), datetime.now(UTC)
     new = [{"name": name, "spelling": spelling} for name, spelling in sorted(spellings.items()) if name not in old]
     if new:
@@ -26,9 +35,9 @@ def learn(paths: TablePaths, landing: int, spellings: Mapping[str, str]) -> None
 
 
 def agreed(reports: Iterable[Mapping[str, str]], declared: Iterable[str]) -> tuple[dict[str, str], bool]:
-    """Return one spelling of each name out of what several readers saw, and whether all saw that one.
+    """Return one spelling of each name that several tasks decoded, and whether each name had one spelling only.
 
-    declared: spellings that are preferred.
+    reports: the spellings that each task decoded. declared: preferred spellings; without one the first in order is it.
 
     >>> agreed([{"s": "public.S"}, {"s": "public.s"}], ["public.s"])
     ({'s': 'public.s'}, False)

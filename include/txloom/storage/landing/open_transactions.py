@@ -1,7 +1,7 @@
-"""Ordered topics: which transaction is open in front of what a landing takes, so that it goes on inside it.
+"""Ordered topics: the transaction that is open in front of each input split, inside which its decoder goes on.
 
-A topic of Kafka goes on where its last landing ended. Of files each goes on where it was read to, and a new one where
-the file that it follows ends; what was open there is kept with the files' positions.
+A topic of Kafka goes on where its last landing ended. A file goes on where it was read to, and a new file behind the
+one that it follows; the transaction that was open there is stored with the file's position.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -20,37 +20,35 @@ if TYPE_CHECKING:
 
 
 class Resumes(Protocol):
-    """What an ordered format's decoder offers."""
+    """The decoder of an ordered format."""
 
     def resume(self, topic: str, left: "Open | None") -> None:
-        """Go on in a topic where a transaction is open."""
+        """Go on in a topic; left: the transaction that is open there, or None."""
         ...
 
     def open(self, topic: str) -> "Open | None":
-        """Return the transaction that is open behind what was decoded of a topic."""
+        """Return the transaction that is open behind the last decoded message of a topic, or None."""
         ...
 
 
 @dataclass
 class OpenBefore:
-    """What is open in front of the tasks of a landing.
-
-    topics: of Kafka's topics; each is asked for once. ends: behind files, those that were read before the landing and
-    those that it read so far.
-    """
+    """The transactions that are open in front of the input splits of a landing."""
 
     topics: "dict[str, Open | None]" = field(default_factory=dict)
+    """Of each topic of Kafka, until its first input split is entered."""
     ends: "dict[Name, Open | None]" = field(default_factory=dict)
+    """Behind each file that was read, before the landing or by it so far."""
 
     def enter(self, decoder: Resumes, task: Task) -> None:
-        """Let a decoder go on in front of a task."""
+        """Let a decoder go on with what is open in front of an input split, before it decodes that."""
         if task.part is None:
             decoder.resume(task.topic, self._of_file(task))
         elif task.topic in self.topics:
             decoder.resume(task.topic, self.topics.pop(task.topic))
 
     def leave(self, decoder: Resumes, task: Task) -> None:
-        """Keep what a decoder has open behind a task."""
+        """Keep what a decoder has open behind an input split that it decoded."""
         if task.part is None:
             self.ends[task.topic, task.file] = decoder.open(task.topic)
 
@@ -68,10 +66,14 @@ def open_before(
     unreadable: Collection[Name],
     last: "Callable[[str], Open | None]",
 ) -> OpenBefore:
-    """Return what is open in front of the tasks of an ordered source's landing.
+    """Return what is open in front of the input splits of an ordered source's landing.
 
-    known: how far files were read before it. unreadable: files that it cannot read, so that nothing follows them. last:
-    tells what is open behind the last event of a topic, where a file was landed by a version that kept no positions.
+    Args:
+        tasks: the input splits.
+        known: how far files were read before the landing.
+        unreadable: files that it cannot read: nothing goes on behind them.
+        last: returns what is open behind the last event of a topic. It is called for Kafka, and for a file that was
+            landed by a version of txloom that stored no positions.
     """
     result = OpenBefore(topics={task.topic: last(task.topic) for task in tasks if task.part is not None})
     for name in {(task.topic, task.follows) for task in tasks if task.follows is not None} - {*unreadable}:
@@ -87,10 +89,10 @@ POSITION = 'landing desc, "row" desc limit 1'
 
 
 def open_transaction(paths: TablePaths, topic: str) -> "Open | None":
-    """Return the transaction whose end an ordered topic has not shown yet; None where there is none.
+    """Return the transaction of which an ordered topic has landed the BEGIN and not the end; None where there is none.
 
-    It is found in change_events: rows, and poison that may have been rows, know their place since the BEGIN that came
-    last. Behind records that an operator gave up nothing goes on: some may have been the transaction's.
+    It is read from change_events: rows, and poison that may have been a row, have their position behind the BEGIN that
+    came last. Behind records that an operator accepted as lost no transaction is open, because some may have been its.
     """
     from txloom.events.wal2json.decoder import Open
 
@@ -116,7 +118,7 @@ def open_transaction(paths: TablePaths, topic: str) -> "Open | None":
 
 
 def _landings(paths: TablePaths, topic: str) -> list[int]:
-    """Return the landings that took something of a topic from its source, newest first: a redrive is none of them."""
+    """Return the landings that read a topic from its source, newest first, without redrives; topic: a SQL condition."""
     read = {row["n"] for row in small_tables.query(paths.landed_files, f"select landing as n from t where {topic}")}
     offsets = paths.table(names.LANDED_OFFSETS)
     read |= {
@@ -126,14 +128,14 @@ def _landings(paths: TablePaths, topic: str) -> list[int]:
 
 
 def _last(paths: TablePaths, condition: str, landing: int) -> dict[str, Any] | None:
-    """Return the last event of a landing that knows its transaction."""
+    """Return the last event of a landing for which a SQL condition holds; None where there is none."""
     columns = 'landing, kind, xid, csn, pos, topic, partition, "offset"'
     sql = f"select {columns} from t where landing = {landing} and {condition} order by {POSITION}"
     return next(iter(small_tables.query(paths.change_events, sql)), None)
 
 
 def _is_cut_off(paths: TablePaths, last: dict[str, Any]) -> bool:
-    """Tell whether records that came behind an event were given up before the next ones were landed."""
+    """Return whether records behind an event were accepted as lost, so that the next ones do not follow it."""
     if last["offset"] is None:
         return False
     of_partition = f"topic = {text_literal(last['topic'])} and partition = {last['partition']} and lost is not null"

@@ -1,7 +1,7 @@
-"""How far each partition of a source is, landing by landing; a folder of files is one partition.
+"""The highest csn that each partition of a source has shown, by landing; a folder of files is one partition.
 
-The table `source_partitions` says it: a row when a partition is first seen, and one for each landing in which it showed
-something. From it follows the frontier that a landing's clock carries (`txloom.transactions.low_watermark`).
+The table `source_partitions` has a row of when a partition was first seen, and one for each landing in which it showed
+events. From it the low watermark of a landing's clock row is computed (`txloom.transactions.low_watermark`).
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,11 +21,21 @@ from txloom.transactions.low_watermark import LowWatermark, Partition, Unreadabl
 Key = tuple[str, int | None]
 """Topic and number of a partition; files have no number."""
 SEEN = "csn is null and torn is null"
-"""Of a row that says that a partition is there, and no more."""
+"""The SQL condition of a row that only says that a partition was first seen."""
 
 
 def announce(pipeline: Pipeline, paths: TablePaths, number: int, at: datetime, partitions: Iterable[Key]) -> None:
-    """Write down, before a landing reads them, partitions that nobody knew of: from now on they are waited for."""
+    """Record partitions that are new, before a landing reads them: the low watermark waits for them from then on.
+
+    A repeated call writes nothing.
+
+    Args:
+        pipeline: the declaration.
+        paths: where the tables are.
+        number: the landing.
+        at: its time.
+        partitions: all partitions that the landing reads from.
+    """
     if not _is_bounded(pipeline):
         return
     counting = [key for key in dict.fromkeys(partitions) if _counts(pipeline, key[0])]
@@ -37,7 +47,11 @@ def announce(pipeline: Pipeline, paths: TablePaths, number: int, at: datetime, p
 
 
 def advance(pipeline: Pipeline, paths: TablePaths, landing: LandingPlan) -> LowWatermark | None:
-    """Write down what a landing showed of each partition; return how far all are, None where none waits for another."""
+    """Record, once, the highest csn that each partition has shown in a landing, and what was unreadable there.
+
+    Returns:
+        the low watermark over all partitions after the landing; None where no partition waits for another.
+    """
     if not _is_bounded(pipeline):
         return None
     partitions, unreadable_ranges = _known(paths, landing.number), list[UnreadableRange]()
@@ -62,27 +76,28 @@ def advance(pipeline: Pipeline, paths: TablePaths, landing: LandingPlan) -> LowW
 
 
 def idle_after(pipeline: Pipeline) -> timedelta | None:
-    """Return from when on a silent partition is no longer waited for; None: it always is."""
+    """Return how long a partition that shows nothing is waited for; None: always."""
     completeness = pipeline.completeness
     return completeness.idle_after or (completeness.patience if _is_counted(pipeline) else None)
 
 
 def _is_bounded(pipeline: Pipeline) -> bool:
+    """Return whether transactions wait for a low watermark over partitions."""
     return pipeline.completeness.rule == "progress" or _is_counted(pipeline)
 
 
 def _is_counted(pipeline: Pipeline) -> bool:
-    """Tell whether metadata counts events, and comes over partitions; a folder of files is but one."""
+    """Return whether metadata counts events, and comes in partitions of Kafka; a folder of files is one partition."""
     return pipeline.completeness.rule == "counts" and pipeline.source.kafka is not None
 
 
 def _counts(pipeline: Pipeline, topic: str) -> bool:
-    """Tell whether a topic's partitions bound what is known of transactions."""
+    """Return whether the low watermark is computed over a topic's partitions."""
     return topic == pipeline.source.transaction_topic if _is_counted(pipeline) else topic not in names.LOADS
 
 
 def _known(paths: TablePaths, number: int) -> dict[Key, Partition]:
-    """Return every partition as it was before a landing took anything."""
+    """Return the state of every partition before a landing."""
     newest = f"row_number() over (partition by topic, partition order by landing desc, {SEEN}) as n"
     before = f"select *, {newest} from t where landing < {number} or landing = {number} and {SEEN}"
     rows = small_tables.query(_path(paths), f"select topic, partition, csn, at, torn from ({before}) where n = 1")
@@ -94,9 +109,9 @@ def _known(paths: TablePaths, number: int) -> dict[Key, Partition]:
 def _csns_of(
     pipeline: Pipeline, paths: TablePaths, number: int, known: dict[Key, Partition]
 ) -> Iterator[tuple[Key, list[int | None]]]:
-    """Yield, of each partition that a landing has something of, the ids that it showed.
+    """Yield each partition of which a landing has events, and their csns in order of arrival, None where unreadable.
 
-    Only their highest, unless something there, or the last thing before, could not be read.
+    Where neither an event of the landing nor the last one before it was unreadable, only the highest csn is yielded.
     """
     unread = f"kind = 'poison' and csn is null and cause <> '{UNKNOWN_TABLE}'"
     kinds = "'metadata'" if _is_counted(pipeline) else "'row', 'marker'"
@@ -104,14 +119,12 @@ def _csns_of(
     if not _is_counted(pipeline):
         condition += f" or {unread}"
     where = f'landing = {number} and "row" >= 0 and ({condition})'
-    sql = (
-        f"select topic, partition, max(csn) as csn, bool_or(kind = 'poison') as torn from t where {where} group by 1, 2"
-    )
-    for row in small_tables.query(paths.change_events, sql):
+    columns = "topic, partition, max(csn) as csn, bool_or(kind = 'poison') as unreadable"
+    for row in small_tables.query(paths.change_events, f"select {columns} from t where {where} group by 1, 2"):
         key = row["topic"], row["partition"]
         if not _counts(pipeline, key[0]):
             continue
-        if not row["torn"] and (key not in known or known[key].unreadable_since is None):
+        if not row["unreadable"] and (key not in known or known[key].unreadable_since is None):
             yield key, [row["csn"]]
             continue
         partition = "null" if key[1] is None else key[1]
@@ -123,7 +136,7 @@ def _csns_of(
 
 
 def _known_poison(paths: TablePaths, number: int) -> list[UnreadableRange]:
-    """Return the ids of events of a landing that could not be read, but for the id of their transaction."""
+    """Return, as unreadable ranges of one csn each, the csns of poison whose transaction is known."""
     sql = f"select distinct csn from t where landing = {number} and kind = 'poison' and csn is not null"
     return [(row["csn"], row["csn"]) for row in small_tables.query(paths.change_events, sql)]
 
@@ -137,7 +150,7 @@ def _write_id(paths: TablePaths, step: str) -> str:
 
 
 def as_rows(paths: TablePaths) -> list[dict[str, Any]]:
-    """Return how far each partition is now, the one that is furthest behind first."""
+    """Return topic, partition, csn, at and unreadable_since of each partition now, the lowest csn first."""
     known = _known(paths, 2**63 - 1)
     rows = [{"topic": key[0], "partition": key[1], **vars(each)} for key, each in known.items()]
     return sorted(rows, key=lambda row: (row["csn"] or -1, row["topic"], row["partition"] or 0))

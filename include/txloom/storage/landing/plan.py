@@ -1,4 +1,4 @@
-"""Plans of landings: what each takes is written down before any of it is read."""
+"""Plans of landings: the input splits of a landing are recorded before any of them is read."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC
@@ -14,19 +14,25 @@ from txloom.storage.system_tables import LANDED_FILES
 
 
 def planned(path: str) -> list[dict[str, Any]]:
-    """Return every planned file of every landing; a version that kept no positions wrote fewer columns."""
+    """Return the rows of `landed_files` by landing and file number, with all columns of LANDED_FILES.
+
+    Columns that an older version of txloom did not write are None.
+    """
     rows = small_tables.query(path, "select * from t order by landing, file_number")
     return [{name: row.get(name) for name in LANDED_FILES.names} for row in rows]
 
 
 def newest(paths: TablePaths) -> int:
-    """Return the number of the landing whose files were planned last, 0 before there was one."""
+    """Return the number of the newest landing in `landed_files`; 0 before there was one."""
     rows = small_tables.query(paths.landed_files, "select max(landing) as n from t")
     return int((rows[0]["n"] if rows else 0) or 0)
 
 
 def write_plan(paths: TablePaths, number: int, rows: Sequence[dict[str, Any]]) -> None:
-    """Write down what a new landing takes, once: from here on it is finished, by this run or the next."""
+    """Record the plan of a landing; where the landing has one already nothing is written.
+
+    A planned landing is finished by this run, or by the next one.
+    """
     write_id = names.write_id(paths.pipeline, names.LANDED_FILES, 0)
     small_tables.append(paths.landed_files, rows, LANDED_FILES, once=(write_id, number))
 
@@ -34,7 +40,14 @@ def write_plan(paths: TablePaths, number: int, rows: Sequence[dict[str, Any]]) -
 def landing_of(
     paths: TablePaths, plan: Sequence[dict[str, Any]], number: int, parts: Sequence[Range] = ()
 ) -> LandingPlan:
-    """Pick one landing out of the plan; parts: what it takes from Kafka."""
+    """Return one landing of the plans.
+
+    Args:
+        paths: where the tables are.
+        plan: the rows of `planned`, the landing's among them.
+        number: the landing.
+        parts: the ranges of records that it takes from Kafka.
+    """
     rows = [row for row in plan if row["landing"] == number]
     files = [row for row in rows if row["file"] is not None]
     goes_on = any(row["origin"] or row["follows"] for row in files)
@@ -45,25 +58,25 @@ def landing_of(
 
 
 def followed(splits: Sequence[Task], known: Mapping[Name, Position]) -> dict[Name, Position]:
-    """Return of what is known of files how far those were read that files of a plan follow."""
+    """Return how far the files were read that files of a plan follow, where that is known."""
     behind = {(split.topic, split.follows) for split in splits if split.follows is not None}
     return {name: known[name] for name in behind if name in known}
 
 
 def planned_file(task: Task) -> dict[str, Any]:
-    """Return the row of the plan that says what is taken of a file."""
+    """Return the columns of a plan's row that describe an input split of a file."""
     origin = None if task.origin is None else task.origin.file
     file_columns = {name: getattr(task, name) for name in ("topic", "file", "size", "modified", "start", "follows")}
     return {"file_number": task.number, **file_columns, "origin": origin}
 
 
 def _task(row: Mapping[str, Any], before: Mapping[Name, Position]) -> Task:
-    """Return a planned file; before: how far files were read when it was planned."""
+    """Return the input split of a plan's row; before: how far files were read when it was planned."""
     file_columns = {name: row[name] for name in ("topic", "file", "size", "modified", "follows")}
     origin = before.get((row["topic"], row["origin"] or ""))
     return Task(row["file_number"], **file_columns, start=row["start"] or 0, origin=origin)
 
 
 def tasks_of(parts: Sequence[Range]) -> list[Task]:
-    """Return the tasks of ranges of records."""
+    """Return the input splits of ranges of records, numbered from 1."""
     return [Task(number, part.topic, "", 0, part) for number, part in enumerate(parts, 1)]

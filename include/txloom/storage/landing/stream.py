@@ -1,11 +1,12 @@
-"""change_events as a stream of landings: a micro-batch takes the next ones, out of the newest version of the table.
+"""Stream the landings of change_events to the buffer: a micro-batch reads the next ones from the newest version.
 
-What streams is a plan (`txloom.storage.buffer.batch_plan`), a row for each micro-batch; Spark's tasks read the
-landings that it names. So nothing depends on how the files of change_events lie: Delta's own source goes by files, of
-which maintenance takes away what was not read yet, and makes old landings young (docs/adr/0034).
+The streaming source is a plan (`txloom.storage.buffer.batch_plan`), with a row for each micro-batch; Spark's tasks read
+the landings that it names. So maintenance of change_events does not affect the stream: Delta's streaming source goes by
+files, and maintenance removes files that were not read yet and writes old rows into new files (docs/adr/0034).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +19,14 @@ from txloom.storage.buffer.stream import NO_CLOCK
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.sql import int_list
 from txloom.storage.paths import TablePaths
+from txloom.storage.system_tables import arrow_schema
 from txloom.transactions import events as ev
 from txloom.transactions.compact_events import BUCKETS
 
-ARRIVALS = pa.schema(
+if TYPE_CHECKING:
+    from pyarrow.lib import Int64Type
+
+ARRIVALS = arrow_schema(
     [
         ("bucket", pa.int32()),
         ("landing", pa.int64()),
@@ -30,14 +35,19 @@ ARRIVALS = pa.schema(
         ("numbers", pa.binary()),
     ]
 )
-"""Packed numbers of a bucket's events in one landing, or its clock: `at` in microseconds, `reached`, its holes."""
+"""The compact events (`numbers`) of a bucket in one landing, or the landing's clock: `at` in microseconds, `reached`,
+the low watermark (a csn), and in `numbers` its unreadable ranges."""
 SPARK_ARRIVALS = "bucket int, landing bigint, at bigint, reached bigint, numbers binary"
 
 
 def stream(spark: SparkSession, paths: TablePaths, plan: str, tasks: int) -> DataFrame:
-    """Return the arrivals (ARRIVALS) of the landings of a plan, a micro-batch for each of its rows.
+    """Return a streaming frame in the schema ARRIVALS, with a micro-batch for each row of a plan.
 
-    tasks: the most that read one; a batch that is read by one is read where the plan is.
+    Args:
+        spark: the session.
+        paths: where the tables are.
+        plan: the path of the plan's table.
+        tasks: the most tasks that read a micro-batch; with one there is no shuffle.
     """
     planned = spark.readStream.format("delta").options(startingVersion=0, maxFilesPerTrigger=1).load(plan)
     pieces = planned.select("after", "until", "tasks", F.explode(F.expr("sequence(0, tasks - 1)")).alias("task"))
@@ -57,32 +67,41 @@ def _reader(path: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Recor
 
 
 def arrivals(path: str, after: int, until: int, buckets: Sequence[int] = range(BUCKETS)) -> Iterator[pa.Table]:
-    """Yield what landings bring to some buckets, as ARRIVALS; a clock comes to each of them."""
+    """Yield the compact events and clocks of landings in the schema ARRIVALS.
+
+    Args:
+        path: the path of change_events.
+        after: the landing behind which to begin.
+        until: the last landing.
+        buckets: those whose events are yielded; each of them gets every clock.
+    """
     chosen = f"kind = 'clock' or (kind = 'numbers' and bucket in ({int_list(buckets)}))"
     columns = "kind, bucket, landing, landed_at, csn, numbers"
     sql = f"select {columns} from t where landing > {after} and landing <= {until} and ({chosen})"
     for rows in arrow_tables.batches({"t": DeltaTable(path)}, sql):
-        is_clock = pc.equal(rows.column("kind"), "clock")
+        is_clock = pc.equal(rows.column("kind"), pa.scalar("clock"))
         yield _compact_events(rows.filter(pc.invert(is_clock)))
         yield _clocks(rows.filter(is_clock), buckets)
 
 
 def _compact_events(rows: pa.Table) -> pa.Table:
     no_clock = pa.repeat(pa.scalar(NO_CLOCK, pa.int64()), rows.num_rows)
-    columns = [rows.column("bucket"), rows.column("landing"), _micros(rows), no_clock, rows.column("numbers")]
+    columns: list[pa.Array[Any] | pa.ChunkedArray[Any]] = [rows.column("bucket"), rows.column("landing")]
+    columns += [_micros(rows), no_clock, rows.column("numbers")]
     return pa.Table.from_arrays(columns, names=ARRIVALS.names).cast(ARRIVALS)
 
 
 def _clocks(rows: pa.Table, buckets: Sequence[int]) -> pa.Table:
-    """Return each clock, with the holes that it brings, once for every bucket."""
+    """Return each clock, with its unreadable ranges, once for every bucket."""
     again = np.repeat(np.arange(rows.num_rows), len(buckets))
-    reached = rows.column("csn").fill_null(ev.ANYWHERE)
-    columns = [
+    reached = rows.column("csn").combine_chunks().fill_null(ev.ANYWHERE)
+    columns: list[pa.Array[Any] | pa.ChunkedArray[Any]] = [
         pa.array(np.tile(np.array(buckets, np.int32), rows.num_rows)),
         *(each.take(again) for each in (rows.column("landing"), _micros(rows), reached, rows.column("numbers"))),
     ]
     return pa.Table.from_arrays(columns, names=ARRIVALS.names).cast(ARRIVALS)
 
 
-def _micros(rows: pa.Table) -> pa.ChunkedArray:
+def _micros(rows: pa.Table) -> "pa.ChunkedArray[pa.Scalar[Int64Type]]":
+    """Return when rows were landed, in microseconds since 1970."""
     return rows.column("landed_at").cast(pa.timestamp("us", "UTC")).cast(pa.int64())

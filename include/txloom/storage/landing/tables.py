@@ -1,8 +1,8 @@
-"""What a landing leaves in tables: its events, its poison, its clock, and how far landings came."""
+"""The rows that a landing writes: its events, its poison and its clock row; and which landings are finished."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CLOCK_ROW = -1
-"""`row` of the clock, which did not come from the source."""
+"""`row` of a clock row, which did not come from the source."""
 PROPERTIES = {"delta.dataSkippingStatsColumns": "landing,row,kind,table,tx,csn"}
 
 
 def create_tables(paths: TablePaths) -> None:
-    """Create the tables that landing writes."""
+    """Create the tables that landing writes, or bring them to the schemas of this version."""
     schema_evolution.ensure(paths.change_events, CHANGE_EVENTS, PROPERTIES)
     schema_evolution.ensure(paths.landed_files, LANDED_FILES)
     schema_evolution.ensure(paths.table(names.FILE_POSITIONS), FILE_POSITIONS)
@@ -49,9 +49,21 @@ def write_events(
     *,
     ordered: bool = False,
 ) -> None:
-    """Decode a landing's files into change_events, once; ordered: those of one topic one after the other.
+    """Read and decode a landing, and append its rows to change_events; does nothing where they were appended before.
 
-    A file that cannot be read is left out, and so is all that was read of it: its position says why.
+    A file that cannot be read is left out with all its rows, and its position says why.
+
+    Args:
+        spark: opens the Spark session; called only where there is much to decode.
+        new: makes a decoder.
+        source: reads the input splits.
+        landing: the landing.
+        paths: where the tables are.
+        ordered: whether the input splits of one topic are decoded one after the other.
+
+    Raises:
+        SourceUnavailable: the source cannot be read now.
+        SourceLost: what was read is not what was planned.
     """
     if small_tables.last_written(paths.change_events, _write_id(paths)) >= landing.number:
         return
@@ -76,7 +88,7 @@ def write_events(
 
 
 def _append(decoded: Decoded, landing: LandingPlan, paths: TablePaths) -> None:
-    """Append what was decoded of a landing, once."""
+    """Append the decoded rows of a landing, or commit the files with them, once."""
     if decoded.events is None:
         append_files(decoded.written, landing, paths)
     else:
@@ -85,38 +97,48 @@ def _append(decoded: Decoded, landing: LandingPlan, paths: TablePaths) -> None:
 
 
 def append(events: pa.Table, landing: LandingPlan, paths: TablePaths) -> None:
-    """Append a landing's events, once."""
+    """Append a landing's rows to change_events; a repeated call writes nothing."""
     arrow_tables.append_once(events, paths.change_events, _write_id(paths), landing.number)
 
 
 def append_files(written: "Sequence[data_files.DataFile]", landing: LandingPlan, paths: TablePaths) -> None:
-    """Commit files that tasks wrote as a landing's events, once."""
+    """Commit files that Spark's tasks wrote as a landing's rows of change_events; a repeated call writes nothing."""
     data_files.append_files(written, paths.change_events, _write_id(paths), landing.number)
 
 
 def decode_again(new: NewDecoder, events: pa.Table, number: int, paths: TablePaths) -> pa.Table:
-    """Decode events that were landed before once more, as they are declared now.
+    """Decode landed messages again, by the present declaration.
 
-    events: topic, partition, offset, file, line, value, headers, in the order in which they are to be taken. Returned
-    are decoded events with the places that they had. number: the landing that they are decoded for.
+    Args:
+        new: makes a decoder.
+        events: topic, partition, offset, file, line, value and headers, in the order in which they are to be decoded.
+        number: the landing that they are decoded for.
+        paths: where the tables are.
+
+    Returns:
+        rows of the envelope with the coordinates of the earlier landing, by topic.
     """
     decoder, chunks = new(spellings=name_spellings.known(paths)), []
-    for topic in events.column("topic").unique().to_pylist():
-        of_topic = events.filter(pc.equal(events.column("topic"), topic))
+    for topic in cast("list[str]", events.column("topic").unique().to_pylist()):
+        of_topic = events.filter(pc.equal(events.column("topic"), pa.scalar(topic, pa.string())))
         headers = [None if pairs is None else dict(pairs) for pairs in of_topic.column("headers").to_pylist()]
-        decoded = decoder.decode(topic, [value.encode() for value in of_topic.column("value").to_pylist()], headers)
+        values = cast("list[str]", of_topic.column("value").to_pylist())
+        decoded = decoder.decode(topic, [value.encode() for value in values], headers)
         chunks.append(as_before(decoded, of_topic))
     name_spellings.learn(paths, number, decoder.spellings)
     return pa.concat_tables(chunks)
 
 
 def land_again(decoded: pa.Table, landing: LandingPlan, paths: TablePaths) -> None:
-    """Land what was decoded again under a landing of its own: its transactions are decided again."""
+    """Append events that were decoded again as another landing; their transactions are decided again.
+
+    A repeated call writes nothing.
+    """
     append(with_compact_events(landed_again(decoded, landing), landing, reopen=True), landing, paths)
 
 
 def write_poison(landing: LandingPlan, paths: TablePaths) -> None:
-    """Append a landing's poison to the dead letters, once."""
+    """Append a landing's poison to the dead letters; a repeated call writes nothing."""
     write_id = names.write_id(paths.pipeline, f"{names.DEAD_LETTERS}.land", 0)
     poison = arrow_tables.select(
         paths.change_events, f"select * from t where landing = {landing.number} and kind = 'poison'"
@@ -132,10 +154,14 @@ def write_poison(landing: LandingPlan, paths: TablePaths) -> None:
 
 
 def write_clock(landing: LandingPlan, paths: TablePaths, reached: LowWatermark | None) -> None:
-    """Append the landing's clock row: a commit of its own, so that it follows all events of its landing.
+    """Append a landing's clock row, in a separate commit behind its events; a repeated call writes nothing.
 
-    It tells up to which landing what was finished stands in `transactions`, where landings that follow look it up.
-    reached: how far the source's partitions are, where transactions wait for all of them.
+    The row also says up to which landing the buffer's finished transactions are in the table `transactions`.
+
+    Args:
+        landing: the landing.
+        paths: where the tables are.
+        reached: the low watermark over the source's partitions; None where transactions do not wait for it.
     """
     row: dict[str, Any] = {"landing": landing.number, "row": CLOCK_ROW, "kind": "clock", "landed_at": landing.at}
     if reached is not None:
@@ -149,7 +175,7 @@ def write_clock(landing: LandingPlan, paths: TablePaths, reached: LowWatermark |
 
 
 def count(landing: LandingPlan, paths: TablePaths) -> dict[str, int]:
-    """Count what a landing took in, by what becomes of it."""
+    """Return a landing's counts: its input splits, and its messages by kind, rows of unwatched tables apart."""
     counts = dict.fromkeys(("files", "landed", "rows", "metadata", "unwatched", "poison", "tombstones", "markers"), 0)
     counts["files"] = len(landing.splits)
     sql = (
@@ -165,12 +191,12 @@ def count(landing: LandingPlan, paths: TablePaths) -> dict[str, int]:
 
 
 def last_read(paths: TablePaths) -> int:
-    """Return the number of the last landing of which nothing is to be read any more; -1 before there was one."""
+    """Return the number of the last landing whose messages were all read; -1 before there was one."""
     return max(last_finished(paths), small_tables.last_written(paths.change_events, _write_id(paths)))
 
 
 def last_finished(paths: TablePaths) -> int:
-    """Return the number of the last landing that has its line in the ledger; -1 before there was one."""
+    """Return the number of the last landing that the ledger has a row of; -1 before there was one."""
     return small_tables.last_written(paths.table(names.LEDGER), names.write_id(paths.pipeline, "land_events", 0))
 
 

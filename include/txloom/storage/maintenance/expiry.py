@@ -20,20 +20,19 @@ from pyspark.sql import functions as F
 from txloom.config import names
 from txloom.storage.buffer import checkpoints
 from txloom.storage.buffer.newest_batch import buffer_state
+from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import small_tables, spark_tables
 from txloom.storage.delta.commits import commit_properties
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.sql import instant_literal
 from txloom.storage.paths import TablePaths, filesystem_of
-from txloom.storage.runs.ledger import summed
+from txloom.storage.runs.ledger import CARRIED, summed
 from txloom.storage.system_tables import ENTERED, LEDGER
 
 SUMMED = ("land_events", checkpoints.STEP)
 """Steps whose counts the balance adds up over all runs: removed rows are carried forward as one row for each step."""
 KEPT = ("accept_loss",)
 """Steps whose rows record decisions of people: they are never removed."""
-CARRIED = "carried forward"
-"""The run id of a row that stands for older ones."""
 NEWEST = {
     names.EXPECTATION_RESULTS: ("checked_at", "expectation, success"),
     names.TABLE_STATISTICS: ("measured_at", '"table"'),
@@ -95,7 +94,7 @@ def shorten_ledger(paths: TablePaths, before: datetime) -> int:
     """Remove the ledger's rows from before a time, in one commit; return by how many the rows decreased.
 
     What the balance adds up is carried forward, one row for each step and checkpoint epoch; the newest row of each
-    step, and its newest good row, stay as they are.
+    step, its newest good row, and the newest landing that brought something from the source stay as they are.
     """
     try:
         table = FENCE.opened(paths.table(names.LEDGER))
@@ -103,7 +102,9 @@ def shorten_ledger(paths: TablePaths, before: datetime) -> int:
         return 0
     rows = small_tables.ask(table, "select * from t")
     good = [row for row in rows if row["detail"] is None]
-    newest = [max(lines, key=_at) for chosen in (rows, good) for lines in _by(["step"], chosen).values()]
+    redriven = set(open_letters.redrives(paths))
+    landed = [row for row in rows if _has_landed(row) and row["batch"] not in redriven]
+    newest = [max(lines, key=_at) for chosen in (rows, good, landed) for lines in _by(["step"], chosen).values()]
     spared = {id(row) for row in newest}
     old = [r for r in rows if r["at"] < before and r["step"] not in KEPT and id(r) not in spared]
     carried = _carried([row for row in old if row["step"] in SUMMED])
@@ -112,6 +113,11 @@ def shorten_ledger(paths: TablePaths, before: datetime) -> int:
     removed = {id(row) for row in old}
     _rewrite(table, [*carried, *(row for row in rows if id(row) not in removed)])
     return len(old) - len(carried)
+
+
+def _has_landed(row: dict[str, Any]) -> bool:
+    counts: dict[str, int] = dict(row["counts"] or ())
+    return row["step"] == "land_events" and row["run_id"] != CARRIED and counts.get("landed", 0) > 0
 
 
 def _rewrite(table: DeltaTable, rows: list[dict[str, Any]]) -> None:
@@ -173,4 +179,5 @@ def drop_checkpoints(paths: TablePaths, retain: timedelta) -> int:
 def _touched(filesystem: fs.FileSystem, folder: fs.FileInfo) -> datetime:
     """Return when a file of a folder was last written."""
     files = filesystem.get_file_info(fs.FileSelector(folder.path, recursive=True))
-    return max((file.mtime for file in files if file.is_file), default=datetime.min.replace(tzinfo=UTC))
+    times = (file.mtime for file in files if file.is_file and file.mtime is not None)
+    return max(times, default=datetime.min.replace(tzinfo=UTC))

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from delta.tables import DeltaTable as SparkTable
@@ -32,7 +32,7 @@ class Files:
 def measure(path: str, small: int) -> Files:
     """Return the files of a table's newest version; small ones have fewer bytes than `small`."""
     actions = pa.table(DeltaTable(path).get_add_actions(flatten=True))
-    sizes = actions.column("size_bytes").to_pylist()
+    sizes = cast("list[int]", actions.column("size_bytes").to_pylist())
     names = actions.column_names
     deleted: list[int | None] = next(
         (actions.column(name).to_pylist() for name in names if name.endswith("deletionVector.cardinality")), []
@@ -87,7 +87,11 @@ def removable(path: str, retain: timedelta) -> int:
     oldest = datetime.now(UTC) - retain
     needed = {uri.rsplit("/", 1)[-1] for uri in DeltaTable(path).file_uris()}
     return sum(
-        file.is_file and "/_delta_log/" not in file.path and file.mtime <= oldest and file.base_name not in needed
+        file.is_file
+        and "/_delta_log/" not in file.path
+        and file.mtime is not None
+        and file.mtime <= oldest
+        and file.base_name not in needed
         for file in infos
     )
 
@@ -109,7 +113,7 @@ def figures(path: str, columns: Sequence[str]) -> tuple[int, list[tuple[str, dic
 
 def plain_columns(path: str) -> list[str]:
     """Return the columns whose type has an order: no lists, structs, maps, binary or booleans."""
-    schema = pa.schema(DeltaTable(path).schema().to_arrow())
+    schema = arrow_tables.schema_of(DeltaTable(path))
     nested = (
         pa.types.is_nested,
         pa.types.is_binary,

@@ -1,1 +1,1 @@
-"""Cuts: how far tables are, which cut is the newest, who reads one."""
+"""Cuts: the watermarks of tables, the newest cut, and the holds of readers."""

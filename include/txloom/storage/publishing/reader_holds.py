@@ -1,4 +1,4 @@
-"""Who reads which published cut: vacuum keeps the files of a cut while somebody holds it."""
+"""Holds of readers on published cuts: vacuum keeps the files of a cut while a reader holds it."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -19,29 +19,34 @@ from txloom.storage.system_tables import READERS
 
 @dataclass(frozen=True)
 class Cut:
-    """A published cut: {table: Delta version} that together show one moment of the source.
+    """A published cut: a version of every table, which together show one state of the source.
 
-    table_ids, marks: what tells those versions from the same numbers of tables that were written anew since; of cuts
-    from before they were told, nothing.
+    A table that was made anew has other rows under the same versions; `table_ids` and `marks` distinguish them. Both
+    are empty in cuts of older versions of txloom.
     """
 
     cut_id: int
     valid_through: int
     versions: Mapping[str, int]
+    """{table: Delta version}."""
     table_ids: Mapping[str, str] = field(default_factory=dict)
+    """{table: Delta's id of the table}."""
     marks: Mapping[str, str] = field(default_factory=dict)
+    """{table: the userMetadata of the version's commit, as JSON}."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """Somebody who needs a version of each table, as vacuum names them."""
+    """The versions of tables that a reader needs."""
 
     who: str
+    """A description of the reader, for vacuum's messages."""
     versions: Mapping[str, int]
+    """{table: Delta version}."""
 
 
 def published(paths: TablePaths, cut_id: int | None = None) -> Cut | None:
-    """Return a published cut, the newest unless one is named; None where there is none."""
+    """Return a published cut; by default the newest. None where there is none."""
     chosen = "true" if cut_id is None else f"cut_id = {int(cut_id)}"
     cut = newest_cut(paths, "*", chosen)
     if cut is None:
@@ -51,7 +56,10 @@ def published(paths: TablePaths, cut_id: int | None = None) -> Cut | None:
 
 
 def refuse_replaced(paths: TablePaths, cut: Cut, tables: Collection[str] | None = None) -> None:
-    """Raise CutReplaced where a table of a cut, or one of those named, is another by now; an old cut knows none."""
+    """Raise CutReplaced where a table of a cut was made anew since, or lacks the version of the cut.
+
+    tables: those that are checked; None: all of the cut. A table whose id the cut does not have is not checked.
+    """
     for name, version in cut.versions.items():
         if name in cut.table_ids and (tables is None or name in tables):
             known = cut.table_ids[name], cut.marks.get(name)
@@ -71,24 +79,27 @@ def _replaced(paths: TablePaths, cut: Cut, name: str, what: str) -> CutReplaced:
 
 
 def hold(paths: TablePaths, reader: str, cut: Cut, until: datetime) -> None:
-    """Let vacuum keep a cut until a moment."""
+    """Let vacuum keep a cut for a reader until a time; a later call for the same reader and cut replaces it.
+
+    Raises ConfigurationError where the reader's name is blank.
+    """
     _write(paths, reader, cut.cut_id, until)
 
 
 def release(paths: TablePaths, reader: str, cut: Cut) -> None:
-    """Say that a reader needs a cut no longer."""
+    """End a reader's hold on a cut; raises ConfigurationError where the reader's name is blank."""
     _write(paths, reader, cut.cut_id, datetime.now(UTC))
 
 
 def _write(paths: TablePaths, reader: str, cut_id: int, until: datetime) -> None:
     if not reader.strip():
-        raise ConfigurationError("a reader needs a name: vacuum tells who holds a cut")
+        raise ConfigurationError("a reader needs a name: vacuum says who holds a cut")
     row = {"reader": reader, "cut_id": cut_id, "at": datetime.now(UTC), "until": until}
     small_tables.append(paths.table(names.READERS), [row], READERS)
 
 
 def needs(paths: TablePaths, now: datetime) -> list[Need]:
-    """Return who needs which versions: whoever reads the newest cut, and readers that hold an earlier one."""
+    """Return who needs which versions at a time: readers of the newest cut, and each hold that has not ended."""
     newest = published(paths)
     holds = [] if newest is None else [Need(f"cut {newest.cut_id}, the newest", newest.versions)]
     for row in holding(paths):
@@ -101,7 +112,7 @@ def needs(paths: TablePaths, now: datetime) -> list[Need]:
 
 
 def holding(paths: TablePaths) -> list[dict[str, Any]]:
-    """Return the newest word of each reader on each cut, and when it first held it."""
+    """Return reader, cut_id, until and since of the newest hold of each reader on each cut; since: of its first one."""
     newest = (
         "select reader, cut_id, until, since from (select *, min(at) over (partition by reader, cut_id) as since,"
         " row_number() over (partition by reader, cut_id order by at desc) as n from t) where n = 1"
@@ -111,7 +122,13 @@ def holding(paths: TablePaths) -> list[dict[str, Any]]:
 
 
 def outlived(path: str, versions: Collection[int], retain: timedelta) -> set[int]:
-    """Return from which versions vacuum would take files: a younger one replaced them longer than `retain` ago."""
+    """Return the versions of which vacuum would remove files: a newer version replaced them longer than `retain` ago.
+
+    Args:
+        path: the table's path.
+        versions: the versions that are judged. One that the log no longer has is returned unless it is the newest.
+        retain: for how long replaced versions are kept.
+    """
     if not versions:
         return set()
     table, now = DeltaTable(path), datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""How far a pipeline is: valid-through, and what each current table holds."""
+"""Valid-through of a pipeline, and the watermarks of its current tables."""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from txloom.storage.publishing.cuts import newest_cut
 
 @dataclass(frozen=True, order=True)
 class Watermark:
-    """How far a table is: everything up to the csn `valid_through` that was released up to `release`."""
+    """The state of a table: every transaction up to the csn `valid_through` that was released up to `release`."""
 
     valid_through: int = 0
     release: int = 0
@@ -34,13 +34,16 @@ class Watermark:
 
 
 def watermark_of(path: str) -> Watermark:
-    """Return how far a current table is."""
+    """Return the watermark of a current table, from its newest commit metadata; zeros where there is none."""
     about = newest_metadata(path)
     return Watermark(about.get("valid_through", 0), about.get("release", 0))
 
 
 def merged(paths: TablePaths, tables: Sequence[str]) -> Watermark | None:
-    """Return the mark up to which the last merge brought all tables; tables that had no change stay at an older one."""
+    """Return the watermark that the last complete merge reached; None before there was one.
+
+    A table without a new change keeps its older watermark. None also where the watermark of a table is beyond.
+    """
     merges = "step = 'merge_current' and detail is null"
     row = small_tables.newest(paths.table(names.LEDGER), "valid_through, counts", merges)
     if row is None:
@@ -50,13 +53,21 @@ def merged(paths: TablePaths, tables: Sequence[str]) -> Watermark | None:
 
 
 def valid_through(paths: TablePaths, seen: BufferState) -> int:
-    """Return the largest csn at or below which every transaction heard of is finished (docs/architecture.md, 4).
+    """Return valid-through: the largest csn at or below which every transaction heard of is finished.
 
-    One partition of metadata is in commit order: what it has not shown yet lies above; several are together as far as
-    the last of them. What a snapshot of all tables contains need not be waited for; one of some tables says nothing of
-    the others, so that the stream has to reach its csn first. So it has to reach what a connector sends of a snapshot,
-    unless the stream begins with it, and a truncate outside of any transaction (MySQL), which may come before the
-    metadata of earlier ones.
+    docs/architecture.md, promise 4, says why; 0: none is finished. These bound it:
+
+    - pending transactions, other than those that a loaded snapshot of all tables contains;
+    - the low watermark over several partitions; a single one is in commit order, so that what it has not shown lies
+      above;
+    - the highest csn of a finished transaction. Not counted are a loaded snapshot of some tables, a connector's
+      snapshot unless the stream begins with it, and a truncate outside of any transaction (MySQL), because metadata of
+      earlier transactions may come after them;
+    - a finished transaction whose metadata came behind that of a pending one without a csn (`_behind_unplaced`).
+
+    Args:
+        paths: where the tables are.
+        seen: the buffer's state, up to whose release transactions count.
     """
     below = loaded_snapshots.floor(paths, seen.release)
     sql = f"select min(csn) as lowest from t where csn > {below}"
@@ -79,11 +90,11 @@ def valid_through(paths: TablePaths, seen: BufferState) -> int:
 
 
 def _behind_unplaced(paths: TablePaths) -> int | None:
-    """Return the lowest csn of what was finished although its metadata came behind that of one that still waits.
+    """Return the lowest csn of a finished transaction whose metadata came behind that of a pending one without a csn.
 
-    Oracle's metadata, and MySQL's with GTIDs, does not say where its transaction was committed: before a row of it
-    came, only its place among the others' in their topic does: what txloom counts itself has one of its own. None where
-    nothing waits so, or nothing behind it is finished.
+    Metadata of Oracle, and of MySQL with GTIDs, has no csn: before a row of its transaction comes, only its position in
+    the topic shows the commit order, so the two are of one topic. None where no such transaction is pending, or nothing
+    behind it is finished.
     """
     waiting = "select transaction_id from p where csn is null and expected is not null"
     first = f"select landing, \"row\", topic from e where kind = 'metadata' and transaction_id in ({waiting})"
@@ -104,7 +115,7 @@ def _behind_unplaced(paths: TablePaths) -> int | None:
 
 
 def gone(paths: TablePaths, tables: Sequence[str]) -> list[str]:
-    """Return which of some tables the newest cut names although they are not there any more."""
+    """Return those of some tables that the newest cut has a version of and that do not exist any more."""
     cut = newest_cut(paths, "versions")
     shown = dict(cut["versions"] or ()) if cut else {}
     return [name for name in tables if name in shown and not exists(paths.table(name))]

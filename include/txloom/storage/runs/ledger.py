@@ -9,6 +9,9 @@ from txloom.config import names
 from txloom.storage.delta import small_tables
 from txloom.storage.system_tables import LEDGER
 
+CARRIED = "carried forward"
+"""The run id of a row that stands for older ones, which were removed."""
+
 
 @dataclass(frozen=True)
 class Entry:

@@ -6,6 +6,7 @@ that a repeated landing reads the same bytes; what is appended later is read fro
 (`txloom.storage.sources.file_plan`).
 """
 
+import logging
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -29,6 +30,8 @@ from txloom.storage.sources.file_lines import Lines, digest, first_line
 from txloom.storage.sources.file_positions import Position
 from txloom.storage.sources.row_files import has_lines, rows_as_json
 from txloom.storage.sources.splits import Messages, Task
+
+LOG = logging.getLogger(__name__)
 
 TEMPORARY_PREFIXES = (".", "_")
 TEMPORARY_SUFFIXES = (".tmp", ".part", ".partial", ".inprogress", ".filepart", ".crdownload", ".crc", ".swp", "~")
@@ -225,7 +228,7 @@ def _expanded(task: Task, lines: list[bytes]) -> list[bytes]:
         return lines
     expanded_lines = [each for line in lines for each in expanded(line)]
     if len(expanded_lines) > len(lines):
-        print(f"warn: {task.file}: {decoder.HINTS[VERSION_1]}", flush=True)
+        LOG.warning(f"warn: {task.file}: {decoder.HINTS[VERSION_1]}")
     return expanded_lines
 
 

@@ -63,22 +63,27 @@ def _lines(file: Path) -> Iterator[list[bytes]]:
 
 def csv_rows(file: Path) -> Iterator[list[bytes]]:
     """Yield a CSV file's rows as JSON objects: values are text, an empty field without quotes is null."""
-    compression = "gzip" if file.suffix == ".gz" else None
-    options = {
-        "parse_options": csv.ParseOptions(newlines_in_values=True),
-        "read_options": csv.ReadOptions(block_size=BLOCK),
-    }
-    with pa.input_stream(str(file), compression=compression) as stream:
-        names = csv.open_csv(stream, **options).schema.names
+    with _csv_stream(file) as stream:
+        names = _open_csv(stream).schema.names
     convert = csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.string()),
         null_values=[""],
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
-    with pa.input_stream(str(file), compression=compression) as stream:
-        for batch in csv.open_csv(stream, convert_options=convert, **options):
+    with _csv_stream(file) as stream:
+        for batch in _open_csv(stream, convert):
             yield from _rows(file, batch)
+
+
+def _csv_stream(file: Path) -> pa.NativeFile:
+    compression = "gzip" if file.suffix == ".gz" else None
+    return pa.input_stream(str(file), compression=compression)  # type: ignore[arg-type]  # None: not compressed
+
+
+def _open_csv(stream: pa.NativeFile, convert: csv.ConvertOptions | None = None) -> csv.CSVStreamingReader:
+    read, parse = csv.ReadOptions(block_size=BLOCK), csv.ParseOptions(newlines_in_values=True)
+    return csv.open_csv(stream, read, parse, convert)  # type: ignore[arg-type]  # Arrow's own streams are taken too
 
 
 def parquet_rows(file: Path) -> Iterator[list[bytes]]:
@@ -87,7 +92,8 @@ def parquet_rows(file: Path) -> Iterator[list[bytes]]:
         wide = _timestamps_of_96_bits(parquet)
         nanoseconds = _nanoseconds(file, parquet.metadata, wide) if wide else repeat(None)
         for batch, exact in zip(parquet.iter_batches(BATCH), nanoseconds, strict=False):
-            texts = {name: _all_digits(batch.column(name), exact.column(name)) for name in wide}
+            wide_columns = [] if exact is None else [(name, batch.column(name), exact.column(name)) for name in wide]
+            texts = {name: _all_digits(micros, nanos) for name, micros, nanos in wide_columns}
             columns = [texts.get(name, column) for name, column in zip(batch.schema.names, batch.columns, strict=True)]
             yield from _rows(file, pa.RecordBatch.from_arrays(columns, names=batch.schema.names))
 
@@ -105,20 +111,21 @@ def _timestamps_of_96_bits(file: pq.ParquetFile) -> list[str]:
     return sorted(name for name in tops if pa.types.is_timestamp(kinds[name]))
 
 
-def _all_digits(micros: pa.Array, nanos: pa.Array) -> pa.Array:
+def _all_digits(micros: "pa.Array[Any]", nanos: "pa.Array[Any]") -> "pa.Array[Any]":
     """Return timestamps of 96 bits as text in UTC, without a zone because they carry none.
 
     They are read twice: as nanoseconds they wrap around outside of 1677 to 2262, as microseconds they lack digits.
     """
-    if pa.types.is_list(micros.type):
+    if isinstance(micros, pa.ListArray) and isinstance(nanos, pa.ListArray):
         elements = iter(_all_digits(micros.flatten(), nanos.flatten()).to_pylist())
         sizes = pc.list_value_length(micros).to_pylist()
         lists = [None if size is None else [next(elements) for _ in range(size)] for size in sizes]
         return pa.array(lists, pa.list_(pa.string()))
     whole = micros.cast(pa.timestamp("us"))
     rest = pc.subtract(nanos.cast(pa.int64()), pc.multiply(whole.cast(pa.int64()), 1000))
-    digits = pc.if_else(pc.equal(rest, 0), "", pc.utf8_lpad(rest.cast(pa.string()), 3, "0"))
-    return pc.binary_join_element_wise(whole.cast(pa.string()), digits, "")
+    digits = pc.if_else(pc.equal(rest, pa.scalar(0)), "", pc.utf8_lpad(rest.cast(pa.string()), 3, "0"))
+    texts: pa.Array[Any] = pc.binary_join_element_wise(whole.cast(pa.string()), digits, "")
+    return texts
 
 
 _READERS = {".csv": csv_rows, ".jsonl": _lines, ".json": _lines, ".parquet": parquet_rows}
@@ -138,20 +145,20 @@ def _rows(file: Path, batch: pa.RecordBatch) -> Iterator[list[bytes]]:
         yield as_json(names, batch.slice(start, BATCH).columns)
 
 
-def as_json(names: Sequence[str], columns: Sequence[pa.Array]) -> list[bytes]:
+def as_json(names: Sequence[str], columns: "Sequence[pa.Array[Any]]") -> list[bytes]:
     """Return rows of typed values as JSON objects, from which `events.images.reader` reads the same values."""
     texts = [_texts(column) for column in columns]
     return [msgspec.json.encode(dict(zip(names, row, strict=True))) for row in zip(*texts, strict=True)]
 
 
-def _texts(column: pa.Array) -> list[Any]:
+def _texts(column: "pa.Array[Any]") -> list[Any]:
     """Return a column's values for JSON: texts of all their digits, in UTC where they have a zone."""
     kind = column.type
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         column = column.cast(pa.timestamp(kind.unit, "UTC"))
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_time(kind):
         column = column.cast(pa.string())
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if isinstance(column, pa.ListArray | pa.LargeListArray):
         elements = iter(_texts(column.flatten()))
         sizes = pc.list_value_length(column).to_pylist()
         return [None if size is None else [next(elements) for _ in range(size)] for size in sizes]

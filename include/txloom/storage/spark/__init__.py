@@ -1,1 +1,1 @@
-"""Spark sessions, and the progress that they log."""
+"""Spark sessions, and lines about their progress in the task's log."""

@@ -1,5 +1,6 @@
-"""Tells, while a step takes long, what Spark is at: a line in the task's log every half minute."""
+"""Print, while a step runs, which Spark stages it works on: a line in the task's log every half minute."""
 
+import logging
 import os
 import sys
 import threading
@@ -8,34 +9,40 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING
 
+LOG = logging.getLogger(__name__)
+
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 EVERY = float(os.environ.get("TXLOOM_PROGRESS_SECONDS", "30"))
+"""Seconds between two lines."""
 SHOWN = 3
-"""Stages that one line names."""
+"""The most stages that one line names."""
 
 
 @contextmanager
 def reported(step: str, every: float = EVERY) -> Iterator[None]:
-    """Print a line about the running Spark jobs every so many seconds, until the block ends."""
+    """Print a line about the running Spark stages every so many seconds, until the block ends.
+
+    step: the name with which each line begins.
+    """
     over, began = threading.Event(), monotonic()
 
-    def tell() -> None:
+    def report() -> None:
         while not over.wait(every):
-            print(f"{step} has worked for {duration(monotonic() - began)}: {_doing()}", flush=True)
+            LOG.info(f"{step} has worked for {duration(monotonic() - began)}: {_doing()}")
 
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
+    reporter = threading.Thread(target=report, daemon=True)
+    reporter.start()
     try:
         yield
     finally:
         over.set()
-        teller.join()
+        reporter.join()
 
 
 def duration(seconds: float) -> str:
-    """Write a duration as people say it.
+    """Write a duration in seconds, or in the two largest of hours, minutes and seconds.
 
     >>> duration(42.4), duration(150), duration(3723)
     ('42 s', '2 min 30 s', '1 h 2 min')
@@ -48,7 +55,7 @@ def duration(seconds: float) -> str:
 
 
 def _doing() -> str:
-    """Say what Spark is at; a job that has not loaded it does nothing there, and need not wait for it to load."""
+    """Describe the stages that Spark runs now; pyspark is not imported where the process has not done so."""
     loaded = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     context = loaded._active_spark_context if loaded is not None else None
     stages = _stages(context) if context is not None else []
@@ -59,7 +66,7 @@ def _doing() -> str:
 
 
 def _stages(context: "SparkContext") -> list[str]:
-    """Return each running stage in words."""
+    """Return a description of each running stage, in the order of their ids."""
     tracker = context.statusTracker()
     infos = (tracker.getStageInfo(stage) for stage in sorted(tracker.getActiveStageIds()))
     return [

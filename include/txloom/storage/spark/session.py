@@ -1,4 +1,4 @@
-"""Spark sessions: every job opens the same one, under spark-submit as well as under plain python."""
+"""The Spark session of a job, with the same settings under spark-submit and under plain python."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from txloom.config import jvm
 from txloom.config.project import jars
 
 SHUFFLE_PARTITIONS = 4
-"""The state store keeps the number of its first run for good: chosen from small drivers' cores, not Spark's 200."""
+"""Partitions of a shuffle, as a small driver has cores. A state store keeps the number of its first run for good."""
 
 STREAMING_STATE = "org.apache.spark.sql.execution.streaming.state"
 
@@ -39,10 +39,14 @@ SETTINGS = {
 
 
 def open_session(application: str, step: str | None = None) -> SparkSession:
-    """Open or join the Spark session of one job; step says how its JVM is to start.
+    """Return the Spark session of this process, which is started where there is none.
 
-    The master comes from spark-submit or TXLOOM_SPARK_MASTER, else `local[*]`; class path and JVM flags are set here
-    only when python itself starts the JVM, because under spark-submit it runs already.
+    The master comes from spark-submit or TXLOOM_SPARK_MASTER, else it is `local[*]`. Class path and JVM flags are set
+    only where python starts the JVM, because under spark-submit it runs already.
+
+    Args:
+        application: the name that Spark shows.
+        step: the step that runs, which decides on the JVM's flags (`txloom.config.jvm`); None: a long session.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(application)
@@ -58,7 +62,7 @@ def open_session(application: str, step: str | None = None) -> SparkSession:
 
 
 def launch_settings(step: str | None) -> dict[str, str]:
-    """Return what must be known before the JVM starts: class path, memory and flags."""
+    """Return the settings that the JVM is started with: class path, memory and flags; step: as of `open_session`."""
     return {
         "spark.driver.extraClassPath": f"{jars()}/*",
         "spark.driver.extraJavaOptions": jvm.flags(step),
@@ -69,7 +73,7 @@ def launch_settings(step: str | None) -> dict[str, str]:
 
 
 def warm_workers(spark: SparkSession) -> None:
-    """Have Spark start its Python processes in the background: they import while the JVM plans."""
+    """Start Spark's Python worker processes in a thread, so that they import while the JVM plans; return at once."""
     context = spark.sparkContext
 
     def start() -> None:

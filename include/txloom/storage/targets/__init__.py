@@ -1,1 +1,1 @@
-"""Histories, mirrors and documents: schemas, partitions, Spark's folds."""
+"""History tables, mirrors and documents: their schemas and partitions, and how Spark folds changes into them."""

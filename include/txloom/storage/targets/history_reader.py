@@ -1,6 +1,7 @@
-"""What history tells, read into this process: changes of a table, and which csn a moment is."""
+"""Read history tables into this process: the changes of a table, and the csn as of a time."""
 
 from datetime import datetime
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,18 +17,19 @@ from txloom.storage.targets import schemas
 from txloom.storage.targets.row_tables import RowTable
 
 CLEANED = f"{names.SYSTEM_PREFIX}cleaned"
-"""The txnAppId under which a history's commits say up to which csn they took superseded rows away."""
+"""The txnAppId whose txnVersion in a history is the csn up to which superseded rows were removed."""
 SHARED = ("_txloom_xid", "_txloom_csn", "_txloom_committed_at", "_txloom_release")
+"""The columns of an aggregate's history that all changes in a row share."""
 
 
 def known(paths: TablePaths) -> Watermark:
-    """Return how far history is complete."""
+    """Return the watermark up to which history is complete: valid-through and the newest release; zeros before any."""
     seen = buffer_state(paths)
     return Watermark() if seen is None else Watermark(valid_through(paths, seen), seen.release)
 
 
 def cleaned(paths: TablePaths, row_table: RowTable) -> int:
-    """Return the csn below which history does not tell every state of a table any more; 0: it tells all."""
+    """Return the csn below which history no longer has every state of a table; 0: it has all of them."""
     return (
         0
         if row_table.mirror is None
@@ -35,29 +37,37 @@ def cleaned(paths: TablePaths, row_table: RowTable) -> int:
     )
 
 
-def refuse_cleaned(paths: TablePaths, row_table: RowTable, mark: Watermark) -> None:
-    """Raise BeforeHistory where a state lies below what history still tells."""
-    if mark.valid_through < (since := cleaned(paths, row_table)):
+def refuse_cleaned(paths: TablePaths, row_table: RowTable, watermark: Watermark) -> None:
+    """Raise BeforeHistory where rows of the state at a watermark were removed from history."""
+    if watermark.valid_through < (since := cleaned(paths, row_table)):
         raise BeforeHistory(
-            f"as of csn {mark.valid_through}: the history of {row_table.table.name} was cleaned up to {since} "
+            f"as of csn {watermark.valid_through}: the history of {row_table.table.name} was cleaned up to {since} "
             "(maintenance.history.keep); from there on every state can be read"
         )
 
 
-def changes(paths: TablePaths, row_table: RowTable, mark: Watermark) -> pa.Table:
-    """Return every change of a table up to a mark, in the schema of a mirror's history."""
-    return chosen(paths, row_table, upto(mark))
+def changes(paths: TablePaths, row_table: RowTable, watermark: Watermark) -> pa.Table:
+    """Return every change of a table up to a watermark, in the schema of a mirror's history."""
+    return chosen(paths, row_table, upto(watermark))
 
 
-def upto(mark: Watermark) -> str:
-    """Return the condition of changes up to a mark."""
-    return f"_txloom_csn <= {mark.valid_through} and _txloom_release <= {mark.release}"
+def upto(watermark: Watermark) -> str:
+    """Return the SQL condition of changes up to a watermark."""
+    return f"_txloom_csn <= {watermark.valid_through} and _txloom_release <= {watermark.release}"
 
 
 def chosen(paths: TablePaths, row_table: RowTable, where: str, only: str = "") -> pa.Table:
-    """Return the changes of a table of chosen transactions, in the schema of a mirror's history; or one column only.
+    """Return some changes of a table.
 
-    Columns that a history written before they were declared does not have yet are null.
+    Args:
+        paths: where the tables are.
+        row_table: the table.
+        where: a SQL condition on the rows of its history.
+        only: a single column to return, for a mirror; "": all.
+
+    Returns:
+        the changes in the schema of a mirror's history. A column that was declared after the history was written is
+        null; without a history table there is no row.
     """
     schema = schemas.changes_schema(row_table.table)
     if row_table.mirror is not None:
@@ -81,7 +91,10 @@ def chosen(paths: TablePaths, row_table: RowTable, where: str, only: str = "") -
 
 
 def changes_of(rows: pa.Table, row_table: RowTable) -> pa.Table:
-    """Return the changes of a table out of rows of the history that holds them, in the schema of a mirror's history."""
+    """Return the changes of a table in rows of the history that holds them, in the schema of a mirror's history.
+
+    The order of the rows is kept, and within a row that of its changes.
+    """
     schema = schemas.changes_schema(row_table.table)
     if row_table.mirror is not None:
         return rows
@@ -100,7 +113,10 @@ def changes_of(rows: pa.Table, row_table: RowTable) -> pa.Table:
 
 
 def count(paths: TablePaths, row_table: RowTable, where: str, late: str) -> tuple[int, int, int]:
-    """Count the changes of chosen transactions: all, those of late ones, and truncates."""
+    """Return how many changes of a table there are: all, those of late transactions, and truncates.
+
+    where, late: SQL conditions on rows of its history.
+    """
     op = "_txloom_op"
     changes = "t"
     if row_table.mirror is None:
@@ -116,21 +132,25 @@ def count(paths: TablePaths, row_table: RowTable, where: str, late: str) -> tupl
 
 
 def absent(paths: TablePaths, row_table: RowTable, where: str) -> set[str]:
-    """Return the declared columns that some insert of chosen transactions lacks."""
+    """Return the declared columns that some insert lacks, of the rows of history for which a SQL condition holds."""
     rows = chosen(paths, row_table, where, only="_txloom_absent")
-    names: list[str] = pc.list_flatten(rows.column("_txloom_absent")).unique().to_pylist()
-    return set(names)
+    return set(cast("list[str]", pc.list_flatten(rows.column("_txloom_absent")).unique().to_pylist()))
 
 
 def csn_at(paths: TablePaths, time: datetime) -> int:
-    """Return the csn of the last transaction, in commit order, that was committed by a moment; 0: none was."""
+    """Return the highest csn of a transaction that was committed at or before a time; 0: none was."""
     sql = f"select max(csn) as csn from t where committed_at <= {instant_literal(time)}"
     rows = small_tables.query(paths.table(names.TRANSACTIONS), sql)
     return int((rows[0]["csn"] if rows else 0) or 0)
 
 
 def watermark_at(paths: TablePaths, csn: int | None, time: datetime | None) -> Watermark:
-    """Return the mark of a csn or a moment; raises BeyondValidThrough where history does not reach that far yet."""
+    """Return the watermark as of a csn, or as of a time, with the newest release.
+
+    Raises:
+        ValueError: both or none are given.
+        BeyondValidThrough: the csn lies above valid-through. For a time valid-through is the limit, without an error.
+    """
     if (csn is None) == (time is None):
         raise ValueError("as of what? give either csn or time")
     reached = known(paths)

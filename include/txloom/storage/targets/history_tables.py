@@ -1,4 +1,4 @@
-"""The history tables of a pipeline, and how they are created."""
+"""Create the history tables of a pipeline, and detect lost ones."""
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -18,10 +18,13 @@ PROPERTIES = {**small_tables.DELETION_VECTORS, "delta.dataSkippingStatsColumns":
 
 
 def create(pipeline: Pipeline, paths: TablePaths) -> None:
-    """Create the tables that the buffer writes, or bring them to their declared columns.
+    """Create the tables that the buffer writes, or bring them to their declared columns; a repeated call does nothing.
 
-    Raises HistoryLost where a history is gone though its current table shows what was made of it: an empty one in its
-    place would take rows away with the next late change.
+    Raises:
+        HistoryLost: a history is gone although its current table was merged from it. With an empty history instead, the
+            next late change would delete rows.
+        ConfigurationError: a declared type does not hold every value of a history.
+        LeaseTaken: another run holds the lease.
     """
     small_tables.ensure(paths.table(names.TRANSACTIONS), system_tables.TRANSACTIONS)
     _refuse_lost(pipeline, paths)
@@ -32,10 +35,21 @@ def create(pipeline: Pipeline, paths: TablePaths) -> None:
 
 
 def take_back(pipeline: Pipeline, paths: TablePaths, epoch: int) -> int:
-    """Take rows away that a batch of an earlier generation appended whose transactions were never entered.
+    """Delete rows of history that a batch of an earlier checkpoint epoch appended before it died.
 
-    It died in between, and its checkpoint was lost: a rebuild releases them once more. Returns how many; looks only
-    before a generation's first batch is complete.
+    Such a batch wrote history and not its transactions, and its checkpoint was lost, so that the rebuilt buffer
+    releases the rows again. Nothing is read once the first batch of the epoch is complete.
+
+    Args:
+        pipeline: the declaration.
+        paths: where the tables are.
+        epoch: the checkpoint epoch that runs.
+
+    Returns:
+        how many rows were deleted; 0 when repeated.
+
+    Raises:
+        LeaseTaken: another run holds the lease.
     """
     if epoch == checkpoints.FIRST:
         return 0
@@ -50,19 +64,19 @@ def take_back(pipeline: Pipeline, paths: TablePaths, epoch: int) -> int:
 
 
 def ensure(path: str, schema: pa.Schema) -> None:
-    """Create a history, or bring it to its declared columns."""
+    """Create a history table, or bring it to its declared columns; errors are those of `schema_evolution.ensure`."""
     schema_evolution.ensure(path, schema, PROPERTIES)
 
 
 def lost(pipeline: Pipeline, paths: TablePaths) -> list[str]:
-    """Return the histories that are not there although something was merged out of them."""
+    """Return the history tables that do not exist although rows of them were merged into a current table."""
     return [
         history for history, current in _made(pipeline) if not _is_there(paths, history) and _is_merged(paths, current)
     ]
 
 
 def _made(pipeline: Pipeline) -> list[tuple[str, str]]:
-    """Return each history, and the current table that is made of it."""
+    """Return the names of each history table and of the current table that is merged from it."""
     made = [(each.history, each.current) for each in pipeline.targets.mirrors]
     return made + [(each.history, each.current) for each in pipeline.targets.aggregates]
 

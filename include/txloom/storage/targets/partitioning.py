@@ -1,11 +1,12 @@
-"""Partitions of current tables: which column names them, and in which of them a merge has to look.
+"""Partitions of current tables: the column that they are named by, and which of them a merge has to read.
 
-Where no declared column can name a partition, the table has one of txloom's own that says, as its comment, what its
-values are. It is filled by the same Arrow function wherever rows are computed.
+Where no declared column can name a partition, txloom adds a column whose comment says how its values are computed. One
+Arrow function computes them wherever rows are made.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,13 +27,13 @@ class Partitions:
 
     declared: Partition
     kind: pa.DataType
-    """The type of what names the partitions."""
+    """The type of the partition column."""
     column: str
-    """The column that names them."""
+    """The partition column."""
 
     @classmethod
     def of(cls, table: Table, mirror: Mirror | None) -> "Partitions | None":
-        """Return the partitions of a mirror; None where it declares none."""
+        """Return the partitions of a mirror's current table; None where it declares none, or without a mirror."""
         declared = mirror.partition_by if mirror is not None else None
         if declared is None:
             return None
@@ -41,20 +42,20 @@ class Partitions:
         return cls(declared, kind_of(arrow_type(source), declared.unit), column)
 
     @property
-    def field(self) -> pa.Field | None:
-        """Return the column of txloom's own that names the partitions; None where a declared one does."""
+    def field(self) -> "pa.Field[Any] | None":
+        """Return the partition column that txloom adds; None where a declared column names the partitions."""
         if self.column != names.PARTITION:
             return None
         return pa.field(self.column, self.kind, metadata={COMMENT: str(self.declared).encode()})
 
     @property
     def ddl(self) -> str:
-        """Return that column as the end of a Spark DDL."""
+        """Return the added column as the end of a Spark DDL; "" where there is none."""
         kinds = {pa.int32(): "int", pa.string(): "string", pa.date32(): "date"}
         return f", {self.column} {kinds[self.kind]}" if self.field is not None else ""
 
     def filled(self, rows: pa.Table) -> pa.Table:
-        """Return rows with the column that names their partitions."""
+        """Return rows with the added column filled; unchanged where there is none."""
         if self.field is None:
             return rows
         values = partition_of(rows.column(self.declared.column), self.declared.unit)
@@ -62,12 +63,18 @@ class Partitions:
 
 
 def concerned(partitions: Partitions, key: Sequence[str], stored: pa.Table, effects: pa.Table) -> Within | None:
-    """Return the partitions in which keys of effects lie or will lie; stored: every row of those keys, maybe others.
+    """Return the partitions that hold keys of effects before or after the merge; None where they cannot be named.
 
-    A change seldom tells where its row lay before; the rows that it was folded into do.
+    A change seldom shows the partition of its row before; the stored rows have it.
+
+    Args:
+        partitions: how the table is partitioned.
+        key: its key columns.
+        stored: every stored row with a key of the effects; others may be among them.
+        effects: the net effects, with the partition column and `_txloom_deleted`.
     """
     keys = effects.select(list(key))
     old = stored.select(list(dict.fromkeys([*key, partitions.column])))
-    old = old.join(keys, keys=list(key), join_type="left semi").column(partitions.column)
+    old_partitions = old.join(keys, keys=list(key), join_type="left semi").column(partitions.column)
     new = effects.filter(pc.invert(effects.column("_txloom_deleted"))).column(partitions.column)
-    return within(partitions.column, [*old.unique().to_pylist(), *new.unique().to_pylist()])
+    return within(partitions.column, [*old_partitions.unique().to_pylist(), *new.unique().to_pylist()])

@@ -1,4 +1,4 @@
-"""The flat current tables of a pipeline, and how all its current tables are created."""
+"""The row tables and mirrors of a pipeline, and how all its current tables are created."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 from txloom.config import names
 from txloom.config.models.pipeline import Aggregate, Child, Mirror, Pipeline, Table
 from txloom.current.documents.compose import Member
-from txloom.storage.delta import schema_evolution, small_tables
+from txloom.storage.delta import arrow_tables, schema_evolution, small_tables
 from txloom.storage.delta.commits import commit_properties
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.sql import has_exact_bounds, spark_name
@@ -19,27 +19,28 @@ from txloom.storage.targets import schemas
 from txloom.storage.targets.partitioning import Partitions
 
 STATISTICS = "delta.dataSkippingStatsColumns"
-"""The property that says which columns a table has statistics of: its key among them."""
+"""The property that lists the columns of which a table has statistics, the key among them."""
 
 
 @dataclass(frozen=True)
 class RowTable:
-    """One source table's current rows: a declared mirror, or the row store of an aggregate's member."""
+    """The table of a source table's current rows: a declared mirror, or one kept for an aggregate's documents."""
 
     table: Table
     current: str
+    """The name of the current table."""
     mirror: Mirror | None
     aggregate: Aggregate | None
-    """The aggregate whose history holds the changes, where no mirror has a history of its own."""
+    """The aggregate whose history holds the changes, where there is no mirror."""
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Return the columns that tell rows apart: the key, or where a row without one was inserted."""
+        """Return the columns that identify a row: the key, or without one csn and position of the insert."""
         return self.table.key or names.POSITION
 
     @property
     def history(self) -> str:
-        """Return the name of the history that holds its changes."""
+        """Return the name of the history table that holds its changes."""
         if self.mirror is not None:
             return self.mirror.history
         assert self.aggregate is not None
@@ -47,34 +48,34 @@ class RowTable:
 
     @property
     def field(self) -> str:
-        """Return the field of an aggregate's history that holds its changes."""
+        """Return the column of an aggregate's history that holds its changes."""
         assert self.aggregate is not None
         return dict(schemas.members_of(self.aggregate))[self.table.name]
 
     @property
     def partitions(self) -> Partitions | None:
-        """Return how the table is partitioned."""
+        """Return how the table is partitioned; None where it is not."""
         return Partitions.of(self.table, self.mirror)
 
     @property
     def schema(self) -> pa.Schema:
-        """Return the schema of the table: what a reader asks for, and the name of the partition where it needs one."""
+        """Return the schema of a current table, and the added partition column where the table has one."""
         partition_field = self.partitions.field if self.partitions else None
         schema = schemas.current_schema(self.table)
         return schema if partition_field is None else schema.append(partition_field)
 
     def filled(self, effects: pa.Table) -> pa.Table:
-        """Return effects with the partitions that their rows belong into."""
+        """Return effects with the added partition column filled, where the table has one."""
         return effects if self.partitions is None else self.partitions.filled(effects)
 
 
 def member_of(table: Table, child: Child) -> Member:
-    """Return a child table as composing documents knows it."""
+    """Return a child table as `txloom.current.documents` describes it."""
     return Member(child.as_, child.relation, table.key, child.parent_key, table.column_names)
 
 
 def row_tables(pipeline: Pipeline) -> list[RowTable]:
-    """Return the flat current tables of a pipeline: every mirror, and every member of an aggregate without one."""
+    """Return every mirror of a pipeline, and a row table for each member of an aggregate without a mirror."""
     stores = {m.table: RowTable(pipeline.table(m.table), m.current, m, None) for m in pipeline.targets.mirrors}
     for aggregate in pipeline.targets.aggregates:
         for name, _ in schemas.members_of(aggregate):
@@ -84,7 +85,10 @@ def row_tables(pipeline: Pipeline) -> list[RowTable]:
 
 
 def create(row_table: RowTable, paths: TablePaths) -> None:
-    """Create a flat current table; its first version is the empty state as of csn 0."""
+    """Create a mirror's current table or a row table, or bring it to its declared schema; a repeated call does nothing.
+
+    Its first version is the empty state as of csn 0. Errors are those of `schema_evolution.ensure`.
+    """
     ordered = [*row_table.mirror.zorder] if row_table.mirror else []
     ordered += [row_table.partitions.declared.column] if row_table.partitions and row_table.partitions.field else []
     schema_evolution.ensure(
@@ -99,9 +103,9 @@ def create(row_table: RowTable, paths: TablePaths) -> None:
 
 
 def _refuse_same_rows(row_table: RowTable, paths: TablePaths) -> None:
-    """Begin a table without a key anew where an older version took several of its rows for one; once.
+    """Empty a table without a key, once, where an older version of txloom merged several of its rows into one.
 
-    It knew rows by csn and position alone. The next merge writes the table anew out of its history.
+    That version identified rows by csn and position alone. The next merge makes all rows from history.
     """
     table = DeltaTable(paths.table(row_table.current))
     if STATISTICS not in table.metadata().configuration or names.POSITION[1] in _indexed(table):
@@ -109,9 +113,8 @@ def _refuse_same_rows(row_table: RowTable, paths: TablePaths) -> None:
     FENCE.refuse_stale(table.table_uri)
     if _were_taken_for_one(row_table, paths):
         commit = commit_properties(metadata=vars(Watermark()))
-        write_deltalake(
-            table, pa.schema(table.schema().to_arrow()).empty_table(), mode="overwrite", commit_properties=commit
-        )
+        nothing = arrow_tables.schema_of(table).empty_table()
+        write_deltalake(table, nothing, mode="overwrite", commit_properties=commit)
     indexed = ",".join([names.POSITION[1], *_indexed(table)])
     table.alter.set_table_properties({STATISTICS: indexed})
 
@@ -123,14 +126,17 @@ def _indexed(table: DeltaTable) -> list[str]:
 
 
 def _were_taken_for_one(row_table: RowTable, paths: TablePaths) -> bool:
-    """Say whether rows share csn and position, or were given the xid of a transaction that only cleared a column."""
+    """Return whether rows share csn and position, or may have the xid of a transaction that only nulled a column."""
     same = "select 1 as n from t group by _txloom_csn, _txloom_pos having count(*) > 1 limit 1"
     cleared = "select 1 as n from t where _txloom_absent is not null limit 1"
     return any(small_tables.query(paths.table(row_table.history), sql) for sql in (cleared, same))
 
 
 def create_documents(pipeline: Pipeline, aggregate: Aggregate, paths: TablePaths) -> None:
-    """Create the current table of an aggregate; its first version is the empty state as of csn 0."""
+    """Create the current table of an aggregate, or bring it to its declared schema; a repeated call does nothing.
+
+    Its first version is the empty state as of csn 0. Errors are those of `schema_evolution.ensure`.
+    """
     schema_evolution.ensure(
         paths.table(aggregate.current),
         (schema := schemas.document_schema(pipeline, aggregate)),
@@ -140,7 +146,7 @@ def create_documents(pipeline: Pipeline, aggregate: Aggregate, paths: TablePaths
 
 
 def _properties(schema: pa.Schema, indexed: Sequence[str]) -> dict[str, str]:
-    """Return what a table is created with; files keep exact bounds of columns that readers ask by."""
+    """Return the properties of a new table: its files have bounds of the csn and of some columns, where exact."""
     bounded = [name for name in [*indexed, "_txloom_csn"] if has_exact_bounds(schema.field(name).type)]
     skipping = ",".join(spark_name(name) for name in dict.fromkeys(bounded))
     return {**small_tables.DELETION_VECTORS, STATISTICS: skipping}

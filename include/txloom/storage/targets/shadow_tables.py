@@ -1,8 +1,8 @@
-"""Shadow tables: what a backfill rebuilt beside the live tables, what differs from them, and the notes of each run."""
+"""Shadow tables: the rows that a backfill rebuilt beside the live ones, how they differ, and the state of each run."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 from deltalake.exceptions import TableNotFoundError
@@ -21,20 +21,21 @@ if TYPE_CHECKING:
 
 KIND, WAS, DIGEST = (f"{names.SYSTEM_PREFIX}{name}" for name in ("kind", "was", "digest"))
 INSERTED, UPDATED, SURPLUS, REPEATED = "inserted", "updated", "surplus", "repeated"
-"""What a live table lacks, holds differently, and has although the rebuilt one does not; and rows that cannot be told
-from another by what is their key, so that nothing may be written by it."""
+"""The kinds of differences. inserted: rows that the live table lacks. updated: rows that it holds with other values.
+surplus: rows that only the live table has. repeated: rows that share their key with another one, so that nothing may be
+written by it."""
 DIFFERENCE = [pa.field(KIND, pa.string()), pa.field(WAS, pa.string()), pa.field(DIGEST, pa.int64())]
-"""What a row of a table of differences has beside the rebuilt row (of surplus: the live one). was: the live row before,
-as JSON, of some; digest: of kind and values, to add up."""
+"""The columns of a table of differences beside those of the rebuilt row (of surplus: the live row). was: the live row,
+as JSON, for some rows. digest: a hash of kind and values, which is summed over rows."""
 
 
 def write(path: str, rows: pa.Table) -> None:
-    """Replace a shadow table by rows, in one commit."""
+    """Replace the rows and the schema of a shadow table in one commit, or create it; raises LeaseTaken."""
     small_tables.overwrite(path, rows, schema_mode="overwrite")
 
 
 def write_frame(path: str, frame: "DataFrame") -> None:
-    """Replace a shadow table by what Spark computes, in one commit."""
+    """Replace the rows and the schema of a shadow table by those of a frame, in one commit; raises LeaseTaken."""
     from txloom.storage.delta import spark_tables
 
     spark_tables.fence(frame.sparkSession, path)
@@ -45,7 +46,7 @@ def write_frame(path: str, frame: "DataFrame") -> None:
 
 
 def drop(paths: TablePaths, tables: Sequence[str]) -> int:
-    """Remove shadow tables; return how many there were."""
+    """Remove the folders of the shadow tables and tables of differences of some tables; return how many there were."""
     dropped = 0
     for name in tables:
         for shadow in (names.shadow_table(name), names.difference_table(name)):
@@ -57,17 +58,20 @@ def drop(paths: TablePaths, tables: Sequence[str]) -> int:
 
 
 def note(paths: TablePaths, row: dict[str, Any]) -> None:
-    """Write down what became of a backfill, or of one table in it."""
+    """Append a row to `backfills` with the present time: the state of a backfill, or of one table in it.
+
+    row: columns of BACKFILLS without `at`. A repeated call appends another row.
+    """
     small_tables.append(paths.table(names.BACKFILLS), [{**row, "at": datetime.now(UTC)}], BACKFILLS)
 
 
 def newest_run(paths: TablePaths) -> dict[str, Any] | None:
-    """Return the newest note of the newest backfill: its shadows are those that lie there."""
+    """Return the newest row of the newest backfill, of which the shadow tables are; None before there was one."""
     return small_tables.newest(paths.table(names.BACKFILLS), "*", '"table" is null')
 
 
 def repaired_since(paths: TablePaths, moment: datetime) -> list[dict[str, Any]]:
-    """Return run_id and from_csn of each backfill that changed rows of current tables since a moment."""
+    """Return run_id and from_csn (0: from the beginning) of each backfill that changed current rows after a time."""
     changed = " or ".join(f"counts['{name}'] > 0" for name in ("inserts", "updates", "deletes"))
     repaired = f"status = 'applied' and \"table\" is null and at > {instant_literal(moment)} and ({changed})"
     sql = (
@@ -77,7 +81,7 @@ def repaired_since(paths: TablePaths, moment: datetime) -> list[dict[str, Any]]:
 
 
 def compared(paths: TablePaths, run_id: str) -> list[dict[str, Any]]:
-    """Return the newest comparison of each table in a backfill, by the table's name."""
+    """Return the newest row with status `compared` of each table in a backfill, in order of the tables' names."""
     path = paths.table(names.BACKFILLS)
     newest = f'row_number() over (partition by "table" order by {small_tables.latest(path)}) as n'
     of_run = f"run_id = {text_literal(run_id)} and status = 'compared' and \"table\" is not null"
@@ -86,27 +90,37 @@ def compared(paths: TablePaths, run_id: str) -> list[dict[str, Any]]:
 
 
 def differences(paths: TablePaths, table: str, where: str, more: str = "") -> pa.Table:
-    """Return rows of a table's differences."""
+    """Return rows of a table's differences; where: a SQL condition; more: what follows it, such as an order."""
     return arrow_tables.select(paths.table(names.difference_table(table)), f"select * from t where {where} {more}")
 
 
 def counts(paths: TablePaths, table: str) -> tuple[dict[str, int], int]:
-    """Return how many rows of each kind differ in a table, and the digest of them all."""
+    """Return how many differences of each kind a table has, and the sum of their digests."""
     sql = f"select {KIND} as kind, count(*) as n, sum({DIGEST}) as digest from t group by 1"
     rows = small_tables.query(paths.table(names.difference_table(table)), sql)
     return {row["kind"]: row["n"] for row in rows}, sum(row["digest"] for row in rows)
 
 
 def correct(path: str, rows: pa.Table, key: Sequence[str], columns: Sequence[str], about: dict[str, Any]) -> None:
-    """Bring rows into a history in one commit: those that it lacks are added, others take the columns; none goes.
+    """Merge rows into a history in one commit: rows that it lacks are added, others get new values, none is deleted.
 
-    about: what the commit says of itself.
+    A repeated call changes no value.
+
+    Args:
+        path: the history's path.
+        rows: at least one; they are brought into the history's schema.
+        key: the columns by which rows are matched; null matches null.
+        columns: the columns that rows of the history get.
+        about: the commit's userMetadata.
+
+    Raises:
+        LeaseTaken: another run holds the lease.
     """
     table = FENCE.opened(path)
-    given = arrow_tables.conform(rows, pa.schema(table.schema().to_arrow()))
+    given = arrow_tables.conform(rows, arrow_tables.schema_of(table))
     properties = commit_properties(metadata=about)
     condition = " and ".join(f'(t."{name}" is not distinct from s."{name}")' for name in key)
-    csn = given.column("_txloom_csn").unique().to_pylist()
+    csn = cast("list[int]", given.column("_txloom_csn").unique().to_pylist())
     condition += f' and (t."_txloom_csn" between {min(csn)} and {max(csn)})'
     (
         table.merge(given, condition, source_alias="s", target_alias="t", commit_properties=properties)
@@ -117,13 +131,16 @@ def correct(path: str, rows: pa.Table, key: Sequence[str], columns: Sequence[str
 
 
 def newest_release(paths: TablePaths, history: str) -> int:
-    """Return the number of the newest release in a history: what it holds is settled up to there."""
+    """Return the number of the newest release in a history; 0 where there is none."""
     rows = small_tables.query(paths.table(history), "select max(_txloom_release) as release from t")
     return int((rows[0]["release"] if rows else 0) or 0)
 
 
 def live(path: str, schema: pa.Schema, where: str) -> pa.Table:
-    """Return rows of a live table in its declared columns; none where it does not exist."""
+    """Return rows of a live table in a schema; columns that it lacks are null, and without a table there is no row.
+
+    where: a SQL condition.
+    """
     try:
         known = small_tables.schema_of(path).names
     except TableNotFoundError:

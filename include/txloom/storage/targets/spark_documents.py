@@ -1,4 +1,4 @@
-"""Aggregates: which documents a batch of changes touches, and how they are composed from flat rows."""
+"""Compose documents of aggregates from row tables with Spark: the documents that changes touch, and their contents."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,33 +15,38 @@ from txloom.storage.targets.spark_fold import VERDICT
 
 @dataclass(frozen=True)
 class Change:
-    """How one flat table is about to change: its rows now, and the net effect per touched key."""
+    """The change of one row table by a merge."""
 
     table: Table
     rows: DataFrame
+    """Its rows before."""
     effects: DataFrame | None
+    """The net effect of each touched key, with the columns of VERDICT; None: nothing changes."""
 
     def untouched(self) -> DataFrame:
-        """Return the rows whose keys no effect names."""
+        """Return the rows whose keys have no effect."""
         if self.effects is None:
             return self.rows
         return self.rows.join(F.broadcast(self.effects.select(*self.table.key)), list(self.table.key), "left_anti")
 
     def replaced(self) -> DataFrame | None:
-        """Return the rows, as they are now, whose keys an effect names."""
+        """Return the rows before, whose keys have an effect; None without effects."""
         if self.effects is None:
             return None
         return self.rows.join(F.broadcast(self.effects.select(*self.table.key)), list(self.table.key), "left_semi")
 
     def written(self) -> DataFrame | None:
-        """Return the rows as the effects leave them."""
+        """Return the rows after, whose keys have an effect, without deleted ones; None without effects."""
         if self.effects is None:
             return None
         return self.effects.where("NOT _txloom_deleted").drop(*VERDICT)
 
 
 def touched_roots(pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str, Change]) -> DataFrame | None:
-    """Return the keys of documents that change: of changed roots, and of each changed child's old and new parent."""
+    """Return the keys of documents that change: of changed roots, and of the old and new parents of changed children.
+
+    changes: of each member of the aggregate, by table. None where no member changes.
+    """
     root = pipeline.table(aggregate.root)
     frames = []
     if (effects := changes[root.name].effects) is not None:
@@ -58,9 +63,18 @@ def touched_roots(pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str
 def documents(
     pipeline: Pipeline, aggregate: Aggregate, changes: Mapping[str, Change], touched: DataFrame | None
 ) -> DataFrame:
-    """Compose touched documents (None: all): the schema of the aggregate's current table, and `_txloom_deleted`.
+    """Compose documents after a merge.
 
-    A document exists while its root row does; a child belongs to the document that its parent key names.
+    A document exists while its root row does; a child belongs to the document with its parent key.
+
+    Args:
+        pipeline: the declaration.
+        aggregate: the aggregate.
+        changes: of each of its members, by table.
+        touched: the keys of the documents to compose; None: all documents.
+
+    Returns:
+        a row for each key, in the schema of the aggregate's current table and with `_txloom_deleted`.
     """
     root = pipeline.table(aggregate.root)
     keys = list(root.key)
@@ -85,7 +99,10 @@ def documents(
 
 
 def _rows(change: Change, touched: DataFrame | None, columns: Sequence[str], keys: Sequence[str]) -> DataFrame:
-    """Return a table's rows after the change whose columns `own` name a touched document."""
+    """Return a table's rows after the change that belong to touched documents; all rows where `touched` is None.
+
+    columns: the table's columns that hold a document's key. keys: the names of the same columns in `touched`.
+    """
     parts = [change.untouched()]
     if (written := change.written()) is not None:
         parts.append(written)
@@ -98,7 +115,7 @@ def _rows(change: Change, touched: DataFrame | None, columns: Sequence[str], key
 
 
 def _children(table: Table, child: Child, change: Change, touched: DataFrame | None, keys: Sequence[str]) -> DataFrame:
-    """Return one row per document: its children of one table, ordered by their key, and their latest position."""
+    """Return one row for each document: its children of one table, ordered by their key, and their newest change."""
     rows = _rows(change, touched, child.parent_key, keys)
     struct = F.struct(*[F.col(spark_name(name)) for name in table.column_names])
     order = F.struct(*[F.col(spark_name(name)) for name in table.key])

@@ -1,4 +1,4 @@
-"""The Spark side of current tables: read what changed, fold it per key, merge it in one commit."""
+"""Current tables with Spark: read new changes, fold them by key, and merge the net effects in one commit."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
@@ -23,21 +23,21 @@ from txloom.storage.targets import schemas
 from txloom.storage.targets.row_tables import RowTable
 
 PARTITIONS = 4
-"""Groups in which keys are folded beside each other."""
+"""Groups of keys that are folded in parallel."""
 LITERAL_KEYS = 5_000
-"""Up to so many changed keys the merge names them, so that Delta skips files and Parquet skips pages."""
+"""The most changed keys that a merge names, so that Delta skips files and Parquet skips pages."""
 SYSTEM_COLUMNS = ("_txloom_csn", "_txloom_pos", "_txloom_xid")
 VERDICT = {"_txloom_deleted": "boolean", "_txloom_missing": "array<string>", "_txloom_evidence": "string"}
-"""What folding says of a row beside its columns."""
+"""The columns of a net effect beside those of the row, with their Spark types (`txloom.current.folding.fold`)."""
 
 
 def history(spark: SparkSession, paths: TablePaths, row_table: RowTable) -> DataFrame:
-    """Return every change of a table, in the schema of a mirror's history."""
+    """Return every change of a table, in the schema of a mirror's history, as a frame."""
     return changes_of(spark_tables.read(spark, paths.table(row_table.history)), row_table)
 
 
 def changes_of(rows: DataFrame, row_table: RowTable) -> DataFrame:
-    """Return the changes of a table out of rows of the history that holds them, in the schema of a mirror's history."""
+    """Return the changes of a table in rows of the history that holds them, in the schema of a mirror's history."""
     if row_table.mirror is not None:
         return rows
     assert row_table.aggregate is not None
@@ -47,25 +47,25 @@ def changes_of(rows: DataFrame, row_table: RowTable) -> DataFrame:
     return rows.select(*shared, change).select("change.*", *shared)
 
 
-def new_changes(changes: DataFrame, have: Watermark, want: Watermark) -> DataFrame:
-    """Return the changes that a table at one mark lacks at another, late ones (below valid-through) too."""
+def new_changes(changes: DataFrame, merged: Watermark, until: Watermark) -> DataFrame:
+    """Return the changes between two watermarks of a table, with those of late transactions below the first one."""
     csn, release = F.col("_txloom_csn"), F.col("_txloom_release")
-    in_order = (csn > have.valid_through) & (csn <= want.valid_through)
-    return changes.where((release <= want.release) & (in_order | is_late(have)) & (csn <= want.valid_through))
+    in_order = (csn > merged.valid_through) & (csn <= until.valid_through)
+    return changes.where((release <= until.release) & (in_order | is_late(merged)) & (csn <= until.valid_through))
 
 
-def is_late(have: Watermark) -> Column:
-    """Say whether a change belongs below what the table already shows but was released after it was merged."""
-    return (F.col("_txloom_csn") <= have.valid_through) & (F.col("_txloom_release") > have.release)
+def is_late(merged: Watermark) -> Column:
+    """Return the condition of late changes: at or below a watermark's csn, and released after the watermark."""
+    return (F.col("_txloom_csn") <= merged.valid_through) & (F.col("_txloom_release") > merged.release)
 
 
 def key_hash(key: Sequence[str], prefix: str = "") -> Column:
-    """Return a hash of a key; two keys with one hash are only folded together, which does no harm."""
+    """Return a 64-bit hash of a key; keys with the same hash are folded in one group, which changes no result."""
     return F.xxhash64(*[F.col(f"{prefix}{spark_name(name)}") for name in key])
 
 
 def key_edges(changes: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Return (old, new) key hashes of updates that change the key."""
+    """Return the distinct (old, new) key hashes of updates that change the key."""
     keyed = changes.select("*", F.struct(*key_before(key)).alias("_txloom_old"))
     old, new = key_hash(key, "_txloom_old."), key_hash(key)
     return (
@@ -77,17 +77,25 @@ def key_edges(changes: DataFrame, key: Sequence[str]) -> DataFrame:
 
 
 def key_before(key: Sequence[str]) -> list[Column]:
-    """Return the key of the row before a change; a part that its image leaves out is the one after it."""
+    """Return the key of the row before a change; a column that the image before lacks is taken from the image after."""
     return [F.coalesce(F.col("_txloom_before")[name], F.col(spark_name(name))).alias(name) for name in key]
 
 
 def folded(
     rows: DataFrame, changes: DataFrame, row_table: RowTable, chains: Mapping[int, int], parts: int = PARTITIONS
 ) -> DataFrame:
-    """Fold changes into rows: the net effect per touched key, with the columns of VERDICT.
+    """Fold changes into rows with `txloom.current.folding.fold`.
 
-    chains: key hashes that key changes tie together -> one representative; such keys are folded in one group.
-    parts: how many groups there are, each of which one task holds.
+    Args:
+        rows: the current rows of all keys that changes touch.
+        changes: in the schema of a mirror's history.
+        row_table: the table.
+        chains: {hash of a key: representative of its chain}, for keys that key changes connect; the keys of a chain are
+            folded in one group.
+        parts: how many groups there are; one task holds a group in memory.
+
+    Returns:
+        the net effect of each touched key: columns of the current table, then those of VERDICT.
     """
     everywhere = F.array(*[F.lit(part) for part in range(parts)])
     part = F.pmod(component(row_table.key, chains), F.lit(parts)).cast("int")
@@ -102,7 +110,7 @@ def folded(
 
 
 def component(key: Sequence[str], chains: Mapping[int, int]) -> Column:
-    """Return the hash under which a key is folded: that of its chain's representative, or its own."""
+    """Return the hash by which a key gets its group: that of its chain's representative, else that of the key."""
     default = key_hash(key)
     if not chains:
         return default
@@ -110,33 +118,36 @@ def component(key: Sequence[str], chains: Mapping[int, int]) -> Column:
 
 
 def of_all_rows(changes: DataFrame) -> DataFrame:
-    """Return the changes that touch all rows of a table, as `txloom.current.folding.column_nulling.of_all_rows` does.
+    """Return the changes that affect all rows of a table, as `txloom.current.folding.column_nulling.of_all_rows` does.
 
-    Whoever folds some keys only folds these with them.
+    They are truncates and column nullings, and belong to every group of keys that is folded.
     """
     position = F.struct("_txloom_pos", "_txloom_xid")
     nullings = changes.where("_txloom_absent is not null").groupBy("_txloom_csn", "_txloom_absent")
     ends = nullings.agg(F.min(position).alias("first"), F.max(position).alias("last"))
-    lacking = ends.withColumn("place", F.explode(F.array_distinct(F.array("first", "last"))))
+    lacking = ends.withColumn("position", F.explode(F.array_distinct(F.array("first", "last"))))
     flags = {
         "_txloom_op": F.lit("C"),
-        "_txloom_pos": F.col("place._txloom_pos"),
-        "_txloom_xid": F.col("place._txloom_xid"),
+        "_txloom_pos": F.col("position._txloom_pos"),
+        "_txloom_xid": F.col("position._txloom_xid"),
     }
     flags |= {name: F.col(name) for name in ("_txloom_csn", "_txloom_absent")}
-    clears = lacking.select(
+    column_nullings = lacking.select(
         *[flags.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in changes.schema]
     )
-    return changes.where("_txloom_op = 'T'").unionByName(clears)
+    return changes.where("_txloom_op = 'T'").unionByName(column_nullings)
 
 
 def with_nullings(changes: DataFrame) -> DataFrame:
-    """Return changes, and for inserts that lack columns a clear each: groups of keys see only their own inserts."""
+    """Return changes, and column nullings of inserts that lack columns: a group of keys sees only its inserts."""
     return changes.unionByName(of_all_rows(changes).where("_txloom_op = 'C'"))
 
 
 def columns_of(changes: DataFrame, gone: Mapping[str, Gone]) -> Columns:
-    """Return which columns are gone after changes, and which they take values away from."""
+    """Return which columns are dropped after changes, and of which columns the changes null values.
+
+    gone: the columns that were dropped before.
+    """
     lacking = changes.where("_txloom_absent is not null").select(F.explode("_txloom_absent")).distinct().collect()
     concerned = sorted({row[0] for row in lacking} | set(gone))
     if not concerned:
@@ -161,12 +172,24 @@ def _folder(row_table: RowTable) -> Callable[[pa.Table, pa.Table], pa.Table]:
 
 
 def tied(edges: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """Return a representative for every key hash that key changes tie together."""
+    """Return {hash: representative} of the key hashes that key changes, pairs of hashes, connect."""
     return components(edges)
 
 
 def merge(path: str, effects: DataFrame, key: Sequence[str], *, prune: str = "", metadata: str) -> None:
-    """Apply net effects to a current table in one commit, also where they change no row; metadata: what it then is."""
+    """Apply net effects to a current table in one commit, also where no row changes.
+
+    Args:
+        path: the table's path.
+        effects: at most one row for each key, with the columns of VERDICT.
+        key: the key columns.
+        prune: conditions, such as those of `pruning`, that exclude files without the keys.
+        metadata: the commit's userMetadata as JSON, that is the watermark that the table has then.
+
+    Raises:
+        LeaseTaken: a later run stamped the table.
+        WriteConflict: Delta skipped the write because another run has written.
+    """
     columns = [name for name in effects.columns if name not in VERDICT]
     values = {spark_name(name): F.col(f"s.{spark_name(name)}") for name in columns}
     condition = " AND ".join(f"t.{spark_name(name)} = s.{spark_name(name)}" for name in key)
@@ -186,7 +209,18 @@ def merge(path: str, effects: DataFrame, key: Sequence[str], *, prune: str = "",
 
 
 def correct(path: str, rows: DataFrame, key: Sequence[str], metadata: str) -> None:
-    """Bring rows into a history in one commit: those that it lacks are added, others take their columns; none goes."""
+    """Merge rows into a history in one commit: rows that it lacks are added, others get all values, none is deleted.
+
+    Args:
+        path: the history's path.
+        rows: at least one, in the history's columns.
+        key: the columns by which rows are matched; null matches null.
+        metadata: the commit's userMetadata as JSON.
+
+    Raises:
+        LeaseTaken: a later run stamped the table.
+        WriteConflict: Delta skipped the write because another run has written.
+    """
     values = {spark_name(name): F.col(f"s.{spark_name(name)}") for name in rows.columns}
     bounds = rows.agg(F.min("_txloom_csn"), F.max("_txloom_csn")).first()
     assert bounds is not None
@@ -201,12 +235,12 @@ def correct(path: str, rows: DataFrame, key: Sequence[str], metadata: str) -> No
 
 
 def pruning(effects: DataFrame, key: Sequence[str]) -> str:
-    """Return `naming` for the keys that effects hold; "" when there are too many to name, or none."""
+    """Return the condition of `naming` for the first key column of effects; "" where its values cannot be named."""
     return naming(key[0], _distinct(effects, key[0], LITERAL_KEYS + 1))
 
 
 def pruning_partitions(effects: DataFrame, row_table: RowTable) -> str:
-    """Return `only_within` for the partitions that the keys of effects tell; "" where the key does not tell them."""
+    """Return the condition of `only_within` for the partitions of effects; "" where the key does not decide on them."""
     partitions = row_table.partitions
     if partitions is None or partitions.declared.column not in row_table.key:
         return ""
@@ -214,20 +248,22 @@ def pruning_partitions(effects: DataFrame, row_table: RowTable) -> str:
 
 
 def _distinct(effects: DataFrame, column: str, most: int) -> list[Any]:
-    """Return up to so many values of a column; by Arrow, since rows of PySpark hold no instant near year 1."""
+    """Return at most so many distinct values of a column, through Arrow: PySpark's rows hold no time near year 1."""
     values: list[Any] = effects.select(spark_name(column)).distinct().limit(most).toArrow().column(0).to_pylist()
     return values
 
 
 def only_within(partitions: Within | None) -> str:
-    """Return the condition that a merge looks into some partitions only."""
+    """Return the end of a merge condition that limits it to some partitions; "" for None."""
     if partitions is None:
         return ""
     return f" AND {partitions.condition(f't.{spark_name(partitions.column)}', spark_literal)}"
 
 
 def naming(column: str, values: Sequence[object]) -> str:
-    """Return a condition that names changed keys literally, so that files and pages without them are skipped.
+    """Return the end of a merge condition that lists values of a key column, so that files without them are skipped.
+
+    It is "" where there are none or more than LITERAL_KEYS, or one is no integer, text or date.
 
     >>> naming("id", [1, 2])
     ' AND t.`id` IN (1, 2)'

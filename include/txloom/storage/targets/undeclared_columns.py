@@ -1,7 +1,7 @@
-"""Columns that a source adds by itself: nobody declared them, tables with `undeclared_columns: evolve` take them up.
+"""Undeclared columns, which a source has added: tables with `undeclared_columns: evolve` adopt them.
 
-Such a column is kept as text just as it came, under its source name in lower case. Declared later, it takes the
-declared type (`txloom.storage.delta.schema_evolution`).
+An adopted column holds the source's values as text, under its source name in lower case. Where it is declared later, it
+gets the declared type (`txloom.storage.delta.schema_evolution`).
 """
 
 import re
@@ -19,16 +19,19 @@ from txloom.storage.system_tables import EVOLVED_COLUMNS
 
 @dataclass(frozen=True)
 class Undeclared:
-    """A column that rows of a table have and nobody declared: as the source writes it, and where it was first seen."""
+    """An undeclared column of a table's rows."""
 
     table: str
     source: str
+    """The column's name as the source writes it."""
     csn: int
+    """The csn of the first transaction that had it."""
     xid: str
+    """The id of that transaction."""
 
 
 def effective_pipeline(pipeline: Pipeline, paths: TablePaths) -> Pipeline:
-    """Return the pipeline with the columns that its sources added."""
+    """Return the pipeline with the undeclared columns that its tables have adopted."""
     adopted_rows = small_tables.query(
         paths.table(names.EVOLVED_COLUMNS), 'select "table", "column", source from t order by added_at'
     )
@@ -36,7 +39,10 @@ def effective_pipeline(pipeline: Pipeline, paths: TablePaths) -> Pipeline:
 
 
 def with_columns(pipeline: Pipeline, added: Iterable[tuple[str, str, str]]) -> Pipeline:
-    """Return a pipeline with more columns of text: (table, column, source name); declared ones stay as they are."""
+    """Return a pipeline with more columns of text; columns that are declared stay as they are.
+
+    added: (table, column, source name) of each; those of tables that are not watched are left out.
+    """
     tables = {table.name: table for table in pipeline.tables}
     for name, column, source in added:
         if (table := tables.get(name)) is not None and not _is_declared(table, column, source):
@@ -51,7 +57,10 @@ def _is_declared(table: Table, column: str, source: str) -> bool:
 
 
 def columns_to_adopt(pipeline: Pipeline, undeclared: Iterable[Undeclared]) -> list[tuple[Undeclared, str]]:
-    """Return the columns that their tables take up, with their names in the lake."""
+    """Return the undeclared columns that their tables adopt, each with its column name.
+
+    Left out are columns of tables without `undeclared_columns: evolve`, and names that are taken or not possible.
+    """
     chosen: dict[tuple[str, str], tuple[Undeclared, str]] = {}
     for each in sorted(undeclared, key=lambda each: (each.csn, each.source)):
         table, column = pipeline.table(each.table), lake_name(each.source)
@@ -69,7 +78,7 @@ def _fields_of_children(pipeline: Pipeline, root: str) -> set[str]:
 
 
 def lake_name(source: str) -> str | None:
-    """Return the name under which a source's own column is kept; None where it cannot have one.
+    """Return the column name of an undeclared column, of its source name; None where there is no valid one.
 
     >>> lake_name("GIFT_NOTE"), lake_name("Größe in cm"), lake_name("_txloom_csn")
     ('gift_note', 'gr__e_in_cm', None)
@@ -80,7 +89,7 @@ def lake_name(source: str) -> str | None:
 
 
 def record_adopted(paths: TablePaths, columns: Sequence[tuple[Undeclared, str]]) -> None:
-    """Write down columns that tables take up, each once."""
+    """Record columns that tables adopt; a repeated call writes nothing."""
     path, now = paths.table(names.EVOLVED_COLUMNS), datetime.now(UTC)
     small_tables.ensure(path, EVOLVED_COLUMNS)
     known = {(row["table"], row["column"]) for row in small_tables.query(path, 'select "table", "column" from t')}

@@ -2,10 +2,8 @@
 
 from datetime import datetime
 
-from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
-from txloom.storage.checks import findings
-from txloom.storage.delta import small_tables
+from txloom.storage.checks import findings, results
 from txloom.storage.health import incidents as incident_table
 from txloom.storage.paths import TablePaths
 from txloom.storage.views.paging import SIZE, Page, Row, last_step, open_tables, parsed, sliced
@@ -20,10 +18,10 @@ def expectations(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: i
 
     rows: expectation, kind, severity, sentence, hint; success (None: never checked), checked, failed, detail,
     checked_at, run_id, versions; since (the first failure after the last good check), last_good, streak (how many
-    checks in a row failed), sample (rows that fail, bounded). As of the newest check.
+    runs in a row failed), sample (rows that fail, bounded). As of the newest check.
     """
     paths = TablePaths(warehouse, pipeline.name)
-    newest = _newest(paths)
+    newest = results.newest(paths)
     rows = []
     for each in pipeline.expectations:
         row_shown: Row = {
@@ -36,26 +34,6 @@ def expectations(pipeline: Pipeline, warehouse: str, *, number: int = 1, size: i
     rows.sort(key=_urgency)
     as_of: datetime | None = max((row["checked_at"] for row in rows if row["checked_at"]), default=None)
     return sliced(rows, number, size, as_of)
-
-
-def _newest(paths: TablePaths) -> dict[str, Row]:
-    """Return the newest result of each expectation by its id; its columns on the past count before older rows."""
-    good = "max(case when success then checked_at end) over (partition by expectation) as good"
-    ranked = f"select *, row_number() over (partition by expectation order by checked_at desc) as n, {good} from t"
-    bad = "not success and (good is null or checked_at > good)"
-    times = f"sum(case when {bad} then 1 else 0 end) over (partition by expectation) as times"
-    began = f"min(case when {bad} then checked_at end) over (partition by expectation) as began"
-    sql = f"select * from (select *, {times}, {began} from ({ranked})) where n = 1"
-    newest = {}
-    for row in small_tables.query(paths.table(names.EXPECTATION_RESULTS), sql):
-        failed = not row["success"]
-        past = {
-            "since": (row.get("first_seen") or row["began"]) if failed else None,
-            "last_good": row["good"] or row.get("last_good"),
-            "streak": (row.get("streak") or row["times"]) if failed else 0,
-        }
-        newest[row["expectation"]] = row | past
-    return newest
 
 
 def _urgency(row: Row) -> tuple[int, int]:

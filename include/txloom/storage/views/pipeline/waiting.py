@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import cast
 
 import pyarrow.compute as pc
 
@@ -93,7 +94,7 @@ def _named(path: str, where: str, first: int, size: int) -> str:
     """Return a condition that lists the transactions of a deep page by id: only three columns are sorted for it."""
     rows = arrow_tables.select(path, f"select {', '.join(ORDER)} from t where {where}")
     order = pc.sort_indices(rows, [(name, "ascending") for name in ORDER])
-    ids = rows.column("transaction_id").take(order.slice(first, size)).to_pylist()
+    ids = cast("list[str]", rows.column("transaction_id").take(order.slice(first, size)).to_pylist())
     return f"transaction_id in ({text_list(ids)}) {ORDERED}" if ids else "false"
 
 

@@ -1,0 +1,250 @@
+"""History is cleaned by policy: fewer rows, the same states from the horizon on, whatever comes late or breaks off."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from called import step_of
+from released import BEGAN, Released
+from txloom import read
+from txloom.errors import BeforeHistory
+from txloom.steps.maintenance.maintain_tables import maintain_tables
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.maintenance import history_retention
+from txloom.storage.paths import TablePaths
+from txloom.storage.runs.ledger import Entry
+from txloom.storage.system_tables import CUTS
+
+COLUMNS = "id: long, name: string, note: string"
+KEEP = "maintenance: {history: {keep: 400d}}"
+DAYS = (datetime.now(UTC) - BEGAN).days
+OLD = DAYS - 400
+"""The csn of the newest transaction that is old enough: each took a day."""
+
+
+def nothing() -> Any:
+    raise AssertionError("a small table opened a Spark session")
+
+
+def cut(lake: Released, cut_id: int, valid_through: int, days_ago: float, **versions: int) -> None:
+    at = datetime.now(UTC) - timedelta(days=days_ago)
+    row = {"cut_id": cut_id, "valid_through": valid_through, "published_at": at, "gaps": [], "amends": []}
+    small_tables.append(lake.paths.table("cuts"), [{**row, "versions": list(versions.items())}], CUTS)
+
+
+def clean(lake: Released, spark: Any = None) -> dict[str, int]:
+    return maintain_tables(step_of(lake.pipeline, lake.folder, "m", spark), task="clean_history")
+
+
+def history_rows(lake: Released) -> list[tuple[int, str, int]]:
+    rows = arrow_tables.select(
+        lake.paths.table("readings_changes"), "select * from t order by _txloom_csn, id"
+    ).to_pylist()
+    return [(row["_txloom_csn"], row["_txloom_op"], row["id"]) for row in rows]
+
+
+def shown(lake: Released, csn: int) -> list[dict[str, Any]]:
+    rows = read.as_of(lake.pipeline, "readings", csn=csn, warehouse=str(lake.folder)).to_pylist()
+    return [{name: row[name] for name in ("id", "name", "note")} for row in rows]
+
+
+def row(key: int, name: str, note: str = "long") -> dict[str, Any]:
+    return {"id": key, "name": name, "note": note}
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Released:
+    made = Released(tmp_path, COLUMNS, more=KEEP)
+    made.release(10, [("I", {}, row(1, "a")), ("I", {}, row(2, "b"))])
+    made.release(20, [("U", {"id": 1}, {"name": "c"}), ("U", {"id": 2}, row(2, "d", "new"))])
+    made.release(30, [("U", {"id": 1}, row(1, "e")), ("D", {"id": 2}, {})])
+    made.release(OLD + 2, [("U", {"id": 1}, row(1, "f"))])
+    made.merge(nothing)
+    cut(made, 1, OLD + 2, 0, readings=1)
+    return made
+
+
+def test_what_later_rows_supersede_goes_and_states_from_the_horizon_on_stay(lake: Released) -> None:
+    states = {csn: shown(lake, csn) for csn in (30, OLD, OLD + 1, OLD + 2)}
+    before = DeltaTable(lake.paths.table("readings_changes")).version()
+    assert clean(lake) == {"tables": 1, "cleaned": 1, "rows_before": 7, "rows_after": 3, "horizon": 30}
+    assert history_rows(lake) == [(30, "U", 1), (30, "D", 2), (OLD + 2, "U", 1)]
+    assert {csn: shown(lake, csn) for csn in states} == states
+    assert DeltaTable(lake.paths.table("readings_changes")).version() == before + 1, "one commit"
+    assert clean(lake) == {"tables": 1, "cleaned": 0, "rows_before": 3, "rows_after": 3, "horizon": 30}
+    assert DeltaTable(lake.paths.table("readings_changes")).version() == before + 1, "nothing to do, nothing written"
+    lines = small_tables.query(
+        lake.paths.table("ledger"), "select counts from t where step = 'maintain_tables.clean_history'"
+    )
+    assert sorted(dict(line["counts"])["rows_after"] for line in lines) == [3, 3]
+
+
+def test_a_reader_of_an_earlier_state_is_told(lake: Released) -> None:
+    clean(lake)
+    with pytest.raises(BeforeHistory) as error:
+        shown(lake, 29)
+    assert str(error.value) == (
+        "as of csn 29: the history of readings was cleaned up to 30 (maintenance.history.keep); "
+        "from there on every state can be read"
+    )
+    table = read.intervals(lake.pipeline, "readings", warehouse=str(lake.folder))
+    assert [(row["name"], row["_txloom_valid_from"], row["_txloom_valid_to"]) for row in table.to_pylist()] == [
+        ("e", 30, OLD + 2),
+        ("f", OLD + 2, None),
+    ]
+
+
+def test_without_a_policy_or_a_cut_nothing_goes(tmp_path: Path) -> None:
+    lake = Released(tmp_path, COLUMNS)
+    lake.release(10, [("I", {}, row(1, "a"))])
+    lake.release(20, [("D", {"id": 1}, {})])
+    lake.merge(nothing)
+    assert clean(lake)["horizon"] == 0
+    lake.more = KEEP
+    lake.declare("")
+    assert clean(lake) == {"tables": 1, "cleaned": 0, "rows_before": 2, "rows_after": 2, "horizon": 0}
+
+
+def test_a_table_without_a_key_is_kept_whole(tmp_path: Path) -> None:
+    lake = Released(tmp_path, COLUMNS, key="none", more=KEEP)
+    lake.release(10, [("I", {}, row(1, "a")), ("I", {}, row(1, "a"))])
+    lake.release(20, [("T", {}, {})])
+    lake.merge(nothing)
+    cut(lake, 1, 20, 0)
+    assert clean(lake) == {"tables": 0, "cleaned": 0, "rows_before": 0, "rows_after": 0, "horizon": 20}
+    assert len(history_rows(lake)) == 3
+
+
+def test_what_is_released_but_not_merged_supersedes_nothing(lake: Released) -> None:
+    lake.release(31, [("U", {"id": 1}, row(1, "late"))])
+    assert clean(lake)["horizon"] == 31
+    assert [listed for listed in history_rows(lake) if listed[0] in (30, 31)] == [
+        (30, "U", 1),
+        (30, "D", 2),
+        (31, "U", 1),
+    ]
+    lake.merge(nothing)
+    assert [listed["name"] for listed in shown(lake, OLD)] == ["late"]
+
+
+def test_late_transactions_end_as_they_would_have(lake: Released, tmp_path: Path) -> None:
+    other = tmp_path / "whole"
+    other.mkdir()
+    whole = Released(other, COLUMNS)
+    for csn, changes in (
+        (10, [("I", {}, row(1, "a")), ("I", {}, row(2, "b"))]),
+        (20, [("U", {"id": 1}, {"name": "c"}), ("U", {"id": 2}, row(2, "d", "new"))]),
+        (30, [("U", {"id": 1}, row(1, "e")), ("D", {"id": 2}, {})]),
+        (OLD + 2, [("U", {"id": 1}, row(1, "f"))]),
+    ):
+        whole.release(csn, changes)
+    whole.merge(nothing)
+    clean(lake)
+    late: list[tuple[int, list[Any]]] = [
+        (15, [("U", {"id": 2}, {"name": "late"}), ("I", {}, row(3, "three"))]),
+        (40, [("U", {"id": 1}, {"name": "later"}), ("U", {"id": 3}, {"note": "short"})]),
+        (12, [("T", {}, {})]),
+        (25, [("U", {"id": 1}, row(4, "moved")), ("I", {}, row(1, "again"))]),
+    ]
+    for csn, changes in late:
+        for each in (lake, whole):
+            each.release(csn, changes)
+            each.merge(nothing)
+        assert shown(lake, OLD + 2) == shown(whole, OLD + 2)
+    assert [row["id"] for row in shown(lake, OLD + 2)] == [1, 3, 4]
+
+
+def test_a_late_change_that_needs_what_was_cleaned_is_a_finding(lake: Released) -> None:
+    clean(lake)
+    lake.release(15, [("U", {"id": 2}, {"id": 5, "name": "moved"})])
+    lake.merge(nothing)
+    (finding,) = small_tables.query(
+        lake.paths.table("findings"), "select * from t where code = 'came too late for its history'"
+    )
+    assert (finding["table"], finding["since_csn"], finding["needs_snapshot"]) == ("readings", 15, True)
+    assert finding["evidence"] == "1 rows changed their key below csn 30"
+
+
+@pytest.mark.parametrize("writer", ["in process", "spark"])
+def test_a_run_that_dies_around_its_commit_is_repeated(
+    lake: Released, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, writer: str
+) -> None:
+    spark = None
+    if writer == "spark":
+        spark = request.getfixturevalue("spark")
+        monkeypatch.setattr(arrow_tables, "LOCAL_ROWS", 0)
+        monkeypatch.setattr(history_retention, "PART_ROWS", 3)
+    monkeypatch.setattr("txloom.steps.maintenance.maintain_tables.write_ledger", died := Died())
+    with pytest.raises(Killed):
+        clean(lake, spark)
+    assert died.counts["rows_after"] == 3
+    monkeypatch.undo()
+    assert clean(lake)["rows_before"] == 3
+    assert history_rows(lake) == [(30, "U", 1), (30, "D", 2), (OLD + 2, "U", 1)]
+    with pytest.raises(BeforeHistory):
+        shown(lake, 29)
+
+
+class Killed(Exception):
+    pass
+
+
+class Died:
+    """Stands where a run ends: between the histories' commits and the ledger."""
+
+    counts: dict[str, int]
+
+    def __call__(self, _warehouse: str, _pipeline: str, entry: Entry) -> None:
+        self.counts = entry.counts
+        raise Killed
+
+
+def test_spark_takes_the_same_rows_away(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys change, so that rows of one chain lie in different parts."""
+    left = []
+    for writer in ("here", "spark"):
+        (tmp_path / writer).mkdir()
+        lake, random = Released(tmp_path / writer, COLUMNS, more=KEEP), Random(7)
+        for csn in range(10, 60):
+            key, new = random.randrange(12), random.randrange(12)
+            image = row(new if random.random() < 0.1 else key, random.choice("abc"))
+            sparse = {"name": "x"}
+            drawn = [("I", {}, row(key, "a")), ("U", {"id": key}, image), ("U", {"id": key}, sparse)]
+            lake.release(csn, [random.choice([*drawn, ("D", {"id": key}, {})] + [("T", {}, {})] * (csn == 20))])
+        lake.merge(nothing)
+        cut(lake, 1, 59, 0)
+        if writer == "spark":
+            monkeypatch.setattr(arrow_tables, "LOCAL_ROWS", 0)
+            monkeypatch.setattr(history_retention, "PART_ROWS", 10)
+        counts = clean(lake, spark if writer == "spark" else None)
+        assert 0 < counts["rows_after"] < counts["rows_before"] == 50
+        monkeypatch.undo()
+        left.append((history_rows(lake), shown(lake, 59)))
+    assert left[0] == left[1]
+
+
+def test_the_horizon_is_below_all_that_is_young_and_at_the_oldest_readable_cut(tmp_path: Path) -> None:
+    lake, paths = Released(tmp_path, COLUMNS), TablePaths(str(tmp_path), "plant")
+    now, keep, retain = datetime.now(UTC), timedelta(days=400), timedelta(days=7)
+
+    def horizon() -> int:
+        return history_retention.horizon(paths, keep, retain, now)
+
+    assert horizon() == 0, "before the first transaction"
+    for csn in (10, OLD - 5, OLD + 3, OLD + 9):
+        lake.release(csn, [])
+    assert horizon() == 0, "before the first cut"
+    cut(lake, 1, OLD + 9, 30, readings=5)
+    assert horizon() == OLD - 5
+    for cut_id, (through, days_ago, version) in enumerate([(4, 30, 1), (5, 20, 1), (9, 10, 2), (11, 8, 3)], 1):
+        cut(lake, 10 + cut_id, through, days_ago, readings=version)
+    assert horizon() == 11, "the newest cut can always be read"
+    cut(lake, 20, OLD - 3, 6, readings=4)
+    assert horizon() == 11, "it was replaced within the retention"
+    cut(lake, 21, OLD - 2, 5, readings=4)
+    assert history_retention.horizon(paths, keep, retain, now + timedelta(days=1.5)) == OLD - 5
+    assert history_retention.horizon(paths, timedelta(days=DAYS - 9.5), retain, now) == 0

@@ -1,0 +1,1 @@
+"""Sources of random workloads: schemas, values, a database, and the messages that each format writes of its changes."""

@@ -1,0 +1,119 @@
+"""Random schemas: one to five tables, an aggregate of some of them, a mirror of each."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from oracle.declarations import Aggregate, Child, Table
+from workloads.dimensions import PLAIN, Dimensions
+from workloads.sources.kinds import NARROW, NARROW_KEYS, WIDE, WIDE_KEYS
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The watched tables of a source, and the aggregate that some of them form."""
+
+    tables: dict[str, Table]
+    aggregate: Aggregate | None
+    dimensions: Dimensions = PLAIN
+
+    @property
+    def children(self) -> dict[str, Child]:
+        """Return the aggregate's children by table."""
+        return {child.table: child for child in self.aggregate.children} if self.aggregate else {}
+
+
+def shape(chance: Random, dimensions: Dimensions = PLAIN) -> Shape:
+    """Make up a schema."""
+    return _Maker(chance, dimensions).shape()
+
+
+class _Maker:
+    """Makes up tables."""
+
+    def __init__(self, chance: Random, dimensions: Dimensions) -> None:
+        self._chance, self._dimensions = chance, dimensions
+        self._keys = WIDE_KEYS if dimensions.wide_keys else NARROW_KEYS
+        self._values = WIDE if dimensions.wide_values else NARROW
+
+    def shape(self) -> Shape:
+        """Make up one to five tables, an aggregate of some of them."""
+        chance, count = self._chance, self._chance.randint(1, 5)
+        root = self._table("t0", composite=chance.random() < 0.3)
+        tables = {"t0": root}
+        children = []
+        with_aggregate = count > 1 and chance.random() < 0.7
+        for number in range(1, count):
+            name = f"t{number}"
+            if with_aggregate and chance.random() < 0.75:
+                relation = chance.choice(("one", "many"))
+                tables[name] = self._child(name, root, relation)
+                parent = root.key if relation == "one" else tuple(f"p_{column}" for column in root.key)
+                children.append(Child(name, f"f{number}", relation, parent))  # type: ignore[arg-type]
+            else:
+                tables[name] = self._table(name, composite=chance.random() < 0.4)
+        if self._dimensions.keyless:
+            tables["t7"] = Table("t7", "APP.T7", (), {"v": "long"} | self._columns())
+        if self._dimensions.twins:
+            tables["t8"] = Table("t8", "APP.t0", ("k",), {"k": "long"} | self._columns())
+        aggregate = Aggregate("doc", "t0", tuple(children)) if children else None
+        return Shape(tables, aggregate, self._dimensions)
+
+    def _table(self, name: str, *, composite: bool) -> Table:
+        key = {"k": self._chance.choice(self._keys)}
+        key |= {"k2": self._chance.choice(self._keys)} if composite else {}
+        return Table(name, f"APP.{name.upper()}", tuple(key), key | self._columns())
+
+    def _child(self, name: str, root: Table, relation: str) -> Table:
+        key = {column: root.columns[column] for column in root.key}
+        if relation == "one":
+            return Table(name, f"APP.{name.upper()}", root.key, key | self._columns())
+        parent = {f"p_{column}": kind for column, kind in key.items()}
+        if self._chance.random() < 0.3:
+            return Table(name, f"APP.{name.upper()}", (*parent, "line"), parent | {"line": "int"} | self._columns())
+        return Table(name, f"APP.{name.upper()}", ("id",), {"id": "long"} | parent | self._columns())
+
+    def _columns(self) -> dict[str, str]:
+        return {f"v{number}": self._chance.choice(self._values) for number in range(self._chance.randint(0, 4))}
+
+
+@dataclass(frozen=True)
+class SourceText:
+    """What a declaration says of a source: its format, its rule, and what follows the path of its files."""
+
+    source: str
+    rule: str = "counts"
+    layout: str = ""
+    patience: str = "2h"
+
+    @property
+    def completeness(self) -> str:
+        """Return the rule, with patience where it has one."""
+        return self.rule if self.rule in ("single", "progress") else f"{self.rule}, patience: {self.patience}"
+
+
+def declaration(
+    shape: Shape, inbox: Path, *, patience: str = "2h", progress: bool = False, source: SourceText | None = None
+) -> str:
+    """Write the schema as a pipeline's YAML; progress: nothing counts its events; source: another one's."""
+    counted = SourceText("format: goldengate, transaction_topic: metadata", patience=patience)
+    source = source or (SourceText("format: goldengate", "progress") if progress else counted)
+    lines = [
+        "name: workload",
+        f"source: {{{source.source}, files: {{path: {inbox}{source.layout}}}}}",
+        f"completeness: {{rule: {source.completeness}}}",
+        "tables:",
+    ]
+    for table in shape.tables.values():
+        key = f"[{', '.join(table.key)}]" if table.key else "none"
+        lines += [f"  - name: {table.name}", f"    source: {table.source}", f"    key: {key}"]
+        lines += ["    columns:", *[f"      {column}: {kind}" for column, kind in table.columns.items()]]
+    lines += ["targets:", "  mirrors:", *[f"    - table: {name}" for name in shape.tables]]
+    if shape.aggregate is not None:
+        lines += ["  aggregates:", f"    - name: {shape.aggregate.name}", f"      root: {shape.aggregate.root}"]
+        lines += ["      children:"]
+        for child in shape.aggregate.children:
+            parent = f"parent_key: [{', '.join(child.parent_key)}]"
+            names = f"table: {child.table}, as: {child.field}, relation: {child.relation}"
+            lines.append(f"        - {{{names}, {parent}}}")
+    return "\n".join(lines) + "\n"
