@@ -19,7 +19,7 @@ from txloom.storage import system_tables
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets import history_tables
-from txloom.transactions import buffer
+from txloom.transactions import buffer, completeness
 from txloom.transactions import events as ev
 from txloom.transactions.compact_events import BUCKETS
 
@@ -37,7 +37,7 @@ class Buffered:
         self.held = {bucket: buffer.Held() for bucket in range(BUCKETS)}
         self.taken = self.batches = 0
         self.late = self.duplicates = 0
-        self.dead: list[buffer.Waiting] = []
+        self.dead: list[completeness.Waiting] = []
 
     def run(self) -> None:
         """Run one cycle up to the merge."""

@@ -12,7 +12,7 @@ from services.airflow.showcase import HIDDEN, HUGE, LETTERS, ORPHANS, QUOTES, SC
 from txloom.config import load
 from txloom.config.project import PROJECT
 from txloom.quality.incidents import ADVICE, GONE
-from txloom.transactions import buffer
+from txloom.transactions import completeness
 
 Visit = Callable[..., Visitor]
 EXPECTATIONS = len(load(PROJECT / "include" / "pipelines" / "orders.yaml").expectations)
@@ -125,7 +125,7 @@ def test_a_failing_pipeline_says_what_since_when_which_rows_and_what_to_do(visit
     assert f"All {STUCK} waiting transactions" in texts(page, section("waiting"))[0]
     longest = table(page, section("waiting"))
     assert len(longest) == 10 and longest[0][0] == "9024" and longest[1][0] == "9023"
-    assert longest[1][2] == "order_line_items 3/4 1 missing orders 1/1" and longest[1][3] == buffer.SHORT
+    assert longest[1][2] == "order_line_items 3/4 1 missing orders 1/1" and longest[1][3] == completeness.SHORT
     assert [(row[0], int(row[1])) for row in table(page, section("letters"))] == list(LETTERS.items())
     assert "unbalanced" in table(page, section("runs"))[0][3]
     assert "5 are unaccounted for" in texts(page, section("runs"))[0]
@@ -141,7 +141,7 @@ def test_a_failing_pipeline_says_what_since_when_which_rows_and_what_to_do(visit
 
 
 def test_dead_letters_are_shown_by_cause_and_never_what_they_hold(visit: Visit) -> None:
-    page = visit().open(f"/txloom/dags/failing_cdc/letters?cause={buffer.NO_METADATA}")
+    page = visit().open(f"/txloom/dags/failing_cdc/letters?cause={completeness.NO_METADATA}")
     assert texts(page, "main .pages p") == ["1 to 3 of 3"]
     assert "secret" not in page.content()
     assert texts(page, "main > p")[0].startswith("15 events of 5 transactions are open.")
@@ -220,7 +220,7 @@ def test_a_transaction_tells_its_whole_story(visit: Visit) -> None:
 
 def test_a_transaction_that_waits_says_for_what(visit: Visit) -> None:
     page = visit().open("/txloom/dags/shop_cdc/transaction?id=x3")
-    assert texts(page, ".lead") == [f"! Waits for missing parts: {buffer.NO_METADATA}"]
+    assert texts(page, ".lead") == [f"! Waits for missing parts: {completeness.NO_METADATA}"]
     assert texts(page, ".counted li") == ["items 1/?"]
     assert "no cut yet" in texts(page, ".figures")[0]
 

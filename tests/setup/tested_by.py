@@ -73,6 +73,7 @@ TESTED_BY = {
     "storage/sources/file_order": "storage/sources/test_file_plan",
     "storage/sources/file_positions": "storage/sources/test_file_plan",
     "storage/sources/splits": "storage/landing/test_change_events_positions",
+    "storage/system_tables": "storage/maintenance/test_expiry",
     "storage/targets/history_reader": "steps/merge/test_local_merge",
     "storage/targets/row_tables": "steps/merge/test_merge_current_keyless",
     "storage/targets/schemas": "steps/merge/test_local_merge",
@@ -92,10 +93,10 @@ TESTED_BY = {
     "storage/views/stories/released_rows": "storage/views/stories/test_transaction",
     "storage/views/stories/row_lookup": "storage/views/stories/test_row",
     "storage/views/stories/row_states": "storage/views/stories/test_row",
-    "transactions/alone": "transactions/test_buffer",
+    "transactions/alone": "transactions/test_completeness",
     "transactions/events": "transactions/test_metadata",
     "transactions/hashes": "transactions/test_compact_events",
-    "transactions/memory": "transactions/test_buffer",
+    "transactions/memory": "transactions/test_completeness",
     "transactions/reused_ids": "workloads/named/test_wrapped_ids",
 }
 """A module of the library, and the file of tests that holds its rules."""

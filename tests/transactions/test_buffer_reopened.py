@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from transactions.test_buffer import COUNTED, ORDER, PATIENCE, Event, Seen, numbers
-from txloom.transactions import buffer
+from transactions.test_completeness import COUNTED, ORDER, PATIENCE, Event, Seen, numbers
+from txloom.transactions import buffer, completeness
 from txloom.transactions import events as ev
 
 
@@ -22,24 +22,24 @@ def decided(*landings: np.ndarray) -> Seen:
     seen, held = Seen(), buffer.Held()
     first = [numbers(1, list(ORDER), 10), *(numbers(n, [], n * 10) for n in (2, 3, 4))]
     for arrived in (ev.concatenate(first), ev.concatenate(landings)):
-        held, decisions = buffer.decide(held, arrived, buffer.Rules(PATIENCE))
+        held, decisions = buffer.decide(held, arrived, completeness.Rules(PATIENCE))
         seen.add(decisions)
     return seen
 
 
 def test_a_reopened_transaction_that_is_whole_now_is_released() -> None:
     seen = decided(again(5, *ORDER, COUNTED))
-    assert (seen.dead, seen.released, seen.late) == ({1: buffer.NO_METADATA}, {1: 50}, 0)
+    assert (seen.dead, seen.released, seen.late) == ({1: completeness.NO_METADATA}, {1: 50}, 0)
 
 
 def test_a_reopened_transaction_that_still_lacks_a_row_is_given_up_at_once() -> None:
     seen = decided(again(5, *ORDER[:2], COUNTED))
-    assert (seen.dead, seen.released, seen.waiting) == ({1: buffer.SHORT}, {}, {})
+    assert (seen.dead, seen.released, seen.waiting) == ({1: completeness.SHORT}, {}, {})
 
 
 def test_what_comes_for_a_dead_transaction_without_reopening_it_is_late() -> None:
     seen = decided(numbers(5, [*ORDER, COUNTED], 50))
-    assert (seen.dead, seen.released, seen.late) == ({1: buffer.NO_METADATA}, {}, 3)
+    assert (seen.dead, seen.released, seen.late) == ({1: completeness.NO_METADATA}, {}, 3)
 
 
 def test_a_transaction_reopened_twice_is_released_once() -> None:

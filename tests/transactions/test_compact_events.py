@@ -11,7 +11,7 @@ import pytest
 from txloom.config import find
 from txloom.events.goldengate.decoder import GoldenGateDecoder
 from txloom.storage.system_tables import CHANGE_EVENTS
-from txloom.transactions import buffer
+from txloom.transactions import buffer, completeness
 from txloom.transactions import events as ev
 from txloom.transactions.compact_events import compact_events_of
 from txloom.transactions.hashes import hash64
@@ -39,7 +39,7 @@ def kept(*numbers: np.ndarray) -> int:
     """Return how many different rows the buffer sees in what was landed one after the other."""
     held = buffer.Held()
     for each in numbers:
-        held, _ = buffer.decide(held, each, buffer.Rules(10))
+        held, _ = buffer.decide(held, each, completeness.Rules(10))
     return int(np.count_nonzero(held.events["kind"] == ev.ROW))
 
 
@@ -69,7 +69,7 @@ def test_a_state_that_was_written_before_digests_is_read() -> None:
     for name in fields:
         written[name] = old[name]
     held = buffer.Held(ev.from_bytes(ev.to_bytes(written), ev.EVENT))
-    held, decisions = buffer.decide(held, landed(message(ONE), first=5), buffer.Rules(10))
+    held, decisions = buffer.decide(held, landed(message(ONE), first=5), completeness.Rules(10))
     assert decisions.duplicates == 1
 
 

@@ -9,12 +9,12 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from drawn import examples
-from transactions.test_buffer import COUNTED, ORDER, PATIENCE, Event, Metadata, Row, Seen, numbers
 from transactions.test_buffer_reopened import again
-from txloom.transactions import buffer
+from transactions.test_completeness import COUNTED, ORDER, PATIENCE, Event, Metadata, Row, Seen, numbers
+from txloom.transactions import buffer, completeness
 from txloom.transactions.producer_runs import CONNECTED, ONE, UNCONNECTED
 
-RELEASE = buffer.Rules(PATIENCE)
+RELEASE = completeness.Rules(PATIENCE)
 
 
 def of_runs(landed: np.ndarray, *runs: int) -> np.ndarray:
@@ -22,7 +22,7 @@ def of_runs(landed: np.ndarray, *runs: int) -> np.ndarray:
     return landed
 
 
-def judged(*landings: np.ndarray, rules: buffer.Rules = RELEASE) -> list[int]:
+def judged(*landings: np.ndarray, rules: completeness.Rules = RELEASE) -> list[int]:
     """Return what is said of each released transaction."""
     held, released = buffer.Held(), list[int]()
     for arrived in landings:
@@ -62,21 +62,23 @@ def test_runs_that_share_rows_of_one_table_leave_no_hole_in_another() -> None:
 
 def test_equal_rows_of_a_table_without_a_key_prove_nothing() -> None:
     landings = of_runs(numbers(1, ORDER[:2], 10), 7, 7), of_runs(numbers(2, [*ORDER[1:], COUNTED], 20), 8, 8)
-    assert judged(*landings, rules=buffer.Rules(PATIENCE, keyless=frozenset((103,)))) == [UNCONNECTED]
+    assert judged(*landings, rules=completeness.Rules(PATIENCE, keyless=frozenset((103,)))) == [UNCONNECTED]
 
 
 def test_a_suspect_that_is_held_is_given_up_after_patience_and_released_by_a_redrive() -> None:
     seen, held = Seen(), buffer.Held()
     landings = [of_runs(numbers(1, [*ORDER, COUNTED], 10), 7, 7, 8), *(numbers(n, [], n * 10) for n in (2, 3, 4))]
     for arrived in [*landings, of_runs(again(5, *ORDER, COUNTED), 0, 7, 7, 8)]:
-        held, decisions = buffer.decide(held, arrived, buffer.Rules(PATIENCE, hold=True))
+        held, decisions = buffer.decide(held, arrived, completeness.Rules(PATIENCE, hold=True))
         seen.add(decisions)
-    assert (seen.dead, seen.released) == ({1: buffer.SUSPECT}, {1: 50})
+    assert (seen.dead, seen.released) == ({1: completeness.SUSPECT}, {1: 50})
 
 
 def test_what_lacks_nothing_is_not_held() -> None:
     first, second = numbers(1, ORDER[:2], 10), numbers(2, [*ORDER[1:], COUNTED], 20)
-    assert judged(of_runs(first, 7, 7), of_runs(second, 8, 8), rules=buffer.Rules(PATIENCE, hold=True)) == [CONNECTED]
+    assert judged(of_runs(first, 7, 7), of_runs(second, 8, 8), rules=completeness.Rules(PATIENCE, hold=True)) == [
+        CONNECTED
+    ]
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ def test_a_transaction_that_lacks_rows_is_never_released_as_whole(
     lacks = len(delivery.sent) < len(delivery.rows)
     if lacks and not delivery.runs[-1]:
         return
-    released = judged(*landings_of(delivery, cuts), rules=buffer.Rules(PATIENCE, hold=hold))
+    released = judged(*landings_of(delivery, cuts), rules=completeness.Rules(PATIENCE, hold=hold))
     event(f"lacks rows: {lacks}, said: {released}")
     if lacks:
         assert released == ([] if hold else [UNCONNECTED])

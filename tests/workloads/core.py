@@ -23,7 +23,7 @@ from txloom.storage.landing import change_events
 from txloom.storage.sources.splits import LandingPlan, Task
 from txloom.storage.targets.row_tables import member_of
 from txloom.storage.targets.schemas import changes_schema, current_schema, document_fields
-from txloom.transactions import buffer, memory
+from txloom.transactions import buffer, completeness, memory
 from txloom.transactions import events as ev
 from txloom.transactions.compact_events import BUCKETS, packed
 from txloom.transactions.low_watermark import LowWatermark, Partition, advanced, low_watermark
@@ -48,8 +48,8 @@ class Core:
         self.valid_through = 0
         self.landings = self.decided = 0
         self.counts = dict.fromkeys(("rows", "released", "dead", "duplicates", "late"), 0)
-        self.waiting: list[buffer.Waiting] = []
-        self.dead: list[buffer.Waiting] = []
+        self.waiting: list[completeness.Waiting] = []
+        self.dead: list[completeness.Waiting] = []
         self.evidence: list[str] = []
         self._shown = 0
         self.partitions: dict[str, Partition] = {}

@@ -48,7 +48,7 @@ from txloom.storage.snapshots import dated_transactions
 from txloom.storage.system_tables import DEAD_LETTERS, TRANSACTIONS
 from txloom.storage.targets import history_tables
 from txloom.storage.targets.undeclared_columns import effective_pipeline
-from txloom.transactions import buffer, causes, reused_ids
+from txloom.transactions import buffer, causes, completeness, reused_ids
 from txloom.transactions import events as ev
 from txloom.transactions.causes import UNREADABLE
 
@@ -385,7 +385,7 @@ class Letters:
         same = [e for e in earlier if all(e[name] == event[name] for name in ("table", "identity"))]
         if any(e["payload"] == event["payload"] for e in same):
             return None
-        return buffer.CONFLICT if same else known.get(event["tx"], causes.LATE)
+        return completeness.CONFLICT if same else known.get(event["tx"], causes.LATE)
 
     def _is_new(self, event: Event, column: str) -> bool:
         earlier = [e for e in self._of([event["tx"]]) if _is_before(e, event) and e["kind"] == event["kind"]]

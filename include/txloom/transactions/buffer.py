@@ -3,12 +3,8 @@
 One call takes all events of one hash bucket. Landings are taken one after the other, each followed by its clock, so
 that a replay of many landings at once decides exactly what the runs decided one by one (docs/architecture.md, 7).
 
-A transaction is released when its metadata was seen and every watched table has received as many DISTINCT identities
-as the metadata promises: `==`, never `>=` (promise 1 there). It is given up once it waited longer than patience.
-
-Under the rule `progress` no metadata counts events. A transaction is then released when its csn lies at or below the
-low watermark in a landing's clock (`txloom.transactions.low_watermark`), and waits for that without a limit. It is
-given up at once when its csn lies in an unreadable range, because one of its events may be missing.
+When a transaction is whole, and when it is given up, `txloom.transactions.completeness` says. Here is what one call
+remembers for the next: held events, finished transactions, and what repeats or comes too late for them.
 """
 
 from dataclasses import dataclass, field
@@ -16,19 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from txloom.transactions import events as ev
-from txloom.transactions import memory, metadata, producer_runs
+from txloom.transactions import memory, metadata
 from txloom.transactions.alone import alone
-
-RELEASED = "released"
-NO_METADATA = "metadata never came"
-SHORT = "table short"
-EXCESS = "excess"
-CONFLICT = "conflicting"
-SUSPECT = "two producer runs"
-BEHIND = "partition behind"
-UNREADABLE = "may lack an unreadable event"
-TOO_LARGE = "too large"
-"""Causes are a closed list; `txloom.transactions.causes` has an operator's hint for each."""
+from txloom.transactions.completeness import Outcomes, Rules, Waiting, collision, waiting
 
 
 @dataclass(frozen=True)
@@ -42,47 +28,6 @@ class Held:
     events: np.ndarray = field(default_factory=ev.no_events)
     finished: np.ndarray = field(default_factory=memory.none)
     unreadable_ranges: np.ndarray = field(default_factory=ev.no_events)
-
-
-@dataclass(frozen=True)
-class Rules:
-    """The settings by which transactions are decided.
-
-    patience: how long a transaction may wait for its events, in microseconds. hold: a transaction whose rows come from
-    several producer runs, and may lack rows between them, is released only when it is redriven. progress: a transaction
-    without metadata is whole once its csn is at or below the low watermark, and is never overdue. corrected: metadata
-    with other counts replaces earlier metadata; if False, the two are a conflict. keyless: hashes of tables in which
-    equal rows of one statement have one identity. largest: the most rows of a transaction; one with more rows, counted
-    or received, is given up at once and never released. remembered: how many finished transactions a bucket keeps from
-    call to call.
-    """
-
-    patience: int
-    hold: bool = False
-    progress: bool = False
-    largest: int | None = None
-    corrected: bool = True
-    keyless: frozenset[int] = frozenset()
-    remembered: int = memory.REMEMBERED
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """The state of one transaction that waits or was given up.
-
-    `expected` is None while no metadata has come; `expected` and `received` map a table hash to a number of rows.
-    runs: the verdict of `producer_runs` on the producer's runs that sent it.
-    """
-
-    tx: int
-    csn: int
-    cause: str
-    first_at: int
-    rows: int
-    landings: tuple[int, ...]
-    expected: dict[int, int] | None
-    received: dict[int, int]
-    runs: int = 0
 
 
 @dataclass(frozen=True)
@@ -165,7 +110,7 @@ def decide(held: Held, arrived: np.ndarray, rules: Rules) -> tuple[Held, Decisio
     finished = memory.joined(held.finished, at_once)
     held = Held(held.events, memory.newest(finished, rules.remembered, decided), held.unreadable_ranges)
     if decisions.now is not None:
-        decisions.waiting = _standings(_Ordered(held.events, rules, held.unreadable_ranges))
+        decisions.waiting = waiting(Outcomes(held.events, rules, held.unreadable_ranges))
     return held, decisions
 
 
@@ -178,26 +123,26 @@ def _at_once(held: Held, arrived: np.ndarray, rules: Rules, decisions: Decisions
     is_alone = alone(arrived, held.events["tx"], held.finished["tx"])
     if not is_alone.any():
         return memory.none(), arrived
-    ordered, at_once = _decided(arrived[is_alone], rules)
-    if not ordered.whole.all():
-        is_alone &= np.isin(arrived["tx"], ordered.events["tx"][ordered.starts][ordered.whole])
-        ordered, at_once = _decided(arrived[is_alone], rules)
-    if not len(ordered.events):
+    outcomes, at_once = _decided(arrived[is_alone], rules)
+    if not outcomes.whole.all():
+        is_alone &= np.isin(arrived["tx"], outcomes.events["tx"][outcomes.starts][outcomes.whole])
+        outcomes, at_once = _decided(arrived[is_alone], rules)
+    if not len(outcomes.events):
         return memory.none(), arrived
     decisions.duplicates += at_once.duplicates
     decisions.repeated_metadata += at_once.repeated_metadata
     _count(arrived[is_alone], decisions)
     clocks = arrived[arrived["kind"] == ev.CLOCK]
-    landings = ordered.events["landing"][ordered.starts]
+    landings = outcomes.events["landing"][outcomes.starts]
     when = clocks["at"][np.searchsorted(clocks["landing"], landings)]
-    _release(ordered, ordered.whole, when, decisions)
-    return _remember(memory.none(), ordered, ordered.whole, when, landings), arrived[~is_alone]
+    _release(outcomes, outcomes.whole, when, decisions)
+    return _remember(memory.none(), outcomes, outcomes.whole, when, landings), arrived[~is_alone]
 
 
-def _decided(events: np.ndarray, rules: Rules) -> tuple["_Ordered", Decisions]:
+def _decided(events: np.ndarray, rules: Rules) -> tuple["Outcomes", Decisions]:
     """Return deduplicated events in order, and decisions that count what was dropped."""
     decisions = Decisions()
-    return _Ordered(_deduplicated(events, decisions), rules, ev.no_events()), decisions
+    return Outcomes(_deduplicated(events, decisions), rules, ev.no_events()), decisions
 
 
 def _count(batch: np.ndarray, decisions: Decisions) -> None:
@@ -215,20 +160,20 @@ def _take(held: Held, batch: np.ndarray, clock: np.void | None, rules: Rules, de
     batch = _as_they_were_known(batch, held.events)
     if not len(batch) and (clock is None or not _due(held.events, clock, rules)):
         return Held(held.events, remembered, _open(held.unreadable_ranges, clock))
-    ordered = _Ordered(
+    outcomes = Outcomes(
         _deduplicated(np.concatenate([held.events, batch]), decisions), rules, held.unreadable_ranges, clock
     )
-    if not len(ordered.events):
-        return Held(ordered.events, remembered, _open(held.unreadable_ranges, clock))
+    if not len(outcomes.events):
+        return Held(outcomes.events, remembered, _open(held.unreadable_ranges, clock))
     when = int(clock["at"]) if clock is not None else int(batch["at"].max())
-    finished_at = np.full(len(ordered.starts), when)
-    _release(ordered, ordered.whole, finished_at, decisions)
-    if ordered.given_up.any():
-        decisions.dead.extend(_standings(ordered.only(ordered.given_up)))
-    done = ordered.whole | ordered.given_up
+    finished_at = np.full(len(outcomes.starts), when)
+    _release(outcomes, outcomes.whole, finished_at, decisions)
+    if outcomes.given_up.any():
+        decisions.dead.extend(waiting(outcomes.only(outcomes.given_up)))
+    done = outcomes.whole | outcomes.given_up
     landing = np.full(len(finished_at), batch["landing"].max(initial=decisions.landing))
-    finished = _remember(remembered, ordered, done, finished_at, landing)
-    return Held(ordered.events[~done[ordered.number]], finished, _open(held.unreadable_ranges, clock))
+    finished = _remember(remembered, outcomes, done, finished_at, landing)
+    return Held(outcomes.events[~done[outcomes.number]], finished, _open(held.unreadable_ranges, clock))
 
 
 def _open(unreadable_ranges: np.ndarray, clock: np.void | None) -> np.ndarray:
@@ -270,7 +215,7 @@ def _without_late(batch: np.ndarray, finished: np.ndarray, decisions: Decisions)
     if not late.any():
         return batch
     if (finished["check"][position][late] != batch["check"][late]).any():
-        raise _collision()
+        raise collision()
     decisions.late.append(batch[late & (batch["kind"] == ev.ROW)])
     decisions.late_metadata.append(batch[late & (batch["kind"] == ev.METADATA)])
     decisions.repeated_metadata += int(np.count_nonzero(batch["kind"][late] == ev.METADATA))
@@ -296,15 +241,11 @@ def _as_they_were_known(batch: np.ndarray, held: np.ndarray) -> np.ndarray:
     return events
 
 
-def _collision() -> RuntimeError:
-    return RuntimeError("two transactions share one 64-bit hash: nothing was decided; report this with both ids")
-
-
 def _deduplicated(events: np.ndarray, decisions: Decisions) -> np.ndarray:
     """Drop events whose (transaction, kind, table, identity, content) came before; the first arrival stays.
 
     The position of a dropped row is kept until its transaction is done, so that its payload can be left out then.
-    Events of one identity with different contents both stay: `_Ordered` reports them as a conflict. Metadata with other
+    Events of one identity with different contents both stay: `Outcomes` reports them as a conflict. Metadata with other
     counts stays too, each message with the counts that came with it, because the newest counts decide (docs/adr/0031).
     """
     marked, counts = events["kind"] == ev.REPEATED, events["kind"] == ev.EXPECTED
@@ -330,165 +271,37 @@ def _same_content(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return same
 
 
-class _Ordered:
-    """Deduplicated events sorted by transaction, and the outcome of each transaction.
-
-    counted: it has as many events as its metadata counts. whole: it is released. given_up: it becomes dead letters.
-    Without a clock no transaction is given up as overdue, and none is at or below the low watermark.
-    """
-
-    def __init__(
-        self, events: np.ndarray, rules: Rules, unreadable_ranges: np.ndarray, clock: np.void | None = None
-    ) -> None:
-        self.rules, self.unreadable_ranges, self.clock = rules, unreadable_ranges, clock
-        names = ("identity", "table", "kind", "tx")
-        self.events = events[np.lexsort([events[name] for name in names])]
-        self.starts, self.number = ev.groups(self.events["tx"])
-        size = len(self.starts)
-        if size and (self.events["check"] != self.events["check"][self.starts][self.number]).any():
-            raise _collision()
-        kind = self.events["kind"]
-        self.has_metadata = np.bincount(self.number[kind == ev.METADATA], minlength=size) > 0
-        self.reopened = np.bincount(self.number[kind == ev.REOPEN], minlength=size) > 0
-        self.rows = np.bincount(self.number[kind == ev.ROW], minlength=size)
-        self.runs = producer_runs.judged(self.events, self.number, size, rules.keyless)
-        self.tables, code = np.unique(self.events["table"], return_inverse=True)
-        self.code = code.reshape(-1)
-        width = max(len(self.tables), 1)
-        cell = self.number * width + self.code
-        self.received = np.bincount(cell[kind == ev.ROW], minlength=size * width).reshape(size, width)
-        replaced = metadata.replaced(self.events, self.number, size)
-        is_expected = (kind == ev.EXPECTED) & ~replaced
-        expected = np.zeros(size * width, np.int64)
-        np.maximum.at(expected, cell[is_expected], self.events["count"][is_expected])
-        self.expected = expected.reshape(size, width)
-        self.conflict = self._conflicts(size, replaced)
-        self.excess = self.has_metadata & (self.received > self.expected).any(axis=1)
-        self.counted = self.has_metadata & ~self.conflict & (self.received == self.expected).all(axis=1)
-        self.first_at = np.minimum.reduceat(self.events["at"], self.starts) if size else np.empty(0, np.int64)
-        self.csn = np.maximum.reduceat(self.events["csn"], self.starts) if size else np.empty(0, np.int64)
-        self.uncounted = ~self.has_metadata & (self.rows > 0) if rules.progress else np.zeros(size, bool)
-        self.unreadable = self.uncounted & self._in_holes()
-        passed = self.uncounted & (self.csn <= (ev.NOWHERE if clock is None else clock["csn"]))
-        self.whole = self.counted | passed & ~self.conflict & (~self.unreadable | self.reopened)
-        if rules.hold:
-            self.whole &= (self.runs < producer_runs.UNCONNECTED) | self.reopened
-        self.too_large = self._too_large()
-        self.whole &= ~self.too_large
-        self.given_up = ~self.whole & (passed | self._overdue() | self.too_large)
-
-    def _overdue(self) -> np.ndarray:
-        """Find transactions that waited longer than patience or are decided again, none without a clock.
-
-        A transaction without metadata under the rule `progress` waits for the low watermark and is never overdue.
-        """
-        if self.clock is None:
-            return np.zeros_like(self.whole)
-        overdue = (self.clock["at"] - self.first_at >= self.rules.patience) | self.reopened
-        given_up: np.ndarray = overdue & ~self.uncounted
-        return given_up
-
-    def _too_large(self) -> np.ndarray:
-        """Find transactions with more rows, received or counted, than `Rules.largest` allows."""
-        if self.rules.largest is None:
-            return np.zeros_like(self.whole)
-        too_large: np.ndarray = np.maximum(self.rows, self.expected.sum(axis=1)) > self.rules.largest
-        return too_large
-
-    def _in_holes(self) -> np.ndarray:
-        """Find transactions whose csn lies in an unreadable range, so that an event of theirs may be missing."""
-        inside = np.zeros(len(self.csn), bool)
-        for unreadable_range in self.unreadable_ranges:
-            inside |= (unreadable_range["csn"] <= self.csn) & (self.csn <= unreadable_range["count"])
-        return inside
-
-    def _conflicts(self, size: int, replaced: np.ndarray) -> np.ndarray:
-        """Find transactions that have one identity with two payloads, or metadata that cannot be relied on."""
-        same = self.events["kind"][1:] == ev.ROW
-        for name in ("tx", "kind", "table", "identity"):
-            same &= self.events[name][1:] == self.events[name][:-1]
-        conflict: np.ndarray = np.bincount(self.number[1:][same], minlength=size) > 0
-        if replaced.any():
-            several = np.bincount(self.number[replaced], minlength=size) > 0
-            doubtful = metadata.in_doubt(self.events, self.number, size, replaced)
-            conflict |= several & (doubtful | (not self.rules.corrected))
-        return conflict
-
-    def only(self, chosen: np.ndarray) -> "_Ordered":
-        return _Ordered(self.events[chosen[self.number]], self.rules, self.unreadable_ranges, self.clock)
-
-
-def _release(ordered: _Ordered, whole: np.ndarray, when: np.ndarray, decisions: Decisions) -> None:
+def _release(outcomes: Outcomes, whole: np.ndarray, when: np.ndarray, decisions: Decisions) -> None:
     if not whole.any():
         return
-    events = ordered.events[whole[ordered.number]]
+    events = outcomes.events[whole[outcomes.number]]
     decisions.repeated.append(events[events["kind"] == ev.REPEATED])
     places = events["kind"] <= ev.METADATA
     landings, landing = np.unique(events["landing"][places], return_inverse=True)
-    cells = np.unique(landing.reshape(-1) * len(ordered.tables) + ordered.code[whole[ordered.number]][places])
-    decisions.repeated_in.update(
-        (int(landings[cell // len(ordered.tables)]), int(ordered.tables[cell % len(ordered.tables)])) for cell in cells
-    )
+    cells = np.unique(landing.reshape(-1) * len(outcomes.tables) + outcomes.code[whole[outcomes.number]][places])
+    width = len(outcomes.tables)
+    decisions.repeated_in.update((int(landings[cell // width]), int(outcomes.tables[cell % width])) for cell in cells)
     decisions.released.append(
         Released(
-            tx=ordered.events["tx"][ordered.starts][whole],
-            csn=ordered.csn[whole],
-            rows=ordered.rows[whole],
-            first_at=ordered.first_at[whole],
+            tx=outcomes.events["tx"][outcomes.starts][whole],
+            csn=outcomes.csn[whole],
+            rows=outcomes.rows[whole],
+            first_at=outcomes.first_at[whole],
             finished_at=when[whole],
-            first_landing=np.minimum.reduceat(ordered.events["landing"], ordered.starts)[whole],
-            last_landing=np.maximum.reduceat(ordered.events["landing"], ordered.starts)[whole],
-            runs=ordered.runs[whole],
+            first_landing=np.minimum.reduceat(outcomes.events["landing"], outcomes.starts)[whole],
+            last_landing=np.maximum.reduceat(outcomes.events["landing"], outcomes.starts)[whole],
+            runs=outcomes.runs[whole],
         )
     )
 
 
 def _remember(
-    finished: np.ndarray, ordered: _Ordered, done: np.ndarray, when: np.ndarray, landing: np.ndarray
+    finished: np.ndarray, outcomes: Outcomes, done: np.ndarray, when: np.ndarray, landing: np.ndarray
 ) -> np.ndarray:
     if not done.any():
         return finished
     new = np.empty(int(done.sum()), ev.FINISHED)
-    new["tx"] = ordered.events["tx"][ordered.starts][done]
-    new["check"] = ordered.events["check"][ordered.starts][done]
-    new["at"], new["csn"], new["landing"] = when[done], ordered.csn[done], landing[done]
+    new["tx"] = outcomes.events["tx"][outcomes.starts][done]
+    new["check"] = outcomes.events["check"][outcomes.starts][done]
+    new["at"], new["csn"], new["landing"] = when[done], outcomes.csn[done], landing[done]
     return memory.joined(finished, new)
-
-
-def _standings(ordered: _Ordered) -> list[Waiting]:
-    ends = np.append(ordered.starts[1:], len(ordered.events))[: len(ordered.starts)]
-    return [
-        _waiting(ordered, i, int(start), int(end))
-        for i, (start, end) in enumerate(zip(ordered.starts, ends, strict=True))
-    ]
-
-
-def _waiting(ordered: _Ordered, i: int, start: int, end: int) -> Waiting:
-    tables = ordered.tables.tolist()
-    received = {table: int(n) for table, n in zip(tables, ordered.received[i], strict=True) if n}
-    expected = {table: int(n) for table, n in zip(tables, ordered.expected[i], strict=True) if n}
-    return Waiting(
-        tx=int(ordered.events["tx"][start]),
-        csn=int(ordered.csn[i]),
-        cause=_cause(ordered, i),
-        first_at=int(ordered.first_at[i]),
-        rows=int(ordered.rows[i]),
-        landings=tuple(np.unique(ordered.events["landing"][start:end]).tolist()),
-        expected=expected if ordered.has_metadata[i] else None,
-        received=received,
-        runs=int(ordered.runs[i]),
-    )
-
-
-def _cause(ordered: _Ordered, i: int) -> str:
-    if ordered.too_large[i]:
-        return TOO_LARGE
-    if ordered.conflict[i]:
-        return CONFLICT
-    if ordered.uncounted[i]:
-        return UNREADABLE if ordered.unreadable[i] else SUSPECT if ordered.given_up[i] else BEHIND
-    if not ordered.has_metadata[i]:
-        return NO_METADATA
-    if ordered.counted[i]:
-        return SUSPECT
-    return EXCESS if ordered.excess[i] else SHORT

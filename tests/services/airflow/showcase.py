@@ -20,13 +20,13 @@ from txloom.steps.publish.validate import validate
 from txloom.storage import system_tables
 from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
-from txloom.transactions import buffer
+from txloom.transactions import completeness
 
 WRITTEN = ("failing", "empty", "huge", "private")
 STUCK, HUGE = 25, 10_000
 """Transactions that wait in `failing` and in `huge`."""
 ORPHANS, SHOWN_ORPHANS = 37, 3
-LETTERS = {buffer.SHORT: 12, buffer.NO_METADATA: 3}
+LETTERS = {completeness.SHORT: 12, completeness.NO_METADATA: 3}
 """Open dead letters of `failing` by cause; each transaction has three."""
 SCRIPT = "<script>document.title='stolen'</script><img src=x onerror=alert(1)>"
 HIDDEN = "a\u202egnp.exe"
@@ -113,7 +113,7 @@ def waiting(count: int) -> list[dict[str, Any]]:
                 "age_seconds": 60 * (15 + number),
                 "expected": {"orders": 1, "order_line_items": 4} if is_odd else None,
                 "received": {"orders": 1, "order_line_items": 3} if is_odd else {"orders": 1},
-                "cause": buffer.SHORT if is_odd else buffer.NO_METADATA,
+                "cause": completeness.SHORT if is_odd else completeness.NO_METADATA,
                 "as_of": ago(minutes=2),
             }
         )
@@ -170,7 +170,7 @@ def failing(paths: TablePaths) -> None:
 
 def letters(cause: str, count: int) -> list[dict[str, Any]]:
     """Return the dead letters of a cause."""
-    first = 700 if cause == buffer.NO_METADATA else 800
+    first = 700 if cause == completeness.NO_METADATA else 800
     return [
         {
             "transaction_id": f"{first + number // 3}:{first + number // 3}",

@@ -9,7 +9,7 @@ from txloom.quality.findings import Finding
 from txloom.storage.checks import findings
 from txloom.storage.dead_letters.hints import hints_for
 from txloom.storage.paths import TablePaths
-from txloom.transactions import buffer
+from txloom.transactions import completeness
 
 
 @pytest.fixture
@@ -61,11 +61,18 @@ def test_who_has_no_goldengate_reads_none_of_its_settings(paths: TablePaths, sou
     settings = ("GROUPTRANSOPS", "IGNORE", "GETUPDATE", "omitNullValues", "GoldenGate", "replicat")
     hints = hints_for(source_format)
     hints_shown = [
-        hints[cause] for cause in (buffer.NO_METADATA, buffer.EXCESS, buffer.SHORT, buffer.CONFLICT, buffer.SUSPECT)
+        hints[cause]
+        for cause in (
+            completeness.NO_METADATA,
+            completeness.EXCESS,
+            completeness.SHORT,
+            completeness.CONFLICT,
+            completeness.SUSPECT,
+        )
     ]
     hints_shown += [
         of(code, 1, "x").hint(source_format) for code in (f.TWO_RUNS, f.NULLS_OMITTED, f.CHANGED, f.COUNTS_CHANGED)
     ]
     assert not [hint for hint in hints_shown if any(setting in hint for setting in settings)]
-    assert "GROUPTRANSOPS" in hints_for("goldengate")[buffer.EXCESS]
+    assert "GROUPTRANSOPS" in hints_for("goldengate")[completeness.EXCESS]
     assert "omitNullValues" in of(f.NULLS_OMITTED, 1, "x").hint("goldengate")

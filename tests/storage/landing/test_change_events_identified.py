@@ -13,7 +13,7 @@ from txloom.config import load
 from txloom.events.debezium.decoder import DebeziumDecoder
 from txloom.storage.landing.change_events import with_position
 from txloom.storage.sources.splits import LandingPlan, Range, Task
-from txloom.transactions import buffer
+from txloom.transactions import buffer, completeness
 from txloom.transactions.compact_events import compact_events_of
 
 DECLARED = """
@@ -94,7 +94,7 @@ def test_every_row_of_a_table_without_a_key_is_one_event_and_a_redelivery_is_non
     events = [landed(folder, *values), landed(folder, *values, number=2), ends]
     held, decisions = buffer.Held(), []
     for each in events:
-        held, decided = buffer.decide(held, compact_events_of(each), buffer.Rules(10))
+        held, decided = buffer.decide(held, compact_events_of(each), completeness.Rules(10))
         decisions.append(decided)
     released = sum(int(part.rows.sum()) for decided in decisions for part in decided.released)
     assert released == len(rows_sent)

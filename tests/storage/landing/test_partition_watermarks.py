@@ -19,7 +19,7 @@ from txloom.steps.dead_letters.redrive import redrive
 from txloom.steps.landing import land_events as landing_of_files
 from txloom.storage.landing import partition_watermarks
 from txloom.storage.paths import TablePaths
-from txloom.transactions.buffer import BEHIND, UNREADABLE
+from txloom.transactions.completeness import BEHIND, UNREADABLE
 
 TOTAL = Decimal("1818.11")
 OPENED = [("I", 343, 51, "500.00"), ("I", 343, 105, "293.30"), ("I", 343, 1, "1000.00"), ("I", 343, 28, "24.81")]

@@ -11,7 +11,7 @@ from drawn import examples
 from oracle import comparison
 from oracle.capture import Message
 from txloom.config import load
-from txloom.transactions.buffer import UNREADABLE
+from txloom.transactions.completeness import UNREADABLE
 from workloads.core import Core
 from workloads.delivery import HEARTBEATS, deliver_partitions
 from workloads.sources.database import Database, Sent

@@ -2,7 +2,7 @@
 
 from txloom.config.models.pipeline import Pipeline
 from txloom.transactions import memory
-from txloom.transactions.buffer import Rules
+from txloom.transactions.completeness import Rules
 from txloom.transactions.hashes import hash64
 
 

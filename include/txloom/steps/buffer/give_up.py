@@ -18,7 +18,7 @@ from txloom.storage.dead_letters.spark_rows import as_dead_letters
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.sql import int_list
 from txloom.storage.system_tables import PENDING_TRANSACTIONS
-from txloom.transactions import buffer, causes
+from txloom.transactions import causes, completeness
 
 GIVEN = (
     "tx bigint, cause string, detail string, rows bigint, first_at bigint, first_landing bigint, last_landing bigint"
@@ -116,7 +116,7 @@ def _released_before(batch: Batch, given: Sequence[Given], landings: Collection[
 def cause_of(row: Row, watched: Mapping[int, str], operations: Mapping[int, Mapping[str, Any]]) -> str:
     """Return why a transaction is given up; an excess of exactly one operation's rows is named for it."""
     cause: str = row["cause"]
-    if cause != buffer.EXCESS:
+    if cause != completeness.EXCESS:
         return cause
     expected, received = (counts_by_table(row[name], watched) for name in ("expected", "received"))
     return causes.UNCOUNTED.get(uncounted(expected, received, operations.get(row["tx"], {})) or "", cause)
@@ -212,7 +212,7 @@ def late_events(batch: Batch, late: DataFrame, dead: Mapping[int, str] | None = 
         .persist()
     )
     new = F.coalesce("joins", F.lit(causes.LATE))
-    outcome = F.when(F.col("same"), None).when(F.col("other"), buffer.CONFLICT).otherwise(new)
+    outcome = F.when(F.col("same"), None).when(F.col("other"), completeness.CONFLICT).otherwise(new)
     about = {"cause": outcome, "detail": F.concat(F.lit("transaction "), F.col("transaction_id"))}
     dead_letters = judged.withColumns(about).where("cause is not null").drop("joins")
     dead_lettered, all_of_them = dead_letters.count(), judged.count()

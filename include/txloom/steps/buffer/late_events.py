@@ -26,8 +26,8 @@ from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.sql import text_list
 from txloom.storage.system_tables import TRANSACTIONS
 from txloom.transactions import metadata, reused_ids
-from txloom.transactions.buffer import EXCESS, NO_METADATA, SHORT
 from txloom.transactions.causes import COMPLETE, UNCOUNTED
+from txloom.transactions.completeness import EXCESS, NO_METADATA, SHORT
 
 CURABLE = frozenset((NO_METADATA, SHORT, EXCESS, *UNCOUNTED.values()))
 """Causes that more events can do away with; a value that cannot be read, or a suspect that is held, needs somebody."""

@@ -14,7 +14,7 @@ from txloom.steps.buffer.micro_batch import Batch
 from txloom.storage.checks import findings
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.sql import int_list
-from txloom.transactions.buffer import EXCESS, NO_METADATA
+from txloom.transactions.completeness import EXCESS, NO_METADATA
 
 MOST = 500
 """Dead transactions of a batch that are looked at: a producer's setting shows in the first ones."""

@@ -12,7 +12,7 @@ import pandas as pd
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from txloom.transactions import buffer, producer_runs
+from txloom.transactions import buffer, completeness, producer_runs
 from txloom.transactions import events as ev
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def transaction_hash(column: str = "transaction_id") -> Column:
     return F.xxhash64(F.col(column))
 
 
-def outcomes(arrived: DataFrame, rules: buffer.Rules) -> DataFrame:
+def outcomes(arrived: DataFrame, rules: completeness.Rules) -> DataFrame:
     """Return the streaming frame of outcomes (OUTCOMES) of the buffer.
 
     Args:
@@ -54,7 +54,7 @@ def outcomes(arrived: DataFrame, rules: buffer.Rules) -> DataFrame:
 
 
 def _decider(
-    rules: buffer.Rules,
+    rules: completeness.Rules,
 ) -> Callable[[tuple[int], Iterator[pd.DataFrame], "GroupState"], Iterator[pd.DataFrame]]:
     def decide(key: tuple[int], frames: Iterator[pd.DataFrame], state: "GroupState") -> Iterator[pd.DataFrame]:
         arrived = ev.concatenate([part for frame in frames for part in unpacked(frame)])
@@ -131,7 +131,7 @@ def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisio
     )
 
 
-def _waiting_columns(transactions: list[buffer.Waiting]) -> dict[str, Any]:
+def _waiting_columns(transactions: list[completeness.Waiting]) -> dict[str, Any]:
     return {
         "tx": [each.tx for each in transactions],
         "csn": [each.csn for each in transactions],

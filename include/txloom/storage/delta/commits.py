@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError
 
-from txloom.errors import WriteConflict
 from txloom.storage.delta.fencing import FENCE
+from txloom.storage.delta.retry import repeated
 
 ATTEMPTS = 10
 """How often a commit is tried."""
@@ -63,17 +62,15 @@ def commit_once(path: str, once: tuple[str, int] | None, commit: Commit) -> bool
         TableNotFoundError: there is no table.
         WriteConflict: every attempt met another commit.
     """
-    for _ in range(ATTEMPTS):
+
+    def attempt() -> bool:
         table = FENCE.opened(path)
         if once is not None and written(table, once[0]) >= once[1]:
             return False
-        try:
-            commit(table, commit_properties(once=once))
-        except CommitFailedError as error:
-            met = str(error).splitlines()[0]
-            continue
+        commit(table, commit_properties(once=once))
         return True
-    raise WriteConflict(f"{path}: others write all the time: {met}; run the step again")
+
+    return repeated(attempt, ATTEMPTS, "others write all the time: {met}; run the step again")
 
 
 def commit_no_row(table: DeltaTable, properties: CommitProperties) -> None:

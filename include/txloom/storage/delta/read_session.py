@@ -7,7 +7,6 @@ opened here are for reading; a writer opens another instance (`txloom.storage.de
 """
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,6 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
+from cachetools import LRUCache
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import TableNotFoundError
 from pyarrow import fs
@@ -55,8 +55,8 @@ class ReadSession:
 _SESSION: ContextVar[ReadSession | None] = ContextVar("txloom_read_session", default=None)
 _LOCK = threading.Lock()
 _folder = lru_cache(TABLES)(filesystem_of)
-_TABLES: OrderedDict[str, Known] = OrderedDict()
-_ANSWERS: OrderedDict[Hashable, Any] = OrderedDict()
+_TABLES: LRUCache[str, Known] = LRUCache(TABLES)
+_ANSWERS: LRUCache[Hashable, Any] = LRUCache(ANSWERS)
 
 
 @contextmanager
@@ -136,12 +136,12 @@ def _once(tables: list[tuple[str, DeltaTable]], sql: str, ask: Callable[[], T]) 
     key = (tuple(names), sql)
     with _LOCK:
         if key in _ANSWERS:
-            _ANSWERS.move_to_end(key)
             known: T = _ANSWERS[key]
             return known
     result = ask()
     if not isinstance(result, pa.Table) or result.nbytes <= SMALL:
-        _keep(_ANSWERS, key, result, ANSWERS)
+        with _LOCK:
+            _ANSWERS[key] = result
     return result
 
 
@@ -158,7 +158,8 @@ def _newest(path: str) -> Known | None:
     version = int(table.version())
     fresh = Known(table, version, _name(path, version))
     if fresh.name is not None:
-        _keep(_TABLES, path, fresh, TABLES)
+        with _LOCK:
+            _TABLES[path] = fresh
     return fresh
 
 
@@ -172,11 +173,3 @@ def _name(path: str, version: int) -> Hashable:
     if newest.type != fs.FileType.File or following.type != fs.FileType.NotFound:
         return None
     return path, version, newest.size, newest.mtime_ns
-
-
-def _keep(kept: OrderedDict[Any, Any], key: Hashable, value: Any, most: int) -> None:
-    with _LOCK:
-        kept[key] = value
-        kept.move_to_end(key)
-        while len(kept) > most:
-            kept.popitem(last=False)

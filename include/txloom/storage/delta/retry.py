@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from deltalake.exceptions import CommitFailedError
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from txloom.errors import WriteConflict
 
@@ -16,28 +17,46 @@ LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 ATTEMPTS = 4
+LONGEST = 2.0
+"""The longest wait before an attempt, in seconds: waits are drawn, and grow, so that two writers do not meet again."""
+_ENDLESS = "others write all the time: {met}; end what optimizes or changes this table by hand"
 
 
-def repeated(write: Callable[[], T]) -> T:
-    """Call a write until Delta accepts its commit, at most ATTEMPTS times, and return what it returns.
+def repeated(write: Callable[[], T], attempts: int = ATTEMPTS, refusal: str = _ENDLESS) -> T:
+    """Call a write until Delta accepts its commit, and return what it returns; each attempt opens its table anew.
 
-    A line is printed for each conflict. Other errors of the write are raised as they are.
+    A line is logged for each conflict. Other errors of the write are raised as they are.
+
+    Args:
+        write: a write that may be repeated.
+        attempts: how often it is called at most.
+        refusal: the sentence of the error, with the last conflict as `{met}`.
 
     Raises:
         WriteConflict: every attempt met another commit.
     """
-    for _ in range(ATTEMPTS):
-        try:
-            return write()
-        except Exception as error:
-            if not is_conflict(error):
-                raise
-            met = first_line(error)
-            LOG.warning(f"another writer came first, the write is made again: {met}")
-    raise WriteConflict(f"others write all the time: {met}; end what optimizes or changes this table by hand")
+    retrying = Retrying(
+        retry=retry_if_exception(is_conflict),
+        stop=stop_after_attempt(attempts),
+        wait=wait_random_exponential(multiplier=0.05, max=LONGEST),
+        before_sleep=_report,
+        reraise=True,
+    )
+    try:
+        return retrying(write)
+    except Exception as error:
+        if not is_conflict(error):
+            raise
+        raise WriteConflict(refusal.format(met=first_line(error))) from error
 
 
-def is_conflict(error: Exception) -> bool:
+def _report(state: RetryCallState) -> None:
+    error = state.outcome.exception() if state.outcome is not None else None
+    if isinstance(error, Exception):
+        LOG.warning(f"another writer came first, the write is made again: {first_line(error)}")
+
+
+def is_conflict(error: BaseException) -> bool:
     """Return whether an error, of delta-rs or of Spark, says that another commit came first."""
     return isinstance(error, CommitFailedError) or "[DELTA_CONCURRENT_" in str(error)
 

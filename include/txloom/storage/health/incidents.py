@@ -12,16 +12,16 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import TableNotFoundError
 
 from txloom.config import names
-from txloom.errors import WriteConflict
 from txloom.quality.incident_lifecycle import IncidentLifecycle
 from txloom.quality.incidents import Incident
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.commit_metadata import newest_metadata
 from txloom.storage.delta.commits import commit_properties
 from txloom.storage.delta.read_session import opened
+from txloom.storage.delta.retry import repeated
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import INCIDENTS
 
@@ -53,18 +53,17 @@ def change(paths: TablePaths, decide: Change, *, looked: datetime | None = None)
     """
     path = paths.table(names.INCIDENTS)
     small_tables.ensure(path, INCIDENTS)
-    for _ in range(TRIES):
+
+    def attempt() -> list[IncidentLifecycle]:
         table = DeltaTable(path)
         known = _read(table)
         after = decide(list(known))
         if after == known and looked is None:
             return known
-        try:
-            _write(table, after, looked or judged_at(paths))
-        except CommitFailedError:
-            continue
+        _write(table, after, looked or judged_at(paths))
         return after
-    raise WriteConflict(f"{path}: others write into it all the time; nothing was changed")
+
+    return repeated(attempt, TRIES, "incidents: others write into it all the time; nothing was changed")
 
 
 def _read(table: DeltaTable) -> list[IncidentLifecycle]:

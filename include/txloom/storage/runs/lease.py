@@ -25,13 +25,14 @@ from deltalake.exceptions import CommitFailedError
 from pyarrow import fs
 
 from txloom.config import names
-from txloom.errors import LeaseTaken, message_of
+from txloom.errors import LeaseTaken, WriteConflict, message_of
 from txloom.storage.buffer import checkpoints
 from txloom.storage.buffer.batch_plan import plan_of
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.commit_metadata import STAMP, newest_metadata
 from txloom.storage.delta.commits import commit_no_row, commit_properties
 from txloom.storage.delta.fencing import FENCE, WRITES
+from txloom.storage.delta.retry import repeated
 from txloom.storage.paths import TablePaths, filesystem_of
 from txloom.storage.system_tables import LEASES
 
@@ -242,15 +243,16 @@ def _stamp(path: str, number: int) -> None:
 
     The stamp carries the newest metadata forward. Raises LeaseTaken after ten conflicts.
     """
-    for _ in range(10):
+
+    def attempt() -> None:
         table = DeltaTable(path)
         about: dict[str, Any] = newest_metadata(path)
         properties = commit_properties(
             once=(names.LEASES, number), metadata=about or None, stamp={STAMP: str(number)}, fenced=False
         )
-        try:
-            commit_no_row(table, properties)
-        except CommitFailedError:
-            continue
-        return
-    raise LeaseTaken(f"{path}: another run writes into it all the time; nothing was begun")
+        commit_no_row(table, properties)
+
+    try:
+        repeated(attempt, attempts=10)
+    except WriteConflict as error:
+        raise LeaseTaken(f"{path}: another run writes into it all the time; nothing was begun") from error

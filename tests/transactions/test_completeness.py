@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drawn import examples
-from txloom.transactions import buffer, memory
+from txloom.transactions import buffer, completeness, memory
 from txloom.transactions import events as ev
 
 TABLES = (101, 103, 105)
@@ -106,7 +106,7 @@ def run(
         arrived = ev.concatenate(
             [numbers(number, events, number * step, digests=number >= digests) for number, events in taken]
         )
-        held, decisions = buffer.decide(held, arrived, buffer.Rules(PATIENCE, largest=largest))
+        held, decisions = buffer.decide(held, arrived, completeness.Rules(PATIENCE, largest=largest))
         seen.add(decisions)
     return seen, held
 
@@ -144,11 +144,11 @@ def interpret(landings: list[Landing], *, step: int = 10) -> Seen:
                 del first[tx]
                 continue
             if conflict:
-                cause = buffer.CONFLICT
+                cause = completeness.CONFLICT
             elif expected is None:
-                cause = buffer.NO_METADATA
+                cause = completeness.NO_METADATA
             else:
-                cause = buffer.EXCESS if any(received[t] > expected[t] for t in TABLES) else buffer.SHORT
+                cause = completeness.EXCESS if any(received[t] > expected[t] for t in TABLES) else completeness.SHORT
             if now - first[tx] >= PATIENCE:
                 seen.dead[tx] = cause
                 seen.dead_rows += kept
@@ -229,22 +229,22 @@ def test_a_transaction_without_events_is_closed_at_once() -> None:
 
 def test_more_rows_than_counted_is_excess_and_nothing_is_released() -> None:
     seen, _ = run([[*ORDER, Metadata(1, ((101, 1), (103, 1)))]])
-    assert (seen.released, seen.waiting) == ({}, {1: buffer.EXCESS})
+    assert (seen.released, seen.waiting) == ({}, {1: completeness.EXCESS})
 
 
 def test_duplicates_do_not_count_towards_completeness() -> None:
     seen, _ = run([[COUNTED, *ORDER[:2], ORDER[1]]])
-    assert (seen.released, seen.waiting, seen.duplicates) == ({}, {1: buffer.SHORT}, 1)
+    assert (seen.released, seen.waiting, seen.duplicates) == ({}, {1: completeness.SHORT}, 1)
 
 
 def test_two_payloads_under_one_identity_are_a_conflict_not_a_duplicate() -> None:
     seen, _ = run([[COUNTED, *ORDER, Row(1, 101, 1, payload=9)]])
-    assert (seen.released, seen.waiting, seen.duplicates) == ({}, {1: buffer.CONFLICT}, 0)
+    assert (seen.released, seen.waiting, seen.duplicates) == ({}, {1: completeness.CONFLICT}, 0)
 
 
 def test_two_contents_with_one_checksum_are_a_conflict_not_a_duplicate() -> None:
     seen, _ = run([[COUNTED, *ORDER], [Row(1, 101, 1, digest=9)]][::-1])
-    assert (seen.released, seen.waiting, seen.duplicates) == ({}, {1: buffer.CONFLICT}, 0)
+    assert (seen.released, seen.waiting, seen.duplicates) == ({}, {1: completeness.CONFLICT}, 0)
 
 
 def test_a_redelivery_of_a_row_that_was_landed_before_digests_is_a_duplicate() -> None:
@@ -254,31 +254,31 @@ def test_a_redelivery_of_a_row_that_was_landed_before_digests_is_a_duplicate() -
 
 def test_another_row_than_the_one_landed_before_digests_is_a_conflict() -> None:
     seen, _ = run([[ORDER[0]], [COUNTED, *ORDER[1:], Row(1, 101, 1, payload=9)]], digests=2)
-    assert (seen.released, seen.waiting) == ({}, {1: buffer.CONFLICT})
+    assert (seen.released, seen.waiting) == ({}, {1: completeness.CONFLICT})
 
 
 def test_a_transaction_with_more_rows_than_one_may_have_is_given_up_at_once_and_the_others_go_on() -> None:
     other = [Row(2, 101, 9), Metadata(2, ((101, 1),))]
     seen, held = run([[COUNTED, *ORDER, *other]], largest=len(ORDER) - 1)
-    assert (seen.released, seen.dead, seen.waiting) == ({2: 10}, {1: buffer.TOO_LARGE}, {})
+    assert (seen.released, seen.dead, seen.waiting) == ({2: 10}, {1: completeness.TOO_LARGE}, {})
     assert not len(held.events)
     assert run([[COUNTED, *ORDER, *other]], largest=len(ORDER))[0].released == {1: 10, 2: 10}
 
 
 def test_rows_that_are_counted_and_rows_that_have_come_are_too_many_before_the_rest_comes() -> None:
-    assert run([[COUNTED]], largest=len(ORDER) - 1)[0].dead == {1: buffer.TOO_LARGE}
-    assert run([ORDER], largest=len(ORDER) - 1)[0].dead == {1: buffer.TOO_LARGE}
+    assert run([[COUNTED]], largest=len(ORDER) - 1)[0].dead == {1: completeness.TOO_LARGE}
+    assert run([ORDER], largest=len(ORDER) - 1)[0].dead == {1: completeness.TOO_LARGE}
     assert run([[*ORDER[:2], ORDER[0]]], largest=2)[0].dead == {}, "a duplicate is no row more"
 
 
 def test_patience_runs_out_with_no_new_data() -> None:
     seen, _ = run([[COUNTED], [], [], []])
-    assert seen.dead == {1: buffer.SHORT}
+    assert seen.dead == {1: completeness.SHORT}
 
 
 def test_patience_counts_from_the_first_arrival() -> None:
     seen, _ = run([[COUNTED], [], [ORDER[0]]])
-    assert (seen.dead, seen.waiting) == ({}, {1: buffer.SHORT})
+    assert (seen.dead, seen.waiting) == ({}, {1: completeness.SHORT})
 
 
 def test_an_event_of_a_finished_transaction_is_late() -> None:
@@ -287,9 +287,9 @@ def test_an_event_of_a_finished_transaction_is_late() -> None:
 
 
 def test_the_places_of_duplicates_are_kept_until_release() -> None:
-    held, first = buffer.decide(buffer.Held(), numbers(1, [ORDER[0]], 10), buffer.Rules(PATIENCE))
-    held, second = buffer.decide(held, numbers(2, [ORDER[0]], 20), buffer.Rules(PATIENCE))
-    _, third = buffer.decide(held, numbers(3, [*ORDER[1:], COUNTED], 30), buffer.Rules(PATIENCE))
+    held, first = buffer.decide(buffer.Held(), numbers(1, [ORDER[0]], 10), completeness.Rules(PATIENCE))
+    held, second = buffer.decide(held, numbers(2, [ORDER[0]], 20), completeness.Rules(PATIENCE))
+    _, third = buffer.decide(held, numbers(3, [*ORDER[1:], COUNTED], 30), completeness.Rules(PATIENCE))
     assert not first.repeated and not second.repeated
     assert [(e["landing"], e["row"]) for part in third.repeated for e in part] == [(2, 0)]
     assert third.repeated_in == {(1, 101), (3, 103), (3, 0)}
@@ -301,13 +301,13 @@ def test_finished_transactions_are_forgotten_oldest_first() -> None:
     old["tx"] = np.arange(10, 10 + memory.REMEMBERED)
     old["at"] = np.arange(memory.REMEMBERED)
     first = np.concatenate([numbers(1, [Metadata(1, ())], 10**9), ev.decided(1, 0)])
-    held, _ = buffer.decide(buffer.Held(held.events, old), first, buffer.Rules(PATIENCE))
+    held, _ = buffer.decide(buffer.Held(held.events, old), first, completeness.Rules(PATIENCE))
     assert len(held.finished) == memory.REMEMBERED
     assert 10 not in held.finished["tx"] and 1 in held.finished["tx"]
 
 
 def test_none_is_forgotten_before_every_landing_to_come_knows_it() -> None:
-    rules, held, remembered = buffer.Rules(PATIENCE, remembered=1), buffer.Held(), []
+    rules, held, remembered = completeness.Rules(PATIENCE, remembered=1), buffer.Held(), []
     for landing, known in ((1, 0), (2, 0), (3, None), (4, 2), (5, 4)):
         decided_rows = [ev.decided(landing, known)] if known is not None else []
         arrived = np.concatenate([numbers(landing, [Metadata(landing, ())], landing), *decided_rows])
@@ -320,7 +320,7 @@ def test_two_transactions_under_one_hash_are_refused() -> None:
     clash = numbers(1, [Row(1, 101, 1), Row(1, 101, 2)], 10)
     clash["check"][0] = 99
     try:
-        buffer.decide(buffer.Held(), clash, buffer.Rules(PATIENCE))
+        buffer.decide(buffer.Held(), clash, completeness.Rules(PATIENCE))
     except RuntimeError as error:
         assert "share one 64-bit hash" in str(error)
     else:
@@ -328,18 +328,18 @@ def test_two_transactions_under_one_hash_are_refused() -> None:
 
 
 def test_two_transactions_under_one_hash_are_refused_also_when_the_first_was_released_long_ago() -> None:
-    held, first = buffer.decide(buffer.Held(), numbers(1, [*ORDER, COUNTED], 10), buffer.Rules(PATIENCE))
+    held, first = buffer.decide(buffer.Held(), numbers(1, [*ORDER, COUNTED], 10), completeness.Rules(PATIENCE))
     assert first.released
     clash = numbers(2, [ORDER[0]], 20)
     clash["check"][clash["kind"] == ev.ROW] = 99
     with pytest.raises(RuntimeError, match="share one 64-bit hash"):
-        buffer.decide(held, clash, buffer.Rules(PATIENCE))
+        buffer.decide(held, clash, completeness.Rules(PATIENCE))
 
 
 def test_a_row_that_came_before_rows_were_numbered_is_known_again_by_its_former_identity() -> None:
     earlier = numbers(1, [Row(1, 101, 7)], 10, digests=False)
-    held, _ = buffer.decide(buffer.Held(), earlier, buffer.Rules(PATIENCE))
+    held, _ = buffer.decide(buffer.Held(), earlier, completeness.Rules(PATIENCE))
     again = numbers(2, [Row(1, 101, 1), Row(1, 101, 2)], 20)
     again["former"][: len(again) - 1] = [7, 8]
-    held, _ = buffer.decide(held, again, buffer.Rules(PATIENCE))
+    held, _ = buffer.decide(held, again, completeness.Rules(PATIENCE))
     assert sorted(held.events["identity"][held.events["kind"] == ev.ROW].tolist()) == [2, 7]
