@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from deltalake import DeltaTable
 
 from called import step_of
 from txloom.config import load, names
 from txloom.events.values.scalars import arrow_type
 from txloom.steps.merge.merge_current import merge_current
 from txloom.storage import system_tables
-from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta import arrow_tables, small_merge, small_tables
 from txloom.storage.maintenance import history_retention
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark, watermark_of
@@ -188,6 +189,15 @@ class Keyed:
                 removed += history_retention.clean_here(self.paths, row_table, upto)
         return removed
 
+    def write_into(self, table: str, key: Key) -> None:
+        """Write a row of a key into a mirror, as somebody would who knows nothing of its history."""
+        path, declared = self.paths.table(table), self.pipeline.table(table)
+        row = {**dict(zip(declared.key, key, strict=True)), "v": -1, "_txloom_csn": 1, "_txloom_pos": 0}
+        fields = arrow_tables.plain_schema(pa.schema(DeltaTable(path).schema().to_arrow()))
+        rows = pa.Table.from_pylist([{**row, "_txloom_xid": "nobody"}], fields)
+        effects = rows.append_column("_txloom_deleted", pa.array([False]))
+        small_merge.merge(path, effects, declared.key, vars(watermark_of(path)))
+
     def content(self) -> dict[str, list[str]]:
         """Return what every current table and the findings hold, as comparable text."""
         content = {}
@@ -248,7 +258,8 @@ class World:
         self.kinds = KEYS[self.table]
         self.key = [f"k{number}" for number in range(len(self.kinds))]
 
-    def _new_key(self) -> Key:
+    def new_key(self) -> Key:
+        """Draw a key, which a row may have."""
         values = (_stored(kind, drawn(kind, self.random)) for kind in self.kinds)
         return tuple(values)
 
@@ -271,7 +282,7 @@ class World:
 
     def _change(self) -> Iterator[Change]:
         what = self.random.choice("IIIIUUUUDKKL" + "T" * (self.random.random() < 0.1))
-        new, old = self._new_key(), self.random.choice(list(self.rows)) if self.rows else None
+        new, old = self.new_key(), self.random.choice(list(self.rows)) if self.rows else None
         if what == "T":
             self.rows.clear()
             yield Change("T")
@@ -314,7 +325,7 @@ class World:
 
     def _line(self) -> Iterator[Change]:
         self.made += 1
-        parent = self.random.choice(list(self.rows)) if self.rows and self.random.random() < 0.9 else self._new_key()
+        parent = self.random.choice(list(self.rows)) if self.rows and self.random.random() < 0.9 else self.new_key()
         line = self.random.choice(list(self.below)) if self.below else None
         if self._is_drawn(self.odds.orphan):
             yield self._odd_line(parent, line)

@@ -45,6 +45,7 @@ class Case:
     relation: str
     releases: int
     is_cleaned: bool
+    has_strange_row: bool
     literal_keys: int
     in_process_first: bool
 
@@ -58,6 +59,7 @@ CASES = st.builds(
     relation=st.sampled_from(("many", "one")),
     releases=st.integers(2, 3),
     is_cleaned=st.booleans(),
+    has_strange_row=st.booleans(),
     literal_keys=st.sampled_from((0, 3, spark_fold.LITERAL_KEYS)),
     in_process_first=st.booleans(),
 )
@@ -66,12 +68,17 @@ CASES = st.builds(
 @settings(max_examples=examples(2), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(CASES)
 def test_spark_merges_any_workload_to_the_same_tables(spark: Any, tmp_path_factory: Any, case: Case) -> None:
-    """Late changes and truncates, dropped columns, moving and orphaned lines, cleaned histories, changes of keys."""
+    """Late changes and truncates, dropped columns, moving and orphaned lines, cleaned histories, changes of keys.
+
+    In some a row is written into the table by somebody else: no history names it.
+    """
     made, chance = workload([case.table], case.seed, releases=case.releases, odds=case.odds), Random(case.seed)
-    folder = tmp_path_factory.mktemp("engines")
+    folder, strange = tmp_path_factory.mktemp("engines"), made.worlds[case.table].new_key()
     here, there = (Keyed(folder / name, [case.table], relation=case.relation) for name in ("here", "there"))
     for number, released in enumerate(made.releases):
         for lake in (here, there):
+            if number and case.has_strange_row:
+                lake.write_into(case.table, strange)
             lake.release(released)
         here.merge(no_spark)
         with pytest.MonkeyPatch.context() as limits:

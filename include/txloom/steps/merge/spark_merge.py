@@ -94,18 +94,21 @@ def prepare(
     rows = spark_tables.read(spark, path)
     if have == want:
         return Change(row_table.table, rows, None), 0, None
-    changes = spark_tables.materialised(spark_fold.new_changes(everything, have, want))
+    changes = spark_tables.materialised(everything.where(history_reader.between(have, want)))
     about = changes.agg(
         F.count("*").alias("changes"),
         F.coalesce(F.max(F.col("_txloom_op") == "T"), F.lit(False)).alias("truncated"),
-        F.coalesce(F.max(spark_fold.is_late(have)), F.lit(False)).alias("late"),
+        F.coalesce(F.max(F.col("_txloom_absent").isNotNull()), F.lit(False)).alias("lacking"),
+        F.coalesce(F.max(F.expr(history_reader.late(have))), F.lit(False)).alias("late"),
     ).first()
     assert about is not None
     if not about["changes"]:
         return Change(row_table.table, rows, None), 0, None
     if about["late"]:
-        columns = spark_fold.columns_of(everything.where(history_reader.upto(want)), {})
-        effects = _recomputed(row_table, everything, changes, rows, want)
+        history = everything.where(history_reader.upto(want))
+        columns = spark_fold.columns_of(history, {})
+        touched = None if about["truncated"] or about["lacking"] else _touched(changes, row_table)
+        effects = _recomputed(row_table, history, rows, touched, have)
     else:
         columns = spark_fold.columns_of(changes, gone)
         effects = _applied(row_table, changes, rows, columns.clearing, truncated=about["truncated"])
@@ -148,39 +151,25 @@ def _touched(changes: DataFrame, row_table: RowTable) -> DataFrame:
 
 
 def _recomputed(
-    row_table: RowTable, everything: DataFrame, changes: DataFrame, rows: DataFrame, want: Watermark
+    row_table: RowTable, history: DataFrame, rows: DataFrame, touched: DataFrame | None, have: Watermark
 ) -> DataFrame:
-    """Fold the whole history of every key that changes touch, because one is late; one of the table touches all.
+    """Fold keys anew because a change is late; touched: keys that new changes name, None: a change is of all rows.
 
-    Rows of such keys are rebuilt from nothing, so that newer changes and deletes stand.
+    What has surely nothing to do with such a key is left out here; which keys are folded anew says
+    `txloom.current.folding.recompute`.
     """
-    history = everything.where(history_reader.upto(want))
     chains = _chains(history, row_table)
-    whole = spark_fold.of_all_rows(history)
-    if not spark_fold.of_all_rows(changes).isEmpty():
-        return _rebuilt(row_table, spark_fold.with_nullings(history), rows, chains)
+    if touched is None:
+        return spark_fold.recomputed(rows, spark_fold.with_nullings(history), row_table, chains, have)
     component = spark_fold.component(row_table.key, chains)
-    hashes = _touched(changes, row_table).select(component.alias("_txloom_component")).distinct()
-    same = history.withColumn("_txloom_component", component).join(
-        F.broadcast(hashes), "_txloom_component", "left_semi"
+    hashes = touched.select(component.alias("_txloom_component")).distinct()
+    same, affected = (
+        each.withColumn("_txloom_component", component)
+        .join(F.broadcast(hashes), "_txloom_component", "left_semi")
+        .drop("_txloom_component")
+        for each in (history, rows)
     )
-    whole = whole.withColumn("_txloom_component", F.lit(0).cast("bigint"))
-    affected = rows.withColumn("_txloom_component", component).join(
-        F.broadcast(hashes), "_txloom_component", "left_semi"
-    )
-    return _rebuilt(
-        row_table, same.unionByName(whole).drop("_txloom_component"), affected.drop("_txloom_component"), chains
-    )
-
-
-def _rebuilt(row_table: RowTable, history: DataFrame, rows: DataFrame, chains: dict[int, int]) -> DataFrame:
-    """Fold history from nothing; rows that it does not produce are deleted."""
-    fresh = spark_fold.folded(rows.limit(0), history, row_table, chains)
-    fresh = fresh.withColumn("_txloom_evidence", F.lit(None).cast("string"))
-    gone = rows.join(fresh.select(*row_table.key), list(row_table.key), "left_anti")
-    for name, kind in spark_fold.VERDICT.items():
-        gone = gone.withColumn(name, F.lit(True if name == "_txloom_deleted" else None).cast(kind))
-    return fresh.unionByName(gone)
+    return spark_fold.recomputed(affected, same.unionByName(spark_fold.of_all_rows(history)), row_table, chains, have)
 
 
 def composed(pipeline: Pipeline, aggregate: Aggregate, changes: dict[str, Change]) -> DataFrame | None:
