@@ -104,13 +104,14 @@ def test_a_late_truncate_takes_away_rows_that_no_history_names() -> None:
 
 
 def test_a_late_change_of_some_keys_leaves_all_others() -> None:
+    """What its key became belongs to it."""
     history = """
-    op at  id name release before
-    I  1.1 1  Ada  1       -
-    I  4.1 2  Bob  1       -
-    I  3.1 7  Gil  1       -
-    U  3.2 8  Gil  1       id=7
-    U  2.1 1  Eve  2       -
-    U  3.3 8  Jo   2       -
+    op at  id name release before unchanged
+    I  1.1 1  Ada  1       -      -
+    I  1.2 7  Gil  1       -      -
+    I  4.1 2  Bob  1       -      -
+    U  3.2 8  -    1       id=7   name
+    U  2.1 1  Eve  2       -      -
+    U  2.2 7  Jo   2       -      -
     """
     assert recomputed(history) == {1: "Eve", 7: None, 8: "Jo"}
