@@ -24,7 +24,7 @@ def history(changes: list[Change], released: dict[int, int] | None = None) -> pa
     table = as_table(changes)
     csn = table.column("_txloom_csn").to_pylist()
     release = pa.array([(released or {}).get(at, 1) for at in csn], pa.int64())
-    return table.append_column("_txloom_release", release)
+    return table.drop_columns("_txloom_release").append_column("_txloom_release", release)
 
 
 def gone(changes: list[Change], horizon: int, released: dict[int, int] | None = None) -> list[bool]:

@@ -1,7 +1,8 @@
 """Text tables in, text tables out: what the tests of this room are written in.
 
 `-` is null and `at` is csn.pos. A change's `before` lists what is known of the row before it, `unchanged` the columns
-that it leaves out. Effects say `gone` and which columns are `missing`; where a cell is left out, it is null.
+that it leaves out, and `release` is the one in which it came. Effects say `gone` and which columns are `missing`; where
+a cell is left out, it is null.
 """
 
 from collections.abc import Sequence
@@ -42,6 +43,8 @@ def changes_of(text: str, columns: Sequence[str]) -> pa.Table:
             "_txloom_csn": int(csn),
             "_txloom_pos": int(pos),
         }
+        release = line.get("release", "-")
+        system_columns["_txloom_release"] = None if release == "-" else int(release)
         system_columns["_txloom_unchanged"] = listed(line.get("unchanged", "-")) or None
         system_columns["_txloom_absent"] = listed(line.get("absent", "-")) or None
         system_columns["_txloom_before"] = {name: value(name, text) for name, text in before.items()} or None
@@ -67,6 +70,7 @@ def change_schema(rows: pa.Schema, columns: Sequence[str]) -> pa.Schema:
         ("_txloom_before", pa.struct(declared)),
         ("_txloom_before_known", names),
         ("_txloom_absent", names),
+        ("_txloom_release", pa.int64()),
     ]
     return pa.schema([*declared, *system_fields])
 
@@ -85,7 +89,7 @@ def listed(text: str) -> list[str]:
 
 def folded(rows: str, changes: str, *, key: Sequence[str] = ("id",)) -> Rows:
     """Fold text into text, ordered by key."""
-    extra_columns = {"op", "at", "before", "unchanged", "absent"}
+    extra_columns = {"op", "at", "before", "unchanged", "absent", "release"}
     columns = [name for name in changes.split("\n")[1].split() if name not in extra_columns]
     effects = fold(rows_of(rows, columns), changes_of(changes, columns), key=key, columns=columns).to_pylist()
     effects.sort(key=lambda effect: tuple(effect[name] for name in key))

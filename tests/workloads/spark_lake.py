@@ -1,6 +1,7 @@
 """The same lake, its buffer as Spark's stream; which steps Spark does is decided by thresholds drawn at random."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -8,11 +9,17 @@ from unittest.mock import patch
 
 import pytest
 
+from txloom.steps.backfill import spark as backfill
+from txloom.steps.buffer import buffer_transactions as buffering
+from txloom.steps.buffer import release_batch
 from txloom.steps.buffer.buffer_transactions import buffer_transactions
+from txloom.steps.merge import spark_merge
 from txloom.steps.snapshots import diff_snapshot
 from txloom.storage.buffer import batch_plan, checkpoints
 from txloom.storage.delta import arrow_tables, small_merge
 from txloom.storage.landing import decoding
+from txloom.storage.maintenance import history_retention
+from txloom.storage.targets import spark_fold
 from workloads.small_lake import SmallLake
 
 LIMITS = (
@@ -20,13 +27,44 @@ LIMITS = (
     (decoding, "LOCAL_BYTES", (-1, 2_000, decoding.LOCAL_BYTES)),
     (small_merge, "LOCAL_TABLE_BYTES", (-1, 5_000, small_merge.LOCAL_TABLE_BYTES)),
     (diff_snapshot, "BUCKET_BYTES", (300, diff_snapshot.BUCKET_BYTES)),
+    (release_batch, "SHARE", (5, release_batch.SHARE)),
+    (backfill, "SHARE", (5, backfill.SHARE)),
+    (backfill, "ROWS", (10, backfill.ROWS)),
+    (history_retention, "PART_ROWS", (10, history_retention.PART_ROWS)),
+    (spark_fold, "LITERAL_KEYS", (0, 3, spark_fold.LITERAL_KEYS)),
 )
-"""What decides whether this process works or Spark: always Spark, sometimes, as jobs do."""
+"""What decides whether this process works or Spark, and in how many parts: always Spark, sometimes, as jobs do."""
+BY_SPARK = (
+    (spark_merge, "plan"),
+    (buffering, "release_large"),
+    (backfill, "currents"),
+    (backfill, "compare"),
+    (history_retention, "clean_with_spark"),
+)
+"""What works where no rows are few enough for this process."""
 
 
-def draw_limits(monkeypatch: pytest.MonkeyPatch, chance: Random) -> dict[str, int]:
-    """Draw what is small enough for this process; return it for a message."""
+def note_calls(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Return the names of what is called of BY_SPARK, as it comes."""
+    called = set[str]()
+
+    def noting(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*given: Any, **more: Any) -> Any:
+            called.add(name)
+            return call(*given, **more)
+
+        return noted
+
+    for module, name in BY_SPARK:
+        monkeypatch.setattr(module, name, noting(name, getattr(module, name)))
+    return called
+
+
+def draw_limits(monkeypatch: pytest.MonkeyPatch, chance: Random, *, by_spark: bool = False) -> dict[str, int]:
+    """Draw what is small enough for this process; return it for a message. by_spark: no rows are."""
     drawn = {name: chance.choice(values) for _, name, values in LIMITS}
+    if by_spark:
+        drawn["LOCAL_ROWS"] = -1
     for module, name, _ in LIMITS:
         monkeypatch.setattr(module, name, drawn[name])
     return drawn

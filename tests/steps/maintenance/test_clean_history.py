@@ -2,13 +2,15 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from called import step_of
+from drawn import examples
 from released import BEGAN, Released
 from txloom import read
 from txloom.errors import BeforeHistory
@@ -42,7 +44,7 @@ def clean(lake: Released, spark: Any = None) -> dict[str, int]:
 
 def history_rows(lake: Released) -> list[tuple[int, str, int]]:
     rows = arrow_tables.select(
-        lake.paths.table("readings_changes"), "select * from t order by _txloom_csn, id"
+        lake.paths.table("readings_changes"), "select * from t order by _txloom_csn, id, _txloom_pos"
     ).to_pylist()
     return [(row["_txloom_csn"], row["_txloom_op"], row["id"]) for row in rows]
 
@@ -203,27 +205,51 @@ class Died:
         raise Killed
 
 
-def test_spark_takes_the_same_rows_away(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys change, so that rows of one chain lie in different parts."""
-    left = []
+@st.composite
+def transactions(draw: st.DrawFn) -> list[list[Any]]:
+    """Draw the changes of transactions: some keys change, so that rows of one chain lie in different buckets."""
+    keys, names = st.integers(0, draw(st.sampled_from((2, 11)))), st.sampled_from("abc")
+    rarely = st.sampled_from([False] * draw(st.sampled_from((0, 3, 9))) + [True])
+    made: list[list[Any]] = []
+    for _ in range(draw(st.integers(4, 40))):
+        changes: list[Any] = []
+        for what in draw(st.lists(st.sampled_from("IUUSD"), min_size=1, max_size=3)):
+            key, name = draw(keys), draw(names)
+            new = draw(keys) if what in "US" and draw(rarely) else key
+            changes.append(
+                {
+                    "I": ("I", {}, row(key, name)),
+                    "U": ("U", {"id": key}, row(new, name)),
+                    "S": ("U", {"id": key}, {"id": new, "name": name}),
+                    "D": ("D", {"id": key}, {}),
+                }[what]
+            )
+        made.append([("T", {}, {}), *changes] if draw(st.integers(0, 30)) == 0 else changes)
+    return made
+
+
+@settings(max_examples=examples(3), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(transactions(), st.integers(1, 60), st.sampled_from((1, 4, 10)))
+def test_spark_takes_the_same_rows_away(
+    spark: Any, tmp_path_factory: pytest.TempPathFactory, drawn: list[list[Any]], through: int, part_rows: int
+) -> None:
+    """through: the newest csn that cuts let go. part_rows: rows of a bucket, so that some histories have many."""
+    left, folder = [], tmp_path_factory.mktemp("cleaned")
     for writer in ("here", "spark"):
-        (tmp_path / writer).mkdir()
-        lake, random = Released(tmp_path / writer, COLUMNS, more=KEEP), Random(7)
-        for csn in range(10, 60):
-            key, new = random.randrange(12), random.randrange(12)
-            image = row(new if random.random() < 0.1 else key, random.choice("abc"))
-            sparse = {"name": "x"}
-            drawn = [("I", {}, row(key, "a")), ("U", {"id": key}, image), ("U", {"id": key}, sparse)]
-            lake.release(csn, [random.choice([*drawn, ("D", {"id": key}, {})] + [("T", {}, {})] * (csn == 20))])
+        (folder / writer).mkdir()
+        lake = Released(folder / writer, COLUMNS, more=KEEP)
+        for csn, changes in enumerate(drawn, 10):
+            lake.release(csn, changes)
         lake.merge(nothing)
-        cut(lake, 1, 59, 0)
-        if writer == "spark":
-            monkeypatch.setattr(arrow_tables, "LOCAL_ROWS", 0)
-            monkeypatch.setattr(history_retention, "PART_ROWS", 10)
-        counts = clean(lake, spark if writer == "spark" else None)
-        assert 0 < counts["rows_after"] < counts["rows_before"] == 50
-        monkeypatch.undo()
-        left.append((history_rows(lake), shown(lake, 59)))
+        cut(lake, 1, through, 0)
+        with pytest.MonkeyPatch.context() as limits:
+            if writer == "spark":
+                limits.setattr(arrow_tables, "LOCAL_ROWS", -1)
+                limits.setattr(history_retention, "PART_ROWS", part_rows)
+            counts = clean(lake, spark if writer == "spark" else None)
+        assert counts["rows_before"] == sum(map(len, drawn))
+        assert counts["rows_after"] == len(history_rows(lake))
+        left.append((counts, history_rows(lake), shown(lake, 9 + len(drawn))))
     assert left[0] == left[1]
 
 

@@ -10,15 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from deltalake import DeltaTable
 
 from called import step_of
 from txloom.config import load, names
 from txloom.events.values.scalars import arrow_type
 from txloom.steps.merge.merge_current import merge_current
 from txloom.storage import system_tables
-from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta import arrow_tables, small_merge, small_tables
+from txloom.storage.maintenance import history_retention
 from txloom.storage.paths import TablePaths
-from txloom.storage.targets import history_tables, schemas
+from txloom.storage.publishing.watermark import Watermark, watermark_of
+from txloom.storage.targets import history_reader, history_tables, schemas
+from txloom.storage.targets.row_tables import row_tables
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]
@@ -104,6 +108,8 @@ class Keyed:
     documented: Sequence[str] | None = None
     """The tables whose lines are watched too; by default all."""
     releases: int = 0
+    relation: str = "many"
+    """How lines hang below their root: many, or the last one by its key."""
 
     def __post_init__(self) -> None:
         self.folder.mkdir(exist_ok=True)
@@ -120,7 +126,8 @@ class Keyed:
                 continue
             tables.append(f"- {{name: {name}_line, source: S.{name.upper()}_LINE, key: [id], ")
             tables[-1] += f"columns: {{id: long, {', '.join(columns)}}}}}"
-            children = f"{{table: {name}_line, as: lines, relation: many, parent_key: [{', '.join(key)}]}}"
+            children = f"{{table: {name}_line, as: lines, relation: {self.relation}, "
+            children += f"parent_key: [{', '.join(key)}]}}"
             targets.append(f"- {{name: {name}_doc, root: {name}, children: [{children}]}}")
         mirrors = [*self.tables, *(f"{name}_line" for name in self.documented)]
         lines = [
@@ -145,7 +152,7 @@ class Keyed:
                 continue
             schema = schemas.changes_schema(self.pipeline.table(table))
             rows = [
-                self._row(table, change, {"xid": f"x{csn}", "csn": csn, "pos": pos, "release": self.releases})
+                self._row(table, change, {"xid": f"x{csn}", "csn": csn, "pos": pos, "row": 1_000 * csn + pos})
                 for csn, changes in transactions.items()
                 for pos, change in enumerate(changes)
             ]
@@ -161,7 +168,8 @@ class Keyed:
     def _row(self, table: str, change: Change, paths: Mapping[str, Any]) -> Row:
         declared = self.pipeline.table(table)
         left = [name for name in declared.column_names if name not in change.after] if change.op == "U" else []
-        row_columns = {**paths, "op": change.op, "before": change.before or None}
+        row_columns = {**paths, "release": self.releases, "landing": self.releases}
+        row_columns |= {"op": change.op, "before": change.before or None}
         row_columns |= {"before_known": list(change.before) or None, "absent": list(change.absent) or None}
         row_columns["unchanged"] = [name for name in left if name not in declared.key] or None
         image = change.before if change.op == "D" else change.after
@@ -171,13 +179,32 @@ class Keyed:
         """Merge all tables."""
         return merge_current(step_of(self.pipeline, self.folder, f"run-{self.releases}", spark))
 
+    def clean(self, csn: int) -> int:
+        """Take superseded rows up to a csn away from the histories; return how many. What is not merged stays."""
+        removed = 0
+        for row_table in row_tables(self.pipeline):
+            merged = watermark_of(self.paths.table(row_table.current))
+            upto = Watermark(min(csn, merged.valid_through), merged.release)
+            if upto.valid_through > history_reader.cleaned(self.paths, row_table):
+                removed += history_retention.clean_here(self.paths, row_table, upto)
+        return removed
+
+    def write_into(self, table: str, key: Key) -> None:
+        """Write a row of a key into a mirror, as somebody would who knows nothing of its history."""
+        path, declared = self.paths.table(table), self.pipeline.table(table)
+        row = {**dict(zip(declared.key, key, strict=True)), "v": -1, "_txloom_csn": 1, "_txloom_pos": 0}
+        fields = arrow_tables.plain_schema(pa.schema(DeltaTable(path).schema().to_arrow()))
+        rows = pa.Table.from_pylist([{**row, "_txloom_xid": "nobody"}], fields)
+        effects = rows.append_column("_txloom_deleted", pa.array([False]))
+        small_merge.merge(path, effects, declared.key, vars(watermark_of(path)))
+
     def content(self) -> dict[str, list[str]]:
         """Return what every current table and the findings hold, as comparable text."""
         content = {}
         for table in self.pipeline.current_tables:
             rows = arrow_tables.select(self.paths.table(table), "select * from t").to_pylist()
             for row in rows:
-                if "lines" in row:
+                if isinstance(row.get("lines"), list):
                     row["lines"] = sorted(map(repr, row["lines"]))
             content[table] = sorted(map(repr, rows))
         columns = 'code, "table", "column", since_csn, xid, evidence, status'
@@ -200,33 +227,62 @@ class Keyed:
         return {tuple(row[name] for name in key): sorted(line["id"] for line in row["lines"]) for row in rows}
 
 
+@dataclass(frozen=True)
+class Odds:
+    """How likely is what a few transactions would hardly hold, between 0 and 1; what is 0 draws nothing."""
+
+    late: float = 0.25
+    """That a transaction comes in a later release than its neighbours."""
+    truncate: float = 0
+    """That a transaction truncates its table; lines are truncated half as often."""
+    drop: float = 0
+    """That a column is dropped before a transaction, or one that was dropped comes back."""
+    orphan: float = 0
+    """That a line names no parent, and that lines change in other ways than to move."""
+
+
 @dataclass
 class World:
     """Rows of one table, and of the lines below them, as their source has them; it makes changes at random."""
 
     table: str
     random: random.Random
+    odds: Odds = field(default_factory=Odds)
     rows: dict[Key, Row] = field(default_factory=dict)
     below: dict[int, Row] = field(default_factory=dict)
     made: int = 0
+    dropped: set[str] = field(default_factory=set)
+    """Columns that rows do not have now: inserts lack them, and no change has a value of one."""
 
     def __post_init__(self) -> None:
         self.kinds = KEYS[self.table]
         self.key = [f"k{number}" for number in range(len(self.kinds))]
 
-    def _new_key(self) -> Key:
+    def new_key(self) -> Key:
+        """Draw a key, which a row may have."""
         values = (_stored(kind, drawn(kind, self.random)) for kind in self.kinds)
         return tuple(values)
 
     def transaction(self) -> tuple[list[Change], list[Change]]:
         """Commit a random transaction; return the changes of rows and those of lines."""
+        if self._is_drawn(self.odds.drop):
+            self.dropped ^= {self.random.choice(["v", "w"])}
         changes = [change for _ in range(self.random.randrange(1, 6)) for change in self._change()]
         lines = [change for _ in range(self.random.randrange(3)) for change in self._line()]
+        if self._is_drawn(self.odds.truncate):
+            self.rows.clear()
+            changes.insert(self.random.randrange(len(changes) + 1), Change("T"))
+        if self._is_drawn(self.odds.truncate / 2):
+            self.below.clear()
+            lines.append(Change("T"))
         return changes, lines
+
+    def _is_drawn(self, likely: float) -> bool:
+        return likely > 0 and self.random.random() < likely
 
     def _change(self) -> Iterator[Change]:
         what = self.random.choice("IIIIUUUUDKKL" + "T" * (self.random.random() < 0.1))
-        new, old = self._new_key(), self.random.choice(list(self.rows)) if self.rows else None
+        new, old = self.new_key(), self.random.choice(list(self.rows)) if self.rows else None
         if what == "T":
             self.rows.clear()
             yield Change("T")
@@ -248,17 +304,19 @@ class World:
     def _insert(self, key: Key, *, lacking: bool) -> Change:
         self.made += 1
         values = {**self._named(key), "v": self.made, "w": self.random.choice([None, f"w{self.made}"])}
-        if lacking:
-            values.pop("v")
+        absent = tuple(sorted(self.dropped | ({"v"} if lacking else set())))
+        for name in absent:
+            values.pop(name)
             for row in self.rows.values():
-                row["v"] = None
-        self.rows[key] = {"v": None, **values}
-        return Change("I", {}, values, ("v",) if lacking else ())
+                row[name] = None
+        self.rows[key] = {"v": None, "w": None, **values}
+        return Change("I", {}, values, absent)
 
     def _update(self, old: Key, new: Key) -> Change:
         self.made += 1
         row = self.rows.pop(old) | self._named(new)
-        values = {"v": self.made} if self.random.random() < 0.5 else {"w": f"w{self.made}"}
+        values: Row = {"v": self.made} if self.random.random() < 0.5 else {"w": f"w{self.made}"}
+        values = {name: value for name, value in values.items() if name not in self.dropped}
         self.rows[new] = row | values
         before = self._named(old)
         if self.random.random() < 0.5:
@@ -267,8 +325,11 @@ class World:
 
     def _line(self) -> Iterator[Change]:
         self.made += 1
-        parent = self.random.choice(list(self.rows)) if self.rows and self.random.random() < 0.9 else self._new_key()
+        parent = self.random.choice(list(self.rows)) if self.rows and self.random.random() < 0.9 else self.new_key()
         line = self.random.choice(list(self.below)) if self.below else None
+        if self._is_drawn(self.odds.orphan):
+            yield self._odd_line(parent, line)
+            return
         what = self.random.choice("IIUD")
         if what == "I" or line is None:
             self.below[self.made] = self._named(parent)
@@ -279,6 +340,20 @@ class World:
         else:
             del self.below[line]
             yield Change("D", {"id": line})
+
+    def _odd_line(self, parent: Key, line: int | None) -> Change:
+        """Insert a line without a parent or one that lacks its column, or leave a line where it is under another id."""
+        what, first = self.random.choice("NLK"), self.key[0]
+        nobody: Row = {**self._named(parent), first: None}
+        if what == "K" and line is not None:
+            self.below[self.made] = self.below.pop(line)
+            return Change("U", {"id": line}, {"id": self.made})
+        self.below[self.made] = nobody
+        if what == "N":
+            return Change("I", {}, {"id": self.made, **nobody})
+        for row in self.below.values():
+            row[first] = None
+        return Change("I", {}, {"id": self.made, **nobody}, (first,))
 
     def lines(self) -> dict[Key, list[int]]:
         """Return the lines of each row by its key."""
@@ -303,16 +378,18 @@ class Workload:
     releases: list[dict[str, Transactions]]
 
 
-def workload(tables: Sequence[str], seed: int, transactions: int = 12, releases: int = 3) -> Workload:
+def workload(
+    tables: Sequence[str], seed: int, transactions: int = 12, releases: int = 3, odds: Odds | None = None
+) -> Workload:
     """Commit random transactions and cut them into releases; some come in a later one than their neighbours."""
-    chosen = random.Random(seed)
-    worlds = {table: World(table, random.Random(f"{table}{seed}")) for table in tables}
+    chosen, odds = random.Random(seed), odds or Odds()
+    worlds = {table: World(table, random.Random(f"{table}{seed}"), odds) for table in tables}
     steps: list[dict[str, dict[int, Sequence[Change]]]] = [
         {each: {} for table in tables for each in (table, f"{table}_line")} for _ in range(releases)
     ]
     for number in range(transactions):
         turn = number * releases // transactions
-        late = min(releases - 1, turn + (chosen.random() < 0.25))
+        late = min(releases - 1, turn + (chosen.random() < odds.late))
         for table, world in worlds.items():
             rows, lines = world.transaction()
             steps[late][table][10 * (number + 1)] = rows

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+import pyarrow as pa
 import pytest
 
 from called import step_of
@@ -12,8 +13,9 @@ from txloom import read
 from txloom.config import load, names
 from txloom.steps.merge.merge_current import merge_current
 from txloom.storage import system_tables
-from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta import arrow_tables, small_merge, small_tables
 from txloom.storage.paths import TablePaths
+from txloom.storage.publishing.watermark import watermark_of
 from txloom.storage.targets import schemas
 
 DECLARATION = """
@@ -155,6 +157,20 @@ def test_a_late_truncate_spares_what_came_after_it(lake: Warehouse) -> None:
     lake.release({15: [("orders", "T", (), ())]})
     assert lake.merge() == 20
     assert lake.documents() == {"Bob": []}
+
+
+def test_a_late_truncate_takes_away_rows_that_no_history_names(lake: Warehouse) -> None:
+    """Somebody wrote into the table; it is the fold of its history again, which is what a reader of history sees."""
+    path = lake.paths.table("orders")
+    row = {"id": 7, "name": "Zoe", "_txloom_csn": 18, "_txloom_pos": 0, "_txloom_xid": "x18"}
+    strange = pa.Table.from_pylist([{**row, "_txloom_deleted": False}])
+    small_merge.merge(path, strange, ["id"], vars(watermark_of(path)))
+    lake.release({15: [("orders", "T", (), ())]})
+    lake.merge()
+    shown = arrow_tables.select(path, "select id, name from t").to_pylist()
+    assert shown == [{"id": 2, "name": "Bob"}]
+    by_history = read.as_of(lake.pipeline, "orders", csn=20, warehouse=str(lake.folder)).select(["id", "name"])
+    assert by_history.to_pylist() == shown
 
 
 def test_a_table_can_be_read_as_of_any_csn(lake: Warehouse) -> None:

@@ -1,13 +1,20 @@
 """Spark merges keys of every type to the very tables and findings that this process does."""
 
+from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from drawn import examples
 from lake import leave_to_spark
-from steps.merge.keyed import Keyed, workload
+from steps.merge.keyed import KEYS, Keyed, Odds, workload
 from steps.merge.test_local_merge_any_keys import no_spark
+from txloom.storage.delta import arrow_tables
+from txloom.storage.targets import spark_fold
 
 
 def test_spark_merges_keys_of_every_type_to_the_same_tables(
@@ -26,3 +33,60 @@ def test_spark_merges_keys_of_every_type_to_the_same_tables(
     there.merge(lambda: spark)
     assert there.content() == here.content()
     assert {table: there.rows(table) for table in tables} == {table: made.worlds[table].rows for table in tables}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload, how it is cut and cleaned, and how small Spark's limits are."""
+
+    table: str
+    seed: int
+    odds: Odds
+    relation: str
+    releases: int
+    is_cleaned: bool
+    has_strange_row: bool
+    literal_keys: int
+    in_process_first: bool
+
+
+LIKELY = st.sampled_from((0.0, 0.15, 0.4))
+CASES = st.builds(
+    Case,
+    table=st.sampled_from(sorted(KEYS)),
+    seed=st.integers(0, 2**32),
+    odds=st.builds(Odds, late=st.sampled_from((0.0, 0.3, 0.6)), truncate=LIKELY, drop=LIKELY, orphan=LIKELY),
+    relation=st.sampled_from(("many", "one")),
+    releases=st.integers(2, 3),
+    is_cleaned=st.booleans(),
+    has_strange_row=st.booleans(),
+    literal_keys=st.sampled_from((0, 3, spark_fold.LITERAL_KEYS)),
+    in_process_first=st.booleans(),
+)
+
+
+@settings(max_examples=examples(2), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(CASES)
+def test_spark_merges_any_workload_to_the_same_tables(spark: Any, tmp_path_factory: Any, case: Case) -> None:
+    """Late changes and truncates, dropped columns, moving and orphaned lines, cleaned histories, changes of keys.
+
+    In some a row is written into the table by somebody else: no history names it.
+    """
+    made, chance = workload([case.table], case.seed, releases=case.releases, odds=case.odds), Random(case.seed)
+    folder, strange = tmp_path_factory.mktemp("engines"), made.worlds[case.table].new_key()
+    here, there = (Keyed(folder / name, [case.table], relation=case.relation) for name in ("here", "there"))
+    for number, released in enumerate(made.releases):
+        for lake in (here, there):
+            if number and case.has_strange_row:
+                lake.write_into(case.table, strange)
+            lake.release(released)
+        here.merge(no_spark)
+        with pytest.MonkeyPatch.context() as limits:
+            if number or not case.in_process_first:
+                limits.setattr(arrow_tables, "LOCAL_ROWS", -1)
+                limits.setattr(spark_fold, "LITERAL_KEYS", case.literal_keys)
+            there.merge(lambda: spark)
+        assert there.content() == here.content(), f"after release {number + 1}"
+        if case.is_cleaned:
+            horizon = chance.randrange(10, 130)
+            assert there.clean(horizon) == here.clean(horizon)

@@ -161,7 +161,8 @@ def of_all_rows(changes: pa.Table) -> pa.Table:
     """Return the changes that touch all rows of a table: truncates, and a nulling for inserts that lack columns.
 
     Of the inserts of one transaction that lack the same columns, only the first and the last are returned: values
-    between them are nulled by the last. A fold of only some keys must include these changes too.
+    between them are nulled by the last. A fold of only some keys must include these changes too. Nullings among the
+    changes count as such inserts, so that what comes of parts of the changes can be given once more.
     """
     truncates = changes.filter(pc.equal(changes.column("_txloom_op"), pa.scalar("T")))
     lacking = changes.filter(pc.is_valid(changes.column("_txloom_absent")))
@@ -177,7 +178,7 @@ def _lacked(row: Mapping[str, Any]) -> tuple[int, tuple[str, ...]]:
     return row["_txloom_csn"], tuple(row["_txloom_absent"])
 
 
-NULLING_COLUMNS = ("_txloom_csn", "_txloom_pos", "_txloom_xid", "_txloom_absent")
+NULLING_COLUMNS = ("_txloom_csn", "_txloom_pos", "_txloom_xid", "_txloom_absent", "_txloom_release")
 
 
 def _nulling_rows(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:

@@ -4,7 +4,6 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
@@ -18,6 +17,7 @@ from txloom.steps.backfill.shadow_rows import without_cleaned
 from txloom.steps.buffer.release_batch import FEWEST_BITS, SHARE
 from txloom.storage.delta import arrow_tables, data_files, small_tables, spark_tables
 from txloom.storage.delta.sql import spark_name
+from txloom.storage.spark import spread
 from txloom.storage.targets import history_reader, shadow_tables, spark_documents, spark_fold
 from txloom.storage.targets.row_tables import RowTable, row_tables
 from txloom.storage.targets.shadow_tables import DIGEST, KIND, SURPLUS, WAS
@@ -44,7 +44,9 @@ def histories(spark: SparkSession, scope: Scope, chosen: pa.Table, rows: int) ->
         shadow_tables.write(scope.paths.table(names.shadow_table(name)), none)
     if not chosen.num_rows:
         return
-    between, shares = landings(scope, chosen), list(_shares(chosen, max(FEWEST_BITS, (rows // SHARE).bit_length())))
+    between = landings(scope, chosen)
+    split = ((spread.within(chosen, "tx", bounds), bounds) for bounds in spread.hash_ranges(rows, SHARE, FEWEST_BITS))
+    shares = [(share, bounds) for share, bounds in split if share.num_rows]
 
     def write(some: Iterable[tuple[pa.Table, tuple[int, int]]]) -> Iterator[data_files.DataFile]:
         for share, bounds in some:
@@ -55,23 +57,12 @@ def histories(spark: SparkSession, scope: Scope, chosen: pa.Table, rows: int) ->
                     shadow = names.shadow_table(name)
                     yield data_files.write_file(made, shadow, scope.paths.table(shadow))
 
-    written = spark.sparkContext.parallelize(shares, len(shares)).mapPartitions(write).collect()
+    written = spread.in_tasks(spark, shares, write)
     attempt = f"backfill:{uuid.uuid4().hex}"
     for name in empty:
         shadow = names.shadow_table(name)
         of_table = [part for part in written if part.table == shadow]
         data_files.append_files(of_table, scope.paths.table(shadow), attempt, 0)
-
-
-def _shares(chosen: pa.Table, bits: int) -> Iterator[tuple[pa.Table, tuple[int, int]]]:
-    """Split transactions by the first bits of their hashes; yield the parts and their bounds."""
-    width, tx = 1 << (64 - bits), chosen.column("tx")
-    for lowest in range(-(1 << 63), 1 << 63, width):
-        bounds = (lowest, lowest + width - 1)
-        first, last = map(pa.scalar, bounds)
-        share = chosen.filter(pc.and_(pc.greater_equal(tx, first), pc.less_equal(tx, last)))
-        if share.num_rows:
-            yield share, bounds
 
 
 def currents(spark: SparkSession, scope: Scope) -> None:
@@ -148,15 +139,14 @@ def compare(spark: SparkSession, scope: Scope, target: Target) -> None:
             "left_anti",
         )
     groups = max(spark_fold.PARTITIONS, _rows(scope, target.name) // ROWS)
-    part = F.pmod(F.xxhash64(*[F.col(spark_name(name)) for name in target.key]), F.lit(groups)).alias("_txloom_part")
+    buckets = spread.buckets_of([spark_fold.key_hash(target.key)], groups)
     schema = StructType([*shadow.schema.fields, *(StructField(*field) for field in VERDICT)])
-    left, right = (rows.withColumn("_txloom_part", part).groupBy("_txloom_part") for rows in (now, shadow))
-    differences = left.cogroup(right).applyInArrow(_differ(target), schema)
+    differences = spread.in_buckets(_differ(target), schema, (now, buckets), (shadow, buckets))
     shadow_tables.write_frame(scope.paths.table(names.difference_table(target.name)), differences)
 
 
-def _differ(target: Target) -> Callable[[pa.Table, pa.Table], pa.Table]:
-    def apply(now: pa.Table, shadow: pa.Table) -> pa.Table:
+def _differ(target: Target) -> Callable[[int, pa.Table, pa.Table], pa.Table]:
+    def apply(_bucket: int, now: pa.Table, shadow: pa.Table) -> pa.Table:
         return differing(arrow_tables.conform(now, target.schema), arrow_tables.conform(shadow, target.schema), target)
 
     return apply

@@ -17,6 +17,7 @@ from txloom.steps.buffer.release import CHOSEN, COORDINATES, Release, Share, rel
 from txloom.steps.parallel import run_parallel
 from txloom.storage.delta.data_files import DataFile, write_file
 from txloom.storage.paths import TablePaths
+from txloom.storage.spark import spread
 from txloom.storage.system_tables import TRANSACTIONS
 from txloom.storage.targets.undeclared_columns import Undeclared, columns_to_adopt
 
@@ -114,11 +115,11 @@ def release_large(batch: Batch, outcomes: DataFrame, rows: int, landings: set[in
         landings: the landings that have the batch's events.
     """
     decided = outcomes.select("what", *CHOSEN.names, *COORDINATES.names).toArrow()
-    bits = max(FEWEST_BITS, (rows // SHARE).bit_length())
-    shares = list(_shares(decided, sorted(landings), bits))
+    ranges = spread.hash_ranges(rows, SHARE, FEWEST_BITS)
+    shares = list(_shares(decided, sorted(landings), ranges))
 
     def run(pipeline: Pipeline) -> tuple[list[Written], Sequence[Undeclared]]:
-        released = _spread(batch, pipeline, shares)
+        released = _in_tasks(batch, pipeline, shares)
         return released, [each for made in released for each in made.undeclared]
 
     released = _with_new_columns(batch, run)
@@ -133,7 +134,7 @@ def release_large(batch: Batch, outcomes: DataFrame, rows: int, landings: set[in
     return Released(TRANSACTIONS.empty_table(), transactions, unreadable, sizes, landings)
 
 
-def _spread(batch: Batch, pipeline: Pipeline, shares: Sequence[Share]) -> list[Written]:
+def _in_tasks(batch: Batch, pipeline: Pipeline, shares: Sequence[Share]) -> list[Written]:
     """Release shares in Spark's tasks; return the data files that they wrote, which no commit names yet."""
     paths, number = batch.paths, batch.release
 
@@ -142,26 +143,17 @@ def _spread(batch: Batch, pipeline: Pipeline, shares: Sequence[Share]) -> list[W
             released = release(pipeline, paths, number, share)
             yield Written(list(_write(released, paths)), released.unreadable, released.undeclared, released.findings)
 
-    written: list[Written] = batch.spark.sparkContext.parallelize(shares, len(shares)).mapPartitions(run).collect()
-    return written
+    return spread.in_tasks(batch.spark, shares, run)
 
 
-def _shares(decided: pa.Table, landings: list[int], bits: int) -> Iterator[Share]:
-    """Split decisions by the first bits of the transactions' hashes, so that each transaction is in one share."""
-    width = 1 << (64 - bits)
+def _shares(decided: pa.Table, landings: list[int], ranges: Sequence[spread.Bounds]) -> Iterator[Share]:
+    """Split decisions by ranges of the transactions' hashes, so that each transaction is in one share."""
     whole = decided.filter(pc.equal(decided.column("what"), pa.scalar("released"))).select(CHOSEN.names).cast(CHOSEN)
     again = decided.filter(pc.equal(decided.column("what"), pa.scalar("repeated")))
-    for lowest in range(-(1 << 63), 1 << 63, width):
-        bounds = (lowest, lowest + width - 1)
-        chosen, repeated = _within(whole, bounds), _within(again, bounds)
+    for bounds in ranges:
+        chosen, repeated = spread.within(whole, "tx", bounds), spread.within(again, "tx", bounds)
         if chosen.num_rows:
             yield Share(chosen, landings, repeated.select(COORDINATES.names).cast(COORDINATES), bounds)
-
-
-def _within(rows: pa.Table, bounds: tuple[int, int]) -> pa.Table:
-    tx = rows.column("tx")
-    first, last = map(pa.scalar, bounds)
-    return rows.filter(pc.and_(pc.greater_equal(tx, first), pc.less_equal(tx, last)))
 
 
 def _sizes(decided: pa.Table, chosen: Iterable[int]) -> dict[int, tuple[int, ...]]:

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 from txloom.config import names
 from txloom.config.models.pipeline import Aggregate, Pipeline, Table
 from txloom.current.documents.compose import compose
-from txloom.current.folding.column_nulling import Columns, Gone, GoneColumns, columns_of, of_all_rows
-from txloom.current.folding.components import components
+from txloom.current.folding.column_nulling import Columns, Gone, GoneColumns, columns_of
 from txloom.current.folding.fold import fold
+from txloom.current.folding.recompute import recompute
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.storage.delta import arrow_tables
@@ -85,7 +85,7 @@ def size(paths: TablePaths, row_table: RowTable, target: Watermark, gone: GoneCo
     """
     reached = watermark_of(paths.table(row_table.current))
     changes, late, truncates = history_reader.count(
-        paths, row_table, _between(reached, target), f"_txloom_csn <= {reached.valid_through}"
+        paths, row_table, history_reader.between(reached, target), history_reader.late(reached)
     )
     if (truncates or (changes and _lacks(paths, row_table, reached, target, gone))) and _rows(
         paths, row_table
@@ -96,15 +96,8 @@ def size(paths: TablePaths, row_table: RowTable, target: Watermark, gone: GoneCo
 
 def _lacks(paths: TablePaths, row_table: RowTable, reached: Watermark, target: Watermark, gone: GoneColumns) -> bool:
     """Say whether inserts lack columns that are not known to be gone."""
-    return bool(
-        history_reader.absent(paths, row_table, _between(reached, target)) - set(gone.get(row_table.table.name, ()))
-    )
-
-
-def _between(reached: Watermark, target: Watermark) -> str:
-    in_order = f"(_txloom_csn > {reached.valid_through} and _txloom_csn <= {target.valid_through})"
-    late = f"(_txloom_csn <= {reached.valid_through} and _txloom_release > {reached.release})"
-    return f"_txloom_release <= {target.release} and ({in_order} or {late})"
+    absent = history_reader.absent(paths, row_table, history_reader.between(reached, target))
+    return bool(absent - set(gone.get(row_table.table.name, ())))
 
 
 def _rows(paths: TablePaths, row_table: RowTable) -> int:
@@ -125,11 +118,11 @@ def prepare(paths: TablePaths, row_table: RowTable, target: Watermark, gone: Map
     """
     path = paths.table(row_table.current)
     reached = watermark_of(path)
-    changes = history_reader.chosen(paths, row_table, _between(reached, target))
+    changes = history_reader.chosen(paths, row_table, history_reader.between(reached, target))
     if not changes.num_rows:
         return LocalChange(row_table, path, None, None)
     if pc.any(pc.less_equal(changes.column("_txloom_csn"), pa.scalar(reached.valid_through))).as_py():
-        return _recomputed(paths, row_table, changes, target)
+        return _recomputed(paths, row_table, changes.num_rows, reached, target)
     truncated = pc.any(pc.equal(changes.column("_txloom_op"), pa.scalar("T"))).as_py()
     columns = columns_of(changes, gone)
     filled = [f'"{name}" is not null' for name in columns.clearing]
@@ -168,29 +161,16 @@ def unknown_values(paths: TablePaths, row_table: RowTable, target: Watermark) ->
     ]
 
 
-def _recomputed(paths: TablePaths, row_table: RowTable, changes: pa.Table, target: Watermark) -> LocalChange:
-    """Fold the whole history of every key that the changes touch, because one of them is late.
-
-    A truncate among the changes touches every key. Rows of touched keys are computed from history alone, so that newer
-    changes and deletes stay in effect (docs/architecture.md, 5).
-    """
+def _recomputed(
+    paths: TablePaths, row_table: RowTable, changes: int, reached: Watermark, target: Watermark
+) -> LocalChange:
+    """Fold keys again because a change is late (`txloom.current.folding.recompute`); changes: how many are new."""
     path = paths.table(row_table.current)
     history = history_reader.changes(paths, row_table, target)
     rows = arrow_tables.select(path, "select * from t")
+    effects = recompute(rows, history, reached, key=row_table.key, columns=row_table.table.column_names)
     columns = columns_of(history, {})
-    if not of_all_rows(changes).num_rows:
-        old, new = _named(history, row_table.key, before=True), _named(history, row_table.key, before=False)
-        tied = components((a, b) for a, b in zip(old, new, strict=True) if None not in (*a, *b) and a != b)
-        named = [*_named(changes, row_table.key, before=True), *_named(changes, row_table.key, before=False)]
-        touched = {tied.get(key, key) for key in named}
-        whole = of_all_rows(history)
-        here, there = (
-            [tied.get(key, key) in touched for key in keys_of] for keys_of in (new, _keys(rows, row_table.key))
-        )
-        history = pa.concat_tables([history.filter(pa.array(here, pa.bool_())), whole])
-        rows = rows.filter(pa.array(there, pa.bool_()))
-    effects = fold(rows.schema.empty_table(), history, key=row_table.key, columns=row_table.table.column_names)
-    return LocalChange(row_table, path, rows, row_table.filled(effects), changes.num_rows, columns=columns)
+    return LocalChange(row_table, path, rows, row_table.filled(effects), changes, columns=columns)
 
 
 def _named(changes: pa.Table, key: Sequence[str], *, before: bool) -> list[Key]:

@@ -111,18 +111,21 @@ def prepare(
     rows = spark_tables.read(spark, path)
     if reached == target:
         return Change(row_table.table, rows, None), 0, None
-    changes = spark_tables.materialised(spark_fold.new_changes(everything, reached, target))
+    changes = spark_tables.materialised(everything.where(history_reader.between(reached, target)))
     about = changes.agg(
         F.count("*").alias("changes"),
         F.coalesce(F.max(F.col("_txloom_op") == "T"), F.lit(False)).alias("truncated"),
-        F.coalesce(F.max(spark_fold.is_late(reached)), F.lit(False)).alias("late"),
+        F.coalesce(F.max(F.col("_txloom_absent").isNotNull()), F.lit(False)).alias("lacking"),
+        F.coalesce(F.max(F.expr(history_reader.late(reached))), F.lit(False)).alias("late"),
     ).first()
     assert about is not None
     if not about["changes"]:
         return Change(row_table.table, rows, None), 0, None
     if about["late"]:
-        columns = spark_fold.columns_of(everything.where(history_reader.upto(target)), {})
-        effects = _recomputed(row_table, everything, changes, rows, target)
+        history = everything.where(history_reader.upto(target))
+        columns = spark_fold.columns_of(history, {})
+        touched = None if about["truncated"] or about["lacking"] else _touched(changes, row_table)
+        effects = _recomputed(row_table, history, rows, touched, reached)
     else:
         columns = spark_fold.columns_of(changes, gone)
         effects = _applied(row_table, changes, rows, columns.clearing, truncated=about["truncated"])
@@ -169,40 +172,27 @@ def _touched(changes: DataFrame, row_table: RowTable) -> DataFrame:
 
 
 def _recomputed(
-    row_table: RowTable, everything: DataFrame, changes: DataFrame, rows: DataFrame, target: Watermark
+    row_table: RowTable, history: DataFrame, rows: DataFrame, touched: DataFrame | None, reached: Watermark
 ) -> DataFrame:
-    """Fold the whole history of every key that the changes touch, because one of them is late.
+    """Fold keys anew because a change is late; touched: keys that new changes name; None: a change is of all rows.
 
-    A truncate among the changes touches every key. Rows of touched keys are computed from history alone, so that newer
-    changes and deletes stay in effect.
+    What has surely nothing to do with such a key is left out here; which keys are folded anew says
+    `txloom.current.folding.recompute`.
     """
-    history = everything.where(history_reader.upto(target))
     chains = _chains(history, row_table)
-    whole = spark_fold.of_all_rows(history)
-    if not spark_fold.of_all_rows(changes).isEmpty():
-        return _rebuilt(row_table, spark_fold.with_nullings(history), rows, chains)
+    if touched is None:
+        return spark_fold.recomputed(rows, spark_fold.with_nullings(history), row_table, chains, reached)
     component = spark_fold.component(row_table.key, chains)
-    hashes = _touched(changes, row_table).select(component.alias("_txloom_component")).distinct()
-    same = history.withColumn("_txloom_component", component).join(
-        F.broadcast(hashes), "_txloom_component", "left_semi"
+    hashes = touched.select(component.alias("_txloom_component")).distinct()
+    same, affected = (
+        each.withColumn("_txloom_component", component)
+        .join(F.broadcast(hashes), "_txloom_component", "left_semi")
+        .drop("_txloom_component")
+        for each in (history, rows)
     )
-    whole = whole.withColumn("_txloom_component", F.lit(0).cast("bigint"))
-    affected = rows.withColumn("_txloom_component", component).join(
-        F.broadcast(hashes), "_txloom_component", "left_semi"
+    return spark_fold.recomputed(
+        affected, same.unionByName(spark_fold.of_all_rows(history)), row_table, chains, reached
     )
-    return _rebuilt(
-        row_table, same.unionByName(whole).drop("_txloom_component"), affected.drop("_txloom_component"), chains
-    )
-
-
-def _rebuilt(row_table: RowTable, history: DataFrame, rows: DataFrame, chains: dict[int, int]) -> DataFrame:
-    """Fold history from no rows; of the given current rows those that it does not produce are deleted."""
-    fresh = spark_fold.folded(rows.limit(0), history, row_table, chains)
-    fresh = fresh.withColumn("_txloom_evidence", F.lit(None).cast("string"))
-    gone = rows.join(fresh.select(*row_table.key), list(row_table.key), "left_anti")
-    for name, kind in spark_fold.VERDICT.items():
-        gone = gone.withColumn(name, F.lit(True if name == "_txloom_deleted" else None).cast(kind))
-    return fresh.unionByName(gone)
 
 
 def composed(pipeline: Pipeline, aggregate: Aggregate, changes: dict[str, Change]) -> DataFrame | None:

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from txloom.arrow_types import AnyScalar
 from txloom.config import names
 from txloom.config.models.pipeline import Table
 from txloom.current.row_diff import KEY, VALUES, with_hashes
@@ -28,10 +27,11 @@ from txloom.storage.delta.sql import spark_name
 from txloom.storage.landing import change_events, decoding
 from txloom.storage.paths import TablePaths
 from txloom.storage.snapshots.files import SnapshotFile
+from txloom.storage.spark import spread
 from txloom.storage.targets import schemas
 
-BUCKET, SUMMARY = "_txloom_bucket", "_txloom_summary"
-HASHES = f"{KEY} binary, {VALUES} binary, {BUCKET} int"
+SUMMARY = "_txloom_summary"
+HASHES = f"{KEY} binary, {VALUES} binary, {spread.BUCKET} int"
 FILES = "number int, path string, size bigint"
 Batches = Iterator[pa.RecordBatch]
 
@@ -58,10 +58,9 @@ def in_tasks(
         _extract(spark, comparison, len(numbers)),
         _current(spark, comparison.table, paths.table(current), len(numbers)),
     )
-    both = extract.groupBy(BUCKET).cogroup(rows.groupBy(BUCKET))
     write = _comparing(comparison, paths, numbers.start)
     written = []
-    for row in both.applyInArrow(write, "results binary").collect():
+    for row in spread.in_buckets(write, "results binary", (extract, None), (rows, None)).collect():
         of_bucket, made = pickle.loads(row["results"])
         result.add(of_bucket)
         written += made
@@ -127,20 +126,20 @@ def _bucketed(rows: pa.Table, table: Table, buckets: int) -> pa.Table:
     hashed = with_hashes(rows, table.key, table.column_names)
     keys = cast("list[bytes]", hashed.column(KEY).to_pylist())
     numbers = np.frombuffer(b"".join(keys), np.uint64)[:: BITS // 64] % buckets
-    return hashed.append_column(BUCKET, pa.array(numbers.astype(np.int32)))
+    return hashed.append_column(spread.BUCKET, pa.array(numbers.astype(np.int32)))
 
 
 def _comparing(comparison: Comparison, paths: TablePaths, first: int) -> Callable[..., pa.Table]:
     at = comparison.transaction.at
 
-    def apply(bucket: tuple[AnyScalar, ...], left: pa.Table, right: pa.Table) -> pa.Table:
+    def apply(bucket: int, left: pa.Table, right: pa.Table) -> pa.Table:
         result, written = Compared(), list[DataFile]()
         for text in cast("list[str]", left.column(SUMMARY).drop_null().to_pylist()):
             summary = json.loads(text)
             result.add(Compared(columns=set(summary["columns"]), undeclared=set(summary["undeclared"])))
             result.problems += summary["problems"]
         rows = left.filter(pc.is_null(left.column(SUMMARY)))
-        number = first + bucket[0].as_py()
+        number = first + bucket
         for events in decoding.gathered(compared(comparison, rows, right, number, result)):
             written.append(
                 data_files.write_file(

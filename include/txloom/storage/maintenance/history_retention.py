@@ -21,6 +21,7 @@ from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.sql import instant_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark
+from txloom.storage.spark import spread
 from txloom.storage.targets import history_reader
 from txloom.storage.targets.row_tables import RowTable
 from txloom.storage.targets.spark_fold import key_before, key_hash
@@ -112,16 +113,18 @@ def _spread(history: DataFrame, row_table: RowTable, upto: Watermark, parts: int
 
     A change of a key goes to the buckets of both keys, a truncate to all.
     """
-    bucketed = history.withColumn("_old", F.struct(*key_before(row_table.key)))
-    both = [F.pmod(key_hash(row_table.key, prefix), F.lit(parts)).cast("int") for prefix in ("", "_old.")]
-    everywhere = F.when(F.col("_txloom_op") == "T", F.sequence(F.lit(0), F.lit(parts - 1)))
-    part = F.explode(F.coalesce(everywhere, F.array_distinct(F.array(*both))))
-    bucketed = bucketed.withColumn("_part", part).select("_part", *[F.col(name) for name in _columns(row_table, "`")])
+    with_old = history.withColumn("_old", F.struct(*key_before(row_table.key)))
+    new, old = key_hash(row_table.key), key_hash(row_table.key, "_old.")
+    is_truncate = F.col("_txloom_op") == "T"
+    bucketed = with_old.select(
+        *[F.col(name) for name in _columns(row_table, "`")],
+        F.explode(spread.buckets_of([new, old], parts, is_truncate)).alias(spread.BUCKET),
+    )
 
-    def chosen(rows_of_part: pa.Table) -> pa.Table:
-        return _superseded(rows_of_part, row_table, upto)
+    def chosen(_bucket: int, rows_of_bucket: pa.Table) -> pa.Table:
+        return _superseded(rows_of_bucket, row_table, upto)
 
-    return bucketed.groupBy("_part").applyInArrow(chosen, ", ".join(f"{name} bigint" for name in EVENT))
+    return spread.in_buckets(chosen, ", ".join(f"{name} bigint" for name in EVENT), (bucketed, None))
 
 
 def _columns(row_table: RowTable, mark: str = '"') -> Iterator[str]:

@@ -57,6 +57,20 @@ def upto(watermark: Watermark) -> str:
     return f"_txloom_csn <= {watermark.valid_through} and _txloom_release <= {watermark.release}"
 
 
+def between(merged: Watermark, until: Watermark) -> str:
+    """Return the SQL condition of changes between two watermarks of a table, with late ones below the first.
+
+    DataFusion and Spark read it, and so they do that of `upto` and of `late`.
+    """
+    in_order = f"(_txloom_csn > {merged.valid_through} and _txloom_csn <= {until.valid_through})"
+    return f"_txloom_release <= {until.release} and ({in_order} or ({late(merged)}))"
+
+
+def late(merged: Watermark) -> str:
+    """Return the SQL condition of late changes: at or below a watermark's csn, and released after the watermark."""
+    return f"_txloom_csn <= {merged.valid_through} and _txloom_release > {merged.release}"
+
+
 def chosen(paths: TablePaths, row_table: RowTable, where: str, only: str = "") -> pa.Table:
     """Return some changes of a table.
 
@@ -113,10 +127,10 @@ def changes_of(rows: pa.Table, row_table: RowTable) -> pa.Table:
     )
 
 
-def count(paths: TablePaths, row_table: RowTable, where: str, late: str) -> tuple[int, int, int]:
+def count(paths: TablePaths, row_table: RowTable, where: str, is_late: str) -> tuple[int, int, int]:
     """Return how many changes of a table there are: all, those of late transactions, and truncates.
 
-    where, late: SQL conditions on rows of its history.
+    where, is_late: SQL conditions on rows of its history.
     """
     op = "_txloom_op"
     changes = "t"
@@ -126,7 +140,9 @@ def count(paths: TablePaths, row_table: RowTable, where: str, late: str) -> tupl
         changes = f'(select unnest("{field}") as change, _txloom_csn, _txloom_release from t) u'
         op = "get_field(change, '_txloom_op')"
     path = paths.table(row_table.history)
-    sums = f"sum(case when {late} then 1 else 0 end) as late, sum(case when {op} = 'T' then 1 else 0 end) as truncates"
+    sums = (
+        f"sum(case when {is_late} then 1 else 0 end) as late, sum(case when {op} = 'T' then 1 else 0 end) as truncates"
+    )
     counted = arrow_tables.select(path, f"select count(*) as changes, {sums} from {changes} where {where}").to_pylist()
     row = counted[0] if counted else {}
     return row.get("changes") or 0, row.get("late") or 0, row.get("truncates") or 0

@@ -1,6 +1,6 @@
 """Current tables with Spark: read new changes, fold them by key, and merge the net effects in one commit."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -11,14 +11,17 @@ from pyspark.sql import functions as F
 
 from txloom.current.folding.column_nulling import NULLING_COLUMNS, Columns, Gone
 from txloom.current.folding.column_nulling import columns_of as columns_of_rows
+from txloom.current.folding.column_nulling import of_all_rows as arrow_of_all_rows
 from txloom.current.folding.components import components
 from txloom.current.folding.fold import fold
+from txloom.current.folding.recompute import recompute
 from txloom.current.folding.value_sources import WHOLE
 from txloom.storage.delta import spark_tables
 from txloom.storage.delta.partition_pruning import MOST_NAMED, Within, within
 from txloom.storage.delta.sql import spark_literal, spark_name
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark
+from txloom.storage.spark import spread
 from txloom.storage.targets import schemas
 from txloom.storage.targets.row_tables import RowTable
 
@@ -45,18 +48,6 @@ def changes_of(rows: DataFrame, row_table: RowTable) -> DataFrame:
     change = F.explode(field).alias("change")
     shared = ("_txloom_xid", "_txloom_csn", "_txloom_committed_at", "_txloom_release")
     return rows.select(*shared, change).select("change.*", *shared)
-
-
-def new_changes(changes: DataFrame, merged: Watermark, until: Watermark) -> DataFrame:
-    """Return the changes between two watermarks of a table, with those of late transactions below the first one."""
-    csn, release = F.col("_txloom_csn"), F.col("_txloom_release")
-    in_order = (csn > merged.valid_through) & (csn <= until.valid_through)
-    return changes.where((release <= until.release) & (in_order | is_late(merged)) & (csn <= until.valid_through))
-
-
-def is_late(merged: Watermark) -> Column:
-    """Return the condition of late changes: at or below a watermark's csn, and released after the watermark."""
-    return (F.col("_txloom_csn") <= merged.valid_through) & (F.col("_txloom_release") > merged.release)
 
 
 def key_hash(key: Sequence[str], prefix: str = "") -> Column:
@@ -97,15 +88,61 @@ def folded(
     Returns:
         the net effect of each touched key: columns of the current table, then those of VERDICT.
     """
-    everywhere = F.array(*[F.lit(part) for part in range(parts)])
-    part = F.pmod(component(row_table.key, chains), F.lit(parts)).cast("int")
-    spread = F.explode(F.when(F.col("_txloom_op").isin(*WHOLE), everywhere).otherwise(F.array(part)))
-    left = rows.withColumn("_txloom_part", part).groupBy("_txloom_part")
-    right = changes.withColumn("_txloom_part", spread).groupBy("_txloom_part")
+
+    def effects_of(rows_of_group: pa.Table, changes_of_group: pa.Table) -> pa.Table:
+        key, columns = row_table.key, row_table.table.column_names
+        return fold(rows_of_group, changes_of_group, key=key, columns=columns, evidence=True)
+
+    return _in_groups(effects_of, (rows, changes), row_table, chains, parts)
+
+
+def recomputed(
+    rows: DataFrame, history: DataFrame, row_table: RowTable, chains: Mapping[int, int], merged: Watermark
+) -> DataFrame:
+    """Fold keys from their whole history with `txloom.current.folding.recompute.recompute`, because a change is late.
+
+    Args:
+        rows: the current rows of all keys that new changes touch.
+        history: all changes of these keys up to the watermark that the table gets, with column nullings
+            (`with_nullings`), which each group of keys needs.
+        row_table: the table.
+        chains: as for `folded`.
+        merged: the watermark that the table has.
+
+    Returns:
+        the net effects, as `folded` returns them; none has evidence.
+    """
+    read = {*row_table.key, *SYSTEM_COLUMNS}
+    only_read = [
+        (F.col(spark_name(field.name)) if field.name in read else F.lit(None).cast(field.dataType)).alias(field.name)
+        for field in rows.schema
+    ]
+
+    def effects_of(rows_of_group: pa.Table, history_of_group: pa.Table) -> pa.Table:
+        key, columns = row_table.key, row_table.table.column_names
+        effects = recompute(rows_of_group, history_of_group, merged, key=key, columns=columns)
+        return effects.append_column("_txloom_evidence", pa.nulls(effects.num_rows, pa.string()))
+
+    return _in_groups(effects_of, (rows.select(*only_read), history), row_table, chains)
+
+
+def _in_groups(
+    effects_of: Callable[[pa.Table, pa.Table], pa.Table],
+    sides: tuple[DataFrame, DataFrame],
+    row_table: RowTable,
+    chains: Mapping[int, int],
+    parts: int = PARTITIONS,
+) -> DataFrame:
+    """Compute effects in groups of keys; sides: rows and changes, of which each group gets those of the whole table."""
+    rows, changes = sides
+    hashes, is_whole = [component(row_table.key, chains)], F.col("_txloom_op").isin(*WHOLE)
     verdict = ", ".join(f"{name} {kind}" for name, kind in VERDICT.items())
     named = row_table.partitions.ddl if row_table.partitions else ""
-    return left.cogroup(right).applyInArrow(
-        _folder(row_table), f"{schemas.current_ddl(row_table.table)}{named}, {verdict}"
+    return spread.in_buckets(
+        _with_partitions(effects_of, row_table),
+        f"{schemas.current_ddl(row_table.table)}{named}, {verdict}",
+        (rows, spread.buckets_of(hashes, parts)),
+        (changes, spread.buckets_of(hashes, parts, is_whole)),
     )
 
 
@@ -120,22 +157,23 @@ def component(key: Sequence[str], chains: Mapping[int, int]) -> Column:
 def of_all_rows(changes: DataFrame) -> DataFrame:
     """Return the changes that affect all rows of a table, as `txloom.current.folding.column_nulling.of_all_rows` does.
 
-    They are truncates and column nullings, and belong to every group of keys that is folded.
+    They are truncates and column nullings, and belong to every group of keys that is folded. That function is called
+    batch by batch: where a transaction lies in several, each has a first and a last insert, which nulls no more.
     """
-    position = F.struct("_txloom_pos", "_txloom_xid")
-    nullings = changes.where("_txloom_absent is not null").groupBy("_txloom_csn", "_txloom_absent")
-    ends = nullings.agg(F.min(position).alias("first"), F.max(position).alias("last"))
-    lacking = ends.withColumn("position", F.explode(F.array_distinct(F.array("first", "last"))))
-    flags = {
-        "_txloom_op": F.lit("C"),
-        "_txloom_pos": F.col("position._txloom_pos"),
-        "_txloom_xid": F.col("position._txloom_xid"),
-    }
-    flags |= {name: F.col(name) for name in ("_txloom_csn", "_txloom_absent")}
-    column_nullings = lacking.select(
-        *[flags.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in changes.schema]
+    read = ["_txloom_op", *NULLING_COLUMNS]
+    chosen = changes.where("_txloom_op = 'T' or _txloom_absent is not null").select(*read)
+
+    def apply(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from arrow_of_all_rows(pa.Table.from_batches([batch])).to_batches()
+
+    of_table = chosen.mapInArrow(apply, chosen.schema)
+    return of_table.select(
+        *[
+            (F.col(field.name) if field.name in read else F.lit(None).cast(field.dataType)).alias(field.name)
+            for field in changes.schema
+        ]
     )
-    return changes.where("_txloom_op = 'T'").unionByName(column_nullings)
 
 
 def with_nullings(changes: DataFrame) -> DataFrame:
@@ -160,13 +198,15 @@ def columns_of(changes: DataFrame, gone: Mapping[str, Gone]) -> Columns:
     return columns_of_rows(rows, gone)
 
 
-def _folder(row_table: RowTable) -> Callable[[pa.Table, pa.Table], pa.Table]:
-    key, columns = tuple(row_table.key), tuple(row_table.table.column_names)
+def _with_partitions(
+    effects_of: Callable[[pa.Table, pa.Table], pa.Table], row_table: RowTable
+) -> Callable[[int, pa.Table, pa.Table], pa.Table]:
+    columns = row_table.table.column_names
     named = [row_table.partitions.column] if row_table.partitions and row_table.partitions.field else []
 
-    def apply(rows: pa.Table, changes: pa.Table) -> pa.Table:
-        result = row_table.filled(fold(rows, changes, key=key, columns=columns, evidence=True))
-        return result.select([*columns, *SYSTEM_COLUMNS, *named, *VERDICT])
+    def apply(_group: int, rows: pa.Table, changes: pa.Table) -> pa.Table:
+        effects = row_table.filled(effects_of(rows, changes))
+        return effects.select([*columns, *SYSTEM_COLUMNS, *named, *VERDICT])
 
     return apply
 
