@@ -26,7 +26,7 @@ from txloom.steps.buffer.give_up import cause_of, list_waiting, named
 from txloom.steps.buffer.micro_batch import Batch
 from txloom.steps.buffer.release_batch import Released, release_small
 from txloom.steps.step import Step
-from txloom.storage.buffer import batch_plan, checkpoints, stream
+from txloom.storage.buffer import batch_plan, buffer_stream, checkpoints
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import arrow_tables
 from txloom.transactions import buffer
@@ -74,8 +74,8 @@ class Outcomes:
         return getattr(self._frame(), name)
 
     def _frame(self) -> Any:
-        rows = [tuple(row[name] for name in stream.OUTCOME_NAMES) for row in self.rows]
-        return self.spark.createDataFrame(rows, stream.OUTCOMES)
+        rows = [tuple(row[name] for name in buffer_stream.OUTCOME_NAMES) for row in self.rows]
+        return self.spark.createDataFrame(rows, buffer_stream.OUTCOMES)
 
 
 def run(step: Step) -> dict[str, int]:
@@ -92,7 +92,9 @@ def run(step: Step) -> dict[str, int]:
         for bucket in range(BUCKETS):
             before = int(np.count_nonzero(held[bucket].events["kind"] == ev.ROW))
             held[bucket], decided = buffer.decide(held[bucket], arrived[bucket], rules_of(pipeline))
-            rows += [row for frame in stream._rows(bucket, before, held[bucket], decided) for row in _plain(frame)]
+            rows += [
+                row for frame in buffer_stream._rows(bucket, before, held[bucket], decided) for row in _plain(frame)
+            ]
         batch = Batch(spark, pipeline, paths, generation, number, run_id, known)
         by_spark = running.by_session() or arrow_tables.LOCAL_ROWS < 0
         written = release_batch(batch, Outcomes(spark, rows)) if by_spark else release_here(batch, rows)
@@ -166,10 +168,10 @@ def _kept(folder: Path) -> tuple[int, int, dict[int, buffer.Held]]:
     if not file.exists():
         return 0, 0, {bucket: buffer.Held() for bucket in range(BUCKETS)}
     taken, number, held = pickle.loads(file.read_bytes())
-    return taken, number, {bucket: stream.unpack(each) for bucket, each in held.items()}
+    return taken, number, {bucket: buffer_stream.unpack(each) for bucket, each in held.items()}
 
 
 def _keep(folder: Path, taken: int, number: int, held: dict[int, buffer.Held]) -> None:
     file = folder / "offsets" / "state"
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(pickle.dumps((taken, number, {bucket: stream.pack(each) for bucket, each in held.items()})))
+    file.write_bytes(pickle.dumps((taken, number, {bucket: buffer_stream.pack(each) for bucket, each in held.items()})))

@@ -29,9 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.command == "generate":
         return generation.main(given)
     if given.command in ("status", "explain"):
-        from txloom.terminal import entry
+        from txloom.terminal import commands
 
-        return entry.main(given)
+        return commands.main(given)
     if given.command == "schema":
         print(schema_text(), end="")
         return 0

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from txloom.config import find
 from txloom.config.models.pipeline import Aggregate, Pipeline, Table
 from txloom.current.documents.compose import compose, key_of
-from txloom.current.documents.versions import document_intervals
+from txloom.current.documents.document_versions import document_intervals
 from txloom.current.folding.fold import fold
 from txloom.current.versions import intervals as intervals_of
 from txloom.current.versions import versions as versions_of

@@ -22,7 +22,7 @@ from txloom.config import load, names
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage import system_tables
 from txloom.storage.delta import read_session, small_tables
-from txloom.storage.landing import tables
+from txloom.storage.landing import landing_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets import history_tables, schemas
 from txloom.storage.views.pipeline import cuts, dead_letters, problems, runs
@@ -61,7 +61,7 @@ def declared(folder: Path, name: str) -> Pipeline:
 
 def make(pipeline: Pipeline, paths: TablePaths, rows: int) -> None:
     """Write the tables of a pipeline that has landed so many events."""
-    tables.create_tables(paths)
+    landing_tables.create_tables(paths)
     history_tables.create(pipeline, paths)
     chance = random.Random(1)
     for number in range(rows // LANDING):
@@ -251,7 +251,7 @@ def main() -> None:
         if not DeltaTable.is_deltatable(paths.table(names.CUTS)):
             for line in [line for n in range(3) for line in entries(RUNS - n)]:
                 small_tables.append(paths.table(names.LEDGER), [line], system_tables.LEDGER)
-            tables.create_tables(paths)
+            landing_tables.create_tables(paths)
             history_tables.create(each, paths)
             small_tables.replace(
                 paths.table(names.PENDING_TRANSACTIONS),

@@ -11,7 +11,7 @@ import pytest
 from current.folding.test_fold_public_cases import AUTO_CDC
 from current.texts import change_schema, changes_of, row_schema
 from txloom.current.documents.compose import Member
-from txloom.current.documents.versions import document_intervals
+from txloom.current.documents.document_versions import document_intervals
 from txloom.current.versions import intervals, versions
 
 COLUMNS = ("id", "name", "city")

@@ -11,7 +11,7 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.config.models.source import Kafka
 from txloom.events import rejections
 from txloom.events.formats import SourceDecoder
-from txloom.storage.snapshots.files import SnapshotFile, images
+from txloom.storage.snapshots.snapshot_files import SnapshotFile, images
 from txloom.storage.sources.files import records
 
 ROW = json.dumps({**GOOD, "after": AFTER}).encode()

@@ -8,7 +8,7 @@ import pytest
 
 from generate.replay import goldengate, topics
 from generate.running import digests, generate, generated, json_lines
-from txloom.generate.files import Files
+from txloom.generate.output_files import Files
 
 Captured = pytest.CaptureFixture[str]
 METADATA = "dev.transaction_metadata_json"

@@ -180,3 +180,33 @@ def test_no_function_has_more_parameters_than_a_caller_holds_in_the_head() -> No
                 if len(names) > MOST_PARAMETERS:
                     many.append(f"{file.relative_to(PROJECT)}: {node.name}({', '.join(names)})")
     assert many == []
+
+
+SAME_NAME = {
+    "alerts": "what a declaration says of alerts, and Airflow's task that sends them",
+    "change_events": "a format as it is read, as it is generated, and the table that takes all formats",
+    "change_sets": "a format as it is read, and as it is generated",
+    "changes": "rows of a history, and changes that a generated source makes",
+    "connections": "how a declaration names connections, and how Airflow's are looked up",
+    "contradictions": "how a fold notices them, and what a merge reports of them",
+    "cuts": "the table, and its view",
+    "dead_letters": "how people see them, and the page's list",
+    "decoder": "of each format",
+    "findings": "what they are, and the table",
+    "images": "of each format",
+    "incidents": "what they are, and the table",
+    "messages": "of each format, and those to people",
+    "partitions": "of a declaration, and how rows are placed in them",
+    "problems": "mistakes of a declaration, and the view of what is wrong with a pipeline",
+    "producer_checks": "of the landing, and of the buffer",
+    "producer_runs": "the rule, and the step that reports it",
+    "source": "what a declaration says of it, and one that is generated",
+    "status": "what is shown, and how the terminal shows it",
+    "values": "of a format, and of a generated source",
+}
+"""File names that several rooms have, each with what the files are."""
+
+
+def test_files_of_one_name_in_several_rooms_are_about_one_thing() -> None:
+    names = [file.stem for file in modules("include/txloom") if file.stem != "__init__"]
+    assert {name for name in names if names.count(name) > 1} == SAME_NAME.keys()

@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 from oracle.capture import Message
 from txloom.config.models.pipeline import Aggregate, Pipeline, Table
 from txloom.current.documents.compose import compose
-from txloom.current.documents.versions import document_intervals
+from txloom.current.documents.document_versions import document_intervals
 from txloom.current.folding.fold import fold
 from txloom.current.versions import intervals, versions
 from txloom.events.formats import SourceDecoder
 from txloom.steps.buffer.declared_rules import rules_of
 from txloom.steps.buffer.release import CHOSEN, COORDINATES, events_of, made_of
-from txloom.storage.buffer.stream import pack, unpack
+from txloom.storage.buffer.buffer_stream import pack, unpack
 from txloom.storage.landing import change_events
 from txloom.storage.sources.splits import LandingPlan, Task
 from txloom.storage.targets.row_tables import member_of

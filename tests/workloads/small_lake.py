@@ -39,7 +39,7 @@ from txloom.steps.landing.land_events import land_events
 from txloom.steps.merge.merge_current import merge_current
 from txloom.steps.publish.publish import publish
 from txloom.steps.snapshots.diff_snapshot import diff_snapshot
-from txloom.storage.buffer import batch_plan, stream
+from txloom.storage.buffer import batch_plan, buffer_stream
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.sql import int_list
@@ -242,7 +242,7 @@ class SmallLake:
         by_kind: dict[str, list[dict[str, Any]]] = {what: [] for what in (*SMALL_KINDS, "released")}
         rules = rules_of(self.pipeline)
         for bucket, arrived in landed.items():
-            before = stream.unpack(stream.pack(self.held.get(bucket, buffer.Held())))
+            before = buffer_stream.unpack(buffer_stream.pack(self.held.get(bucket, buffer.Held())))
             waiting = int(np.count_nonzero(before.events["kind"] == ev.ROW))
             self.held[bucket], decisions = buffer.decide(before, arrived, rules)
             for what, columns in _outcomes(waiting, self.held[bucket], decisions):
@@ -255,13 +255,13 @@ def _outcomes(
 ) -> Iterator[tuple[str, dict[str, list[Any]]]]:
     """Yield what a bucket decided, as columns by kind of outcome."""
     for released in decisions.released:
-        yield "released", {name: getattr(released, name).tolist() for name in stream.RELEASED}
+        yield "released", {name: getattr(released, name).tolist() for name in buffer_stream.RELEASED}
     yield "place", {"landing": [landing for landing, _ in decisions.repeated_in]}
     for what, parts in (("repeated", decisions.repeated), ("late", [*decisions.late, *decisions.late_metadata])):
         events = ev.concatenate(parts)
         yield what, {name: events[name].tolist() for name in ("tx", "landing", "row")}
     for what, standings in (("dead", decisions.dead), ("waiting", decisions.waiting)):
-        yield what, stream._waiting_columns(standings)
+        yield what, buffer_stream._waiting_columns(standings)
     counts = {
         "rows": decisions.rows,
         "metadata": decisions.metadata,

@@ -10,9 +10,9 @@ from typing import Any
 from txloom.errors import ConfigurationError
 from txloom.generate import resume_point, truth
 from txloom.generate.faults import Delivery, Faults, refuse_unfit
-from txloom.generate.files import Files, Records, value_line
 from txloom.generate.formats.known import CSV, RECORDS, completed, new_writer
 from txloom.generate.formats.messages import Writer
+from txloom.generate.output_files import Files, Records, value_line
 from txloom.generate.resume_point import ResumeState
 from txloom.generate.truth import Lines
 from txloom.generate.workload.changes import Transaction

@@ -76,7 +76,7 @@ TAKEN_OVER = "its process is gone, or hangs; the next run takes over"
 
 
 def one(panels: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """Yield everything about one pipeline, what is wrong first; panels: see `txloom.terminal.entry.panels`."""
+    """Yield everything about one pipeline, what is wrong first; panels: see `txloom.terminal.commands.panels`."""
     each: Health = panels["health"]
     now = datetime.now(UTC)
     about = f"  {shown_value(each.description)}" if each.description else ""

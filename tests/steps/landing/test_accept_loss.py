@@ -16,7 +16,7 @@ from txloom.quality.dead_letters import Selection
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
 from txloom.storage.delta import small_tables
-from txloom.storage.landing import plan, tables
+from txloom.storage.landing import landing_plan, landing_tables
 from txloom.storage.sources import kafka
 
 Lost = tuple[str, set[int], set[int]]
@@ -27,7 +27,7 @@ def dies(*_: Any, **__: Any) -> None:
     raise KeyboardInterrupt
 
 
-def died(topics: Topics, monkeypatch: pytest.MonkeyPatch, where: Any = tables, write: str = "append") -> None:
+def died(topics: Topics, monkeypatch: pytest.MonkeyPatch, where: Any = landing_tables, write: str = "append") -> None:
     """Let a run die before one of its writes."""
     with monkeypatch.context() as broken:
         broken.setattr(where, write, dies)
@@ -145,7 +145,7 @@ def test_a_landing_whose_events_are_written_needs_its_records_no_more(
 ) -> None:
     topics = Topics(None, tmp_path, broker)
     send(topics, 10, 20)
-    died(topics, monkeypatch, tables, "write_clock")
+    died(topics, monkeypatch, landing_tables, "write_clock")
     broker.delete_records(topics.rows_topic, 0, 2)
     assert topics.land()["landed"] == 0
     assert ids(topics) == [10, 20]
@@ -158,7 +158,7 @@ def test_a_plan_that_lies_in_one_of_its_two_tables_is_finished_before_a_snapshot
 ) -> None:
     topics = Topics(None, tmp_path, broker)
     send(topics, 10, 20)
-    died(topics, monkeypatch, plan, "write_plan")
+    died(topics, monkeypatch, landing_plan, "write_plan")
     assert loading(topics)["landing"] == 2
     assert ids(topics, 1) == [10, 20]
     assert topics.land()["landed"] == 0

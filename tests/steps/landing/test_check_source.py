@@ -20,7 +20,7 @@ from topics import TABLES, Topics
 from txloom.errors import SourceLost, SourceUnavailable
 from txloom.steps.landing.check_source import check_source
 from txloom.steps.landing.land_events import land_events
-from txloom.storage.landing import tables
+from txloom.storage.landing import landing_tables
 
 PROJECT = Path(__file__).resolve().parents[3]
 
@@ -68,7 +68,7 @@ def test_what_a_batch_planned_and_did_not_read_waits(
     topics = Topics(None, tmp_path, broker)
     topics.commit(10, insert("orders", id=1, note="a"))
     with monkeypatch.context() as broken:
-        broken.setattr(tables, "append", dies)
+        broken.setattr(landing_tables, "append", dies)
         with pytest.raises(KeyboardInterrupt):
             topics.land()
     assert look(topics)["waiting"] == 2
@@ -164,7 +164,7 @@ def test_a_planned_file_that_vanished_is_named_and_holds_up_nothing(
     shop = Shop(None, tmp_path, TABLES)
     shop.commit(10, insert("orders", id=1, note="a"))
     with monkeypatch.context() as broken:
-        broken.setattr(tables, "append", dies)
+        broken.setattr(landing_tables, "append", dies)
         with pytest.raises(KeyboardInterrupt):
             shop.run((land_events,))
     assert look(shop)["waiting"] == 0

@@ -15,7 +15,7 @@ from txloom.errors import ConfigurationError, SourceLost, SourceUnavailable
 from txloom.quality import findings as f
 from txloom.steps.landing.land_events import land_events
 from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
-from txloom.storage.landing import decoding, tables
+from txloom.storage.landing import decoding, landing_tables
 
 
 @pytest.fixture
@@ -198,7 +198,7 @@ def test_a_landing_that_died_is_repeated_with_the_same_records(topics: Topics, m
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr(tables, "append", dies)
+        broken.setattr(landing_tables, "append", dies)
         with pytest.raises(KeyboardInterrupt):
             land(topics)
     topics.commit(20, insert("orders", id=2, note="b"))

@@ -13,7 +13,7 @@ from txloom.steps.landing.land_events import land_events
 from txloom.steps.landing.pending_work import reasons
 from txloom.storage import system_tables
 from txloom.storage.delta import small_tables
-from txloom.storage.landing import plan
+from txloom.storage.landing import landing_plan
 from txloom.storage.paths import TablePaths
 from txloom.storage.runs.ledger import Entry, write_ledger
 
@@ -93,5 +93,5 @@ def test_a_landing_that_was_planned_and_not_finished_is_work(shop: Pipeline, pat
     buffered(paths)
     merged(paths, 0)
     published(paths, 0)
-    plan.write_plan(paths, 2, [{"landing": 2, "run_id": "died", "at": NOW}])
+    landing_plan.write_plan(paths, 2, [{"landing": 2, "run_id": "died", "at": NOW}])
     assert reasons(shop, paths.warehouse, 0) == ["landing 2 is not finished"]

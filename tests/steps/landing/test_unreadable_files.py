@@ -18,7 +18,7 @@ from txloom.config import load
 from txloom.errors import ConfigurationError
 from txloom.steps.landing.accept_loss import accept_loss
 from txloom.steps.landing.check_source import check_source
-from txloom.storage.landing import decoding, tables
+from txloom.storage.landing import decoding, landing_tables
 
 PROJECT = Path(__file__).resolve().parents[3]
 FIRST, SECOND, THIRD = transaction(10, 1, 2), transaction(20, 3), transaction(30, 4)
@@ -85,7 +85,7 @@ def died(slot: Slot, monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr(tables, "append", dies)
+        broken.setattr(landing_tables, "append", dies)
         with pytest.raises(KeyboardInterrupt):
             slot.land()
 

@@ -10,7 +10,7 @@ from txloom.quality.dead_letters import Selection
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.storage.dead_letters import deliveries, open_letters
 from txloom.storage.delta import small_tables
-from txloom.storage.landing import plan
+from txloom.storage.landing import landing_plan
 from txloom.storage.system_tables import TRANSACTIONS
 
 WHOLE = transaction(20, 3, 4, 5)
@@ -82,4 +82,4 @@ def test_poison_of_a_file_that_only_has_other_content_now_stays_a_dead_letter(sl
     slot.put("a", text(transaction(30, 1)))
     slot.land()
     assert open_letters.open_dead_letters(slot.paths, "line").to_pylist() == [{"line": 1}]
-    assert plan.newest(slot.paths) == 2
+    assert landing_plan.newest(slot.paths) == 2

@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 from txloom.steps.landing import pending_work
 from txloom.storage import system_tables
 from txloom.storage.delta import small_tables
-from txloom.storage.landing import plan, tables
+from txloom.storage.landing import landing_plan, landing_tables
 from txloom.storage.maintenance import expiry
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark, merged
@@ -38,8 +38,8 @@ def test_the_newest_merge_is_the_last_one_though_a_worker_before_had_a_clock_ahe
 
 
 def test_a_cycle_knows_that_the_last_merge_is_published(paths: TablePaths) -> None:
-    tables.create_tables(paths)
-    plan.write_plan(paths, 1, [{"landing": 1, "run_id": "r", "at": NOW}])
+    landing_tables.create_tables(paths)
+    landing_plan.write_plan(paths, 1, [{"landing": 1, "run_id": "r", "at": NOW}])
     write_ledger(paths.warehouse, "shop", Entry("r", "land_events", NOW, {}, batch=1))
     about = {"release": 8, "landing": 1}
     small_tables.replace(paths.table("pending_transactions"), [], system_tables.PENDING_TRANSACTIONS, about)

@@ -16,8 +16,7 @@ from txloom.steps.landing import pending_work
 from txloom.steps.landing.land_events import close, finish_last, land_events
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.read_session import exists
-from txloom.storage.landing import connector_snapshots, tables
-from txloom.storage.landing import plan as landing_plan
+from txloom.storage.landing import connector_snapshots, landing_plan, landing_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources.splits import LandingPlan
 from txloom.storage.system_tables import CHANGE_EVENTS
@@ -84,7 +83,7 @@ class Landed:
         landing = LandingPlan(number, datetime.now(UTC), ())
         landing_plan.write_plan(self.paths, number, [{"landing": number, "at": landing.at, "topic": names.LOAD}])
         event = {"landing": number, "row": 1, "kind": "metadata", "topic": names.LOAD_METADATA, "csn": csn}
-        tables.append(pa.Table.from_pylist([event], CHANGE_EVENTS), landing, self.paths)
+        landing_tables.append(pa.Table.from_pylist([event], CHANGE_EVENTS), landing, self.paths)
         close(step_of(self.pipeline, self.warehouse, f"load-{number}"), landing)
         return self.bound()
 
@@ -167,7 +166,7 @@ def test_a_landing_that_died_decides_the_same_when_it_is_repeated(
     sent = [[row(1, 40, "first")], [row(2, 40, "true")], [row(3, 40, "last")], []]
     for messages, bound in zip(sent, bounds, strict=True):
         with monkeypatch.context() as patched:
-            patched.setattr(tables, dies_at, dies)
+            patched.setattr(landing_tables, dies_at, dies)
             with pytest.raises(KeyboardInterrupt):
                 shop.land(*messages)
         assert shop.finish() == bound

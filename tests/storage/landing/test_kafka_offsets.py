@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from drawn import examples
 from txloom.config.models.source import Kafka
 from txloom.errors import SourceLost
-from txloom.storage.landing import kafka_offsets, plan, tables
+from txloom.storage.landing import kafka_offsets, landing_plan, landing_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.sources import kafka
@@ -99,7 +99,7 @@ class Run:
         about = {"landing": self.landings, "run_id": "r", "at": datetime.now(UTC)}
         taken = kafka.ranges(self.log.extents(), kafka_offsets.reached(self.paths), BROKERS)
         parts = kafka_offsets.write_plan(self.paths, about, taken)
-        plan.write_plan(self.paths, self.landings, [about])
+        landing_plan.write_plan(self.paths, self.landings, [about])
         if not dies:
             self.read(parts)
             self.end()
@@ -151,7 +151,7 @@ ROUNDS = st.lists(
 def test_every_record_is_landed_once_or_given_up(rounds: list[Any], partitions: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         paths = TablePaths(str(Path(folder)), "shop")
-        tables.create_tables(paths)
+        landing_tables.create_tables(paths)
         run = Run(paths, Log("id-0", [0] * partitions, [[] for _ in range(partitions)]))
         run.land(dies=False)
         for produced, dies, lost, accepted in rounds:

@@ -155,11 +155,11 @@ def test_files_behind_one_that_is_still_written_wait(slot: Slot) -> None:
 
 
 def test_a_landing_that_is_repeated_reads_the_same_bytes(slot: Slot, monkeypatch: pytest.MonkeyPatch) -> None:
-    from txloom.storage.landing import tables
+    from txloom.storage.landing import landing_tables
 
     slot.put("part-1", text(FIRST + SECOND[:2]))
     with monkeypatch.context() as broken:
-        broken.setattr(tables, "append", _dies)
+        broken.setattr(landing_tables, "append", _dies)
         with pytest.raises(KeyboardInterrupt):
             slot.land()
     slot.put("part-1", text(SECOND[2:]), append=True)

@@ -8,7 +8,7 @@ from typing import Any
 from txloom.config import load
 from txloom.storage import system_tables
 from txloom.storage.delta import small_tables
-from txloom.storage.landing import tables
+from txloom.storage.landing import landing_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets import schemas
 from txloom.transactions.hashes import hash64
@@ -76,7 +76,7 @@ class Shop:
 
     def land(self, *rows: Mapping[str, Any]) -> None:
         """Append events: what is not said of them is what a row of `items` has."""
-        tables.create_tables(self.paths)
+        landing_tables.create_tables(self.paths)
         self.write("change_events", *(event(**row) for row in rows))
 
     def step(self, step: str, minutes: float, run: str = "r1", **more: Any) -> None:

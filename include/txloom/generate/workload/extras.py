@@ -1,6 +1,6 @@
 """Statements of an order desk on attachments, promotions and the audit.
 
-As in `txloom.generate.workload.entry`, each returns whether it changed a row; all of them change one row.
+As in `txloom.generate.workload.order_entry`, each returns whether it changed a row; all of them change one row.
 """
 
 from txloom.generate.workload.source import Order, Work

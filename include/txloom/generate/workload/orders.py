@@ -7,7 +7,7 @@ same transactions as one long run, and no fault or format changes them.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from txloom.generate.workload import entry, extras, removal
+from txloom.generate.workload import extras, order_entry, removal
 from txloom.generate.workload.changes import LSN_STEP, Change, Transaction, short_moment
 from txloom.generate.workload.settings import Shares, Sizes
 from txloom.generate.workload.source import Source, Work
@@ -16,12 +16,12 @@ from txloom.generate.workload.values import Draw
 Statement = Callable[[Work], bool]
 
 ENTRIES: tuple[Statement, ...] = (
-    *(entry.place_order,) * 9,
-    *(entry.change_order,) * 5,
-    *(entry.change_line,) * 4,
-    *(entry.change_details,) * 2,
-    *(entry.add_line,) * 2,
-    *(entry.move_line, extras.add_attachment, extras.change_attachment),
+    *(order_entry.place_order,) * 9,
+    *(order_entry.change_order,) * 5,
+    *(order_entry.change_line,) * 4,
+    *(order_entry.change_details,) * 2,
+    *(order_entry.add_line,) * 2,
+    *(order_entry.move_line, extras.add_attachment, extras.change_attachment),
     *(extras.change_codes, extras.use_a_code, extras.write_audit),
 )
 """Statements that insert and update; one that is listed twice is twice as frequent."""
@@ -34,8 +34,8 @@ KEY_CHANGES: tuple[Statement, ...] = (
     *(removal.rekey_line, removal.rekey_attachment),
 )
 TRUNCATES: tuple[Statement, ...] = (removal.truncate_attachments, removal.truncate_uses)
-LOADS: tuple[Statement, ...] = (entry.load_order,)
-SMALLEST: tuple[Statement, ...] = (entry.change_order, extras.change_codes)
+LOADS: tuple[Statement, ...] = (order_entry.load_order,)
+SMALLEST: tuple[Statement, ...] = (order_entry.change_order, extras.change_codes)
 """Statements that change one row, tried when no other fits; the last one always fits."""
 SEEDS = 1 << 40
 """How many transactions a seed has before it would repeat those of another seed."""

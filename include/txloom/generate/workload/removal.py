@@ -1,10 +1,10 @@
 """Statements of an order desk that delete rows, change their keys, or truncate tables.
 
-As in `txloom.generate.workload.entry`, each returns whether it changed a row, and changes no more rows than there is
-room for.
+As in `txloom.generate.workload.order_entry`, each returns whether it changed a row, and changes no more rows than there
+is room for.
 """
 
-from txloom.generate.workload.entry import BIG_KEYS, add_up, insert_order
+from txloom.generate.workload.order_entry import BIG_KEYS, add_up, insert_order
 from txloom.generate.workload.source import Order, Work
 from txloom.generate.workload.tables import ATTACHMENTS, CODES, DETAILS, LINES, ORDERS, USES
 from txloom.generate.workload.values import identity, raised

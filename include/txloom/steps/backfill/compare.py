@@ -11,8 +11,8 @@ from txloom.config import names
 from txloom.current.row_hashes import row_hashes
 from txloom.errors import ConfigurationError
 from txloom.steps.backfill.released_events import REBUILT
-from txloom.steps.backfill.row_diff import SAMPLES, UNCOMPARED, differing, json_value
 from txloom.steps.backfill.scope import Scope, Target
+from txloom.steps.backfill.shadow_diff import SAMPLES, UNCOMPARED, differing, json_value
 from txloom.steps.backfill.shadow_rows import is_small, shadow
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.sql import sql_name

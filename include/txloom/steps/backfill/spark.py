@@ -11,8 +11,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from txloom.config import names
 from txloom.steps.backfill.compare import STAY
 from txloom.steps.backfill.released_events import OUTCOMES, landings, rebuild
-from txloom.steps.backfill.row_diff import differing
 from txloom.steps.backfill.scope import Scope, Target
+from txloom.steps.backfill.shadow_diff import differing
 from txloom.steps.backfill.shadow_rows import without_cleaned
 from txloom.steps.buffer.release_batch import FEWEST_BITS, SHARE
 from txloom.storage.delta import arrow_tables, data_files, small_tables, spark_tables

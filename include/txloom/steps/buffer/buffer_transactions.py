@@ -21,11 +21,11 @@ from txloom.steps.buffer.micro_batch import Batch
 from txloom.steps.buffer.release_batch import Released, release_large, release_small
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.steps.step import Counts, Step
-from txloom.storage.buffer import batch_plan, checkpoint_files, checkpoints, earlier_epochs, stream
+from txloom.storage.buffer import batch_plan, buffer_stream, checkpoint_files, checkpoints, earlier_epochs
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import arrow_tables
-from txloom.storage.landing import stream as landing_stream
+from txloom.storage.landing import landing_stream
 from txloom.storage.paths import TablePaths
 from txloom.storage.runs.ledger import Entry, balance, write_ledger
 from txloom.storage.spark.session import warm_workers
@@ -103,7 +103,7 @@ def _taken_in(step: Step, epoch: int) -> dict[str, int]:
             totals[name] = count if name in LEVELS else totals.get(name, 0) + count
 
     query = (
-        stream.outcomes(arrived, rules_of(pipeline))
+        buffer_stream.outcomes(arrived, rules_of(pipeline))
         .writeStream.foreachBatch(release)
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
@@ -133,7 +133,7 @@ def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
 
     Args:
         batch: the batch.
-        frame: its decisions, in the schema of `txloom.storage.buffer.stream.OUTCOMES`.
+        frame: its decisions, in the schema of `txloom.storage.buffer.buffer_stream.OUTCOMES`.
     """
     frame = frame.persist()
     try:

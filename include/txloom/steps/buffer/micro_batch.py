@@ -12,7 +12,7 @@ from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality.findings import Finding
 from txloom.steps.schema_drift import added
-from txloom.storage.buffer import checkpoints, stream
+from txloom.storage.buffer import buffer_stream, checkpoints
 from txloom.storage.checks import findings
 from txloom.storage.delta import arrow_tables, data_files, spark_tables
 from txloom.storage.paths import TablePaths
@@ -65,7 +65,7 @@ class Batch:
         """Return the rows of `transactions` that other batches released, with their hash as `tx`."""
         finished = spark_tables.read(self.spark, self.paths.table(names.TRANSACTIONS))
         return finished.where((F.col("release") != self.release) & (F.col("status") == "released")).withColumn(
-            "tx", stream.transaction_hash()
+            "tx", buffer_stream.transaction_hash()
         )
 
     def append(self, frame: DataFrame, table: str) -> bool:

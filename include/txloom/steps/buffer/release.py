@@ -16,11 +16,11 @@ from txloom.config import names
 from txloom.config.models.pipeline import Pipeline, Table
 from txloom.events import formats
 from txloom.events.images.reader import ImageReader
+from txloom.history.aggregate_stream import stream
 from txloom.history.changes import changes
-from txloom.history.stream import stream
 from txloom.quality.findings import Finding
 from txloom.steps.schema_drift import undeclared, without_before
-from txloom.storage.buffer.stream import RELEASED
+from txloom.storage.buffer.buffer_stream import RELEASED
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.sql import int_list
 from txloom.storage.paths import TablePaths

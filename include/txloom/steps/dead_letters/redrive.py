@@ -19,8 +19,7 @@ from txloom.steps.landing.land_events import close, finish_last
 from txloom.steps.step import Counts, Step
 from txloom.storage.dead_letters import deliveries, open_letters
 from txloom.storage.dead_letters.listing import among
-from txloom.storage.landing import plan as landing_plan
-from txloom.storage.landing import tables
+from txloom.storage.landing import landing_plan, landing_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.snapshots import dated_transactions
 from txloom.storage.sources.splits import LandingPlan
@@ -68,12 +67,12 @@ def redrive(step: Step, selection: Selection) -> Counts:
     plan = landing_plan.planned(paths.landed_files)
     step = replace(step, session=_no_session)
     first = finish_last(step, plan) + 1
-    turns = _in_turns(tables.decode_again(partial(SourceDecoder, pipeline), events, first, paths))
+    turns = _in_turns(landing_tables.decode_again(partial(SourceDecoder, pipeline), events, first, paths))
     for number, turn in enumerate(turns, first):
         again = LandingPlan(number, datetime.now(UTC), ())
         planned = {"landing": number, "run_id": step.run_id, "at": again.at, "topic": open_letters.REDRIVE}
         landing_plan.write_plan(paths, number, [planned])
-        tables.land_again(turn, again, paths)
+        landing_tables.land_again(turn, again, paths)
         close(step, again)
     landings = {"landing": first, "last_landing": first + len(turns) - 1}
     return {"transactions": len(ids), "events": events.num_rows, **landings}

@@ -14,7 +14,7 @@ from txloom.steps.step import Counts, Step
 from txloom.storage.checks import findings
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.sql import text_literal
-from txloom.storage.landing import kafka_offsets, loaded_snapshots, plan, tables
+from txloom.storage.landing import kafka_offsets, landing_plan, landing_tables, loaded_snapshots
 from txloom.storage.paths import TablePaths
 from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.sources import file_positions
@@ -47,7 +47,7 @@ def accept_loss(step: Step, *, topics: Sequence[str] = (), files: Sequence[str] 
         raise ConfigurationError("name either topics (--topic) or files (--file) whose loss is accepted")
     if (pipeline.source.kafka is None) == bool(topics):
         raise ConfigurationError(_other_source(pipeline))
-    tables.create_tables(paths)
+    landing_tables.create_tables(paths)
     if files:
         return {**_accept_files(paths, run_id, files, reason)}
     lost = kafka_offsets.losses(pipeline, paths)
@@ -81,7 +81,7 @@ def _accept_files(paths: TablePaths, run_id: str, files: Sequence[str], reason: 
         detail = "; ".join(f"{each.file}: {each.problem} (accepted: {reason})" for each in accepted)
         at = _written_down(paths, run_id, counts, detail, file_positions.set_aside(paths))
         file_positions.write(
-            paths, plan.newest(paths), [file_positions.accepted(each, reason) for each in accepted], at
+            paths, landing_plan.newest(paths), [file_positions.accepted(each, reason) for each in accepted], at
         )
         left = [each for name, each in unreadable.items() if name not in files]
         close_readable(paths, left, run_id, f"set aside: {reason}")

@@ -5,8 +5,7 @@ from collections import Counter
 
 from txloom.config.models.pipeline import Pipeline
 from txloom.steps.step import Counts, Step
-from txloom.storage.landing import kafka_offsets
-from txloom.storage.landing import plan as landing_plan
+from txloom.storage.landing import kafka_offsets, landing_plan
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources import file_plan, file_positions, files, kafka
 from txloom.storage.sources.files import Inbox

@@ -17,11 +17,9 @@ from txloom.storage.landing import (
     connector_snapshots,
     decoding,
     kafka_offsets,
+    landing_plan,
+    landing_tables,
     partition_watermarks,
-    tables,
-)
-from txloom.storage.landing import (
-    plan as landing_plan,
 )
 from txloom.storage.paths import TablePaths
 from txloom.storage.runs.ledger import Entry, write_ledger
@@ -45,7 +43,7 @@ def land_events(step: Step) -> Counts:
         SourceUnavailable: if the source cannot be read.
         SourceLost: if records that were not landed no longer exist.
     """
-    tables.create_tables(step.paths)
+    landing_tables.create_tables(step.paths)
     plan = landing_plan.planned(step.paths.landed_files)
     last = finish_last(step, plan)
     return _finish(step, _plan(step, plan, last + 1))
@@ -141,12 +139,12 @@ def _reader(pipeline: Pipeline) -> decoding.Reader:
 def _finish(step: Step, planned: LandingPlan) -> Counts:
     """Write the events of a planned landing, then close it; {} where that was done before."""
     pipeline, paths = step.pipeline, step.paths
-    if tables.last_finished(paths) >= planned.number:
+    if landing_tables.last_finished(paths) >= planned.number:
         return {}
     if planned.splits:
         new = partial(formats.SourceDecoder, pipeline)
         ordered = formats.is_ordered(pipeline)
-        tables.write_events(step.session, new, _reader(pipeline), planned, paths, ordered=ordered)
+        landing_tables.write_events(step.session, new, _reader(pipeline), planned, paths, ordered=ordered)
         after_landing(pipeline, paths, planned.number, step.run_id)
         if pipeline.source.kafka is None:
             note_unreadable(paths, step.run_id)
@@ -166,14 +164,14 @@ def close(step: Step, planned: LandingPlan) -> Counts:
         landing: its number; counts of its events by kind.
     """
     pipeline, paths = step.pipeline, step.paths
-    tables.write_poison(planned, paths)
+    landing_tables.write_poison(planned, paths)
     bound = connector_snapshots.advance(pipeline, paths, planned)
     if planned.reads_source:
         clear_given_up(pipeline, paths, planned)
         after_snapshot(pipeline, paths, planned.number, step.run_id)
     reached = partition_watermarks.advance(pipeline, paths, planned)
-    tables.write_clock(planned, paths, bounded(reached, bound))
-    counts = tables.count(planned, paths)
+    landing_tables.write_clock(planned, paths, bounded(reached, bound))
+    counts = landing_tables.count(planned, paths)
     entry = Entry(step.run_id, "land_events", planned.at, counts, batch=planned.number)
     write_ledger(paths.warehouse, paths.pipeline, entry)
     return {"landing": planned.number, **counts}

@@ -11,7 +11,7 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import small_tables
-from txloom.storage.landing import connector_snapshots, partition_watermarks, plan, tables
+from txloom.storage.landing import connector_snapshots, landing_plan, landing_tables, partition_watermarks
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.publishing.watermark import gone
@@ -39,10 +39,10 @@ def reasons(pipeline: Pipeline, warehouse: str, waiting: int) -> list[str]:
 
 def _unfinished(paths: TablePaths) -> list[str]:
     """Return the first step that earlier cycles did not finish, as a list of one or no reason."""
-    last = plan.newest(paths)
+    last = landing_plan.newest(paths)
     if not last:
         return ["it never ran"]
-    if tables.last_finished(paths) < last:
+    if landing_tables.last_finished(paths) < last:
         return [f"landing {last} is not finished"]
     seen = buffer_state(paths)
     if seen is None or seen.landing < last:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from txloom.config.models.pipeline import Pipeline
 from txloom.steps.merge import local_merge
 from txloom.steps.merge.contradictions import findings_of
-from txloom.steps.merge.plan import Merge, Work
+from txloom.steps.merge.merge_plan import Merge, Work
 from txloom.steps.merge.repaired_findings import close_repaired
 from txloom.steps.parallel import Failures
 from txloom.steps.schema_drift import gone_columns, note_back, note_gone

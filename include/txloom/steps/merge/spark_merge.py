@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from txloom.config.models.pipeline import Aggregate, Pipeline
 from txloom.current.folding.column_nulling import Columns, Gone
-from txloom.steps.merge.plan import Merge, Work
+from txloom.steps.merge.merge_plan import Merge, Work
 from txloom.storage.delta import spark_tables
 from txloom.storage.delta.partition_pruning import Within
 from txloom.storage.delta.sql import spark_name

@@ -7,7 +7,7 @@ from txloom.quality import findings as f
 from txloom.quality.findings import Finding
 from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.steps.schema_drift import added
-from txloom.steps.snapshots.row_diff import Compared
+from txloom.steps.snapshots.extract_diff import Compared
 from txloom.storage.checks import findings
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets.undeclared_columns import Undeclared, columns_to_adopt, record_adopted, with_columns

@@ -22,11 +22,11 @@ from txloom.errors import BeyondValidThrough, ConfigurationError, SourceUnavaila
 from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.steps.landing.land_events import close, finish_last
 from txloom.steps.snapshots.column_drift import note_columns, take_up
-from txloom.steps.snapshots.row_diff import KINDS, Compared, Comparison, in_this_process
+from txloom.steps.snapshots.extract_diff import KINDS, Compared, Comparison, in_this_process
 from txloom.steps.step import Counts, Step
 from txloom.storage.delta import data_files, small_merge
 from txloom.storage.delta.data_files import DataFile
-from txloom.storage.landing import change_events, decoding, plan, tables
+from txloom.storage.landing import change_events, decoding, landing_plan, landing_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.snapshots import dated_transactions, extracts
@@ -73,8 +73,8 @@ def diff_snapshot(step: Step, day: date, *, leave_out_dead: bool = False) -> Cou
     pipeline, paths, run_id = step.pipeline, step.paths, step.run_id
     if pipeline.source.snapshots is None:
         raise ConfigurationError(f"{pipeline.name}: its format is {pipeline.source.format}, which has no extracts")
-    tables.create_tables(paths)
-    last = finish_last(step, plan.planned(paths.landed_files))
+    landing_tables.create_tables(paths)
+    last = finish_last(step, landing_plan.planned(paths.landed_files))
     newest = dated_transactions.newest(paths)
     if newest is not None and newest.csn >= dated_transactions.csn(day):
         return _skipped(pipeline, paths, newest, day, run_id)
@@ -156,9 +156,9 @@ def _compared(
     written = [_write(events, transaction, paths) for events in decoding.gathered(small())]
     for name, (first, buckets) in numbers.items():
         if buckets:
-            from txloom.steps.snapshots import spark_row_diff
+            from txloom.steps.snapshots import spark_extract_diff
 
-            parts = spark_row_diff.in_tasks(
+            parts = spark_extract_diff.in_tasks(
                 spark(), comparisons[name], paths, current[name], range(first, first + buckets), results[name]
             )
             written += parts
@@ -212,8 +212,8 @@ def _land(
     base = {"landing": at.number, "run_id": step.run_id, "at": at.at, "file_number": 0}
     counts = {name: result.events for name, result in results.items() if result.events}
     metadata = _write(transaction.landed_metadata(counts, 1, snapshot=summary), transaction, paths)
-    plan.write_plan(paths, at.number, [{**base, "topic": dated_transactions.topic(name)} for name in results])
-    tables.append_files([*written, metadata], at, paths)
+    landing_plan.write_plan(paths, at.number, [{**base, "topic": dated_transactions.topic(name)} for name in results])
+    landing_tables.append_files([*written, metadata], at, paths)
     close(step, at)
 
 

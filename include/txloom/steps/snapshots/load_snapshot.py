@@ -21,11 +21,10 @@ from txloom.steps.landing.internal_transaction import BEHIND, InternalTransactio
 from txloom.steps.landing.land_events import close, finish_last
 from txloom.steps.step import Counts, Step
 from txloom.storage.delta import data_files
-from txloom.storage.landing import change_events, decoding, loaded_snapshots, plan
-from txloom.storage.landing import tables as landing_tables
+from txloom.storage.landing import change_events, decoding, landing_plan, landing_tables, loaded_snapshots
 from txloom.storage.paths import TablePaths
-from txloom.storage.snapshots import files as snapshots_files
-from txloom.storage.snapshots.files import SnapshotFile
+from txloom.storage.snapshots import snapshot_files as snapshots_files
+from txloom.storage.snapshots.snapshot_files import SnapshotFile
 from txloom.storage.sources.splits import LandingPlan, Task
 from txloom.storage.system_tables import CHANGE_EVENTS
 from txloom.storage.targets.undeclared_columns import effective_pipeline
@@ -88,7 +87,7 @@ def load_snapshot(step: Step, snapshot: Snapshot) -> Counts:
     if min(newer) >= csn:
         LOG.info(f"skipped: {', '.join(files_by_table)} was loaded as of csn {min(newer)} already")
         return {"skipped": 1, "csn": csn}
-    number = finish_last(step, plan.planned(paths.landed_files)) + 1
+    number = finish_last(step, landing_plan.planned(paths.landed_files)) + 1
     at = LandingPlan(number, datetime.now(UTC), ())
     whole = set(files_by_table) == {table.name for table in pipeline.tables}
     time = snapshot.time
@@ -133,7 +132,7 @@ def _plan(load: InternalTransaction, tables: Iterable[str], paths: TablePaths, r
     """Store the plan of a landing that is a snapshot. Once it is planned it is written, or stays empty."""
     base = {"landing": load.at.number, "run_id": run_id, "at": load.at.at}
     rows = [{**base, "file_number": 0, "topic": loaded_snapshots.topic(table)} for table in tables]
-    plan.write_plan(paths, load.at.number, rows)
+    landing_plan.write_plan(paths, load.at.number, rows)
 
 
 def _land_large(

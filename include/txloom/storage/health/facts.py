@@ -18,7 +18,7 @@ from txloom.storage.delta.read_session import exists, opened
 from txloom.storage.delta.recent_files import newest_since
 from txloom.storage.delta.sql import instant_literal, int_list
 from txloom.storage.health import incidents
-from txloom.storage.landing import tables as landing_tables
+from txloom.storage.landing import landing_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.cuts import newest_cut
 from txloom.storage.publishing.watermark import gone

@@ -15,8 +15,7 @@ from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import ConfigurationError
 from txloom.storage.delta import small_tables
-from txloom.storage.landing import plan as landing_plan
-from txloom.storage.landing import tables
+from txloom.storage.landing import landing_plan, landing_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.sources import kafka
 from txloom.storage.sources.kafka import Loss, Reached
@@ -49,7 +48,7 @@ def unread(paths: TablePaths) -> list[Range]:
     That is where its run died, or its records are gone from the brokers.
     """
     newest = planned_last(paths)
-    if newest is None or newest["landing"] <= tables.last_read(paths):
+    if newest is None or newest["landing"] <= landing_tables.last_read(paths):
         return []
     return planned(paths, newest["landing"])
 

@@ -1,8 +1,8 @@
 """Extracts of a source's tables: a folder for each date, in it one for each table, in it files of rows.
 
-`<source.files.path>/<YYYY-MM-DD>/<table>/*.parquet|.csv|.jsonl`, as `txloom.storage.snapshots.files` reads them. A date
-is complete when its folder, or that of every watched table, holds `_SUCCESS`, or when nothing in it has changed for
-`settle` and nothing in it has a temporary name. A table without a folder has no extract on that date.
+`<source.files.path>/<YYYY-MM-DD>/<table>/*.parquet|.csv|.jsonl`, as `txloom.storage.snapshots.snapshot_files` reads
+them. A date is complete when its folder, or that of every watched table, holds `_SUCCESS`, or when nothing in it has
+changed for `settle` and nothing in it has a temporary name. A table without a folder has no extract on that date.
 """
 
 import time
@@ -15,8 +15,8 @@ from pathlib import Path
 from txloom.config.models.pipeline import Pipeline
 from txloom.config.project import PROJECT
 from txloom.errors import ConfigurationError, SourceUnavailable
-from txloom.storage.snapshots import files as snapshots_files
-from txloom.storage.snapshots.files import SnapshotFile
+from txloom.storage.snapshots import snapshot_files as snapshots_files
+from txloom.storage.snapshots.snapshot_files import SnapshotFile
 from txloom.storage.sources.file_lines import BLOCK
 from txloom.storage.sources.files import TEMPORARY_SUFFIXES
 

@@ -12,7 +12,7 @@ from txloom.storage.publishing.watermark import watermark_of
 from txloom.storage.targets import history_reader
 from txloom.storage.targets.undeclared_columns import effective_pipeline
 from txloom.storage.views.paging import Page, Row, last_step, limits, open_tables
-from txloom.storage.views.stories import changes
+from txloom.storage.views.stories import row_changes
 from txloom.storage.views.stories.row_lookup import Member, RowQuestion, equal, kinds, read_key, row_question
 from txloom.storage.views.stories.row_states import with_states
 
@@ -92,7 +92,7 @@ def _changes(paths: TablePaths, what: RowQuestion, row_key: Row, most: int) -> t
     keys, followed = [row_key], 0
     while followed < len(keys):
         followed = len(keys)
-        changes_read, total = changes.newest(paths, root, changes.of_keys(root, what.key, keys), most)
+        changes_read, total = row_changes.newest(paths, root, row_changes.of_keys(root, what.key, keys), most)
         keys = _linked(keys, changes_read, what)
     for member in children:
         rows, count = _children(paths, what, member, keys, most)
@@ -119,13 +119,13 @@ def _children(
     paths: TablePaths, what: RowQuestion, member: Member, keys: list[Row], most: int
 ) -> tuple[list[Row], int]:
     """Return the changes of a child table below some parents, also deletes whose event does not hold the parent."""
-    changes_read, total = changes.newest(paths, member, changes.of_keys(member, what.key, keys), most)
+    changes_read, total = row_changes.newest(paths, member, row_changes.of_keys(member, what.key, keys), most)
     latest = {
         tuple(row["image"][name] for name in member.table.key): row["image"] for row in changes_read if row["op"] != "T"
     }
     if not latest or member.is_root:
         return changes_read, total
-    of_lost, aggregate = changes.of_lost(member, list(latest.values())[:CHILDREN]), member.row_table.aggregate
+    of_lost, aggregate = row_changes.of_lost(member, list(latest.values())[:CHILDREN]), member.row_table.aggregate
     parentless = f'"{what.key[0]}" is null' if aggregate is not None and aggregate.current == what.current else "true"
-    lost, more = changes.newest(paths, member, of_lost, most, parentless)
+    lost, more = row_changes.newest(paths, member, of_lost, most, parentless)
     return [*changes_read, *lost], total + more

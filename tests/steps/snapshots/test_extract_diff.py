@@ -20,8 +20,8 @@ from txloom.config import load
 from txloom.current.row_diff import with_hashes
 from txloom.events.images.reader import ImageReader
 from txloom.steps.landing.internal_transaction import InternalTransaction
-from txloom.steps.snapshots.row_diff import Compared, Comparison, compared, empty, read
-from txloom.storage.snapshots.files import SnapshotFile
+from txloom.steps.snapshots.extract_diff import Compared, Comparison, compared, empty, read
+from txloom.storage.snapshots.snapshot_files import SnapshotFile
 from txloom.storage.sources.splits import LandingPlan
 
 DECLARED = """

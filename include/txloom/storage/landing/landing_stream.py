@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from txloom.storage.buffer.stream import NO_CLOCK
+from txloom.storage.buffer.buffer_stream import NO_CLOCK
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.sql import int_list
 from txloom.storage.paths import TablePaths

@@ -47,7 +47,7 @@ def outcomes(arrived: DataFrame, rules: completeness.Rules) -> DataFrame:
     """Return the streaming frame of outcomes (OUTCOMES) of the buffer.
 
     Args:
-        arrived: a streaming frame in the schema ARRIVALS (`txloom.storage.landing.stream`).
+        arrived: a streaming frame in the schema ARRIVALS (`txloom.storage.landing.landing_stream`).
         rules: when a transaction is whole, and how long one may wait.
     """
     return arrived.groupBy("bucket").applyInPandasWithState(_decider(rules), OUTCOMES, NO_STATE, "append", "NoTimeout")

@@ -20,13 +20,13 @@ from txloom.config.models.pipeline import Table
 from txloom.current.row_diff import KEY, VALUES, with_hashes
 from txloom.current.row_hashes import BITS
 from txloom.errors import ConfigurationError
-from txloom.steps.snapshots.row_diff import FILE, LINE, Compared, Comparison, compared, declared, empty, read
+from txloom.steps.snapshots.extract_diff import FILE, LINE, Compared, Comparison, compared, declared, empty, read
 from txloom.storage.delta import data_files, spark_tables
 from txloom.storage.delta.data_files import DataFile
 from txloom.storage.delta.sql import spark_name
 from txloom.storage.landing import change_events, decoding
 from txloom.storage.paths import TablePaths
-from txloom.storage.snapshots.files import SnapshotFile
+from txloom.storage.snapshots.snapshot_files import SnapshotFile
 from txloom.storage.spark import spread
 from txloom.storage.targets import schemas
 

@@ -23,8 +23,8 @@ from txloom.steps.landing.internal_transaction import InternalTransaction
 from txloom.storage.delta import arrow_tables
 from txloom.storage.landing import decoding
 from txloom.storage.landing.change_events import LINES_PER_FILE
-from txloom.storage.snapshots import files as snapshots_files
-from txloom.storage.snapshots.files import SnapshotFile
+from txloom.storage.snapshots import snapshot_files as snapshots_files
+from txloom.storage.snapshots.snapshot_files import SnapshotFile
 from txloom.storage.sources.row_files import as_json
 from txloom.storage.sources.splits import Task
 from txloom.storage.targets import schemas

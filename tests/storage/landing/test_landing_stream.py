@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from txloom.storage.buffer import batch_plan
 from txloom.storage.buffer.batch_plan import End
-from txloom.storage.buffer.stream import NO_CLOCK
+from txloom.storage.buffer.buffer_stream import NO_CLOCK
 from txloom.storage.delta import small_tables
-from txloom.storage.landing import stream
+from txloom.storage.landing import landing_stream
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import CHANGE_EVENTS
 from txloom.transactions import events as ev
@@ -78,9 +78,9 @@ def test_the_tasks_of_a_batch_read_each_bucket_once(tasks: int) -> None:
 
     piece = {"after": 2, "until": 5, "tasks": tasks}
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(stream, "arrivals", arrivals)
+        monkeypatch.setattr(landing_stream, "arrivals", arrivals)
         rows = pa.RecordBatch.from_pylist([piece | {"task": task} for task in range(tasks)])
-        assert list(stream._reader("p")([rows])) == []
+        assert list(landing_stream._reader("p")([rows])) == []
     assert sorted(seen) == list(range(BUCKETS))
 
 
@@ -115,7 +115,7 @@ def test_a_clock_comes_to_every_bucket_with_the_holes_that_it_brings(tmp_path: P
         clock | {"kind": "numbers", "bucket": 1, "numbers": b"x"},
     ]
     small_tables.append(paths.change_events, rows, CHANGE_EVENTS)
-    arrived = pa.concat_tables(stream.arrivals(paths.change_events, 2, 3, (1, 5))).to_pylist()
+    arrived = pa.concat_tables(landing_stream.arrivals(paths.change_events, 2, 3, (1, 5))).to_pylist()
     clocks = [{"bucket": bucket, "landing": 3, "at": 5_000_000, "reached": 40, "numbers": holes} for bucket in (1, 5)]
     numbers = {"bucket": 1, "landing": 3, "at": 5_000_000, "reached": NO_CLOCK, "numbers": b"x"}
     assert sorted(arrived, key=repr) == sorted([*clocks, numbers], key=repr)
