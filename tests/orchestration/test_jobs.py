@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from txloom.config import load
 from txloom.orchestration.failures import failure
 from txloom.orchestration.jobs import IN_ORDER, SparkJob, died, spark_job, turn
-from txloom.storage.runs.result_files import JobResult, ResultFile
+from txloom.storage.runs.job_results import JobResult, ResultFile
 
 PROJECT = Path(__file__).resolve().parents[2]
 DECLARED = """

@@ -67,7 +67,7 @@ TESTED_BY = {
     "storage/publishing/valid_through": "workloads/named/test_named_lakes",
     "storage/publishing/watermark": "steps/merge/test_local_merge",
     "storage/runs/ledger": "storage/maintenance/test_expiry",
-    "storage/runs/result_files": "steps/test_runner",
+    "storage/runs/job_results": "steps/test_runner",
     "storage/snapshots/dated_transactions": "steps/snapshots/test_diff_snapshot",
     "storage/snapshots/snapshot_files": "steps/snapshots/test_extract_diff",
     "storage/sources/file_lines": "storage/sources/test_file_plan",

@@ -9,7 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from txloom.errors import ConfigurationError, SourceUnavailable
 from txloom.steps.runner import Job, parser, run
-from txloom.storage.runs.result_files import JobResult, ResultFile
+from txloom.storage.runs.job_results import JobResult, ResultFile
 
 DECLARED = """
 name: shop

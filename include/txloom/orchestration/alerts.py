@@ -8,7 +8,7 @@ from airflow.sdk import BaseOperator, Context
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import TxloomError, message_of
 from txloom.orchestration.failures import failure
-from txloom.orchestration.metrics import measured
+from txloom.orchestration.gauges import measured
 from txloom.orchestration.notices import reached
 
 STEP = "alert"

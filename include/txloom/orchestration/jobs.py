@@ -17,7 +17,7 @@ from txloom.config.project import PROJECT, jars
 from txloom.errors import LeaseTaken, message_of
 from txloom.orchestration import connections
 from txloom.orchestration.failures import failure
-from txloom.orchestration.metrics import measured
+from txloom.orchestration.gauges import measured
 from txloom.orchestration.notices import notices
 from txloom.orchestration.pipelines import warehouse
 
@@ -54,7 +54,7 @@ class SparkJob(SparkSubmitOperator):
         Both come out of the job's result file. Raises AirflowFailException where a retry cannot help, and
         AirflowSkipException where publish had nothing new.
         """
-        from txloom.storage.runs.result_files import ResultFile
+        from txloom.storage.runs.job_results import ResultFile
 
         self._hook = self._hook or self._get_hook()
         self._hook._env = {**(self._hook._env or {}), **connections.environment(self.pipeline)}

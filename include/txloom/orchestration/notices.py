@@ -40,7 +40,7 @@ class TaskNotice(BaseNotifier):
     def notify(self, context: Context) -> None:
         """Send the notice; Airflow writes an error here into the task's log, and the task does not fail by it."""
         from txloom.steps.alerts.alert import FailedTask, is_failed, task_failed, task_succeeded
-        from txloom.storage.runs.result_files import ResultFile
+        from txloom.storage.runs.job_results import ResultFile
 
         instance = context["ti"]
         task = f"{instance.dag_id}.{instance.task_id}"

@@ -14,8 +14,8 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.errors import TxloomError, message_of
 from txloom.orchestration import connections
 from txloom.orchestration.failures import failure
+from txloom.orchestration.gauges import measured
 from txloom.orchestration.jobs import retried
-from txloom.orchestration.metrics import measured
 from txloom.orchestration.pipelines import warehouse
 
 STEP = "check_source"

@@ -19,8 +19,8 @@ from txloom.quality.dead_letters import Selection
 from txloom.steps.step import Step, no_session
 from txloom.storage.delta.retry import first_line, is_conflict
 from txloom.storage.paths import TablePaths
+from txloom.storage.runs.job_results import JobResult, ResultFile
 from txloom.storage.runs.lease import held
-from txloom.storage.runs.result_files import JobResult, ResultFile
 from txloom.storage.spark import progress_log
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from txloom.steps.step import Step
 from txloom.storage.checks import results
 from txloom.storage.maintenance import expiry
-from txloom.storage.runs import result_files
+from txloom.storage.runs import job_results
 
 
 def expire(step: Step) -> dict[str, int]:
@@ -26,6 +26,6 @@ def expire(step: Step) -> dict[str, int]:
         "ledger": expiry.shorten_ledger(paths, reports),
         "reports": expiry.drop_reports(paths, reports),
         "pages": results.drop_pages(paths, reports),
-        "runs": result_files.drop(paths, reports),
+        "runs": job_results.drop(paths, reports),
         "checkpoints": expiry.drop_checkpoints(paths, maintenance.vacuum.retain),
     }

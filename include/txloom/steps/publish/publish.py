@@ -11,16 +11,15 @@ from txloom.steps.publish.check_expectations import hold
 from txloom.steps.step import Counts, Step
 from txloom.storage.checks import findings
 from txloom.storage.dead_letters import open_letters
-from txloom.storage.delta import schema_evolution, small_tables
+from txloom.storage.delta import small_tables
 from txloom.storage.delta.read_session import exists
 from txloom.storage.delta.table_metadata import identity, unchanged, versions
 from txloom.storage.landing import kafka_offsets, loaded_snapshots
 from txloom.storage.paths import TablePaths
-from txloom.storage.publishing.cuts import newest_cut
+from txloom.storage.publishing.cuts import append_cut, newest_cut
 from txloom.storage.publishing.watermark import Watermark, merged
 from txloom.storage.runs.ledger import Entry, write_ledger
 from txloom.storage.sources import file_positions
-from txloom.storage.system_tables import CUTS
 from txloom.storage.targets import shadow_tables
 
 
@@ -56,8 +55,7 @@ def publish(step: Step) -> Counts:
     hold(pipeline, paths, run_id)
     cut["cut_id"] = newest["cut_id"] + 1 if newest else 1
     cut["amends"] = _amended(paths, path, newest, reached) if newest else []
-    schema_evolution.ensure(path, CUTS)
-    small_tables.append(path, [cut], CUTS, once=(names.write_id(pipeline.name, names.CUTS, 0), cut["cut_id"]))
+    append_cut(paths, cut)
     entry = Entry(run_id, "publish", datetime.now(UTC), {"cut_id": cut["cut_id"]}, valid_through=reached.valid_through)
     write_ledger(paths.warehouse, paths.pipeline, entry)
     return {

@@ -12,7 +12,7 @@ import pytest
 SCRIPT = """
 from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
-from txloom.orchestration.metrics import measured
+from txloom.orchestration.gauges import measured
 
 stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
 counts = {"cut_id": 7, "valid_through": 334516829, "versions": {"orders": 3}, "run_id": "r", "ok": True}
