@@ -15,7 +15,7 @@ from oracle.completeness import progress
 from oracle.state import Source
 from txloom.config import find
 
-pytestmark = [pytest.mark.random_order(disabled=True), pytest.mark.stream]
+pytestmark = [pytest.mark.random_order(disabled=True), pytest.mark.stream, pytest.mark.long]
 """The tests are steps of one story."""
 RUNNER = Path(__file__).with_name("killed_job.py")
 
@@ -53,7 +53,6 @@ def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield made
 
 
-@pytest.mark.long
 def test_landing_killed_after_each_write_takes_every_file_once(lake: Lake) -> None:
     killed_again_and_again(lake, "land_events", (1, 1, 1, 1))
     heard = capture.read(arrivals()[:3])
@@ -100,7 +99,6 @@ def test_publishing_killed_after_its_checks_and_its_cut_publishes_it_once(lake: 
     )
 
 
-@pytest.mark.long
 def test_maintaining_killed_between_writes_keeps_every_row_and_enters_figures_once(lake: Lake) -> None:
     tables = [*declarations.TABLES, "orders_current", "change_events", "order_stream"]
     before = {table: sorted(map(repr, lake.rows(table))) for table in tables}

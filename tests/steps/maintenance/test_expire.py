@@ -95,7 +95,6 @@ def test_another_payload_under_a_forgotten_identity_is_still_a_conflict(lake: Ol
     assert '"total": 50' in letters[0]["value"]
 
 
-@pytest.mark.long
 def test_a_lost_buffer_is_rebuilt_from_what_is_left(lake: Old) -> None:
     before, settled = lake.state(), lake.settled()
     lake.maintain()

@@ -65,6 +65,7 @@ CASES = st.builds(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=examples(2), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(CASES)
 def test_spark_merges_any_workload_to_the_same_tables(spark: Any, tmp_path_factory: Any, case: Case) -> None:

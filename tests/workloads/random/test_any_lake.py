@@ -102,6 +102,7 @@ def test_a_workload_that_comes_in_any_order_ends_exact(spark: Any, tmp_path: Pat
     assert not differences, f"seed {SEED + 1000 + number}: {comparison.report(differences)}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(WORKLOADS))
 def test_every_cut_of_any_source_is_a_state_that_it_had(
     spark: Any, tmp_path: Path, monkeypatch: Any, number: int
