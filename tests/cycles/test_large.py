@@ -22,6 +22,7 @@ targets:
 """
 
 
+@pytest.mark.long
 def test_a_merge_is_given_rows_and_not_the_plan_that_they_came_from(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

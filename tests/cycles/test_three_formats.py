@@ -64,6 +64,7 @@ def debezium(lake: Lake) -> Iterator[dict[str, list[str]]]:
         }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stream", [goldengate, pytest.param(wal2json, marks=pytest.mark.stream), debezium])
 def test_the_three_streams_of_one_load_end_in_the_same_tables(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: Any

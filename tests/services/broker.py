@@ -3,6 +3,7 @@
 import base64
 import functools
 import subprocess
+import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -27,6 +28,8 @@ PATIENCE = 30
 """Seconds that a request may take, on a machine that is busy."""
 AT_ONCE = 10_000
 """Messages that are under way together; a producer's queue has a limit."""
+LEADER_MOVES = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH)
+"""Errors of a broker that has only just started, after which a client asks again."""
 # A broker that was killed is let in again when its last session has run out.
 PROPERTIES = """\
 process.roles=broker,controller
@@ -194,7 +197,7 @@ class Broker(Service):
                 TopicPartition(topic, partition, first) for partition, (first, _) in enumerate(self.offsets(topic))
             ]
             consumer.assign(starts)
-            unread = {start.partition for start in starts}
+            unread, until = {start.partition for start in starts}, time.monotonic() + PATIENCE
             records: list[Record] = []
             while unread:
                 message = consumer.poll(PATIENCE)
@@ -204,7 +207,7 @@ class Broker(Service):
                     records.append(_record(message))
                 elif error.code() == KafkaError._PARTITION_EOF:
                     unread.discard(message.partition())
-                else:
+                elif error.code() not in LEADER_MOVES or time.monotonic() > until:
                     raise KafkaException(error)
         return sorted(records, key=lambda record: (record.partition, record.offset))
 

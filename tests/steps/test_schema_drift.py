@@ -39,6 +39,7 @@ def test_a_column_that_nobody_declared_is_left_out_and_reported(spark: Any, tmp_
     assert made.findings() == [(f.ADDED, "orders", "gift", 20, False)]
 
 
+@pytest.mark.long
 def test_a_large_batch_takes_up_a_column_too(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark's tasks meet the column; the driver adds it, and they write their files once more."""
     monkeypatch.setattr(arrow_tables, "LOCAL_ROWS", -1)

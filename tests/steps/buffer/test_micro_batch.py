@@ -66,6 +66,7 @@ def test_what_comes_after_its_transaction_was_whole_is_no_part_of_it(shop: Shop)
     assert letters(shop) == [("x10", "row", "late event of a finished transaction")]
 
 
+@pytest.mark.long
 @pytest.mark.stream
 def test_what_completes_a_transaction_that_this_batch_gave_up_is_redriven(shop: Shop) -> None:
     first, second = shop.rows_of(10, insert("orders", id=1, note="a"), insert("orders", id=2, note="b"))

@@ -47,6 +47,7 @@ def causes(shop: Shop) -> dict[str, int]:
     return {row["cause"]: row["events"] for row in status(shop.warehouse, "shop")["dead_letters"]}
 
 
+@pytest.mark.long
 def test_a_grouping_producer_is_named_with_the_setting_to_change(shop: Shop) -> None:
     for csn in (10, 11, 12):
         shop.send(*shop.rows_of(csn, insert("orders", id=csn, note="a")))
@@ -61,6 +62,7 @@ def test_a_grouping_producer_is_named_with_the_setting_to_change(shop: Shop) -> 
     assert shop.shown("orders", "id") == [(10,), (11,), (12,)]
 
 
+@pytest.mark.long
 def test_deletes_that_are_not_counted_are_a_cause_of_their_own_and_corrected_metadata_repairs_it(shop: Shop) -> None:
     shop.commit(10, insert("orders", id=1, note="a"), insert("orders", id=2, note="b"))
     shop.send(*shop.rows_of(20, delete("orders", id=1), update("orders", {"id": 2}, id=2, note="c")))
@@ -100,6 +102,7 @@ def test_late_events_join_the_dead_letters_and_redrive_by_themselves_what_they_c
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_what_is_complete_now_waits_for_approval_where_the_pipeline_says_so(spark: Any, tmp_path: Path) -> None:
     shop = with_policy(spark, tmp_path, complete_now="approve")
     shop.send(*shop.rows_of(20, insert("orders", id=2, note="b")))
@@ -173,6 +176,7 @@ def test_a_source_that_was_restored_shows_in_csns_that_jump_back_while_time_goes
     assert (f.CSN_BACK, None, None, 40, True) in shop.findings()
 
 
+@pytest.mark.long
 def test_transaction_ids_that_wrap_around_are_different_transactions(shop: Shop) -> None:
     """The same xid at another csn; whole at different times, each with its own rows."""
     shop.commit(10, insert("orders", id=1, note="first"))

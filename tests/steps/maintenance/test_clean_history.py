@@ -228,6 +228,7 @@ def transactions(draw: st.DrawFn) -> list[list[Any]]:
     return made
 
 
+@pytest.mark.long
 @settings(max_examples=examples(3), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(transactions(), st.integers(1, 60), st.sampled_from((1, 4, 10)))
 def test_spark_takes_the_same_rows_away(

@@ -17,6 +17,7 @@ from txloom.storage.delta import arrow_tables
 from txloom.storage.targets import spark_fold
 
 
+@pytest.mark.long
 def test_spark_merges_keys_of_every_type_to_the_same_tables(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

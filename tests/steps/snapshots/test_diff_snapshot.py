@@ -317,7 +317,13 @@ def test_an_extract_without_rows_empties_its_table_only_where_it_is_meant(club: 
     assert club.shown("trips", "key") == []
 
 
-@pytest.mark.parametrize("rows", [arrow_tables.LOCAL_ROWS, -1], ids=["merged in this process", "merged by Spark"])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param(arrow_tables.LOCAL_ROWS, id="merged in this process"),
+        pytest.param(-1, id="merged by Spark", marks=pytest.mark.long),
+    ],
+)
 @pytest.mark.parametrize("leased", [False, True], ids=["", "with a lease"])
 @pytest.mark.usefixtures("spread")
 def test_a_table_of_which_nothing_changed_is_not_behind(

@@ -179,6 +179,7 @@ def foreign(folder: Path) -> None:
     write_deltalake(str(folder / "plan"), pa.Table.from_pylist([row], batch_plan.PLAN))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -199,6 +200,7 @@ def test_the_six_kinds_of_damage_are_known_before_spark_starts(
         assert f"checkpoint g1 of the buffer is damaged: {message}" in capfd.readouterr().out
 
 
+@pytest.mark.long
 def test_a_state_that_only_spark_finds_damaged_is_replaced_in_the_same_run(shop: Shop, capfd: Any) -> None:
     before, sides = versions(shop), balance(shop)
     cut("state/0/0/[0-9].changelog")(folder_of(shop))

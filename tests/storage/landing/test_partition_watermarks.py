@@ -165,6 +165,7 @@ def deliver(lake: Lake, *lines: str) -> dict[str, dict[str, int]]:
     return lake.run(STEPS)
 
 
+@pytest.mark.long
 @pytest.mark.stream
 def test_transactions_beside_an_unreadable_row_die_by_name_and_go_on_after_a_redrive(lake: Lake) -> None:
     """Nobody can know whose the broken row was; a later landing tells up to which transaction it may have been."""

@@ -51,6 +51,7 @@ def test_a_broker_that_comes_back_in_a_moment_is_waited_for(
     assert extents == [Range("rows", first.topic_id("rows"), 0, 0, RECORDS)]
 
 
+@pytest.mark.long
 def test_a_partition_that_no_broker_leads_is_named_in_time(
     away: tuple[Broker, Member], monkeypatch: pytest.MonkeyPatch
 ) -> None:
