@@ -207,10 +207,9 @@ def test_a_form_gives_the_arguments_of_its_job_and_refuses_what_is_none(tmp_path
         ("orders_load", "load_snapshot", {**load, "path": ""}),
     ]
     listed = run_program(tmp_path, FORMS.replace("ASKED", repr(requested)))
-    base = ["--pipeline", "orders", "--run-id", "r", "--task-id"]
+    base = ["--pipeline", "orders", "--run-id", "r"]
     range_ = [
         *base,
-        "rebuild",
         "--task",
         "rebuild",
         "--from-csn={}",
@@ -225,7 +224,6 @@ def test_a_form_gives_the_arguments_of_its_job_and_refuses_what_is_none(tmp_path
     assert listed[3:6] == ["ParamValidationError"] * 3
     assert listed[6] == [
         *base,
-        "load_snapshot",
         "--path=/exports/monday",
         "--csn=7",
         "--time=",
@@ -341,7 +339,7 @@ def test_a_pipeline_of_snapshots_compares_the_date_of_its_run_once_the_date_befo
     }
     assert listed["runs"] == [True, 1, True, True]
     assert listed["arguments"] == [
-        ["--pipeline", "snapshots", "--run-id", "r", "--task-id", "diff_snapshot", "--date", day]
+        ["--pipeline", "snapshots", "--run-id", "r", "--date", day]
         for day in ("2026-11-20", "2026-11-21", "2026-11-01")
     ]
     assert "'yesterday' is not" in listed["refused"]

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import Asset
+from airflow.sdk import DAG, Asset, TaskGroup
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from txloom.config import load
@@ -72,7 +72,7 @@ def test_publish_without_anything_new_is_skipped(lake: Path) -> None:
 def test_a_task_fails_with_the_jobs_sentence_and_is_not_retried_where_that_cannot_help(lake: Path) -> None:
     (lake / "shop.yaml").write_text(DECLARED.format(folder=lake).replace("id: long", "id: lang"))
     job = spark_job(load(PROJECT / "include" / "pipelines" / "orders.yaml", connected=False), "publish")
-    job.pipeline, job.application_args = "shop", ["--pipeline", "shop", "--run-id", "r", "--task-id", "publish"]
+    job.pipeline, job.application_args = "shop", ["--pipeline", "shop", "--run-id", "r"]
     with pytest.raises(AirflowFailException) as failed:
         run(job)
     assert str(failed.value).startswith("txloom publish failed (ConfigurationError, exit code 2): ")
@@ -135,3 +135,11 @@ def test_a_task_weighs_more_the_later_it_comes_in_a_run_and_more_than_any_of_ano
     weights = [turn(pipeline, step)["priority_weight"] for step in ("maintain_tables", *(one[0] for one in IN_ORDER))]
     assert weights == [1, 2, 3, 4, 5, 6]
     assert turn(pipeline, "publish") == {"pool": "txloom_orders", "priority_weight": 6, "weight_rule": "absolute"}
+
+
+def test_a_task_inside_a_group_finds_its_jobs_result(lake: Path) -> None:
+    with DAG("shop_cdc", schedule=None), TaskGroup("check_expectations"):
+        job = spark_job(load(lake / "shop.yaml"), "land_events", task_id="one")
+    job.application_args = ["--pipeline", "shop", "--run-id", "r"]
+    assert job.task_id == "check_expectations.one"
+    assert run(job)["landing"] == 1

@@ -56,9 +56,10 @@ class SparkJob(SparkSubmitOperator):
         """
         from txloom.storage.runs.job_results import ResultFile
 
+        run_id, task = str(context["run_id"]), str(self.task_id)
+        self.application_args = [*(self.application_args or []), "--task-id", task]
         self._hook = self._hook or self._get_hook()
         self._hook._env = {**(self._hook._env or {}), **connections.environment(self.pipeline)}
-        run_id, task = str(context["run_id"]), str(self.task_id)
         file = ResultFile.of(warehouse(), self.pipeline, run_id, task)
         file.forget()
         try:
@@ -141,10 +142,7 @@ def spark_job(
         task_id=task_id or step,
         name=names.application_name(pipeline.name, step),
         application=str(PROJECT / "jobs" / f"{step}.py"),
-        application_args=[
-            *("--pipeline", str(pipeline.name), "--run-id", "{{ run_id }}", "--task-id", task_id or step),
-            *arguments,
-        ],
+        application_args=["--pipeline", str(pipeline.name), "--run-id", "{{ run_id }}", *arguments],
         conn_id=CONNECTION,
         spark_binary=str(PROJECT / "include" / "bin" / "spark-submit-bound"),
         driver_class_path=f"{jars()}/*",
