@@ -32,21 +32,23 @@ def entered(paths: TablePaths, result: dict[str, Any], said: dict[str, Any] | No
     path, at = paths.table(names.EXPECTATION_RESULTS), dict(result["versions"])
     if said is not None and all(said[name] == result[name] for name in SAME) and unchanged(paths, said["versions"], at):
         return said
-    row = {**result, **_streak(newest(paths).get(result["expectation"]), result)}
+    before = newest(paths, result["expectation"]).get(result["expectation"])
+    row = {**result, **_streak(before, result)}
     schema_evolution.ensure(path, EXPECTATION_RESULTS)
     small_tables.append(path, [row], EXPECTATION_RESULTS)
     return {**row, "versions": dict(row["versions"])}
 
 
-def newest(paths: TablePaths) -> dict[str, dict[str, Any]]:
-    """Return by id the newest result of each expectation, and since when it fails.
+def newest(paths: TablePaths, expectation: str | None = None) -> dict[str, dict[str, Any]]:
+    """Return by id the newest result of each expectation, or of one, and since when it fails.
 
     Beside the stored columns a row has `since` (when the failures began, None where it passed), `last_good` and
     `streak` (in how many runs it failed, 0 where it passed). They are stored with each result, so that they stay when
     older results are removed; of a result from before these columns they are counted from the rows that are there.
     """
     path = paths.table(names.EXPECTATION_RESULTS)
-    rows = small_tables.query(path, f"select * from (select *, {_NEWEST} from t) where n = 1")
+    only = "" if expectation is None else f" where expectation = {text_literal(expectation)}"
+    rows = small_tables.query(path, f"select * from (select *, {_NEWEST} from t{only}) where n = 1")
     return {row["expectation"]: row | _past(path, row) for row in rows}
 
 
