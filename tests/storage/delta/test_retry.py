@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
 
 from released import Released
 from txloom.errors import WriteConflict
-from txloom.storage.delta import arrow_tables, retry, small_merge
+from txloom.storage.delta import arrow_tables, committing, retry, small_merge
 from txloom.storage.targets import spark_fold
 
 RETRIED = "another writer came first, the write is made again: "
@@ -124,3 +125,16 @@ def test_merge_current_survives_whoever_rewrites_its_tables(
 
 
 nothing: Callable[[], Any] = lambda: pytest.fail("a small table opened a Spark session")  # noqa: E731
+
+
+def test_a_commit_that_meets_others_each_time_names_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "t")
+    write_deltalake(path, pa.table({"id": [1]}))
+    monkeypatch.setattr(committing, "ATTEMPTS", 2)
+
+    def refused(*_: object) -> None:
+        raise CommitFailedError("another commit")
+
+    with pytest.raises(WriteConflict) as error:
+        committing.commit_once(path, None, refused)
+    assert str(error.value) == f"{path}: others write all the time: another commit; run the step again"

@@ -70,7 +70,7 @@ def commit_once(path: str, once: tuple[str, int] | None, commit: Commit) -> bool
         commit(table, commit_properties(once=once))
         return True
 
-    return repeated(attempt, ATTEMPTS, "others write all the time: {met}; run the step again")
+    return repeated(attempt, ATTEMPTS, lambda met: f"{path}: others write all the time: {met}; run the step again")
 
 
 def commit_no_row(table: DeltaTable, properties: CommitProperties) -> None:

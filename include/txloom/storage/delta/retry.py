@@ -19,10 +19,13 @@ T = TypeVar("T")
 ATTEMPTS = 4
 LONGEST = 2.0
 """The longest wait before an attempt, in seconds: waits are drawn, and grow, so that two writers do not meet again."""
-_ENDLESS = "others write all the time: {met}; end what optimizes or changes this table by hand"
 
 
-def repeated(write: Callable[[], T], attempts: int = ATTEMPTS, refusal: str = _ENDLESS) -> T:
+def _endless(met: str) -> str:
+    return f"others write all the time: {met}; end what optimizes or changes this table by hand"
+
+
+def repeated(write: Callable[[], T], attempts: int = ATTEMPTS, refusal: Callable[[str], str] = _endless) -> T:
     """Call a write until Delta accepts its commit, and return what it returns; each attempt opens its table anew.
 
     A line is logged for each conflict. Other errors of the write are raised as they are.
@@ -30,7 +33,7 @@ def repeated(write: Callable[[], T], attempts: int = ATTEMPTS, refusal: str = _E
     Args:
         write: a write that may be repeated.
         attempts: how often it is called at most.
-        refusal: the sentence of the error, with the last conflict as `{met}`.
+        refusal: makes the sentence of the error of the last conflict.
 
     Raises:
         WriteConflict: every attempt met another commit.
@@ -47,7 +50,7 @@ def repeated(write: Callable[[], T], attempts: int = ATTEMPTS, refusal: str = _E
     except Exception as error:
         if not is_conflict(error):
             raise
-        raise WriteConflict(refusal.format(met=first_line(error))) from error
+        raise WriteConflict(refusal(first_line(error))) from error
 
 
 def _report(state: RetryCallState) -> None:

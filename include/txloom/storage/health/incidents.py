@@ -63,7 +63,7 @@ def change(paths: TablePaths, decide: Change, *, checked_at: datetime | None = N
         _write(table, after, checked_at or judged_at(paths))
         return after
 
-    return repeated(attempt, TRIES, "incidents: others write into it all the time; nothing was changed")
+    return repeated(attempt, TRIES, lambda _: f"{path}: others write into it all the time; nothing was changed")
 
 
 def _read(table: DeltaTable) -> list[IncidentLifecycle]:
