@@ -51,3 +51,11 @@ def run_folder(run_id: str) -> str:
     if name == run_id and not name.startswith("."):
         return name
     return f"_{name}-{hashlib.sha256(run_id.encode()).hexdigest()[:8]}"
+
+
+def write_whole(filesystem: fs.FileSystem, file: str, text: str) -> None:
+    """Write a file under a hidden name, then move it over the former one, so that nobody reads half of it."""
+    folder, name = file.rsplit("/", 1)
+    with filesystem.open_output_stream(f"{folder}/.{name}") as stream:
+        stream.write(text.encode())
+    filesystem.move(f"{folder}/.{name}", file)

@@ -22,6 +22,7 @@ from txloom.steps.publish.check_expectations import check_expectations, hold
 from txloom.storage import system_tables
 from txloom.storage.checks import data_checks, findings, results
 from txloom.storage.delta import small_tables
+from txloom.storage.maintenance import expiry
 from txloom.storage.paths import TablePaths
 
 HEAD = """
@@ -382,9 +383,9 @@ def test_reports_are_kept_as_long_as_declared(tmp_path: Path) -> None:
         shop.check(run)
     for page in (tmp_path / "shop" / "_reports" / "old").iterdir():
         os.utime(page, (0, 0))
-    assert results.drop_pages(shop.paths, NOW - timedelta(days=1)) == 1
+    assert expiry.drop_run_folders(shop.paths, names.REPORTS, NOW - timedelta(days=1)) == 1
     assert [each.name for each in (tmp_path / "shop" / "_reports").iterdir()] == ["new"]
-    assert results.drop_pages(shop.paths, NOW - timedelta(days=1)) == 0
+    assert expiry.drop_run_folders(shop.paths, names.REPORTS, NOW - timedelta(days=1)) == 0
 
 
 LIGHT = """

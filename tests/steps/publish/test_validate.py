@@ -25,6 +25,7 @@ from txloom.storage.checks.judged_state import Newest
 from txloom.storage.delta import small_tables
 from txloom.storage.delta.table_metadata import identity
 from txloom.storage.health.facts import failing_expectations
+from txloom.storage.maintenance import expiry
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark
 
@@ -210,7 +211,7 @@ def test_data_docs_are_kept_as_long_as_reports(tmp_path: Path) -> None:
     for run in ("m1", "m2"):
         shop.validate(run)
     assert [run for run, _ in results.data_docs(shop.paths)] == ["m2", "m1"]
-    assert results.drop_pages(shop.paths, datetime.now(UTC)) == 2
+    assert expiry.drop_run_folders(shop.paths, names.REPORTS, datetime.now(UTC)) == 2
     assert results.data_docs(shop.paths) == []
 
 

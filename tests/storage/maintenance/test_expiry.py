@@ -1,5 +1,6 @@
 """Accounts of old runs go; what is still added up, decided or open stays."""
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from txloom.storage.delta import small_tables
 from txloom.storage.health.facts import facts
 from txloom.storage.maintenance import expiry
 from txloom.storage.paths import TablePaths
+from txloom.storage.runs.job_results import JobResult, ResultFile
 from txloom.storage.runs.ledger import balance
 from txloom.storage.views.pipeline import problems
 
@@ -204,3 +206,15 @@ def test_a_quiet_source_is_quiet_since_its_last_landing_though_the_ledger_was_sh
     assert expiry.shorten_ledger(paths, NOW - timedelta(days=7)) > 0
     assert facts(declared(tmp_path), paths, NOW).landed_at == quiet
     assert balance(str(tmp_path), "shop", "land_events")["landed"] == 2 + redriven
+
+
+def test_results_of_jobs_go_with_the_run_that_wrote_nothing_since(tmp_path: Path) -> None:
+    paths = TablePaths(str(tmp_path), "shop")
+    for run_id, age in (("old", 30), ("cleared", 30), ("new", 1)):
+        ResultFile(paths, run_id, "publish").write(JobResult({"cut_id": 1}))
+        file = tmp_path / "shop" / names.RUNS / run_id / "publish.json"
+        os.utime(file, ((NOW - timedelta(days=age)).timestamp(),) * 2)
+    ResultFile(paths, "cleared", "merge_current").write(JobResult({}))
+    assert expiry.drop_run_folders(paths, names.RUNS, NOW - timedelta(days=10)) == 1
+    there = {run_id: ResultFile(paths, run_id, "publish").read() for run_id in ("old", "cleared", "new")}
+    assert [run_id for run_id, result in there.items() if result is not None] == ["cleared", "new"]

@@ -2,10 +2,9 @@
 
 from datetime import UTC, datetime
 
+from txloom.config import names
 from txloom.steps.step import Step
-from txloom.storage.checks import results
 from txloom.storage.maintenance import expiry
-from txloom.storage.runs import job_results
 
 
 def expire(step: Step) -> dict[str, int]:
@@ -25,7 +24,7 @@ def expire(step: Step) -> dict[str, int]:
         "landing": landing,
         "ledger": expiry.shorten_ledger(paths, reports),
         "reports": expiry.drop_reports(paths, reports),
-        "pages": results.drop_pages(paths, reports),
-        "runs": job_results.drop(paths, reports),
+        "pages": expiry.drop_run_folders(paths, names.REPORTS, reports),
+        "runs": expiry.drop_run_folders(paths, names.RUNS, reports),
         "checkpoints": expiry.drop_checkpoints(paths, maintenance.vacuum.retain),
     }

@@ -9,7 +9,7 @@ from txloom.config import names
 from txloom.storage.delta import schema_evolution, small_tables
 from txloom.storage.delta.sql import instant_literal, text_literal
 from txloom.storage.delta.table_metadata import unchanged
-from txloom.storage.paths import TablePaths, filesystem_of, run_folder
+from txloom.storage.paths import TablePaths, filesystem_of, run_folder, write_whole
 from txloom.storage.system_tables import EXPECTATION_RESULTS
 
 INDEX = "index.html"
@@ -94,9 +94,7 @@ def _write(path: str, pages: dict[str, str]) -> str:
     filesystem, folder = filesystem_of(path)
     filesystem.create_dir(folder, recursive=True)
     for name, text in pages.items():
-        with filesystem.open_output_stream(f"{folder}/.{name}") as stream:
-            stream.write(text.encode())
-        filesystem.move(f"{folder}/.{name}", f"{folder}/{name}")
+        write_whole(filesystem, f"{folder}/{name}", text)
     return path
 
 
@@ -125,17 +123,3 @@ def data_docs_page(paths: TablePaths, run: str, page: str) -> str | None:
         root = f"{root}/{name}"
     with filesystem.open_input_stream(root) as stream:
         return str(stream.read().decode())
-
-
-def drop_pages(paths: TablePaths, before: datetime) -> int:
-    """Remove the reports of runs that were written before a time; return how many."""
-    filesystem, root = filesystem_of(paths.table(names.REPORTS))
-    removed = 0
-    for folder in filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True)):
-        if folder.type != fs.FileType.Directory:
-            continue
-        pages = filesystem.get_file_info(fs.FileSelector(folder.path, recursive=True))
-        if all(page.mtime is None or page.mtime < before for page in pages):
-            filesystem.delete_dir(folder.path)
-            removed += 1
-    return removed

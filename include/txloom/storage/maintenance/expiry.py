@@ -163,6 +163,23 @@ def drop_reports(paths: TablePaths, before: datetime) -> int:
     return removed
 
 
+def drop_run_folders(paths: TablePaths, kind: str, before: datetime) -> int:
+    """Remove the folders of runs in which nothing was written since a time; return how many.
+
+    kind: the folder that holds them, `names.REPORTS` or `names.RUNS`.
+    """
+    filesystem, root = filesystem_of(paths.table(kind))
+    removed = 0
+    for folder in filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True)):
+        if folder.type != fs.FileType.Directory:
+            continue
+        files = filesystem.get_file_info(fs.FileSelector(folder.path, recursive=True))
+        if all(file.mtime is None or file.mtime < before for file in files):
+            filesystem.delete_dir(folder.path)
+            removed += 1
+    return removed
+
+
 def drop_checkpoints(paths: TablePaths, retain: timedelta) -> int:
     """Remove the folders of checkpoint epochs that were replaced longer ago than `retain`; return how many."""
     newest = checkpoints.current_epoch(paths.warehouse, paths.pipeline)

@@ -6,13 +6,12 @@ It lies in the warehouse (`_runs/<run>/<task>.json`), so that it is read the sam
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
 from typing import Any
 
 from pyarrow import fs
 
 from txloom.config import names
-from txloom.storage.paths import TablePaths, filesystem_of, run_folder
+from txloom.storage.paths import TablePaths, filesystem_of, run_folder, write_whole
 
 
 @dataclass(frozen=True)
@@ -47,9 +46,7 @@ class ResultFile:
         """Write a result over that of the last try."""
         filesystem, file = self._file()
         filesystem.create_dir(file.rsplit("/", 1)[0], recursive=True)
-        with filesystem.open_output_stream(f"{file}.new") as stream:
-            stream.write(json.dumps(asdict(result), ensure_ascii=False).encode())
-        filesystem.move(f"{file}.new", file)
+        write_whole(filesystem, file, json.dumps(asdict(result), ensure_ascii=False))
 
     def read(self) -> JobResult | None:
         """Return the result of the last try; None where it died before it wrote one."""
@@ -68,15 +65,3 @@ class ResultFile:
     def _file(self) -> tuple[fs.FileSystem, str]:
         filesystem, root = filesystem_of(self.paths.table(names.RUNS))
         return filesystem, f"{root}/{run_folder(self.run_id)}/{self.task}.json"
-
-
-def drop(paths: TablePaths, before: datetime) -> int:
-    """Remove the results of runs that wrote nothing since a time; return how many runs."""
-    filesystem, root = filesystem_of(paths.table(names.RUNS))
-    removed = 0
-    for folder in filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True)):
-        files = filesystem.get_file_info(fs.FileSelector(folder.path))
-        if all(file.mtime is not None and file.mtime < before for file in files):
-            filesystem.delete_dir(folder.path)
-            removed += 1
-    return removed
