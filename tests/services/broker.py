@@ -20,6 +20,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from services import jvm
 from services.process import Service, ServiceFailed, free_port, listens, tied, wait_until
@@ -240,8 +241,11 @@ class Broker(Service):
         return AdminClient(self._client())
 
     def _ask(self, request: Callable[[AdminClient], Mapping[Any, Any]]) -> dict[Any, Any]:
-        """Send a request and wait for every part of its answer."""
-        return {key: future.result(PATIENCE) for key, future in request(self._admin).items()}
+        """Send a request and wait for every part of its answer; again, while the broker has only just started."""
+        retrying = Retrying(
+            retry=retry_if_exception(_leader_moves), wait=wait_fixed(0.2), stop=stop_after_delay(PATIENCE), reraise=True
+        )
+        return retrying(lambda: {key: future.result(PATIENCE) for key, future in request(self._admin).items()})
 
     def _offsets(self, topic: str, partitions: int, end: OffsetSpec) -> list[int]:
         ends = {TopicPartition(topic, partition): end for partition in range(partitions)}
@@ -259,6 +263,10 @@ class Broker(Service):
                 return False
 
         wait_until(led, f"the {partitions} partitions of {topic}", PATIENCE)
+
+
+def _leader_moves(error: BaseException) -> bool:
+    return isinstance(error, KafkaException) and error.args[0].code() in LEADER_MOVES
 
 
 MEMBER = """\
