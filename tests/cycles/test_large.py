@@ -39,6 +39,7 @@ def test_a_merge_is_given_rows_and_not_the_plan_that_they_came_from(
     assert [str(rows._jdf.queryExecution().logical()).split()[0] for rows in plans] == ["LogicalRDD"] * 3
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("partitioned")
 def test_a_large_batch_gives_what_small_ones_give(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second half is large: it finds tables with rows, and transactions of which a part was landed before."""

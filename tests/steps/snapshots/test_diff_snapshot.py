@@ -129,7 +129,10 @@ def club(spark: Any, tmp_path: Path) -> Club:
     return Club(spark, tmp_path, TRIPS)
 
 
-@pytest.mark.parametrize("by_spark", [False, True], ids=["in this process", "by Spark"])
+@pytest.mark.parametrize(
+    "by_spark",
+    [pytest.param(False, id="in this process"), pytest.param(True, id="by Spark", marks=pytest.mark.long)],
+)
 def test_10000_rows_of_which_a_fifth_is_replaced_and_two_fifths_are_updated(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_spark: bool
 ) -> None:
