@@ -18,6 +18,7 @@ from txloom.config import load
 from txloom.config.models.pipeline import Pipeline
 from txloom.steps.buffer.buffer_transactions import buffer_transactions
 from txloom.steps.landing.land_events import land_events
+from txloom.steps.merge import rewrite_merge
 from txloom.steps.merge.merge_current import merge_current
 from txloom.steps.publish.publish import publish
 from txloom.storage.delta import arrow_tables, small_merge, small_tables, spark_tables
@@ -113,6 +114,7 @@ def leave_to_spark(monkeypatch: Any) -> None:
     monkeypatch.setattr(arrow_tables, "LOCAL_ROWS", -1)
     monkeypatch.setattr(decoding, "LOCAL_BYTES", -1)
     monkeypatch.setattr(small_merge, "LOCAL_TABLE_BYTES", -1)
+    monkeypatch.setattr(rewrite_merge, "REWRITE_BYTES", -1)
 
 
 def arrivals() -> list[Path]:

@@ -134,7 +134,8 @@ class Keyed:
             f"name: keys\nsource: {{format: change_events, files: {{path: {self.folder}}}}}",
             "completeness: {rule: single}\ntables:",
             *[f"  {line}" for line in tables],
-            f"targets:\n  mirrors: [{', '.join(mirrors)}]\n  aggregates:",
+            f"targets:\n  mirrors: [{', '.join(mirrors)}]",
+            *(["  aggregates:"] if targets else []),
             *[f"    {line}" for line in targets],
         ]
         file.write_text("\n".join(lines) + "\n")

@@ -9,6 +9,7 @@ import pytest
 from called import step_of
 from shop import Shop, insert, update
 from txloom.steps.backfill.backfill import backfill
+from txloom.steps.merge import rewrite_merge
 from txloom.storage.delta import arrow_tables, small_merge
 from txloom.storage.spark import session
 
@@ -47,6 +48,7 @@ def test_what_spark_wrote_this_process_reads_and_merges_as_it_is(
     with monkeypatch.context() as large:
         large.setattr(arrow_tables, "LOCAL_ROWS", -1)
         large.setattr(small_merge, "LOCAL_TABLE_BYTES", -1)
+        large.setattr(rewrite_merge, "REWRITE_BYTES", -1)
         shop.commit(10, *[insert("prices", id=n, **texts(at)) for n, at in enumerate((FIRST, LAST))])
         shop.commit(20, insert("lines", line=1, id=1, **texts(LAST)))
         shop.run()
@@ -70,6 +72,7 @@ def test_an_instant_of_year_1_is_a_key_in_spark_too(
     shop = Shop(spark, tmp_path, keyed)
     monkeypatch.setattr(arrow_tables, "LOCAL_ROWS", -1)
     monkeypatch.setattr(small_merge, "LOCAL_TABLE_BYTES", -1)
+    monkeypatch.setattr(rewrite_merge, "REWRITE_BYTES", -1)
     shop.commit(10, *[insert("prices", id=n, **texts(at)) for n, at in enumerate((FIRST, LAST))])
     shop.run()
     counts = backfilled(spark, shop, "rebuild", "compare", "apply")
@@ -87,6 +90,7 @@ def test_a_backfill_repairs_what_another_program_or_an_older_version_wrote(
     try:
         with monkeypatch.context() as large:
             large.setattr(small_merge, "LOCAL_TABLE_BYTES", -1)
+            large.setattr(rewrite_merge, "REWRITE_BYTES", -1)
             large.setattr(arrow_tables, "LOCAL_ROWS", -1)
             shop.commit(10, *[insert("prices", id=n, **texts(at)) for n, at in enumerate((FIRST, LAST))])
             shop.run()

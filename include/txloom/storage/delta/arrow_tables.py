@@ -42,7 +42,7 @@ def select(path: str, sql: str, version: int | None = None) -> pa.Table:
 
 def ask(tables: Mapping[str, DeltaTable], sql: str) -> pa.Table:
     """Run a query on opened Delta tables, by the names that the SQL gives them; the rows are those of `select`."""
-    return _plain_rows(answer(tables, sql))
+    return plain_rows(answer(tables, sql))
 
 
 def first(tables: Mapping[str, DeltaTable], sql: str, most: int) -> pa.Table:
@@ -67,7 +67,7 @@ def matching(path: str, sql: str, column: str, chosen: Sequence[int]) -> pa.Tabl
 
 def batches(tables: Mapping[str, DeltaTable], sql: str) -> Iterator[pa.Table]:
     """Start a query like `ask` at once, and return its rows batch by batch, as they are read."""
-    return (_plain_rows(pa.table(batch)) for batch in running(tables, sql))
+    return (plain_rows(pa.table(batch)) for batch in running(tables, sql))
 
 
 def schema_of(table: DeltaTable) -> pa.Schema:
@@ -75,7 +75,8 @@ def schema_of(table: DeltaTable) -> pa.Schema:
     return pa.schema(table.schema().to_arrow())  # type: ignore[arg-type]  # anything with __arrow_c_schema__ is taken
 
 
-def _plain_rows(rows: pa.Table) -> pa.Table:
+def plain_rows(rows: pa.Table) -> pa.Table:
+    """Return rows in the plain form of their types (`plain`)."""
     return rows.cast(plain_schema(rows.schema))
 
 

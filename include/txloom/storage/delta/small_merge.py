@@ -4,7 +4,7 @@ delta-rs rewrites each file that holds a changed key, where Spark writes deletio
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,8 +22,18 @@ LOCAL_TABLE_BYTES = 64 << 20
 
 
 def is_small(path: str) -> bool:
-    """Return whether a table is small enough for this process to merge into it."""
-    return bytes_of(path) <= LOCAL_TABLE_BYTES
+    """Return whether this process may merge into a table: it is small, and delta-rs can remove each of its files.
+
+    Spark names a file after its partition's text as it is, delta-rs as a URL, so that with a letter such as "ü" the
+    file that it removes is none, and its rows would be there twice.
+    """
+    return bytes_of(path) <= LOCAL_TABLE_BYTES and all(name.isascii() for name in _names(path))
+
+
+def _names(path: str) -> list[str]:
+    if not DeltaTable.is_deltatable(path):
+        return []
+    return cast("list[str]", pa.table(opened(path).get_add_actions()).column("path").to_pylist())
 
 
 def bytes_of(path: str) -> int:

@@ -1,0 +1,87 @@
+"""Tables merged by rewriting files, in pieces of any size, are what a merge of everything at once makes them."""
+
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drawn import examples
+from steps.merge.keyed import KEYS, Keyed, Odds, workload
+from steps.merge.test_local_merge_any_keys import no_spark
+from txloom.config import names
+from txloom.steps.merge import rewrite_merge
+from txloom.storage.delta import arrow_tables
+from txloom.storage.rewriting import pieces, rewrite
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload, how it is cut and cleaned, and how little is held in memory at once."""
+
+    table: str
+    seed: int
+    odds: Odds
+    releases: int
+    is_cleaned: bool
+    has_strange_row: bool
+    piece_bytes: int
+    file_bytes: int
+    gathered: int
+    sample: int
+
+
+LIKELY = st.sampled_from((0.0, 0.15, 0.4))
+CASES = st.builds(
+    Case,
+    table=st.sampled_from(sorted(KEYS)),
+    seed=st.integers(0, 2**32),
+    odds=st.builds(Odds, late=st.sampled_from((0.0, 0.3, 0.6)), truncate=LIKELY, drop=LIKELY),
+    releases=st.integers(2, 4),
+    is_cleaned=st.booleans(),
+    has_strange_row=st.booleans(),
+    piece_bytes=st.sampled_from((300, 1_500, 5_000, pieces.PIECE_BYTES)),
+    file_bytes=st.sampled_from((200, 2_000, rewrite.FILE_BYTES)),
+    gathered=st.sampled_from((1, 7, pieces.GATHERED)),
+    sample=st.sampled_from((2, 10, rewrite_merge.SAMPLE)),
+)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(CASES)
+def test_any_workload_is_merged_to_the_same_tables_and_findings(tmp_path_factory: Any, case: Case) -> None:
+    """Late changes and truncates, dropped columns, cleaned histories, changes of keys, rows that nobody knows."""
+    made, chance = workload([case.table], case.seed, releases=case.releases, odds=case.odds), Random(case.seed)
+    folder, strange = tmp_path_factory.mktemp("engines"), made.worlds[case.table].new_key()
+    whole, pieced = Keyed(folder / "whole", [case.table]), Keyed(folder / "pieced", [case.table], documented=[])
+    for number, released in enumerate(made.releases):
+        for lake in (whole, pieced):
+            # A value that nobody's row has of a dropped column is nulled or not, as the row happens to be read.
+            if number and case.has_strange_row and not case.odds.drop:
+                lake.write_into(case.table, strange)
+            lake.release(released)
+        whole.merge(no_spark)
+        with pytest.MonkeyPatch.context() as limits:
+            limits.setattr(pieces, "PIECE_BYTES", case.piece_bytes)
+            limits.setattr(pieces, "GATHERED", case.gathered)
+            limits.setattr(rewrite, "FILE_BYTES", case.file_bytes)
+            limits.setattr(rewrite_merge, "SAMPLE", case.sample)
+            pieced.merge(no_spark)
+        assert _of(pieced, case.table) == _of(whole, case.table), f"after release {number + 1}"
+        if case.is_cleaned:
+            horizon = chance.randrange(10, 130)
+            for lake in (whole, pieced):
+                lake.clean(horizon)
+    if not (case.is_cleaned or case.has_strange_row or case.odds.truncate or case.odds.drop):
+        assert pieced.rows(case.table) == made.worlds[case.table].rows
+
+
+def _of(lake: Keyed, table: str) -> tuple[list[str], list[str]]:
+    """Return a mirror's rows, and the findings of its table; which row of a transaction shows one is left open."""
+    columns = 'code, "column", since_csn, xid, status'
+    known = arrow_tables.select(
+        lake.paths.table(names.FINDINGS), f"select {columns} from t where \"table\" = '{table}'"
+    )
+    return lake.content()[table], sorted(map(repr, known.to_pylist()))
