@@ -169,8 +169,11 @@ def _decoded(load: InternalTransaction, number: int, file: SnapshotFile) -> Iter
     """Yield a file's rows as rows of change_events; raise ConfigurationError at the first that cannot be read."""
     table = load.pipeline.table(file.table)
     decoder, reader = SourceDecoder(load.pipeline), ImageReader(table)
-    for first, images in snapshots_files.images(file, table):
+    for first, images in snapshots_files.typed_images(file, table):
         start = BEHIND + number * PER_FILE + first
+        if isinstance(images, pa.StringArray):
+            yield load.loaded(table, images, Task(number, names.LOAD, file.path, 0), first, start)
+            continue
         messages = [load.message(file.table, "r", start + i, after=image) for i, image in enumerate(images)]
         task = Task(number, names.LOAD, file.path, 0)
         events = load.landed(decoder, messages, task, range(first, first + len(messages)))

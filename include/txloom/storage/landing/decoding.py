@@ -178,7 +178,9 @@ def gathered(chunks: Iterator[pa.Table]) -> Iterator[pa.Table]:
 
 def _by_transaction(chunks: Sequence[pa.Table]) -> pa.Table:
     events = pa.concat_tables(chunks).combine_chunks()
-    return events.take(pc.sort_indices(events.column("tx")))
+    extent = pc.min_max(events.column("tx"))
+    is_one = extent["min"].equals(extent["max"]) and not events.column("tx").null_count
+    return events if is_one else events.take(pc.sort_indices(events.column("tx")))
 
 
 def decode_queue(
