@@ -19,7 +19,7 @@ def measure(report: Report, rounds: int) -> None:
     """Measure the load step by step."""
     data = made(f"first_load/{ROWS}", _data)
     for _ in range(rounds):
-        plain = program("plain_load", data / "B.EVENTS", fresh("first_load/plain"))
+        plain = program("plain_load", data / "rows" / "events", fresh("first_load/plain"))
         report.add(f"{ROWS:,} rows", "plain Spark", plain)
         _load(report, data)
     ratio = report.median(f"{ROWS:,} rows", "txloom") / report.median(f"{ROWS:,} rows", "plain Spark")
@@ -31,7 +31,7 @@ def _load(report: Report, data: Path) -> None:
     declaration = data / "bench.yaml"
     steps = []
     for step in STEPS:
-        flags = ["--path", data, "--csn", "100"] if step == "load_snapshot" else []
+        flags = ["--path", data / "rows", "--csn", "100"] if step == "load_snapshot" else []
         steps.append(report.add(f"{ROWS:,} rows", f"txloom: {step}", job(step, declaration, warehouse, *flags)))
     peaks = {name: max(each.peak_mb.get(name, 0) for each in steps) for each in steps for name in each.peak_mb}
     whole = Measured(sum(each.seconds for each in steps), sum(each.cpu_seconds for each in steps), peaks)
@@ -45,9 +45,9 @@ def _load(report: Report, data: Path) -> None:
 
 
 def _data(folder: Path) -> None:
-    (folder / "B.EVENTS").mkdir()
+    (folder / "rows" / "events").mkdir(parents=True)
     mirrors.declared(folder, "bench", ["events"], folder / "inbox")
     (folder / "inbox").mkdir()
     for number in range(FILES):
         ids = np.arange(number, ROWS, FILES, dtype=np.int64)
-        pq.write_table(mirrors.rows(ids), folder / "B.EVENTS" / f"part-{number}.parquet")
+        pq.write_table(mirrors.rows(ids), folder / "rows" / "events" / f"part-{number}.parquet")
