@@ -49,8 +49,7 @@ def _folders(pipeline: Pipeline, paths: TablePaths) -> dict[str, int]:
     kafka_offsets.refuse_unread(paths)
     root = Inbox.of(pipeline).root
     listed = files.list_files(root)
-    plan = landing_plan.planned(paths.landed_files)
-    before = {(row["file"], row["size"], row["modified"]) for row in plan}
+    before = landing_plan.without_position(paths)
     known = file_positions.newest(paths)
     for position in file_positions.unreadable(known):
         LOG.warning(f"warn: {position.file} cannot be read: {position.problem}")

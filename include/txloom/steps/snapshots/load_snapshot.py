@@ -87,7 +87,7 @@ def load_snapshot(step: Step, snapshot: Snapshot) -> Counts:
     if min(newer) >= csn:
         LOG.info(f"skipped: {', '.join(files_by_table)} was loaded as of csn {min(newer)} already")
         return {"skipped": 1, "csn": csn}
-    number = finish_last(step, landing_plan.planned(paths.landed_files)) + 1
+    number = finish_last(step) + 1
     at = LandingPlan(number, datetime.now(UTC), ())
     whole = set(files_by_table) == {table.name for table in pipeline.tables}
     time = snapshot.time

@@ -84,6 +84,12 @@ def newest(paths: TablePaths, before: int | None = None) -> dict[Name, Position]
     return {(row["topic"], row["file"]): Position(**row) for row in rows}
 
 
+def first_landing(paths: TablePaths) -> int | None:
+    """Return the first landing of which positions were kept; None before there was one."""
+    rows = small_tables.query(paths.table(names.FILE_POSITIONS), "select min(landing) as n from t")
+    return rows[0]["n"] if rows else None
+
+
 def write(paths: TablePaths, landing: int, positions: Sequence[Position], at: datetime | None = None) -> None:
     """Append how far files were read by a landing; a later row of the same landing replaces an earlier one."""
     at = at or datetime.now(UTC)
