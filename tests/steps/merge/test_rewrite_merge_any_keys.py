@@ -1,6 +1,7 @@
 """Tables merged by rewriting files, in pieces of any size, are what a merge of everything at once makes them."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drawn import examples
-from steps.merge.keyed import KEYS, Keyed, Odds, workload
+from steps.merge.keyed import KEYS, Change, Keyed, Odds, workload
 from steps.merge.test_local_merge_any_keys import no_spark
 from txloom.config import names
 from txloom.steps.merge import rewrite_merge
@@ -85,3 +86,14 @@ def _of(lake: Keyed, table: str) -> tuple[list[str], list[str]]:
         lake.paths.table(names.FINDINGS), f"select {columns} from t where \"table\" = '{table}'"
     )
     return lake.content()[table], sorted(map(repr, known.to_pylist()))
+
+
+def test_a_late_change_is_folded_with_all_that_became_of_its_row(tmp_path: Path) -> None:
+    """Its row has another key since, and has changed under it."""
+    lake = Keyed(tmp_path / "lake", ["by_long"], documented=[])
+    inserted, moved = Change("I", {}, {"k0": 1, "v": 1, "w": "w"}), Change("U", {"k0": 1}, {"k0": 2})
+    lake.release({"by_long": {10: [inserted], 30: [moved], 40: [Change("U", {"k0": 2}, {"k0": 2, "v": 4})]}})
+    lake.merge(no_spark)
+    lake.release({"by_long": {20: [Change("U", {"k0": 1}, {"k0": 1, "w": "late"})]}})
+    lake.merge(no_spark)
+    assert lake.rows("by_long") == {(2,): {"k0": 2, "v": 4, "w": "late"}}
