@@ -18,8 +18,12 @@ HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parents[1]
 SCRATCH = PROJECT / ".state" / "bench"
 """Where benchmarks keep their data and their warehouses; `make clean` removes it."""
+SOURCES = os.pathsep.join(str(PROJECT / each) for each in ("include", "tests"))
+"""Comes before the installed package: a worktree measures its own code, not that of the one that was set up."""
 EVERY = 0.05
 """Seconds between two looks at the processes."""
+IN_PLACE = ("_last_checkpoint", "heartbeat.json")
+"""Files that Spark or txloom writes over: through a link they would change in the folder that was copied, too."""
 
 
 class Failed(Exception):
@@ -92,7 +96,7 @@ def run(command: Sequence[Any], environment: Mapping[str, str] | None = None) ->
     begun = time.perf_counter()
     program = subprocess.Popen(
         words,
-        env={**os.environ, "PYTHONPATH": f"{PROJECT / 'tests'}", **(environment or {})},
+        env={**os.environ, "PYTHONPATH": SOURCES, **(environment or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -154,7 +158,14 @@ def made(name: str, make: Any) -> Path:
 
 
 def copied(folder: Path, name: str) -> Path:
-    """Return a copy of a folder of files that are never changed in place, as Delta's are: by links, in no time."""
+    """Return a copy of a folder, by links in no time: but for IN_PLACE, Delta's files are never changed in place."""
     copy = fresh(name)
-    shutil.copytree(folder, copy, copy_function=os.link)
+    shutil.copytree(folder, copy, copy_function=_linked)
     return copy
+
+
+def _linked(file: str, copy: str) -> None:
+    if Path(file).name in IN_PLACE:
+        shutil.copy2(file, copy)
+    else:
+        os.link(file, copy)

@@ -21,6 +21,9 @@ PARTS = {
     "first_load": "First load of 5,000,000 rows",
     "merge": "Merge into a large table",
     "many_tables": "A cycle over many tables",
+    "age": "A cycle on a new pipeline, and on one with years behind it",
+    "stragglers": "Transactions that wait, and one of 1,000,000 rows",
+    "snapshot_diff": "Extracts compared with current tables",
 }
 
 
