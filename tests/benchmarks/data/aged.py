@@ -150,15 +150,15 @@ def _past(pipeline: Pipeline, paths: TablePaths) -> Past:
 def _compact(now: datetime) -> "pa.Array[Any]":
     """Return what landings packed for the buffer, of as many landings as give POOL values."""
     bare = Past(now, pa.array([b""] * rows.POOL), pa.array([b""] * rows.POOL), {})
-    events, found = rows.change_events(bare.block(0)), list[bytes]()
+    events, packed_numbers = rows.change_events(bare.block(0)), list[bytes]()
     events = events.filter(pc.is_in(events.column("kind"), pa.array(["row", "metadata"])))
     for landing in events.column("landing").unique().to_pylist():
         of_landing = events.filter(pc.equal(events.column("landing"), landing))
         packed = with_compact_events(of_landing, LandingPlan(landing, now, ()))
-        found += packed.column("numbers").drop_null().to_pylist()
-        if len(found) >= rows.POOL:
+        packed_numbers += packed.column("numbers").drop_null().to_pylist()
+        if len(packed_numbers) >= rows.POOL:
             break
-    return pa.array((found * (rows.POOL // len(found) + 1))[: rows.POOL])
+    return pa.array((packed_numbers * (rows.POOL // len(packed_numbers) + 1))[: rows.POOL])
 
 
 def _growing(pipeline: Pipeline) -> Sequence[Growing]:

@@ -145,7 +145,7 @@ def _check(declaration: Path, warehouse: Path, first: int, number: int) -> None:
     released = _rows(paths, names.TRANSACTIONS, f"select csn from t where status = 'released' and csn >= {since}")
     cut = _rows(paths, names.CUTS, "select valid_through, gaps from t order by cut_id desc limit 1")[0]
     balance = small_tables.newest(paths.table(names.LEDGER), "balanced", "step = 'balance'")
-    found = {
+    is_right = {
         "orders": sorted(orders, key=lambda row: row["id"]) == sorted(expected, key=lambda row: row["id"]),
         "lines": sorted(row["id"] for row in lines) == [_line(csn) for csn in range(since, last + 1)],
         "documents": ends == {_order(n, number): _line(since + n) for n in range(NEW)},
@@ -153,9 +153,9 @@ def _check(declaration: Path, warehouse: Path, first: int, number: int) -> None:
         "cut": cut["valid_through"] == last,
         "ledger": balance is not None and balance["balanced"],
     }
-    if not all(found.values()):
+    if not all(is_right.values()):
         raise Failed(
-            f"{warehouse}: wrong after cycle {number}: {', '.join(name for name, right in found.items() if not right)}"
+            f"{warehouse}: wrong after cycle {number}: {', '.join(name for name, each in is_right.items() if not each)}"
         )
 
 

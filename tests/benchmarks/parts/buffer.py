@@ -6,7 +6,8 @@ process and a JVM of its own in each round, two cores, and the flags and class a
 does; once it also takes them in four, and the faster way is compared.
 
 What txloom does beyond the reference: it lands every event as it came, keeps decimals, compares contents, and writes
-Delta, a ledger and the state of every transaction. What the limit does: see `programs/buffer_limit.py`.
+Delta, a ledger and the state of every transaction. What the limit does is said in
+`tests/benchmarks/programs/buffer_limit.py`.
 """
 
 import hashlib

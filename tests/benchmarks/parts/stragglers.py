@@ -148,13 +148,13 @@ def _write_large(inbox: Path) -> None:
 def _check(declaration: Path, warehouse: Path, *, waiting: int, released: int, lines: int) -> None:
     """Refuse tables in which not as many transactions wait or are released, or history has not as many lines."""
     paths = TablePaths(str(warehouse), load(declaration).name)
-    asked = {
+    queries = {
         "waiting": (names.PENDING_TRANSACTIONS, "select count(*) as n from t"),
         "released": (names.TRANSACTIONS, "select count(*) as n from t where status = 'released'"),
         "dead": (names.TRANSACTIONS, "select count(*) as n from t where status <> 'released'"),
         "lines": ("lines_changes", "select count(*) as n from t"),
     }
-    found = {what: arrow_tables.select(paths.table(t), sql).to_pylist()[0]["n"] for what, (t, sql) in asked.items()}
+    counted = {what: arrow_tables.select(paths.table(t), sql).to_pylist()[0]["n"] for what, (t, sql) in queries.items()}
     expected = {"waiting": waiting, "released": released, "dead": 0, "lines": lines}
-    if found != expected:
-        raise Failed(f"{warehouse}: {found}, not {expected}")
+    if counted != expected:
+        raise Failed(f"{warehouse}: {counted}, not {expected}")
