@@ -47,8 +47,8 @@ def touched(lake: Released) -> tuple[set[str | None], set[str | None]]:
     for line in newest.read_text().splitlines():
         for kind, action in json.loads(line).items():
             if kind in paths:
-                name = action["path"].split("/")[0].partition("=")[2]
-                paths[kind].add(None if name == "__HIVE_DEFAULT_PARTITION__" else name)
+                (value,) = action["partitionValues"].values()
+                paths[kind].add(value)
     return paths["remove"], paths["add"]
 
 
