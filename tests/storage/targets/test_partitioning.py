@@ -47,8 +47,7 @@ def touched(lake: Released) -> tuple[set[str | None], set[str | None]]:
     for line in newest.read_text().splitlines():
         for kind, action in json.loads(line).items():
             if kind in paths:
-                (value,) = action["partitionValues"].values()
-                paths[kind].add(value)
+                paths[kind].add(next(iter((action["partitionValues"] or {}).values()), None))
     return paths["remove"], paths["add"]
 
 
