@@ -32,6 +32,7 @@ class Case:
     file_bytes: int
     gathered: int
     sample: int
+    small_bytes: int
 
 
 LIKELY = st.sampled_from((0.0, 0.15, 0.4))
@@ -47,6 +48,7 @@ CASES = st.builds(
     file_bytes=st.sampled_from((200, 2_000, rewrite.FILE_BYTES)),
     gathered=st.sampled_from((1, 7, pieces.GATHERED)),
     sample=st.sampled_from((2, 10, rewrite_merge.SAMPLE)),
+    small_bytes=st.sampled_from((0, rewrite_merge.SMALL_BYTES)),
 )
 
 
@@ -69,6 +71,7 @@ def test_any_workload_is_merged_to_the_same_tables_and_findings(tmp_path_factory
             limits.setattr(pieces, "GATHERED", case.gathered)
             limits.setattr(rewrite, "FILE_BYTES", case.file_bytes)
             limits.setattr(rewrite_merge, "SAMPLE", case.sample)
+            limits.setattr(rewrite_merge, "SMALL_BYTES", case.small_bytes)
             pieced.merge(no_spark)
         assert _of(pieced, case.table) == _of(whole, case.table), f"after release {number + 1}"
         if case.is_cleaned:

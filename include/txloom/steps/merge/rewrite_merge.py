@@ -36,7 +36,8 @@ MOST_CONTRADICTIONS = 1_000
 """Contradictions of a table that are kept: of each kind and column one finding is recorded."""
 SAMPLE = 100_000
 """Values by which changes are cut into pieces."""
-_LARGE = threading.Lock()
+_LARGE = threading.RLock()
+"""Held by the table that is large; it may be taken twice, by the new changes and by the history of a late one."""
 
 
 @dataclass
