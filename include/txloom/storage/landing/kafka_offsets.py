@@ -28,10 +28,8 @@ _RANGE = 'topic, topic_id, partition, "first", "until"'
 
 def reached(paths: TablePaths) -> dict[tuple[str, int], Reached]:
     """Return by topic and partition up to where records were planned or accepted as lost, and what of it is unread."""
-    newest = "select topic, partition, max(landing) as landing from t where lost is null group by topic, partition"
-    same = "t.topic = m.topic and t.partition = m.partition and t.landing = m.landing"
-    columns = 't.landing, t.topic, t.topic_id, t.partition, t."first", t."until"'
-    sql = f"select {columns} from t join ({newest}) m on {same} where t.lost is null"
+    newest = "row_number() over (partition by topic, partition order by landing desc) as n"
+    sql = f"select landing, {_RANGE} from (select *, {newest} from t where lost is null) where n = 1"
     plans = {_key(row): row for row in small_tables.query(paths.table(names.LANDED_OFFSETS), sql)}
     reached_by_partition = {key: Reached(row["topic_id"], row["until"]) for key, row in plans.items()}
     for row in _losses(paths):

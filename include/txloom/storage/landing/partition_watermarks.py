@@ -98,12 +98,9 @@ def _counts(pipeline: Pipeline, topic: str) -> bool:
 
 def _known(paths: TablePaths, number: int) -> dict[Key, Partition]:
     """Return the state of every partition before a landing."""
-    rank = f"landing * 2 + case when {SEEN} then 0 else 1 end as rank"
-    before = f"select *, {rank} from t where landing < {number} or landing = {number} and {SEEN}"
-    newest = f"select topic, coalesce(partition, -1) as part, max(rank) as rank from ({before}) b group by 1, 2"
-    same = "b.topic = m.topic and coalesce(b.partition, -1) = m.part and b.rank = m.rank"
-    columns = "b.topic, b.partition, b.csn, b.at, b.torn"
-    rows = small_tables.query(_path(paths), f"select {columns} from ({before}) b join ({newest}) m on {same}")
+    newest = f"row_number() over (partition by topic, partition order by landing desc, {SEEN}) as n"
+    before = f"select *, {newest} from t where landing < {number} or landing = {number} and {SEEN}"
+    rows = small_tables.query(_path(paths), f"select topic, partition, csn, at, torn from ({before}) where n = 1")
     return {
         (row["topic"], row["partition"]): Partition(row["csn"], epoch_micros(row["at"]), row["torn"]) for row in rows
     }
