@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.rewriting.test_changed_keys import VALUES
-from txloom.storage.rewriting.pieces import Cuts, PieceFiles, cuts_of, gathered, sampled
+from txloom.storage.delta import arrow_tables
+from txloom.storage.rewriting.pieces import Cuts, PieceFiles, cuts_of, sampled
 
 
 @given(st.data())
@@ -60,7 +61,7 @@ def test_files_give_back_what_was_written_piece_by_piece(parts: list[Any]) -> No
 @given(st.lists(st.integers(0, 7), max_size=6), st.integers(1, 9))
 def test_crumbs_are_gathered_and_none_is_lost(sizes: list[int], least: int) -> None:
     parts = [pa.table({"n": pa.array(range(size), pa.int64())}) for size in sizes]
-    tables = list(gathered(parts, least))
+    tables = list(arrow_tables.gathered(parts, least))
     assert all(each.num_rows >= least for each in tables[:-1])
     assert [n for each in tables for n in each.column("n").to_pylist()] == [n for size in sizes for n in range(size)]
 

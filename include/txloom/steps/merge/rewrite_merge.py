@@ -177,7 +177,7 @@ def _fold_in_pieces(merge: TableMerge, source: Source, held: Sequence[TableFile]
     with PieceFiles() as changes_of, PieceFiles() as rows_of:
         schema = schemas.changes_schema(source.row_table.table)
         whole = schema.empty_table()
-        for part in pieces.gathered(source.parts()):
+        for part in arrow_tables.gathered(source.parts(), pieces.GATHERED):
             whole = _of_all_rows(pa.concat_tables([whole, part]), nulls=nulls)
             of_keys = part.filter(pc.not_equal(part.column("_txloom_op"), pa.scalar("T")))
             changes_of.write(of_keys, cuts.piece_of(source.images(of_keys).after(cuts.column)))

@@ -6,7 +6,7 @@ tasks, which call the same Arrow functions.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import pyarrow as pa
@@ -117,6 +117,25 @@ def append_once(table: pa.Table, path: str, write_id: str, number: int) -> bool:
         write_deltalake(target, rows, mode="append", commit_properties=properties)
 
     return commit_once(path, (write_id, number), write)
+
+
+def gathered(
+    parts: Iterable[pa.Table], least: int, size: Callable[[pa.Table], int] = lambda part: part.num_rows
+) -> Iterator[pa.Table]:
+    """Yield tables joined until they have at least a size, by default so many rows; the last one apart.
+
+    >>> [rows.num_rows for rows in gathered([pa.table({"n": [1, 2]})] * 5, 4)]
+    [4, 4, 2]
+    """
+    held, reached = list[pa.Table](), 0
+    for part in parts:
+        held.append(part)
+        reached += size(part)
+        if reached >= least:
+            yield pa.concat_tables(held)
+            held, reached = [], 0
+    if held:
+        yield pa.concat_tables(held)
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -5,7 +5,7 @@ files that hold its keys. Keys that changes of keys connect lie in one piece.
 """
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,19 +120,6 @@ class PieceFiles:
 
     def _file(self, piece: int) -> Path:
         return self._folder / f"{piece}.arrow"
-
-
-def gathered(parts: Iterable[pa.Table], least: int | None = None) -> Iterator[pa.Table]:
-    """Yield rows in tables of at least so many rows, the last one apart."""
-    held, count = list[pa.Table](), 0
-    for part in parts:
-        held.append(part)
-        count += part.num_rows
-        if count >= (GATHERED if least is None else least):
-            yield pa.concat_tables(held)
-            held, count = [], 0
-    if count:
-        yield pa.concat_tables(held)
 
 
 def sampled(parts: Iterable[pa.Table], most: int) -> tuple[pa.Table, int]:
