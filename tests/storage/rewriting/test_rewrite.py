@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.retry import is_conflict
+from txloom.storage.delta.sql import among
 from txloom.storage.delta.table_metadata import newest_metadata
 from txloom.storage.rewriting import rewrite as rewriting
 from txloom.storage.rewriting.changed_keys import ChangedKeys, Values
@@ -109,3 +110,21 @@ def test_a_commit_that_meets_another_one_is_a_conflict_and_changes_nothing(tmp_p
     assert stored(path) == before
     replaced(path, [0], []).commit({})
     assert stored(path) == before[1:]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\x00", '"\\\n', "x" * 40, "\u2028", "\ue000", "\U0001f600" * 40, "\U0010ffff" * 40]
+)
+def test_a_row_is_found_by_its_text_however_long_and_whatever_its_characters(tmp_path: Path, text: str) -> None:
+    """Its file has it as both of its bounds, by which readers leave files out, and from which they take values."""
+    path = str(tmp_path / "t")
+    schema = pa.schema([("name", pa.string()), ("id", pa.int64())])
+    small_tables.ensure(path, schema, {"delta.dataSkippingStatsColumns": "`name`"})
+    made = Rewrite.of(path, ["name"])
+    made.add(pa.Table.from_pylist([{"name": text, "id": 1}], schema))
+    made.commit({})
+    again = Rewrite.of(path, ["name"])
+    keys = ChangedKeys({"name": Values.of([pa.array([text])], pa.string())})
+    assert len(again.holding(keys)) == 1
+    for condition in (among("name", [text], pa.string()), "name is not null"):
+        assert arrow_tables.select(path, f"select * from t where {condition}").to_pylist() == [{"name": text, "id": 1}]

@@ -22,8 +22,6 @@ from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.committing import commit_once
 from txloom.storage.paths import filesystem_of
 
-BOUND_LENGTH, LAST_CHARACTER = 32, "\U0010ffff"
-"""Bounds of texts are cut off there, and a maximum then ends with a character that none comes behind."""
 ROW_GROUP = 16_384
 """Rows of a row group, the least that a reader of a sorted file can skip."""
 
@@ -81,7 +79,9 @@ def write_file_of(rows: pa.Table, delta: DeltaTable, path: str, partition: Mappi
             store_decimal_as_integer=True,
         )
         size = stream.tell()
-    return DataFile(path, name, size, json.dumps(_stats(rows, _skipping(delta, rows))), texts)
+    # As they are, because delta-rs reads the escape of U+10FFFF as another text.
+    stats = json.dumps(_stats(rows, _skipping(delta, rows)), ensure_ascii=False)
+    return DataFile(path, name, size, stats, texts)
 
 
 def partition_texts(partition: Mapping[str, Any]) -> dict[str, str | None]:
@@ -100,7 +100,7 @@ def _skipping(table: DeltaTable, rows: pa.Table) -> list[str]:
 def _stats(rows: pa.Table, columns: Sequence[str]) -> dict[str, Any]:
     """Return Delta's statistics of some columns: rows, minima, maxima and nulls; a column of nulls has no bounds."""
     bounds = {name: pc.min_max(rows.column(name)) for name in columns if name in rows.column_names}
-    known = {name: (_low(bound["min"]), _high(bound["max"])) for name, bound in bounds.items()}
+    known = {name: (_bound(bound["min"]), _bound(bound["max"])) for name, bound in bounds.items()}
     return {
         "numRecords": rows.num_rows,
         "minValues": {name: low for name, (low, _) in known.items() if low is not None},
@@ -109,21 +109,11 @@ def _stats(rows: pa.Table, columns: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _low(value: AnyScalar) -> Any:
-    """Return a value that is not above a minimum, as JSON holds it; None where there is none, or none is told."""
-    low = _bound(value)
-    return low[:BOUND_LENGTH] if isinstance(low, str) and pa.types.is_string(value.type) else low
-
-
-def _high(value: AnyScalar) -> Any:
-    """Return a value that is not below a maximum, as JSON holds it; None where there is none, or none is told."""
-    high = _bound(value)
-    if isinstance(high, str) and pa.types.is_string(value.type) and len(high) > BOUND_LENGTH:
-        return high[:BOUND_LENGTH] + LAST_CHARACTER
-    return high
-
-
 def _bound(value: AnyScalar) -> Any:
+    """Return a bound as JSON holds it; None where there is none, or none that is exact.
+
+    A text is not cut off: what is longer than a bound that ends with the last of all characters may lie above it.
+    """
     kind = value.type
     if not value.is_valid:
         return None
@@ -138,6 +128,12 @@ def _bound(value: AnyScalar) -> Any:
             return None
         return at + ("Z" if kind.tz else "")
     return None
+
+
+def added(parts: Iterable[DataFile]) -> list[AddAction]:
+    """Return the actions of a commit that adds written files."""
+    now = int(time.time() * 1000)
+    return [AddAction(part.path, part.size, dict(part.partition), now, True, part.stats) for part in parts]
 
 
 def append_files(parts: Iterable[DataFile], path: str, write_id: str, number: int) -> bool:
@@ -156,10 +152,7 @@ def append_files(parts: Iterable[DataFile], path: str, write_id: str, number: in
         LeaseTaken: another run holds the lease.
         WriteConflict: other commits came first in every attempt.
     """
-    now = int(time.time() * 1000)
-    actions: list[AddAction | RemoveAction] = [
-        AddAction(part.path, part.size, dict(part.partition), now, True, part.stats) for part in parts
-    ]
+    actions: list[AddAction | RemoveAction] = [*added(parts)]
 
     def write(table: DeltaTable, properties: CommitProperties) -> None:
         table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
