@@ -1,6 +1,7 @@
 """merge_current: apply released transactions, in commit order, up to valid-through, to every current table.
 
-Few changes to small tables are computed and written in this process; large merges run with Spark, table by table.
+Each table is merged by itself in this process, piece by piece, or with the documents that are composed of it; Spark
+merges what would rewrite too much (`planning`).
 """
 
 from collections.abc import Callable, Mapping

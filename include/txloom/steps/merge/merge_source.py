@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.arrow_types import AnyArray, AnyColumn
-from txloom.current.folding.column_nulling import NULLING_COLUMNS, Columns, Gone, columns_of
+from txloom.current.folding.column_nulling import NULLING_COLUMNS, Columns, Gone, columns_of, is_of_all_rows
 from txloom.current.folding.components import components
 from txloom.current.folding.fold import fold
 from txloom.current.folding.recompute import recompute
@@ -119,13 +119,6 @@ class Source:
     def together(self, column: str) -> dict[object, object]:
         """Return the values of a key column that changes of keys connect, each with one that stands for all of them."""
         return components(history_reader.edges(self.paths, self.row_table, column, self.where))
-
-
-def is_of_all_rows(changes: pa.Table) -> "pa.ChunkedArray[pa.BooleanScalar]":
-    """Return which changes are of all rows of a table: truncates, and inserts that lack a column."""
-    truncates = pc.equal(changes.column("_txloom_op"), pa.scalar("T"))
-    either = pc.or_(truncates, pc.is_valid(changes.column("_txloom_absent")))
-    return cast("pa.ChunkedArray[pa.BooleanScalar]", either)
 
 
 def columns_from(side: Callable[[str], AnyColumn], names: Sequence[str]) -> pa.Table:

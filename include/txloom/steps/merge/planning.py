@@ -15,6 +15,7 @@ from txloom.steps.parallel import Failures
 from txloom.storage.delta import arrow_tables, small_merge
 from txloom.storage.delta.partition_pruning import Within
 from txloom.storage.publishing.watermark import watermark_of
+from txloom.storage.targets import schemas
 from txloom.storage.targets.row_tables import RowTable, row_tables
 
 
@@ -50,7 +51,7 @@ def _apart(merge: Merge) -> tuple[list[RowTable], Merge]:
     if arrow_tables.LOCAL_ROWS < 0:
         return [], merge
     aggregates = merge.pipeline.targets.aggregates
-    composed = {name for each in aggregates for name in (each.root, *(child.table for child in each.children))}
+    composed = {name for each in aggregates for name, _ in schemas.members_of(each)}
     alone = [each for each in row_tables(merge.pipeline) if each.table.name not in composed]
     return alone, replace(merge, pipeline=_mirroring(merge.pipeline, composed))
 

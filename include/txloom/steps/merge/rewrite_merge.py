@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from txloom.arrow_types import AnyArray
 from txloom.current.folding.column_nulling import Columns, Gone, of_all_rows
-from txloom.steps.merge.merge_source import Source, columns_from, is_of_all_rows
+from txloom.steps.merge.merge_source import Source, columns_from
 from txloom.storage.delta import arrow_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.watermark import Watermark, watermark_of
@@ -76,21 +76,21 @@ def prepare(paths: TablePaths, row_table: RowTable, target: Watermark, gone: Map
         return TableMerge(row_table)
     source, rewrite = Source(paths, row_table, reached, where), Rewrite.of(path, row_table.key)
     with ExitStack() as stack:
-        changes = _read(source, stack)
+        changes, row_bytes = _read(source, stack)
         if late:
             source = source.late(changes, target)
-            changes = _read(source, stack)
+            changes, row_bytes = _read(source, stack)
         columns = source.columns(changes, gone)
-        keys = _keys(source, changes, columns, truncated=bool(truncates))
+        is_empty = not rewrite.files.files
+        keys = ChangedKeys({}) if is_empty else _keys(source, changes, columns, truncated=bool(truncates))
         held = rewrite.holding(keys)
         if not _may_rewrite(held):
             return None
         merge = TableMerge(row_table, rewrite, count, columns)
         if changes is None:
-            _fold_in_pieces(merge, source, held, keys)
+            _fold_in_pieces(merge, source, held, keys, row_bytes)
         else:
-            rows = pa.concat_tables([rewrite.files.schema.empty_table(), *rewrite.take_out(held, keys)])
-            _fold(merge, source, rows, changes)
+            _fold(merge, source, _taken_out(rewrite, held, keys), changes)
         return merge
 
 
@@ -113,11 +113,20 @@ def written(path: str, effects: pa.Table, key: Sequence[str], metadata: Mapping[
     held = rewrite.holding(keys)
     if not _may_rewrite(held):
         return False
-    rows = pa.concat_tables([rewrite.files.schema.empty_table(), *rewrite.take_out(held, keys)])
-    alive = effects.filter(pc.invert(effects.column("_txloom_deleted")))
-    rewrite.add(pa.concat_tables([_others(rows, effects, key), arrow_tables.conform(alive, rows.schema)]))
+    _replace(rewrite, _taken_out(rewrite, held, keys), effects)
     rewrite.commit(metadata)
     return True
+
+
+def _taken_out(rewrite: Rewrite, held: Sequence[TableFile], keys: ChangedKeys) -> pa.Table:
+    """Take the rows that may change out of their files, and return them."""
+    return pa.concat_tables([rewrite.files.schema.empty_table(), *rewrite.take_out(held, keys)])
+
+
+def _replace(rewrite: Rewrite, rows: pa.Table, effects: pa.Table) -> None:
+    """Write rows that were taken out, as effects leave them: those that no effect has, and the effects' own."""
+    alive = effects.filter(pc.invert(effects.column("_txloom_deleted")))
+    rewrite.add(pa.concat_tables([_others(rows, effects, rewrite.key), arrow_tables.conform(alive, rows.schema)]))
 
 
 def _may_rewrite(held: Sequence[TableFile]) -> bool:
@@ -125,18 +134,21 @@ def _may_rewrite(held: Sequence[TableFile]) -> bool:
     return all(file.can_be_removed for file in held) and sum(file.size for file in held) <= REWRITE_BYTES
 
 
-def _read(source: Source, stack: ExitStack) -> pa.Table | None:
-    """Return all changes where they fit into one piece, else None; a large table holds other large ones back."""
-    read, size, is_alone = [schemas.changes_schema(source.row_table.table).empty_table()], 0, False
+def _read(source: Source, stack: ExitStack) -> tuple[pa.Table | None, int]:
+    """Return all changes where they fit into one piece, else None; and the bytes of a change.
+
+    A large table holds other large ones back.
+    """
+    read, rows, size, is_alone = [schemas.changes_schema(source.row_table.table).empty_table()], 0, 0, False
     for part in source.parts():
         read.append(part)
-        size += part.nbytes
+        rows, size = rows + part.num_rows, size + part.nbytes
         if size > SMALL_BYTES and not is_alone:
             is_alone = True
             stack.enter_context(_LARGE)
         if size > pieces.PIECE_BYTES:
-            return None
-    return pa.concat_tables(read)
+            return None, size // rows
+    return pa.concat_tables(read), size // max(rows, 1)
 
 
 def _keys(source: Source, changes: pa.Table | None, columns: Columns, *, truncated: bool) -> ChangedKeys:
@@ -156,8 +168,7 @@ def _fold(merge: TableMerge, source: Source, rows: pa.Table, changes: pa.Table) 
     effects = source.folded(rows, changes)
     evidence = cast("list[str]", effects.column("_txloom_evidence").drop_null().to_pylist())
     merge.contradictions += evidence[: MOST_CONTRADICTIONS - len(merge.contradictions)]
-    alive = effects.filter(pc.invert(effects.column("_txloom_deleted"))).select(rows.column_names)
-    merge.rewrite.add(pa.concat_tables([_others(rows, effects, source.row_table.key), alive]))
+    _replace(merge.rewrite, rows, effects)
 
 
 def _others(rows: pa.Table, effects: pa.Table, key: Sequence[str]) -> pa.Table:
@@ -169,10 +180,12 @@ def _others(rows: pa.Table, effects: pa.Table, key: Sequence[str]) -> pa.Table:
     return rows.take(left.column("_txloom_row"))
 
 
-def _fold_in_pieces(merge: TableMerge, source: Source, held: Sequence[TableFile], keys: ChangedKeys) -> None:
+def _fold_in_pieces(
+    merge: TableMerge, source: Source, held: Sequence[TableFile], keys: ChangedKeys, row_bytes: int
+) -> None:
     """Fold changes piece by piece: cut them and the rows that they may change by key into files first."""
     assert merge.rewrite is not None and merge.columns is not None
-    cuts = _cuts(source)
+    cuts = _cuts(source, row_bytes)
     nulls = source.is_late or bool(merge.columns.clearing)
     with PieceFiles() as changes_of, PieceFiles() as rows_of:
         schema = schemas.changes_schema(source.row_table.table)
@@ -193,19 +206,14 @@ def _fold_in_pieces(merge: TableMerge, source: Source, held: Sequence[TableFile]
 def _of_all_rows(changes: pa.Table, *, nulls: bool) -> pa.Table:
     """Return the changes that every piece has to see: truncates, and nullings where some column is nulled."""
     if nulls:
-        return of_all_rows(changes.filter(is_of_all_rows(changes)))
+        return of_all_rows(changes)
     return changes.filter(pc.equal(changes.column("_txloom_op"), pa.scalar("T")))
 
 
-def _cuts(source: Source) -> Cuts:
-    """Return cuts of the changes into pieces of at most about PIECE_BYTES."""
+def _cuts(source: Source, row_bytes: int) -> Cuts:
+    """Return cuts of changes of so many bytes each into pieces of at most about PIECE_BYTES."""
     key = source.row_table.key
-    sample, count = pieces.sampled((_named(source, part) for part in source.parts(keys_alone=True)), SAMPLE)
-    first = next(source.parts())
-    size = count * first.nbytes // max(first.num_rows, 1)
+    keys = (columns_from(source.images(part).after, key) for part in source.parts(keys_alone=True))
+    sample, count = pieces.sampled(keys, SAMPLE)
     together = {name: source.together(name) for name in key}
-    return pieces.cuts_of(sample, -(-size // pieces.PIECE_BYTES), together)
-
-
-def _named(source: Source, changes: pa.Table) -> pa.Table:
-    return columns_from(source.images(changes).after, source.row_table.key)
+    return pieces.cuts_of(sample, -(-count * row_bytes // pieces.PIECE_BYTES), together)

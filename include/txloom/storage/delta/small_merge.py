@@ -4,10 +4,9 @@ delta-rs rewrites each file that holds a changed key, where Spark writes deletio
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from txloom.storage.delta import arrow_tables
@@ -27,21 +26,21 @@ def is_small(path: str) -> bool:
     Spark names a file after its partition's text as it is, delta-rs as a URL, so that with a letter such as "ü" the
     file that it removes is none, and its rows would be there twice.
     """
-    return bytes_of(path) <= LOCAL_TABLE_BYTES and all(name.isascii() for name in _names(path))
-
-
-def _names(path: str) -> list[str]:
-    if not DeltaTable.is_deltatable(path):
-        return []
-    return cast("list[str]", pa.table(opened(path).get_add_actions()).column("path").to_pylist())
+    sizes = _sizes(path)
+    return sum(sizes.values()) <= LOCAL_TABLE_BYTES and all(name.isascii() for name in sizes)
 
 
 def bytes_of(path: str) -> int:
     """Return the bytes of a table's data files; 0 where there is no table."""
+    return sum(_sizes(path).values())
+
+
+def _sizes(path: str) -> dict[str, int]:
+    """Return the bytes of each data file of a table, by its path in the log; {} where there is no table."""
     if not DeltaTable.is_deltatable(path):
-        return 0
-    sizes = pa.table(opened(path).get_add_actions()).column("size_bytes")
-    return pc.sum(sizes).as_py() or 0
+        return {}
+    actions = pa.table(opened(path).get_add_actions()).select(["path", "size_bytes"])
+    return dict(zip(*(column.to_pylist() for column in actions.columns), strict=True))
 
 
 def merge(

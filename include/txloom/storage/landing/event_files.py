@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from txloom.storage.paths import TablePaths
+from txloom.storage.rewriting.changed_keys import ChangedKeys, Values
 from txloom.storage.rewriting.table_files import TableFile, TableFiles
 
 
@@ -34,9 +35,9 @@ def parts_of(paths: TablePaths, tx: int, landings: Sequence[int], rows: int) -> 
         rows: about how many rows a part has at most; a row group is not split.
     """
     table, parts = TableFiles.open(paths.change_events), list[FilePart]()
-    for file in table.files:
-        if not _may_hold(file, "tx", tx, tx) or not _may_hold(file, "landing", min(landings), max(landings)):
-            continue
+    whole = {"tx": [tx], "landing": landings}
+    events = ChangedKeys({name: Values.of([pa.array(of, pa.int64())], pa.int64()) for name, of in whole.items()})
+    for file in filter(events.may_be_in, table.files):
         with table.opened(file) as opened:
             parts += [FilePart(file, groups) for groups in _groups(opened.metadata, tx, rows)]
     return parts
@@ -50,11 +51,6 @@ def events_in(paths: TablePaths, part: FilePart, columns: Sequence[str]) -> pa.T
         stored = [name for name in columns if name in opened.schema_arrow.names]
         rows = opened.read_row_groups(list(part.groups), stored)
     return table.conformed(rows, part.file, schema, rows.num_rows)
-
-
-def _may_hold(file: TableFile, column: str, lowest: int, highest: int) -> bool:
-    bounds = file.bounds.get(column)
-    return bounds is None or (bounds[0] <= highest and lowest <= bounds[1])
 
 
 def _groups(metadata: pq.FileMetaData, tx: int, rows: int) -> Iterator[range]:

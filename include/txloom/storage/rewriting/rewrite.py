@@ -80,9 +80,7 @@ class Rewrite:
             RemoveAction(file.path, True, now, file.size, data_files.partition_texts(file.partition))
             for file in self._removed
         ]
-        actions += [
-            AddAction(part.path, part.size, dict(part.partition), now, True, part.stats) for part in self._added
-        ]
+        actions += data_files.added(self._added)
         table = self.files.table
         table.create_write_transaction(
             actions,

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -57,15 +58,11 @@ class TableFiles:
         table: the opened table.
         path: its path.
         schema: its columns, in Arrow's plain types.
-        partition_columns: those of them that are not in the files.
-        files: its data files.
     """
 
     table: DeltaTable
     path: str
     schema: pa.Schema
-    partition_columns: Sequence[str]
-    files: Sequence[TableFile]
 
     @classmethod
     def open(cls, path: str) -> "TableFiles":
@@ -76,13 +73,17 @@ class TableFiles:
             TableNotFoundError: there is no table.
         """
         table = FENCE.opened(path)
-        schema = arrow_tables.plain_schema(arrow_tables.schema_of(table))
-        return cls(table, path, schema, table.metadata().partition_columns, _files(table, schema))
+        return cls(table, path, arrow_tables.plain_schema(arrow_tables.schema_of(table)))
 
-    @property
-    def size(self) -> int:
-        """Return the bytes of all data files."""
-        return sum(file.size for file in self.files)
+    @cached_property
+    def partition_columns(self) -> Sequence[str]:
+        """The columns that are not in the files."""
+        return self.table.metadata().partition_columns
+
+    @cached_property
+    def files(self) -> Sequence[TableFile]:
+        """Its data files."""
+        return _files(self.table, self.schema)
 
     def opened(self, file: TableFile) -> pq.ParquetFile:
         """Open a file; times that another program wrote as 96 bits are read as microseconds."""
