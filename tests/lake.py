@@ -111,8 +111,13 @@ def new_lake(spark: Any, folder: Path, monkeypatch: Any) -> Lake:
 
 def leave_to_spark(monkeypatch: Any) -> None:
     """Let Spark land, work out and write what this process would, few as it is."""
-    monkeypatch.setattr(arrow_tables, "LOCAL_ROWS", -1)
+    merge_by_spark(monkeypatch)
     monkeypatch.setattr(decoding, "LOCAL_BYTES", -1)
+
+
+def merge_by_spark(monkeypatch: Any) -> None:
+    """Let Spark work out and write what this process would, few as it is; what it lands stays this process'."""
+    monkeypatch.setattr(arrow_tables, "LOCAL_ROWS", -1)
     monkeypatch.setattr(small_merge, "LOCAL_TABLE_BYTES", -1)
     monkeypatch.setattr(rewrite_merge, "REWRITE_BYTES", -1)
 

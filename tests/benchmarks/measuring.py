@@ -49,6 +49,13 @@ class Measured:
         return max(self.peak_mb.values(), default=0.0)
 
 
+def together(runs: Sequence[Measured]) -> Measured:
+    """Return what runs that follow each other took together; peaks of memory are those of the largest process."""
+    kinds = {kind for each in runs for kind in each.peak_mb}
+    peaks = {kind: max(each.peak_mb.get(kind, 0.0) for each in runs) for kind in kinds}
+    return Measured(sum(each.seconds for each in runs), sum(each.cpu_seconds for each in runs), peaks)
+
+
 class Watch:
     """Looks at the processes below one while it runs."""
 

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from benchmarks.data import aged, aged_buffer, aged_rows, goldengate
 from benchmarks.data.goldengate import Change, Transaction
-from benchmarks.measuring import Failed, Measured, copied, job, made, program
+from benchmarks.measuring import Failed, Measured, copied, job, made, program, together
 from benchmarks.report import Report
 from txloom.config import load, names
 from txloom.storage.delta import arrow_tables, small_tables
@@ -60,8 +60,7 @@ def _measured(report: Report, age: str, folder: Path, number: int) -> None:
     declaration = _written(folder, number, _cycle(first, number, NEW))
     steps = [report.add("check_source", age, program("source_check", declaration, warehouse))]
     steps += [report.add(step, age, job(step, declaration, warehouse)) for step in (*STEPS, "alert")]
-    peaks = {name: max(each.peak_mb.get(name, 0) for each in steps) for each in steps for name in each.peak_mb}
-    whole = Measured(sum(each.seconds for each in steps), sum(each.cpu_seconds for each in steps), peaks)
+    whole = together(steps)
     report.add("the whole cycle", age, whole)
     _check(declaration, warehouse, first, number)
     report.add("expire", age, job("maintain_tables", declaration, warehouse, "--task", "expire"))

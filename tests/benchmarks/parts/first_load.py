@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.data import mirrors
-from benchmarks.measuring import Failed, Measured, fresh, job, made, program
+from benchmarks.measuring import Failed, fresh, job, made, program, together
 from benchmarks.report import Report
 from txloom.storage.delta import arrow_tables
 
@@ -33,8 +33,7 @@ def _load(report: Report, data: Path) -> None:
     for step in STEPS:
         flags = ["--path", data / "rows", "--csn", "100"] if step == "load_snapshot" else []
         steps.append(report.add(f"{ROWS:,} rows", f"txloom: {step}", job(step, declaration, warehouse, *flags)))
-    peaks = {name: max(each.peak_mb.get(name, 0) for each in steps) for each in steps for name in each.peak_mb}
-    whole = Measured(sum(each.seconds for each in steps), sum(each.cpu_seconds for each in steps), peaks)
+    whole = together(steps)
     report.add(f"{ROWS:,} rows", "txloom", whole)
     pipeline, paths = mirrors.pipeline_of(declaration, warehouse)
     sql = "select count(*) as n, sum(id) as ids, count(distinct id) as keys from t"

@@ -13,7 +13,7 @@ from statistics import median
 
 from benchmarks.data import goldengate
 from benchmarks.data.goldengate import METADATA, ROWS, Change, Transaction
-from benchmarks.measuring import Failed, Measured, copied, fresh, job, made
+from benchmarks.measuring import Failed, Measured, copied, fresh, job, made, together
 from benchmarks.report import Report
 from txloom.config import load, names
 from txloom.storage.delta import arrow_tables
@@ -121,8 +121,7 @@ def _cycle(report: Report, case: str, declaration: Path, warehouse: Path, *more:
     """Land and buffer, and run more steps; enter each, and the whole; return the largest peak of a process."""
     steps = ("land_events", "buffer_transactions", *more)
     runs = [report.add(case, f"txloom: {step}", job(step, declaration, warehouse)) for step in steps]
-    peaks = {name: max(each.peak_mb.get(name, 0) for each in runs) for each in runs for name in each.peak_mb}
-    whole = Measured(sum(map(_seconds, runs)), sum(map(_cpu_seconds, runs)), peaks)
+    whole = together(runs)
     return report.add(case, "txloom", whole).largest_mb
 
 

@@ -81,7 +81,7 @@ def _texts(column: AnyArray) -> pa.StringArray | None:
     """Return a column's values as JSON; None where one has no exact text."""
     kind = column.type
     if pa.types.is_boolean(kind):
-        return cast("pa.StringArray", column.cast(pa.string()).fill_null("null"))
+        return _or_null(cast("pa.StringArray", column.cast(pa.string())))
     if pa.types.is_string(kind):
         return _quoted(cast("pa.StringArray", column))
     if (pa.types.is_date(kind) or pa.types.is_timestamp(kind)) and not _has_four_digit_years(column):
@@ -89,7 +89,7 @@ def _texts(column: AnyArray) -> pa.StringArray | None:
     texts = cast("pa.StringArray", column.cast(pa.string()))
     if pa.types.is_decimal(kind) and pc.any(pc.match_substring(texts, "E")).as_py():
         return None
-    return joined(['"', texts.fill_null(""), '"']) if not column.null_count else _or_null(joined(['"', texts, '"']))
+    return _or_null(joined(['"', texts, '"']))
 
 
 def _or_null(texts: pa.StringArray) -> pa.StringArray:

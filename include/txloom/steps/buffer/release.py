@@ -174,18 +174,18 @@ def _events(pipeline: Pipeline, paths: TablePaths, share: Share) -> pa.Table:
     )
     columns = EVENTS if pipeline.source.format != "debezium" else [*EVENTS, "headers"]
     if share.part is not None:
-        return _of_releases(event_files.events_in(paths, share.part, columns), share)
+        return _of_one(event_files.events_in(paths, share.part, columns), share)
     named = ", ".join(map(sql_name, columns))
     return arrow_tables.select(paths.change_events, f"select {named} from t where {where}")
 
 
-def _of_releases(events: pa.Table, share: Share) -> pa.Table:
-    """Return the rows and metadata of a share's transactions and landings, as `_events` reads them by SQL."""
+def _of_one(events: pa.Table, share: Share) -> pa.Table:
+    """Return the rows and metadata of a share's one transaction, as `_events` reads them by SQL."""
     kind, tx = events.column("kind"), events.column("tx")
     is_row = pc.and_(pc.equal(kind, pa.scalar("row")), pc.is_valid(events.column("table")))
-    chosen = pc.or_(pc.equal(kind, pa.scalar("metadata")), is_row)
-    for bound, is_inside in zip(share.tx, (pc.greater_equal, pc.less_equal), strict=True):
-        chosen = pc.and_kleene(chosen, is_inside(tx, pa.scalar(bound, pa.int64())))
+    chosen = pc.and_kleene(
+        pc.or_(pc.equal(kind, pa.scalar("metadata")), is_row), pc.equal(tx, pa.scalar(share.tx[0], pa.int64()))
+    )
     landings = pa.array(share.landings, pa.int64())
     return events.filter(pc.and_kleene(chosen, pc.is_in(events.column("landing"), landings)))
 

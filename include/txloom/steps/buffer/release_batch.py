@@ -162,7 +162,8 @@ def _in_tasks(batch: Batch, pipeline: Pipeline, shares: Sequence[Share]) -> list
             released = release(pipeline, paths, number, share)
             about = (released.unreadable, released.undeclared, released.findings)
             if share.part is None:
-                yield Written(list(_write(released.history | _finished(released), paths)), *about)
+                finished = {names.TRANSACTIONS: released.transactions}
+                yield Written(list(_write(released.history | finished, paths)), *about)
                 continue
             parts = list(_write(released.history, paths))
             yield Written(parts, *about, share.tx[0], released.transactions, released.has_metadata)
@@ -204,10 +205,6 @@ def _sizes(decided: pa.Table, chosen: Iterable[int]) -> dict[int, tuple[int, ...
     """Return, by hash, the values of SIZES of some transactions."""
     chosen_rows = decided.filter(pc.is_in(decided.column("tx"), pa.array(list(chosen), pa.int64()))).to_pylist()
     return {row["tx"]: tuple(row[name] for name in SIZES) for row in chosen_rows if row["what"] == "released"}
-
-
-def _finished(released: Release) -> dict[str, pa.Table]:
-    return {names.TRANSACTIONS: released.transactions}
 
 
 def _write(rows_by_table: Mapping[str, pa.Table], paths: TablePaths) -> Iterator[DataFile]:

@@ -73,24 +73,23 @@ class InternalTransaction:
             first: the line of the first row.
             pos: its position within the transaction.
         """
-        size, source = len(images), table.source
+        size = len(images)
         places = pa.array(np.arange(pos, pos + size), pa.int64())
         head, tail = self.message(table.name, "r", 0).decode().removesuffix("}").split('"pos":"0"', maxsplit=1)
         texts = places.cast(pa.string())
         message: list[AnyArray | str] = [f'{head}"pos":"', texts, f'"{tail},"after":', images, "}"]
-        csn = pa.scalar(self.csn, pa.int64())
         columns: dict[str, AnyArray] = {
             "ordinal": pa.array(np.arange(size, dtype=np.int32)),
             "kind": pa.repeat("row", size),
             "transaction_id": pa.repeat(f"{self.xid}:{self.csn}", size),
             "xid": pa.repeat(self.xid, size),
-            "csn": pa.repeat(csn, size),
+            "csn": pa.repeat(pa.scalar(self.csn, pa.int64()), size),
             "pos": places,
-            "source_table": pa.repeat(source, size),
+            "source_table": pa.repeat(table.source, size),
             "table": pa.repeat(table.name, size),
             "op": pa.repeat("r", size),
             "identity": texts,
-            "committed_at": read_instants(pa.array([self.time] * size, pa.string())),
+            "committed_at": pa.repeat(read_instants(pa.array([self.time], pa.string()))[0], size),
             "value": typed_rows.joined(message),
             **typed_rows.content("r", images),
         }

@@ -5,7 +5,7 @@ duplicate years later, and a lost buffer is rebuilt from them (ADR 19).
 """
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -31,6 +31,9 @@ from txloom.storage.system_tables import ENTERED, LEDGER
 
 SUMMED = ("land_events", checkpoints.STEP)
 """Steps whose counts the balance adds up over all runs: removed rows are carried forward as one row for each step."""
+HAS_LANDED = f"step = 'land_events' and run_id <> '{CARRIED}' and map_extract(counts, 'landed')[1] > 0"
+"""The SQL condition of a landing that brought something, from the source or by a redrive."""
+NO_LANDING = -1
 KEPT = ("accept_loss",)
 """Steps whose rows record decisions of people: they are never removed."""
 NEWEST = {
@@ -101,8 +104,11 @@ def shorten_ledger(paths: TablePaths, before: datetime) -> int:
     except TableNotFoundError:
         return 0
     is_old = f"(at < {instant_literal(before)} and step not in ({text_list(KEPT)}))"
-    old = small_tables.ask(table, f"select * from t where {is_old}")
-    spared = _newest_of(old, table, f"not {is_old}", set(open_letters.redrives(paths)))
+    redriven = int_list([*open_letters.redrives(paths), NO_LANDING])
+    kinds = {"any": "true", "good": "detail is null", "landed": f"{HAS_LANDED} and batch not in ({redriven})"}
+    flags = ", ".join(f"coalesce({condition}, false) as is_{kind}" for kind, condition in kinds.items())
+    old = small_tables.ask(table, f"select *, {flags} from t where {is_old}")
+    spared = _newest_of(old, table, f"not {is_old}", kinds)
     gone = [row for row in old if id(row) not in {id(each) for each in spared}]
     carried = _carried([row for row in gone if row["step"] in SUMMED])
     if len(gone) <= len(carried):
@@ -113,34 +119,27 @@ def shorten_ledger(paths: TablePaths, before: datetime) -> int:
 
 
 def _newest_of(
-    old: Sequence[dict[str, Any]], table: DeltaTable, others: str, redriven: Collection[int]
+    old: Sequence[dict[str, Any]], table: DeltaTable, others: str, kinds: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """Return those of the old rows than which no other row is newer: of each step, its good ones, and landings.
+    """Return those of the old rows than which no other row of their step and of one kind is newer.
 
     Args:
-        old: rows of the ledger.
+        old: rows of the ledger; each says by `is_KIND` whether it is of a kind.
         table: the ledger.
         others: the condition of all other rows.
-        redriven: the landings of redrives, which bring nothing from the source.
+        kinds: by kind, the condition of its rows.
     """
-    good = [row for row in old if row["detail"] is None]
-    landed = [row for row in old if _has_landed(row) and row["batch"] not in redriven]
-    brought = f"{HAS_LANDED} and batch not in ({int_list([*redriven, -1])})"
-    newest = list[dict[str, Any]]()
-    for chosen, condition in ((old, "true"), (good, "detail is null"), (landed, brought)):
-        sql = f"select step, max(coalesce({ENTERED}, -1)) as newest from t where {others} and {condition} group by step"
-        newer = {row["step"]: row["newest"] for row in small_tables.ask(table, sql)}
-        last = [max(lines, key=_at) for lines in _by(["step"], chosen).values()]
-        newest += [row for row in last if _at(row)[0] > newer.get(row["step"], -2)]
+    entered = f"coalesce({ENTERED}, -1)"
+    sums = ", ".join(f"max(case when {condition} then {entered} end) as {kind}" for kind, condition in kinds.items())
+    rows = small_tables.ask(table, f"select step, {sums} from t where {others} group by step")
+    newer = {(row["step"], kind): row[kind] for row in rows for kind in kinds if row[kind] is not None}
+    last = [
+        (kind, max(lines, key=_at))
+        for kind in kinds
+        for lines in _by(["step"], [row for row in old if row[f"is_{kind}"]]).values()
+    ]
+    newest = [row for kind, row in last if _at(row)[0] > newer.get((row["step"], kind), -2)]
     return list({id(row): row for row in newest}.values())
-
-
-HAS_LANDED = f"step = 'land_events' and run_id <> '{CARRIED}' and map_extract(counts, 'landed')[1] > 0"
-
-
-def _has_landed(row: dict[str, Any]) -> bool:
-    counts: dict[str, int] = dict(row["counts"] or ())
-    return row["step"] == "land_events" and row["run_id"] != CARRIED and counts.get("landed", 0) > 0
 
 
 def _rewrite(table: DeltaTable, rows: Sequence[pa.Table]) -> None:

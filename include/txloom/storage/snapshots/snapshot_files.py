@@ -19,7 +19,7 @@ from txloom.config.models.pipeline import Pipeline, Table
 from txloom.errors import ConfigurationError, SourceUnavailable
 from txloom.events.diagnosis import diagnosed
 from txloom.events.images import typed_rows
-from txloom.storage.sources.row_files import BATCH, as_json, csv_rows, parquet_rows
+from txloom.storage.sources.row_files import BATCH, as_json, csv_rows, parquet_rows, timestamps_of_96_bits
 
 B = TypeVar("B", bound=Sized)
 KINDS = (".jsonl", ".json", ".csv", ".parquet")
@@ -101,8 +101,7 @@ def _read(file: SnapshotFile, table: Table) -> Iterator[list[bytes]]:
 
 def _typed(file: SnapshotFile, table: Table) -> Iterator[list[bytes] | pa.StringArray]:
     with pq.ParquetFile(file.path) as parquet:
-        wide = any(parquet.schema.column(number).physical_type == "INT96" for number in range(len(parquet.schema)))
-        if wide or not typed_rows.fits(table, parquet.schema_arrow):
+        if timestamps_of_96_bits(parquet) or not typed_rows.fits(table, parquet.schema_arrow):
             yield from parquet_rows(Path(file.path))
             return
         for batch in parquet.iter_batches(BATCH):
