@@ -250,17 +250,11 @@ def _deduplicated(events: np.ndarray, decisions: Decisions) -> np.ndarray:
     """
     marked, counts = events["kind"] == ev.REPEATED, events["kind"] == ev.EXPECTED
     fresh = ev.ordered(ev.chosen(events, ~marked & ~counts), ev.IDENTITY)
-    again = np.zeros(len(fresh), bool)
-    again[1:] = True
-    for name in ev.IDENTITY:
-        again[1:] &= fresh[name][1:] == fresh[name][:-1]
-    if not again.any():
+    if not ev.repeats(fresh, ev.IDENTITY).any():
         return ev.concatenate([fresh, metadata.of_messages(events[counts], _metadata(fresh)), events[marked]])
     fresh = ev.ordered(fresh, [*ev.IDENTITY, "payload", "high", "landing", "row"])
-    repeated = np.zeros(len(fresh), bool)
-    repeated[1:] = _same_content(fresh[:-1], fresh[1:])
-    for name in (*ev.IDENTITY, "payload"):
-        repeated[1:] &= fresh[name][1:] == fresh[name][:-1]
+    repeated = ev.repeats(fresh, (*ev.IDENTITY, "payload"))
+    repeated[1:] &= _same_content(fresh[:-1], fresh[1:])
     rows = fresh[repeated & (fresh["kind"] == ev.ROW)]
     rows["kind"] = ev.REPEATED
     decisions.duplicates += len(rows)

@@ -143,10 +143,8 @@ class Outcomes:
 
     def _conflicts(self, size: int, replaced: np.ndarray) -> np.ndarray:
         """Find transactions that have one identity with two payloads, or metadata that cannot be relied on."""
-        same = self.events["kind"][1:] == ev.ROW
-        for name in ev.IDENTITY:
-            same &= self.events[name][1:] == self.events[name][:-1]
-        conflict: np.ndarray = np.bincount(self.number[1:][same], minlength=size) > 0
+        same = ev.repeats(self.events, ev.IDENTITY) & (self.events["kind"] == ev.ROW)
+        conflict: np.ndarray = np.bincount(self.number[same], minlength=size) > 0
         if replaced.any():
             several = np.bincount(self.number[replaced], minlength=size) > 0
             doubtful = metadata.in_doubt(self.events, self.number, size, replaced)

@@ -152,6 +152,15 @@ def ordered(records: np.ndarray, names: Sequence[str]) -> np.ndarray:
     return sorted_records
 
 
+def repeats(records: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """Return which records have the same values in some fields as the one before them."""
+    same = np.zeros(len(records), bool)
+    same[1:] = True
+    for name in names:
+        same[1:] &= records[name][1:] == records[name][:-1]
+    return same
+
+
 def concatenate(parts: Sequence[np.ndarray]) -> np.ndarray:
     """Join event arrays; joining none gives an empty one, and one that alone has events is returned as it is."""
     some = [part for part in parts if len(part)]

@@ -29,9 +29,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, WriterProperties, write_deltalake
 
-from benchmarks.data import aged_rows as rows
-from benchmarks.data import delta_logs, goldengate
-from benchmarks.data.aged_rows import APART, BLOCKS, LANDINGS, LEDGER_CYCLES, LOG_CYCLES, ORDERS, TODAY, Past
+from benchmarks.data import aged_books, aged_past, aged_rows, delta_logs, goldengate
+from benchmarks.data.aged_past import APART, BLOCKS, LANDINGS, LEDGER_CYCLES, LOG_CYCLES, ORDERS, TODAY, Past
 from benchmarks.data.delta_logs import HOOKS, Entries
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
@@ -54,7 +53,7 @@ maintenance: {change_events: {keep: 60d}, reports: {keep: 430d}}
 """
 """A month more is kept than there is: expire finds nothing old enough, also a while after the tables were made."""
 LINES_OF_AN_ORDER = 5
-FIRST_CSN = BLOCKS * rows.NEW + 1
+FIRST_CSN = BLOCKS * aged_past.NEW + 1
 """The lowest csn that no old transaction has."""
 LARGE = 1 << 30
 WRITER = WriterProperties(max_row_group_size=200_000, compression="SNAPPY")
@@ -73,7 +72,7 @@ class Growing:
     """
 
     name: str
-    make: Callable[[rows.Block], pa.Table]
+    make: Callable[[aged_past.Block], pa.Table]
     column: str
     write_ids: Mapping[str, int] = field(default_factory=dict)
 
@@ -87,7 +86,7 @@ def write_current(pipeline: Pipeline, paths: TablePaths, csn: int) -> None:
     """Create the current tables, with rows that the transactions up to a csn left; 0: as of a load before any."""
     orders = _orders(csn)
     ids = np.arange(ORDERS * LINES_OF_AN_ORDER, dtype=np.int64)
-    texts = rows.joined("text ", pa.array(ids))
+    texts = aged_past.joined("text ", pa.array(ids))
     lines = pa.table({"id": ids, "order_id": ids // LINES_OF_AN_ORDER, "text": texts})
     for row_table, table in zip(row_tables(pipeline), (orders, _placed(lines)), strict=True):
         create(row_table, paths)
@@ -105,14 +104,14 @@ def _orders(csn: int) -> pa.Table:
     """Return the orders, each as its last transaction up to a csn left it."""
     ids = np.arange(ORDERS, dtype=np.int64)
     last = np.maximum(csn - (csn - ids) % ORDERS, 0) if csn else np.zeros(ORDERS, np.int64)
-    columns = rows.orders_as_of(last) | {"id": ids}
+    columns = aged_rows.orders_as_of(last) | {"id": ids}
     return _placed(pa.table(columns), last)
 
 
-def _placed(table: pa.Table, csn: rows.Ints | None = None) -> pa.Table:
+def _placed(table: pa.Table, csn: aged_past.Ints | None = None) -> pa.Table:
     last = np.zeros(table.num_rows, np.int64) if csn is None else csn
     table = table.append_column("_txloom_csn", pa.array(last)).append_column("_txloom_pos", pa.array(last * 1_000_000))
-    return table.append_column("_txloom_xid", rows.joined("7.", pa.array(last % 101), ".", pa.array(last)))
+    return table.append_column("_txloom_xid", aged_past.joined("7.", pa.array(last % 101), ".", pa.array(last)))
 
 
 def _append(path: str, table: pa.Table) -> None:
@@ -133,7 +132,7 @@ def write_past(pipeline: Pipeline, paths: TablePaths) -> None:
         _age(paths, growing.name, 2 if growing.name == names.CHANGE_EVENTS else 1, past, newest=TODAY)
     dismissed = paths.table(names.DISMISSALS)
     small_tables.ensure(dismissed, system_tables.DISMISSALS)
-    _write_large(dismissed, (rows.dismissals(past.block(number)) for number in range(BLOCKS)), {})
+    _write_large(dismissed, (aged_rows.dismissals(past.block(number)) for number in range(BLOCKS)), {})
     _write_runs(paths, past)
     _write_replaced(paths, past)
     _write_folders(paths, past)
@@ -142,23 +141,23 @@ def write_past(pipeline: Pipeline, paths: TablePaths) -> None:
 def _past(pipeline: Pipeline, paths: TablePaths) -> Past:
     current = [paths.table(name) for name in pipeline.current_tables]
     ids = {Path(path).name: str(DeltaTable(path).metadata().id) for path in current}
-    clocks = pa.array([rows.clock_numbers(number) for number in range(1, rows.POOL + 1)])
+    clocks = pa.array([aged_books.clock_numbers(number) for number in range(1, aged_past.POOL + 1)])
     now = datetime.now(UTC).replace(microsecond=0) - APART
     return Past(now, _compact(now), clocks, ids)
 
 
 def _compact(now: datetime) -> "pa.Array[Any]":
     """Return what landings packed for the buffer, of as many landings as give POOL values."""
-    bare = Past(now, pa.array([b""] * rows.POOL), pa.array([b""] * rows.POOL), {})
-    events, packed_numbers = rows.change_events(bare.block(0)), list[bytes]()
+    bare = Past(now, pa.array([b""] * aged_past.POOL), pa.array([b""] * aged_past.POOL), {})
+    events, packed_numbers = aged_rows.change_events(bare.block(0)), list[bytes]()
     events = events.filter(pc.is_in(events.column("kind"), pa.array(["row", "metadata"])))
     for landing in events.column("landing").unique().to_pylist():
         of_landing = events.filter(pc.equal(events.column("landing"), landing))
         packed = with_compact_events(of_landing, LandingPlan(landing, now, ()))
         packed_numbers += packed.column("numbers").drop_null().to_pylist()
-        if len(packed_numbers) >= rows.POOL:
+        if len(packed_numbers) >= aged_past.POOL:
             break
-    return pa.array((packed_numbers * (rows.POOL // len(packed_numbers) + 1))[: rows.POOL])
+    return pa.array((packed_numbers * (aged_past.POOL // len(packed_numbers) + 1))[: aged_past.POOL])
 
 
 def _growing(pipeline: Pipeline) -> Sequence[Growing]:
@@ -166,23 +165,23 @@ def _growing(pipeline: Pipeline) -> Sequence[Growing]:
         return names.write_id(pipeline.name, table, 0)
 
     history = next(each.history for each in pipeline.targets.mirrors if each.table == "orders")
-    changes = partial(rows.changes, schema=schemas.changes_schema(pipeline.table("orders")))
+    changes = partial(aged_rows.changes, schema=schemas.changes_schema(pipeline.table("orders")))
     events = {id_of(names.CHANGE_EVENTS): LANDINGS, id_of(f"{names.CHANGE_EVENTS}.clock"): LANDINGS}
     return [
-        Growing(names.CHANGE_EVENTS, rows.change_events, "landing", events),
-        Growing(names.LANDED_FILES, rows.landed_files, "landing", {id_of(names.LANDED_FILES): LANDINGS}),
-        Growing(names.FILE_POSITIONS, rows.file_positions, "landing"),
-        Growing(names.TRANSACTIONS, rows.transactions, "release"),
+        Growing(names.CHANGE_EVENTS, aged_rows.change_events, "landing", events),
+        Growing(names.LANDED_FILES, aged_books.landed_files, "landing", {id_of(names.LANDED_FILES): LANDINGS}),
+        Growing(names.FILE_POSITIONS, aged_books.file_positions, "landing"),
+        Growing(names.TRANSACTIONS, aged_rows.transactions, "release"),
         Growing(history, changes, "_txloom_release"),
-        Growing(names.DEAD_LETTERS, rows.dead_letters, "landing", {id_of(f"{names.DEAD_LETTERS}.land"): LANDINGS}),
-        Growing(names.CUTS, rows.cuts, "cut_id", {id_of(names.CUTS): LANDINGS}),
+        Growing(names.DEAD_LETTERS, aged_rows.dead_letters, "landing", {id_of(f"{names.DEAD_LETTERS}.land"): LANDINGS}),
+        Growing(names.CUTS, aged_books.cuts, "cut_id", {id_of(names.CUTS): LANDINGS}),
     ]
 
 
-def _landing_of(table: pa.Table, column: str) -> rows.Ints:
+def _landing_of(table: pa.Table, column: str) -> aged_past.Ints:
     """Return the landing in which each row was written; column: has the landing, or the release that took it."""
-    numbers: rows.Ints = table.column(column).to_numpy()
-    return numbers - rows.FIRST_RELEASE if column.endswith("release") else numbers
+    numbers: aged_past.Ints = table.column(column).to_numpy()
+    return numbers - aged_past.FIRST_RELEASE if column.endswith("release") else numbers
 
 
 def _write_growing(paths: TablePaths, growing: Growing, past: Past) -> None:
@@ -250,13 +249,13 @@ def _write_runs(paths: TablePaths, past: Past) -> None:
     path, since, until = paths.table(names.LEDGER), LANDINGS - LEDGER_CYCLES, LANDINGS - TODAY
     small_tables.ensure(path, system_tables.LEDGER)
     write_ids = {names.write_id(paths.pipeline, "land_events", 0): LANDINGS}
-    parts = [rows.carried(past, since)] if since else []
-    _write_large(path, iter([*parts, rows.ledger(past, since + 1, until)]), write_ids)
-    _write_each(path, rows.ledger(past, until + 1, LANDINGS))
-    _age(paths, names.LEDGER, len(rows.STEPS), past, newest=TODAY)
+    parts = [aged_books.carried(past, since)] if since else []
+    _write_large(path, iter([*parts, aged_books.ledger(past, since + 1, until)]), write_ids)
+    _write_each(path, aged_books.ledger(past, until + 1, LANDINGS))
+    _age(paths, names.LEDGER, len(aged_books.STEPS), past, newest=TODAY)
     path = paths.table(names.EXPECTATION_RESULTS)
-    _write_large(path, iter([rows.results(past, since + 1, until)]), {})
-    _write_each(path, rows.results(past, until + 1, LANDINGS))
+    _write_large(path, iter([aged_books.results(past, since + 1, until)]), {})
+    _write_each(path, aged_books.results(past, until + 1, LANDINGS))
     _age(paths, names.EXPECTATION_RESULTS, 1, past, newest=TODAY)
 
 
@@ -274,11 +273,14 @@ def _write_replaced(paths: TablePaths, past: Past) -> None:
 
     def shown(follow: int) -> dict[str, int]:
         landing = LANDINGS - follow
-        return {"valid_through": int(rows.valid_through(np.array([landing]))[0]), "release": rows.release_of(landing)}
+        return {
+            "valid_through": int(aged_books.valid_through(np.array([landing]))[0]),
+            "release": aged_past.release_of(landing),
+        }
 
     def buffered(follow: int) -> dict[str, int]:
         landing = LANDINGS - follow
-        return {"release": rows.release_of(landing), "landing": landing, "reached": 2**63 - 1}
+        return {"release": aged_past.release_of(landing), "landing": landing, "reached": 2**63 - 1}
 
     for table in ("orders", "lines", "whole_current"):
         delta_logs.age(paths.table(table), _entries(1, past, 0, shown))
@@ -306,7 +308,7 @@ def _incident(past: Past, number: int) -> dict[str, Any]:
     return {
         "kind": "dead letters", "subject": "", "opened_at": opened, "closed_at": opened + APART, "since": opened,
         "severity": "error", "what": "3 dead letters are open; 0 may be.", "todo": "Look.", "total": 3,
-        "rows": [rows.CAUSE], "page": "dags/aged_dead_letters", "opened_to": ["log"], "closed_to": ["log"],
+        "rows": [aged_rows.CAUSE], "page": "dags/aged_dead_letters", "opened_to": ["log"], "closed_to": ["log"],
         "is_over": True,
     }  # fmt: skip
 
@@ -323,7 +325,7 @@ def _finding(past: Past, number: int, status: str) -> dict[str, Any]:
 def _write_folders(paths: TablePaths, past: Past) -> None:
     """Write the folders of runs of 400 days: a result file for each task, and the reports of expectations."""
     at = past.at(np.arange(LANDINGS - LEDGER_CYCLES + 1, LANDINGS + 1, dtype=np.int64))
-    folders = [run_folder(name) for name in rows.runs(at).to_pylist()]
+    folders = [run_folder(name) for name in aged_books.runs(at).to_pylist()]
     result = paths.table(names.RUNS), [f"{task}.json" for task in TASKS], '{"counts": {}, "exit_code": 0}'
     report = paths.table(names.REPORTS), ["report.html", "report.md"], "<p>Few: passed.</p>" * 50
     for root, files, text in (result, report):

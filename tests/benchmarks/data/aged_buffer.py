@@ -13,15 +13,14 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
-from benchmarks.data import aged_rows as rows
-from benchmarks.data import delta_logs
-from benchmarks.data.aged_rows import APART, LANDINGS, LOG_CYCLES
+from benchmarks.data import aged_past, delta_logs
+from benchmarks.data.aged_past import APART, LANDINGS, LOG_CYCLES
 from benchmarks.data.delta_logs import HOOKS, Entries
 from txloom.storage.buffer import batch_plan, checkpoints
 from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
 
-CHANGELOGS = max(round(rows.DAY * rows.SCALE), 3)
+CHANGELOGS = max(round(aged_past.DAY * aged_past.SCALE), 3)
 """Changelogs of the state, one for each batch of a day; nothing joins them while a job takes less than a minute."""
 AT_ONCE = 50_000
 """Files that one commit adds to the plan."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from benchmarks.data import aged, aged_buffer, aged_rows, goldengate
+from benchmarks.data import aged, aged_buffer, aged_past, goldengate
 from benchmarks.data.goldengate import Change, Transaction
 from benchmarks.measuring import Failed, Measured, copied, job, made, program, together
 from benchmarks.report import Report
@@ -23,7 +23,7 @@ from txloom.storage.paths import TablePaths
 
 NEW = 100
 """Transactions of a cycle."""
-REMEMBERED = max(round(480_000 * aged_rows.SCALE), 1_000)
+REMEMBERED = max(round(480_000 * aged_past.SCALE), 1_000)
 """Transactions of the old pipeline's first real cycle: more than the buffer remembers."""
 STEPS = ("land_events", "buffer_transactions", "merge_current", "check_expectations", "publish")
 LANDED = 1_000_000
@@ -36,7 +36,7 @@ SAMPLE = 20_000
 
 def measure(report: Report, rounds: int) -> None:
     """Measure as many cycles as there are rounds, of both in turns."""
-    ages = {"new": made("age/new", _new), "old": made(f"age/old-{aged_rows.SCALE:g}", _old)}
+    ages = {"new": made("age/new", _new), "old": made(f"age/old-{aged_past.SCALE:g}", _old)}
     _compare(*(folder / "warehouse" for folder in ages.values()))
     folders = {age: copied(folder, f"age/run-{age}") for age, folder in ages.items()}
     for number in range(4, 4 + rounds):
@@ -84,16 +84,16 @@ def _cycle(first: int, number: int, count: int) -> list[Transaction]:
 
 
 def _order(place: int, number: int) -> int:
-    return (place * 7919 + number) % aged_rows.ORDERS
+    return (place * 7919 + number) % aged_past.ORDERS
 
 
 def _line(csn: int) -> int:
-    return aged_rows.ORDERS * aged.LINES_OF_AN_ORDER + csn
+    return aged_past.ORDERS * aged.LINES_OF_AN_ORDER + csn
 
 
 def _written(folder: Path, number: int, transactions: list[Transaction]) -> Path:
     """Write the files of a cycle, and the declaration with the folder's inbox; return the declaration."""
-    goldengate.write(folder / "inbox", aged_rows.LANDINGS + number, transactions)
+    goldengate.write(folder / "inbox", aged_past.LANDINGS + number, transactions)
     return aged.declared(folder)
 
 

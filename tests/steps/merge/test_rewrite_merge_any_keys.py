@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drawn import examples
-from steps.merge.keyed import KEYS, Change, Keyed, Odds, workload
+from steps.merge.keyed import Change, Keyed, Scenario, scenarios, workload
 from steps.merge.test_local_merge_any_keys import no_spark
 from txloom.config import names
 from txloom.steps.merge import rewrite_merge
@@ -22,12 +22,7 @@ from txloom.storage.rewriting import pieces, rewrite
 class Case:
     """A workload, how it is cut and cleaned, and how little is held in memory at once."""
 
-    table: str
-    seed: int
-    odds: Odds
-    releases: int
-    is_cleaned: bool
-    has_strange_row: bool
+    scenario: Scenario
     piece_bytes: int
     file_bytes: int
     gathered: int
@@ -35,15 +30,9 @@ class Case:
     small_bytes: int
 
 
-LIKELY = st.sampled_from((0.0, 0.15, 0.4))
 CASES = st.builds(
     Case,
-    table=st.sampled_from(sorted(KEYS)),
-    seed=st.integers(0, 2**32),
-    odds=st.builds(Odds, late=st.sampled_from((0.0, 0.3, 0.6)), truncate=LIKELY, drop=LIKELY),
-    releases=st.integers(2, 4),
-    is_cleaned=st.booleans(),
-    has_strange_row=st.booleans(),
+    scenario=scenarios(4, orphan=st.just(0.0)),
     piece_bytes=st.sampled_from((300, 1_500, 5_000, pieces.PIECE_BYTES)),
     file_bytes=st.sampled_from((200, 2_000, rewrite.FILE_BYTES)),
     gathered=st.sampled_from((1, 7, pieces.GATHERED)),
@@ -56,14 +45,18 @@ CASES = st.builds(
 @given(CASES)
 def test_any_workload_is_merged_to_the_same_tables_and_findings(tmp_path_factory: Any, case: Case) -> None:
     """Late changes and truncates, dropped columns, cleaned histories, changes of keys, rows that nobody knows."""
-    made, chance = workload([case.table], case.seed, releases=case.releases, odds=case.odds), Random(case.seed)
-    folder, strange = tmp_path_factory.mktemp("engines"), made.worlds[case.table].new_key()
-    whole, pieced = Keyed(folder / "whole", [case.table]), Keyed(folder / "pieced", [case.table], documented=[])
+    scenario = case.scenario
+    made, chance = (
+        workload([scenario.table], scenario.seed, releases=scenario.releases, odds=scenario.odds),
+        Random(scenario.seed),
+    )
+    folder, strange = tmp_path_factory.mktemp("engines"), made.worlds[scenario.table].new_key()
+    whole, pieced = Keyed(folder / "whole", [scenario.table]), Keyed(folder / "pieced", [scenario.table], documented=[])
     for number, released in enumerate(made.releases):
         for lake in (whole, pieced):
             # A value that nobody's row has of a dropped column is nulled or not, as the row happens to be read.
-            if number and case.has_strange_row and not case.odds.drop:
-                lake.write_into(case.table, strange)
+            if number and scenario.has_strange_row and not scenario.odds.drop:
+                lake.write_into(scenario.table, strange)
             lake.release(released)
         whole.merge(no_spark)
         with pytest.MonkeyPatch.context() as limits:
@@ -73,13 +66,13 @@ def test_any_workload_is_merged_to_the_same_tables_and_findings(tmp_path_factory
             limits.setattr(rewrite_merge, "SAMPLE", case.sample)
             limits.setattr(rewrite_merge, "SMALL_BYTES", case.small_bytes)
             pieced.merge(no_spark)
-        assert _of(pieced, case.table) == _of(whole, case.table), f"after release {number + 1}"
-        if case.is_cleaned:
+        assert _of(pieced, scenario.table) == _of(whole, scenario.table), f"after release {number + 1}"
+        if scenario.is_cleaned:
             horizon = chance.randrange(10, 130)
             for lake in (whole, pieced):
                 lake.clean(horizon)
-    if not (case.is_cleaned or case.has_strange_row or case.odds.truncate or case.odds.drop):
-        assert pieced.rows(case.table) == made.worlds[case.table].rows
+    if not (scenario.is_cleaned or scenario.has_strange_row or scenario.odds.truncate or scenario.odds.drop):
+        assert pieced.rows(scenario.table) == made.worlds[scenario.table].rows
 
 
 def _of(lake: Keyed, table: str) -> tuple[list[str], list[str]]:
