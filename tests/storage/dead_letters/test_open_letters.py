@@ -23,15 +23,15 @@ ROWS = st.fixed_dictionaries(
         "status": st.sampled_from(["released", "dead", "dead"]),
         "cause": st.sampled_from(["short", COMPLETE]),
     }
-).filter(lambda row: row["status"] == "dead" or row["csn"] is not None)
-"""Rows of `transactions`; what was released has a csn."""
+).filter(lambda row: row["status"] == "dead" or row["csn"] in ((6,) if row["transaction_id"] == GTID else range(1, 7)))
+"""Rows of `transactions`; what was released has a csn, and that of a GTID is the highest that any part of it had."""
 
 
 def everything(paths: TablePaths, where: str, dead: str) -> list[dict[str, Any]]:
     """Return what `given_up` chooses from, of one query on the whole table."""
     some = f"select transaction_id from t where {dead}"
     sql = (
-        "select transaction_id, xid, csn, status, cause from t"
+        f"select transaction_id, xid, csn, status, cause, {dead} as dead from t"
         f" where ({where}) and transaction_id in ({some}) order by release desc, {open_letters.LAST}"
     )
     return small_tables.query(paths.table(names.TRANSACTIONS), sql)

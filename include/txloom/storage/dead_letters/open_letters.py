@@ -56,12 +56,16 @@ def given_up(paths: TablePaths, where: str = "true", dead: str = DEAD) -> list[d
     Args:
         paths: where the tables are.
         where: a condition on the rows of `transactions`.
-        dead: a condition that some row of each transaction has.
+        dead: a condition that some of these rows of each transaction has.
     """
     by_transaction: dict[tuple[str, str, int | None], list[dict[str, Any]]] = {}
     for row in _with_known_csn(_rows_of_dead(paths, where, dead)):
         by_transaction.setdefault((row["transaction_id"], row["xid"], row["csn"]), []).append(row)
-    given = [rows_of[0] for rows_of in by_transaction.values() if all(row["status"] != "released" for row in rows_of)]
+    given = [
+        rows_of[0]
+        for rows_of in by_transaction.values()
+        if all(row["status"] != "released" for row in rows_of) and any(row["dead"] for row in rows_of)
+    ]
     sorted_rows = [{name: row[name] for name in ("transaction_id", "xid", "csn", "cause")} for row in given]
     return sorted(sorted_rows, key=lambda row: (row["csn"] is None, row["csn"], row["xid"]))
 
@@ -72,7 +76,7 @@ def _rows_of_dead(paths: TablePaths, where: str, dead: str) -> list[dict[str, An
     known = arrow_tables.select(path, f"select distinct transaction_id, csn from t where {dead}")
     if not known.num_rows:
         return []
-    columns = f"transaction_id, xid, csn, status, cause, release, {LAST} as last"
+    columns = f"transaction_id, xid, csn, status, cause, release, {LAST} as last, {dead} as dead"
     read = arrow_tables.batches({"t": opened(path)}, f"select {columns} from t where ({where}) and {_near(known)}")
     ids = cast("AnyArray", known.column("transaction_id").unique())
     parts = [rows.filter(pc.is_in(rows.column("transaction_id"), value_set=ids)) for rows in read]
