@@ -163,8 +163,6 @@ def _take(held: Held, batch: np.ndarray, clock: np.void | None, rules: Rules, de
     outcomes = Outcomes(
         _deduplicated(ev.concatenate([held.events, batch]), decisions), rules, held.unreadable_ranges, clock
     )
-    if not len(outcomes.events):
-        return Held(outcomes.events, remembered, _open(held.unreadable_ranges, clock))
     when = int(clock["at"]) if clock is not None else int(batch["at"].max())
     finished_at = np.full(len(outcomes.starts), when)
     _release(outcomes, outcomes.whole, finished_at, decisions)
