@@ -7,7 +7,6 @@ transaction stays as it is: some events are no longer there, or cannot be distin
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -139,7 +138,7 @@ def _landed(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tu
     sql = (
         f"select {', '.join(map(sql_name, EVENTS))}{headers}, identity, payload, digest, landed_at from t where {where}"
     )
-    tx = cast("list[int]", chosen.column("tx").to_pylist())
+    tx = chosen.column("tx").combine_chunks()
     return arrow_tables.matching(scope.paths.change_events, sql, "tx", tx).combine_chunks()
 
 

@@ -23,7 +23,7 @@ from txloom.storage.landing import (
 )
 from txloom.storage.paths import TablePaths
 from txloom.storage.runs.ledger import Entry, write_ledger
-from txloom.storage.sources import file_plan, file_positions, files, kafka
+from txloom.storage.sources import file_plan, files, kafka
 from txloom.storage.sources.files import Inbox, SourceFile
 from txloom.storage.sources.splits import LandingPlan, capped, fitting
 from txloom.transactions.low_watermark import bounded
@@ -89,8 +89,8 @@ def _plan_files(step: Step, number: int) -> LandingPlan:
     folders, there = files.topics(root), files.list_files(root)
     before = landing_plan.without_position(paths)
     is_whole = partial(_is_whole, root, now, settle)
-    known = file_positions.newest(paths)
-    new = file_plan.plan(root, there, known, before, is_whole, pipeline.source.format)
+    known = file_plan.KnownFiles.of(paths, root, there, before, is_ordered=formats.is_ordered(pipeline))
+    new = file_plan.plan(root, there, known, is_whole, pipeline.source.format)
     tasks = fitting(new.tasks) if formats.is_by_position(pipeline) else new.tasks
     at = datetime.fromtimestamp(now // 1000 / 1e6, UTC)
     if new.left_out or len(tasks) < len(new.tasks):
@@ -98,7 +98,7 @@ def _plan_files(step: Step, number: int) -> LandingPlan:
     partition_watermarks.announce(pipeline, paths, number, at, [(folder, None) for folder in folders])
     base = {"landing": number, "run_id": step.run_id, "at": at}
     landing_plan.write_plan(paths, number, [{**base, **landing_plan.planned_file(task)} for task in tasks] or [base])
-    return LandingPlan(number, at, tuple(tasks), landing_plan.followed(tasks, known), reads_source=True)
+    return LandingPlan(number, at, tuple(tasks), landing_plan.followed(paths, tasks, number), reads_source=True)
 
 
 def _is_whole(root: str, now: int, settle: timedelta, file: SourceFile, may_end: bool) -> bool:  # noqa: FBT001

@@ -55,14 +55,18 @@ def first(tables: Mapping[str, DeltaTable], sql: str, most: int) -> pa.Table:
     return pa.concat_tables(batches_read).slice(0, most) if batches_read else pa.table({})
 
 
-def matching(path: str, sql: str, column: str, chosen: Sequence[int]) -> pa.Table:
-    """Return the rows of a query on one Delta table, named `t`, whose 64-bit integer in a column is one of some values.
+def matching(path: str, sql: str, column: str, values: "Sequence[int] | pa.Array[Any]") -> pa.Table:
+    """Return the rows of a query on one Delta table, named `t`, whose value in a column is one of some.
 
-    Each batch is filtered as it is read, so that only matching rows are held in memory.
+    Integers that come as no array are 64-bit ones.
+
+    Each batch is filtered as it is read, so that only matching rows are held in memory. Without a row of the query, the
+    result has no columns.
     """
-    values = pa.array(chosen, pa.int64())
-    parts = batches({"t": DeltaTable(path)}, sql)
-    return pa.concat_tables([rows.filter(pc.is_in(rows.column(column), values)) for rows in parts])
+    parts = batches({"t": opened(path)}, sql)
+    value_set = values if isinstance(values, pa.Array) else pa.array(values, pa.int64())
+    chosen = [rows.filter(pc.is_in(rows.column(column), value_set)) for rows in parts]
+    return pa.concat_tables(chosen) if chosen else pa.table({})
 
 
 def batches(tables: Mapping[str, DeltaTable], sql: str) -> Iterator[pa.Table]:

@@ -56,17 +56,17 @@ def landing_of(paths: TablePaths, rows: Sequence[dict[str, Any]], parts: Sequenc
     """
     number = rows[0]["landing"]
     files = [row for row in rows if row["file"] is not None]
-    goes_on = any(row["origin"] or row["follows"] for row in files)
-    before = file_positions.newest(paths, number) if goes_on else {}
+    origins = {row["origin"] for row in files} - {None}
+    before = file_positions.newest(paths, origins, number)
     splits = [*(_task(row, before) for row in files), *tasks_of(parts)]
     at = rows[0]["at"].astimezone(UTC)
-    return LandingPlan(number, at, tuple(splits), followed(splits, before), reads_source=True)
+    return LandingPlan(number, at, tuple(splits), followed(paths, splits, number), reads_source=True)
 
 
-def followed(splits: Sequence[Task], known: Mapping[Name, Position]) -> dict[Name, Position]:
-    """Return how far the files were read that files of a plan follow, where that is known."""
-    behind = {(split.topic, split.follows) for split in splits if split.follows is not None}
-    return {name: known[name] for name in behind if name in known}
+def followed(paths: TablePaths, splits: Sequence[Task], number: int) -> dict[Name, Position]:
+    """Return how far the files that files of a landing follow were read before it, where that is known."""
+    behind = {split.follows for split in splits if split.follows is not None}
+    return file_positions.newest(paths, behind, number)
 
 
 def planned_file(task: Task) -> dict[str, Any]:
