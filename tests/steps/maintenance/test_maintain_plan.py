@@ -15,7 +15,6 @@ from oracle.state import Source
 from txloom.steps.maintenance.maintain_tables import maintain_tables
 from txloom.storage.buffer import batch_plan, checkpoints
 
-
 pytestmark = pytest.mark.stream
 
 
