@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 
 from txloom.config import names
 from txloom.steps.step import Step
-from txloom.storage.maintenance import expiry
+from txloom.storage.buffer.newest_batch import buffer_state
+from txloom.storage.maintenance import expiry, forgotten_messages
 
 
 def expire(step: Step) -> dict[str, int]:
@@ -13,15 +14,22 @@ def expire(step: Step) -> dict[str, int]:
     A repeated call removes nothing more.
 
     Returns:
-        How many of each were removed; landing: the last one whose messages were removed.
+        How many of each were removed; landing: the last one whose messages were removed, release: the last one that was
+        looked at for that.
     """
     now, maintenance, paths = datetime.now(UTC), step.pipeline.maintenance, step.paths
     keep = maintenance.change_events.keep
+    seen = buffer_state(paths)
     landing = 0 if keep is None else expiry.expired_landing(paths, now - keep)
+    messages = 0
+    if keep is not None and landing:
+        since = forgotten_messages.forgotten(paths)
+        messages = forgotten_messages.forget_messages(lambda: step.spark, paths, landing, now - keep, since)
     reports = now - maintenance.reports.keep
     return {
-        "messages": expiry.forget_messages(step.spark, paths, landing) if landing else 0,
+        "messages": messages,
         "landing": landing,
+        "release": 0 if seen is None or not landing else seen.release,
         "ledger": expiry.shorten_ledger(paths, reports),
         "reports": expiry.drop_reports(paths, reports),
         "pages": expiry.drop_run_folders(paths, names.REPORTS, reports),

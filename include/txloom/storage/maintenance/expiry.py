@@ -1,27 +1,19 @@
-"""What is old enough to be removed: messages of released events, rows on single runs, replaced checkpoints.
+"""What is old enough to be removed: landings whose messages are, rows on single runs, replaced checkpoints."""
 
-Of an event only the message is removed. Its identity, fingerprint, coordinates and numbers stay: they identify a
-duplicate years later, and a lost buffer is rebuilt from them (ADR 19).
-"""
-
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
-from delta.tables import DeltaTable as SparkTable
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 from pyarrow import fs
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from txloom.config import names
 from txloom.storage.buffer import checkpoints
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import open_letters
-from txloom.storage.delta import arrow_tables, small_tables, spark_tables
+from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.committing import commit_properties
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.sql import instant_literal, int_list, text_list
@@ -57,40 +49,6 @@ def expired_landing(paths: TablePaths, before: datetime) -> int:
     below = "" if first is None else f" and landing < {first}"
     rows = small_tables.query(paths.change_events, f"select max(landing) as n from t where {limit}{below}")
     return int(rows[0]["n"] or 0)
-
-
-def forget_messages(spark: SparkSession, paths: TablePaths, landing: int) -> int:
-    """Remove value and headers of rows up to a landing that were released or are unwatched; return how many.
-
-    What waits or is dead keeps its message: it may still be released. A repeated call removes nothing.
-    """
-    path = paths.change_events
-    with_message = f"kind = 'row' and landing <= {landing} and value is not null"
-    if not small_tables.query(path, f"select 1 from t where {with_message} limit 1"):
-        return 0
-    old = spark_tables.read(spark, path).where(with_message).select("landing", "row", "transaction_id", "table")
-    released = _released(spark, paths)
-    watched = old.where("`table` is not null").join(released, "transaction_id", "left_semi")
-    expired = spark_tables.materialised(watched.unionByName(old.where("`table` is null")).select("landing", "row"))
-    try:
-        count = expired.count()
-        if count:
-            spark_tables.fence(spark, path)
-            about = json.dumps({"expired": landing, "rows": count})
-            spark.conf.set(spark_tables.USER_METADATA, about)
-            same = f"t.landing = s.landing and t.row = s.row and t.landing <= {landing}"
-            target = SparkTable.forPath(spark, path).alias("t")
-            nothing = {name: F.lit(None) for name in ("value", "headers")}
-            target.merge(expired.alias("s"), same).whenMatchedUpdate(set=nothing).execute()
-            spark_tables.refuse_unwritten(path, about)
-        return count
-    finally:
-        spark_tables.unfence(spark)
-
-
-def _released(spark: SparkSession, paths: TablePaths) -> DataFrame:
-    finished = spark_tables.read(spark, paths.table(names.TRANSACTIONS))
-    return finished.where("status = 'released'").select("transaction_id").distinct()
 
 
 def shorten_ledger(paths: TablePaths, before: datetime) -> int:

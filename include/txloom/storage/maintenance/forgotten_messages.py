@@ -1,0 +1,118 @@
+"""Remove the messages of rows that were released, or that nobody watches.
+
+Of an event only the message is removed. Its identity, fingerprint, coordinates and numbers stay: they identify a
+duplicate years later, and a lost buffer is rebuilt from them (ADR 19). A run looks only at what was landed or released
+since the one before it, however much waits or is dead behind that.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+from delta.tables import DeltaTable as SparkTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from txloom.config import names
+from txloom.storage.delta import arrow_tables, small_tables, spark_tables
+from txloom.storage.delta.read_session import exists, opened
+from txloom.storage.delta.sql import instant_literal, text_literal
+from txloom.storage.paths import TablePaths
+
+STEP = "maintain_tables.expire"
+"""The step in whose row of the ledger it says how far messages were removed."""
+HAS_MESSAGE = "kind = 'row' and value is not null"
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """How far messages were removed: of rows up to a landing, what was released up to a release, or is unwatched."""
+
+    landing: int = 0
+    release: int = 0
+
+
+def forgotten(paths: TablePaths) -> Forgotten:
+    """Return how far the newest run that ended removed messages."""
+    of_step = f"step = {text_literal(STEP)} and detail is null"
+    rows = small_tables.query(
+        paths.table(names.LEDGER), f"select counts from t where {of_step} order by at desc limit 1"
+    )
+    counts = dict(rows[0]["counts"]) if rows else {}
+    return Forgotten(counts["landing"], counts["release"]) if "release" in counts else Forgotten()
+
+
+def forget_messages(
+    session: Callable[[], SparkSession], paths: TablePaths, landing: int, before: datetime, since: Forgotten
+) -> int:
+    """Remove value and headers of rows up to a landing that were released or are unwatched; return how many.
+
+    What waits or is dead keeps its message: it may still be released. A repeated call removes nothing.
+
+    Args:
+        session: opens a Spark session; it is not called where there is nothing to remove.
+        paths: the tables of the pipeline.
+        landing: the last landing whose messages are old enough.
+        before: the time before which all rows up to that landing were landed.
+        since: how far messages were removed before.
+    """
+    path = paths.change_events
+    fresh = f"{HAS_MESSAGE} and landing <= {landing} and landing > {since.landing}"
+    again = _released_again(paths, since, before)
+    if not again.num_rows and not small_tables.query(path, f"select 1 from t where {fresh} limit 1"):
+        return 0
+    spark = session()
+    with_message = spark_tables.read(spark, path).where(HAS_MESSAGE).select("landing", "row", "transaction_id", "table")
+    released = _released(spark, paths)
+    old = with_message.where(f"landing <= {landing} and landing > {since.landing}")
+    expired = old.where("`table` is null").unionByName(
+        old.where("`table` is not null").join(released, "transaction_id", "left_semi")
+    )
+    if again.num_rows:
+        older = with_message.where(f"landing <= {since.landing} and `table` is not null")
+        expired = expired.unionByName(older.join(spark.createDataFrame(again), "transaction_id", "left_semi"))
+    least = 0 if again.num_rows else since.landing
+    return _removed(spark, path, expired.select("landing", "row"), (least, landing))
+
+
+def _released_again(paths: TablePaths, since: Forgotten, before: datetime) -> pa.Table:
+    """Return the ids of transactions that were released since, and may have rows in landings of before: transaction_id.
+
+    Those waited since then, or were given up.
+    """
+    if not since.landing or not exists(paths.table(names.TRANSACTIONS)):
+        return pa.table({"transaction_id": pa.array([], pa.string())})
+    tables = {"t": opened(paths.table(names.TRANSACTIONS))}
+    waited = f"first_landed_at < {instant_literal(before)}"
+    if exists(paths.dead_letters):
+        tables["d"] = opened(paths.dead_letters)
+        waited += f" or transaction_id in (select transaction_id from d where landing <= {since.landing})"
+    sql = f"select distinct transaction_id from t where status = 'released' and release > {since.release}"
+    return arrow_tables.ask(tables, f"{sql} and ({waited})")
+
+
+def _released(spark: SparkSession, paths: TablePaths) -> DataFrame:
+    finished = spark_tables.read(spark, paths.table(names.TRANSACTIONS))
+    return finished.where("status = 'released'").select("transaction_id").distinct()
+
+
+def _removed(spark: SparkSession, path: str, rows: DataFrame, landings: tuple[int, int]) -> int:
+    """Remove the messages of rows, which lie behind the first landing and up to the second; return how many."""
+    after, until = landings
+    expired = spark_tables.materialised(rows)
+    try:
+        count = expired.count()
+        if count:
+            spark_tables.fence(spark, path)
+            about = json.dumps({"expired": until, "rows": count})
+            spark.conf.set(spark_tables.USER_METADATA, about)
+            same = f"t.landing = s.landing and t.row = s.row and t.landing > {after} and t.landing <= {until}"
+            target = SparkTable.forPath(spark, path).alias("t")
+            nothing = {name: F.lit(None) for name in ("value", "headers")}
+            target.merge(expired.alias("s"), same).whenMatchedUpdate(set=nothing).execute()
+            spark_tables.refuse_unwritten(path, about)
+        return count
+    finally:
+        spark_tables.unfence(spark)
