@@ -250,6 +250,7 @@ def _write_runs(paths: TablePaths, past: Past) -> None:
     small_tables.ensure(path, system_tables.LEDGER)
     write_ids = {names.write_id(paths.pipeline, "land_events", 0): LANDINGS}
     parts = [aged_books.carried(past, since)] if since else []
+    parts.append(aged_books.expired(past, LANDINGS - aged_past.MESSAGE_CYCLES, until))
     _write_large(path, iter([*parts, aged_books.ledger(past, since + 1, until)]), write_ids)
     _write_each(path, aged_books.ledger(past, until + 1, LANDINGS))
     _age(paths, names.LEDGER, len(aged_books.STEPS), past, newest=TODAY)

@@ -29,6 +29,7 @@ from benchmarks.data.aged_past import (
 )
 from benchmarks.data.aged_rows import CAUSE
 from txloom.storage.dead_letters.open_letters import REDRIVE
+from txloom.storage.maintenance.forgotten_messages import STEP
 from txloom.storage.system_tables import (
     CUTS,
     EXPECTATION_RESULTS,
@@ -213,6 +214,14 @@ def carried(past: Past, until: int) -> pa.Table:
         columns |= {"counts": maps(list(all_counts), *sums), "entered": (until - 1) * len(STEPS) + number + 1}
         rows.append(of_schema(LEDGER, 1, columns))
     return pa.concat_tables(rows)
+
+
+def expired(past: Past, landing: int, until: int) -> pa.Table:
+    """Return the ledger's row of the newest expire, after a landing `until`: it removed messages up to `landing`."""
+    removed = {"landing": np.array([landing]), "release": np.array([release_of(until)])}
+    columns = {"run_id": "maintained", "step": STEP, "at": instants([past.at(np.array([until]))[0]])}
+    columns |= {"counts": maps(list(removed), *removed.values()), "entered": 0, "generation": 0, "batch": 0}
+    return of_schema(LEDGER, 1, columns)
 
 
 def valid_through(landings: Ints) -> Ints:

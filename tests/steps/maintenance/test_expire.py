@@ -13,6 +13,8 @@ from shop import Shop, insert, update
 from txloom.steps.backfill.backfill import backfill
 from txloom.steps.maintenance.maintain_tables import maintain_tables
 from txloom.storage.buffer import checkpoints
+from txloom.storage.maintenance.forgotten_messages import Forgotten, forgotten
+from txloom.storage.paths import TablePaths
 
 pytestmark = [pytest.mark.random_order(disabled=True), pytest.mark.stream]
 """The tests are steps of one story."""
@@ -74,6 +76,7 @@ def test_messages_of_what_was_released_or_is_not_watched_are_forgotten(lake: Old
     ]
     assert lake.state() == before
     version = lake.version("change_events")
+    assert forgotten(TablePaths(lake.warehouse, "shop")) == Forgotten(1, lake.maintain()["release"])
     assert lake.maintain()["messages"] == 0
     assert lake.version("change_events") == version, "nothing to do, nothing written"
 

@@ -58,6 +58,20 @@ def test_the_plan_is_that_of_knowing_every_file(
         slot.land()
 
 
+def test_rotated_files_are_in_order_though_the_file_whose_name_they_bear_is_gone(tmp_path: Path) -> None:
+    slot = Slot(tmp_path)
+    slot.put("live.jsonl", CONTENTS[0])
+    slot.land()
+    (slot.topic / "live.jsonl").unlink()
+    for name, content in (("live.jsonl.1", CONTENTS[2]), ("live.jsonl.2", CONTENTS[1])):
+        slot.put(name, content)
+    root = str(slot.topic.parent)
+    there = list_files(root)
+    known = KnownFiles.of(slot.paths, root, there, (), is_ordered=False)
+    tasks = file_plan.plan(root, there, known, lambda *_: True, "goldengate").tasks
+    assert [task.file for task in tasks] == ["slot/live.jsonl.2", "slot/live.jsonl.1"]
+
+
 def test_files_that_were_read_long_ago_are_not_held(tmp_path: Path) -> None:
     slot = Slot(tmp_path)
     for number in range(1, 6):

@@ -1,6 +1,7 @@
 """Open dead letters by cause, and the outcome of a redrive; read without Spark, bounded, with exact totals."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from deltalake import DeltaTable
 
@@ -20,7 +21,7 @@ from txloom.storage.dead_letters import open_letters
 from txloom.storage.dead_letters.hints import hints_for
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.read_session import exists, opened
-from txloom.storage.delta.sql import literal, sql_name, text_list
+from txloom.storage.delta.sql import int_list, literal, sql_name, text_list
 from txloom.storage.paths import TablePaths
 
 COLUMNS = 50
@@ -65,15 +66,24 @@ def among(selection: Selection) -> str:
     if selection.everything:
         return "true"
     conditions = [_among("transaction_id", selection.transactions), _among("cause", selection.causes)]
-    return f"({' or '.join([*conditions, *map(_at, selection.messages)])})"
+    return f"({' or '.join([*conditions, *_at(selection.messages)])})"
 
 
-def _at(message: str) -> str:
-    try:
-        position = coordinates(message)
-    except ValueError as error:
-        raise ConfigurationError(str(error)) from error
-    return "(" + " and ".join(f"{sql_name(name)} = {literal(value)}" for name, value in position.items()) + ")"
+def _at(messages: Iterable[str]) -> Iterator[str]:
+    """Yield a condition for the messages of each file or partition; one for each message may overflow delta-rs' stack.
+
+    Raises ConfigurationError for a position that cannot be parsed.
+    """
+    numbers: dict[tuple[tuple[tuple[str, Any], ...], str], list[int]] = {}
+    for message in messages:
+        try:
+            *where, (last, number) = coordinates(message).items()
+        except ValueError as error:
+            raise ConfigurationError(str(error)) from error
+        numbers.setdefault((tuple(where), last), []).append(number)
+    for (place, last), chosen in numbers.items():
+        same = "".join(f"{sql_name(name)} = {literal(value)} and " for name, value in place)
+        yield f"({same}{sql_name(last)} in ({int_list(chosen)}))"
 
 
 def outcome(paths: TablePaths, first: int, last: int) -> DeadLetterOutcome:

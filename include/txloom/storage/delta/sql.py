@@ -17,6 +17,10 @@ import pyarrow as pa
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NEVER = [f"arrow_cast({1 - (1 << 63)}, 'Timestamp(Microsecond, {zone})')" for zone in ('Some("UTC")', "None")]
 """A time, with and without a zone, that no column holds."""
+MOST_LISTED = 5_000
+"""Values that an `in` lists. delta-rs calls itself for each of them, and some 20,000 overflow its stack: the process
+ends without a word. A query in their place becomes a join, which finds no file by its bounds but takes any number.
+"""
 EXACT_DIGITS = 15
 """Decimals of more digits may change as doubles; delta-rs writes the bounds of a file's decimals as doubles."""
 
@@ -76,7 +80,7 @@ def among(column: str, values: Iterable[Any], kind: pa.DataType) -> str:
     if pa.types.is_decimal(kind) and not has_exact_bounds(kind):
         return f"cast({column} as varchar) in ({text_list(f'{value:.{kind.scale}f}' for value in known)})"
     compared = f"coalesce({column}, {_NEVER[kind.tz is None]})" if pa.types.is_timestamp(kind) else column
-    return f"{compared} in ({', '.join(literal(value, kind) for value in known)})"
+    return f"{compared} in ({_listed([literal(value, kind) for value in known])})"
 
 
 def has_exact_bounds(kind: pa.DataType) -> bool:
@@ -96,21 +100,28 @@ def text_literal(text: str) -> str:
 
 
 def text_list(values: Iterable[str]) -> str:
-    """Write texts as the list of an `in`; "" for none.
+    """Write texts as the list of an `in` in a query; "" for none.
 
     >>> print(text_list(["b", "a", "it's"]))
     'b', 'a', 'it''s'
     """
-    return ", ".join(map(text_literal, values))
+    return _listed([text_literal(value) for value in values])
 
 
 def int_list(values: Sequence[int]) -> str:
-    """Write integers as the list of an `in`: in order, each once.
+    """Write integers as the list of an `in` in a query: in order, each once.
 
     >>> int_list([2, 1, 2])
     '1, 2'
     """
-    return ", ".join(str(value) for value in sorted(set(values)))
+    return _listed([str(value) for value in sorted(set(values))])
+
+
+def _listed(literals: Sequence[str]) -> str:
+    """Write what stands between the parentheses of an `in`: a list, or a query of many values."""
+    if len(literals) <= MOST_LISTED:
+        return ", ".join(literals)
+    return f"select column1 from (values ({'), ('.join(literals)})) as listed"
 
 
 def instant_literal(at: datetime) -> str:
