@@ -46,7 +46,6 @@ TESTED_BY = {
     "storage/delta/arrow_tables": "steps/merge/test_local_merge",
     "storage/delta/table_metadata": "storage/delta/test_fencing",
     "storage/delta/committing": "storage/delta/test_fencing",
-    "storage/delta/data_files": "steps/buffer/test_micro_batch",
     "storage/delta/partition_pruning": "storage/targets/test_partitioning",
     "storage/delta/recent_files": "storage/delta/test_read_session",
     "storage/delta/small_merge": "storage/delta/test_retry",

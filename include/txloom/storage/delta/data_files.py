@@ -22,6 +22,8 @@ from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.committing import commit_once
 from txloom.storage.paths import filesystem_of
 
+SAMPLE = 2_000
+"""Rows of a file by which it is decided whether a column gets a dictionary."""
 ROW_GROUP = 16_384
 """Rows of a row group, the least that a reader of a sorted file can skip."""
 
@@ -75,6 +77,7 @@ def write_file_of(rows: pa.Table, delta: DeltaTable, path: str, partition: Mappi
             stream,
             compression="zstd",
             compression_level=1,
+            use_dictionary=_repeating(rows),  # type: ignore[arg-type]  # the stubs know no list of columns
             row_group_size=ROW_GROUP,
             store_decimal_as_integer=True,
         )
@@ -82,6 +85,35 @@ def write_file_of(rows: pa.Table, delta: DeltaTable, path: str, partition: Mappi
     # As they are, because delta-rs reads the escape of U+10FFFF as another text.
     stats = json.dumps(_stats(rows, _skipping(delta, rows)), ensure_ascii=False)
     return DataFile(path, name, size, stats, texts)
+
+
+def _repeating(rows: pa.Table) -> list[str]:
+    """Return the columns that get a dictionary, as Parquet names them: nested ones, and those whose values repeat.
+
+    A dictionary of values of which each occurs once takes a quarter of the time of writing, and space.
+    """
+    columns = list[str]()
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        first = column.slice(0, SAMPLE)
+        if pa.types.is_nested(column.type):
+            columns += _leaves(name, column.type)
+        elif len(first.unique()) * 4 <= len(first):
+            columns.append(name)
+    return columns
+
+
+def _leaves(path: str, kind: pa.DataType) -> list[str]:
+    """Return the columns of a nested type as Parquet names them.
+
+    >>> _leaves("lines", pa.list_(pa.struct({"id": pa.int64(), "counts": pa.map_(pa.string(), pa.int64())})))
+    ['lines.list.element.id', 'lines.list.element.counts.key_value.key', 'lines.list.element.counts.key_value.value']
+    """
+    if pa.types.is_struct(kind):
+        return [leaf for part in kind for leaf in _leaves(f"{path}.{part.name}", part.type)]
+    if pa.types.is_map(kind):
+        key, value = (f"{path}.key_value.{name}" for name in ("key", "value"))
+        return [*_leaves(key, kind.key_type), *_leaves(value, kind.item_type)]
+    return _leaves(f"{path}.list.element", kind.value_type) if pa.types.is_list(kind) else [path]
 
 
 def partition_texts(partition: Mapping[str, Any]) -> dict[str, str | None]:
