@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from delta.tables import DeltaTable as SparkTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -60,37 +61,46 @@ def forget_messages(
     """
     path = paths.change_events
     fresh = f"{HAS_MESSAGE} and landing <= {landing} and landing > {since.landing}"
-    again = _released_again(paths, since, before)
-    if not again.num_rows and not small_tables.query(path, f"select 1 from t where {fresh} limit 1"):
+    older = _older(paths, since, before)
+    if not older.num_rows and not small_tables.query(path, f"select 1 from t where {fresh} limit 1"):
         return 0
     spark = session()
-    with_message = spark_tables.read(spark, path).where(HAS_MESSAGE).select("landing", "row", "transaction_id", "table")
+    old = spark_tables.read(spark, path).where(fresh).select("landing", "row", "transaction_id", "table")
     released = _released(spark, paths)
-    old = with_message.where(f"landing <= {landing} and landing > {since.landing}")
     expired = old.where("`table` is null").unionByName(
         old.where("`table` is not null").join(released, "transaction_id", "left_semi")
     )
-    if again.num_rows:
-        older = with_message.where(f"landing <= {since.landing} and `table` is not null")
-        expired = expired.unionByName(older.join(spark.createDataFrame(again), "transaction_id", "left_semi"))
-    least = 0 if again.num_rows else since.landing
-    return _removed(spark, path, expired.select("landing", "row"), (least, landing))
+    chosen = expired.select("landing", "row")
+    if older.num_rows:
+        chosen = chosen.unionByName(spark.createDataFrame(older))
+    return _removed(spark, path, chosen, (0 if older.num_rows else since.landing, landing))
 
 
-def _released_again(paths: TablePaths, since: Forgotten, before: datetime) -> pa.Table:
-    """Return the ids of transactions that were released since, and may have rows in landings of before: transaction_id.
+def _older(paths: TablePaths, since: Forgotten, before: datetime) -> pa.Table:
+    """Return the rows of landings of before whose transactions were released since: landing, row.
 
-    Those waited since then, or were given up.
+    Those transactions waited since then, or were given up.
     """
+    none = pa.table({name: pa.array([], pa.int64()) for name in ("landing", "row")})
     if not since.landing or not exists(paths.table(names.TRANSACTIONS)):
-        return pa.table({"transaction_id": pa.array([], pa.string())})
+        return none
     tables = {"t": opened(paths.table(names.TRANSACTIONS))}
-    waited = f"first_landed_at < {instant_literal(before)}"
+    released = f"t.status = 'released' and t.release > {since.release}"
+    waited = (
+        f"select transaction_id, 0 as landing from t where {released} and first_landed_at < {instant_literal(before)}"
+    )
     if exists(paths.dead_letters):
         tables["d"] = opened(paths.dead_letters)
-        waited += f" or transaction_id in (select transaction_id from d where landing <= {since.landing})"
-    sql = f"select distinct transaction_id from t where status = 'released' and release > {since.release}"
-    return arrow_tables.ask(tables, f"{sql} and ({waited})")
+        joined = f"t join d on t.transaction_id = d.transaction_id where {released} and d.landing <= {since.landing}"
+        waited += f" union all select t.transaction_id, d.landing from {joined}"
+    again = arrow_tables.ask(tables, waited)
+    if not again.num_rows:
+        return none
+    within = f"landing between {pc.min(again.column('landing')).as_py()} and {since.landing}"
+    sql = f'select landing, "row", transaction_id from t where {HAS_MESSAGE} and "table" is not null and {within}'
+    ids = again.column("transaction_id").combine_chunks()
+    rows = arrow_tables.matching(paths.change_events, sql, "transaction_id", ids)
+    return rows.select(["landing", "row"]) if rows.num_rows else none
 
 
 def _released(spark: SparkSession, paths: TablePaths) -> DataFrame:
