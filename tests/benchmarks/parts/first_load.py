@@ -1,0 +1,52 @@
+"""b. First load: 5,000,000 rows from Parquet by load_snapshot to a published cut, beside plain Spark that copies them."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+from benchmarks.data import mirrors
+from benchmarks.measuring import Failed, Measured, fresh, job, made, program
+from benchmarks.report import Report
+from txloom.storage.delta import arrow_tables
+
+ROWS = 5_000_000
+FILES = 5
+STEPS = ("load_snapshot", "buffer_transactions", "merge_current", "publish")
+
+
+def measure(report: Report, rounds: int) -> None:
+    """Measure the load step by step."""
+    data = made(f"first_load/{ROWS}", _data)
+    for _ in range(rounds):
+        plain = program("plain_load", data / "B.EVENTS", fresh("first_load/plain"))
+        report.add(f"{ROWS:,} rows", "plain Spark", plain)
+        _load(report, data)
+    ratio = report.median(f"{ROWS:,} rows", "txloom") / report.median(f"{ROWS:,} rows", "plain Spark")
+    report.goal(f"{ROWS:,} first rows to a cut: txloom to plain Spark", ratio, at_most=3)
+
+
+def _load(report: Report, data: Path) -> None:
+    warehouse = fresh("first_load/warehouse")
+    declaration = data / "bench.yaml"
+    steps = []
+    for step in STEPS:
+        flags = ["--path", data, "--csn", "100"] if step == "load_snapshot" else []
+        steps.append(report.add(f"{ROWS:,} rows", f"txloom: {step}", job(step, declaration, warehouse, *flags)))
+    peaks = {name: max(each.peak_mb.get(name, 0) for each in steps) for each in steps for name in each.peak_mb}
+    whole = Measured(sum(each.seconds for each in steps), sum(each.cpu_seconds for each in steps), peaks)
+    report.add(f"{ROWS:,} rows", "txloom", whole)
+    pipeline, paths = mirrors.pipeline_of(declaration, warehouse)
+    sql = "select count(*) as n, sum(id) as ids, count(distinct id) as keys from t"
+    seen = arrow_tables.select(paths.table(mirrors.current_of(pipeline, "events")), sql).to_pylist()[0]
+    if seen != {"n": ROWS, "ids": ROWS * (ROWS - 1) // 2, "keys": ROWS}:
+        raise Failed(f"{warehouse}: the first load shows {seen}")
+    report.goal(f"{ROWS:,} first rows: largest peak of a process, MB", whole.largest_mb, at_most=3072)
+
+
+def _data(folder: Path) -> None:
+    (folder / "B.EVENTS").mkdir()
+    mirrors.declared(folder, "bench", ["events"], folder / "inbox")
+    (folder / "inbox").mkdir()
+    for number in range(FILES):
+        ids = np.arange(number, ROWS, FILES, dtype=np.int64)
+        pq.write_table(mirrors.rows(ids), folder / "B.EVENTS" / f"part-{number}.parquet")

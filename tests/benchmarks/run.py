@@ -1,0 +1,52 @@
+"""Measure txloom: `make bench`, or some parts by name.
+
+    make bench
+    python tests/benchmarks/run.py merge first_load --rounds 1
+
+Each part prints what it measures, checks every result, and names its goals. The results go into
+`.state/bench/results.json` with the machine's facts.
+
+Exit code 0: every result was right; goals may be missed. 1: a result was wrong or a program failed.
+"""
+
+import argparse
+import importlib
+import sys
+import time
+
+from benchmarks.measuring import SCRATCH, Failed
+from benchmarks.report import Report, markdown, saved
+
+PARTS = {
+    "first_load": "First load of 5,000,000 rows",
+    "merge": "Merge into a large table",
+    "many_tables": "A cycle over many tables",
+    "cycle": "A cycle under Airflow",
+}
+
+
+def main() -> int:
+    """Run the chosen parts and return the exit code."""
+    flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    flags.add_argument("--rounds", type=int, default=3, help="of what takes less than a minute; the largest run once")
+    given = flags.parse_args()
+    if unknown := set(given.parts) - set(PARTS):
+        flags.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    failed = False
+    for name in given.parts or PARTS:
+        report, begun = Report(name, PARTS[name]), time.perf_counter()
+        print(f"== {name}: {report.title}", flush=True)
+        try:
+            importlib.import_module(f"benchmarks.parts.{name}").measure(report, given.rounds)
+        except Failed as error:
+            print(f"  WRONG {error}", flush=True)
+            failed = True
+        print(f"  ({time.perf_counter() - begun:.0f} s with preparations)", flush=True)
+        known = saved(SCRATCH / "results.json", [report])
+    print(markdown([known[name] for name in given.parts or PARTS]))
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
