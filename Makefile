@@ -61,8 +61,8 @@ LIVED = tests/dags/test_dead_letters.py tests/dags/test_lived_in.py tests/dags/t
 lived: services ## approvals and backfills by people, in a real Airflow (about 25 minutes; not part of test)
 	@AIRFLOW_HOME=$(CURDIR)/.state/tests/airflow python -m pytest -n0 $(LIVED)
 
-bench: setup ## land + buffer of 100,000 transactions beside the reference (about 5 minutes)
-	@python tests/benchmarks/bench_buffer.py
+bench: setup ## measure every part beside its limit (PARTS="merge first_load": some of them; see tests/benchmarks/run.py)
+	@PYTHONPATH=$(CURDIR)/tests python tests/benchmarks/run.py $(PARTS)
 
 soak: setup ## 2,000 random workloads of every source without a JVM, 100 through Spark, a million messages that lie (hours)
 	@TXLOOM_FUZZ=20000 python -m pytest -n $(WORKERS) --dist load --timeout 7200 tests/events/fuzz

@@ -18,6 +18,7 @@ from txloom.config import load
 from txloom.config.models.pipeline import Pipeline
 from txloom.steps.buffer.buffer_transactions import buffer_transactions
 from txloom.steps.landing.land_events import land_events
+from txloom.steps.merge import rewrite_merge
 from txloom.steps.merge.merge_current import merge_current
 from txloom.steps.publish.publish import publish
 from txloom.storage.delta import arrow_tables, small_merge, small_tables, spark_tables
@@ -110,9 +111,15 @@ def new_lake(spark: Any, folder: Path, monkeypatch: Any) -> Lake:
 
 def leave_to_spark(monkeypatch: Any) -> None:
     """Let Spark land, work out and write what this process would, few as it is."""
-    monkeypatch.setattr(arrow_tables, "LOCAL_ROWS", -1)
+    merge_by_spark(monkeypatch)
     monkeypatch.setattr(decoding, "LOCAL_BYTES", -1)
+
+
+def merge_by_spark(monkeypatch: Any) -> None:
+    """Let Spark work out and write what this process would, few as it is; what it lands stays this process'."""
+    monkeypatch.setattr(arrow_tables, "LOCAL_ROWS", -1)
     monkeypatch.setattr(small_merge, "LOCAL_TABLE_BYTES", -1)
+    monkeypatch.setattr(rewrite_merge, "REWRITE_BYTES", -1)
 
 
 def arrivals() -> list[Path]:

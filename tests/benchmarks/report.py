@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+
 from benchmarks.measuring import PROJECT, Measured
 
 
@@ -110,9 +111,7 @@ def markdown(parts: Iterable[dict[str, Any]]) -> str:
         lines += [f"### {part['title']}", "", "| case | variant | seconds | CPU s | peak MB |", "|---|---|---|---|---|"]
         for row in part["rows"]:
             peak = ", ".join(f"{name} {mb:,}" for name, mb in sorted(row["peak_mb"].items()) if mb >= 50)
-            lines.append(
-                f"| {row['case']} | {row['variant']} | {row['median_s']:.1f} | {row['cpu_s']:.1f} | {peak} |"
-            )
+            lines.append(f"| {row['case']} | {row['variant']} | {row['median_s']:.1f} | {row['cpu_s']:.1f} | {peak} |")
         if part["goals"]:
             lines += ["", "| goal | measured | limit | |", "|---|---|---|---|"]
             for goal in part["goals"]:

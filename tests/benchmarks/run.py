@@ -1,10 +1,10 @@
 """Measure txloom: `make bench`, or some parts by name.
 
     make bench
-    python tests/benchmarks/run.py merge first_load --rounds 1
+    PYTHONPATH=tests python tests/benchmarks/run.py merge first_load --rounds 1
 
 Each part prints what it measures, checks every result, and names its goals. The results go into
-`.state/bench/results.json` with the machine's facts.
+the file results.json of the folder .state/bench, with the facts of the machine.
 
 Exit code 0: every result was right; goals may be missed. 1: a result was wrong or a program failed.
 """
@@ -18,10 +18,14 @@ from benchmarks.measuring import SCRATCH, Failed
 from benchmarks.report import Report, markdown, saved
 
 PARTS = {
+    "buffer": "Land and buffer transactions",
     "first_load": "First load of 5,000,000 rows",
     "merge": "Merge into a large table",
     "many_tables": "A cycle over many tables",
-    "cycle": "A cycle under Airflow",
+    "documents": "Documents of an order and its children",
+    "age": "A cycle on a new pipeline, and on one with years behind it",
+    "stragglers": "Transactions that wait, and one of 1,000,000 rows",
+    "snapshot_diff": "Extracts compared with current tables",
 }
 
 

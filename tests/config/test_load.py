@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from txloom.config import discover, find, load, pipelines_dir
+from txloom.config.load import where
 from txloom.config.models.pipeline import Child, Mirror, Pipeline
 from txloom.errors import ConfigurationError
 
@@ -159,3 +160,10 @@ def test_two_files_of_a_folder_do_not_declare_one_pipeline(declared: Declared) -
 
 def test_a_folder_that_is_not_there_has_no_declarations(tmp_path: Path) -> None:
     assert discover(tmp_path / "nowhere") == []
+
+
+def test_a_key_of_an_expectation_has_its_line_until_the_file_says_something_else(declared: Declared) -> None:
+    assert where(declared(), "stuck", "older_than") == (50, "expectations[1].older_than")
+    for edit in (("id: stuck", "id: waiting"), ("    older_than: 10m\n", "")):
+        assert where(declared(edit), "stuck", "older_than") == (1, "expectations")
+    assert where(declared(text=""), "stuck", "older_than") == (1, "expectations")

@@ -13,6 +13,7 @@ from typing import Any
 
 from txloom.storage.delta import arrow_tables, data_files, small_merge, small_tables
 from txloom.storage.maintenance import optimize
+from txloom.storage.rewriting.rewrite import Rewrite
 from txloom.storage.targets import shadow_tables, spark_fold
 
 JOBS = Path(__file__).parents[2] / "jobs"
@@ -23,6 +24,7 @@ WRITES = (
     (data_files, "append_files"),
     (spark_fold, "merge"),
     (small_merge, "merge"),
+    (Rewrite, "commit"),
     (shadow_tables, "write"),
     (shadow_tables, "correct"),
     (optimize, "optimize"),

@@ -364,3 +364,35 @@ def test_a_declared_sequence_numbers_the_changes_of_a_declared_transaction() -> 
     rows = [change(key=key, TX=7, SEQ=number) for key, number in ((1, 2), (2, 1))]
     events = decode(*rows, fields=fields)
     assert [(event["identity"], event["pos"], event["xid"]) for event in events] == [("2", 2, "7"), ("1", 1, "7")]
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [
+        ("gone", "missing"),
+        (None, "null"),
+        ("", '""'),
+        ("7a", '"7a"'),
+        (1.5, "1.5"),
+        (-1, "-1"),
+        (True, "true"),
+        ([7], "[7]"),
+        (2**63, "9223372036854775808"),
+        ("9" * 100, '"' + "9" * 79),
+    ],
+)
+def test_what_is_no_number_of_63_bits_names_no_transaction_and_no_change(number: Any, shown: str) -> None:
+    fields = ChangeSets(transaction="tx", sequence="seq")
+    rows = change(TX=number, SEQ=1), change(TX=7, SEQ=number)
+    of_none, of_seven = decode(*rows, fields=fields)
+    assert (of_none["cause"], of_none["detail"], of_none["xid"]) == (rejections.NO_CSN, f"tx is {shown}", None)
+    assert (of_seven["cause"], of_seven["detail"], of_seven["xid"]) == (rejections.NO_CSN, f"seq is {shown}", "7")
+
+
+@pytest.mark.parametrize(
+    ("number", "csn"),
+    [(0, 0), (2**63 - 1, 2**63 - 1), (" 7 ", 7), ("9223372036854775807", 2**63 - 1), ("0" * 20 + "7", 7)],
+)
+def test_a_number_may_be_written_as_text_with_blanks_and_zeros_before_it(number: int | str, csn: int) -> None:
+    (event,) = decode(change(TX=number, SEQ=number), fields=ChangeSets(transaction="tx", sequence="seq"))
+    assert (event["csn"], event["xid"], event["pos"], event["identity"]) == (csn, str(csn), csn, str(csn))

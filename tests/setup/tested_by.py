@@ -43,7 +43,6 @@ TESTED_BY = {
     "storage/dead_letters/dismissals": "steps/dead_letters/test_dismiss",
     "storage/dead_letters/hints": "storage/checks/test_findings",
     "storage/dead_letters/listing": "steps/dead_letters/test_list_dead_letters",
-    "storage/dead_letters/open_letters": "steps/dead_letters/test_list_dead_letters",
     "storage/dead_letters/spark_rows": "cycles/test_producer_faults",
     "storage/delta/arrow_tables": "steps/merge/test_local_merge",
     "storage/delta/table_metadata": "storage/delta/test_fencing",

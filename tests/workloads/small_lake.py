@@ -44,6 +44,7 @@ from txloom.storage.dead_letters import open_letters
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.sql import int_list
 from txloom.storage.paths import TablePaths
+from txloom.storage.rewriting import pieces, rewrite
 from txloom.storage.snapshots import dated_transactions
 from txloom.storage.system_tables import DEAD_LETTERS, TRANSACTIONS
 from txloom.storage.targets import history_tables
@@ -124,7 +125,12 @@ class SmallLake:
     def _cycle(self) -> None:
         self.land()
         self.buffer()
-        self.step(merge_current, self.session)
+        small = self.runs % 3
+        with (
+            patch.object(pieces, "PIECE_BYTES", (300, 5_000, pieces.PIECE_BYTES)[small]),
+            patch.object(rewrite, "FILE_BYTES", (500, rewrite.FILE_BYTES, 5_000)[small]),
+        ):
+            self.step(merge_current, self.session)
         self.step(publish, None)
         if self.runs % 3 == 0:
             self._compact_books()

@@ -13,7 +13,7 @@ from txloom.steps.backfill import spark as backfill
 from txloom.steps.buffer import buffer_transactions as buffering
 from txloom.steps.buffer import release_batch
 from txloom.steps.buffer.buffer_transactions import buffer_transactions
-from txloom.steps.merge import spark_merge
+from txloom.steps.merge import rewrite_merge, spark_merge
 from txloom.steps.snapshots import diff_snapshot
 from txloom.storage.buffer import batch_plan, checkpoints
 from txloom.storage.delta import arrow_tables, small_merge
@@ -26,6 +26,7 @@ LIMITS = (
     (arrow_tables, "LOCAL_ROWS", (-1, 5, arrow_tables.LOCAL_ROWS)),
     (decoding, "LOCAL_BYTES", (-1, 2_000, decoding.LOCAL_BYTES)),
     (small_merge, "LOCAL_TABLE_BYTES", (-1, 5_000, small_merge.LOCAL_TABLE_BYTES)),
+    (rewrite_merge, "REWRITE_BYTES", (-1, 5_000, rewrite_merge.REWRITE_BYTES)),
     (diff_snapshot, "BUCKET_BYTES", (300, diff_snapshot.BUCKET_BYTES)),
     (release_batch, "SHARE", (5, release_batch.SHARE)),
     (backfill, "SHARE", (5, backfill.SHARE)),

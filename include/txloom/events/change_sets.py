@@ -38,7 +38,7 @@ from txloom.events.change_events import (
     written,
 )
 from txloom.events.images.single_message import text_of
-from txloom.events.malformed import LARGEST, Poison
+from txloom.events.malformed import Poison, unsigned
 
 FLAGS = frozenset("IUD")
 HEARTBEAT = "H"
@@ -168,9 +168,8 @@ def _named(row: Image, name: str) -> msgspec.Raw | None:
 def _integer(row: Image, name: str) -> int:
     """Return a field's whole number of at most 63 bits, written as number or as text; raises Poison for others."""
     raw = _named(row, name)
-    text = "" if raw is None else (text_of(raw) or "").strip()
-    number = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST)) else -1
-    if not 0 <= number <= LARGEST:
+    number = None if raw is None else unsigned((text_of(raw) or "").strip())
+    if number is None:
         shown = "missing" if raw is None else bytes(raw).decode()[:MOST_SHOWN]
         raise Poison(rejections.NO_CSN, f"{name} is {shown}")
     return number

@@ -87,6 +87,8 @@ def _halves(value: bytes) -> Iterator[int]:
 
     >>> [list(_halves(text)) for text in (rb'"\ud83d\ude00"', rb'"\ud83d!"', rb'"\\ud83d"', rb'"\ude00"')]
     [[], [1], [], [1]]
+    >>> list(_halves(rb'"\ud83d\n"'))
+    [1]
     """
     high = None
     for escape in _ESCAPE.finditer(value):

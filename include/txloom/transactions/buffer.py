@@ -91,7 +91,7 @@ def decide(held: Held, arrived: np.ndarray, rules: Rules) -> tuple[Held, Decisio
     """
     decisions = Decisions()
     decided, arrived = memory.without_decided(arrived)
-    arrived = arrived[np.argsort(arrived["landing"], kind="stable")]
+    arrived = ev.ordered(arrived, ["landing"])
     starts, _ = ev.groups(arrived["landing"])
     at_once = memory.none()
     if len(starts) > 1 and not rules.progress:
@@ -105,7 +105,7 @@ def decide(held: Held, arrived: np.ndarray, rules: Rules) -> tuple[Held, Decisio
             decisions.now, decisions.landing = int(clock["at"]), int(clock["landing"])
             decisions.low_watermark = int(clock["csn"])
         unreadable_ranges = np.concatenate([held.unreadable_ranges, batch[batch["kind"] == ev.UNREADABLE_RANGE]])
-        events = batch[(batch["kind"] != ev.CLOCK) & (batch["kind"] != ev.UNREADABLE_RANGE)]
+        events = ev.chosen(batch, (batch["kind"] != ev.CLOCK) & (batch["kind"] != ev.UNREADABLE_RANGE))
         held = _take(Held(held.events, held.finished, unreadable_ranges), events, clock, rules, decisions)
     finished = memory.joined(held.finished, at_once)
     held = Held(held.events, memory.newest(finished, rules.remembered, decided), held.unreadable_ranges)
@@ -155,16 +155,14 @@ def _take(held: Held, batch: np.ndarray, clock: np.void | None, rules: Rules, de
     _count(batch, decisions)
     recalled = memory.recalled(held.finished, held.events["tx"], batch)
     remembered = memory.without_reused(_without_reopened(recalled, batch, decisions), batch)
-    batch = batch[batch["kind"] != ev.KNOWN]
+    batch = ev.chosen(batch, batch["kind"] != ev.KNOWN)
     batch = _without_late(batch, remembered, decisions)
     batch = _as_they_were_known(batch, held.events)
     if not len(batch) and (clock is None or not _due(held.events, clock, rules)):
         return Held(held.events, remembered, _open(held.unreadable_ranges, clock))
     outcomes = Outcomes(
-        _deduplicated(np.concatenate([held.events, batch]), decisions), rules, held.unreadable_ranges, clock
+        _deduplicated(ev.concatenate([held.events, batch]), decisions), rules, held.unreadable_ranges, clock
     )
-    if not len(outcomes.events):
-        return Held(outcomes.events, remembered, _open(held.unreadable_ranges, clock))
     when = int(clock["at"]) if clock is not None else int(batch["at"].max())
     finished_at = np.full(len(outcomes.starts), when)
     _release(outcomes, outcomes.whole, finished_at, decisions)
@@ -249,20 +247,23 @@ def _deduplicated(events: np.ndarray, decisions: Decisions) -> np.ndarray:
     counts stays too, each message with the counts that came with it, because the newest counts decide (docs/adr/0031).
     """
     marked, counts = events["kind"] == ev.REPEATED, events["kind"] == ev.EXPECTED
-    fresh = events[~marked & ~counts]
-    names = ("row", "landing", "high", "payload", "identity", "table", "kind", "tx")
-    fresh = fresh[np.lexsort([fresh[name] for name in names])]
-    repeated = np.zeros(len(fresh), bool)
-    repeated[1:] = _same_content(fresh[:-1], fresh[1:])
-    for name in names[3:]:
-        repeated[1:] &= fresh[name][1:] == fresh[name][:-1]
+    fresh = ev.ordered(ev.chosen(events, ~marked & ~counts), ev.IDENTITY)
+    if not ev.repeats(fresh, ev.IDENTITY).any():
+        return ev.concatenate([fresh, metadata.of_messages(events[counts], _metadata(fresh)), events[marked]])
+    fresh = ev.ordered(fresh, [*ev.IDENTITY, "payload", "high", "landing", "row"])
+    repeated = ev.repeats(fresh, (*ev.IDENTITY, "payload"))
+    repeated[1:] &= _same_content(fresh[:-1], fresh[1:])
     rows = fresh[repeated & (fresh["kind"] == ev.ROW)]
     rows["kind"] = ev.REPEATED
     decisions.duplicates += len(rows)
     decisions.repeated_metadata += int(np.count_nonzero(repeated & (fresh["kind"] == ev.METADATA)))
     fresh = fresh[~repeated]
-    counted_metadata = metadata.of_messages(events[counts], fresh[fresh["kind"] == ev.METADATA])
-    return np.concatenate([fresh, counted_metadata, events[marked], rows])
+    return ev.concatenate([fresh, metadata.of_messages(events[counts], _metadata(fresh)), events[marked], rows])
+
+
+def _metadata(events: np.ndarray) -> np.ndarray:
+    of_metadata: np.ndarray = events[events["kind"] == ev.METADATA]
+    return of_metadata
 
 
 def _same_content(one: np.ndarray, other: np.ndarray) -> np.ndarray:

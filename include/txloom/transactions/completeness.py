@@ -81,8 +81,7 @@ class Outcomes:
     ) -> None:
         """Judge events (`events.EVENT`) without repeated ones; clock: that of the newest landing, None without one."""
         self.rules, self.unreadable_ranges, self.clock = rules, unreadable_ranges, clock
-        names = ("identity", "table", "kind", "tx")
-        self.events = events[np.lexsort([events[name] for name in names])]
+        self.events = ev.ordered(events, ev.IDENTITY)
         self.starts, self.number = ev.groups(self.events["tx"])
         size = len(self.starts)
         if size and (self.events["check"] != self.events["check"][self.starts][self.number]).any():
@@ -144,10 +143,8 @@ class Outcomes:
 
     def _conflicts(self, size: int, replaced: np.ndarray) -> np.ndarray:
         """Find transactions that have one identity with two payloads, or metadata that cannot be relied on."""
-        same = self.events["kind"][1:] == ev.ROW
-        for name in ("tx", "kind", "table", "identity"):
-            same &= self.events[name][1:] == self.events[name][:-1]
-        conflict: np.ndarray = np.bincount(self.number[1:][same], minlength=size) > 0
+        same = ev.repeats(self.events, ev.IDENTITY) & (self.events["kind"] == ev.ROW)
+        conflict: np.ndarray = np.bincount(self.number[same], minlength=size) > 0
         if replaced.any():
             several = np.bincount(self.number[replaced], minlength=size) > 0
             doubtful = metadata.in_doubt(self.events, self.number, size, replaced)

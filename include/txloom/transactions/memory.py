@@ -82,4 +82,4 @@ def without_decided(arrived: np.ndarray) -> tuple[int, np.ndarray]:
     Whatever the landings up to that number finished is known to all later landings.
     """
     is_decided = arrived["kind"] == ev.DECIDED
-    return int(arrived["count"][is_decided].max(initial=-1)), arrived[~is_decided]
+    return int(arrived["count"][is_decided].max(initial=-1)), ev.chosen(arrived, ~is_decided)

@@ -66,6 +66,7 @@ def test_the_codes_of_findings_are_those_that_the_doctor_finds() -> None:
     ("expectation", "message"),
     [
         ("kind: dead_letters, at_most: -1", "at_most: found -1, expected a whole number."),
+        ("kind: version_regressions", "table: found nothing, expected a mirrored table that declares its version."),
         (
             "kind: version_regressions, table: orders",
             "table: found 'orders', expected a table that declares its version. Say with `version` which of its "
@@ -88,6 +89,15 @@ def test_the_codes_of_findings_are_those_that_the_doctor_finds() -> None:
             "again, rebuilt from two producer runs, nulls are left out, records were lost, column is not in the "
             "extract, came too late for its history, file cannot be read, counts changed after release, two "
             "producer runs overlap or snapshot was taken twice. Did you mean 'row was never seen'?",
+        ),
+        (
+            "kind: great_expectation, expectation: ExpectColumnValuesToNotBeNull, arguments: {column: order_id}",
+            "table: found nothing, expected a current table, of a mirror or of documents.",
+        ),
+        (
+            "kind: great_expectation, table: orders",
+            "expectation: found nothing, expected the class of Great Expectations, such as "
+            "ExpectColumnValuesToNotBeNull.",
         ),
         (
             great("ExpectColumnValuesToNotBeNul", "column: order_id"),
@@ -124,6 +134,11 @@ def test_the_codes_of_findings_are_those_that_the_doctor_finds() -> None:
             "table: found 'basket', expected a current table, of a mirror or of documents.",
         ),
         (
+            "kind: invariant",
+            "sql: found nothing, expected a query over the current tables, by their names, that returns the rows that "
+            "fail.",
+        ),
+        (
             "kind: invariant, sql: delete from orders",
             "sql: found 'delete from orders', expected a query that begins with select or with.",
         ),
@@ -136,6 +151,85 @@ def test_the_codes_of_findings_are_those_that_the_doctor_finds() -> None:
 )
 def test_a_mistake_is_refused_with_file_and_line(refused: Refused, expectation: str, message: str) -> None:
     assert refused(*declares(expectation)) == f"shop.yaml:54: expectations[2].{message}"
+
+
+def test_versions_are_followed_in_the_history_of_a_mirror(refused: Refused) -> None:
+    mirror = "    - table: items\n      zorder: [item_no]\n"
+    assert refused(mirror, "", declares("kind: version_regressions, table: items")) == (
+        "shop.yaml:52: expectations[2].table: found 'items', expected a mirrored table. Its history is followed. "
+        "Add it to targets.mirrors."
+    )
+
+
+def test_a_version_without_a_value_is_not_declared(refused: Refused) -> None:
+    assert refused("version: item_no", "version:", declares("kind: version_regressions, table: items")) == (
+        "shop.yaml:54: expectations[2].table: found 'items', expected a table that declares its version. Say with "
+        "`version` which of its columns counts the changes of a row."
+    )
+
+
+def test_nothing_is_said_of_a_limit_inside_of_expectations_that_are_no_list(refused: Refused) -> None:
+    first, second = "  - kind: orphans", "  - kind: stuck_transactions"
+    mapping = ((each, each.replace("- kind", f"{name}:\n    kind")) for each, name in ((first, "a"), (second, "b")))
+    changes = [*mapping, ("older_than: 10m", "older_than: 10 minutes")]
+    assert refused(*changes[0], *changes[1:]) == "shop.yaml:39: expectations: found a mapping, expected a list."
+
+
+OVER_TARGETS = (
+    great("ExpectColumnValuesToNotBeNull", "column: order_id", table="basket_current"),
+    "kind: invariant, sql: select * from basket_current",
+    "kind: version_regressions, table: items",
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            ("    - name: basket\n      root", "    - root"),
+            "shop.yaml:29: targets.aggregates[0].name: found nothing, expected the name of the aggregate.",
+        ),
+        (
+            ("name: basket", "name: bas-ket"),
+            "shop.yaml:29: targets.aggregates[0].name: found 'bas-ket', expected a name of letters, digits and "
+            "underscores, beginning with a letter.",
+        ),
+        (
+            ("  mirrors:\n    - orders\n    - table: items\n      zorder: [item_no]", "  mirrors: items"),
+            "shop.yaml:35: targets.mirrors: found 'items', expected a list. Write [items].",
+        ),
+    ],
+)
+def test_nothing_is_said_of_expectations_on_a_target_that_is_refused(
+    refused: Refused, change: tuple[str, str], message: str
+) -> None:
+    assert refused(*change, declares(*OVER_TARGETS)) == message
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        ("    - orders\n", "    - table: orders\n      current: ${SHOP_NAME}_current\n"),
+        ("- name: basket", "- name: basket\n      current: ${SHOP_NAME}_current"),
+        ("- name: basket", "- name: ${SHOP_NAME}"),
+    ],
+)
+def test_a_current_table_out_of_the_environment_goes_by_its_value_and_is_shown_as_the_file_has_it(
+    declared: Declared, refused: Refused, monkeypatch: pytest.MonkeyPatch, named: tuple[str, str]
+) -> None:
+    monkeypatch.setenv("SHOP_NAME", "s3cret")
+    right = great("ExpectColumnValuesToNotBeNull", "column: order_id", table="s3cret_current")
+    query = "kind: invariant, sql: select * from s3cret_current"
+    assert len(load(declared(named, declares(right, query))).expectations) == 4
+    wrong = (
+        right.replace("s3cret_current", "s3crets_current"),
+        right.replace("column: order_id", "column: total"),
+        "kind: invariant, sql: select 1",
+    )
+    unknown_table, unknown_column, no_table = refused(*named, declares(*wrong)).splitlines()
+    assert "Did you mean 's3cret_current'?" not in unknown_table
+    assert unknown_column.endswith("found 'total', expected a column of ${SHOP_NAME}_current.")
+    assert "${SHOP_NAME}_current" in no_table and "s3cret" not in no_table
 
 
 def test_great_expectations_judges_on_failure_unless_always_is_declared(declared: Declared, refused: Refused) -> None:

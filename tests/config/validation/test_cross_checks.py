@@ -334,3 +334,33 @@ def test_a_hostile_name_is_quoted_wherever_it_is_told(refused: Refused) -> None:
         "shop.yaml:26: tables[1].version: found 'itemno', expected a declared column of 'it\\nems\\u202e'. "
         "Did you mean 'item_no'?"
     )
+
+
+def test_nothing_is_said_of_options_inside_of_mirrors_that_are_no_list(refused: Refused) -> None:
+    mirrors = "    - orders\n    - table: items\n      zorder: [item_no]"
+    assert refused(mirrors, "    items: {table: items, partition_by: hour(item_no)}") == (
+        "shop.yaml:35: targets.mirrors: found a mapping, expected a list."
+    )
+
+
+def test_an_aggregate_without_a_name_takes_no_name_from_another_target(refused: Refused) -> None:
+    assert refused("    - name: basket\n      root", "    - root") == (
+        "shop.yaml:29: targets.aggregates[0].name: found nothing, expected the name of the aggregate."
+    )
+
+
+def test_a_target_with_a_refused_name_does_not_go_by_its_default(refused: Refused) -> None:
+    mirrored = ("    - table: items\n      zorder", "    - table: items\n      current: basket_current\n      zorder")
+    assert refused("      root: orders", "      current: basket-current\n      root: orders", mirrored) == (
+        "shop.yaml:30: targets.aggregates[0].current: found 'basket-current', expected a name of letters, digits and "
+        "underscores, beginning with a letter."
+    )
+
+
+def test_nothing_is_added_to_mirrors_that_are_refused(refused: Refused) -> None:
+    aggregate = "    - name: basket\n      root: orders\n      children:\n"
+    child = "        - table: items\n          relation: many\n          parent_key: [order_id]\n"
+    mirrors = "  mirrors:\n    - orders\n    - table: items\n      zorder: [item_no]"
+    assert refused(f"  aggregates:\n{aggregate}{child}{mirrors}", '  mirrors: "*"') == (
+        "shop.yaml:28: targets.mirrors: found '*', expected a list. Write [\"*\"]."
+    )

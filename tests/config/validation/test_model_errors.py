@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 Refused = Callable[..., str]
 Declared = Callable[..., Path]
 KINDS = (
@@ -108,6 +110,31 @@ def test_an_unknown_format_lists_the_known_ones(refused: Refused) -> None:
 def test_a_single_key_column_is_still_a_list(refused: Refused) -> None:
     assert refused("key: [order_id]", "key: order_id") == (
         "shop.yaml:18: tables[0].key: found 'order_id', expected a list. Write [order_id]."
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("''", "''"),
+        ("5", "5"),
+        ("", "nothing"),
+        ("{}", "an empty mapping"),
+        ('"${KEY}"', "'${KEY}' (its value is not shown)"),
+    ],
+)
+def test_what_cannot_stand_in_a_list_is_not_proposed_as_one(
+    refused: Refused, monkeypatch: pytest.MonkeyPatch, given: str, shown: str
+) -> None:
+    monkeypatch.setenv("KEY", "order_id")
+    assert refused("key: [order_id]", f"key: {given}") == (
+        f"shop.yaml:18: tables[0].key: found {shown}, expected a list."
+    )
+
+
+def test_a_text_too_long_for_a_message_is_not_proposed_as_a_list(refused: Refused) -> None:
+    assert refused("key: [order_id]", f"key: {'k' * 61}") == (
+        f"shop.yaml:18: tables[0].key: found '{'k' * 57}...', expected a list."
     )
 
 
@@ -346,6 +373,20 @@ def test_an_expectation_needs_its_kind(refused: Refused) -> None:
     )
 
 
+def test_an_expectation_that_is_no_mapping_has_the_keys_that_all_kinds_have(refused: Refused) -> None:
+    assert refused("maintenance:", "  - never empty\nmaintenance:") == (
+        "shop.yaml:54: expectations[2]: found 'never empty', expected a mapping with kind, id, severity, sentence and "
+        "hint."
+    )
+
+
+def test_options_of_kafka_are_a_mapping(refused: Refused) -> None:
+    kafka = "  kafka: {brokers: kafka-1:9092, topics: [orders], options: [security.protocol=SSL]}"
+    assert refused("  files:\n    path: inbox", kafka) == (
+        "shop.yaml:5: source.kafka.options: found a list, expected a mapping."
+    )
+
+
 def test_a_retention_below_an_hour_is_refused(refused: Refused) -> None:
     assert refused("retain: 7d", "retain: 30m") == (
         "shop.yaml:56: maintenance.vacuum.retain: found '30m', expected a duration from 1h to 3650d."
@@ -361,6 +402,12 @@ def test_a_size_in_words_is_refused(refused: Refused) -> None:
 def test_a_date_in_another_order_is_refused(refused: Refused) -> None:
     assert refused("name: shop", "name: shop\nstart_date: 31/01/2025") == (
         "shop.yaml:2: start_date: found '31/01/2025', expected a date such as 2025-01-31."
+    )
+
+
+def test_a_day_that_its_month_does_not_have_is_refused(refused: Refused) -> None:
+    assert refused("name: shop", "name: shop\nstart_date: 2025-02-30") == (
+        "shop.yaml:2: start_date: found '2025-02-30', expected a date such as 2025-01-31."
     )
 
 

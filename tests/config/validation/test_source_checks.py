@@ -39,6 +39,7 @@ def test_events_that_stand_alone_need_no_patience(refused: Refused, declared: De
     )
 
 
+SNAPSHOTS = (("format: goldengate", "format: snapshots"), ("rule: counts", "rule: single"))
 PROGRESS = (
     ("rule: counts", "rule: progress"),
     ("  transaction_topic: dev.transactions\n", ""),
@@ -134,3 +135,94 @@ def test_the_unit_of_debeziums_times_is_told_once_and_in_full(refused: Refused, 
 def test_a_mode_that_counts_one_unit_needs_no_database(declared: Declared) -> None:
     text = "format: debezium\n  debezium: {time_precision_mode: connect}"
     assert load(declared(("format: goldengate", text))).source.debezium.time_precision_mode == "connect"
+
+
+KAFKA = "  kafka: {brokers: kafka-1:9092, topics: [orders]}\n"
+FILES = "  files:\n    path: inbox\n"
+
+
+@pytest.mark.parametrize(
+    ("transport", "message"),
+    [
+        (
+            "",
+            "shop.yaml:3: source.files: found nothing, expected a mapping with path, settle and layout, or "
+            "source.kafka instead of it.",
+        ),
+        (
+            "  files:\n  kafka:\n",
+            "shop.yaml:5: source.files: found nothing, expected a mapping with path, settle and layout, or "
+            "source.kafka instead of it.",
+        ),
+        (FILES + KAFKA, "shop.yaml:7: source.kafka: found kafka beside files, expected either files or kafka."),
+    ],
+)
+def test_a_source_has_either_files_or_kafka(refused: Refused, transport: str, message: str) -> None:
+    assert refused(FILES, transport) == message
+
+
+@pytest.mark.parametrize("transport", [FILES + "  kafka:\n", "  files:\n" + KAFKA])
+def test_a_transport_without_a_value_is_left_out(declared: Declared, transport: str) -> None:
+    source = load(declared((FILES, transport))).source
+    assert (source.files is None) == (source.kafka is not None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            [("transaction_topic: dev.transactions", "transaction_topic:")],
+            "shop.yaml:7: source.transaction_topic: found nothing, expected the topic that carries the transaction "
+            "metadata.",
+        ),
+        (
+            [("  transaction_topic: dev.transactions\n", "  snapshots:\n"), *SNAPSHOTS],
+            "shop.yaml:7: source.snapshots: found nothing, expected a mapping with extracts: full or partial.",
+        ),
+        (
+            [*PROGRESS, ("format: goldengate", "format: change_sets\n  change_sets: {transaction: }")],
+            "shop.yaml:9: completeness.rule: found progress without it, expected source.change_sets.transaction: the "
+            "field with the id of the source's transaction.",
+        ),
+        (
+            [("format: goldengate", "format: debezium\n  debezium: {time_precision_mode: adaptive, database: }")],
+            "shop.yaml:5: source.debezium.time_precision_mode: found 'adaptive', expected source.debezium.database "
+            "beside it. Each database counts in other units.",
+        ),
+    ],
+)
+def test_a_key_without_a_value_is_not_what_a_rule_needs(refused: Refused, changes: list[Change], message: str) -> None:
+    assert refused(*changes[0], *changes[1:]) == message
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [('schedule: "*/15 * * * *"', "schedule:\nafter: [s3://in/done]")],
+        [("format: goldengate", "format: debezium\n  debezium: {time_unit: , database: mysql}")],
+        [("format: goldengate", "format: debezium\n  debezium: {time_unit: millis, time_precision_mode: }")],
+        [("  transaction_topic: dev.transactions\n", "  transaction_topic: dev.transactions\n  snapshots:\n")],
+        [
+            *SNAPSHOTS,
+            (
+                "  transaction_topic: dev.transactions\n",
+                "  snapshots: {extracts: full}\n  transaction_topic:\n  kafka:\n",
+            ),
+            ("  patience: 30m\n", "  patience: 30m\n  idle_after:\n"),
+        ],
+        [
+            ("format: goldengate", "format: change_sets\n  change_sets: {transaction: }"),
+            ("rule: counts", "rule: single"),
+            PROGRESS[1],
+        ],
+    ],
+)
+def test_a_key_without_a_value_is_nothing_too_much(declared: Declared, changes: list[Change]) -> None:
+    assert load(declared(*changes)).name == "shop"
+
+
+def test_fields_of_change_sets_without_a_value_are_one_mistake(refused: Refused) -> None:
+    assert refused("format: goldengate", "format: goldengate\n  change_sets:") == (
+        "shop.yaml:5: source.change_sets: found nothing, expected a mapping with flag, timestamp, transaction and "
+        "sequence."
+    )

@@ -52,10 +52,11 @@ def test_a_pattern_of_mirrors_without_quotes_asks_for_them(refused: Refused) -> 
 
 
 def test_a_tab_asks_for_spaces(refused: Refused) -> None:
-    assert refused("  rule: counts", "\trule: counts") == (
-        "shop.yaml:9: found text that is not YAML (found character that cannot start any token), "
-        "expected YAML. Indent with spaces, not with tabs."
-    )
+    for mistake in ("\trule: counts", "\t# how a transaction is whole\n  rule: counts"):
+        assert refused("  rule: counts", mistake) == (
+            "shop.yaml:9: found text that is not YAML (found character that cannot start any token), "
+            "expected YAML. Indent with spaces, not with tabs."
+        )
 
 
 def test_a_colon_inside_a_text_asks_for_quotes(refused: Refused) -> None:
@@ -69,6 +70,13 @@ def test_a_variable_inside_braces_asks_for_quotes(refused: Refused) -> None:
     assert refused("  files:\n    path: inbox", "  files: {path: ${SHOP_INBOX}}") == (
         "shop.yaml:5: found text that is not YAML (did not find expected ',' or '}'), expected YAML. "
         "Inside { } and [ ], a text with ${...} needs quotes."
+    )
+
+
+@pytest.mark.parametrize("comment", ["# note: 12: noon", "# @daily: or so", "# {x: ${Y}}"])
+def test_a_comment_before_a_mistake_is_not_the_mistake(refused: Refused, comment: str) -> None:
+    assert refused("  rule: counts", f"  rule counts\n{comment}") == (
+        "shop.yaml:11: found text that is not YAML (did not find expected key), expected YAML."
     )
 
 

@@ -111,6 +111,27 @@ def test_tables_of_one_entry_need_sources_of_their_own(refused: Refused) -> None
     )
 
 
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (
+            "    source: 5\n",
+            "plant.yaml:10: tables[0].source: found 5, expected a source table as its schema and name, such as "
+            "PUBLIC.ORDERS.",
+        ),
+        (
+            "",
+            "plant.yaml:9: tables[0].source: found nothing, expected the schema and name in the source, such as "
+            "PUBLIC.ORDERS; for several: PUBLIC.{name}.",
+        ),
+    ],
+)
+def test_a_source_that_is_no_text_is_refused_once_for_all_tables_of_an_entry(
+    refused: Refused, source: str, message: str
+) -> None:
+    assert refused(("    source: PLANT.{name}\n", source)) == message
+
+
 def test_a_name_comes_once_in_a_list(refused: Refused) -> None:
     assert refused((RANGE, "[north, South, NORTH]")) == (
         "plant.yaml:9: tables[0].name[2]: found 'NORTH', expected a name that no other table has. "

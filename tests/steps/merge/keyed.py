@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from hypothesis import strategies as st
 
 from called import step_of
 from txloom.config import load, names
@@ -134,7 +135,8 @@ class Keyed:
             f"name: keys\nsource: {{format: change_events, files: {{path: {self.folder}}}}}",
             "completeness: {rule: single}\ntables:",
             *[f"  {line}" for line in tables],
-            f"targets:\n  mirrors: [{', '.join(mirrors)}]\n  aggregates:",
+            f"targets:\n  mirrors: [{', '.join(mirrors)}]",
+            *(["  aggregates:"] if targets else []),
             *[f"    {line}" for line in targets],
         ]
         file.write_text("\n".join(lines) + "\n")
@@ -239,6 +241,35 @@ class Odds:
     """That a column is dropped before a transaction, or one that was dropped comes back."""
     orphan: float = 0
     """That a line names no parent, and that lines change in other ways than to move."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A workload of one table, and how it is cut and cleaned."""
+
+    table: str
+    seed: int
+    odds: Odds
+    releases: int
+    is_cleaned: bool
+    has_strange_row: bool
+
+
+LIKELY = st.sampled_from((0.0, 0.15, 0.4))
+
+
+def scenarios(most_releases: int, *, orphan: st.SearchStrategy[float]) -> st.SearchStrategy[Scenario]:
+    """Draw workloads of at least two releases; orphan: draws how likely lines change in other ways than to move."""
+    late = st.sampled_from((0.0, 0.3, 0.6))
+    return st.builds(
+        Scenario,
+        table=st.sampled_from(sorted(KEYS)),
+        seed=st.integers(0, 2**32),
+        odds=st.builds(Odds, late=late, truncate=LIKELY, drop=LIKELY, orphan=orphan),
+        releases=st.integers(2, most_releases),
+        is_cleaned=st.booleans(),
+        has_strange_row=st.booleans(),
+    )
 
 
 @dataclass

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from lake import merge_by_spark
 from shop import Shop, delete, insert, truncate, update
 from txloom import read
 from txloom.config import load
 from txloom.errors import ConfigurationError
-from txloom.storage.delta import arrow_tables, small_merge
 from txloom.storage.views.status import status
 
 TABLES = """
@@ -27,8 +27,7 @@ def test_equal_rows_stand_beside_each_other_and_late_ones_join_them(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spread: bool
 ) -> None:
     if spread:
-        monkeypatch.setattr(arrow_tables, "LOCAL_ROWS", -1)
-        monkeypatch.setattr(small_merge, "LOCAL_TABLE_BYTES", -1)
+        merge_by_spark(monkeypatch)
     shop = Shop(spark, tmp_path, TABLES)
     shop.commit(10, insert("visits", page="a", seconds=1), insert("visits", page="a", seconds=1))
     shop.commit(20, truncate("visits"), insert("visits", page="b", seconds=None))

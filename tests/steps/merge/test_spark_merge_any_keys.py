@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from drawn import examples
 from lake import leave_to_spark
-from steps.merge.keyed import KEYS, Keyed, Odds, workload
+from steps.merge.keyed import LIKELY, Keyed, Scenario, scenarios, workload
 from steps.merge.test_local_merge_any_keys import no_spark
 from txloom.storage.delta import arrow_tables
 from txloom.storage.targets import spark_fold
@@ -40,27 +40,16 @@ def test_spark_merges_keys_of_every_type_to_the_same_tables(
 class Case:
     """A workload, how it is cut and cleaned, and how small Spark's limits are."""
 
-    table: str
-    seed: int
-    odds: Odds
+    scenario: Scenario
     relation: str
-    releases: int
-    is_cleaned: bool
-    has_strange_row: bool
     literal_keys: int
     in_process_first: bool
 
 
-LIKELY = st.sampled_from((0.0, 0.15, 0.4))
 CASES = st.builds(
     Case,
-    table=st.sampled_from(sorted(KEYS)),
-    seed=st.integers(0, 2**32),
-    odds=st.builds(Odds, late=st.sampled_from((0.0, 0.3, 0.6)), truncate=LIKELY, drop=LIKELY, orphan=LIKELY),
+    scenario=scenarios(3, orphan=LIKELY),
     relation=st.sampled_from(("many", "one")),
-    releases=st.integers(2, 3),
-    is_cleaned=st.booleans(),
-    has_strange_row=st.booleans(),
     literal_keys=st.sampled_from((0, 3, spark_fold.LITERAL_KEYS)),
     in_process_first=st.booleans(),
 )
@@ -74,13 +63,17 @@ def test_spark_merges_any_workload_to_the_same_tables(spark: Any, tmp_path_facto
 
     In some a row is written into the table by somebody else: no history names it.
     """
-    made, chance = workload([case.table], case.seed, releases=case.releases, odds=case.odds), Random(case.seed)
-    folder, strange = tmp_path_factory.mktemp("engines"), made.worlds[case.table].new_key()
-    here, there = (Keyed(folder / name, [case.table], relation=case.relation) for name in ("here", "there"))
+    scenario = case.scenario
+    made, chance = (
+        workload([scenario.table], scenario.seed, releases=scenario.releases, odds=scenario.odds),
+        Random(scenario.seed),
+    )
+    folder, strange = tmp_path_factory.mktemp("engines"), made.worlds[scenario.table].new_key()
+    here, there = (Keyed(folder / name, [scenario.table], relation=case.relation) for name in ("here", "there"))
     for number, released in enumerate(made.releases):
         for lake in (here, there):
-            if number and case.has_strange_row:
-                lake.write_into(case.table, strange)
+            if number and scenario.has_strange_row:
+                lake.write_into(scenario.table, strange)
             lake.release(released)
         here.merge(no_spark)
         with pytest.MonkeyPatch.context() as limits:
@@ -89,6 +82,6 @@ def test_spark_merges_any_workload_to_the_same_tables(spark: Any, tmp_path_facto
                 limits.setattr(spark_fold, "LITERAL_KEYS", case.literal_keys)
             there.merge(lambda: spark)
         assert there.content() == here.content(), f"after release {number + 1}"
-        if case.is_cleaned:
+        if scenario.is_cleaned:
             horizon = chance.randrange(10, 130)
             assert there.clean(horizon) == here.clean(horizon)

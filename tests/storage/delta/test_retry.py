@@ -1,6 +1,6 @@
 """Somebody optimizes a table while it is merged: Delta refuses the merge, which is made again."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from deltalake.exceptions import CommitFailedError
 from released import Released
 from txloom.errors import WriteConflict
 from txloom.storage.delta import arrow_tables, committing, retry, small_merge
+from txloom.storage.rewriting.rewrite import Rewrite
 from txloom.storage.targets import spark_fold
 
 RETRIED = "another writer came first, the write is made again: "
@@ -104,23 +105,20 @@ def test_merge_current_survives_whoever_rewrites_its_tables(
     lake.release(1, [("I", {}, {"id": 1, "value": 1})])
     lake.merge(nothing)
     lake.release(2, [("U", {"id": 1}, {"id": 1, "value": 2}), ("I", {}, {"id": 2, "value": 2})])
-    merge, conform, path = small_merge.merge, arrow_tables.conform, lake.paths.table("readings")
-    armed: list[bool] = []
+    path, commits = lake.paths.table("readings"), list[Rewrite]()
+    commit = Rewrite.commit
 
-    def merged(*given: Any) -> None:
-        armed.append(not armed)
-        merge(*given)
-
-    def conformed(*given: Any) -> pa.Table:
-        if armed == [True]:
+    def committed(self: Rewrite, metadata: Mapping[str, Any]) -> None:
+        if not commits:
+            DeltaTable(path).optimize.compact()
             DeltaTable(path).update(updates={"value": "value"})
-        return conform(*given)
+        commits.append(self)
+        commit(self, metadata)
 
-    monkeypatch.setattr(small_merge, "merge", merged)
-    monkeypatch.setattr(arrow_tables, "conform", conformed)
+    monkeypatch.setattr(Rewrite, "commit", committed)
     assert lake.merge(nothing)["changes"] == 2
     assert rows(path) == [(1, 2), (2, 2)]
-    assert len(armed) == 2
+    assert len(commits) == 2
     assert RETRIED in capsys.readouterr().out
 
 

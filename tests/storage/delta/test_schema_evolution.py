@@ -1,5 +1,6 @@
 """Tables of a version before have bounds of columns for which they are not exact: they go, and nobody believes them."""
 
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 
@@ -34,3 +35,17 @@ def test_a_wide_decimal_is_found_in_a_file_whose_bounds_are_not_exact(tmp_path: 
     assert add["min.price"] != price, "delta-rs writes bounds of decimals as doubles"
     sql = f"select id from t where {among('price', [price], kind)}"
     assert arrow_tables.ask({"t": DeltaTable(tmp_path)}, sql).to_pylist() == [{"id": 1}]
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_a_time_is_found_in_a_file_whose_bounds_end_at_the_millisecond(tmp_path: Path, zone: str | None) -> None:
+    """DataFusion would leave the file out, or give the bound as the value, where a condition names the column."""
+    kind, at = pa.timestamp("us", zone), datetime(5418, 10, 17, 2, 31, 34, 169_377)
+    known, other = (pa.scalar(each, kind).as_py() for each in (at, datetime(1, 1, 1)))
+    write_deltalake(tmp_path, pa.table({"id": [1], "at": pa.array([at], kind), "gone": [7]}))
+    (add,) = pa.table(DeltaTable(tmp_path).get_add_actions(flatten=True)).to_pylist()
+    assert add["max.at"] < known, "delta-rs cuts the bounds of times off"
+    table = {"t": DeltaTable(tmp_path)}
+    for condition in (among("at", [known, other], kind), f"{among('at', [other], kind)} or gone is not null"):
+        assert arrow_tables.ask(table, f"select at from t where {condition}").to_pylist() == [{"at": known}]
+    assert arrow_tables.ask(table, f"select at from t where {among('at', [other, None], kind)}").num_rows == 0

@@ -89,8 +89,7 @@ class Landed:
 
     def finish(self) -> int | None:
         """Finish the landing in which a run died."""
-        plan = landing_plan.planned(self.paths.landed_files)
-        finish_last(step_of(self.pipeline, self.warehouse, "again", no_spark), plan)
+        finish_last(step_of(self.pipeline, self.warehouse, "again", no_spark))
         return self.bound()
 
     def bound(self) -> int | None:

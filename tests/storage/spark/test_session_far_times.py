@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from called import step_of
+from lake import merge_by_spark
 from shop import Shop, insert, update
 from txloom.steps.backfill.backfill import backfill
-from txloom.storage.delta import arrow_tables, small_merge
+from txloom.storage.delta import arrow_tables
 from txloom.storage.spark import session
 
 pytestmark = pytest.mark.session
@@ -45,8 +46,7 @@ def test_what_spark_wrote_this_process_reads_and_merges_as_it_is(
 ) -> None:
     shop = Shop(spark, tmp_path, TABLES)
     with monkeypatch.context() as large:
-        large.setattr(arrow_tables, "LOCAL_ROWS", -1)
-        large.setattr(small_merge, "LOCAL_TABLE_BYTES", -1)
+        merge_by_spark(large)
         shop.commit(10, *[insert("prices", id=n, **texts(at)) for n, at in enumerate((FIRST, LAST))])
         shop.commit(20, insert("lines", line=1, id=1, **texts(LAST)))
         shop.run()
@@ -68,8 +68,7 @@ def test_an_instant_of_year_1_is_a_key_in_spark_too(
     """SQL Server's least datetimeoffset; Python makes no local time of it, wherever it runs."""
     keyed = TABLES[: TABLES.index("  aggregates")].replace("key: [id]", "key: [until, id]")
     shop = Shop(spark, tmp_path, keyed)
-    monkeypatch.setattr(arrow_tables, "LOCAL_ROWS", -1)
-    monkeypatch.setattr(small_merge, "LOCAL_TABLE_BYTES", -1)
+    merge_by_spark(monkeypatch)
     shop.commit(10, *[insert("prices", id=n, **texts(at)) for n, at in enumerate((FIRST, LAST))])
     shop.run()
     counts = backfilled(spark, shop, "rebuild", "compare", "apply")
@@ -86,8 +85,7 @@ def test_a_backfill_repairs_what_another_program_or_an_older_version_wrote(
     spark.conf.set(name, "INT96")
     try:
         with monkeypatch.context() as large:
-            large.setattr(small_merge, "LOCAL_TABLE_BYTES", -1)
-            large.setattr(arrow_tables, "LOCAL_ROWS", -1)
+            merge_by_spark(large)
             shop.commit(10, *[insert("prices", id=n, **texts(at)) for n, at in enumerate((FIRST, LAST))])
             shop.run()
     finally:

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from released import Released
 from txloom import read
 from txloom.errors import ConfigurationError
+from txloom.steps.merge import rewrite_merge
 from txloom.storage.delta import arrow_tables, small_merge, spark_tables
 
 COLUMNS = "id: long, place: string, created: date, moment: timestamptz, value: long"
@@ -22,6 +23,7 @@ def written(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Let a merge be worked out and written in this process, written by Spark, or all of it be Spark's."""
     if request.param == "held":
         monkeypatch.setattr(small_merge, "LOCAL_TABLE_BYTES", -1)
+        monkeypatch.setattr(rewrite_merge, "REWRITE_BYTES", -1)
     if request.param == "spark":
         monkeypatch.setattr(arrow_tables, "LOCAL_ROWS", -1)
     return str(request.param)
@@ -45,8 +47,7 @@ def touched(lake: Released) -> tuple[set[str | None], set[str | None]]:
     for line in newest.read_text().splitlines():
         for kind, action in json.loads(line).items():
             if kind in paths:
-                name = action["path"].split("/")[0].partition("=")[2]
-                paths[kind].add(None if name == "__HIVE_DEFAULT_PARTITION__" else name)
+                paths[kind].add(next(iter((action["partitionValues"] or {}).values()), None))
     return paths["remove"], paths["add"]
 
 

@@ -31,7 +31,7 @@ def check(root: Item, file: str, reported: set[str]) -> list[Problem]:
     problems += [
         *_schedule(draft),
         *check_source(draft),
-        *check_snapshots(draft, draft.written_tables),
+        *check_snapshots(draft),
         *_table_names(draft),
         *_aggregates(draft),
         *_mirrors(draft),
@@ -44,8 +44,8 @@ def check(root: Item, file: str, reported: set[str]) -> list[Problem]:
 
 def _schedule(draft: Draft) -> Iterator[Problem]:
     """Yield a problem where runs would begin both by a schedule and by assets."""
-    after = draft.root.get("after")
-    if after is not None and after.value and draft.root.get("schedule") is not None:
+    after = draft.root.given("after")
+    if after is not None and after.value and draft.root.given("schedule") is not None:
         yield draft.problem(after, "either schedule or after", value="assets beside a schedule")
 
 

@@ -45,7 +45,7 @@ class Draft:
 
     def missing(self, item: Item, key: str, expected: str) -> Problem:
         """Return the problem of a key that a mapping must have."""
-        return Problem(self.file, item.line, inner(item.path, key), "nothing", expected)
+        return Problem(self.file, (item.get(key) or item).line, inner(item.path, key), "nothing", expected)
 
     def _is_sound(self, item: Item) -> bool:
         return isinstance(item.value, str) and item.path not in self.reported
@@ -83,9 +83,17 @@ class Draft:
             for (mirror, name), stands_for in zip(sound, patterns, strict=True)
         ]
 
+    @property
+    def targets_are_refused(self) -> bool:
+        """Return whether a part of the targets is refused already, so that it is not known what they write."""
+        return any(f"{path}.".startswith("targets.") for path in self.reported)
+
+    def is_written(self, name: Item) -> bool:
+        """Return whether a target writes the watched table that an item names, or may write it."""
+        return name.value in self._written_tables or self.targets_are_refused
+
     @cached_property
-    def written_tables(self) -> set[str]:
-        """Return the watched tables that a target writes."""
+    def _written_tables(self) -> set[str]:
         mirrors = self.within("targets", "mirrors")
         declared = [
             name for item in mirrors if (name := item.value if isinstance(item.value, str) else item.text("table"))

@@ -27,9 +27,10 @@ QUERY = re.compile(r"\s*(?:--[^\n]*\n\s*)*(select|with)\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Current:
-    """A current table: its name, and its columns; None where undeclared columns may be added."""
+    """A current table: its name, the name as messages show it, and its columns; None where others may be added."""
 
     name: str
+    label: str
     columns: frozenset[str] | None
 
 
@@ -62,7 +63,7 @@ def _orphans(draft: Draft, expectation: Item) -> Iterator[Problem]:
         yield from draft.unknown_table(side)
         if table := draft.table(side):
             yield from table.keyless(side)
-        if draft.table(side) and side.value not in draft.written_tables:
+        if draft.table(side) and not draft.is_written(side):
             yield draft.problem(side, "a table that a target writes", "Add it to targets.mirrors.")
     if len(sides) == 2 and (child := draft.table(sides[0])) and (parent := draft.table(sides[1])):
         yield from parent.parent_key(child, expectation)
@@ -77,12 +78,11 @@ def _versions(draft: Draft, expectation: Item) -> Iterator[Problem]:
     if (table := draft.table(name)) is None:
         return
     yield from table.keyless(name)
-    if table.item.get("version") is None:
+    if table.item.given("version") is None:
         hint = "Say with `version` which of its columns counts the changes of a row."
         yield draft.problem(name, "a table that declares its version", hint)
-    if not any(
-        table.item.text("name") == mirrored.item.text("name") for each in draft.mirrors for mirrored in each.tables
-    ):
+    mirrored = [each.item.text("name") for mirror in draft.mirrors for each in mirror.tables]
+    if name.value not in mirrored and not draft.targets_are_refused:
         yield draft.problem(name, "a mirrored table", "Its history is followed. Add it to targets.mirrors.")
 
 
@@ -125,17 +125,22 @@ def _great(draft: Draft, expectation: Item) -> Iterator[Problem]:
 
 
 def _current(draft: Draft, expectation: Item) -> Current | Problem | None:
-    name, tables = draft.word(expectation, "table"), {each.name: each for each in _currents(draft)}
-    if name is None or name.value in tables:
-        return tables.get(name.value) if name is not None else None
-    return draft.problem(name, "a current table, of a mirror or of documents", meant(name, tables))
+    name = draft.word(expectation, "table")
+    if name is None:
+        return None
+    tables = list(_currents(draft))
+    table = next((each for each in tables if each.name == name.value), None)
+    if table is not None or draft.targets_are_refused:
+        return table
+    hint = meant(name, [each.label for each in tables])
+    return draft.problem(name, "a current table, of a mirror or of documents", hint)
 
 
 def _columns(draft: Draft, item: Item, table: Current) -> Iterator[Problem]:
     for column in item.value if isinstance(item.value, list) else [item]:
         is_reserved = str(column.value).startswith(names.SYSTEM_PREFIX)
         if table.columns is not None and column.value not in table.columns and not is_reserved:
-            yield draft.problem(column, f"a column of {table.name}", meant(column, table.columns))
+            yield draft.problem(column, f"a column of {table.label}", meant(column, table.columns))
 
 
 def _fits(value: Any, types: list[str]) -> bool:
@@ -151,11 +156,12 @@ def _invariant(draft: Draft, expectation: Item) -> Iterator[Problem]:
     sql = draft.word(expectation, "sql")
     if sql is None:
         return
-    tables = [each.name for each in _currents(draft)]
+    tables = list(_currents(draft))
     if QUERY.match(sql.value) is None:
         yield draft.problem(sql, "a query that begins with select or with")
-    elif tables and not any(mentions(sql.value, name) for name in tables):
-        hint = f"There are {listed(tables[:SHOWN], 'and')}{' and more' if len(tables) > SHOWN else ''}."
+    elif tables and not draft.targets_are_refused and not any(mentions(sql.value, each.name) for each in tables):
+        shown = listed([each.label for each in tables[:SHOWN]], "and")
+        hint = f"There are {shown}{' and more' if len(tables) > SHOWN else ''}."
         yield draft.problem(sql, "a query over current tables", hint)
 
 
@@ -172,17 +178,20 @@ def _currents(draft: Draft) -> Iterator[Current]:
     """Yield the current tables that readers see."""
     for mirror in draft.mirrors:
         for table in mirror.tables:
-            declared_name = None if mirror.is_pattern else draft.word(mirror.item, "current")
-            yield Current(declared_name.value if declared_name else str(table.item.text("name")), _declared(table))
+            if not mirror.is_pattern and (given := draft.word(mirror.item, "current")):
+                yield Current(given.value, written(given), _declared(table))
+            else:
+                yield Current(str(table.item.text("name")), table.label, _declared(table))
     for aggregate in draft.within("targets", "aggregates"):
-        name, declared_name = draft.word(aggregate, "name"), draft.word(aggregate, "current")
         root = draft.word(aggregate, "root")
         rooted = draft.table(root) if root else None
         declared = _declared(rooted) if rooted else None
         fields = [draft.word(child, "as") or draft.word(child, "table") for child in aggregate.members("children")]
         columns = None if declared is None else declared | {field.value for field in fields if field}
-        if declared_name or name:
-            yield Current(declared_name.value if declared_name else names.document_table(written(name)), columns)
+        if given := draft.word(aggregate, "current"):
+            yield Current(given.value, written(given), columns)
+        elif name := draft.word(aggregate, "name"):
+            yield Current(names.document_table(name.value), names.document_table(written(name)), columns)
 
 
 def _declared(table: TableDraft) -> frozenset[str] | None:

@@ -3,6 +3,7 @@
 import json
 from typing import Any, get_args
 
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from txloom.config.models.base import Model
@@ -11,6 +12,8 @@ from txloom.config.problems import LONGEST_TEXT, Problem, Unfit, did_you_mean, l
 from txloom.config.yaml.document import Item, inner
 
 Location = tuple[str | int, ...]
+EXPECTED = {"tuple_type": "a list", "dict_type": "a mapping", "too_short": "at least one entry"}
+"""What was expected of a value, by the type of pydantic's error; for other types pydantic's message says it."""
 
 
 def refusals(errors: list[ErrorDetails], root: Item, file: str) -> list[Problem]:
@@ -65,24 +68,26 @@ def _inside(annotation: Any) -> list[type[Model]]:
     return [model for argument in get_args(annotation) for model in _inside(argument)]
 
 
-def _keys(location: Location) -> list[str]:
-    return [field.alias or name for model in _models(location) for name, field in model.model_fields.items()]
+def _fields(location: Location) -> dict[str, FieldInfo]:
+    """Return the fields of the model at a location by their keys; of several models, those that all of them have."""
+    first, *others = [
+        {field.alias or name: field for name, field in model.model_fields.items()} for model in _models(location)
+    ]
+    return {key: field for key, field in first.items() if all(key in fields for fields in others)}
 
 
 def _expected(location: Location, key: str) -> str:
     """Return what was expected of a missing key: its members if it is a mapping, else its description."""
-    for model in _models(location):
-        for name, field in model.model_fields.items():
-            if key in (name, field.alias) and field.description:
-                single = isinstance(field.annotation, type) and issubclass(field.annotation, Model)
-                described = field.description[0].lower() + field.description[1:]
-                return f"a mapping with {listed(_keys((*location, key)), 'and')}" if single else described
-    return "a value"
+    field = _fields(location)[key]
+    if isinstance(field.annotation, type) and issubclass(field.annotation, Model):
+        return f"a mapping with {listed(_fields((*location, key)), 'and')}"
+    described = str(field.description)
+    return described[0].lower() + described[1:]
 
 
 def _unknown(item: Item, key: str, location: Location, file: str, missing: dict[str, Problem]) -> Problem:
     unknown = item.get(key) or item
-    keys = [name for name in _keys(location) if name != "name" or not _is_column(location)]
+    keys = [name for name in _fields(location) if name != "name" or not _is_column(location)]
     free = [name for name in keys if item.get(name) is None]
     near = nearest(key, free)
     missing.pop(inner(item.path, near or ""), None)
@@ -120,17 +125,13 @@ def _expectation(error: ErrorDetails, item: Item) -> tuple[str, str]:
     unfit = context.get("error")
     if isinstance(unfit, Unfit):
         return unfit.expected, unfit.hint if item.written is None else ""
-    match error["type"]:
-        case "model_type" | "model_attributes_type":
-            return f"a mapping with {listed(_keys(error['loc']), 'and')}", ""
-        case "tuple_type":
-            return "a list", _as_list(item)
-        case "literal_error":
-            names = [part.strip(" '") for part in str(context["expected"]).replace(" or ", ",").split(",")]
-            return listed(names), _nearest(item, names)
-        case "too_short":
-            return "at least one entry", ""
-    return error["msg"], ""
+    if error["type"] in ("model_type", "model_attributes_type"):
+        return f"a mapping with {listed(_fields(error['loc']), 'and')}", ""
+    if error["type"] == "literal_error":
+        names = [part.strip(" '") for part in str(context["expected"]).replace(" or ", ",").split(",")]
+        return listed(names), _nearest(item, names)
+    hint = _as_list(item) if error["type"] == "tuple_type" else ""
+    return EXPECTED.get(error["type"], error["msg"]), hint
 
 
 def _as_list(item: Item) -> str:

@@ -1,6 +1,6 @@
 """Rules for a declaration's source and its completeness rule."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from txloom.config.problems import Problem
 from txloom.config.validation.draft import Draft
@@ -44,7 +44,7 @@ def check_source(draft: Draft) -> Iterator[Problem]:
 
 def _topic(draft: Draft, source: Item, form: str, rule: str) -> Iterator[Problem]:
     """Yield a problem of the transaction topic: the rule counts needs it, no other rule has one."""
-    topic = source.get("transaction_topic")
+    topic = source.given("transaction_topic")
     if topic is None and rule == "counts" and not draft.is_reported(source):
         yield draft.missing(source, "transaction_topic", "the topic that carries the transaction metadata")
     elif topic is not None and rule != "counts":
@@ -53,11 +53,11 @@ def _topic(draft: Draft, source: Item, form: str, rule: str) -> Iterator[Problem
 
 def _fields(draft: Draft, source: Item, form: str, rule: Item | None) -> Iterator[Problem]:
     """Yield problems of change_sets: it is for that format only, and its transaction field is for progress only."""
-    fields = source.get("change_sets")
+    fields = source.given("change_sets")
     if fields is not None and form != "change_sets":
         yield draft.problem(fields, "source.format: change_sets", value=f"fields of change sets for {form}")
         return
-    transaction = fields.get("transaction") if fields is not None else None
+    transaction = fields.given("transaction") if fields is not None else None
     if form != "change_sets" or rule is None:
         return
     if rule.value == "progress" and transaction is None:
@@ -72,7 +72,7 @@ def _debezium(draft: Draft, source: Item) -> Iterator[Problem]:
     options = source.get("debezium")
     if options is None or draft.is_reported(options):
         return
-    unit, database, mode = (options.get(name) for name in ("time_unit", "database", "time_precision_mode"))
+    unit, database, mode = (options.given(name) for name in ("time_unit", "database", "time_precision_mode"))
     if unit is not None and (database or mode):
         expected = "either time_unit, or database and time_precision_mode"
         yield draft.problem(unit, expected, value="time_unit beside them")
@@ -82,7 +82,7 @@ def _debezium(draft: Draft, source: Item) -> Iterator[Problem]:
 
 def _times(draft: Draft, completeness: Item, rule: str) -> Iterator[Problem]:
     """Yield problems of patience and idle_after: each is for the rules that use it."""
-    patience, idle = completeness.get("patience"), completeness.get("idle_after")
+    patience, idle = completeness.given("patience"), completeness.given("idle_after")
     if patience is None and rule in PATIENT:
         yield draft.missing(completeness, "patience", "how long an incomplete transaction may wait, such as 30m")
     elif patience is not None and rule == "progress":
@@ -94,7 +94,7 @@ def _times(draft: Draft, completeness: Item, rule: str) -> Iterator[Problem]:
 
 def _transport(draft: Draft, source: Item) -> Iterator[Problem]:
     """Yield a problem unless a source has exactly one of files and kafka."""
-    files, kafka = source.get("files"), source.get("kafka")
+    files, kafka = source.given("files"), source.given("kafka")
     if files is None and kafka is None:
         expected = "a mapping with path, settle and layout, or source.kafka instead of it"
         yield draft.missing(source, "files", expected)
@@ -102,16 +102,16 @@ def _transport(draft: Draft, source: Item) -> Iterator[Problem]:
         yield draft.problem(kafka, "either files or kafka", value="kafka beside files")
 
 
-def check_snapshots(draft: Draft, shown: Collection[str]) -> Iterator[Problem]:
+def check_snapshots(draft: Draft) -> Iterator[Problem]:
     """Yield problems of snapshots: extracts are files, declare what a missing row means, and need a key and a target.
 
-    shown: the tables that a target writes, so that there are current rows to compare.
+    A table that no target writes has no current rows to compare.
     """
     source = draft.root.get("source")
     form = draft.word(source, "format") if source else None
     if source is None or form is None or draft.is_reported(source):
         return
-    options, kafka = source.get("snapshots"), source.get("kafka")
+    options, kafka = source.given("snapshots"), source.given("kafka")
     if form.value != "snapshots":
         if options is not None:
             yield draft.problem(options, f"no snapshots: {form.value} has none", value="a mapping")
@@ -124,6 +124,6 @@ def check_snapshots(draft: Draft, shown: Collection[str]) -> Iterator[Problem]:
         if table.has_no_key and (key := table.item.get("key")):
             yield draft.problem(key, "a key", "Rows of an extract are told apart by it.")
         name = draft.word(table.item, "name")
-        if name and name.value not in shown:
+        if name and not draft.is_written(name):
             hint = "Extracts are compared with its current rows. Add it to targets.mirrors."
             yield draft.problem(name, "a table that a target writes", hint)

@@ -46,6 +46,11 @@ class Item:
         member = self.value.get(name) if isinstance(self.value, dict) else None
         return member if isinstance(member, Item) else None
 
+    def given(self, name: str) -> "Item | None":
+        """Return a member of a mapping that has a value; a key without one is as good as left out."""
+        member = self.get(name)
+        return member if member is not None and member.value is not None else None
+
     def members(self, name: str) -> list["Item"]:
         """Return the items of a member that is a list or a mapping, in order; else an empty list."""
         member = self.get(name)
@@ -239,10 +244,10 @@ def _hint(line: str) -> str:
     """Return a hint for a frequent mistake in a line; YAML failed in this line or the next one."""
     body = line.strip()
     value = body.lstrip("- ").partition(": ")[2]
-    if body.startswith("#"):
-        return ""
     if "\t" in line[: len(line) - len(line.lstrip())]:
         return "Indent with spaces, not with tabs."
+    if body.startswith("#"):
+        return ""
     if start := re.search(r"(?:^|: |- |[\[{,])\s*([*@%`])", body):
         return f"A text that begins with {start[1]} needs quotes."
     if re.search(r"[\[{].*\$\{", body):

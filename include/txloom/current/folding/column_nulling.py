@@ -157,6 +157,13 @@ def _lacks(changes: pa.Table, name: str) -> pa.BooleanArray:
     return pa.array(lacks, pa.bool_())
 
 
+def is_of_all_rows(changes: pa.Table) -> "pa.ChunkedArray[pa.BooleanScalar]":
+    """Return which changes touch all rows of a table: truncates, and inserts and nullings that name lacking columns."""
+    truncates = pc.equal(changes.column("_txloom_op"), pa.scalar("T"))
+    either = pc.or_(truncates, pc.is_valid(changes.column("_txloom_absent")))
+    return cast("pa.ChunkedArray[pa.BooleanScalar]", either)
+
+
 def of_all_rows(changes: pa.Table) -> pa.Table:
     """Return the changes that touch all rows of a table: truncates, and a nulling for inserts that lack columns.
 

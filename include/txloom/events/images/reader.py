@@ -193,7 +193,7 @@ class ImageReader:
                 if UNSET in values:
                     known[rows, number] = [value is not UNSET for value in values]
                     values = [None if value is UNSET else value for value in values]
-                if any(isinstance(value, msgspec.Raw) for value in values):
+                if msgspec.Raw in set(map(type, values)):
                     values = [text_of(value) if isinstance(value, msgspec.Raw) else value for value in values]
             try:
                 columns.append(read_column(column.type, values))

@@ -7,7 +7,6 @@ transaction stays as it is: some events are no longer there, or cannot be distin
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +15,9 @@ import pyarrow.compute as pc
 from txloom.arrow_types import AnyValues
 from txloom.config import names
 from txloom.steps.backfill.scope import Scope
-from txloom.steps.buffer.release import ANY_TX, CHOSEN, COORDINATES, EVENT, events_of, made_of
+from txloom.steps.buffer.release import ANY_TX, CHOSEN, COORDINATES, EVENTS, events_of, made_of
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.delta.sql import instant_literal
+from txloom.storage.delta.sql import instant_literal, sql_name
 from txloom.transactions.hashes import hashed
 
 COLUMNS = ("transaction_id", "xid", "csn", "rows", "release")
@@ -136,8 +135,10 @@ def _landed(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tu
         " and (kind = 'metadata' or (kind = 'row' and \"table\" is not null and value is not null))"
     )
     headers = ", headers" if scope.pipeline.source.format == "debezium" else ""
-    sql = f"select {EVENT}{headers}, identity, payload, digest, landed_at from t where {where}"
-    tx = cast("list[int]", chosen.column("tx").to_pylist())
+    sql = (
+        f"select {', '.join(map(sql_name, EVENTS))}{headers}, identity, payload, digest, landed_at from t where {where}"
+    )
+    tx = chosen.column("tx").combine_chunks()
     return arrow_tables.matching(scope.paths.change_events, sql, "tx", tx).combine_chunks()
 
 

@@ -22,14 +22,17 @@ from txloom.quality.findings import Finding
 from txloom.steps.schema_drift import undeclared, without_before
 from txloom.storage.buffer.buffer_stream import RELEASED
 from txloom.storage.delta import arrow_tables
-from txloom.storage.delta.sql import int_list
+from txloom.storage.delta.sql import int_list, sql_name
+from txloom.storage.landing import event_files
+from txloom.storage.landing.event_files import FilePart
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import INSTANT, TRANSACTIONS
 from txloom.storage.targets.undeclared_columns import Undeclared
 from txloom.transactions import events as ev
 from txloom.transactions.hashes import hashed
 
-EVENT = 'transaction_id, tx, xid, csn, pos, op, committed_at, landing, "row", kind, "table", value, topic'
+EVENTS = ["transaction_id", "tx", "xid", "csn", "pos", "op", "committed_at"]
+EVENTS += ["landing", "row", "kind", "table", "value", "topic"]
 CHOSEN = pa.schema([(name, pa.int64()) for name in RELEASED])
 COORDINATES = pa.schema([("landing", pa.int64()), ("row", pa.int64())])
 ANY_TX = (-(2**63), 2**63 - 1)
@@ -44,12 +47,14 @@ class Share:
         landings: the landings that have their events.
         repeated: duplicates among these events, in the schema COORDINATES, which are left out.
         tx: the lowest and highest hash of the transactions.
+        part: the part of change_events whose events of the one transaction are released; None: all events.
     """
 
     chosen: pa.Table
     landings: Sequence[int]
     repeated: pa.Table
     tx: tuple[int, int] = ANY_TX
+    part: FilePart | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,8 @@ class Release:
     unreadable: dict[int, str] = field(default_factory=dict)
     undeclared: Sequence[Undeclared] = ()
     findings: Sequence[Finding] = ()
+    has_metadata: bool = False
+    """Whether metadata was among the events."""
 
 
 def release(pipeline: Pipeline, paths: TablePaths, number: int, share: Share) -> Release:
@@ -111,6 +118,7 @@ def _joined(made: Sequence[Release]) -> Release:
         {tx: problem for each in made for tx, problem in each.unreadable.items()},
         [name for each in made for name in each.undeclared],
         [finding for each in made for finding in each.findings],
+        any(each.has_metadata for each in made),
     )
 
 
@@ -119,7 +127,7 @@ def made_of(pipeline: Pipeline, events: pa.Table, chosen: pa.Table, number: int)
 
     Args:
         pipeline: the declaration, with columns that tables took up.
-        events: rows of change_events without duplicates, with the columns EVENT.
+        events: rows of change_events without duplicates, with the columns EVENTS.
         chosen: the transactions, in the schema CHOSEN.
         number: the release number.
     """
@@ -132,7 +140,9 @@ def made_of(pipeline: Pipeline, events: pa.Table, chosen: pa.Table, number: int)
         chosen = without(chosen, "tx", bad)
     history = _history(pipeline, typed, number)
     findings = without_before(typed) if pipeline.source.format == "goldengate" else ()
-    return Release(history, _transactions(events, chosen, number), unreadable, undeclared(typed), findings)
+    transactions = _transactions(events, chosen, number)
+    has_metadata = bool(pc.any(pc.equal(events.column("kind"), pa.scalar("metadata"))).as_py())
+    return Release(history, transactions, unreadable, undeclared(typed), findings, has_metadata)
 
 
 def without(rows: pa.Table, column: str, values: AnyArray) -> pa.Table:
@@ -162,8 +172,22 @@ def _events(pipeline: Pipeline, paths: TablePaths, share: Share) -> pa.Table:
         f"landing in ({int_list(share.landings)}) and tx between {share.tx[0]} and {share.tx[1]}"
         " and (kind = 'metadata' or (kind = 'row' and \"table\" is not null))"
     )
-    headers = ", headers" if pipeline.source.format == "debezium" else ""
-    return arrow_tables.select(paths.change_events, f"select {EVENT}{headers} from t where {where}")
+    columns = EVENTS if pipeline.source.format != "debezium" else [*EVENTS, "headers"]
+    if share.part is not None:
+        return _of_one(event_files.events_in(paths, share.part, columns), share)
+    named = ", ".join(map(sql_name, columns))
+    return arrow_tables.select(paths.change_events, f"select {named} from t where {where}")
+
+
+def _of_one(events: pa.Table, share: Share) -> pa.Table:
+    """Return the rows and metadata of a share's one transaction, as `_events` reads them by SQL."""
+    kind, tx = events.column("kind"), events.column("tx")
+    is_row = pc.and_(pc.equal(kind, pa.scalar("row")), pc.is_valid(events.column("table")))
+    chosen = pc.and_kleene(
+        pc.or_(pc.equal(kind, pa.scalar("metadata")), is_row), pc.equal(tx, pa.scalar(share.tx[0], pa.int64()))
+    )
+    landings = pa.array(share.landings, pa.int64())
+    return events.filter(pc.and_kleene(chosen, pc.is_in(events.column("landing"), landings)))
 
 
 def events_of(events: pa.Table, chosen: pa.Table, repeated: pa.Table) -> pa.Table:

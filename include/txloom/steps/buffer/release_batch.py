@@ -1,9 +1,9 @@
 """Release a batch's whole transactions: a small batch in this process, a large one in Spark's tasks, by shares."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +16,7 @@ from txloom.steps.buffer.micro_batch import Batch
 from txloom.steps.buffer.release import CHOSEN, COORDINATES, Release, Share, release
 from txloom.steps.parallel import run_parallel
 from txloom.storage.delta.data_files import DataFile, write_file
+from txloom.storage.landing import event_files
 from txloom.storage.paths import TablePaths
 from txloom.storage.spark import spread
 from txloom.storage.system_tables import TRANSACTIONS
@@ -56,12 +57,18 @@ class Written:
         unreadable: as in `txloom.steps.buffer.release.Release`.
         undeclared: undeclared columns.
         findings: findings about the producer.
+        part_of: where the share is a part of one transaction, that one's hash.
+        transactions: then the row for `transactions`, if the part has events of it; no file holds it.
+        has_metadata: then whether the part has its metadata, which names it.
     """
 
     parts: list[DataFile]
     unreadable: dict[int, str]
     undeclared: Sequence[Undeclared]
     findings: Sequence[Finding]
+    part_of: int | None = None
+    transactions: pa.Table = field(default_factory=TRANSACTIONS.empty_table)
+    has_metadata: bool = False
 
 
 T = TypeVar("T")
@@ -117,6 +124,8 @@ def release_large(batch: Batch, outcomes: DataFrame, rows: int, landings: set[in
     decided = outcomes.select("what", *CHOSEN.names, *COORDINATES.names).toArrow()
     ranges = spread.hash_ranges(rows, SHARE, FEWEST_BITS)
     shares = list(_shares(decided, sorted(landings), ranges))
+    if not batch.pipeline.targets.aggregates:
+        shares = [part for share in shares for part in _parts(batch, share)]
 
     def run(pipeline: Pipeline) -> tuple[list[Written], Sequence[Undeclared]]:
         released = _in_tasks(batch, pipeline, shares)
@@ -124,14 +133,24 @@ def release_large(batch: Batch, outcomes: DataFrame, rows: int, landings: set[in
 
     released = _with_new_columns(batch, run)
     batch.record(each for made in released for each in made.findings)
-    written: dict[str, list[DataFile]] = {}
-    for part in [part for made in released for part in made.parts]:
-        written.setdefault(part.table, []).append(part)
     unreadable = {tx: problem for made in released for tx, problem in made.unreadable.items()}
+    readable = [made for made in released if made.part_of not in unreadable]
+    written: dict[str, list[DataFile]] = {}
+    for part in [part for made in readable for part in made.parts]:
+        written.setdefault(part.table, []).append(part)
     transactions = written.pop(names.TRANSACTIONS, [])
     run_parallel([partial(batch.append_files, files, table) for table, files in written.items()])
     sizes = _sizes(decided, unreadable)
-    return Released(TRANSACTIONS.empty_table(), transactions, unreadable, sizes, landings)
+    return Released(_named_once(readable), transactions, unreadable, sizes, landings)
+
+
+def _named_once(written: Sequence[Written]) -> pa.Table:
+    """Return one row for `transactions` for each transaction that was released in parts: that of its metadata."""
+    rows: dict[int, pa.Table] = {}
+    for made in sorted(written, key=lambda each: each.has_metadata):
+        if made.part_of is not None and made.transactions.num_rows:
+            rows[made.part_of] = made.transactions
+    return pa.concat_tables([TRANSACTIONS.empty_table(), *rows.values()])
 
 
 def _in_tasks(batch: Batch, pipeline: Pipeline, shares: Sequence[Share]) -> list[Written]:
@@ -141,7 +160,13 @@ def _in_tasks(batch: Batch, pipeline: Pipeline, shares: Sequence[Share]) -> list
     def run(some: Iterable[Share]) -> Iterable[Written]:
         for share in some:
             released = release(pipeline, paths, number, share)
-            yield Written(list(_write(released, paths)), released.unreadable, released.undeclared, released.findings)
+            about = (released.unreadable, released.undeclared, released.findings)
+            if share.part is None:
+                finished = {names.TRANSACTIONS: released.transactions}
+                yield Written(list(_write(released.history | finished, paths)), *about)
+                continue
+            parts = list(_write(released.history, paths))
+            yield Written(parts, *about, share.tx[0], released.transactions, released.has_metadata)
 
     return spread.in_tasks(batch.spark, shares, run)
 
@@ -156,14 +181,34 @@ def _shares(decided: pa.Table, landings: list[int], ranges: Sequence[spread.Boun
             yield Share(chosen, landings, repeated.select(COORDINATES.names).cast(COORDINATES), bounds)
 
 
+def _parts(batch: Batch, share: Share) -> Iterator[Share]:
+    """Split the transactions of more than SHARE rows off a share, each into parts of files.
+
+    Only where rows alone go into histories: a document's changes of one transaction are one row. Two transactions with
+    one id are left together.
+    """
+    counts = share.chosen.column("tx").value_counts()
+    single = counts.field("values").filter(pc.equal(counts.field("counts"), pa.scalar(1, pa.int64())))
+    is_large = pc.and_(
+        pc.greater(share.chosen.column("rows"), pa.scalar(SHARE, pa.int64())),
+        pc.is_in(share.chosen.column("tx"), value_set=single),
+    )
+    rest, large = share.chosen.filter(pc.invert(is_large)), share.chosen.filter(is_large)
+    if rest.num_rows:
+        yield replace(share, chosen=rest)
+    for number, tx in enumerate(cast("list[int]", large.column("tx").to_pylist())):
+        for part in event_files.parts_of(batch.paths, tx, share.landings, SHARE):
+            yield replace(share, chosen=large.slice(number, 1), tx=(tx, tx), part=part)
+
+
 def _sizes(decided: pa.Table, chosen: Iterable[int]) -> dict[int, tuple[int, ...]]:
     """Return, by hash, the values of SIZES of some transactions."""
     chosen_rows = decided.filter(pc.is_in(decided.column("tx"), pa.array(list(chosen), pa.int64()))).to_pylist()
     return {row["tx"]: tuple(row[name] for name in SIZES) for row in chosen_rows if row["what"] == "released"}
 
 
-def _write(released: Release, paths: TablePaths) -> Iterator[DataFile]:
-    """Write the rows of a release as data files of their tables, and yield these."""
-    for table, rows in {**released.history, names.TRANSACTIONS: released.transactions}.items():
+def _write(rows_by_table: Mapping[str, pa.Table], paths: TablePaths) -> Iterator[DataFile]:
+    """Write rows as data files of their tables, and yield these."""
+    for table, rows in rows_by_table.items():
         if rows.num_rows:
             yield write_file(rows, table, paths.table(table))

@@ -64,9 +64,8 @@ def redrive(step: Step, selection: Selection) -> Counts:
         events = open_letters.events_of(paths, ids, poison, chosen)
     if not events.num_rows:
         return {"transactions": 0, "events": 0}
-    plan = landing_plan.planned(paths.landed_files)
     step = replace(step, session=_no_session)
-    first = finish_last(step, plan) + 1
+    first = finish_last(step) + 1
     turns = _in_turns(landing_tables.decode_again(partial(SourceDecoder, pipeline), events, first, paths))
     for number, turn in enumerate(turns, first):
         again = LandingPlan(number, datetime.now(UTC), ())

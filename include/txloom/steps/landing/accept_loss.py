@@ -69,8 +69,8 @@ def _other_source(pipeline: Pipeline) -> str:
 
 def _accept_files(paths: TablePaths, run_id: str, files: Sequence[str], reason: str) -> dict[str, int]:
     """Set files aside: landings leave them out until they change."""
-    known = {position.file: position for position in file_positions.newest(paths).values()}
-    unreadable = {name: each for name, each in known.items() if each.problem is not None and each.lost is None}
+    known = {position.file: position for position in file_positions.newest(paths, files).values()}
+    unreadable = {position.file: position for position in file_positions.unreadable(paths)}
     for file in files:
         if file not in unreadable and (file not in known or known[file].lost is None):
             names_of = ", ".join(sorted(unreadable)) or "none"

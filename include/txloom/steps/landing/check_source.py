@@ -7,7 +7,8 @@ from txloom.config.models.pipeline import Pipeline
 from txloom.steps.step import Counts, Step
 from txloom.storage.landing import kafka_offsets, landing_plan
 from txloom.storage.paths import TablePaths
-from txloom.storage.sources import file_plan, file_positions, files, kafka
+from txloom.storage.sources import file_positions, files, kafka
+from txloom.storage.sources.file_plan import KnownFiles
 from txloom.storage.sources.files import Inbox
 
 LOG = logging.getLogger(__name__)
@@ -49,12 +50,11 @@ def _folders(pipeline: Pipeline, paths: TablePaths) -> dict[str, int]:
     kafka_offsets.refuse_unread(paths)
     root = Inbox.of(pipeline).root
     listed = files.list_files(root)
-    plan = landing_plan.planned(paths.landed_files)
-    before = {(row["file"], row["size"], row["modified"]) for row in plan}
-    known = file_positions.newest(paths)
-    for position in file_positions.unreadable(known):
+    positions = file_positions.newest(paths, (file.file for file in listed))
+    known = KnownFiles(positions, landing_plan.without_position(paths))
+    for position in file_positions.unreadable(paths):
         LOG.warning(f"warn: {position.file} cannot be read: {position.problem}")
-    new = [file for file in listed if file_plan.is_new(root, file, known.get((file.topic, file.file)), before)]
+    new = [file for file in listed if known.is_new(root, file)]
     return {
         "topics": len({file.topic for file in listed}),
         "waiting": len(new),

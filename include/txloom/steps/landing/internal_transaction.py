@@ -9,11 +9,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from txloom.arrow_types import AnyArray
 from txloom.config import names
-from txloom.config.models.pipeline import Pipeline
+from txloom.config.models.pipeline import Pipeline, Table
+from txloom.events.envelope import ENVELOPE
 from txloom.events.formats import SourceDecoder
+from txloom.events.images import typed_rows
+from txloom.events.values.text import read_instants
 from txloom.storage.landing import change_events
 from txloom.storage.sources.splits import LandingPlan, Task
 
@@ -57,6 +62,40 @@ class InternalTransaction:
         parts += [b',"before":' + before] if before is not None else []
         parts += [b',"after":' + after] if after is not None else []
         return b"".join([*parts, b"}"])
+
+    def loaded(self, table: Table, images: pa.StringArray, task: Task, first: int, pos: int) -> pa.Table:
+        """Return loaded rows as rows of change_events, as `landed` returns their messages.
+
+        Args:
+            table: their table.
+            images: the rows as JSON objects, of which every value fits its column.
+            task: the input split that they are of.
+            first: the line of the first row.
+            pos: its position within the transaction.
+        """
+        size = len(images)
+        places = pa.array(np.arange(pos, pos + size), pa.int64())
+        head, tail = self.message(table.name, "r", 0).decode().removesuffix("}").split('"pos":"0"', maxsplit=1)
+        texts = places.cast(pa.string())
+        message: list[AnyArray | str] = [f'{head}"pos":"', texts, f'"{tail},"after":', images, "}"]
+        columns: dict[str, AnyArray] = {
+            "ordinal": pa.array(np.arange(size, dtype=np.int32)),
+            "kind": pa.repeat("row", size),
+            "transaction_id": pa.repeat(f"{self.xid}:{self.csn}", size),
+            "xid": pa.repeat(self.xid, size),
+            "csn": pa.repeat(pa.scalar(self.csn, pa.int64()), size),
+            "pos": places,
+            "source_table": pa.repeat(table.source, size),
+            "table": pa.repeat(table.name, size),
+            "op": pa.repeat("r", size),
+            "identity": texts,
+            "committed_at": pa.repeat(read_instants(pa.array([self.time], pa.string()))[0], size),
+            "value": typed_rows.joined(message),
+            **typed_rows.content("r", images),
+        }
+        events = [columns[each.name] if each.name in columns else pa.nulls(size, each.type) for each in ENVELOPE]
+        envelope = pa.Table.from_arrays(events, schema=ENVELOPE)
+        return change_events.with_position(envelope, task, range(first, first + size), self.at)
 
     def metadata(self, counts: Mapping[str, int], **more: Any) -> bytes:
         """Return the transaction's metadata as a message.

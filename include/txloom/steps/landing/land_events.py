@@ -23,7 +23,7 @@ from txloom.storage.landing import (
 )
 from txloom.storage.paths import TablePaths
 from txloom.storage.runs.ledger import Entry, write_ledger
-from txloom.storage.sources import file_plan, file_positions, files, kafka
+from txloom.storage.sources import file_plan, files, kafka
 from txloom.storage.sources.files import Inbox, SourceFile
 from txloom.storage.sources.splits import LandingPlan, capped, fitting
 from txloom.transactions.low_watermark import bounded
@@ -44,60 +44,53 @@ def land_events(step: Step) -> Counts:
         SourceLost: if records that were not landed no longer exist.
     """
     landing_tables.create_tables(step.paths)
-    plan = landing_plan.planned(step.paths.landed_files)
-    last = finish_last(step, plan)
-    return _finish(step, _plan(step, plan, last + 1))
+    return _finish(step, _plan(step, finish_last(step) + 1))
 
 
-def finish_last(step: Step, plan: Sequence[dict[str, Any]]) -> int:
-    """Finish the landing that was planned last, if its run died; return its number, 0 for none.
-
-    Args:
-        step: the pipeline, its tables and the run.
-        plan: the rows of landed_files.
-    """
-    plan = _readable(step.pipeline, plan, step.paths)
-    last = max((row["landing"] for row in plan), default=0)
-    if last:
-        parts = kafka_offsets.planned(step.paths, last) if step.pipeline.source.kafka else ()
-        _finish(step, landing_plan.landing_of(step.paths, plan, last, parts))
+def finish_last(step: Step) -> int:
+    """Finish the landing that was planned last, if its run died; return its number, 0 for none."""
+    plan = _last_planned(step.pipeline, step.paths)
+    if not plan:
+        return 0
+    last: int = plan[0]["landing"]
+    parts = kafka_offsets.planned(step.paths, last) if step.pipeline.source.kafka else ()
+    _finish(step, landing_plan.landing_of(step.paths, plan, parts))
     return last
 
 
-def _readable(pipeline: Pipeline, plan: Sequence[dict[str, Any]], paths: TablePaths) -> Sequence[dict[str, Any]]:
-    """Return the plan, completed by a landing whose run died between writing its two tables.
+def _last_planned(pipeline: Pipeline, paths: TablePaths) -> Sequence[dict[str, Any]]:
+    """Return the plan of the newest landing, completed where its run died between writing its two tables.
 
     Raises SourceLost if records that the plan names no longer exist.
     """
     if pipeline.source.kafka is None:
         kafka_offsets.refuse_unread(paths)
-        return plan
+        return landing_plan.last_planned(paths)
     newest = kafka_offsets.planned_last(paths)
-    if newest is not None and newest["landing"] > max((row["landing"] for row in plan), default=0):
+    if newest is not None and newest["landing"] > landing_plan.newest(paths):
         landing_plan.write_plan(paths, newest["landing"], [newest])
-        plan = landing_plan.planned(paths.landed_files)
     if kafka_offsets.unread(paths):
         kafka.refuse_losses(pipeline.name, kafka_offsets.losses(pipeline, paths))
-    return plan
+    return landing_plan.last_planned(paths)
 
 
-def _plan(step: Step, plan: Sequence[dict[str, Any]], number: int) -> LandingPlan:
+def _plan(step: Step, number: int) -> LandingPlan:
     """Plan a new landing and store the plan."""
     if step.pipeline.source.kafka is not None:
         return _plan_topics(step, step.pipeline.source.kafka, number)
-    return _plan_files(step, plan, number)
+    return _plan_files(step, number)
 
 
-def _plan_files(step: Step, plan: Sequence[dict[str, Any]], number: int) -> LandingPlan:
+def _plan_files(step: Step, number: int) -> LandingPlan:
     """Plan which files a new landing takes, from which byte on and up to which, and store the plan."""
     pipeline, paths = step.pipeline, step.paths
     assert pipeline.source.files is not None
     root, settle, now = Inbox.of(pipeline).root, pipeline.source.files.settle, time.time_ns()
     folders, there = files.topics(root), files.list_files(root)
-    before = {(row["file"], row["size"], row["modified"]) for row in plan if row["file"] is not None}
+    before = landing_plan.without_position(paths)
     is_whole = partial(_is_whole, root, now, settle)
-    known = file_positions.newest(paths)
-    new = file_plan.plan(root, there, known, before, is_whole, pipeline.source.format)
+    known = file_plan.KnownFiles.of(paths, root, there, before, is_ordered=formats.is_ordered(pipeline))
+    new = file_plan.plan(root, there, known, is_whole, pipeline.source.format)
     tasks = fitting(new.tasks) if formats.is_by_position(pipeline) else new.tasks
     at = datetime.fromtimestamp(now // 1000 / 1e6, UTC)
     if new.left_out or len(tasks) < len(new.tasks):
@@ -105,7 +98,7 @@ def _plan_files(step: Step, plan: Sequence[dict[str, Any]], number: int) -> Land
     partition_watermarks.announce(pipeline, paths, number, at, [(folder, None) for folder in folders])
     base = {"landing": number, "run_id": step.run_id, "at": at}
     landing_plan.write_plan(paths, number, [{**base, **landing_plan.planned_file(task)} for task in tasks] or [base])
-    return LandingPlan(number, at, tuple(tasks), landing_plan.followed(tasks, known), reads_source=True)
+    return LandingPlan(number, at, tuple(tasks), landing_plan.followed(paths, tasks, number), reads_source=True)
 
 
 def _is_whole(root: str, now: int, settle: timedelta, file: SourceFile, may_end: bool) -> bool:  # noqa: FBT001

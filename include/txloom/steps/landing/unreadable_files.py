@@ -19,7 +19,7 @@ def note_unreadable(paths: TablePaths, run_id: str) -> None:
         paths: the tables of the pipeline.
         run_id: the run.
     """
-    now = file_positions.unreadable(file_positions.newest(paths))
+    now = file_positions.unreadable(paths)
     findings.record(paths, [_finding(position) for position in now], run_id)
     close_readable(paths, now, run_id, "it was read")
 

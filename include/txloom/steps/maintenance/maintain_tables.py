@@ -11,6 +11,7 @@ from txloom.steps.maintenance.clean_history import clean_history
 from txloom.steps.maintenance.expire import expire
 from txloom.steps.step import Counts, Step
 from txloom.storage import system_tables
+from txloom.storage.buffer import batch_plan, checkpoints
 from txloom.storage.delta import small_tables, spark_tables
 from txloom.storage.delta.sql import text_literal
 from txloom.storage.maintenance import optimize
@@ -58,12 +59,20 @@ def _existing(pipeline: Pipeline, paths: TablePaths) -> dict[str, tuple[str, ...
     return {name: zorder for name, zorder in tables_of(pipeline).items() if spark_tables.exists(paths.table(name))}
 
 
+def _with_plan(pipeline: Pipeline, paths: TablePaths) -> dict[str, tuple[str, ...]]:
+    """Return the tables that exist, with the plan of the buffer's batches, which grows by a file with each of them."""
+    epoch = checkpoints.current_epoch(paths.warehouse, pipeline.name)
+    plan = batch_plan.plan_of(checkpoints.checkpoint(paths.warehouse, pipeline.name, epoch))
+    name = plan.removeprefix(paths.table(""))
+    return _existing(pipeline, paths) | ({name: ()} if spark_tables.exists(plan) else {})
+
+
 def _optimize(step: Step) -> dict[str, int]:
     """Compact small files in the tables that have enough of them."""
     pipeline, paths = step.pipeline, step.paths
     settings = pipeline.maintenance.optimize
     counts = {"tables": 0, "optimized": 0, "files_before": 0, "files_after": 0}
-    for name, zorder in _existing(pipeline, paths).items():
+    for name, zorder in _with_plan(pipeline, paths).items():
         path = paths.table(name)
         before = optimize.measure(path, settings.small_file_bytes)
         counts["tables"] += 1
@@ -85,7 +94,7 @@ def _vacuum(step: Step) -> dict[str, int]:
     retain = pipeline.maintenance.vacuum.retain
     needs = reader_holds.needs(paths, datetime.now(UTC))
     counts = {"tables": 0, "vacuumed": 0, "skipped": 0, "files": 0}
-    for name in _existing(pipeline, paths):
+    for name in _with_plan(pipeline, paths):
         counts["tables"] += 1
         path = paths.table(name)
         files = optimize.removable(path, retain)

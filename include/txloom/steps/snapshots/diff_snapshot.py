@@ -74,7 +74,7 @@ def diff_snapshot(step: Step, day: date, *, leave_out_dead: bool = False) -> Cou
     if pipeline.source.snapshots is None:
         raise ConfigurationError(f"{pipeline.name}: its format is {pipeline.source.format}, which has no extracts")
     landing_tables.create_tables(paths)
-    last = finish_last(step, landing_plan.planned(paths.landed_files))
+    last = finish_last(step)
     newest = dated_transactions.newest(paths)
     if newest is not None and newest.csn >= dated_transactions.csn(day):
         return _skipped(pipeline, paths, newest, day, run_id)

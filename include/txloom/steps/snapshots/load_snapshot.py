@@ -87,7 +87,7 @@ def load_snapshot(step: Step, snapshot: Snapshot) -> Counts:
     if min(newer) >= csn:
         LOG.info(f"skipped: {', '.join(files_by_table)} was loaded as of csn {min(newer)} already")
         return {"skipped": 1, "csn": csn}
-    number = finish_last(step, landing_plan.planned(paths.landed_files)) + 1
+    number = finish_last(step) + 1
     at = LandingPlan(number, datetime.now(UTC), ())
     whole = set(files_by_table) == {table.name for table in pipeline.tables}
     time = snapshot.time
@@ -169,8 +169,11 @@ def _decoded(load: InternalTransaction, number: int, file: SnapshotFile) -> Iter
     """Yield a file's rows as rows of change_events; raise ConfigurationError at the first that cannot be read."""
     table = load.pipeline.table(file.table)
     decoder, reader = SourceDecoder(load.pipeline), ImageReader(table)
-    for first, images in snapshots_files.images(file, table):
+    for first, images in snapshots_files.typed_images(file, table):
         start = BEHIND + number * PER_FILE + first
+        if isinstance(images, pa.StringArray):
+            yield load.loaded(table, images, Task(number, names.LOAD, file.path, 0), first, start)
+            continue
         messages = [load.message(file.table, "r", start + i, after=image) for i, image in enumerate(images)]
         task = Task(number, names.LOAD, file.path, 0)
         events = load.landed(decoder, messages, task, range(first, first + len(messages)))

@@ -14,7 +14,7 @@ from deltalake.exceptions import TableNotFoundError
 from pyarrow import fs
 
 from txloom.errors import CheckpointDamaged
-from txloom.storage.buffer.batch_plan import plan_of
+from txloom.storage.buffer.batch_plan import plan_of, planned
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.read_session import opened
 from txloom.storage.paths import filesystem_of
@@ -64,13 +64,14 @@ def check(folder: str, change_events: str, written: int) -> None:
 
 
 def _plan(path: str, change_events: str) -> str | None:
-    """Return the id of a plan's table; None where there is no plan.
+    """Return the id of a plan's table; None where there is no plan. Only its newest row is read.
 
     Raises CheckpointDamaged where it cannot be read, or is of another table than change_events (its id).
     """
     try:
         table = opened(path)
-        rows = arrow_tables.ask({"t": table}, "select distinct change_events from t").to_pylist()
+        newest = f"select change_events from t where until = {planned(path)}"
+        rows = arrow_tables.ask({"t": table}, newest).to_pylist()
     except TableNotFoundError:
         return None
     except Exception as error:  # delta-rs has no class of errors for a file that cannot be read

@@ -47,7 +47,8 @@ def record(
     source_format: the format of the source, so that the hints fit its producer. A repeated call appends nothing.
     """
     new: dict[Name, Finding] = {}
-    for each in sorted(observed, key=lambda each: each.since_csn or 0):
+    # By their words too, because the order in which they are observed may depend on how the work was cut.
+    for each in sorted(observed, key=lambda each: (each.since_csn or 0, each.evidence or "")):
         new.setdefault(_name(vars(each)), each)
     if not new:
         return []

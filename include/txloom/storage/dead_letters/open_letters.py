@@ -1,10 +1,12 @@
 """Open dead letters: not released since, nor decided again by a redrive, nor dismissed."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from txloom.arrow_types import AnyArray
 from txloom.config import names
 from txloom.config.identity import GTID
 from txloom.storage.delta import arrow_tables, small_tables
@@ -32,6 +34,7 @@ READ_AGAIN = SUPERSEDED.replace(" and c.landing > d.landing", " and d.kind = 'po
 """A line that could not be read while its file was incomplete, and was read again since."""
 DISMISSED = 'select 1 from x where x.landing = d.landing and x."row" = d."row"'
 
+DEAD = "status <> 'released'"
 LAST = f"case when cause = '{COMPLETE}' then 0 else 1 end"
 """Orders rows of one release: where a transaction was given up and became complete in one batch, it is complete."""
 
@@ -44,22 +47,58 @@ def released(paths: TablePaths, transactions: Sequence[str]) -> set[tuple[str, i
     return {(row["transaction_id"], row["csn"]) for row in rows}
 
 
-def given_up(paths: TablePaths, where: str = "true") -> list[dict[str, Any]]:
+def given_up(paths: TablePaths, where: str = "true", dead: str = DEAD) -> list[dict[str, Any]]:
     """Return the transactions that were given up and not released since: id, xid, csn, newest cause; in commit order.
 
-    where: a condition on the rows of `transactions`.
+    Of all transactions only those are held in memory that were given up, and only files are read that can hold one of
+    them, whenever it was released since.
+
+    Args:
+        paths: where the tables are.
+        where: a condition on the rows of `transactions`.
+        dead: a condition that some of these rows of each transaction has.
     """
-    some = "select transaction_id from t where status <> 'released'"
-    sql = (
-        "select transaction_id, xid, csn, status, cause from t"
-        f" where ({where}) and transaction_id in ({some}) order by release desc, {LAST}"
-    )
     by_transaction: dict[tuple[str, str, int | None], list[dict[str, Any]]] = {}
-    for row in _with_known_csn(small_tables.query(paths.table(names.TRANSACTIONS), sql)):
+    for row in _with_known_csn(_rows_of_dead(paths, where, dead)):
         by_transaction.setdefault((row["transaction_id"], row["xid"], row["csn"]), []).append(row)
-    dead = [rows_of[0] for rows_of in by_transaction.values() if all(row["status"] != "released" for row in rows_of)]
-    sorted_rows = [{name: row[name] for name in ("transaction_id", "xid", "csn", "cause")} for row in dead]
+    given = [
+        rows_of[0]
+        for rows_of in by_transaction.values()
+        if all(row["status"] != "released" for row in rows_of) and any(row["dead"] for row in rows_of)
+    ]
+    sorted_rows = [{name: row[name] for name in ("transaction_id", "xid", "csn", "cause")} for row in given]
     return sorted(sorted_rows, key=lambda row: (row["csn"] is None, row["csn"], row["xid"]))
+
+
+def _rows_of_dead(paths: TablePaths, where: str, dead: str) -> list[dict[str, Any]]:
+    """Return the rows of transactions of which one row fulfils a condition, the newest first."""
+    path = paths.table(names.TRANSACTIONS)
+    known = arrow_tables.select(path, f"select distinct transaction_id, csn from t where {dead}")
+    if not known.num_rows:
+        return []
+    columns = f"transaction_id, xid, csn, status, cause, release, {LAST} as last, {dead} as dead"
+    read = arrow_tables.batches({"t": opened(path)}, f"select {columns} from t where ({where}) and {_near(known)}")
+    ids = cast("AnyArray", known.column("transaction_id").unique())
+    parts = [rows.filter(pc.is_in(rows.column("transaction_id"), value_set=ids)) for rows in read]
+    if not parts:
+        return []
+    newest_first = pa.concat_tables(parts).sort_by([("release", "descending"), ("last", "ascending")])
+    rows: list[dict[str, Any]] = newest_first.drop_columns(["release", "last"]).to_pylist()
+    return rows
+
+
+def _near(dead: pa.Table) -> str:
+    """Return a condition on the csn that every row of some dead transactions fulfils; "true" where nothing is known.
+
+    A part of a transaction with a GTID may have a csn that is too low, that of others is the transaction's.
+    """
+    csn = dead.column("csn")
+    if csn.null_count:
+        return "true"
+    lowest, highest = pc.min(csn).as_py(), pc.max(csn).as_py()
+    ids = cast("list[str]", dead.column("transaction_id").to_pylist())
+    bound = "" if any(GTID.match(each) for each in ids) else f" and csn <= {highest}"
+    return f"(csn is null or csn >= {lowest}{bound})"
 
 
 def _with_known_csn(newest_first: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -87,8 +126,8 @@ def dead_by_hash(paths: TablePaths) -> dict[int, tuple[str, str]]:
 
 def complete_now(paths: TablePaths) -> list[str]:
     """Return the ids of dead transactions that need nothing but a redrive."""
-    completed = f"transaction_id in (select transaction_id from t where cause = '{COMPLETE}')"
-    return sorted(row["transaction_id"] for row in given_up(paths, completed) if row["cause"] == COMPLETE)
+    completed = given_up(paths, dead=f"cause = '{COMPLETE}'")
+    return sorted(row["transaction_id"] for row in completed if row["cause"] == COMPLETE)
 
 
 def redrives(paths: TablePaths) -> list[int]:

@@ -6,7 +6,7 @@ tasks, which call the same Arrow functions.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import pyarrow as pa
@@ -42,7 +42,7 @@ def select(path: str, sql: str, version: int | None = None) -> pa.Table:
 
 def ask(tables: Mapping[str, DeltaTable], sql: str) -> pa.Table:
     """Run a query on opened Delta tables, by the names that the SQL gives them; the rows are those of `select`."""
-    return _plain_rows(answer(tables, sql))
+    return plain_rows(answer(tables, sql))
 
 
 def first(tables: Mapping[str, DeltaTable], sql: str, most: int) -> pa.Table:
@@ -55,19 +55,23 @@ def first(tables: Mapping[str, DeltaTable], sql: str, most: int) -> pa.Table:
     return pa.concat_tables(batches_read).slice(0, most) if batches_read else pa.table({})
 
 
-def matching(path: str, sql: str, column: str, chosen: Sequence[int]) -> pa.Table:
-    """Return the rows of a query on one Delta table, named `t`, whose 64-bit integer in a column is one of some values.
+def matching(path: str, sql: str, column: str, values: "Sequence[int] | pa.Array[Any]") -> pa.Table:
+    """Return the rows of a query on one Delta table, named `t`, whose value in a column is one of some.
 
-    Each batch is filtered as it is read, so that only matching rows are held in memory.
+    Integers that come as no array are 64-bit ones.
+
+    Each batch is filtered as it is read, so that only matching rows are held in memory. Without a row of the query, the
+    result has no columns.
     """
-    values = pa.array(chosen, pa.int64())
-    parts = batches({"t": DeltaTable(path)}, sql)
-    return pa.concat_tables([rows.filter(pc.is_in(rows.column(column), values)) for rows in parts])
+    parts = batches({"t": opened(path)}, sql)
+    value_set = values if isinstance(values, pa.Array) else pa.array(values, pa.int64())
+    chosen = [rows.filter(pc.is_in(rows.column(column), value_set)) for rows in parts]
+    return pa.concat_tables(chosen) if chosen else pa.table({})
 
 
 def batches(tables: Mapping[str, DeltaTable], sql: str) -> Iterator[pa.Table]:
     """Start a query like `ask` at once, and return its rows batch by batch, as they are read."""
-    return (_plain_rows(pa.table(batch)) for batch in running(tables, sql))
+    return (plain_rows(pa.table(batch)) for batch in running(tables, sql))
 
 
 def schema_of(table: DeltaTable) -> pa.Schema:
@@ -75,7 +79,8 @@ def schema_of(table: DeltaTable) -> pa.Schema:
     return pa.schema(table.schema().to_arrow())  # type: ignore[arg-type]  # anything with __arrow_c_schema__ is taken
 
 
-def _plain_rows(rows: pa.Table) -> pa.Table:
+def plain_rows(rows: pa.Table) -> pa.Table:
+    """Return rows in the plain form of their types (`plain`)."""
     return rows.cast(plain_schema(rows.schema))
 
 
@@ -116,6 +121,25 @@ def append_once(table: pa.Table, path: str, write_id: str, number: int) -> bool:
         write_deltalake(target, rows, mode="append", commit_properties=properties)
 
     return commit_once(path, (write_id, number), write)
+
+
+def gathered(
+    parts: Iterable[pa.Table], least: int, size: Callable[[pa.Table], int] = lambda part: part.num_rows
+) -> Iterator[pa.Table]:
+    """Yield tables joined until they have at least a size, by default so many rows; the last one apart.
+
+    >>> [rows.num_rows for rows in gathered([pa.table({"n": [1, 2]})] * 5, 4)]
+    [4, 4, 2]
+    """
+    held, reached = list[pa.Table](), 0
+    for part in parts:
+        held.append(part)
+        reached += size(part)
+        if reached >= least:
+            yield pa.concat_tables(held)
+            held, reached = [], 0
+    if held:
+        yield pa.concat_tables(held)
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:

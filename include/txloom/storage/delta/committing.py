@@ -26,6 +26,7 @@ def commit_properties(
     metadata: Mapping[str, Any] | None = None,
     stamp: Mapping[str, str] | None = None,
     fenced: bool = True,
+    only_next: bool = False,
 ) -> CommitProperties:
     """Return what a commit carries beside its rows. Every commit of this library by delta-rs is made with it.
 
@@ -36,6 +37,8 @@ def commit_properties(
         fenced: whether the commit carries the epoch under which this process writes, so that Delta refuses it once
             another run holds the lease. Only what is written without the lease is not: the lease itself, incidents, the
             first version of a table.
+        only_next: whether Delta refuses the commit where any other one came since the table was opened. A commit that
+            removes files needs it: delta-rs does not see that an OPTIMIZE has put their rows into others.
     """
     entries = dict(stamp or {})
     if metadata is not None:
@@ -43,7 +46,8 @@ def commit_properties(
     transactions = [Transaction(*once)] if once is not None else []
     if fenced:
         transactions += FENCE.transactions()
-    return CommitProperties(custom_metadata=entries or None, app_transactions=transactions or None)
+    retries = {"max_commit_retries": 0} if only_next else {}
+    return CommitProperties(custom_metadata=entries or None, app_transactions=transactions or None, **retries)
 
 
 def commit_once(path: str, once: tuple[str, int] | None, commit: Commit) -> bool:

@@ -7,8 +7,8 @@ returns what the commit needs. No commit names the files of a task that failed; 
 import json
 import time
 import uuid
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
+from txloom.arrow_types import AnyScalar
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.committing import commit_once
 from txloom.storage.paths import filesystem_of
@@ -37,6 +38,8 @@ class DataFile:
     """In bytes."""
     stats: str
     """Delta's statistics of the file, as JSON."""
+    partition: Mapping[str, str | None] = field(default_factory=dict)
+    """The value of each partition column, as Delta's log has it."""
 
 
 def write_file(rows: pa.Table, table: str, path: str) -> DataFile:
@@ -50,8 +53,20 @@ def write_file(rows: pa.Table, table: str, path: str) -> DataFile:
     Returns:
         the file, with statistics of the columns that the table declares. A repeated call writes another file.
     """
-    delta = DeltaTable(path)
-    rows = arrow_tables.conform(rows, arrow_tables.schema_of(delta))
+    return replace(write_file_of(rows, DeltaTable(path), path), table=table)
+
+
+def write_file_of(rows: pa.Table, delta: DeltaTable, path: str, partition: Mapping[str, Any] | None = None) -> DataFile:
+    """Write rows of one partition of an opened table as `write_file` does; the name in the result is the path.
+
+    Args:
+        rows: brought into the schema of the Delta table.
+        delta: the table.
+        path: its path.
+        partition: the value of each partition column, which a data file does not hold.
+    """
+    texts = partition_texts(partition or {})
+    rows = arrow_tables.conform(rows, arrow_tables.schema_of(delta)).drop_columns(list(texts))
     name = f"part-{uuid.uuid4()}.zstd.parquet"
     filesystem, folder = filesystem_of(path)
     with filesystem.open_output_stream(f"{folder}/{name}") as stream:
@@ -64,25 +79,61 @@ def write_file(rows: pa.Table, table: str, path: str) -> DataFile:
             store_decimal_as_integer=True,
         )
         size = stream.tell()
-    return DataFile(table, name, size, json.dumps(_stats(rows, _skipping(delta, rows))))
+    # As they are, because delta-rs reads the escape of U+10FFFF as another text.
+    stats = json.dumps(_stats(rows, _skipping(delta, rows)), ensure_ascii=False)
+    return DataFile(path, name, size, stats, texts)
+
+
+def partition_texts(partition: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return partition values as Delta's log has them: integers, texts and dates as text, null as null."""
+    return {name: value if value is None else str(value) for name, value in partition.items()}
 
 
 def _skipping(table: DeltaTable, rows: pa.Table) -> list[str]:
     """Return the columns that get statistics: those that the table declares, else its columns of integers."""
     declared = table.metadata().configuration.get("delta.dataSkippingStatsColumns")
-    return declared.split(",") if declared else [f.name for f in rows.schema if pa.types.is_integer(f.type)]
+    if not declared:
+        return [each.name for each in rows.schema if pa.types.is_integer(each.type)]
+    return [name.removeprefix("`").removesuffix("`").replace("``", "`") for name in declared.split(",")]
 
 
 def _stats(rows: pa.Table, columns: Sequence[str]) -> dict[str, Any]:
     """Return Delta's statistics of some columns: rows, minima, maxima and nulls; a column of nulls has no bounds."""
     bounds = {name: pc.min_max(rows.column(name)) for name in columns if name in rows.column_names}
-    known = {name: bound for name, bound in bounds.items() if bound["min"].is_valid}
+    known = {name: (_bound(bound["min"]), _bound(bound["max"])) for name, bound in bounds.items()}
     return {
         "numRecords": rows.num_rows,
-        "minValues": {name: bound["min"].as_py() for name, bound in known.items()},
-        "maxValues": {name: bound["max"].as_py() for name, bound in known.items()},
+        "minValues": {name: low for name, (low, _) in known.items() if low is not None},
+        "maxValues": {name: high for name, (_, high) in known.items() if high is not None},
         "nullCount": {name: rows.column(name).null_count for name in bounds},
     }
+
+
+def _bound(value: AnyScalar) -> Any:
+    """Return a bound as JSON holds it; None where there is none, or none that is exact.
+
+    A text is not cut off: what is longer than a bound that ends with the last of all characters may lie above it.
+    """
+    kind = value.type
+    if not value.is_valid:
+        return None
+    if pa.types.is_integer(kind) or pa.types.is_string(kind):
+        return value.as_py()
+    if pa.types.is_date(kind):
+        return value.as_py().isoformat()
+    if pa.types.is_timestamp(kind):
+        try:
+            at = value.as_py().replace(tzinfo=None).isoformat(timespec="microseconds")
+        except (OverflowError, ValueError):  # Python knows no year above 9999
+            return None
+        return at + ("Z" if kind.tz else "")
+    return None
+
+
+def added(parts: Iterable[DataFile]) -> list[AddAction]:
+    """Return the actions of a commit that adds written files."""
+    now = int(time.time() * 1000)
+    return [AddAction(part.path, part.size, dict(part.partition), now, True, part.stats) for part in parts]
 
 
 def append_files(parts: Iterable[DataFile], path: str, write_id: str, number: int) -> bool:
@@ -101,10 +152,7 @@ def append_files(parts: Iterable[DataFile], path: str, write_id: str, number: in
         LeaseTaken: another run holds the lease.
         WriteConflict: other commits came first in every attempt.
     """
-    now = int(time.time() * 1000)
-    actions: list[AddAction | RemoveAction] = [
-        AddAction(part.path, part.size, {}, now, True, part.stats) for part in parts
-    ]
+    actions: list[AddAction | RemoveAction] = [*added(parts)]
 
     def write(table: DeltaTable, properties: CommitProperties) -> None:
         table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from txloom.storage.delta import arrow_tables
@@ -22,16 +21,26 @@ LOCAL_TABLE_BYTES = 64 << 20
 
 
 def is_small(path: str) -> bool:
-    """Return whether a table is small enough for this process to merge into it."""
-    return bytes_of(path) <= LOCAL_TABLE_BYTES
+    """Return whether this process may merge into a table: it is small, and delta-rs can remove each of its files.
+
+    Spark names a file after its partition's text as it is, delta-rs as a URL, so that with a letter such as "ü" the
+    file that it removes is none, and its rows would be there twice.
+    """
+    sizes = _sizes(path)
+    return sum(sizes.values()) <= LOCAL_TABLE_BYTES and all(name.isascii() for name in sizes)
 
 
 def bytes_of(path: str) -> int:
     """Return the bytes of a table's data files; 0 where there is no table."""
+    return sum(_sizes(path).values())
+
+
+def _sizes(path: str) -> dict[str, int]:
+    """Return the bytes of each data file of a table, by its path in the log; {} where there is no table."""
     if not DeltaTable.is_deltatable(path):
-        return 0
-    sizes = pa.table(opened(path).get_add_actions()).column("size_bytes")
-    return pc.sum(sizes).as_py() or 0
+        return {}
+    actions = pa.table(opened(path).get_add_actions()).select(["path", "size_bytes"])
+    return dict(zip(*(column.to_pylist() for column in actions.columns), strict=True))
 
 
 def merge(

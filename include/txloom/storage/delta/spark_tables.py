@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from txloom.config import names
 from txloom.errors import WriteConflict
-from txloom.storage.delta import data_files, small_tables
+from txloom.storage.delta import arrow_tables, data_files, small_tables
 from txloom.storage.delta.committing import commit_no_row, commit_properties
 from txloom.storage.delta.fencing import FENCE
 from txloom.storage.delta.read_session import opened
@@ -134,7 +134,8 @@ def append_once(frame: DataFrame, path: str, write_id: str, number: int) -> bool
         return False
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for rows in _gathered(batches):
+        tables = (pa.Table.from_batches([batch]) for batch in batches if batch.num_rows)
+        for rows in arrow_tables.gathered(tables, PART_ROWS):
             part = data_files.write_file(rows, path, path)
             yield pa.RecordBatch.from_pylist([{"path": part.path, "size": part.size, "stats": part.stats}])
 
@@ -142,15 +143,3 @@ def append_once(frame: DataFrame, path: str, write_id: str, number: int) -> bool
     return bool(made) and data_files.append_files(
         [data_files.DataFile(path, *row) for row in made], path, write_id, number
     )
-
-
-def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield the rows of batches as tables of at least PART_ROWS rows, the last one apart."""
-    held = list[pa.RecordBatch]()
-    for batch in batches:
-        held += [batch] if batch.num_rows else []
-        if sum(each.num_rows for each in held) >= PART_ROWS:
-            yield pa.Table.from_batches(held)
-            held = []
-    if held:
-        yield pa.Table.from_batches(held)

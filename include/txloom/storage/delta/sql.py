@@ -15,6 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NEVER = [f"arrow_cast({1 - (1 << 63)}, 'Timestamp(Microsecond, {zone})')" for zone in ('Some("UTC")', "None")]
+"""A time, with and without a zone, that no column holds."""
 EXACT_DIGITS = 15
 """Decimals of more digits may change as doubles; delta-rs writes the bounds of a file's decimals as doubles."""
 
@@ -56,7 +58,9 @@ def literal(value: Any, kind: pa.DataType | None = None) -> str:
 def among(column: str, values: Iterable[Any], kind: pa.DataType) -> str:
     """Write the condition that a column holds one of some values; None among them matches nothing.
 
-    Wide decimals are compared as text, because files of an older version have bounds of them that are not exact.
+    Wide decimals are compared as text, because files of an older version have bounds of them that are not exact. Times
+    are compared behind a function, which hides them from the bounds: those that Spark and delta-rs write end at the
+    millisecond, so that DataFusion leaves out a file with the row, or takes the bound for its value.
 
     Args:
         column: as SQL names it.
@@ -71,7 +75,8 @@ def among(column: str, values: Iterable[Any], kind: pa.DataType) -> str:
         return "false"
     if pa.types.is_decimal(kind) and not has_exact_bounds(kind):
         return f"cast({column} as varchar) in ({text_list(f'{value:.{kind.scale}f}' for value in known)})"
-    return f"{column} in ({', '.join(literal(value, kind) for value in known)})"
+    compared = f"coalesce({column}, {_NEVER[kind.tz is None]})" if pa.types.is_timestamp(kind) else column
+    return f"{compared} in ({', '.join(literal(value, kind) for value in known)})"
 
 
 def has_exact_bounds(kind: pa.DataType) -> bool:

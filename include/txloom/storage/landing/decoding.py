@@ -11,7 +11,7 @@ from txloom.config import names
 from txloom.events.formats import Headers
 from txloom.events.wal2json import decoder as wal2json_decoder
 from txloom.storage.buffer.finished_transactions import finished_before
-from txloom.storage.delta import data_files
+from txloom.storage.delta import arrow_tables, data_files
 from txloom.storage.landing import name_spellings
 from txloom.storage.landing.change_events import with_compact_events, with_position
 from txloom.storage.landing.open_transactions import OpenBefore
@@ -164,21 +164,14 @@ def gathered(chunks: Iterator[pa.Table]) -> Iterator[pa.Table]:
 
     A release then reads few row groups of a file for a transaction.
     """
-    held: list[pa.Table] = []
-    size = 0
-    for chunk in chunks:
-        held.append(chunk)
-        size += chunk.nbytes
-        if size >= PART_BYTES:
-            yield _by_transaction(held)
-            held, size = [], 0
-    if held:
-        yield _by_transaction(held)
+    for events in arrow_tables.gathered(chunks, PART_BYTES, size=lambda chunk: chunk.nbytes):
+        yield _by_transaction(events.combine_chunks())
 
 
-def _by_transaction(chunks: Sequence[pa.Table]) -> pa.Table:
-    events = pa.concat_tables(chunks).combine_chunks()
-    return events.take(pc.sort_indices(events.column("tx")))
+def _by_transaction(events: pa.Table) -> pa.Table:
+    extent = pc.min_max(events.column("tx"))
+    is_one = extent["min"].equals(extent["max"]) and not events.column("tx").null_count
+    return events if is_one else events.take(pc.sort_indices(events.column("tx")))
 
 
 def decode_queue(

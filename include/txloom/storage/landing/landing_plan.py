@@ -13,13 +13,22 @@ from txloom.storage.sources.splits import LandingPlan, Range, Task
 from txloom.storage.system_tables import LANDED_FILES
 
 
-def planned(path: str) -> list[dict[str, Any]]:
-    """Return the rows of `landed_files` by landing and file number, with all columns of LANDED_FILES.
+def last_planned(paths: TablePaths) -> list[dict[str, Any]]:
+    """Return the rows of the newest landing in `landed_files`, by file number; [] before there was one.
 
     Columns that an older version of txloom did not write are None.
     """
-    rows = small_tables.query(path, "select * from t order by landing, file_number")
+    sql = f"select * from t where landing = {newest(paths)} order by file_number"
+    rows = small_tables.query(paths.landed_files, sql)
     return [{name: row.get(name) for name in LANDED_FILES.names} for row in rows]
+
+
+def without_position(paths: TablePaths) -> set[tuple[str, int, int]]:
+    """Return name, size and modification of the files that were taken before positions were kept."""
+    first = file_positions.first_landing(paths)
+    where = "file is not null" if first is None else f"file is not null and landing < {first}"
+    rows = small_tables.query(paths.landed_files, f"select file, size, modified from t where {where}")
+    return {(row["file"], row["size"], row["modified"]) for row in rows}
 
 
 def newest(paths: TablePaths) -> int:
@@ -37,30 +46,27 @@ def write_plan(paths: TablePaths, number: int, rows: Sequence[dict[str, Any]]) -
     small_tables.append(paths.landed_files, rows, LANDED_FILES, once=(write_id, number))
 
 
-def landing_of(
-    paths: TablePaths, plan: Sequence[dict[str, Any]], number: int, parts: Sequence[Range] = ()
-) -> LandingPlan:
-    """Return one landing of the plans.
+def landing_of(paths: TablePaths, rows: Sequence[dict[str, Any]], parts: Sequence[Range] = ()) -> LandingPlan:
+    """Return a landing by its plan.
 
     Args:
         paths: where the tables are.
-        plan: the rows of `planned`, the landing's among them.
-        number: the landing.
+        rows: its rows, as `last_planned` returns them.
         parts: the ranges of records that it takes from Kafka.
     """
-    rows = [row for row in plan if row["landing"] == number]
+    number = rows[0]["landing"]
     files = [row for row in rows if row["file"] is not None]
-    goes_on = any(row["origin"] or row["follows"] for row in files)
-    before = file_positions.newest(paths, number) if goes_on else {}
+    origins = {row["origin"] for row in files} - {None}
+    before = file_positions.newest(paths, origins, number)
     splits = [*(_task(row, before) for row in files), *tasks_of(parts)]
     at = rows[0]["at"].astimezone(UTC)
-    return LandingPlan(number, at, tuple(splits), followed(splits, before), reads_source=True)
+    return LandingPlan(number, at, tuple(splits), followed(paths, splits, number), reads_source=True)
 
 
-def followed(splits: Sequence[Task], known: Mapping[Name, Position]) -> dict[Name, Position]:
-    """Return how far the files were read that files of a plan follow, where that is known."""
-    behind = {(split.topic, split.follows) for split in splits if split.follows is not None}
-    return {name: known[name] for name in behind if name in known}
+def followed(paths: TablePaths, splits: Sequence[Task], number: int) -> dict[Name, Position]:
+    """Return how far the files that files of a landing follow were read before it, where that is known."""
+    behind = {split.follows for split in splits if split.follows is not None}
+    return file_positions.newest(paths, behind, number)
 
 
 def planned_file(task: Task) -> dict[str, Any]:

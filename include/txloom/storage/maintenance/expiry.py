@@ -5,7 +5,7 @@ duplicate years later, and a lost buffer is rebuilt from them (ADR 19).
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -21,16 +21,19 @@ from txloom.config import names
 from txloom.storage.buffer import checkpoints
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.dead_letters import open_letters
-from txloom.storage.delta import small_tables, spark_tables
+from txloom.storage.delta import arrow_tables, small_tables, spark_tables
 from txloom.storage.delta.committing import commit_properties
 from txloom.storage.delta.fencing import FENCE
-from txloom.storage.delta.sql import instant_literal
+from txloom.storage.delta.sql import instant_literal, int_list, text_list
 from txloom.storage.paths import TablePaths, filesystem_of
 from txloom.storage.runs.ledger import CARRIED, summed
 from txloom.storage.system_tables import ENTERED, LEDGER
 
 SUMMED = ("land_events", checkpoints.STEP)
 """Steps whose counts the balance adds up over all runs: removed rows are carried forward as one row for each step."""
+HAS_LANDED = f"step = 'land_events' and run_id <> '{CARRIED}' and map_extract(counts, 'landed')[1] > 0"
+"""The SQL condition of a landing that brought something, from the source or by a redrive."""
+NO_LANDING = -1
 KEPT = ("accept_loss",)
 """Steps whose rows record decisions of people: they are never removed."""
 NEWEST = {
@@ -100,29 +103,48 @@ def shorten_ledger(paths: TablePaths, before: datetime) -> int:
         table = FENCE.opened(paths.table(names.LEDGER))
     except TableNotFoundError:
         return 0
-    rows = small_tables.ask(table, "select * from t")
-    good = [row for row in rows if row["detail"] is None]
-    redriven = set(open_letters.redrives(paths))
-    landed = [row for row in rows if _has_landed(row) and row["batch"] not in redriven]
-    newest = [max(lines, key=_at) for chosen in (rows, good, landed) for lines in _by(["step"], chosen).values()]
-    spared = {id(row) for row in newest}
-    old = [r for r in rows if r["at"] < before and r["step"] not in KEPT and id(r) not in spared]
-    carried = _carried([row for row in old if row["step"] in SUMMED])
-    if len(old) <= len(carried):
+    is_old = f"(at < {instant_literal(before)} and step not in ({text_list(KEPT)}))"
+    redriven = int_list([*open_letters.redrives(paths), NO_LANDING])
+    kinds = {"any": "true", "good": "detail is null", "landed": f"{HAS_LANDED} and batch not in ({redriven})"}
+    flags = ", ".join(f"coalesce({condition}, false) as is_{kind}" for kind, condition in kinds.items())
+    old = small_tables.ask(table, f"select *, {flags} from t where {is_old}")
+    spared = _newest_of(old, table, f"not {is_old}", kinds)
+    gone = [row for row in old if id(row) not in {id(each) for each in spared}]
+    carried = _carried([row for row in gone if row["step"] in SUMMED])
+    if len(gone) <= len(carried):
         return 0
-    removed = {id(row) for row in old}
-    _rewrite(table, [*carried, *(row for row in rows if id(row) not in removed)])
-    return len(old) - len(carried)
+    stays = arrow_tables.ask({"t": table}, f"select * from t where not {is_old}")
+    _rewrite(table, [arrow_tables.conform(stays, LEDGER), pa.Table.from_pylist([*carried, *spared], LEDGER)])
+    return len(gone) - len(carried)
 
 
-def _has_landed(row: dict[str, Any]) -> bool:
-    counts: dict[str, int] = dict(row["counts"] or ())
-    return row["step"] == "land_events" and row["run_id"] != CARRIED and counts.get("landed", 0) > 0
+def _newest_of(
+    old: Sequence[dict[str, Any]], table: DeltaTable, others: str, kinds: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Return those of the old rows than which no other row of their step and of one kind is newer.
+
+    Args:
+        old: rows of the ledger; each says by `is_KIND` whether it is of a kind.
+        table: the ledger.
+        others: the condition of all other rows.
+        kinds: by kind, the condition of its rows.
+    """
+    entered = f"coalesce({ENTERED}, -1)"
+    sums = ", ".join(f"max(case when {condition} then {entered} end) as {kind}" for kind, condition in kinds.items())
+    rows = small_tables.ask(table, f"select step, {sums} from t where {others} group by step")
+    newer = {(row["step"], kind): row[kind] for row in rows for kind in kinds if row[kind] is not None}
+    last = [
+        (kind, max(lines, key=_at))
+        for kind in kinds
+        for lines in _by(["step"], [row for row in old if row[f"is_{kind}"]]).values()
+    ]
+    newest = [row for kind, row in last if _at(row)[0] > newer.get((row["step"], kind), -2)]
+    return list({id(row): row for row in newest}.values())
 
 
-def _rewrite(table: DeltaTable, rows: list[dict[str, Any]]) -> None:
+def _rewrite(table: DeltaTable, rows: Sequence[pa.Table]) -> None:
     """Replace the rows of a table at its opened version; rows that were appended since stay."""
-    left = pa.Table.from_pylist(rows, LEDGER)
+    left = pa.concat_tables(rows)
     write_deltalake(table, left, mode="overwrite", schema_mode="merge", commit_properties=commit_properties())
 
 

@@ -41,9 +41,11 @@ def write_ledger(warehouse: str, pipeline: str, entry: Entry) -> None:
 def balance(warehouse: str, pipeline: str, step: str) -> dict[str, int]:
     """Return the sums of all counts that a step entered in its newest generation."""
     path = names.table_path(warehouse, pipeline, names.LEDGER)
-    rows = small_tables.query(path, f"select generation, counts from t where step = '{step}'")
+    counts = f"select generation, unnest(map_entries(counts)) as count from t where step = '{step}'"
+    sql = f"select generation, count['key'] as name, sum(count['value']) as total from ({counts}) c group by 1, 2"
+    rows = small_tables.query(path, sql)
     newest = max((row["generation"] for row in rows), default=0)
-    return summed(row for row in rows if row["generation"] == newest)
+    return {row["name"]: int(row["total"]) for row in rows if row["generation"] == newest}
 
 
 def summed(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:

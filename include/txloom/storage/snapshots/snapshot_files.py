@@ -6,18 +6,22 @@ empty. In CSV an empty field is null, and a quoted empty one an empty text.
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sized
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from txloom.config.models.pipeline import Pipeline, Table
 from txloom.errors import ConfigurationError, SourceUnavailable
 from txloom.events.diagnosis import diagnosed
-from txloom.storage.sources.row_files import BATCH, csv_rows, parquet_rows
+from txloom.events.images import typed_rows
+from txloom.storage.sources.row_files import BATCH, as_json, csv_rows, parquet_rows, timestamps_of_96_bits
 
+B = TypeVar("B", bound=Sized)
 KINDS = (".jsonl", ".json", ".csv", ".parquet")
 
 
@@ -68,9 +72,18 @@ def images(file: SnapshotFile, table: Table) -> Iterator[tuple[int, list[bytes]]
 
     Raises ConfigurationError, with file and line, for a file or line that cannot be read as rows.
     """
+    yield from _numbered(file, _read(file, table))
+
+
+def typed_images(file: SnapshotFile, table: Table) -> Iterator[tuple[int, list[bytes] | pa.StringArray]]:
+    """Yield what `images` does; an array where every value surely fits its column (`events.images.typed_rows`)."""
+    yield from _numbered(file, _typed(file, table) if file.kind == ".parquet" else _read(file, table))
+
+
+def _numbered(file: SnapshotFile, batches: Iterable[B]) -> Iterator[tuple[int, B]]:
     number = 1
     try:
-        for batch in _read(file, table):
+        for batch in batches:
             yield number, batch
             number += len(batch)
     except (OSError, EOFError, zlib.error, pa.ArrowInvalid) as error:
@@ -84,6 +97,16 @@ def _read(file: SnapshotFile, table: Table) -> Iterator[list[bytes]]:
         yield from _csv(file)
     else:
         yield from _lines(file, table)
+
+
+def _typed(file: SnapshotFile, table: Table) -> Iterator[list[bytes] | pa.StringArray]:
+    with pq.ParquetFile(file.path) as parquet:
+        if timestamps_of_96_bits(parquet) or not typed_rows.fits(table, parquet.schema_arrow):
+            yield from parquet_rows(Path(file.path))
+            return
+        for batch in parquet.iter_batches(BATCH):
+            written = typed_rows.images(table, batch)
+            yield as_json(batch.schema.names, batch.columns) if written is None else written
 
 
 def _lines(file: SnapshotFile, table: Table) -> Iterator[list[bytes]]:

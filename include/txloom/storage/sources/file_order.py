@@ -53,10 +53,20 @@ def _plain(name: str) -> str:
     return name.removesuffix(".gz")
 
 
+def bases(name: str) -> list[str]:
+    """Return the names of which one shows, if a file bears it or bore it, that a file was rotated.
+
+    >>> bases("live.jsonl.1.gz"), bases("part-1")
+    (['live.jsonl', 'live.jsonl.gz'], [])
+    """
+    match = _ROTATED.fullmatch(_plain(name))
+    return [match[1], f"{match[1]}.gz"] if match is not None else []
+
+
 def _rotated(plain: str, others: Collection[str]) -> tuple[str, int] | None:
     """Return the name that a rotated file had, and how often it was rotated; None for other files."""
     match = _ROTATED.fullmatch(plain)
-    is_rotated = match is not None and (match[1] in others or f"{match[1]}.gz" in others)
+    is_rotated = match is not None and any(base in others for base in bases(plain))
     return (match[1], int(match[2])) if match is not None and is_rotated else None
 
 

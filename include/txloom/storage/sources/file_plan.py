@@ -10,13 +10,16 @@ missing.
 """
 
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from pathlib import Path
 
+from txloom.storage.paths import TablePaths
+from txloom.storage.sources import file_positions
 from txloom.storage.sources.file_lines import digest, first_line
-from txloom.storage.sources.file_order import Key, follows_on, stream_order
+from txloom.storage.sources.file_order import Key, bases, follows_on, stream_order
 from txloom.storage.sources.file_positions import Name, Position
 from txloom.storage.sources.files import SourceFile, continues
 from txloom.storage.sources.splits import Task
@@ -39,17 +42,87 @@ class FilePlan:
     left_out: int = 0
 
 
+@dataclass(frozen=True)
+class KnownFiles:
+    """What is known of the files of a source, as far as it matters to the files that exist.
+
+    Args:
+        positions: how far the files were read that exist, or may be what one of them was renamed from.
+        before: name, size and modification of files that a version of txloom without positions took.
+        others: names of further files that were read: files of an ordered topic have their place among them.
+    """
+
+    positions: Mapping[Name, Position]
+    before: Collection[tuple[str, int, int]] = ()
+    others: Collection[str] = ()
+
+    @classmethod
+    def of(
+        cls,
+        paths: TablePaths,
+        root: str,
+        files: Sequence[SourceFile],
+        before: Collection[tuple[str, int, int]],
+        *,
+        is_ordered: bool,
+    ) -> "KnownFiles":
+        """Return what is known of files, without reading what was ever known of others.
+
+        Args:
+            paths: the tables of the pipeline.
+            root: the source's folder.
+            files: the files that exist.
+            before: what a version of txloom without positions took.
+            is_ordered: whether the messages of a topic depend on their order.
+        """
+        existing = {file.file for file in files}
+        positions = file_positions.newest(paths, existing)
+        known = cls(positions, before)
+        new = [file for file in files if known.is_new(root, file)]
+        if not new:
+            return known
+        related = file_positions.begun_with(paths, _heads(root, new))
+        related |= {base for file in new for base in bases(file.file)}
+        if is_ordered:
+            related |= file_positions.renamed(paths)
+        others = file_positions.every_file(paths) if is_ordered else ()
+        return cls(file_positions.newest(paths, existing | related), before, others)
+
+    def is_new(self, root: str, file: SourceFile) -> bool:
+        """Return whether a file has to be looked at: it has changed since it was read, or is readable again."""
+        position = self.positions.get((file.topic, file.file))
+        if position is None:
+            return (file.file, file.size, file.modified) not in self.before
+        if (position.size, position.modified) != (file.size, file.modified):
+            return True
+        return (
+            position.problem is not None
+            and position.lost is None
+            and position.is_access
+            and _opens(Path(root, file.file))
+        )
+
+
+def _heads(root: str, files: Sequence[SourceFile]) -> Iterator[str]:
+    """Yield the first lines' hashes of the files that can be read."""
+    for file in files:
+        with suppress(*UNREADABLE):
+            if (head := first_line(Path(root, file.file), file.size)) is not None:
+                yield head
+
+
 @dataclass
 class _Topic:
     """The files of one topic, and what is known of them.
 
-    changed: files whose content is not what was read under their name. moved: the new name of a renamed file, by its
-    old one.
+    read: all files that were read. names: also those that exist, or were taken before positions were kept. changed:
+    files whose content is not what was read under their name. moved: the new name of a renamed file, by its old one.
     """
 
     root: str
     files: Sequence[SourceFile]
     positions: Mapping[str, Position]
+    read: frozenset[str]
     names: frozenset[str]
     changed: frozenset[str] = frozenset()
     moved: dict[str, str] = field(default_factory=dict)
@@ -88,8 +161,7 @@ class _Topic:
 def plan(
     root: str,
     files: Sequence[SourceFile],
-    positions: Mapping[Name, Position],
-    before: Collection[tuple[str, int, int]],
+    known: KnownFiles,
     is_whole: Callable[[SourceFile, bool], bool],
     format: str,  # noqa: A002 - as the declaration names it
 ) -> FilePlan:
@@ -98,18 +170,19 @@ def plan(
     Args:
         root: the source's folder.
         files: the files that exist, grouped by topic.
-        positions: how far each file was read.
-        before: name, size and modification of files that a version of txloom without positions took.
+        known: what is known of them and of others.
         is_whole: returns whether a producer has finished a file; its second argument: a final newline may be the end.
         format: of the source.
     """
     tasks, left_out = list[Task](), 0
-    known, old = _by_topic(positions), _names_by_topic(before)
+    positions = _by_topic(known.positions)
+    others, old = _names_by_topic(known.others), _names_by_topic(file for file, _, _ in known.before)
     for topic, of_topic in groupby(files, key=lambda file: file.topic):
-        existing, read = list(of_topic), known.get(topic, {})
-        names = frozenset({file.file for file in existing} | read.keys() | old.get(topic, set()))
-        new = [file for file in existing if is_new(root, file, read.get(file.file), before)]
-        about = _Topic(root, existing, read, names)
+        existing, of_known = list(of_topic), positions.get(topic, {})
+        read = frozenset(of_known.keys() | others.get(topic, set()))
+        names = read | {file.file for file in existing} | old.get(topic, set())
+        new = [file for file in existing if known.is_new(root, file)]
+        about = _Topic(root, existing, of_known, read, names)
         about.changed = frozenset(
             file.file for file in new if (was := about.was_read(file.file)) is not None and not about.holds(file, was)
         )
@@ -126,20 +199,11 @@ def _by_topic(positions: Mapping[Name, Position]) -> dict[str, dict[str, Positio
     return by_topic
 
 
-def _names_by_topic(before: Collection[tuple[str, int, int]]) -> dict[str, set[str]]:
+def _names_by_topic(files: Iterable[str]) -> dict[str, set[str]]:
     file_names: dict[str, set[str]] = {}
-    for file, _, _ in before:
+    for file in files:
         file_names.setdefault(file.split("/", 1)[0], set()).add(file)
     return file_names
-
-
-def is_new(root: str, file: SourceFile, known: Position | None, before: Collection[tuple[str, int, int]]) -> bool:
-    """Return whether a file has to be looked at: it has changed since it was read, or is readable again."""
-    if known is None:
-        return (file.file, file.size, file.modified) not in before
-    if (known.size, known.modified) != (file.size, file.modified):
-        return True
-    return known.problem is not None and known.lost is None and known.is_access and _opens(Path(root, file.file))
 
 
 def _opens(path: Path) -> bool:
@@ -158,7 +222,7 @@ def _whole(
     In an ordered topic, a file that appears after one behind it was read may be a copy in progress: its final newline
     does not count as its end.
     """
-    read = [about.order(name) for name in about.positions] if is_ordered else []
+    read = [about.order(name) for name in about.read] if is_ordered else []
     last, taken = max(read, default=None), list[SourceFile]()
     for file in sorted(new, key=lambda file: about.order(file.file)):
         is_late = last is not None and about.was_read(file.file) is None and about.order(file.file) < last

@@ -4,16 +4,18 @@ A landing writes a row for each file that it took, or could not read, before it 
 between the two reads again, and the rows of the repeated landing count, because they are newer.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pyarrow as pa
 
 from txloom.config import names
-from txloom.storage.delta import small_tables
-from txloom.storage.delta.sql import sql_name
+from txloom.storage.delta import arrow_tables, small_tables
+from txloom.storage.delta.read_session import exists
+from txloom.storage.delta.sql import sql_name, text_list, text_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import FILE_POSITIONS
 
@@ -72,16 +74,56 @@ def from_json(text: str | None) -> "Open | None":
     return None if text is None else msgspec.json.decode(text, type=Open)
 
 
-def newest(paths: TablePaths, before: int | None = None) -> dict[Name, Position]:
-    """Return the newest position of each file, the one that was read last at the end.
+def newest(paths: TablePaths, files: Iterable[str], before: int | None = None) -> dict[Name, Position]:
+    """Return the newest position of some files, the one that was read last at the end.
 
-    before: only positions of landings before this one.
+    Rows of other files are read over, however many there are: none of them is held.
+
+    Args:
+        paths: the tables of the pipeline.
+        files: the files' names.
+        before: only positions of landings before this one; None: of all.
     """
-    where = "" if before is None else f" where landing < {before}"
-    ranked = "row_number() over (partition by topic, file order by landing desc, at desc) as n"
-    sql = f"select {_COLUMNS} from (select *, {ranked} from t{where}) where n = 1 order by landing, at"
-    rows = small_tables.query(paths.table(names.FILE_POSITIONS), sql)
-    return {(row["topic"], row["file"]): Position(**row) for row in rows}
+    chosen, path = sorted(set(files)), paths.table(names.FILE_POSITIONS)
+    if not chosen or not exists(path):
+        return {}
+    until = "" if before is None else f" and landing < {before}"
+    within = f"file between {text_literal(chosen[0])} and {text_literal(chosen[-1])}{until}"
+    sql = f"select landing, at, {_COLUMNS} from t where {within}"
+    rows = arrow_tables.matching(path, sql, "file", pa.array(chosen, pa.string()))
+    positions = dict[Name, Position]()
+    for row in rows.sort_by([("landing", "ascending"), ("at", "ascending")]).to_pylist() if rows.num_rows else ():
+        position = Position(**{name: value for name, value in row.items() if name not in ("landing", "at")})
+        positions.pop(position.name, None)
+        positions[position.name] = position
+    return positions
+
+
+def begun_with(paths: TablePaths, heads: Iterable[str]) -> set[str]:
+    """Return the files that at some time began with one of some first lines; heads: their hashes."""
+    lines = text_list(set(heads))
+    return _files(paths, f"head in ({lines})") if lines else set()
+
+
+def renamed(paths: TablePaths) -> set[str]:
+    """Return the files that were read under another name before."""
+    return _files(paths, "was is not null")
+
+
+def every_file(paths: TablePaths) -> set[str]:
+    """Return all files of which anything was ever read."""
+    return _files(paths, "true")
+
+
+def _files(paths: TablePaths, where: str) -> set[str]:
+    rows = small_tables.query(paths.table(names.FILE_POSITIONS), f"select distinct file from t where {where}")
+    return {row["file"] for row in rows}
+
+
+def first_landing(paths: TablePaths) -> int | None:
+    """Return the first landing of which positions were kept; None before there was one."""
+    rows = small_tables.query(paths.table(names.FILE_POSITIONS), "select min(landing) as n from t")
+    return rows[0]["n"] if rows else None
 
 
 def write(paths: TablePaths, landing: int, positions: Sequence[Position], at: datetime | None = None) -> None:
@@ -92,9 +134,10 @@ def write(paths: TablePaths, landing: int, positions: Sequence[Position], at: da
         small_tables.append(paths.table(names.FILE_POSITIONS), rows, FILE_POSITIONS)
 
 
-def unreadable(positions: Mapping[Name, Position]) -> list[Position]:
-    """Return the files that could not be read and are not set aside."""
-    return [each for each in positions.values() if each.problem is not None and each.lost is None]
+def unreadable(paths: TablePaths) -> list[Position]:
+    """Return the files that could not be read and are not set aside, the one that was read last at the end."""
+    now = newest(paths, _files(paths, "problem is not null"))
+    return [each for each in now.values() if each.problem is not None and each.lost is None]
 
 
 def has_problems(paths: TablePaths) -> bool:

@@ -89,7 +89,7 @@ def _open_csv(stream: pa.NativeFile, convert: csv.ConvertOptions | None = None) 
 def parquet_rows(file: Path) -> Iterator[list[bytes]]:
     """Yield a Parquet file's rows as JSON objects: typed values become text of all their digits."""
     with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as parquet:
-        wide = _timestamps_of_96_bits(parquet)
+        wide = timestamps_of_96_bits(parquet)
         nanoseconds = _nanoseconds(file, parquet.metadata, wide) if wide else repeat(None)
         for batch, exact in zip(parquet.iter_batches(BATCH), nanoseconds, strict=False):
             wide_columns = [] if exact is None else [(name, batch.column(name), exact.column(name)) for name in wide]
@@ -103,7 +103,7 @@ def _nanoseconds(file: Path, metadata: pq.FileMetaData, columns: list[str]) -> I
         yield from again.iter_batches(BATCH, columns=columns)
 
 
-def _timestamps_of_96_bits(file: pq.ParquetFile) -> list[str]:
+def timestamps_of_96_bits(file: pq.ParquetFile) -> list[str]:
     """Return the columns with timestamps of 96 bits, or lists of them: the default of Spark and Impala."""
     leaves = [file.schema.column(number) for number in range(len(file.schema))]
     tops = {leaf.path.split(".")[0] for leaf in leaves if leaf.physical_type == "INT96"}

@@ -24,6 +24,9 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
     "spark.sql.streaming.stateStore.providerClass": f"{STREAMING_STATE}.RocksDBStateStoreProvider",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Snapshots are written and old changelogs removed in maintenance, every minute by default: no job lives that long,
+    # and each batch would replay all changelogs since the first one.
+    "spark.sql.streaming.stateStore.maintenanceInterval": "1s",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.databricks.delta.snapshotPartitions": "2",

@@ -1,16 +1,19 @@
 """Read history tables into this process: the changes of a table, and the csn as of a time."""
 
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake.exceptions import TableNotFoundError
 
 from txloom.config import names
 from txloom.errors import BeforeHistory, BeyondValidThrough
 from txloom.storage.buffer.newest_batch import buffer_state
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.delta.sql import instant_literal
+from txloom.storage.delta.read_session import opened
+from txloom.storage.delta.sql import instant_literal, sql_name, text_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.publishing.valid_through import valid_through
 from txloom.storage.publishing.watermark import Watermark
@@ -105,6 +108,36 @@ def chosen(paths: TablePaths, row_table: RowTable, where: str, only: str = "") -
     return changes_of(rows, row_table)
 
 
+def parts(
+    paths: TablePaths, row_table: RowTable, where: str, columns: Sequence[str] | None = None
+) -> Iterator[pa.Table]:
+    """Return the rows of `chosen` for a mirror part by part, as they are read.
+
+    columns: the only ones that are read, others are null then; None: all.
+    """
+    schema = schemas.changes_schema(row_table.table)
+    read = "*" if columns is None else ", ".join(map(sql_name, dict.fromkeys(columns)))
+    try:
+        table = opened(paths.table(row_table.history))
+    except TableNotFoundError:
+        return iter(())
+    batches = arrow_tables.batches({"t": table}, f"select {read} from t where {where}")
+    return (arrow_tables.conform(rows, schema) for rows in batches)
+
+
+def edges(paths: TablePaths, row_table: RowTable, column: str, where: str) -> list[tuple[Any, Any]]:
+    """Return the distinct pairs of values that a key column of a mirror has before and after changes of it.
+
+    where: a SQL condition on rows of its history.
+    """
+    before, after = f"get_field(_txloom_before, {text_literal(column)})", sql_name(column)
+    if column in names.POSITION:
+        return []
+    sql = f"select distinct {before} as old, {after} as new from t where _txloom_op = 'U' and {before} <> {after}"
+    rows = arrow_tables.select(paths.table(row_table.history), f"{sql} and {where}").to_pylist()
+    return [(row["old"], row["new"]) for row in rows]
+
+
 def changes_of(rows: pa.Table, row_table: RowTable) -> pa.Table:
     """Return the changes of a table in rows of the history that holds them, in the schema of a mirror's history.
 
@@ -150,7 +183,8 @@ def count(paths: TablePaths, row_table: RowTable, where: str, is_late: str) -> t
 
 def absent(paths: TablePaths, row_table: RowTable, where: str) -> set[str]:
     """Return the declared columns that some insert lacks, of the rows of history for which a SQL condition holds."""
-    rows = chosen(paths, row_table, where, only="_txloom_absent")
+    condition = where if row_table.mirror is None else f"({where}) and _txloom_absent is not null"
+    rows = chosen(paths, row_table, condition, only="_txloom_absent")
     return set(cast("list[str]", pc.list_flatten(rows.column("_txloom_absent")).unique().to_pylist()))
 
 

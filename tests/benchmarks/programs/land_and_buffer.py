@@ -1,14 +1,16 @@
-"""Land and buffer the benchmark's data in a warehouse, in a process and a JVM of its own.
+"""Land and buffer what lies in a folder with txloom's own steps, one after the other in one process and one JVM.
 
-python tests/benchmarks/ours.py WAREHOUSE        (called by bench_buffer.py; TXLOOM_BENCH_DATA names the data)
+python tests/benchmarks/programs/land_and_buffer.py DECLARATION WAREHOUSE
 
-Prints RESULT with the seconds of each step, and what it released, counted after the clock has stopped.
+Prints RESULT with the seconds of the session's start and of each step, and what the steps released, counted after the
+clock has stopped. Query seconds begin when the session is open and end when the last table is written.
 """
 
 import json
 import sys
 import time
-from pathlib import Path
+
+import psutil
 
 from called import step_of
 from txloom.config import load, names
@@ -17,19 +19,24 @@ from txloom.steps.landing.land_events import land_events
 from txloom.storage.delta import spark_tables
 from txloom.storage.spark.session import open_session
 
-DECLARATION = Path(__file__).with_name("bench.yaml")
+
+def cpu_seconds() -> float:
+    """Return the processors' seconds of this process and of all below it that run: the JVM and Spark's workers."""
+    this = psutil.Process()
+    times = [each.cpu_times() for each in (this, *this.children(recursive=True))]
+    return sum(each.user + each.system for each in times)
 
 
-def main(warehouse: str) -> None:
+def main(declaration: str, warehouse: str) -> None:
     """Run the two steps once on everything there is, then count."""
     begun = time.perf_counter()
-    pipeline = load(DECLARATION)
+    pipeline = load(declaration)
     spark = open_session("txloom benchmark", "buffer_transactions")
-    opened = time.perf_counter()
-    land_events(step_of(pipeline, warehouse, "bench", lambda: spark))
-    landed = time.perf_counter()
+    opened, opened_cpu = time.perf_counter(), cpu_seconds()
+    landing = land_events(step_of(pipeline, warehouse, "bench", spark))
+    landed, landed_cpu = time.perf_counter(), cpu_seconds()
     buffer_transactions(step_of(pipeline, warehouse, "bench", spark))
-    buffered = time.perf_counter()
+    buffered, buffered_cpu = time.perf_counter(), cpu_seconds()
     transactions = spark_tables.read(spark, names.table_path(warehouse, pipeline.name, names.TRANSACTIONS))
     stream = spark_tables.read(spark, names.table_path(warehouse, pipeline.name, "order_stream"))
     documents = stream.selectExpr(
@@ -39,8 +46,11 @@ def main(warehouse: str) -> None:
         "session_s": opened - begun,
         "land_s": landed - opened,
         "buffer_s": buffered - landed,
+        "land_cpu_s": landed_cpu - opened_cpu,
+        "buffer_cpu_s": buffered_cpu - landed_cpu,
         "query_s": buffered - opened,
-        "released": transactions.where("status = 'released'").count(),
+        "lines": landing["landed"],
+        "complete": transactions.where("status = 'released'").count(),
         "rows": documents[0],
         "line_items": documents[1],
         "qty": documents[2],
@@ -50,4 +60,4 @@ def main(warehouse: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -1,0 +1,139 @@
+"""Cut rows into pieces by ranges of one key column, so that each piece fits into memory, and keep them in files.
+
+Ranges, and not hashes, because what is written piece by piece then lies together by key: a later merge finds the few
+files that hold its keys. Keys that changes of keys connect lie in one piece.
+"""
+
+import tempfile
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.arrow_types import AnyArray, AnyColumn
+from txloom.storage.rewriting.table_files import comparable, has_order
+
+PIECE_BYTES = 256 << 20
+"""Bytes of Arrow rows in a piece; folding takes about four times as much memory."""
+GATHERED = 65_536
+"""Rows that are split at once, so that pieces do not consist of crumbs."""
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """How rows are cut into pieces.
+
+    Args:
+        column: the key column that decides.
+        bounds: ascending values of it: a piece begins at each, and one before the first.
+        together: values of the column that lie where another one lies, because a change of a key connects them.
+    """
+
+    column: str
+    bounds: AnyArray
+    together: Mapping[Any, Any] = field(default_factory=dict)
+
+    @property
+    def pieces(self) -> int:
+        """Return how many pieces there are."""
+        return len(self.bounds) + 1
+
+    def piece_of(self, values: AnyColumn) -> npt.NDArray[np.int64]:
+        """Return the number of each value's piece; that of null is 0."""
+        array: AnyArray = values.combine_chunks()
+        if self.together:
+            old, new = (pa.array(list(side), array.type) for side in (self.together.keys(), self.together.values()))
+            array = pc.coalesce(new.take(pc.index_in(array, value_set=old)), array)
+        if has_order(array.type) and not pa.types.is_string(array.type):
+            known = pc.fill_null(array, self.bounds[0]) if array.null_count and len(self.bounds) else array
+            numbers = np.searchsorted(comparable(self.bounds), comparable(known), "right").astype(np.int64)
+            return np.where(pc.is_null(array).to_numpy(zero_copy_only=False), 0, numbers)
+        numbers = np.zeros(len(array), np.int64)
+        for bound in self.bounds:
+            behind = pc.greater_equal(array, bound)
+            numbers += behind.fill_null(False).to_numpy(zero_copy_only=False)
+        return numbers
+
+
+def cuts_of(sample: pa.Table, pieces: int, together: Mapping[str, Mapping[Any, Any]]) -> Cuts:
+    """Return cuts into about equal pieces, by the column of a sample that has the most distinct values.
+
+    Args:
+        sample: some values of the key columns, of all rows alike.
+        pieces: how many there should be; there are fewer where the sample has fewer values.
+        together: by column, values that lie where another one lies.
+    """
+    column = max(sample.column_names, key=lambda name: len(sample.column(name).unique()))
+    values: AnyArray = sample.column(column).combine_chunks().drop_null()
+    ordered = values.take(pc.array_sort_indices(values))
+    places = [len(ordered) * number // pieces for number in range(1, pieces)]
+    bounds = ordered.take(pa.array(places, pa.int64())).unique() if len(ordered) else ordered
+    return Cuts(column, bounds, together.get(column, {}))
+
+
+class PieceFiles:
+    """The rows of pieces, in files that are gone when the block ends."""
+
+    def __init__(self) -> None:
+        """Make no folder yet."""
+        self._stack = ExitStack()
+        self._folder = Path()
+        self._writers = dict[int, pa.ipc.RecordBatchFileWriter]()
+
+    def __enter__(self) -> "PieceFiles":
+        """Make a folder in the one for temporary files (TMPDIR)."""
+        self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="txloom-")))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Remove the files."""
+        self._stack.close()
+
+    def write(self, rows: pa.Table, numbers: npt.NDArray[np.int64]) -> None:
+        """Add rows to pieces; numbers: the number of each row's piece."""
+        for piece in np.unique(numbers).tolist():
+            if piece not in self._writers:
+                stream = self._stack.enter_context(pa.OSFile(str(self._file(piece)), "wb"))
+                options = pa.ipc.IpcWriteOptions(compression="lz4")
+                self._writers[piece] = pa.ipc.new_file(stream, rows.schema, options=options)
+            self._writers[piece].write_table(rows.filter(pa.array(numbers == piece, pa.bool_())))
+
+    def read(self, piece: int, schema: pa.Schema) -> pa.Table:
+        """Return the rows of a piece and remove its file; schema: of a piece without any rows."""
+        if piece not in self._writers:
+            return schema.empty_table()
+        self._writers[piece].close()
+        file = self._file(piece)
+        with pa.OSFile(str(file), "rb") as source, pa.ipc.open_file(source) as reader:
+            rows: pa.Table = reader.read_all()
+        file.unlink()
+        return rows
+
+    def _file(self, piece: int) -> Path:
+        return self._folder / f"{piece}.arrow"
+
+
+def sampled(parts: Iterable[pa.Table], most: int) -> tuple[pa.Table, int]:
+    """Return every so manieth row of all parts, at most about twice as many as `most`, and how many rows there are.
+
+    >>> rows, count = sampled([pa.table({"n": range(10)})] * 3, 4)
+    >>> rows.num_rows <= 8, count
+    (True, 30)
+    """
+    kept, rows, step = list[pa.Table](), 0, 1
+    for part in parts:
+        kept.append(part.take(pa.array(np.arange(-rows % step, part.num_rows, step), pa.int64())))
+        rows += part.num_rows
+        while (size := sum(each.num_rows for each in kept)) > 2 * most:
+            kept = [pa.concat_tables(kept).take(pa.array(np.arange(0, size, 2), pa.int64()))]
+            step *= 2
+    return pa.concat_tables(kept), rows

@@ -1,0 +1,111 @@
+"""One commit to a Delta table that takes rows out of their files and adds others in new files."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake.transaction import AddAction, RemoveAction
+
+from txloom.storage.delta import data_files
+from txloom.storage.delta.committing import commit_properties
+from txloom.storage.delta.data_files import DataFile
+from txloom.storage.rewriting.changed_keys import ChangedKeys
+from txloom.storage.rewriting.table_files import TableFile, TableFiles
+
+FILE_BYTES = 128 << 20
+"""Bytes of Arrow rows from which on a further file is written."""
+
+
+@dataclass
+class Rewrite:
+    """A commit in the making: nothing of it is seen before `commit`, and files of one that is given up are vacuumed.
+
+    Args:
+        files: the table as it is before.
+        key: the columns by which new files are ordered.
+    """
+
+    files: TableFiles
+    key: Sequence[str]
+    _removed: list[TableFile] = field(default_factory=list)
+    _added: list[DataFile] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, path: str, key: Sequence[str]) -> "Rewrite":
+        """Begin a commit to the newest version of a table.
+
+        Raises:
+            LeaseTaken: a later run stamped the table.
+            TableNotFoundError: there is no table.
+        """
+        return cls(TableFiles.open(path), key)
+
+    def holding(self, keys: ChangedKeys) -> list[TableFile]:
+        """Return the files that hold a row that may change; only columns of keys are read."""
+        likely = [file for file in self.files.files if keys.may_be_in(file)]
+        if keys.everything:
+            return likely
+        return [file for file in likely if pc.any(keys.among(self.files.read(file, keys.columns))).as_py()]
+
+    def take_out(self, held: Sequence[TableFile], keys: ChangedKeys) -> Iterator[pa.Table]:
+        """Yield, file by file, the rows that may change; what else the files hold is written into others at once."""
+        for file in held:
+            rows = self.files.read(file)
+            chosen = keys.among(rows)
+            self._removed.append(file)
+            self.add(rows.filter(pc.invert(chosen)), ordered=True)
+            yield rows.filter(chosen)
+
+    def add(self, rows: pa.Table, *, ordered: bool = False) -> None:
+        """Write rows into new files, a partition in each; ordered: they are in the order of the key already."""
+        if not rows.num_rows:
+            return
+        for partition, of_partition in _by_partition(rows, self.files.partition_columns):
+            sorted_rows = of_partition if ordered else of_partition.sort_by([(name, "ascending") for name in self.key])
+            for part in _parts(sorted_rows):
+                self._added.append(data_files.write_file_of(part, self.files.table, self.files.path, partition))
+
+    def commit(self, metadata: Mapping[str, Any]) -> None:
+        """Make the commit, also where it changes no row; metadata: its userMetadata.
+
+        Raises:
+            LeaseTaken: another run holds the lease.
+            CommitFailedError: another commit came since the table was opened (`txloom.storage.delta.retry`).
+        """
+        now = int(time.time() * 1000)
+        actions: list[AddAction | RemoveAction] = [
+            RemoveAction(file.path, True, now, file.size, data_files.partition_texts(file.partition))
+            for file in self._removed
+        ]
+        actions += data_files.added(self._added)
+        table = self.files.table
+        table.create_write_transaction(
+            actions,
+            "append",
+            table.schema(),
+            list(self.files.partition_columns),
+            commit_properties=commit_properties(metadata=metadata, only_next=True),
+        )
+
+
+def _parts(rows: pa.Table) -> Iterator[pa.Table]:
+    """Yield rows in parts of about FILE_BYTES each."""
+    count = max(1, round(rows.nbytes / FILE_BYTES))
+    size = -(-rows.num_rows // count)
+    for start in range(0, rows.num_rows, size):
+        yield rows.slice(start, size)
+
+
+def _by_partition(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[dict[str, Any], pa.Table]]:
+    """Yield rows partition by partition, with the value of each partition column."""
+    if not columns:
+        yield {}, rows
+        return
+    (column,) = columns
+    for value in rows.column(column).unique().to_pylist():
+        values = rows.column(column)
+        is_there = pc.is_null(values) if value is None else pc.equal(values, pa.scalar(value, values.type))
+        yield {column: value}, rows.filter(is_there)

@@ -1,0 +1,95 @@
+"""Tables merged by rewriting files, in pieces of any size, are what a merge of everything at once makes them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drawn import examples
+from steps.merge.keyed import Change, Keyed, Scenario, scenarios, workload
+from steps.merge.test_local_merge_any_keys import no_spark
+from txloom.config import names
+from txloom.steps.merge import rewrite_merge
+from txloom.storage.delta import arrow_tables
+from txloom.storage.rewriting import pieces, rewrite
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload, how it is cut and cleaned, and how little is held in memory at once."""
+
+    scenario: Scenario
+    piece_bytes: int
+    file_bytes: int
+    gathered: int
+    sample: int
+    small_bytes: int
+
+
+CASES = st.builds(
+    Case,
+    scenario=scenarios(4, orphan=st.just(0.0)),
+    piece_bytes=st.sampled_from((300, 1_500, 5_000, pieces.PIECE_BYTES)),
+    file_bytes=st.sampled_from((200, 2_000, rewrite.FILE_BYTES)),
+    gathered=st.sampled_from((1, 7, pieces.GATHERED)),
+    sample=st.sampled_from((2, 10, rewrite_merge.SAMPLE)),
+    small_bytes=st.sampled_from((0, rewrite_merge.SMALL_BYTES)),
+)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(CASES)
+def test_any_workload_is_merged_to_the_same_tables_and_findings(tmp_path_factory: Any, case: Case) -> None:
+    """Late changes and truncates, dropped columns, cleaned histories, changes of keys, rows that nobody knows."""
+    scenario = case.scenario
+    made, chance = (
+        workload([scenario.table], scenario.seed, releases=scenario.releases, odds=scenario.odds),
+        Random(scenario.seed),
+    )
+    folder, strange = tmp_path_factory.mktemp("engines"), made.worlds[scenario.table].new_key()
+    whole, pieced = Keyed(folder / "whole", [scenario.table]), Keyed(folder / "pieced", [scenario.table], documented=[])
+    for number, released in enumerate(made.releases):
+        for lake in (whole, pieced):
+            # A value that nobody's row has of a dropped column is nulled or not, as the row happens to be read.
+            if number and scenario.has_strange_row and not scenario.odds.drop:
+                lake.write_into(scenario.table, strange)
+            lake.release(released)
+        whole.merge(no_spark)
+        with pytest.MonkeyPatch.context() as limits:
+            limits.setattr(pieces, "PIECE_BYTES", case.piece_bytes)
+            limits.setattr(pieces, "GATHERED", case.gathered)
+            limits.setattr(rewrite, "FILE_BYTES", case.file_bytes)
+            limits.setattr(rewrite_merge, "SAMPLE", case.sample)
+            limits.setattr(rewrite_merge, "SMALL_BYTES", case.small_bytes)
+            pieced.merge(no_spark)
+        assert _of(pieced, scenario.table) == _of(whole, scenario.table), f"after release {number + 1}"
+        if scenario.is_cleaned:
+            horizon = chance.randrange(10, 130)
+            for lake in (whole, pieced):
+                lake.clean(horizon)
+    if not (scenario.is_cleaned or scenario.has_strange_row or scenario.odds.truncate or scenario.odds.drop):
+        assert pieced.rows(scenario.table) == made.worlds[scenario.table].rows
+
+
+def _of(lake: Keyed, table: str) -> tuple[list[str], list[str]]:
+    """Return a mirror's rows, and the findings of its table; which row of a transaction shows one is left open."""
+    columns = 'code, "column", since_csn, xid, status'
+    known = arrow_tables.select(
+        lake.paths.table(names.FINDINGS), f"select {columns} from t where \"table\" = '{table}'"
+    )
+    return lake.content()[table], sorted(map(repr, known.to_pylist()))
+
+
+def test_a_late_change_is_folded_with_all_that_became_of_its_row(tmp_path: Path) -> None:
+    """Its row has another key since, and has changed under it."""
+    lake = Keyed(tmp_path / "lake", ["by_long"], documented=[])
+    inserted, moved = Change("I", {}, {"k0": 1, "v": 1, "w": "w"}), Change("U", {"k0": 1}, {"k0": 2})
+    lake.release({"by_long": {10: [inserted], 30: [moved], 40: [Change("U", {"k0": 2}, {"k0": 2, "v": 4})]}})
+    lake.merge(no_spark)
+    lake.release({"by_long": {20: [Change("U", {"k0": 1}, {"k0": 1, "w": "late"})]}})
+    lake.merge(no_spark)
+    assert lake.rows("by_long") == {(2,): {"k0": 2, "v": 4, "w": "late"}}
