@@ -18,17 +18,12 @@ HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parents[1]
 SCRATCH = PROJECT / ".state" / "bench"
 """Where benchmarks keep their data and their warehouses; `make clean` removes it."""
-<<<<<<< HEAD
-EVERY = 0.05
-"""Seconds between two looks at the processes."""
-=======
 SOURCES = os.pathsep.join(str(PROJECT / each) for each in ("include", "tests"))
 """Comes before the installed package: a worktree measures its own code, not that of the one that was set up."""
 EVERY = 0.05
 """Seconds between two looks at the processes."""
 IN_PLACE = ("_last_checkpoint", "heartbeat.json")
 """Files that Spark or txloom writes over: through a link they would change in the folder that was copied, too."""
->>>>>>> main
 
 
 class Failed(Exception):
@@ -54,8 +49,6 @@ class Measured:
         return max(self.peak_mb.values(), default=0.0)
 
 
-<<<<<<< HEAD
-=======
 def together(runs: Sequence[Measured]) -> Measured:
     """Return what runs that follow each other took together; peaks of memory are those of the largest process."""
     kinds = {kind for each in runs for kind in each.peak_mb}
@@ -63,7 +56,6 @@ def together(runs: Sequence[Measured]) -> Measured:
     return Measured(sum(each.seconds for each in runs), sum(each.cpu_seconds for each in runs), peaks)
 
 
->>>>>>> main
 class Watch:
     """Looks at the processes below one while it runs."""
 
@@ -111,11 +103,7 @@ def run(command: Sequence[Any], environment: Mapping[str, str] | None = None) ->
     begun = time.perf_counter()
     program = subprocess.Popen(
         words,
-<<<<<<< HEAD
-        env={**os.environ, "PYTHONPATH": f"{PROJECT / 'tests'}", **(environment or {})},
-=======
         env={**os.environ, "PYTHONPATH": SOURCES, **(environment or {})},
->>>>>>> main
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -126,22 +114,13 @@ def run(command: Sequence[Any], environment: Mapping[str, str] | None = None) ->
     cpu, peak = watch.end()
     if program.returncode:
         said = [line for line in (printed + errors).splitlines() if " INFO " not in line]
-<<<<<<< HEAD
-        raise Failed(f"{Path(words[0]).name} {' '.join(words[1:4])} ended with {program.returncode}:\n" + "\n".join(said[-20:]))
-=======
         raise Failed(
             f"{Path(words[0]).name} {' '.join(words[1:4])} ended with {program.returncode}:\n" + "\n".join(said[-20:])
         )
->>>>>>> main
     line = next((each for each in printed.splitlines() if each.startswith("RESULT ")), "RESULT {}")
     return Measured(seconds, cpu, peak, json.loads(line.removeprefix("RESULT ")), printed)
 
 
-<<<<<<< HEAD
-def job(step: str, pipeline: Path, warehouse: Path, *flags: Any, environment: Mapping[str, str] | None = None) -> Measured:
-    """Run a step as its job runs, in a process of its own that opens a JVM only where the step needs one."""
-    command = [sys.executable, PROJECT / "jobs" / f"{step}.py", "--pipeline", pipeline, "--warehouse", warehouse, *flags]
-=======
 def job(
     step: str, pipeline: Path, warehouse: Path, *flags: Any, environment: Mapping[str, str] | None = None
 ) -> Measured:
@@ -155,7 +134,6 @@ def job(
         warehouse,
         *flags,
     ]
->>>>>>> main
     return run(command, environment)
 
 
@@ -187,12 +165,6 @@ def made(name: str, make: Any) -> Path:
 
 
 def copied(folder: Path, name: str) -> Path:
-<<<<<<< HEAD
-    """Return a copy of a folder of files that are never changed in place, as Delta's are: by links, in no time."""
-    copy = fresh(name)
-    shutil.copytree(folder, copy, copy_function=os.link)
-    return copy
-=======
     """Return a copy of a folder, by links in no time: but for IN_PLACE, Delta's files are never changed in place."""
     copy = fresh(name)
     shutil.copytree(folder, copy, copy_function=_linked)
@@ -204,4 +176,3 @@ def _linked(file: str, copy: str) -> None:
         shutil.copy2(file, copy)
     else:
         os.link(file, copy)
->>>>>>> main

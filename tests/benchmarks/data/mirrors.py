@@ -1,10 +1,6 @@
 """Mirrors for benchmarks: their declaration, rows of a table as of csn 0, and change sets that change some of them.
 
-<<<<<<< HEAD
-A table has a key of one long, text, a decimal, a timestamp and a date. Row N of a table is the same wherever it is made.
-=======
 A table has a key of one long, text, a decimal, a timestamp and a date. Row N is the same wherever it is made.
->>>>>>> main
 """
 
 import os
@@ -16,10 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-<<<<<<< HEAD
-=======
 
->>>>>>> main
 from txloom.config import load
 from txloom.config.models.pipeline import Pipeline
 from txloom.storage.delta import data_files
@@ -39,14 +32,10 @@ completeness: {{rule: single}}
 tables:
 """
 TABLE = """\
-<<<<<<< HEAD
-- {{name: {name}, source: B.{upper}, key: [id], columns: {{id: long, status: string, note: string, amount: "decimal(20,4)", at: timestamp, day: date}}}}
-=======
 - name: {name}
   source: B.{upper}
   key: [id]
   columns: {{id: long, status: string, note: string, amount: "decimal(20,4)", at: timestamp, day: date}}
->>>>>>> main
 """
 
 

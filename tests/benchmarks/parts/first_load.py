@@ -1,21 +1,12 @@
-<<<<<<< HEAD
-"""b. First load: 5,000,000 rows from Parquet by load_snapshot to a published cut, beside plain Spark that copies them."""
-=======
 """b. First load: 5,000,000 rows from Parquet by load_snapshot to a published cut, beside Spark that copies them."""
->>>>>>> main
 
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-<<<<<<< HEAD
-from benchmarks.data import mirrors
-from benchmarks.measuring import Failed, Measured, fresh, job, made, program
-=======
 
 from benchmarks.data import mirrors
 from benchmarks.measuring import Failed, fresh, job, made, program, together
->>>>>>> main
 from benchmarks.report import Report
 from txloom.storage.delta import arrow_tables
 
@@ -28,11 +19,7 @@ def measure(report: Report, rounds: int) -> None:
     """Measure the load step by step."""
     data = made(f"first_load/{ROWS}", _data)
     for _ in range(rounds):
-<<<<<<< HEAD
-        plain = program("plain_load", data / "B.EVENTS", fresh("first_load/plain"))
-=======
         plain = program("plain_load", data / "rows" / "events", fresh("first_load/plain"))
->>>>>>> main
         report.add(f"{ROWS:,} rows", "plain Spark", plain)
         _load(report, data)
     ratio = report.median(f"{ROWS:,} rows", "txloom") / report.median(f"{ROWS:,} rows", "plain Spark")
@@ -44,16 +31,9 @@ def _load(report: Report, data: Path) -> None:
     declaration = data / "bench.yaml"
     steps = []
     for step in STEPS:
-<<<<<<< HEAD
-        flags = ["--path", data, "--csn", "100"] if step == "load_snapshot" else []
-        steps.append(report.add(f"{ROWS:,} rows", f"txloom: {step}", job(step, declaration, warehouse, *flags)))
-    peaks = {name: max(each.peak_mb.get(name, 0) for each in steps) for each in steps for name in each.peak_mb}
-    whole = Measured(sum(each.seconds for each in steps), sum(each.cpu_seconds for each in steps), peaks)
-=======
         flags = ["--path", data / "rows", "--csn", "100"] if step == "load_snapshot" else []
         steps.append(report.add(f"{ROWS:,} rows", f"txloom: {step}", job(step, declaration, warehouse, *flags)))
     whole = together(steps)
->>>>>>> main
     report.add(f"{ROWS:,} rows", "txloom", whole)
     pipeline, paths = mirrors.pipeline_of(declaration, warehouse)
     sql = "select count(*) as n, sum(id) as ids, count(distinct id) as keys from t"
@@ -64,17 +44,9 @@ def _load(report: Report, data: Path) -> None:
 
 
 def _data(folder: Path) -> None:
-<<<<<<< HEAD
-    (folder / "B.EVENTS").mkdir()
-=======
     (folder / "rows" / "events").mkdir(parents=True)
->>>>>>> main
     mirrors.declared(folder, "bench", ["events"], folder / "inbox")
     (folder / "inbox").mkdir()
     for number in range(FILES):
         ids = np.arange(number, ROWS, FILES, dtype=np.int64)
-<<<<<<< HEAD
-        pq.write_table(mirrors.rows(ids), folder / "B.EVENTS" / f"part-{number}.parquet")
-=======
         pq.write_table(mirrors.rows(ids), folder / "rows" / "events" / f"part-{number}.parquet")
->>>>>>> main

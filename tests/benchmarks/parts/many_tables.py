@@ -4,14 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-<<<<<<< HEAD
-from benchmarks.data import mirrors
-from benchmarks.measuring import Failed, Measured, copied, job, made
-=======
 
 from benchmarks.data import mirrors
 from benchmarks.measuring import Failed, copied, job, made, together
->>>>>>> main
 from benchmarks.report import Report
 from txloom.storage.delta import arrow_tables
 
@@ -45,12 +40,7 @@ def _prepare(folder: Path, sizes: Mapping[str, int]) -> None:
 def _cycle(report: Report, case: str, prepared: Path, sizes: Mapping[str, int]) -> None:
     warehouse, declaration = copied(prepared / "warehouse", "many_tables/run"), prepared / "bench.yaml"
     steps = [report.add(case, f"txloom: {step}", job(step, declaration, warehouse)) for step in STEPS]
-<<<<<<< HEAD
-    peaks = {name: max(each.peak_mb.get(name, 0) for each in steps) for each in steps for name in each.peak_mb}
-    whole = Measured(sum(each.seconds for each in steps), sum(each.cpu_seconds for each in steps), peaks)
-=======
     whole = together(steps)
->>>>>>> main
     report.add(case, "txloom", whole)
     pipeline, paths = mirrors.pipeline_of(declaration, warehouse)
     for name, size in sizes.items():

@@ -5,10 +5,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-<<<<<<< HEAD
-=======
 
->>>>>>> main
 from benchmarks.data import mirrors
 from benchmarks.measuring import Failed, Measured, copied, job, made, program
 from benchmarks.report import Report
@@ -89,13 +86,9 @@ def _changes(folder: Path, base: Path, size: int, changes: int, place: str) -> N
     place_of = {"_txloom_csn": pa.array([1] * changes), "_txloom_pos": pa.array([0] * changes)}
     plain = changed.append_column("_txloom_csn", place_of["_txloom_csn"])
     plain = plain.append_column("_txloom_pos", place_of["_txloom_pos"])
-<<<<<<< HEAD
-    plain = plain.append_column("_txloom_xid", pa.repeat("x", changes)).append_column("deleted", pa.repeat(False, changes))
-=======
     plain = plain.append_column("_txloom_xid", pa.repeat("x", changes)).append_column(
         "deleted", pa.repeat(False, changes)
     )
->>>>>>> main
     pq.write_table(plain, folder / "plain.parquet")
 
 

@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""Read Parquet files and write them as one Delta table with Spark, in a session like a job's: the limit of a first load.
-=======
 """Copy Parquet files into one Delta table with Spark, in a session like a job's: the limit of a first load.
->>>>>>> main
 
 python tests/benchmarks/programs/plain_load.py FILES TABLE
 

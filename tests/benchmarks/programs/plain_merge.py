@@ -12,10 +12,7 @@ import time
 
 import pyarrow.parquet as pq
 from delta.tables import DeltaTable
-<<<<<<< HEAD
-=======
 
->>>>>>> main
 from txloom.storage.spark.session import open_session
 
 MOST = 5_000
