@@ -2,7 +2,7 @@
 
 Seconds of a run are those from its start to its end, as Airflow has them. Processors' seconds are those of the jobs'
 processes, and of the task processes of check_source and alert, which run without a job; what Airflow needs beside them
-(scheduler, API server, DAG processor, the task processes around jobs) is told apart. The interpreter with its imports
+(scheduler, API server, DAG processor, the task processes around jobs) is counted apart. The interpreter with its imports
 and the start of a JVM are measured in processes of their own, the same way as a job starts.
 """
 
@@ -35,6 +35,7 @@ TABLES = ("orders", "order_details", "order_line_items", "order_attachments", "p
 ACTIVE = ("queued", "running")
 WITHIN = 600
 IN_AIRFLOW = "check_source and alert"
+STARTS = "start of a job"
 
 
 def measure(report: Report, rounds: int) -> None:
@@ -96,6 +97,7 @@ def _airflow(folder: Path) -> Iterator[tuple[Airflow, Path]]:
     airflow = Airflow(folder / "airflow", pipelines, folder / "warehouse", more)
     try:
         with airflow:
+            airflow.unpause(DAG, paused=True)
             yield airflow, inbox
     finally:
         airflow.stop()
@@ -150,7 +152,8 @@ def _one(airflow: Airflow) -> Run:
     processes = watched.end()
     tasks = airflow.tasks(DAG, run_id).values()
     if state != "success":
-        raise Failed(f"{DAG} {run_id} is {state}: {({each['task_id']: each['state'] for each in tasks})}")
+        states = {each["task_id"]: each["state"] for each in tasks}
+        raise Failed(f"{DAG} {run_id} is {state}: {states}")
     _pause(airflow)
     about = next(each for each in airflow.runs(DAG) if each["dag_run_id"] == run_id)
     ran = [each for each in tasks if each["state"] in ("success", "skipped") and each["start_date"]]
@@ -176,13 +179,13 @@ def _starts(report: Report) -> Starts:
     for step in ("land_events", "buffer_transactions", "merge_current", "check_expectations", "publish"):
         lines = (PROJECT / "jobs" / f"{step}.py").read_text().splitlines()
         imports = "\n".join(line for line in lines if line.startswith(("import ", "from ")))
-        imported = report.add("start of a job", f"{step}: interpreter and imports", run([sys.executable, "-c", imports]))
-        starts[step] = imported, None
+        alone = run([sys.executable, "-c", imports])
+        starts[step] = report.add(STARTS, f"{step}: interpreter and imports", alone), None
     bare = run([sys.executable, "-c", "from txloom.storage.spark.session import open_session"])
     for step, session in (("buffer_transactions", _submitted), ("merge_current", _opened), ("land_events", _opened)):
         both = session(step)
         alone = Measured(both.seconds - bare.seconds, both.cpu_seconds - bare.cpu_seconds, both.peak_mb)
-        starts[step] = starts[step][0], report.add("start of a job", f"{step}: JVM until it is open, and its end", alone)
+        starts[step] = starts[step][0], report.add(STARTS, f"{step}: JVM until it is open, and its end", alone)
     return starts
 
 
@@ -236,7 +239,8 @@ def _spent(processes: Sequence[Seen], ended: Run) -> float:
 
 
 def _peaks(processes: Sequence[Seen]) -> dict[str, float]:
-    return {name: max(each.peak_mb for each in processes if each.name == name) for name in {each.name for each in processes}}
+    kinds = {each.name for each in processes}
+    return {kind: max(each.peak_mb for each in processes if each.name == kind) for kind in kinds}
 
 
 def _check(warehouse: Path, arrival: Path) -> None:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+import in_process
+import running
 from shop import Shop, insert, update
-from steps.counted.unstreamed_buffer import replace_stream
 from steps.counted.work import CountedWork, Work, run_job
 from txloom.steps.alerts.alert import alert, is_failed
+from txloom.steps.buffer import buffer_transactions
 from txloom.steps.landing.check_source import check_source
 from txloom.steps.landing.pending_work import reasons
 from txloom.steps.step import Step
@@ -56,7 +58,7 @@ class TinyShop:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Declare it; nothing has run yet."""
-        replace_stream(monkeypatch)
+        _replace_spark(monkeypatch)
         self._monkeypatch, self._shop = monkeypatch, Shop(None, folder, DECLARED)
         tables = Path(self._shop.path(""))
         tables.mkdir(parents=True)
@@ -106,3 +108,10 @@ class TinyShop:
     def _end(self) -> None:
         """Ask what Airflow asks at the end of each task with a job: whether an incident of it is over."""
         is_failed("shop", warehouse=self._shop.warehouse, task="shop_cdc.publish")
+
+
+def _replace_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the buffer run in this process, where the job's function writes each batch: it is the one to be counted."""
+    monkeypatch.setattr(buffer_transactions, "_run", in_process.run)
+    monkeypatch.setattr(running, "by_session", lambda: True)
+    monkeypatch.setattr(buffer_transactions, "warm_workers", lambda _: None)

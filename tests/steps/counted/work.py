@@ -3,12 +3,13 @@
 import runpy
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from steps.counted.opened_files import OpenedFiles
 from txloom.steps import runner
@@ -28,15 +29,16 @@ class Work:
     """How often tables were opened, that is their logs listed."""
     commits: Counter[str] = field(default_factory=Counter)
     """By table."""
-    queries: int = 0
-    rows: int = 0
-    """Rows that the queries returned."""
+    queries: Counter[str] = field(default_factory=Counter)
+    """By table; one of several tables by all of them."""
+    rows: Counter[str] = field(default_factory=Counter)
+    """Rows that the queries returned, likewise."""
     jvms: int = 0
     """Sessions of Spark that were asked for."""
 
-    def of_kind(self, kind: str) -> int:
-        """Return how many files of a kind were read."""
-        return sum(count for (_, known), count in self.files.items() if known == kind)
+    def of_kind(self, kind: str) -> Counter[str]:
+        """Return how many files of a kind were read, by table."""
+        return Counter({table: count for (table, known), count in self.files.items() if known == kind})
 
 
 def kind_of(file: Path) -> str:
@@ -58,9 +60,11 @@ class CountedWork:
         self._folder, self._files, self._work = folder, OpenedFiles(folder), Work()
         running = read_session.running
 
-        def counted(*given: Any) -> Any:
-            self._work.queries += 1
-            return _Batches(running(*given), self._work)
+        def counted(tables: Mapping[str, DeltaTable], sql: str) -> Any:
+            uris = (table.table_uri.removeprefix("file://") for table in tables.values())
+            queried = "+".join(sorted({self._table(Path(uri)) for uri in uris}))
+            self._work.queries[queried] += 1
+            return _Batches(running(tables, sql), queried, self._work)
 
         monkeypatch.setattr(read_session, "running", counted)
         monkeypatch.setattr(arrow_tables, "running", counted)
@@ -100,17 +104,17 @@ class CountedWork:
 class _Batches:
     """A query's batches, whose rows are counted as they are read."""
 
-    def __init__(self, reader: Any, work: Work) -> None:
-        self._reader, self._work = reader, work
+    def __init__(self, reader: Any, queried: str, work: Work) -> None:
+        self._reader, self._queried, self._work = reader, queried, work
 
     def read_all(self) -> Any:
         rows = self._reader.read_all()
-        self._work.rows += rows.num_rows
+        self._work.rows[self._queried] += rows.num_rows
         return rows
 
     def __iter__(self) -> Iterator[Any]:
         for batch in self._reader:
-            self._work.rows += batch.num_rows
+            self._work.rows[self._queried] += batch.num_rows
             yield batch
 
 
