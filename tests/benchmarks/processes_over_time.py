@@ -41,7 +41,9 @@ class Seen:
 
     def _spent_by(self, moment: float) -> float:
         at = bisect.bisect_right(self.times, moment)
-        return self.cpu[at - 1] if at else 0.0
+        if at:
+            return self.cpu[at - 1]
+        return self.cpu[0] if self.began < moment else 0.0
 
 
 class ProcessesOverTime:
@@ -51,7 +53,8 @@ class ProcessesOverTime:
         """Begin; roots: ids of processes."""
         self._roots, self._stop = [psutil.Process(pid) for pid in roots], threading.Event()
         self.seen = dict[tuple[int, float], Seen]()
-        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._look()
+        self._thread = threading.Thread(target=self._look_again, daemon=True)
         self._thread.start()
 
     def end(self) -> list[Seen]:
@@ -60,26 +63,29 @@ class ProcessesOverTime:
         self._thread.join()
         return list(self.seen.values())
 
-    def _look(self) -> None:
+    def _look_again(self) -> None:
         while not self._stop.wait(EVERY):
-            for root in self._roots:
-                try:
-                    below = [root, *root.children(recursive=True)]
-                except psutil.NoSuchProcess:
-                    continue
-                for process in below:
-                    self._note(process)
+            self._look()
+
+    def _look(self) -> None:
+        for root in self._roots:
+            try:
+                below = [root, *root.children(recursive=True)]
+            except psutil.NoSuchProcess:
+                continue
+            for process in below:
+                self._note(process)
 
     def _note(self, process: psutil.Process) -> None:
         try:
             with process.oneshot():
-                key = process.pid, process.create_time()
-                seen = self.seen.setdefault(key, Seen(process.pid, process.ppid(), process.create_time()))
-                spent = process.cpu_times()
-                seen.name, seen.title = process.name(), " ".join(process.cmdline()) or seen.title
+                began, parent, name = process.create_time(), process.ppid(), process.name()
+                spent, title = process.cpu_times(), " ".join(process.cmdline())
             peak = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text())
         except (psutil.Error, OSError):
             return
+        seen = self.seen.setdefault((process.pid, began), Seen(process.pid, parent, began))
+        seen.name, seen.title = name, title or seen.title
         seen.times.append(time.time())
         seen.cpu.append(spent.user + spent.system)
         seen.peak_mb = max(seen.peak_mb, int(peak[1]) / 1024 if peak else 0.0)
