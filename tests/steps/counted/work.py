@@ -44,7 +44,7 @@ class Work:
 def kind_of(file: Path) -> str:
     """Return what a file of a table is: an entry of its log or a checkpoint of that, data, or something else.
 
-    >>> kind_of(Path("orders/_delta_log/00000000000000000001.json")), kind_of(Path("orders/part-0.parquet"))
+    >>> kind_of(Path("orders", LOG, "00000000000000000001.json")), kind_of(Path("orders", "part-0.parquet"))
     ('log', 'data')
     """
     if file.parent.name == LOG:
