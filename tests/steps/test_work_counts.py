@@ -91,7 +91,8 @@ transactions         | log  |     2 |     6
 """
 """Files of a table's log that are not yet in a checkpoint, its data files that are not yet joined, and rows.
 
-Delta writes a checkpoint after a hundred commits: that of `leases` falls between the two measurements.
+Delta writes a checkpoint after a hundred commits, for which it opens the table once more: that of `leases` falls
+between the measurements, and in none of the landings that are measured.
 """
 FRESH = 6
 """Landings of a pipeline that is new: with fewer, steps do not yet all that they do later."""
@@ -109,7 +110,7 @@ class Aged:
     """How many more."""
 
 
-@pytest.fixture(scope="session", params=[9, pytest.param(58, marks=pytest.mark.long)], ids=lambda n: f"{n} landings")
+@pytest.fixture(scope="session", params=[9, pytest.param(33, marks=pytest.mark.long)], ids=lambda n: f"{n} landings")
 def aged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Aged:
     """Run a pipeline for so many landings, each a cycle, with an idle cycle before it.
 
