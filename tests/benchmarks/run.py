@@ -24,6 +24,7 @@ PARTS = {
     "many_tables": "A cycle over many tables",
     "documents": "Documents of an order and its children",
     "age": "A cycle on a new pipeline, and on one with years behind it",
+    "cycle": "A cycle under Airflow",
     "stragglers": "Transactions that wait, and one of 1,000,000 rows",
     "snapshot_diff": "Extracts compared with current tables",
 }

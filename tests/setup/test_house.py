@@ -29,6 +29,7 @@ BESIDE = {
     "setup": "tests set-up, scripts and the house itself",
     "workloads": "plays random sources against everything at once",
     "events/fuzz": "spoils messages of every format",
+    "steps/counted": "counts the work that steps do, for the test of it",
 }
 """Folders of tests that mirror no room of the library, each with what it does."""
 NAMED_TESTS = ("config", "current", "events", "history", "quality", "storage", "transactions")
