@@ -42,6 +42,12 @@ SILENCE = float(os.environ.get("TXLOOM_LEASE_SILENCE", "30"))
 """Seconds without a heartbeat after which a holder is taken for dead."""
 
 
+SHORT_LOG = {"delta.checkpointInterval": "10", "delta.logRetentionDuration": "interval 1 hours"}
+"""Properties of the table of leases: every job commits to it twice and opens it a dozen times, and nobody reads what it
+was. With Delta's defaults an opening reads up to a hundred files, beside those of a month.
+"""
+
+
 @dataclass(frozen=True)
 class Lease:
     """The holder of a pipeline's lease, or the last one (released_at is set); began: see `_began`."""
@@ -120,7 +126,7 @@ def _began(pid: int) -> str:
 
 def _acquire(paths: TablePaths, me: Lease) -> Lease:
     path = paths.table(names.LEASES)
-    small_tables.ensure(path, LEASES)
+    small_tables.ensure(path, LEASES, SHORT_LOG)
     table = DeltaTable(path)
     last = newest(paths)
     taken_over = last is not None and last.released_at is None
