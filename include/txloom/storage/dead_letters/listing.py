@@ -41,21 +41,20 @@ def listing(paths: TablePaths, selection: Selection = ALL, *, source_format: str
     chosen = among(selection)
     transaction = "case when kind <> 'poison' then transaction_id end"
     counted = f"cause, count(*) as events, count(distinct {transaction}) as transactions"
-    sums = open_letters.open_dead_letters(
-        paths, f"{counted}, min(coalesce(dead_at, landed_at)) as since", f"where {chosen} group by cause", version
+    counted += ", min(coalesce(dead_at, landed_at)) as since, grouping(cause) as is_total"
+    all_sums = open_letters.open_dead_letters(
+        paths, counted, f"where {chosen} group by grouping sets ((cause), ())", version
     ).to_pylist()
+    sums, totals = ([row for row in all_sums if row["is_total"] == is_total] for is_total in (0, 1))
     if not sums:
         return Listing((), 0, 0, version)
-    total = open_letters.open_dead_letters(
-        paths, f"count(distinct {transaction}) as n", f"where {chosen}", version
-    ).to_pylist()
     ranked = 'row_number() over (partition by cause order by csn, pos, landing, "row") as n'
     columns = f'cause, transaction_id, kind, "table", topic, partition, "offset", file, line, {ranked}'
     more = f"where {chosen} qualify n <= {EXAMPLES} order by cause, n"
     examples = open_letters.open_dead_letters(paths, columns, more, version).to_pylist()
     rows = [{**row, "examples": [each for each in examples if each["cause"] == row["cause"]]} for row in sums]
-    events = sum(row["events"] for row in sums)
-    return Listing(grouped(rows, hints_for(source_format)), events, total[0]["n"] if total else 0, version)
+    (total,) = totals
+    return Listing(grouped(rows, hints_for(source_format)), total["events"], total["transactions"], version)
 
 
 def among(selection: Selection) -> str:
