@@ -27,7 +27,7 @@ def planned(folder: Path, table: str) -> str:
     """Make a plan of landings of a table; return its id."""
     small_tables.ensure(str(folder / "plan"), batch_plan.PLAN)
     row = {"after": 0, "until": 6, "tasks": 1, "change_events": table}
-    small_tables.append(str(folder / "plan"), [row], batch_plan.PLAN)
+    small_tables.append(str(folder / "plan"), [row], batch_plan.PLAN, once=(batch_plan.PLANNED, 6))
     return str(DeltaTable(str(folder / "plan")).metadata().id)
 
 
