@@ -1,6 +1,7 @@
 """Durations and schedules."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from croniter import croniter
@@ -40,6 +41,7 @@ def test_what_cron_says_is_a_schedule(schedule: str) -> None:
 @pytest.mark.parametrize(
     "schedule",
     [
+        5,
         "",
         "* * * *",
         "* * * * * *",
@@ -59,7 +61,7 @@ def test_what_cron_says_is_a_schedule(schedule: str) -> None:
         "@Daily",
     ],
 )
-def test_any_other_text_is_no_schedule(schedule: str) -> None:
+def test_any_other_value_is_no_schedule(schedule: Any) -> None:
     with pytest.raises(Unfit):
         parse_cron(schedule)
 

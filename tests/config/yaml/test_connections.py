@@ -58,6 +58,7 @@ def test_a_declaration_takes_what_a_connection_holds(
         ("${conn:a.host}", "kafka://h", "h"),
         ("${conn:a.host}", "http://https://h:1", "https://h"),
         ("${conn:a.host}", "fs:///x?__extra__=%7B%7D", None),
+        ("${conn:a.host}", "postgres://l:p@%2Fvar%2FRun:5432/db", "/var/Run"),
         ("${conn:a.schema}", "fs://h/x%2Fy", "x/y"),
         ("${conn:a.password}", "kafka://l:p%40%3A%2F%C3%A4@h", "p@:/ä"),
         ("${conn:a.password}", "kafka://l@h", None),

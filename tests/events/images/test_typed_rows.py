@@ -1,9 +1,11 @@
 """Rows that are written as whole columns are landed exactly as the messages of each row alone would be."""
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -95,3 +97,28 @@ def test_a_null_in_a_key_is_read_row_by_row(tmp_path: Path) -> None:
     rows = pa.record_batch({"K": pa.array([1, None], pa.int64()), "A": pa.array([1, 2], pa.int64())})
     assert typed_rows.images(table, rows) is None
     assert typed_rows.images(table, rows.slice(0, 1)).to_pylist() == ['{"K":"1","A":"1"}']
+
+
+FAR = [
+    ("date", pa.array([2**31 - 1], pa.int32()).cast(pa.date32())),
+    ("timestamp", pa.array([2**62], pa.int64()).cast(pa.timestamp("us"))),
+    ("decimal(38,38)", pa.array([Decimal("1E-38")], pa.decimal128(38, 38))),
+]
+
+
+@pytest.mark.parametrize(("kind", "strange"), FAR, ids=[kind for kind, _ in FAR])
+def test_a_column_with_a_value_that_has_no_exact_text_is_read_row_by_row(
+    tmp_path: Path, kind: str, strange: pa.Array
+) -> None:
+    table = load_table(tmp_path, f"a: '{kind}'")
+    keys = pa.array([1], pa.int64())
+    assert typed_rows.images(table, pa.record_batch({"K": keys, "A": strange})) is None
+    nothing = pa.nulls(1, strange.type)
+    assert typed_rows.images(table, pa.record_batch({"K": keys, "A": nothing})).to_pylist() == ['{"K":"1","A":null}']
+
+
+def test_booleans_and_texts_that_json_escapes_are_written_as_json_has_them(tmp_path: Path) -> None:
+    table = load_table(tmp_path, "a: boolean, b: string")
+    columns = {"K": pa.array([1, 2], pa.int64()), "A": pa.array([True, None]), "B": pa.array(['"\x00', "x"])}
+    images = [msgspec.json.decode(image) for image in typed_rows.images(table, pa.record_batch(columns)).to_pylist()]
+    assert images == [{"K": "1", "A": True, "B": '"\x00'}, {"K": "2", "A": None, "B": "x"}]
