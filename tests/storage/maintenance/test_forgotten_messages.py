@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,19 +90,25 @@ class Past:
         return {row["landing"] for row in rows}
 
 
-@pytest.mark.long
-@settings(deadline=None, max_examples=examples(12))
-@given(rounds=st.lists(st.tuples(st.lists(STEPS, min_size=1, max_size=8), st.integers(0, 6)), min_size=2, max_size=4))
-def test_every_run_removes_what_a_look_at_everything_would(
-    spark: Any, tmp_path_factory: Any, rounds: list[tuple[list[tuple[str, str | None]], int]]
-) -> None:
-    paths = TablePaths(str(tmp_path_factory.mktemp("forgotten")), "p")
+def empty(folder: Path) -> TablePaths:
+    """Return the paths of tables without rows."""
+    paths = TablePaths(str(folder), "p")
     for path, schema in (
         (paths.change_events, CHANGE_EVENTS),
         (paths.table(names.TRANSACTIONS), TRANSACTIONS),
         (paths.dead_letters, DEAD_LETTERS),
     ):
         small_tables.ensure(path, schema)
+    return paths
+
+
+@pytest.mark.long
+@settings(deadline=None, max_examples=examples(12))
+@given(rounds=st.lists(st.tuples(st.lists(STEPS, min_size=1, max_size=8), st.integers(0, 6)), min_size=2, max_size=4))
+def test_every_run_removes_what_a_look_at_everything_would(
+    spark: Any, tmp_path_factory: Any, rounds: list[tuple[list[tuple[str, str | None]], int]]
+) -> None:
+    paths = empty(tmp_path_factory.mktemp("forgotten"))
     past, since, expected = Past(paths), Forgotten(), set[int]()
     for steps, young in rounds:
         for step in steps:
@@ -114,3 +121,16 @@ def test_every_run_removes_what_a_look_at_everything_would(
         assert count == len(expected - before)
         since = Forgotten(landing, past.release)
         assert forget_messages(no_session, paths, landing, at(landing), since) == 0, "no JVM for what is done"
+
+
+def test_a_dead_letter_that_a_redrive_released_needs_no_message_any_more(spark: Any, tmp_path: Path) -> None:
+    paths = empty(tmp_path)
+    past = Past(paths)
+    for step in (("land", "a"), ("land", "b"), ("give up", "a")):
+        past.take(*step)
+    assert forget_messages(lambda: spark, paths, 2, at(2) + timedelta(minutes=1), Forgotten()) == 0
+    since = Forgotten(2, past.release)
+    for step in (("land", "c"), ("land", "d"), ("land", "d"), ("release", "a")):
+        past.take(*step)
+    assert forget_messages(lambda: spark, paths, 3, at(3) + timedelta(minutes=1), since) == 1
+    assert past.without_message() == {1}

@@ -82,3 +82,17 @@ def test_files_that_were_read_long_ago_are_not_held(tmp_path: Path) -> None:
     there = list_files(str(slot.topic.parent))
     known = KnownFiles.of(slot.paths, str(slot.topic.parent), there, (), is_ordered=True)
     assert [name for _, name in known.positions] == ["slot/part-5"]
+
+
+@pytest.mark.parametrize("archived", ["renamed", "read"])
+def test_a_file_goes_on_behind_one_that_is_gone(tmp_path: Path, archived: str) -> None:
+    slot, whole = Slot(tmp_path), transaction(20, 3, 4, 5)
+    first = slot.put("live-1", text(transaction(10, 1, 2) + whole[:2]))
+    slot.land()
+    if archived == "renamed":
+        first = first.rename(first.with_name("zz-old"))
+        slot.land()
+    first.unlink()
+    slot.put("live-1" if archived == "renamed" else "live-2", text(whole[2:]))
+    slot.land()
+    assert slot.whole() == {10: {1, 2}, 20: {3, 4, 5}}
