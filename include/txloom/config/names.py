@@ -94,6 +94,11 @@ def checkpoint_path(warehouse: str, pipeline: str, step: str, epoch: int) -> str
     return f"{warehouse.rstrip('/')}/{pipeline}/_checkpoints/{step}/g{epoch}"
 
 
+def maintenance_step(task: str) -> str:
+    """Return the step under which the ledger has a maintenance task."""
+    return f"maintain_tables.{task}"
+
+
 def stream_table(aggregate: str) -> str:
     """Return the default name of an aggregate's history."""
     return f"{aggregate}_stream"

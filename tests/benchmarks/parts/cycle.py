@@ -1,4 +1,4 @@
-"""k. A cycle under a real Airflow: one that finds nothing new, and one of 1,000 transactions; by part and by task.
+"""f. A cycle under a real Airflow: one that finds nothing new, and one of 1,000 transactions; by part and by task.
 
 Seconds of a run are those from its start to its end, as Airflow has them. Processors' seconds are those of the jobs'
 processes, and of the task processes of check_source and alert, which run without a job; what Airflow needs beside

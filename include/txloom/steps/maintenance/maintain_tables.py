@@ -38,7 +38,7 @@ def maintain_tables(step: Step, task: str) -> Counts:
             f"no maintenance task is called {task!r}; there are: {', '.join(names.MAINTENANCE_TASKS)}"
         )
     counts = WORK[task](step)
-    entry = Entry(step.run_id, f"maintain_tables.{task}", datetime.now(UTC), counts)
+    entry = Entry(step.run_id, names.maintenance_step(task), datetime.now(UTC), counts)
     write_ledger(step.paths.warehouse, step.paths.pipeline, entry)
     return {**counts}
 

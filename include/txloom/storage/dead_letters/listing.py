@@ -43,7 +43,7 @@ def listing(paths: TablePaths, selection: Selection = ALL, *, source_format: str
     counted = f"cause, count(*) as events, count(distinct {transaction}) as transactions"
     counted += ", min(coalesce(dead_at, landed_at)) as since, grouping(cause) as is_total"
     all_sums = open_letters.open_dead_letters(
-        paths, counted, f"where {chosen} group by grouping sets ((cause), ())", version
+        paths, counted, f"where {chosen} group by grouping sets ((cause), ()) having count(*) > 0", version
     ).to_pylist()
     sums, totals = ([row for row in all_sums if row["is_total"] == is_total] for is_total in (0, 1))
     if not sums:

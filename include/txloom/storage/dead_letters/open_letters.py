@@ -77,12 +77,12 @@ def _rows_of_dead(paths: TablePaths, where: str, dead: str) -> list[dict[str, An
     if not known.num_rows:
         return []
     columns = f"transaction_id, xid, csn, status, cause, release, {LAST} as last, {dead} as dead"
-    read = arrow_tables.batches({"t": opened(path)}, f"select {columns} from t where ({where}) and {_near(known)}")
+    sql = f"select {columns} from t where ({where}) and {_near(known)}"
     ids = cast("AnyArray", known.column("transaction_id").unique())
-    parts = [rows.filter(pc.is_in(rows.column("transaction_id"), value_set=ids)) for rows in read]
-    if not parts:
+    read = arrow_tables.matching(path, sql, "transaction_id", ids)
+    if not read.num_rows:
         return []
-    newest_first = pa.concat_tables(parts).sort_by([("release", "descending"), ("last", "ascending")])
+    newest_first = read.sort_by([("release", "descending"), ("last", "ascending")])
     rows: list[dict[str, Any]] = newest_first.drop_columns(["release", "last"]).to_pylist()
     return rows
 

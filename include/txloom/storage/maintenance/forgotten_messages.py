@@ -22,7 +22,7 @@ from txloom.storage.delta.read_session import exists, opened
 from txloom.storage.delta.sql import instant_literal, text_literal
 from txloom.storage.paths import TablePaths
 
-STEP = "maintain_tables.expire"
+STEP = names.maintenance_step("expire")
 """The step in whose row of the ledger it says how far messages were removed."""
 HAS_MESSAGE = "kind = 'row' and value is not null"
 
@@ -38,10 +38,8 @@ class Forgotten:
 def forgotten(paths: TablePaths) -> Forgotten:
     """Return how far the newest run that ended removed messages."""
     of_step = f"step = {text_literal(STEP)} and detail is null"
-    rows = small_tables.query(
-        paths.table(names.LEDGER), f"select counts from t where {of_step} order by at desc limit 1"
-    )
-    counts = dict(rows[0]["counts"]) if rows else {}
+    row = small_tables.newest(paths.table(names.LEDGER), "counts", of_step)
+    counts = row["counts"] if row is not None else {}
     return Forgotten(counts["landing"], counts["release"]) if "release" in counts else Forgotten()
 
 

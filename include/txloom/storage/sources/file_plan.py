@@ -11,7 +11,6 @@ missing.
 
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -55,6 +54,7 @@ class KnownFiles:
     positions: Mapping[Name, Position]
     before: Collection[tuple[str, int, int]] = ()
     others: Collection[str] = ()
+    _heads: dict[str, str | None] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -81,12 +81,13 @@ class KnownFiles:
         new = [file for file in files if known.is_new(root, file)]
         if not new:
             return known
-        related = file_positions.begun_with(paths, _heads(root, new))
+        heads = {head for file in new if (head := known.head(root, file)) is not None}
+        related = file_positions.begun_with(paths, heads)
         related |= {base for file in new for base in bases(file.file)}
         if is_ordered:
             related |= file_positions.renamed(paths)
         others = file_positions.every_file(paths) if is_ordered else ()
-        return cls(file_positions.newest(paths, existing | related), before, others)
+        return replace(known, positions=file_positions.newest(paths, existing | related), others=others)
 
     def is_new(self, root: str, file: SourceFile) -> bool:
         """Return whether a file has to be looked at: it has changed since it was read, or is readable again."""
@@ -102,13 +103,14 @@ class KnownFiles:
             and _opens(Path(root, file.file))
         )
 
-
-def _heads(root: str, files: Sequence[SourceFile]) -> Iterator[str]:
-    """Yield the first lines' hashes of the files that can be read."""
-    for file in files:
-        with suppress(*UNREADABLE):
-            if (head := first_line(Path(root, file.file), file.size)) is not None:
-                yield head
+    def head(self, root: str, file: SourceFile) -> str | None:
+        """Return the hash of a file's first line, which is read once; None without one, and if it cannot be read."""
+        if file.file not in self._heads:
+            try:
+                self._heads[file.file] = first_line(Path(root, file.file), file.size)
+            except UNREADABLE:
+                self._heads[file.file] = None
+        return self._heads[file.file]
 
 
 @dataclass
@@ -120,6 +122,7 @@ class _Topic:
     """
 
     root: str
+    known: KnownFiles
     files: Sequence[SourceFile]
     positions: Mapping[str, Position]
     read: frozenset[str]
@@ -182,7 +185,7 @@ def plan(
         read = frozenset(of_known.keys() | others.get(topic, set()))
         names = read | {file.file for file in existing} | old.get(topic, set())
         new = [file for file in existing if known.is_new(root, file)]
-        about = _Topic(root, existing, of_known, read, names)
+        about = _Topic(root, known, existing, of_known, read, names)
         about.changed = frozenset(
             file.file for file in new if (was := about.was_read(file.file)) is not None and not about.holds(file, was)
         )
@@ -266,10 +269,7 @@ def _task(file: SourceFile, origin: Position | None = None, start: int = 0) -> T
 
 def _known_by_content(about: _Topic, file: SourceFile) -> Task:
     """Return the input split of a file that is new or has new content; one that was only renamed is not read again."""
-    try:
-        head = first_line(Path(about.root, file.file), file.size)
-    except UNREADABLE:
-        return _task(file)
+    head = about.known.head(about.root, file)
     alike = [each for each in about.positions.values() if head is not None and each.head == head][-MOST:]
     unchanged = {each.file for each in about.files} - about.changed
     for position in alike:

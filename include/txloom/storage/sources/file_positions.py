@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
+from deltalake.exceptions import TableNotFoundError
 
 from txloom.config import names
 from txloom.storage.delta import arrow_tables, small_tables
-from txloom.storage.delta.read_session import exists
 from txloom.storage.delta.sql import sql_name, text_list, text_literal
 from txloom.storage.paths import TablePaths
 from txloom.storage.system_tables import FILE_POSITIONS
@@ -85,15 +85,21 @@ def newest(paths: TablePaths, files: Iterable[str], before: int | None = None) -
         before: only positions of landings before this one; None: of all.
     """
     chosen, path = sorted(set(files)), paths.table(names.FILE_POSITIONS)
-    if not chosen or not exists(path):
+    if not chosen:
         return {}
     until = "" if before is None else f" and landing < {before}"
     within = f"file between {text_literal(chosen[0])} and {text_literal(chosen[-1])}{until}"
     sql = f"select landing, at, {_COLUMNS} from t where {within}"
-    rows = arrow_tables.matching(path, sql, "file", pa.array(chosen, pa.string()))
+    try:
+        rows = arrow_tables.matching(path, sql, "file", pa.array(chosen, pa.string()))
+    except TableNotFoundError:
+        return {}
+    if not rows.num_rows:
+        return {}
+    oldest_first = rows.sort_by([("landing", "ascending"), ("at", "ascending")]).drop_columns(["landing", "at"])
     positions = dict[Name, Position]()
-    for row in rows.sort_by([("landing", "ascending"), ("at", "ascending")]).to_pylist() if rows.num_rows else ():
-        position = Position(**{name: value for name, value in row.items() if name not in ("landing", "at")})
+    for row in oldest_first.to_pylist():
+        position = Position(**row)
         positions.pop(position.name, None)
         positions[position.name] = position
     return positions
