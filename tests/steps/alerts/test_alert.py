@@ -254,13 +254,14 @@ def test_a_task_that_never_failed_writes_nothing(tmp_path: Path) -> None:
 
 def _together(folder: str, url: str, ready: Any) -> None:
     os.environ["HOOK"] = url
-    pipeline = declared(Path(folder), HOOK)
+    pipeline = load(Path(folder) / "shop.yaml")
     ready.wait()
     alert(step_of(pipeline, folder, "r"))
 
 
 def test_runs_that_meet_send_one_message(tmp_path: Path, hook: Hooks) -> None:
     paths = TablePaths(str(tmp_path), "shop")
+    declared(tmp_path, HOOK)
     works(paths)
     letters(paths, "x1:1")
     context = multiprocessing.get_context("spawn")
