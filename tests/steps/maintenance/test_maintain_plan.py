@@ -15,7 +15,7 @@ from oracle.state import Source
 from txloom.steps.maintenance.maintain_tables import maintain_tables
 from txloom.storage.buffer import batch_plan, checkpoints
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.long]
 
 
 def plan_of(lake: Lake) -> DeltaTable:
