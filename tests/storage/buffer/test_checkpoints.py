@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from called import step_of
 from shop import Shop, insert
@@ -16,6 +15,7 @@ from txloom.steps.buffer.buffer_transactions import buffer_transactions
 from txloom.steps.landing.land_events import land_events
 from txloom.storage.buffer import batch_plan, checkpoints
 from txloom.storage.checks import findings
+from txloom.storage.delta import small_tables
 from txloom.storage.paths import TablePaths
 
 pytestmark = pytest.mark.stream
@@ -176,7 +176,8 @@ def empty(folder: Path) -> None:
 def foreign(folder: Path) -> None:
     shutil.rmtree(folder / "plan")
     row = {"after": 0, "until": 9, "tasks": 1, "change_events": "another"}
-    write_deltalake(str(folder / "plan"), pa.Table.from_pylist([row], batch_plan.PLAN))
+    small_tables.ensure(str(folder / "plan"), batch_plan.PLAN)
+    small_tables.append(str(folder / "plan"), [row], batch_plan.PLAN, once=(batch_plan.PLANNED, row["until"]))
 
 
 @pytest.mark.long
