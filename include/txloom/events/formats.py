@@ -14,6 +14,7 @@ import pyarrow as pa
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline, Table
 from txloom.events import rejections
+from txloom.events.garbage_collector import paused
 from txloom.events.goldengate.decoder import GoldenGateDecoder
 from txloom.events.malformed import Poison, Refused, shortened, within_limit, without_blank_lines
 
@@ -63,6 +64,7 @@ class SourceDecoder:
         """Return how names of the source were spelled so far, in these messages too."""
         return {} if self._source is None else dict(self._source.names.spellings)
 
+    @paused()
     def decode(
         self, topic: str, values: Sequence[bytes | None], headers: Headers | None = None, first: int = 1
     ) -> pa.Table:

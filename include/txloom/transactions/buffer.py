@@ -123,20 +123,20 @@ def _at_once(held: Held, arrived: np.ndarray, rules: Rules, decisions: Decisions
     is_alone = alone(arrived, held.events["tx"], held.finished["tx"])
     if not is_alone.any():
         return memory.none(), arrived
-    outcomes, at_once = _decided(arrived[is_alone], rules)
+    outcomes, at_once = _decided(ev.chosen(arrived, is_alone), rules)
     if not outcomes.whole.all():
         is_alone &= np.isin(arrived["tx"], outcomes.events["tx"][outcomes.starts][outcomes.whole])
-        outcomes, at_once = _decided(arrived[is_alone], rules)
+        outcomes, at_once = _decided(ev.chosen(arrived, is_alone), rules)
     if not len(outcomes.events):
         return memory.none(), arrived
     decisions.duplicates += at_once.duplicates
     decisions.repeated_metadata += at_once.repeated_metadata
-    _count(arrived[is_alone], decisions)
+    _count(ev.chosen(arrived, is_alone), decisions)
     clocks = arrived[arrived["kind"] == ev.CLOCK]
     landings = outcomes.events["landing"][outcomes.starts]
     when = clocks["at"][np.searchsorted(clocks["landing"], landings)]
     _release(outcomes, outcomes.whole, when, decisions)
-    return _remember(memory.none(), outcomes, outcomes.whole, when, landings), arrived[~is_alone]
+    return _remember(memory.none(), outcomes, outcomes.whole, when, landings), ev.chosen(arrived, ~is_alone)
 
 
 def _decided(events: np.ndarray, rules: Rules) -> tuple["Outcomes", Decisions]:
@@ -171,7 +171,7 @@ def _take(held: Held, batch: np.ndarray, clock: np.void | None, rules: Rules, de
     done = outcomes.whole | outcomes.given_up
     landing = np.full(len(finished_at), batch["landing"].max(initial=decisions.landing))
     finished = _remember(remembered, outcomes, done, finished_at, landing)
-    return Held(outcomes.events[~done[outcomes.number]], finished, _open(held.unreadable_ranges, clock))
+    return Held(ev.chosen(outcomes.events, ~done[outcomes.number]), finished, _open(held.unreadable_ranges, clock))
 
 
 def _open(unreadable_ranges: np.ndarray, clock: np.void | None) -> np.ndarray:
@@ -217,8 +217,7 @@ def _without_late(batch: np.ndarray, finished: np.ndarray, decisions: Decisions)
     decisions.late.append(batch[late & (batch["kind"] == ev.ROW)])
     decisions.late_metadata.append(batch[late & (batch["kind"] == ev.METADATA)])
     decisions.repeated_metadata += int(np.count_nonzero(batch["kind"][late] == ev.METADATA))
-    in_time: np.ndarray = batch[~late]
-    return in_time
+    return ev.chosen(batch, ~late)
 
 
 def _as_they_were_known(batch: np.ndarray, held: np.ndarray) -> np.ndarray:
@@ -248,22 +247,36 @@ def _deduplicated(events: np.ndarray, decisions: Decisions) -> np.ndarray:
     """
     marked, counts = events["kind"] == ev.REPEATED, events["kind"] == ev.EXPECTED
     fresh = ev.ordered(ev.chosen(events, ~marked & ~counts), ev.IDENTITY)
-    if not ev.repeats(fresh, ev.IDENTITY).any():
-        return ev.concatenate([fresh, metadata.of_messages(events[counts], _metadata(fresh)), events[marked]])
-    fresh = ev.ordered(fresh, [*ev.IDENTITY, "payload", "high", "landing", "row"])
-    repeated = ev.repeats(fresh, (*ev.IDENTITY, "payload"))
-    repeated[1:] &= _same_content(fresh[:-1], fresh[1:])
-    rows = fresh[repeated & (fresh["kind"] == ev.ROW)]
+    fresh, repeated = _first_of_each(fresh)
+    rows = repeated[repeated["kind"] == ev.ROW]
     rows["kind"] = ev.REPEATED
     decisions.duplicates += len(rows)
-    decisions.repeated_metadata += int(np.count_nonzero(repeated & (fresh["kind"] == ev.METADATA)))
-    fresh = fresh[~repeated]
-    return ev.concatenate([fresh, metadata.of_messages(events[counts], _metadata(fresh)), events[marked], rows])
+    decisions.repeated_metadata += int(np.count_nonzero(repeated["kind"] == ev.METADATA))
+    following = ev.concatenate([metadata.of_messages(ev.chosen(events, counts), _metadata(fresh)), events[marked], rows])
+    if (fresh["kind"] > ev.EXPECTED).any():
+        return ev.concatenate([fresh, following])
+    return ev.merged(fresh, following)
+
+
+def _first_of_each(events: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return events without those that came before, and these; events: in the order of `events.IDENTITY`."""
+    again = ev.repeats(events, ev.IDENTITY)
+    if not again.any():
+        return events, ev.no_events()
+    among = again.copy()
+    among[:-1] |= again[1:]
+    some = ev.ordered(events[among], [*ev.IDENTITY, "payload", "high", "landing", "row"])
+    repeated = ev.repeats(some, (*ev.IDENTITY, "payload"))
+    repeated[1:] &= _same_content(some[:-1], some[1:])
+    stays = np.ones(len(events), bool)
+    stays[among] = ~repeated
+    first: np.ndarray = events.take(np.flatnonzero(stays))
+    first[among[stays]] = some[~repeated]
+    return first, some[repeated]
 
 
 def _metadata(events: np.ndarray) -> np.ndarray:
-    of_metadata: np.ndarray = events[events["kind"] == ev.METADATA]
-    return of_metadata
+    return ev.chosen(events, events["kind"] == ev.METADATA)
 
 
 def _same_content(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -275,7 +288,7 @@ def _same_content(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 def _release(outcomes: Outcomes, whole: np.ndarray, when: np.ndarray, decisions: Decisions) -> None:
     if not whole.any():
         return
-    events = outcomes.events[whole[outcomes.number]]
+    events = ev.chosen(outcomes.events, whole[outcomes.number])
     decisions.repeated.append(events[events["kind"] == ev.REPEATED])
     places = events["kind"] <= ev.METADATA
     landings, landing = np.unique(events["landing"][places], return_inverse=True)

@@ -30,16 +30,16 @@ def packed(events: pa.Table, *, reopen: bool = False, known: np.ndarray | None =
     """
     numbers = compact_events_of(events)
     if reopen:
-        numbers = np.concatenate([numbers, _mark_rows(numbers, ev.REOPEN)])
+        numbers = ev.concatenate([numbers, _mark_rows(numbers, ev.REOPEN)])
     elif known is not None and len(known):
         marks, known = _mark_rows(numbers[np.isin(numbers["tx"], known["tx"])], ev.KNOWN), np.sort(known, order="tx")
         marks["csn"] = known["csn"][np.searchsorted(known["tx"], marks["tx"])]
-        numbers = np.concatenate([numbers, marks])
+        numbers = ev.concatenate([numbers, marks])
     buckets = numbers["tx"] % BUCKETS
     order = np.argsort(buckets, kind="stable")
     bounds = np.searchsorted(buckets[order], np.arange(BUCKETS + 1))
     for bucket in range(BUCKETS):
-        of_transaction = numbers[order[bounds[bucket] : bounds[bucket + 1]]]
+        of_transaction = numbers.take(order[bounds[bucket] : bounds[bucket + 1]])
         for start in range(0, len(of_transaction), PACKED):
             yield bucket, ev.to_bytes(of_transaction[start : start + PACKED])
 
@@ -66,7 +66,7 @@ def compact_events_of(events: pa.Table) -> np.ndarray:
     alone = rows.filter(pc.is_valid(rows.column("expected")))
     brought, counts = _metadata(alone)
     brought["run"] = ev.BROUGHT
-    return np.concatenate([_rows(rows), *_metadata(metadata), brought, counts])
+    return ev.concatenate([_rows(rows), *_metadata(metadata), brought, counts])
 
 
 def _base(events: pa.Table, kind: int) -> np.ndarray:

@@ -153,7 +153,7 @@ class Outcomes:
 
     def only(self, chosen: np.ndarray) -> "Outcomes":
         """Return the outcomes of some of the transactions, each with its own."""
-        return Outcomes(self.events[chosen[self.number]], self.rules, self.unreadable_ranges, self.clock)
+        return Outcomes(ev.chosen(self.events, chosen[self.number]), self.rules, self.unreadable_ranges, self.clock)
 
 
 def waiting(outcomes: Outcomes) -> list[Waiting]:

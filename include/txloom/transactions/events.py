@@ -4,7 +4,7 @@ Payloads stay in change_events; the buffer needs only the transaction, the table
 and the landing. That keeps the state small however large the rows are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -109,11 +109,27 @@ def to_bytes(records: np.ndarray) -> bytes:
 
 def from_bytes(packed: bytes, dtype: np.dtype) -> np.ndarray:
     """Unpack what `to_bytes` packed; a field that an older version did not write is 0."""
-    with pa.ipc.open_stream(packed) as reader:
-        table = reader.read_all()
-    records = np.empty(table.num_rows, dtype)
-    for name in dtype.names or ():
-        records[name] = table.column(name).to_numpy() if name in table.column_names else 0
+    return unpacked([packed], np.empty(0, dtype))
+
+
+def unpacked(values: Iterable[bytes], others: np.ndarray) -> np.ndarray:
+    """Unpack what `to_bytes` packed, and return it as one array, with other records of its kind behind it.
+
+    Each number is copied once: joining arrays of millions of records takes as long as unpacking them.
+    """
+    tables = list[pa.Table]()
+    for packed in values:
+        with pa.ipc.open_stream(packed) as reader:
+            tables.append(reader.read_all())
+    size = sum(table.num_rows for table in tables)
+    records = np.empty(size + len(others), others.dtype)
+    records[size:] = others
+    first = 0
+    for table in tables:
+        part = records[first : first + table.num_rows]
+        for name in others.dtype.names or ():
+            part[name] = table.column(name).to_numpy() if name in table.column_names else 0
+        first += table.num_rows
     return records
 
 
@@ -137,19 +153,51 @@ def chosen(records: np.ndarray, flags: np.ndarray) -> np.ndarray:
     [2, 3]
     """
     first, last = (int(flags.argmax()), len(flags) - int(flags[::-1].argmax())) if flags.any() else (0, 0)
-    some: np.ndarray = records[first:last] if flags[first:last].all() else records[flags]
-    return some
+    some: np.ndarray = records[first:last]
+    return some if flags[first:last].all() else _raw(records)[flags].view(records.dtype)
+
+
+def _raw(records: np.ndarray) -> np.ndarray:
+    """Return a view of records as bytes: numpy copies them as a whole, and fields one by one in five times as long."""
+    raw: np.ndarray = records.view(np.dtype((np.void, records.dtype.itemsize)))
+    return raw
 
 
 def ordered(records: np.ndarray, names: Sequence[str]) -> np.ndarray:
     """Return records in ascending order of some fields, the first one most significant; equal ones stay in order."""
     columns = [records[name] for name in names]
     varying = [column for column in columns if len(column) and (column != column[0]).any()]
-    if not varying or (len(varying) == 1 and (varying[0][1:] >= varying[0][:-1]).all()):
+    if not varying or _are_ordered(varying):
         return records
     order = np.argsort(varying[0], kind="stable") if len(varying) == 1 else np.lexsort(varying[::-1])
-    sorted_records: np.ndarray = records[order]
-    return sorted_records
+    return records.take(order)
+
+
+def _are_ordered(columns: Sequence[np.ndarray]) -> bool:
+    """Return whether records are in ascending order of some columns, the first one most significant."""
+    tied = np.ones(len(columns[0]) - 1, bool)
+    for column in columns:
+        if (tied & (column[1:] < column[:-1])).any():
+            return False
+        tied &= column[1:] == column[:-1]
+    return True
+
+
+def merged(events: np.ndarray, following: np.ndarray) -> np.ndarray:
+    """Return events together with others that follow all events of their transaction, in the order of IDENTITY.
+
+    events: in this order. following: in any order; of kinds above those of all events.
+    """
+    if not len(events) or not len(following):
+        return concatenate([events, ordered(following, IDENTITY)])
+    following = ordered(following, IDENTITY)
+    at = np.searchsorted(events["tx"], following["tx"], side="right") + np.arange(len(following))
+    both = np.empty(len(events) + len(following), events.dtype)
+    is_following = np.zeros(len(both), bool)
+    is_following[at] = True
+    raw = _raw(both)
+    raw[is_following], raw[~is_following] = _raw(following), _raw(events)
+    return both
 
 
 def repeats(records: np.ndarray, names: Sequence[str]) -> np.ndarray:
@@ -166,4 +214,4 @@ def concatenate(parts: Sequence[np.ndarray]) -> np.ndarray:
     some = [part for part in parts if len(part)]
     if len(some) == 1:
         return some[0]
-    return np.concatenate(some) if some else no_events()
+    return np.concatenate([_raw(part) for part in some]).view(some[0].dtype) if some else no_events()

@@ -15,15 +15,18 @@ from txloom.transactions import events as ev
 
 
 def of_messages(counts: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """Return the counts (EXPECTED) of the kept metadata messages: those with a message's landing and row."""
-    both = np.concatenate([counts, kept])
-    both = both[np.lexsort([both["row"], both["landing"]])]
-    new = np.ones(len(both), bool)
-    new[1:] = (both["landing"][1:] != both["landing"][:-1]) | (both["row"][1:] != both["row"][:-1])
+    """Return the counts (EXPECTED) of the kept metadata messages: those with a message's landing and row.
+
+    counts: events of the kind EXPECTED. kept: events of the kind METADATA.
+    """
+    row, landing = (np.concatenate([counts[name], kept[name]]) for name in ("row", "landing"))
+    order = np.lexsort([row, landing])
+    row, landing, is_count = row[order], landing[order], order < len(counts)
+    new = np.ones(len(order), bool)
+    new[1:] = (landing[1:] != landing[:-1]) | (row[1:] != row[:-1])
     message = np.cumsum(new) - 1
-    is_kept = np.bincount(message[both["kind"] == ev.METADATA], minlength=len(both)) > 0
-    expected: np.ndarray = both[(both["kind"] == ev.EXPECTED) & is_kept[message]]
-    return expected
+    is_kept = np.bincount(message[~is_count], minlength=len(order)) > 0
+    return counts.take(order[is_count & is_kept[message]])
 
 
 def replaced(events: np.ndarray, number: np.ndarray, size: int) -> np.ndarray:

@@ -6,7 +6,7 @@ same rows.
 
 import re
 from collections.abc import Callable, Sequence
-from itertools import zip_longest
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from msgspec import UNSET, UnsetType
 
 from txloom.arrow_types import AnyArray, Lists
 from txloom.config.models.pipeline import Table
+from txloom.events.garbage_collector import paused
 from txloom.events.goldengate.messages import INSERTS, operation
 from txloom.events.images.single_message import UNREADABLE, ImageMessages, text_of
 from txloom.events.values.columns import read_column
@@ -46,6 +47,7 @@ class ImageReader:
         self._sources: dict[str, str | None] = {}
         self._decoders: list[Callable[[bytes | str], Any]] = []
 
+    @paused()
     def read(self, values: Sequence[bytes | str]) -> pa.Table:
         """Return one row per message, in order, in the schema of `image_schema`.
 
@@ -179,16 +181,14 @@ class ImageReader:
         """
         has_image = np.array([image is not None for image in images], bool)
         rows = np.flatnonzero(has_image)
-        tuples = [msgspec.structs.astuple(image) for image in images if image is not None]
-        fields = list(zip_longest(*tuples, fillvalue=UNSET))
-        fields += [(UNSET,) * len(rows)] * (len(self._sources) - len(fields))
+        given = [image for image in images if image is not None]
         known = np.zeros((len(images), len(self._table.columns)), bool)
         columns, bad = [], set[int]()
         for number, column in enumerate(self._table.columns):
             values: Sequence[Any] = [None] * len(rows)
             position = next((i for i, name in enumerate(self._sources.values()) if name == column.name), None)
             if position is not None and len(rows):
-                values = fields[position]
+                values = _values(given, f"c{position}")
                 known[rows, number] = True
                 if UNSET in values:
                     known[rows, number] = [value is not UNSET for value in values]
@@ -216,6 +216,14 @@ class ImageReader:
             missing = pc.and_(row, pc.is_null(pc.coalesce(new, old)))
             if pc.any(missing).as_py():
                 raise _Bad(set(np.flatnonzero(missing.to_numpy(zero_copy_only=False)).tolist()))
+
+
+def _values(images: Sequence[Any], field: str) -> list[Any]:
+    """Return the values of a field; UNSET for images of a decoder that does not know it."""
+    try:
+        return list(map(attrgetter(field), images))
+    except AttributeError:
+        return [getattr(image, field, UNSET) for image in images]
 
 
 class _Bad(Exception):

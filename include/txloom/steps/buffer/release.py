@@ -207,9 +207,18 @@ def events_of(events: pa.Table, chosen: pa.Table, repeated: pa.Table) -> pa.Tabl
     at = np.minimum(np.searchsorted(tx, events_tx), len(tx) - 1)
     inside = (tx[at] == events_tx) & (first[at] <= landing) & (landing <= last[at])
     if repeated.num_rows:
-        inside &= ~np.isin(_pairs(events, "landing", "row"), _pairs(repeated, "landing", "row"))
+        inside &= ~_are_among(events, repeated)
     events, csn = events.filter(pa.array(inside)), chosen.column("csn").take(pa.array(at[inside]))
     return events.set_column(events.schema.get_field_index("csn"), "csn", csn)
+
+
+def _are_among(events: pa.Table, repeated: pa.Table) -> np.ndarray:
+    """Return which events have the position of a duplicate."""
+    are = pc.is_in(events.column("row"), repeated.column("row").combine_chunks()).to_numpy()
+    some = np.flatnonzero(are)
+    pairs = _pairs(events.take(pa.array(some, pa.int64())), "landing", "row")
+    are[some] = np.isin(pairs, _pairs(repeated, "landing", "row"))
+    return are
 
 
 def _pairs(rows: pa.Table, *names: str) -> np.ndarray:
@@ -222,15 +231,14 @@ def _pairs(rows: pa.Table, *names: str) -> np.ndarray:
 
 def _typed(pipeline: Pipeline, events: pa.Table) -> dict[str, pa.Table]:
     """Return the row events by table, with the typed images of each."""
-    rows = events.filter(
-        pc.and_(
-            pc.equal(events.column("kind"), pa.scalar("row")),
-            pc.not_equal(events.column("op"), pa.scalar(formats.KEY_CHANGE)),
-        )
+    is_change = pc.and_(
+        pc.equal(events.column("kind"), pa.scalar("row")),
+        pc.not_equal(events.column("op"), pa.scalar(formats.KEY_CHANGE)),
     )
     typed = {}
     for table in pipeline.tables:
-        of_table = rows.filter(pc.equal(rows.column("table"), pa.scalar(table.name))).combine_chunks()
+        is_of_table = pc.and_(is_change, pc.equal(events.column("table"), pa.scalar(table.name)))
+        of_table = events.filter(is_of_table).combine_chunks()
         if of_table.num_rows:
             typed[table.name] = _with_images(of_table, formats.images(pipeline, table), table)
     return typed
@@ -289,10 +297,11 @@ def _history(pipeline: Pipeline, typed: Mapping[str, pa.Table], number: int) -> 
 
 def _transactions(events: pa.Table, chosen: pa.Table, number: int) -> pa.Table:
     """Return the rows for `transactions`: id and commit time are those of the metadata, else of the first row."""
-    metadata = pc.equal(events.column("kind"), pa.scalar("metadata"))
-    events = pa.concat_tables([events.filter(metadata), events.filter(pc.invert(metadata))])
-    tx, first = np.unique(events.column("tx").to_numpy(), return_index=True)
-    named = events.take(pa.array(first, pa.int64()))
+    is_metadata = pc.equal(events.column("kind"), pa.scalar("metadata")).to_numpy()
+    order = np.concatenate([np.flatnonzero(is_metadata), np.flatnonzero(~is_metadata)])
+    tx, first = np.unique(events.column("tx").to_numpy()[order], return_index=True)
+    used = ["tx", *(name for name in TRANSACTIONS.names if name in events.column_names)]
+    named = events.select(used).take(pa.array(order[first], pa.int64()))
     chosen = chosen.filter(pc.is_in(chosen.column("tx"), pa.array(tx))).sort_by("tx")
     named = named.filter(pc.is_in(named.column("tx"), chosen.column("tx").combine_chunks()))
     size = chosen.num_rows

@@ -111,8 +111,9 @@ def _again(paths: TablePaths, new: pa.Table) -> list[Finding]:
     sql = f"select xid, csn from t where csn is not null and xid in ({text_list(xids)})"
     same = small_tables.query(paths.table(names.TRANSACTIONS), sql)
     earlier = {row["xid"]: row["csn"] for row in same}
+    again = new.filter(pc.is_in(new.column("xid"), pa.array(list(earlier), pa.string()))).to_pylist()
     return [
         Finding(f.XID_AGAIN, None, None, row["csn"], row["xid"], f"{row['xid']} was csn {earlier[row['xid']]} before")
-        for row in new.to_pylist()
-        if row["xid"] in earlier and earlier[row["xid"]] != row["csn"]
+        for row in again
+        if earlier[row["xid"]] != row["csn"]
     ][:1]

@@ -4,7 +4,7 @@ The rules are those of `txloom.transactions.buffer`; its decisions are returned 
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,7 +57,7 @@ def _decider(
     rules: completeness.Rules,
 ) -> Callable[[tuple[int], Iterator[pd.DataFrame], "GroupState"], Iterator[pd.DataFrame]]:
     def decide(key: tuple[int], frames: Iterator[pd.DataFrame], state: "GroupState") -> Iterator[pd.DataFrame]:
-        arrived = ev.concatenate([part for frame in frames for part in unpacked(frame)])
+        arrived = unpacked(frames)
         held = unpack(state.get) if state.exists else buffer.Held()
         before = int(np.count_nonzero(held.events["kind"] == ev.ROW))
         held, decisions = buffer.decide(held, arrived, rules)
@@ -67,12 +67,14 @@ def _decider(
     return decide
 
 
-def unpacked(frame: pd.DataFrame) -> Iterator[np.ndarray]:
-    """Yield the compact events and the clocks of a frame of arrivals, as arrays of `events.EVENT`."""
-    yield from (ev.from_bytes(packed, ev.EVENT) for packed in frame.loc[frame["numbers"].notna(), "numbers"])
-    clocks = frame.loc[frame["reached"] != NO_CLOCK]
-    if len(clocks):
-        yield ev.clocks(*(clocks[name].to_numpy() for name in ("landing", "at", "reached")))
+def unpacked(frames: Iterable[pd.DataFrame]) -> np.ndarray:
+    """Return the compact events and the clocks of frames of arrivals, as one array of `events.EVENT`."""
+    packed, clocks = list[bytes](), list[np.ndarray]()
+    for frame in frames:
+        packed += frame.loc[frame["numbers"].notna(), "numbers"].tolist()
+        of_clocks = frame.loc[frame["reached"] != NO_CLOCK]
+        clocks.append(ev.clocks(*(of_clocks[name].to_numpy() for name in ("landing", "at", "reached"))))
+    return ev.unpacked(packed, ev.concatenate(clocks))
 
 
 def pack(held: buffer.Held) -> tuple[bytes, bytes]:
