@@ -12,10 +12,11 @@ from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.steps.backfill.backfill import backfill
 from txloom.steps.buffer.declared_rules import rules_of
-from txloom.steps.buffer.release import CHOSEN, COORDINATES, Share, release
+from txloom.steps.buffer.release import Share, release
 from txloom.steps.landing.land_events import land_events
 from txloom.steps.merge.merge_current import merge_current
 from txloom.storage import system_tables
+from txloom.storage.buffer import buffer_stream
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets import history_tables
@@ -55,15 +56,14 @@ class Buffered:
         reached = ev.NOWHERE
         for bucket, each in landed_between(self.paths, taken, self.taken).items():
             self.held[bucket], decided = buffer.decide(self.held[bucket], each, rules)
-            released += decided.released
-            repeated += [{name: int(e[name]) for name in COORDINATES.names} for part in decided.repeated for e in part]
+            released.append(buffer_stream.released(decided))
+            repeated.append(buffer_stream.repeated(decided))
             waiting += decided.waiting
             self.dead += decided.dead
             self.late += sum(len(part) for part in decided.late)
             self.duplicates += decided.duplicates
             reached = decided.low_watermark
-        chosen = {name: [int(n) for part in released for n in getattr(part, name)] for name in CHOSEN.names}
-        share = Share(pa.table(chosen, CHOSEN), range(1, self.taken + 1), pa.Table.from_pylist(repeated, COORDINATES))
+        share = Share(pa.concat_tables(released), range(1, self.taken + 1), pa.concat_tables(repeated))
         made = release(self.pipeline, self.paths, self.batches, share)
         for name, rows in {**made.history, names.TRANSACTIONS: made.transactions}.items():
             path = self.paths.table(name)

@@ -6,7 +6,6 @@ makes, are made by `workloads.small_lake` instead, unless the test is marked `se
 """
 
 import pickle
-import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ from pyspark.sql import Row
 import running
 from landed import landed_between
 from txloom.steps.buffer import buffer_transactions, late_metadata, producer_checks, producer_runs
-from txloom.steps.buffer.buffer_transactions import LEVELS, SMALL_KINDS, check_balance, known_before, release_batch
+from txloom.steps.buffer.buffer_transactions import KINDS, LEVELS, check_balance, known_before, release_batch
 from txloom.steps.buffer.declared_rules import rules_of
 from txloom.steps.buffer.give_up import cause_of, list_waiting, named
 from txloom.steps.buffer.micro_batch import Batch
@@ -32,7 +31,6 @@ from txloom.storage.delta import arrow_tables
 from txloom.transactions import buffer
 from txloom.transactions import events as ev
 from txloom.transactions.compact_events import BUCKETS
-from txloom.transactions.producer_runs import ONE
 from workloads.small_lake import Letters
 
 
@@ -47,35 +45,13 @@ def replace_streams(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Outcomes:
-    """What a batch decided, as far as `release_batch` asks a frame of Spark's for it; the rest a real one answers."""
+    """What a batch decided, as `release_batch` asks a frame of Spark's for it."""
 
-    def __init__(self, spark: Any, rows: Sequence[dict[str, Any]]) -> None:
-        self.spark, self.rows = spark, rows
-
-    def persist(self) -> "Outcomes":
-        return self
-
-    def unpersist(self) -> "Outcomes":
-        return self
-
-    def where(self, condition: str) -> Any:
-        """Choose rows by what they are; any other condition is Spark's."""
-        only, other = re.fullmatch(r"what = '(\w+)'", condition), re.fullmatch(r"what != '(\w+)'", condition)
-        if only is None and other is None:
-            return self._frame().where(condition)
-        return Outcomes(
-            self.spark, [row for row in self.rows if (row["what"] == only[1] if only else row["what"] != other[1])]
-        )
+    def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
+        self.rows = rows
 
     def collect(self) -> list[Row]:
         return [Row(**row) for row in self.rows]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._frame(), name)
-
-    def _frame(self) -> Any:
-        rows = [tuple(row[name] for name in buffer_stream.OUTCOME_NAMES) for row in self.rows]
-        return self.spark.createDataFrame(rows, buffer_stream.OUTCOMES)
 
 
 def run(step: Step) -> dict[str, int]:
@@ -97,7 +73,7 @@ def run(step: Step) -> dict[str, int]:
             ]
         batch = Batch(spark, pipeline, paths, generation, number, run_id, known)
         by_spark = running.by_session() or arrow_tables.LOCAL_ROWS < 0
-        written = release_batch(batch, Outcomes(spark, rows)) if by_spark else release_here(batch, rows)
+        written = release_batch(batch, Outcomes(rows)) if by_spark else release_here(batch, rows)  # type: ignore[arg-type]
         for name, count in written.items():
             totals[name] = count if name in LEVELS else totals.get(name, 0) + count
         taken, number = end.landing, number + 1
@@ -108,14 +84,16 @@ def run(step: Step) -> dict[str, int]:
 
 def release_here(batch: Batch, rows: Sequence[dict[str, Any]]) -> dict[str, int]:
     """Write what a batch decided as `release_batch` does, dead letters by the hand of `workloads.small_lake`."""
-    kinds = {what: [Row(**row) for row in rows if row["what"] == what] for what in (*SMALL_KINDS, "released")}
+    kinds = {what: [Row(**row) for row in rows if row["what"] == what] for what in KINDS}
+    whole = buffer_stream.packed_rows(rows, "released", buffer_stream.RELEASED_ROWS)  # type: ignore[arg-type]
+    repeated = buffer_stream.packed_rows(rows, "repeated", buffer_stream.REPEATED_ROWS)  # type: ignore[arg-type]
     if not kinds["counts"]:
         return {}
     counts = Counter(buffer_transactions._counts(kinds["counts"]))
     clock = max(kinds["counts"], key=lambda row: row["landing"])
     batch, watched = batch.up_to(clock["landing"]), batch.table_names()
     landings = {row["landing"] for row in kinds["place"]}
-    released = release_small(batch, kinds["released"], kinds["repeated"], landings) if landings else Released()
+    released = release_small(batch, whole, repeated, landings) if landings else Released()
     operations = producer_checks.operations_of(batch, kinds["dead"])
     letters, given_up = Letters(batch, counts), {row["tx"]: row for row in kinds["dead"]}
     before = open_letters.dead_by_hash(batch.paths).keys() | given_up.keys() | released.unreadable.keys()
@@ -130,31 +108,13 @@ def release_here(batch: Batch, rows: Sequence[dict[str, Any]]) -> dict[str, int]
         producer_checks.after_batch(batch, kinds["dead"], operations, known)
         if counts["several_runs"] or any(row["runs"] for row in kinds["dead"]):
             causes = {tx: cause_of(row, watched, operations) for tx, row in given_up.items()}
-            producer_runs.after_batch(batch, SeveralRuns(kinds["released"]), kinds["dead"], causes)  # type: ignore[arg-type]
+            producer_runs.after_batch(batch, whole, kinds["dead"], causes)
         if counts["clocks"]:
             list_waiting(batch, kinds["waiting"], known, watched, clock)
     settled = {name: count for name, count in counts.items() if name not in ("late", "clocks", "several_runs")}
     settled["buffered_change"] = settled["buffered"] - settled.pop("buffered_before")
     batch.enter(settled)
     return settled
-
-
-class SeveralRuns:
-    """Released transactions, of which only those of several runs are asked for."""
-
-    def __init__(self, rows: Sequence[Row]) -> None:
-        self.rows = [row for row in rows if row["runs"] != ONE]
-
-    def where(self, condition: str) -> "SeveralRuns":
-        assert condition == f"runs <> {ONE}"
-        return self
-
-    def select(self, *columns: str) -> "SeveralRuns":
-        self.rows = [Row(*(row[name] for name in columns)) for row in self.rows]
-        return self
-
-    def collect(self) -> list[Row]:
-        return self.rows
 
 
 def _plain(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -17,7 +17,8 @@ from txloom.current.folding.fold import fold
 from txloom.current.versions import intervals, versions
 from txloom.events.formats import SourceDecoder
 from txloom.steps.buffer.declared_rules import rules_of
-from txloom.steps.buffer.release import CHOSEN, COORDINATES, events_of, made_of
+from txloom.steps.buffer.release import events_of, made_of
+from txloom.storage.buffer import buffer_stream
 from txloom.storage.buffer.buffer_stream import pack, unpack
 from txloom.storage.landing import change_events
 from txloom.storage.sources.splits import LandingPlan, Task
@@ -84,8 +85,8 @@ class Core:
             arrived = ev.concatenate([part for each in landed for part in each[bucket]])
             held, decisions = buffer.decide(_restarted(self.held[bucket]), arrived, rules)
             self.held[bucket] = held
-            released += decisions.released
-            repeated += decisions.repeated
+            released.append(buffer_stream.released(decisions))
+            repeated.append(buffer_stream.repeated(decisions))
             self.waiting += decisions.waiting
             self.dead += decisions.dead
             for part in decisions.released:
@@ -96,7 +97,7 @@ class Core:
             self.counts["late"] += sum(len(part) for part in decisions.late)
             self.counts["released"] += sum(int(part.rows.sum()) for part in decisions.released)
             self.counts["dead"] += sum(standing.rows for standing in decisions.dead)
-        self._release(released, repeated)
+        self._release(pa.concat_tables(released), pa.concat_tables(repeated))
 
     def balanced(self) -> bool:
         """Tell whether every row that came in is somewhere, and every released one in history once."""
@@ -134,15 +135,12 @@ class Core:
                 numbers[bucket].append(ev.from_bytes(each, ev.EVENT))
         return numbers
 
-    def _release(self, released: list[buffer.Released], repeated: list[np.ndarray]) -> None:
-        columns = {name: np.concatenate([getattr(r, name) for r in released] or [[]]) for name in CHOSEN.names}
-        chosen = pa.table({name: pa.array(column, pa.int64()) for name, column in columns.items()})
+    def _release(self, chosen: pa.Table, repeated: pa.Table) -> None:
         if not chosen.num_rows:
             return
-        again = [{name: int(e[name]) for name in COORDINATES.names} for part in repeated for e in part]
         events = pa.concat_tables(self.events)
         events = events.filter(pc.is_valid(events.column("tx")))
-        events = events_of(events, chosen, pa.Table.from_pylist(again, COORDINATES))
+        events = events_of(events, chosen, repeated)
         watched = pc.or_(pc.equal(events.column("kind"), "metadata"), pc.is_valid(events.column("table")))
         release = made_of(self.pipeline, events.filter(watched), chosen, self.landings)
         assert not release.unreadable, release.unreadable

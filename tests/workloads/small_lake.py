@@ -27,7 +27,7 @@ from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.errors import BeyondValidThrough
 from txloom.quality.dead_letters import Selection
-from txloom.steps.buffer.buffer_transactions import SMALL_KINDS, check_balance, known_before
+from txloom.steps.buffer.buffer_transactions import KINDS, check_balance, known_before
 from txloom.steps.buffer.declared_rules import rules_of
 from txloom.steps.buffer.give_up import cause_of, describe, list_waiting, named
 from txloom.steps.buffer.late_events import CURABLE, completed_of
@@ -234,9 +234,9 @@ class SmallLake:
         for row in outcomes["counts"]:
             counts.update(row["received"])
         landings = {row["landing"] for row in outcomes["place"]}
-        released = (
-            release_small(batch, outcomes["released"], outcomes["repeated"], landings) if landings else Released()
-        )  # type: ignore[arg-type]
+        whole = pa.Table.from_pylist(outcomes["released"], buffer_stream.RELEASED_ROWS)
+        repeated = pa.Table.from_pylist(outcomes["repeated"], buffer_stream.REPEATED_ROWS)
+        released = release_small(batch, whole, repeated, landings) if landings else Released()
         books = Letters(batch, counts)
         books.give_up(outcomes["dead"])
         books.refuse(released)
@@ -253,7 +253,7 @@ class SmallLake:
         """Decide on the landings since the last batch up to another, bucket by bucket, from packed state."""
         landed = landed_between(self.paths, self.seen, until)
         self.seen = until
-        by_kind: dict[str, list[dict[str, Any]]] = {what: [] for what in (*SMALL_KINDS, "released")}
+        by_kind: dict[str, list[dict[str, Any]]] = {what: [] for what in (*KINDS, "released", "repeated")}
         rules = rules_of(self.pipeline)
         for bucket, arrived in landed.items():
             before = buffer_stream.unpack(buffer_stream.pack(self.held.get(bucket, buffer.Held())))

@@ -26,7 +26,8 @@ def of_messages(counts: np.ndarray, kept: np.ndarray) -> np.ndarray:
     new[1:] = (landing[1:] != landing[:-1]) | (row[1:] != row[:-1])
     message = np.cumsum(new) - 1
     is_kept = np.bincount(message[~is_count], minlength=len(order)) > 0
-    return counts.take(order[is_count & is_kept[message]])
+    expected: np.ndarray = counts.take(order[is_count & is_kept[message]])
+    return expected
 
 
 def replaced(events: np.ndarray, number: np.ndarray, size: int) -> np.ndarray:

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from txloom.arrow_types import AnyValues
 from txloom.config import names
 from txloom.steps.backfill.scope import Scope
-from txloom.steps.buffer.release import ANY_TX, CHOSEN, COORDINATES, EVENTS, events_of, made_of
+from txloom.steps.buffer.release import ANY_TX, EVENTS, events_of, made_of
+from txloom.storage.buffer.buffer_stream import RELEASED_ROWS, REPEATED_ROWS
 from txloom.storage.delta import arrow_tables, small_tables
 from txloom.storage.delta.sql import instant_literal, sql_name
 from txloom.transactions.hashes import hashed
@@ -45,20 +46,22 @@ class Rebuilt:
 def transactions(scope: Scope) -> pa.Table:
     """Return the released transactions of a backfill, ordered by tx.
 
-    Their columns are those of the schema CHOSEN, transaction_id, xid and release; first_landing and last_landing are 0.
+    Their columns are those of the schema RELEASED_ROWS, transaction_id, xid and release; first_landing, last_landing
+    and runs are 0.
     """
     where = f"status = 'released' and release <= {scope.release} and csn between {scope.first} and {scope.last}"
     columns = ", ".join([*COLUMNS, "first_landed_at", "finished_at"])
     rows = arrow_tables.select(scope.paths.table(names.TRANSACTIONS), f"select {columns} from t where {where}")
     if not rows.num_rows:
         texts = [(name, pa.string()) for name in COLUMNS[:2]]
-        return pa.schema([*texts, *CHOSEN, ("release", pa.int64())]).empty_table()
+        return pa.schema([*texts, *RELEASED_ROWS, ("release", pa.int64())]).empty_table()
     rows = rows.append_column("tx", hashed(rows.column("transaction_id")))
     for name, instant in (("first_at", "first_landed_at"), ("finished_at", "finished_at")):
         micros = rows.column(instant).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
         rows = rows.drop_columns([instant]).append_column(name, micros)
     nothing = pa.repeat(pa.scalar(0, pa.int64()), rows.num_rows)
-    rows = rows.append_column("first_landing", nothing).append_column("last_landing", nothing)
+    for name in ("first_landing", "last_landing", "runs"):
+        rows = rows.append_column(name, nothing)
     return rows.sort_by("tx")
 
 
@@ -99,7 +102,7 @@ def rebuild(scope: Scope, chosen: pa.Table, between: tuple[int, int], bounds: tu
     tx = pa.array(np.unique(complete.column("tx").to_numpy()), pa.int64())
     there = pc.or_(pc.is_in(chosen.column("tx"), tx), pc.equal(chosen.column("rows"), pa.scalar(0)))
     whole = chosen.filter(there)
-    made = made_of(scope.pipeline, _of_tables(complete, whole, scope.tables), whole.select(CHOSEN.names), 0)
+    made = made_of(scope.pipeline, _of_tables(complete, whole, scope.tables), whole.select(RELEASED_ROWS.names), 0)
     bad = pa.array(sorted(made.unreadable), pa.int64())
     unreadable = pc.is_in(chosen.column("tx"), bad)
     outcome = pc.if_else(unreadable, UNREADABLE, pc.if_else(there, REBUILT, GONE))
@@ -202,7 +205,7 @@ def _of_tables(events: pa.Table, chosen: pa.Table, tables: Sequence[str]) -> pa.
     for name, value in ends.items():
         column = pa.repeat(pa.scalar(value, pa.int64()), chosen.num_rows)
         chosen = chosen.set_column(chosen.schema.get_field_index(name), name, column)
-    of_transactions = events_of(events, chosen, COORDINATES.empty_table()).combine_chunks()
+    of_transactions = events_of(events, chosen, REPEATED_ROWS.empty_table()).combine_chunks()
     if not of_transactions.num_rows:
         return of_transactions.append_column("release", pa.nulls(0, pa.int64()))
     at = np.searchsorted(chosen.column("tx").to_numpy(), of_transactions.column("tx").to_numpy())

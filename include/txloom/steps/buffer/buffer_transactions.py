@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
@@ -18,7 +18,7 @@ from txloom.steps.buffer import late_events, producer_checks, producer_runs
 from txloom.steps.buffer.declared_rules import rules_of
 from txloom.steps.buffer.give_up import DeadLettered, Given, cause_of, dead_letter, give_up, list_waiting, named
 from txloom.steps.buffer.micro_batch import Batch
-from txloom.steps.buffer.release_batch import Released, release_large, release_small
+from txloom.steps.buffer.release_batch import Released, events_in, release_large, release_small
 from txloom.steps.dead_letters.redrive import redrive
 from txloom.steps.step import Counts, Step
 from txloom.storage.buffer import batch_plan, buffer_stream, checkpoint_files, checkpoints, earlier_epochs
@@ -135,50 +135,47 @@ def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
         batch: the batch.
         frame: its decisions, in the schema of `txloom.storage.buffer.buffer_stream.OUTCOMES`.
     """
-    frame = frame.persist()
-    try:
-        small = frame.where("what != 'released'").collect()
-        kinds = {what: [row for row in small if row["what"] == what] for what in SMALL_KINDS}
-        if not kinds["counts"]:
-            return {}
-        counts = _counts(kinds["counts"])
-        clock = max(kinds["counts"], key=lambda row: row["landing"])
-        batch = batch.up_to(clock["landing"])
-        watched = batch.table_names()
-        released = _release(batch, frame, counts["released"] + counts["transactions"], kinds)
-        unfinished = [*kinds["dead"], *kinds["waiting"]]
-        operations = producer_checks.operations_of(batch, kinds["dead"])
-        causes = {row["tx"]: cause_of(row, watched, operations) for row in kinds["dead"]}
-        late = late_events.judge(batch, kinds["late"], {**causes, **dict.fromkeys(released.unreadable, UNREADABLE)})
-        given_up = give_up(batch, kinds["dead"], watched, operations)
-        dead_lettered = [given_up, _unreadable(batch, released), late.dead_lettered]
-        batch.record(late.findings)
-        _write_dead_letters(batch, dead_lettered)
-        _write_transactions(batch, released, dead_lettered, late.completed)
-        if not batch.is_known:
-            known = named(batch, unfinished)
-            producer_checks.after_batch(batch, kinds["dead"], operations, known)
-            if counts["several_runs"] or any(row["runs"] for row in kinds["dead"]):
-                producer_runs.after_batch(batch, frame.where("what = 'released'"), kinds["dead"], causes)
-            if counts["clocks"]:
-                list_waiting(batch, kinds["waiting"], known, watched, clock)
-    finally:
-        frame.unpersist()
+    outcomes = frame.collect()
+    kinds = {what: [row for row in outcomes if row["what"] == what] for what in KINDS}
+    if not kinds["counts"]:
+        return {}
+    counts = _counts(kinds["counts"])
+    clock = max(kinds["counts"], key=lambda row: row["landing"])
+    batch = batch.up_to(clock["landing"])
+    watched = batch.table_names()
+    whole = buffer_stream.packed_rows(outcomes, "released", buffer_stream.RELEASED_ROWS)
+    repeated = buffer_stream.packed_rows(outcomes, "repeated", buffer_stream.REPEATED_ROWS)
+    released = _release(batch, whole, repeated, {place["landing"] for place in kinds["place"]})
+    unfinished = [*kinds["dead"], *kinds["waiting"]]
+    operations = producer_checks.operations_of(batch, kinds["dead"])
+    causes = {row["tx"]: cause_of(row, watched, operations) for row in kinds["dead"]}
+    late = late_events.judge(batch, kinds["late"], {**causes, **dict.fromkeys(released.unreadable, UNREADABLE)})
+    given_up = give_up(batch, kinds["dead"], watched, operations)
+    dead_lettered = [given_up, _unreadable(batch, released), late.dead_lettered]
+    batch.record(late.findings)
+    _write_dead_letters(batch, dead_lettered)
+    _write_transactions(batch, released, dead_lettered, late.completed)
+    if not batch.is_known:
+        known = named(batch, unfinished)
+        producer_checks.after_batch(batch, kinds["dead"], operations, known)
+        if counts["several_runs"] or any(row["runs"] for row in kinds["dead"]):
+            producer_runs.after_batch(batch, whole, kinds["dead"], causes)
+        if counts["clocks"]:
+            list_waiting(batch, kinds["waiting"], known, watched, clock)
     counts = _finished(counts, dead_lettered)
     batch.enter(counts)
     return counts
 
 
-def _release(batch: Batch, frame: DataFrame, rows: int, kinds: Mapping[str, Sequence[Row]]) -> Released:
-    landings = {position["landing"] for position in kinds["place"]}
+def _release(batch: Batch, whole: pa.Table, repeated: pa.Table, landings: set[int]) -> Released:
     if not landings:
         return Released()
-    if rows <= arrow_tables.LOCAL_ROWS:
-        return release_small(batch, frame.where("what = 'released'").collect(), kinds["repeated"], landings)
-    return release_large(batch, frame.where("what in ('released', 'repeated')"), rows, landings)
+    release = release_small if events_in(whole) <= arrow_tables.LOCAL_ROWS else release_large
+    return release(batch, whole, repeated, landings)
 
 
-SMALL_KINDS = ("place", "repeated", "dead", "waiting", "late", "counts")
+KINDS = ("place", "dead", "waiting", "late", "counts")
+"""The kinds of outcomes that have a row for each of what they are about."""
 
 
 def _counts(rows: Sequence[Row]) -> dict[str, int]:

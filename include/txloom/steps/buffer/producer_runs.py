@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.sql import DataFrame, Row
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Row
 
 from txloom.quality import findings as f
 from txloom.quality.findings import Finding
@@ -66,12 +68,12 @@ class Sent:
     shared: dict[str, int] = field(default_factory=dict)
 
 
-def after_batch(batch: Batch, released: DataFrame, dead: Sequence[Row], causes: Mapping[int, str]) -> None:
+def after_batch(batch: Batch, released: pa.Table, dead: Sequence[Row], causes: Mapping[int, str]) -> None:
     """Record a finding or a note for each table of the transactions of several runs that a batch decided on.
 
     Args:
         batch: the batch.
-        released: decisions of kind `released`.
+        released: the released transactions, in the schema RELEASED_ROWS of `txloom.storage.buffer.buffer_stream`.
         dead: decisions of kind `dead`.
         causes: causes of the dead ones, by hash.
     """
@@ -93,9 +95,10 @@ def after_batch(batch: Batch, released: DataFrame, dead: Sequence[Row], causes: 
     findings.record(batch.paths, needed, batch.run_id, batch.pipeline.source.format)
 
 
-def _of_released(released: DataFrame) -> list[Decided]:
-    columns = ("tx", "csn", "runs", "first_landing", "last_landing")
-    return [Decided(*row) for row in released.where(f"runs <> {ONE}").select(*columns).collect()]
+def _of_released(released: pa.Table) -> list[Decided]:
+    of_several = released.filter(pc.not_equal(released.column("runs"), pa.scalar(ONE, pa.int64())))
+    columns = ["tx", "csn", "runs", "first_landing", "last_landing"]
+    return [Decided(**row) for row in of_several.select(columns).to_pylist()]
 
 
 def _of_dead(batch: Batch, dead: Sequence[Row], causes: Mapping[int, str]) -> Iterator[Decided]:

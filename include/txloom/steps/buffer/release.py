@@ -20,7 +20,6 @@ from txloom.history.aggregate_stream import stream
 from txloom.history.changes import changes
 from txloom.quality.findings import Finding
 from txloom.steps.schema_drift import undeclared, without_before
-from txloom.storage.buffer.buffer_stream import RELEASED
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.sql import int_list, sql_name
 from txloom.storage.landing import event_files
@@ -33,8 +32,6 @@ from txloom.transactions.hashes import hashed
 
 EVENTS = ["transaction_id", "tx", "xid", "csn", "pos", "op", "committed_at"]
 EVENTS += ["landing", "row", "kind", "table", "value", "topic"]
-CHOSEN = pa.schema([(name, pa.int64()) for name in RELEASED])
-COORDINATES = pa.schema([("landing", pa.int64()), ("row", pa.int64())])
 ANY_TX = (-(2**63), 2**63 - 1)
 
 
@@ -43,9 +40,9 @@ class Share:
     """Whole transactions of a batch that are released in one call.
 
     Args:
-        chosen: decisions of kind `released`, in the schema CHOSEN.
+        chosen: decisions of kind `released`, in the schema RELEASED_ROWS.
         landings: the landings that have their events.
-        repeated: duplicates among these events, in the schema COORDINATES, which are left out.
+        repeated: duplicates among these events, in the schema REPEATED_ROWS, which are left out.
         tx: the lowest and highest hash of the transactions.
         part: the part of change_events whose events of the one transaction are released; None: all events.
     """
@@ -128,7 +125,7 @@ def made_of(pipeline: Pipeline, events: pa.Table, chosen: pa.Table, number: int)
     Args:
         pipeline: the declaration, with columns that tables took up.
         events: rows of change_events without duplicates, with the columns EVENTS.
-        chosen: the transactions, in the schema CHOSEN.
+        chosen: the transactions, in the schema RELEASED_ROWS.
         number: the release number.
     """
     typed = _typed(pipeline, events)
@@ -199,7 +196,7 @@ def events_of(events: pa.Table, chosen: pa.Table, repeated: pa.Table) -> pa.Tabl
     Args:
         events: rows of change_events, also of other transactions and landings.
         chosen: the transactions: `tx`, `csn`, `first_landing` and `last_landing`, each hash once.
-        repeated: (landing, row) of duplicates, in the schema COORDINATES.
+        repeated: duplicates, in the schema REPEATED_ROWS.
     """
     chosen = chosen.sort_by("tx")
     tx, first, last = (chosen.column(name).to_numpy() for name in ("tx", "first_landing", "last_landing"))

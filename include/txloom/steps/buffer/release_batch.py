@@ -7,13 +7,12 @@ from typing import TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, Row
 
 from txloom.config import names
 from txloom.config.models.pipeline import Pipeline
 from txloom.quality.findings import Finding
 from txloom.steps.buffer.micro_batch import Batch
-from txloom.steps.buffer.release import CHOSEN, COORDINATES, Release, Share, release
+from txloom.steps.buffer.release import Release, Share, release
 from txloom.steps.parallel import run_parallel
 from txloom.storage.delta.data_files import DataFile, write_file
 from txloom.storage.landing import event_files
@@ -74,18 +73,16 @@ class Written:
 T = TypeVar("T")
 
 
-def release_small(batch: Batch, whole: Sequence[Row], repeated: Sequence[Row], landings: set[int]) -> Released:
+def release_small(batch: Batch, whole: pa.Table, repeated: pa.Table, landings: set[int]) -> Released:
     """Append the whole transactions of a batch to history, in this process; a repeated batch appends nothing twice.
 
     Args:
         batch: the batch.
-        whole: decisions of kind `released`.
-        repeated: decisions of kind `repeated`.
+        whole: the transactions, in the schema RELEASED_ROWS of `txloom.storage.buffer.buffer_stream`.
+        repeated: the duplicates among their events, in the schema REPEATED_ROWS.
         landings: the landings that have the batch's events.
     """
-    chosen = {name: [row[name] for row in whole] for name in CHOSEN.names}
-    coordinates = {name: [row[name] for row in repeated] for name in COORDINATES.names}
-    share = Share(pa.table(chosen, CHOSEN), sorted(landings), pa.table(coordinates, COORDINATES))
+    share = Share(whole, sorted(landings), repeated)
 
     def run(pipeline: Pipeline) -> tuple[Release, Sequence[Undeclared]]:
         released = release(pipeline, batch.paths, batch.release, share)
@@ -94,7 +91,7 @@ def release_small(batch: Batch, whole: Sequence[Row], repeated: Sequence[Row], l
     released = _with_new_columns(batch, run)
     batch.record(released.findings)
     run_parallel([partial(batch.append_local, rows, table) for table, rows in released.history.items()])
-    sizes = {row["tx"]: tuple(row[name] for name in SIZES) for row in whole if row["tx"] in released.unreadable}
+    sizes = _sizes(whole, released.unreadable)
     return Released(released.transactions, [], released.unreadable, sizes, landings)
 
 
@@ -110,20 +107,14 @@ def _with_new_columns(batch: Batch, run: Callable[[Pipeline], tuple[T, Sequence[
         pipeline = batch.adopt(pipeline, new)
 
 
-def release_large(batch: Batch, outcomes: DataFrame, rows: int, landings: set[int]) -> Released:
+def release_large(batch: Batch, whole: pa.Table, repeated: pa.Table, landings: set[int]) -> Released:
     """Append the whole transactions of a batch to history with Spark's tasks; a repeated batch appends nothing twice.
 
-    The driver holds about 60 bytes for each transaction and duplicate; messages stay in the tasks.
-
-    Args:
-        batch: the batch.
-        outcomes: decisions of kind `released` and `repeated`.
-        rows: how many events they have together.
-        landings: the landings that have the batch's events.
+    The driver holds about 60 bytes for each transaction and duplicate; messages stay in the tasks. Arguments are those
+    of `release_small`.
     """
-    decided = outcomes.select("what", *CHOSEN.names, *COORDINATES.names).toArrow()
-    ranges = spread.hash_ranges(rows, SHARE, FEWEST_BITS)
-    shares = list(_shares(decided, sorted(landings), ranges))
+    ranges = spread.hash_ranges(events_in(whole), SHARE, FEWEST_BITS)
+    shares = list(_shares(whole, repeated, sorted(landings), ranges))
     if not batch.pipeline.targets.aggregates:
         shares = [part for share in shares for part in _parts(batch, share)]
 
@@ -140,7 +131,7 @@ def release_large(batch: Batch, outcomes: DataFrame, rows: int, landings: set[in
         written.setdefault(part.table, []).append(part)
     transactions = written.pop(names.TRANSACTIONS, [])
     run_parallel([partial(batch.append_files, files, table) for table, files in written.items()])
-    sizes = _sizes(decided, unreadable)
+    sizes = _sizes(whole, unreadable)
     return Released(_named_once(readable), transactions, unreadable, sizes, landings)
 
 
@@ -171,14 +162,20 @@ def _in_tasks(batch: Batch, pipeline: Pipeline, shares: Sequence[Share]) -> list
     return spread.in_tasks(batch.spark, shares, run)
 
 
-def _shares(decided: pa.Table, landings: list[int], ranges: Sequence[spread.Bounds]) -> Iterator[Share]:
-    """Split decisions by ranges of the transactions' hashes, so that each transaction is in one share."""
-    whole = decided.filter(pc.equal(decided.column("what"), pa.scalar("released"))).select(CHOSEN.names).cast(CHOSEN)
-    again = decided.filter(pc.equal(decided.column("what"), pa.scalar("repeated")))
+def events_in(whole: pa.Table) -> int:
+    """Return about how many events transactions have: their rows, and a metadata message each."""
+    rows = pc.sum(whole.column("rows"), min_count=0).as_py()
+    return whole.num_rows + int(rows or 0)
+
+
+def _shares(
+    whole: pa.Table, repeated: pa.Table, landings: list[int], ranges: Sequence[spread.Bounds]
+) -> Iterator[Share]:
+    """Split transactions by ranges of their hashes, so that each is in one share."""
     for bounds in ranges:
-        chosen, repeated = spread.within(whole, "tx", bounds), spread.within(again, "tx", bounds)
+        chosen, again = spread.within(whole, "tx", bounds), spread.within(repeated, "tx", bounds)
         if chosen.num_rows:
-            yield Share(chosen, landings, repeated.select(COORDINATES.names).cast(COORDINATES), bounds)
+            yield Share(chosen, landings, again, bounds)
 
 
 def _parts(batch: Batch, share: Share) -> Iterator[Share]:
@@ -201,10 +198,10 @@ def _parts(batch: Batch, share: Share) -> Iterator[Share]:
             yield replace(share, chosen=large.slice(number, 1), tx=(tx, tx), part=part)
 
 
-def _sizes(decided: pa.Table, chosen: Iterable[int]) -> dict[int, tuple[int, ...]]:
+def _sizes(whole: pa.Table, chosen: Iterable[int]) -> dict[int, tuple[int, ...]]:
     """Return, by hash, the values of SIZES of some transactions."""
-    chosen_rows = decided.filter(pc.is_in(decided.column("tx"), pa.array(list(chosen), pa.int64()))).to_pylist()
-    return {row["tx"]: tuple(row[name] for name in SIZES) for row in chosen_rows if row["what"] == "released"}
+    rows = whole.filter(pc.is_in(whole.column("tx"), pa.array(list(chosen), pa.int64()))).to_pylist()
+    return {row["tx"]: tuple(row[name] for name in SIZES) for row in rows}
 
 
 def _write(rows_by_table: Mapping[str, pa.Table], paths: TablePaths) -> Iterator[DataFile]:

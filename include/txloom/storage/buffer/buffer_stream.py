@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from pyspark.sql import Column, DataFrame
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from txloom.transactions import buffer, completeness, producer_runs
@@ -19,20 +20,25 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.state import GroupState
 
 OUTCOMES = """
-    what string, bucket int, tx bigint, csn bigint, rows bigint, first_at bigint, finished_at bigint,
-    first_landing bigint, last_landing bigint, landing bigint, row bigint, `table` bigint,
-    cause string, expected string, received string, landings array<bigint>, runs bigint"""
+    what string, bucket int, tx bigint, csn bigint, rows bigint, first_at bigint, landing bigint, row bigint,
+    `table` bigint, cause string, expected string, received string, landings array<bigint>, runs bigint,
+    packed binary"""
 """The schema of outcomes, as DDL. what: the kind of a row.
 
-released: a transaction, with the first and the last landing of its events. place: a landing and a table that have
-events of released transactions. repeated: landing and row of a duplicate among them. dead, waiting: a transaction with
-its counts. late: landing and row of a row (rows is 1) or metadata (rows is 0) whose transaction was finished before.
-counts: of the bucket, as JSON in `received`; first_at, landing and csn are time, landing and low watermark of its last
-clock. runs: of released, dead and waiting transactions, the verdict of `producer_runs`. Times are in microseconds."""
+released: in `packed`, the transactions that a bucket releases (RELEASED_ROWS). place: a landing and a table that have
+events of released transactions. repeated: in `packed`, the duplicates among them (REPEATED_ROWS). dead, waiting: a
+transaction with its counts. late: landing and row of a row (rows is 1) or metadata (rows is 0) whose transaction was
+finished before. counts: of the bucket, as JSON in `received`; first_at, landing and csn are time, landing and low
+watermark of its last clock. runs: of released, dead and waiting transactions, the verdict of `producer_runs`. Times are
+in microseconds."""
 
 OUTCOME_NAMES = [part.split()[0].strip("`") for part in OUTCOMES.split(",")]
-RELEASED = ("tx", "csn", "rows", "first_at", "finished_at", "first_landing", "last_landing")
-INTEGERS = (*RELEASED, "landing", "row", "table", "runs")
+INTEGERS = ("tx", "csn", "rows", "first_at", "landing", "row", "table", "runs")
+RELEASED = ("tx", "csn", "rows", "first_at", "finished_at", "first_landing", "last_landing", "runs")
+RELEASED_ROWS = pa.schema([(name, pa.int64()) for name in RELEASED])
+"""Released transactions; first_landing and last_landing: between these their events were landed."""
+REPEATED_ROWS = pa.schema([(name, pa.int64()) for name in ("tx", "landing", "row")])
+"""Duplicates: the hash of their transaction, and where they lie in change_events."""
 NO_CLOCK = -2
 """`reached` of a row that is no clock; a null would turn the whole column into floats in pandas."""
 NO_STATE = "held binary, finished binary"
@@ -90,19 +96,14 @@ def unpack(state: tuple[bytes, bytes]) -> buffer.Held:
 
 
 def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisions) -> Iterator[pd.DataFrame]:
-    for released in decisions.released:
-        yield _frame(
-            "released",
-            bucket,
-            {name: getattr(released, name) for name in (*RELEASED, "runs")},
-        )
+    for what, rows in (("released", released(decisions)), ("repeated", repeated(decisions))):
+        if rows.num_rows:
+            yield _frame(what, bucket, {"packed": [_packed(rows)]})
     pairs = sorted(decisions.repeated_in)
     yield _frame("place", bucket, {"landing": [pair[0] for pair in pairs], "table": [pair[1] for pair in pairs]})
-    for what, groups in (("repeated", decisions.repeated), ("late", [*decisions.late, *decisions.late_metadata])):
-        events = ev.concatenate(groups)
-        is_row = (events["kind"] != ev.METADATA).astype(np.int64)
-        about = {name: events[name] for name in ("tx", "landing", "row")}
-        yield _frame(what, bucket, {**about, "rows": is_row})
+    late = ev.concatenate([*decisions.late, *decisions.late_metadata])
+    is_row = (late["kind"] != ev.METADATA).astype(np.int64)
+    yield _frame("late", bucket, {**{name: late[name] for name in ("tx", "landing", "row")}, "rows": is_row})
     for what, incomplete in (("dead", decisions.dead), ("waiting", decisions.waiting)):
         yield _frame(what, bucket, _waiting_columns(incomplete))
     counts = {
@@ -130,6 +131,35 @@ def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisio
             "landing": [decisions.landing],
             "csn": [decisions.low_watermark],
         },
+    )
+
+
+def released(decisions: buffer.Decisions) -> pa.Table:
+    """Return the transactions that a bucket releases, in the schema RELEASED_ROWS."""
+    parts = [pa.table({name: getattr(each, name) for name in RELEASED}, RELEASED_ROWS) for each in decisions.released]
+    return pa.concat_tables([RELEASED_ROWS.empty_table(), *parts])
+
+
+def repeated(decisions: buffer.Decisions) -> pa.Table:
+    """Return the duplicates among the events of these transactions, in the schema REPEATED_ROWS."""
+    events = ev.concatenate(decisions.repeated)
+    columns = [pa.array(np.ascontiguousarray(events[name])) for name in REPEATED_ROWS.names]
+    return pa.Table.from_arrays(columns, schema=REPEATED_ROWS)
+
+
+def _packed(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_table(rows)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
+def packed_rows(outcomes: Iterable[Row], what: str, schema: pa.Schema) -> pa.Table:
+    """Return the rows that outcomes of a kind have packed; schema: RELEASED_ROWS or REPEATED_ROWS."""
+    packed = [row["packed"] for row in outcomes if row["what"] == what]
+    return pa.concat_tables(
+        [schema.empty_table(), *(pa.ipc.open_stream(pa.py_buffer(each)).read_all() for each in packed)]
     )
 
 
