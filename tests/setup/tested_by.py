@@ -91,7 +91,6 @@ TESTED_BY = {
     "storage/views/stories/row_lookup": "storage/views/stories/test_row",
     "storage/views/stories/row_states": "storage/views/stories/test_row",
     "transactions/alone": "transactions/test_completeness",
-    "transactions/events": "transactions/test_metadata",
     "transactions/hashes": "transactions/test_compact_events",
     "transactions/memory": "transactions/test_completeness",
     "transactions/reused_ids": "workloads/named/test_wrapped_ids",

@@ -184,9 +184,9 @@ def _are_ordered(columns: Sequence[np.ndarray]) -> bool:
 
 
 def merged(events: np.ndarray, following: np.ndarray) -> np.ndarray:
-    """Return events together with others that follow all events of their transaction, in the order of IDENTITY.
+    """Return events in the order of IDENTITY together with others, which follow all events of their transaction.
 
-    events: in this order. following: in any order; of kinds above those of all events.
+    Where their kinds are above those of all events, the result is in this order too.
     """
     if not len(events) or not len(following):
         return concatenate([events, ordered(following, IDENTITY)])
