@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Callable, Sequence
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -54,4 +55,22 @@ def test_a_pause_within_a_pause_does_not_end_it() -> None:
         with paused():
             pass
         assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_the_collector_works_again_when_the_last_thread_is_through() -> None:
+    begun, may_end = Event(), Event()
+
+    def work() -> None:
+        with paused():
+            begun.set()
+            may_end.wait(10)
+
+    with paused():
+        other = Thread(target=work)
+        other.start()
+        assert begun.wait(10)
+    assert not gc.isenabled()
+    may_end.set()
+    other.join()
     assert gc.isenabled()

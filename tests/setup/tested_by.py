@@ -34,7 +34,6 @@ TESTED_BY = {
     "quality/verdicts": "quality/test_conditions",
     "storage/buffer/batch_plan": "storage/landing/test_landing_stream",
     "storage/buffer/newest_batch": "steps/landing/test_pending_work",
-    "storage/buffer/buffer_stream": "storage/buffer/test_checkpoints",
     "storage/checks/check_input": "quality/test_conditions",
     "storage/checks/data_checks": "steps/publish/test_judge",
     "storage/checks/judged_state": "steps/publish/test_validate",

@@ -7,6 +7,30 @@ messages takes. Objects without a cycle are freed at once all the same.
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
+
+
+class _Pauses:
+    """The pauses of all threads of this process: the collector works again when the last of them is over."""
+
+    def __init__(self) -> None:
+        self._lock, self._number, self._was_enabled = Lock(), 0, False
+
+    def begin(self) -> None:
+        with self._lock:
+            if not self._number:
+                self._was_enabled = gc.isenabled()
+                gc.disable()
+            self._number += 1
+
+    def end(self) -> None:
+        with self._lock:
+            self._number -= 1
+            if not self._number and self._was_enabled:
+                gc.enable()
+
+
+_PAUSES = _Pauses()
 
 
 @contextmanager
@@ -19,10 +43,8 @@ def paused() -> Iterator[None]:
     >>> gc.isenabled()
     True
     """
-    was_enabled = gc.isenabled()
-    gc.disable()
+    _PAUSES.begin()
     try:
         yield
     finally:
-        if was_enabled:
-            gc.enable()
+        _PAUSES.end()

@@ -248,7 +248,7 @@ def _deduplicated(events: np.ndarray, decisions: Decisions) -> np.ndarray:
     marked, counts = events["kind"] == ev.REPEATED, events["kind"] == ev.EXPECTED
     fresh = ev.ordered(ev.chosen(events, ~marked & ~counts), ev.IDENTITY)
     fresh, repeated = _first_of_each(fresh)
-    rows = repeated[repeated["kind"] == ev.ROW]
+    rows = ev.chosen(repeated, repeated["kind"] == ev.ROW).copy()
     rows["kind"] = ev.REPEATED
     decisions.duplicates += len(rows)
     decisions.repeated_metadata += int(np.count_nonzero(repeated["kind"] == ev.METADATA))
@@ -267,14 +267,14 @@ def _first_of_each(events: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return events, ev.no_events()
     among = again.copy()
     among[:-1] |= again[1:]
-    some = ev.ordered(events[among], [*ev.IDENTITY, "payload", "high", "landing", "row"])
+    some = ev.ordered(ev.chosen(events, among), [*ev.IDENTITY, "payload", "high", "landing", "row"])
     repeated = ev.repeats(some, (*ev.IDENTITY, "payload"))
     repeated[1:] &= _same_content(some[:-1], some[1:])
     stays = np.ones(len(events), bool)
     stays[among] = ~repeated
     first: np.ndarray = events.take(np.flatnonzero(stays))
-    first[among[stays]] = some[~repeated]
-    return first, some[repeated]
+    first[among[stays]] = ev.chosen(some, ~repeated)
+    return first, ev.chosen(some, repeated)
 
 
 def _metadata(events: np.ndarray) -> np.ndarray:

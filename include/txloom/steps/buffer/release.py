@@ -40,7 +40,7 @@ class Share:
     """Whole transactions of a batch that are released in one call.
 
     Args:
-        chosen: decisions of kind `released`, in the schema RELEASED_ROWS.
+        chosen: the transactions, in the schema RELEASED_ROWS.
         landings: the landings that have their events.
         repeated: duplicates among these events, in the schema REPEATED_ROWS, which are left out.
         tx: the lowest and highest hash of the transactions.
@@ -213,7 +213,7 @@ def _are_among(events: pa.Table, repeated: pa.Table) -> np.ndarray:
     """Return which events have the position of a duplicate."""
     are = pc.is_in(events.column("row"), repeated.column("row").combine_chunks()).to_numpy()
     some = np.flatnonzero(are)
-    pairs = _pairs(events.take(pa.array(some, pa.int64())), "landing", "row")
+    pairs = _pairs(events.select(["landing", "row"]).take(pa.array(some, pa.int64())), "landing", "row")
     are[some] = np.isin(pairs, _pairs(repeated, "landing", "row"))
     return are
 

@@ -29,14 +29,15 @@ released: in `packed`, the transactions that a bucket releases (RELEASED_ROWS). 
 events of released transactions. repeated: in `packed`, the duplicates among them (REPEATED_ROWS). dead, waiting: a
 transaction with its counts. late: landing and row of a row (rows is 1) or metadata (rows is 0) whose transaction was
 finished before. counts: of the bucket, as JSON in `received`; first_at, landing and csn are time, landing and low
-watermark of its last clock. runs: of released, dead and waiting transactions, the verdict of `producer_runs`. Times are
-in microseconds."""
+watermark of its last clock. runs: of dead and waiting transactions, the verdict of `producer_runs`. Times are in
+microseconds."""
 
 OUTCOME_NAMES = [part.split()[0].strip("`") for part in OUTCOMES.split(",")]
 INTEGERS = ("tx", "csn", "rows", "first_at", "landing", "row", "table", "runs")
 RELEASED = ("tx", "csn", "rows", "first_at", "finished_at", "first_landing", "last_landing", "runs")
 RELEASED_ROWS = pa.schema([(name, pa.int64()) for name in RELEASED])
-"""Released transactions; first_landing and last_landing: between these their events were landed."""
+"""Released transactions, with times in microseconds. first_landing and last_landing: between these their events were
+landed. runs: the verdict of `producer_runs`."""
 REPEATED_ROWS = pa.schema([(name, pa.int64()) for name in ("tx", "landing", "row")])
 """Duplicates: the hash of their transaction, and where they lie in change_events."""
 NO_CLOCK = -2
@@ -85,14 +86,15 @@ def unpacked(frames: Iterable[pd.DataFrame]) -> np.ndarray:
 
 def pack(held: buffer.Held) -> tuple[bytes, bytes]:
     """Return a bucket's state as (events with unreadable ranges, finished transactions), each as bytes."""
-    return ev.to_bytes(np.concatenate([held.events, held.unreadable_ranges])), ev.to_bytes(held.finished)
+    return ev.to_bytes(ev.concatenate([held.events, held.unreadable_ranges])), ev.to_bytes(held.finished)
 
 
 def unpack(state: tuple[bytes, bytes]) -> buffer.Held:
     """Return a bucket's state of the bytes that `pack` made."""
     events = ev.from_bytes(state[0], ev.EVENT)
     unreadable_range = events["kind"] == ev.UNREADABLE_RANGE
-    return buffer.Held(events[~unreadable_range], ev.from_bytes(state[1], ev.FINISHED), events[unreadable_range])
+    finished = ev.from_bytes(state[1], ev.FINISHED)
+    return buffer.Held(ev.chosen(events, ~unreadable_range), finished, events[unreadable_range])
 
 
 def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisions) -> Iterator[pd.DataFrame]:
@@ -137,7 +139,7 @@ def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisio
 def released(decisions: buffer.Decisions) -> pa.Table:
     """Return the transactions that a bucket releases, in the schema RELEASED_ROWS."""
     parts = [pa.table({name: getattr(each, name) for name in RELEASED}, RELEASED_ROWS) for each in decisions.released]
-    return pa.concat_tables([RELEASED_ROWS.empty_table(), *parts])
+    return pa.concat_tables([RELEASED_ROWS.empty_table(), *parts]).combine_chunks()
 
 
 def repeated(decisions: buffer.Decisions) -> pa.Table:
@@ -156,11 +158,10 @@ def _packed(rows: pa.Table) -> bytes:
 
 
 def packed_rows(outcomes: Iterable[Row], what: str, schema: pa.Schema) -> pa.Table:
-    """Return the rows that outcomes of a kind have packed; schema: RELEASED_ROWS or REPEATED_ROWS."""
-    packed = [row["packed"] for row in outcomes if row["what"] == what]
-    return pa.concat_tables(
-        [schema.empty_table(), *(pa.ipc.open_stream(pa.py_buffer(each)).read_all() for each in packed)]
-    )
+    """Return the rows that outcomes of a kind have packed, in one piece; schema: RELEASED_ROWS or REPEATED_ROWS."""
+    packed = [pa.py_buffer(row["packed"]) for row in outcomes if row["what"] == what]
+    parts = [pa.ipc.open_stream(each).read_all() for each in packed]
+    return pa.concat_tables([schema.empty_table(), *parts]).combine_chunks()
 
 
 def _waiting_columns(transactions: list[completeness.Waiting]) -> dict[str, Any]:
