@@ -44,16 +44,6 @@ def replace_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(buffer_transactions, "_run", chosen)
 
 
-class Outcomes:
-    """What a batch decided, as `release_batch` asks a frame of Spark's for it."""
-
-    def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
-        self.rows = rows
-
-    def collect(self) -> list[Row]:
-        return [Row(**row) for row in self.rows]
-
-
 def run(step: Step) -> dict[str, int]:
     """Take in what was landed since the last run, as `txloom.steps.buffer.buffer_transactions` does by a stream."""
     spark, pipeline, paths, run_id = step.spark, step.pipeline, step.paths, step.run_id
@@ -73,7 +63,7 @@ def run(step: Step) -> dict[str, int]:
             ]
         batch = Batch(spark, pipeline, paths, generation, number, run_id, known)
         by_spark = running.by_session() or arrow_tables.LOCAL_ROWS < 0
-        written = release_batch(batch, Outcomes(rows)) if by_spark else release_here(batch, rows)  # type: ignore[arg-type]
+        written = release_batch(batch, [Row(**row) for row in rows]) if by_spark else release_here(batch, rows)
         for name, count in written.items():
             totals[name] = count if name in LEVELS else totals.get(name, 0) + count
         taken, number = end.landing, number + 1

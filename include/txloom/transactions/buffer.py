@@ -252,12 +252,8 @@ def _deduplicated(events: np.ndarray, decisions: Decisions) -> np.ndarray:
     rows["kind"] = ev.REPEATED
     decisions.duplicates += len(rows)
     decisions.repeated_metadata += int(np.count_nonzero(repeated["kind"] == ev.METADATA))
-    following = ev.concatenate(
-        [metadata.of_messages(ev.chosen(events, counts), _metadata(fresh)), events[marked], rows]
-    )
-    if (fresh["kind"] > ev.EXPECTED).any():
-        return ev.concatenate([fresh, following])
-    return ev.merged(fresh, following)
+    expected = metadata.of_messages(ev.chosen(events, counts), _metadata(fresh))
+    return ev.merged(fresh, ev.concatenate([expected, events[marked], rows]))
 
 
 def _first_of_each(events: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -99,12 +99,22 @@ def mixed(tables: np.ndarray, counts: np.ndarray) -> np.ndarray:
 def to_bytes(records: np.ndarray) -> bytes:
     """Pack an array of records for the state store, as a compressed Arrow IPC stream."""
     names = records.dtype.names or ()
-    batch = pa.record_batch({name: pa.array(np.ascontiguousarray(records[name])) for name in names})
+    return pack_rows(pa.table({name: pa.array(np.ascontiguousarray(records[name])) for name in names}))
+
+
+def pack_rows(rows: pa.Table) -> bytes:
+    """Pack rows as a compressed Arrow IPC stream."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
-        writer.write_batch(batch)
+    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_table(rows)
     packed: bytes = sink.getvalue().to_pybytes()
     return packed
+
+
+def unpack_rows(packed: bytes) -> pa.Table:
+    """Unpack what `pack_rows` packed."""
+    with pa.ipc.open_stream(pa.py_buffer(packed)) as reader:
+        return reader.read_all()
 
 
 def from_bytes(packed: bytes, dtype: np.dtype) -> np.ndarray:
@@ -117,10 +127,7 @@ def unpacked(values: Iterable[bytes], others: np.ndarray) -> np.ndarray:
 
     Each number is copied once: joining arrays of millions of records takes as long as unpacking them.
     """
-    tables = list[pa.Table]()
-    for packed in values:
-        with pa.ipc.open_stream(packed) as reader:
-            tables.append(reader.read_all())
+    tables = [unpack_rows(packed) for packed in values]
     size = sum(table.num_rows for table in tables)
     records = np.empty(size + len(others), others.dtype)
     records[size:] = others
@@ -188,8 +195,8 @@ def merged(events: np.ndarray, following: np.ndarray) -> np.ndarray:
 
     Where their kinds are above those of all events, the result is in this order too.
     """
-    if not len(events) or not len(following):
-        return concatenate([events, ordered(following, IDENTITY)])
+    if not len(following):
+        return events
     following = ordered(following, IDENTITY)
     at = np.searchsorted(events["tx"], following["tx"], side="right") + np.arange(len(following))
     both = np.empty(len(events) + len(following), events.dtype)
@@ -210,8 +217,8 @@ def repeats(records: np.ndarray, names: Sequence[str]) -> np.ndarray:
 
 
 def concatenate(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Join event arrays; joining none gives an empty one, and one that alone has events is returned as it is."""
-    some = [part for part in parts if len(part)]
+    """Join arrays of one kind of records; joining none gives no events, and a part that alone has any is not copied."""
+    some = [part for part in parts if len(part)] or parts[:1] or [no_events()]
     if len(some) == 1:
         return some[0]
-    return np.concatenate([_raw(part) for part in some]).view(some[0].dtype) if some else no_events()
+    return np.concatenate([_raw(part) for part in some]).view(some[0].dtype)

@@ -57,7 +57,7 @@ def without_reused(finished: np.ndarray, batch: np.ndarray) -> np.ndarray:
 
 def joined(finished: np.ndarray, new: np.ndarray) -> np.ndarray:
     """Return finished transactions and new ones together, sorted by hash."""
-    return ev.ordered(ev.concatenate([finished, new]), ["tx"]) if len(finished) or len(new) else none()
+    return ev.ordered(ev.concatenate([finished, new]), ["tx"])
 
 
 def newest(finished: np.ndarray, most: int, decided: int) -> np.ndarray:

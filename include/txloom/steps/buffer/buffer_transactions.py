@@ -99,7 +99,7 @@ def _taken_in(step: Step, epoch: int) -> dict[str, int]:
 
     def release(frame: DataFrame, number: int) -> None:
         batch = Batch(step.spark, pipeline, paths, epoch, number, step.run_id, known)
-        for name, count in release_batch(batch, frame).items():
+        for name, count in release_batch(batch, frame.collect()).items():
             totals[name] = count if name in LEVELS else totals.get(name, 0) + count
 
     query = (
@@ -124,7 +124,7 @@ def known_before(paths: TablePaths, epoch: int) -> int:
     return seen.landing if seen is not None and seen.release < checkpoints.first_release(epoch) else 0
 
 
-def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
+def release_batch(batch: Batch, outcomes: Sequence[Row]) -> dict[str, int]:
     """Write what one micro-batch decided, and return its counts; a repeated batch writes nothing twice.
 
     A batch without any row (of a commit that changes no rows, such as that of a lease) returns {}. History and dead
@@ -133,9 +133,8 @@ def release_batch(batch: Batch, frame: DataFrame) -> dict[str, int]:
 
     Args:
         batch: the batch.
-        frame: its decisions, in the schema of `txloom.storage.buffer.buffer_stream.OUTCOMES`.
+        outcomes: its decisions, in the schema of `txloom.storage.buffer.buffer_stream.OUTCOMES`.
     """
-    outcomes = frame.collect()
     kinds = {what: [row for row in outcomes if row["what"] == what] for what in KINDS}
     if not kinds["counts"]:
         return {}

@@ -100,7 +100,7 @@ def unpack(state: tuple[bytes, bytes]) -> buffer.Held:
 def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisions) -> Iterator[pd.DataFrame]:
     for what, rows in (("released", released(decisions)), ("repeated", repeated(decisions))):
         if rows.num_rows:
-            yield _frame(what, bucket, {"packed": [_packed(rows)]})
+            yield _frame(what, bucket, {"packed": [ev.pack_rows(rows)]})
     pairs = sorted(decisions.repeated_in)
     yield _frame("place", bucket, {"landing": [pair[0] for pair in pairs], "table": [pair[1] for pair in pairs]})
     late = ev.concatenate([*decisions.late, *decisions.late_metadata])
@@ -149,18 +149,9 @@ def repeated(decisions: buffer.Decisions) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=REPEATED_ROWS)
 
 
-def _packed(rows: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
-        writer.write_table(rows)
-    packed: bytes = sink.getvalue().to_pybytes()
-    return packed
-
-
 def packed_rows(outcomes: Iterable[Row], what: str, schema: pa.Schema) -> pa.Table:
     """Return the rows that outcomes of a kind have packed, in one piece; schema: RELEASED_ROWS or REPEATED_ROWS."""
-    packed = [pa.py_buffer(row["packed"]) for row in outcomes if row["what"] == what]
-    parts = [pa.ipc.open_stream(each).read_all() for each in packed]
+    parts = [ev.unpack_rows(row["packed"]) for row in outcomes if row["what"] == what]
     return pa.concat_tables([schema.empty_table(), *parts]).combine_chunks()
 
 
