@@ -7,7 +7,7 @@ import numpy as np
 
 from txloom.transactions import events as ev
 
-PLAIN = (ev.ROW, ev.METADATA, ev.EXPECTED)
+PLAIN = (ev.ROW, ev.ROWS, ev.METADATA, ev.EXPECTED)
 
 
 def alone(arrived: np.ndarray, held: np.ndarray, finished: np.ndarray) -> np.ndarray:

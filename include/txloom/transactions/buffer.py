@@ -146,7 +146,7 @@ def _decided(events: np.ndarray, rules: Rules) -> tuple["Outcomes", Decisions]:
 
 
 def _count(batch: np.ndarray, decisions: Decisions) -> None:
-    decisions.rows += int(np.count_nonzero(batch["kind"] == ev.ROW))
+    decisions.rows += int(ev.row_counts(batch).sum())
     decisions.metadata += int(np.count_nonzero((batch["kind"] == ev.METADATA) & (batch["run"] != ev.BROUGHT)))
 
 
@@ -288,7 +288,7 @@ def _release(outcomes: Outcomes, whole: np.ndarray, when: np.ndarray, decisions:
         return
     events = ev.chosen(outcomes.events, whole[outcomes.number])
     decisions.repeated.append(events[events["kind"] == ev.REPEATED])
-    places = events["kind"] <= ev.METADATA
+    places = np.isin(events["kind"], (ev.ROW, ev.ROWS, ev.METADATA))
     landings, landing = np.unique(events["landing"][places], return_inverse=True)
     cells = np.unique(landing.reshape(-1) * len(outcomes.tables) + outcomes.code[whole[outcomes.number]][places])
     width = len(outcomes.tables)

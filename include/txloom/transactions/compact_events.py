@@ -44,6 +44,27 @@ def packed(events: pa.Table, *, reopen: bool = False, known: np.ndarray | None =
             yield bucket, ev.to_bytes(of_transaction[start : start + PACKED])
 
 
+def of_snapshot(events: pa.Table) -> Iterator[tuple[int, bytes]]:
+    """Yield, as `packed` does, one record of the kind ROWS for each table of rows that a loaded snapshot has.
+
+    No other event can be one of these: txloom wrote them, each once, in one commit with what counts them. The buffer
+    has only to count them.
+
+    Args:
+        events: rows of one transaction in the schema of change_events, all of them row events of watched tables.
+    """
+    if not events.num_rows:
+        return
+    counted = events.group_by("table", use_threads=False).aggregate([("row", "min"), ("row", "count")])
+    first = events.filter(pc.is_in(events.column("row"), counted.column("row_min").combine_chunks()))
+    rows = _base(first, ev.ROWS)
+    rows["table"] = hashed(first.column("table"))
+    rows["identity"] = identities(_identities(first))
+    places = pc.index_in(first.column("table"), value_set=counted.column("table").combine_chunks())
+    rows["count"] = counted.column("row_count").take(places).to_numpy()
+    yield int(rows["tx"][0] % BUCKETS), ev.to_bytes(rows)
+
+
 def _mark_rows(numbers: np.ndarray, kind: int) -> np.ndarray:
     """Return one record of a kind for each transaction in compact events, without table, identity and counts."""
     _, first = np.unique(numbers["tx"], return_index=True)

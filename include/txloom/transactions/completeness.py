@@ -89,13 +89,14 @@ class Outcomes:
         kind = self.events["kind"]
         self.has_metadata = np.bincount(self.number[kind == ev.METADATA], minlength=size) > 0
         self.reopened = np.bincount(self.number[kind == ev.REOPEN], minlength=size) > 0
-        self.rows = np.bincount(self.number[kind == ev.ROW], minlength=size)
+        rows = ev.row_counts(self.events)
+        self.rows = _sums(self.number, rows, size)
         self.runs = producer_runs.judged(self.events, self.number, size, rules.keyless)
         self.tables, code = np.unique(self.events["table"], return_inverse=True)
         self.code = code.reshape(-1)
         width = max(len(self.tables), 1)
         cell = self.number * width + self.code
-        self.received = np.bincount(cell[kind == ev.ROW], minlength=size * width).reshape(size, width)
+        self.received = _sums(cell, rows, size * width).reshape(size, width)
         replaced = metadata.replaced(self.events, self.number, size)
         is_expected = (kind == ev.EXPECTED) & ~replaced
         expected = np.zeros(size * width, np.int64)
@@ -154,6 +155,12 @@ class Outcomes:
     def only(self, chosen: np.ndarray) -> "Outcomes":
         """Return the outcomes of some of the transactions, each with its own."""
         return Outcomes(ev.chosen(self.events, chosen[self.number]), self.rules, self.unreadable_ranges, self.clock)
+
+
+def _sums(number: np.ndarray, counts: np.ndarray, size: int) -> np.ndarray:
+    """Return the sum of some counts for each number below a size; exact up to 2 to the power of 53."""
+    sums: np.ndarray = np.bincount(number, weights=counts, minlength=size).astype(np.int64)
+    return sums
 
 
 def waiting(outcomes: Outcomes) -> list[Waiting]:

@@ -32,6 +32,9 @@ KNOWN = 7
 DECIDED = 8
 """With a clock: later landings name, with KNOWN, what was finished by the landings up to `count`."""
 
+ROWS = 9
+"""`count` row events of one table of a loaded snapshot, which txloom landed in one commit, each once."""
+
 UNREADABLE_RANGE = 6
 """With a clock: events of unknown transactions between the csns `csn` and `count` could not be read."""
 NOWHERE = -1
@@ -52,6 +55,7 @@ EVENT = np.dtype([(name, "i1" if name == "kind" else "i8") for name in FIELDS])
 """kind: one of the constants above; tx and check: two hashes of the transaction's id; csn (-1: not known yet); table:
 hash of its name; identity: hash of what survives a redelivery; payload: checksum of the event's content; high and low:
 its 128-bit digest; count: for a row without a csn its position in the source's log, where the identity names it;
+for ROWS how many they are;
 landing and row: the event's position in change_events; at: arrival in microseconds since the epoch; run: hash of the
 producer's run, 0 if not known; former: hash of the row's identity as an older version of txloom wrote it, else 0."""
 
@@ -86,6 +90,19 @@ def decided(landing: int, until: int) -> np.ndarray:
     row = np.zeros(1, EVENT)
     row["kind"], row["landing"], row["row"], row["count"] = DECIDED, landing, -1, until
     return row
+
+
+def row_counts(events: np.ndarray) -> np.ndarray:
+    """Return how many row events each record stands for: ROW for one, ROWS for as many as it counts, others for none.
+
+    >>> events = np.zeros(3, EVENT)
+    >>> events["kind"], events["count"] = [ROW, ROWS, METADATA], [77, 5, 6]
+    >>> row_counts(events).tolist()
+    [1, 5, 0]
+    """
+    kind = events["kind"]
+    counts: np.ndarray = np.where(kind == ROWS, events["count"], kind == ROW)
+    return counts
 
 
 def mixed(tables: np.ndarray, counts: np.ndarray) -> np.ndarray:

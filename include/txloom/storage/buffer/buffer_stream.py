@@ -66,7 +66,7 @@ def _decider(
     def decide(key: tuple[int], frames: Iterator[pd.DataFrame], state: "GroupState") -> Iterator[pd.DataFrame]:
         arrived = unpacked(frames)
         held = unpack(state.get) if state.exists else buffer.Held()
-        before = int(np.count_nonzero(held.events["kind"] == ev.ROW))
+        before = int(ev.row_counts(held.events).sum())
         held, decisions = buffer.decide(held, arrived, rules)
         state.update(pack(held))
         yield from _rows(int(key[0]), before, held, decisions)
@@ -120,7 +120,7 @@ def _rows(bucket: int, before: int, held: buffer.Held, decisions: buffer.Decisio
         "several_runs": sum(int((part.runs != producer_runs.ONE).sum()) for part in decisions.released),
         "dead": sum(waiting.rows for waiting in decisions.dead),
         "dead_transactions": len(decisions.dead),
-        "buffered": int(np.count_nonzero(held.events["kind"] == ev.ROW)),
+        "buffered": int(ev.row_counts(held.events).sum()),
         "buffered_before": before,
         "clocks": decisions.clocks,
     }

@@ -1,6 +1,6 @@
 """The rows of change_events that a landing writes: decoded events, each with the position that it came from."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from txloom.config import identity
 from txloom.errors import SourceUnavailable
 from txloom.storage.sources.splits import PLACE_BITS, LandingPlan, Task, line_bits
 from txloom.storage.system_tables import CHANGE_EVENTS, INSTANT
-from txloom.transactions.compact_events import packed
+from txloom.transactions.compact_events import of_snapshot, packed
 from txloom.transactions.hashes import hashed
 
 LINES_PER_FILE = 1 << 32
@@ -159,8 +159,17 @@ def with_compact_events(
         reopen: whether their transactions are to be decided again.
         known: transactions that were finished before these events came, see `packed`.
     """
+    return _with_packed(events, landing, packed(events, reopen=reopen, known=known))
+
+
+def with_counted_rows(events: pa.Table, landing: LandingPlan) -> pa.Table:
+    """Add to rows of a loaded snapshot what the buffer reads of them: how many there are of each table."""
+    return _with_packed(events, landing, of_snapshot(events))
+
+
+def _with_packed(events: pa.Table, landing: LandingPlan, packed_events: Iterable[tuple[int, bytes]]) -> pa.Table:
     rows = [
         {"landing": landing.number, "row": COMPACT_ROW, "kind": "numbers", "bucket": bucket, "numbers": compact_events}
-        for bucket, compact_events in packed(events, reopen=reopen, known=known)
+        for bucket, compact_events in packed_events
     ]
     return pa.concat_tables([events, pa.Table.from_pylist(rows, CHANGE_EVENTS)])
