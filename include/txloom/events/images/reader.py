@@ -190,10 +190,11 @@ class ImageReader:
             if position is not None and len(rows):
                 values = _values(given, f"c{position}")
                 known[rows, number] = True
-                if UNSET in values:
+                kinds = set(map(type, values))
+                if UnsetType in kinds:
                     known[rows, number] = [value is not UNSET for value in values]
                     values = [None if value is UNSET else value for value in values]
-                if msgspec.Raw in set(map(type, values)):
+                if msgspec.Raw in kinds:
                     values = [text_of(value) if isinstance(value, msgspec.Raw) else value for value in values]
             try:
                 columns.append(read_column(column.type, values))

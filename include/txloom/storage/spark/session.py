@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from txloom.config import jvm
 from txloom.config.project import jars
+from txloom.storage.spark import tasks
 
 SHUFFLE_PARTITIONS = 4
 """Partitions of a shuffle, as a small driver has cores. A state store keeps the number of its first run for good."""
@@ -36,6 +37,9 @@ SETTINGS = {
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
     "spark.python.daemon.module": "txloom.steps.buffer.python_workers",
+    # A daemon's workers serve one environment: with simplified tracebacks SQL's have another one than other tasks have,
+    # and a second daemon imports everything again.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -56,7 +60,7 @@ def open_session(application: str, step: str | None = None) -> SparkSession:
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        builder = builder.master(os.environ.get("TXLOOM_SPARK_MASTER", "local[*]"))
+        builder = builder.master(os.environ.get(tasks.MASTER, tasks.LOCAL))
         for name, value in launch_settings(step).items():
             builder = builder.config(name, value)
     session = builder.getOrCreate()
