@@ -36,6 +36,18 @@ def test_a_job_that_seldom_needs_spark_runs_without_it_on_this_machine(job: str,
     assert "run_id=a run " in done.stdout
 
 
+@pytest.mark.parametrize(("given", "known"), [("", "local[3]"), ("local[1]", "local[1]")])
+def test_such_a_job_knows_its_master(given: str, known: str, tmp_path: Path) -> None:
+    """It may use so many cores; what the environment says goes before what the connection does."""
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "master $TXLOOM_SPARK_MASTER"\n')
+    python.chmod(0o755)
+    environment = {"PATH": "/usr/bin:/bin", "PYSPARK_PYTHON": str(python), "TXLOOM_SPARK_MASTER": given}
+    command = [str(SUBMIT), "--master", "local[3]", str(PROJECT / "jobs" / "publish.py")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == f"master {known}\n"
+
+
 @pytest.mark.parametrize(("job", "master"), [("buffer_transactions", "local[*]"), ("publish", "spark://far:7077")])
 def test_everything_else_is_submitted_to_spark(job: str, master: str, tmp_path: Path) -> None:
     done = submitted(job, master, tmp_path)

@@ -64,7 +64,6 @@ TESTED_BY = {
     "storage/runs/ledger": "storage/maintenance/test_expiry",
     "storage/runs/job_results": "steps/test_runner",
     "storage/snapshots/dated_transactions": "steps/snapshots/test_diff_snapshot",
-    "storage/snapshots/snapshot_files": "steps/snapshots/test_extract_diff",
     "storage/sources/file_lines": "storage/sources/test_file_plan",
     "storage/sources/file_order": "storage/sources/test_file_plan",
     "storage/sources/file_positions": "storage/sources/test_file_plan",

@@ -136,6 +136,7 @@ class SmallLake:
         small = self.runs % 3
         with (
             patch.object(pieces, "PIECE_BYTES", (300, 5_000, pieces.PIECE_BYTES)[small]),
+            patch.object(pieces, "AT_ONCE_BYTES", (300, 5_000, pieces.AT_ONCE_BYTES)[small]),
             patch.object(rewrite, "FILE_BYTES", (500, rewrite.FILE_BYTES, 5_000)[small]),
         ):
             self.step(merge_current, self.session)

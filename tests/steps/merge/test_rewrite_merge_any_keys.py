@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drawn import examples
-from steps.merge.keyed import Change, Keyed, Scenario, scenarios, workload
+from steps.merge.keyed import Change, Keyed, Odds, Scenario, scenarios, workload
 from steps.merge.test_local_merge_any_keys import no_spark
 from txloom.config import names
-from txloom.steps.merge import rewrite_merge
+from txloom.steps.merge import piece_merge, rewrite_merge
 from txloom.storage.delta import arrow_tables
 from txloom.storage.rewriting import pieces, rewrite
+from txloom.storage.spark import tasks
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ CASES = st.builds(
     piece_bytes=st.sampled_from((300, 1_500, 5_000, pieces.PIECE_BYTES)),
     file_bytes=st.sampled_from((200, 2_000, rewrite.FILE_BYTES)),
     gathered=st.sampled_from((1, 7, pieces.GATHERED)),
-    sample=st.sampled_from((2, 10, rewrite_merge.SAMPLE)),
+    sample=st.sampled_from((2, 10, piece_merge.SAMPLE)),
     small_bytes=st.sampled_from((0, rewrite_merge.SMALL_BYTES)),
 )
 
@@ -61,9 +62,10 @@ def test_any_workload_is_merged_to_the_same_tables_and_findings(tmp_path_factory
         whole.merge(no_spark)
         with pytest.MonkeyPatch.context() as limits:
             limits.setattr(pieces, "PIECE_BYTES", case.piece_bytes)
+            limits.setattr(pieces, "AT_ONCE_BYTES", case.piece_bytes)
             limits.setattr(pieces, "GATHERED", case.gathered)
             limits.setattr(rewrite, "FILE_BYTES", case.file_bytes)
-            limits.setattr(rewrite_merge, "SAMPLE", case.sample)
+            limits.setattr(piece_merge, "SAMPLE", case.sample)
             limits.setattr(rewrite_merge, "SMALL_BYTES", case.small_bytes)
             pieced.merge(no_spark)
         assert _of(pieced, scenario.table) == _of(whole, scenario.table), f"after release {number + 1}"
@@ -73,6 +75,38 @@ def test_any_workload_is_merged_to_the_same_tables_and_findings(tmp_path_factory
                 lake.clean(horizon)
     if not (scenario.is_cleaned or scenario.has_strange_row or scenario.odds.truncate or scenario.odds.drop):
         assert pieced.rows(scenario.table) == made.worlds[scenario.table].rows
+
+
+@pytest.mark.parametrize("master", ["local[2]", "spark://elsewhere:7077"])
+def test_tasks_fold_pieces_to_the_same_tables(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, master: str
+) -> None:
+    """In processes of this machine; and in those of another, which read the pieces in the lake."""
+    made = workload(["by_long"], 5, transactions=30, odds=Odds(late=0.3, truncate=0.1, drop=0.2))
+    whole = Keyed(tmp_path / "whole", ["by_long"], documented=[])
+    pieced = Keyed(tmp_path / "pieced", ["by_long"], documented=[])
+    monkeypatch.setenv(tasks.MASTER, master)
+    monkeypatch.setattr(tasks, "_is_session_open", lambda: False)
+    folded, in_tasks = list[piece_merge.Piece](), tasks.in_tasks
+
+    def noted(session: Any, items: Any, work: Any) -> list[Any]:
+        folded.extend(items)
+        return in_tasks(session, items, work)
+
+    monkeypatch.setattr(tasks, "in_tasks", noted)
+    for number, released in enumerate(made.releases):
+        for lake in (whole, pieced):
+            lake.release(released)
+        whole.merge(no_spark)
+        with pytest.MonkeyPatch.context() as limits:
+            limits.setattr(pieces, "PIECE_BYTES", 2_000)
+            limits.setattr(pieces, "AT_ONCE_BYTES", 0)
+            limits.setattr(piece_merge, "TASK_BYTES", 0)
+            pieced.merge(lambda: spark)
+        assert _of(pieced, "by_long") == _of(whole, "by_long"), f"after release {number + 1}"
+    assert len(folded) > 2 * len(made.releases)
+    assert all(("pieced" in each.changes) == (master != "local[2]") for each in folded if each.changes)
+    assert not list(tmp_path.rglob("*.arrow")), "pieces are gone"
 
 
 def _of(lake: Keyed, table: str) -> tuple[list[str], list[str]]:
@@ -93,3 +127,16 @@ def test_a_late_change_is_folded_with_all_that_became_of_its_row(tmp_path: Path)
     lake.release({"by_long": {20: [Change("U", {"k0": 1}, {"k0": 1, "w": "late"})]}})
     lake.merge(no_spark)
     assert lake.rows("by_long") == {(2,): {"k0": 2, "v": 4, "w": "late"}}
+
+
+def test_rows_that_lie_between_changed_keys_stay(tmp_path: Path) -> None:
+    """Each column of their key has a value that a changed key has, and no changed key has both."""
+    lake = Keyed(tmp_path / "lake", ["by_bytes_and_number"], documented=[])
+    keys = [(k0, k1) for k0 in (b"a", b"b") for k1 in (1, 2)]
+    lake.release({"by_bytes_and_number": {10: [Change("I", {}, {"k0": k0, "k1": k1, "v": 1}) for k0, k1 in keys]}})
+    lake.merge(no_spark)
+    some = [{"k0": b"a", "k1": 1}, {"k0": b"b", "k1": 2}]
+    lake.release({"by_bytes_and_number": {20: [Change("U", key, {**key, "v": 2}) for key in some]}})
+    lake.merge(no_spark)
+    shown = {key: row["v"] for key, row in lake.rows("by_bytes_and_number").items()}
+    assert shown == {(b"a", 1): 2, (b"a", 2): 1, (b"b", 1): 1, (b"b", 2): 2}

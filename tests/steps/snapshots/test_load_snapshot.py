@@ -22,6 +22,8 @@ from txloom.errors import ConfigurationError
 from txloom.quality import findings as f
 from txloom.steps.publish.check_expectations import check_expectations
 from txloom.steps.snapshots.load_snapshot import Snapshot, load_snapshot
+from txloom.storage.landing import decoding
+from txloom.storage.spark import tasks
 
 
 def load(lake: Lake, folder: Path, csn: int, **more: Any) -> dict[str, int]:
@@ -141,6 +143,14 @@ def test_what_was_never_whole_below_a_load_of_everything_holds_nothing_up(spark:
     assert (cut["valid_through"], cut["gaps"]) == (50, [])
 
 
+@pytest.fixture(params=["in this process", "in others"])
+def decoding_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let rows be decoded here, and in tasks that are processes of this machine."""
+    if request.param == "in others":
+        monkeypatch.setattr(decoding, "LOCAL_BYTES", -1)
+        monkeypatch.setattr(tasks, "_is_session_open", lambda: False)
+
+
 @pytest.mark.parametrize(
     ("table", "lines", "message"),
     [
@@ -155,7 +165,7 @@ def test_what_was_never_whole_below_a_load_of_everything_holds_nothing_up(spark:
     ],
 )
 def test_what_cannot_be_read_is_named_and_nothing_is_loaded(
-    spark: Any, tmp_path: Path, table: str, lines: str, message: str
+    spark: Any, tmp_path: Path, decoding_process: None, table: str, lines: str, message: str
 ) -> None:
     made = shop(spark, tmp_path)
     (tmp_path / "export" / table).mkdir(parents=True)

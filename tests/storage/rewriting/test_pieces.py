@@ -1,16 +1,18 @@
 """Rows that are cut into pieces: each lies in one, equal keys and connected ones in the same."""
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.rewriting.test_changed_keys import VALUES
 from txloom.storage.delta import arrow_tables
-from txloom.storage.rewriting.pieces import Cuts, PieceFiles, cuts_of, sampled
+from txloom.storage.rewriting.pieces import Cuts, PieceFiles, clear, cuts_of, read, sampled
 
 
 @given(st.data())
@@ -44,17 +46,22 @@ def test_the_column_with_the_most_values_decides() -> None:
     assert cuts_of(sample, 2, {"id": {7: 1}, "tenant": {}}) == Cuts("id", pa.array([3]), {7: 1})
 
 
-@given(st.lists(st.lists(st.tuples(st.integers(0, 4), st.text(max_size=3)), max_size=6), max_size=5))
-def test_files_give_back_what_was_written_piece_by_piece(parts: list[Any]) -> None:
+@given(st.lists(st.lists(st.tuples(st.integers(0, 4), st.text(max_size=3)), max_size=6), max_size=5), st.booleans())
+def test_files_give_back_what_was_written_piece_by_piece(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[Any], is_shared: bool
+) -> None:
+    shared = tmp_path_factory.mktemp("lake")
     schema = pa.schema([("piece", pa.int64()), ("text", pa.string())])
-    with PieceFiles() as files:
+    with PieceFiles(str(shared) if is_shared else None) as files:
         for part in parts:
             rows = pa.Table.from_pylist([{"piece": piece, "text": text} for piece, text in part], schema)
             files.write(rows, np.array([piece for piece, _ in part], np.int64))
-        for piece in range(6):
+        for piece, file in enumerate(files.closed(6)):
             expected = [text for part in parts for at, text in part if at == piece]
-            assert files.read(piece, schema).column("text").to_pylist() == expected
-        folder = files._folder
+            assert read(file, schema).column("text").to_pylist() == expected
+            assert bool(file) == bool(expected)
+        folder = Path(files._folder)
+        assert folder.is_relative_to(shared) == is_shared
     assert not folder.exists()
 
 
@@ -79,3 +86,12 @@ def test_a_sample_has_every_so_manieth_row(sizes: list[int], most: int) -> None:
     assert len(numbers) <= 2 * most
     assert len(set(np.diff(numbers))) <= 1, "rows are equally far from each other"
     assert not count or numbers[0] == 0
+
+
+def test_what_a_killed_job_left_is_removed(tmp_path: Path) -> None:
+    shared = tmp_path / "pieces"
+    clear(str(shared))
+    (shared / "left").mkdir(parents=True)
+    (shared / "left" / "0.arrow").touch()
+    clear(str(shared))
+    assert list(shared.iterdir()) == []

@@ -24,7 +24,7 @@ def test_the_running_stage_is_told_until_the_step_ends(spark: Any, capsys: pytes
 def test_a_step_that_is_between_jobs_says_so(spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
     with progress_log.reported("publish", every=0.2):
         time.sleep(0.5)
-    assert "publish has worked for 0 s: no Spark job is running at this moment" in capsys.readouterr().out
+    assert "publish has worked for 0 s: no task is running at this moment" in capsys.readouterr().out
 
 
 def test_a_step_without_spark_tells_without_loading_it() -> None:
@@ -36,7 +36,7 @@ def test_a_step_without_spark_tells_without_loading_it() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     *lines, loaded = done.stdout.splitlines()
-    assert re.fullmatch(r"publish has worked for \d+ s: no Spark job is running at this moment", lines[0])
+    assert re.fullmatch(r"publish has worked for \d+ s: no task is running at this moment", lines[0])
     assert loaded == "False"
 
 

@@ -41,8 +41,3 @@ def test_ranges_cover_every_hash_once_and_are_as_many_as_rows_need() -> None:
     hashes = pa.table({"tx": [LOWEST, -1, 0, HIGHEST]})
     held = [spread.within(hashes, "tx", bounds).column("tx").to_pylist() for bounds in spread.hash_ranges(0, 1, 1)]
     assert held == [[LOWEST, -1], [0, HIGHEST]]
-
-
-def test_each_task_has_one_item_and_without_items_there_is_none(spark: Any) -> None:
-    assert sorted(spread.in_tasks(spark, [[1, 2], [3]], lambda items: [sum(each) for each in items])) == [3, 3]
-    assert spread.in_tasks(spark, list[int](), lambda items: items) == []

@@ -17,7 +17,7 @@ from txloom.steps.backfill.shadow_rows import without_cleaned
 from txloom.steps.buffer.release_batch import FEWEST_BITS, SHARE
 from txloom.storage.delta import arrow_tables, data_files, small_tables, spark_tables
 from txloom.storage.delta.sql import spark_name
-from txloom.storage.spark import spread
+from txloom.storage.spark import spread, tasks
 from txloom.storage.targets import history_reader, shadow_tables, spark_documents, spark_fold
 from txloom.storage.targets.row_tables import RowTable, row_tables
 from txloom.storage.targets.shadow_tables import DIGEST, KIND, SURPLUS, WAS
@@ -57,7 +57,7 @@ def histories(spark: SparkSession, scope: Scope, chosen: pa.Table, rows: int) ->
                     shadow = names.shadow_table(name)
                     yield data_files.write_file(made, shadow, scope.paths.table(shadow))
 
-    written = spread.in_tasks(spark, shares, write)
+    written = tasks.in_tasks(lambda: spark, shares, write)
     attempt = f"backfill:{uuid.uuid4().hex}"
     for name in empty:
         shadow = names.shadow_table(name)

@@ -17,7 +17,7 @@ from txloom.steps.parallel import run_parallel
 from txloom.storage.delta.data_files import DataFile, write_file
 from txloom.storage.landing import event_files
 from txloom.storage.paths import TablePaths
-from txloom.storage.spark import spread
+from txloom.storage.spark import spread, tasks
 from txloom.storage.system_tables import TRANSACTIONS
 from txloom.storage.targets.undeclared_columns import Undeclared, columns_to_adopt
 
@@ -159,7 +159,7 @@ def _in_tasks(batch: Batch, pipeline: Pipeline, shares: Sequence[Share]) -> list
             parts = list(_write(released.history, paths))
             yield Written(parts, *about, share.tx[0], released.transactions, released.has_metadata)
 
-    return spread.in_tasks(batch.spark, shares, run)
+    return tasks.in_tasks(lambda: batch.spark, shares, run)
 
 
 def events_in(whole: pa.Table) -> int:

@@ -47,7 +47,7 @@ def redrive(step: Step, selection: Selection) -> Counts:
 
     Raises:
         ConfigurationError: for an id, a cause or a position that no open dead letter has, without a choice, and while a
-            large landing is unfinished.
+            landing is unfinished that another machine's Spark has to decode.
     """
     refuse_no_choice(selection)
     pipeline, paths = step.pipeline, step.paths

@@ -32,9 +32,9 @@ from txloom.transactions.low_watermark import bounded
 def land_events(step: Step) -> Counts:
     """Land every new record, or every new whole file, of the source, and a clock row even where nothing is new.
 
-    Only large landings open a Spark session. A landing is first planned (in landed_files) and then written. One that an
-    earlier run planned and did not finish is finished before a new one is planned, so that a repeated call lands
-    nothing twice.
+    Tasks decode large landings (`txloom.storage.spark.tasks`). A landing is first planned (in landed_files) and then
+    written. One that an earlier run planned and did not finish is finished before a new one is planned, so that a
+    repeated call lands nothing twice.
 
     Returns:
         landing: the number of the new landing; counts of its events by kind.

@@ -66,7 +66,7 @@ def _plan_alone(merge: Merge, tables: Sequence[RowTable]) -> Work:
     """Compute the writes of tables, each by itself."""
     calls = {
         each.table.name: partial(
-            rewrite_merge.prepare, merge.paths, each, merge.target, merge.gone.get(each.table.name, {})
+            rewrite_merge.prepare, merge.spark, merge.paths, each, merge.target, merge.gone.get(each.table.name, {})
         )
         for each in tables
     }

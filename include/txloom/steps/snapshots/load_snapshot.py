@@ -5,7 +5,7 @@ transactions apply: changes at or below the csn, whenever they come, do not chan
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ from txloom.storage.paths import TablePaths
 from txloom.storage.snapshots import snapshot_files as snapshots_files
 from txloom.storage.snapshots.snapshot_files import SnapshotFile
 from txloom.storage.sources.splits import LandingPlan, Task
+from txloom.storage.spark import tasks
 from txloom.storage.system_tables import CHANGE_EVENTS
 from txloom.storage.targets.undeclared_columns import effective_pipeline
 
@@ -61,7 +62,7 @@ class Snapshot:
 def load_snapshot(step: Step, snapshot: Snapshot) -> Counts:
     """Land a snapshot as one transaction; the next buffer_transactions and merge_current apply it.
 
-    Only large snapshots open a Spark session. One that is not newer than what was loaded is skipped, so that a repeated
+    Tasks decode large snapshots. One that is not newer than what was loaded is skipped, so that a repeated
     call loads nothing twice.
 
     Args:
@@ -98,11 +99,12 @@ def load_snapshot(step: Step, snapshot: Snapshot) -> Counts:
     files = list(enumerate((file for of_table in files_by_table.values() for file in of_table), 1))
     if sum(Task(number_, names.LOAD, file.path, file.size).bytes for number_, file in files) <= decoding.LOCAL_BYTES:
         rows = [events for each in files for events in _decoded(load, *each)]
+        counted = [change_events.with_counted_rows(events, at) for events in rows]
         _plan(load, files_by_table, paths, run_id)
         head = load.truncates(files_by_table, BEHIND, _counted(rows))
-        landing_tables.append(change_events.with_compact_events(pa.concat_tables([head, *rows]), at), at, paths)
+        landing_tables.append(pa.concat_tables([change_events.with_compact_events(head, at), *counted]), at, paths)
     else:
-        _land_large(step.spark, load, files_by_table, files, paths, run_id)
+        _land_large(step.session, load, files_by_table, files, paths, run_id)
     close(step, at)
     return {"tables": len(files_by_table), "files": len(files), "csn": csn, "landing": number}
 
@@ -136,23 +138,28 @@ def _plan(load: InternalTransaction, tables: Iterable[str], paths: TablePaths, r
 
 
 def _land_large(
-    spark: "SparkSession",
+    session: "Callable[[], SparkSession]",
     load: InternalTransaction,
     tables: Mapping[str, Sequence[SnapshotFile]],
     files: Sequence[tuple[int, SnapshotFile]],
     paths: TablePaths,
     run_id: str,
 ) -> None:
-    """Decode the files in Spark's tasks, which write data files of change_events; the driver commits them."""
+    """Decode the files in tasks, which write data files of change_events; this process commits them."""
     path = paths.change_events
 
     def write(some: Iterable[tuple[int, SnapshotFile]]) -> Iterator[tuple[list[data_files.DataFile], dict[str, int]]]:
         for number, file in some:
             for events in decoding.gathered(_decoded(load, number, file)):
-                rows = change_events.with_compact_events(events, load.at)
+                rows = change_events.with_counted_rows(events, load.at)
                 yield [data_files.write_file(rows, names.CHANGE_EVENTS, path)], _counted([events])
 
-    results = spark.sparkContext.parallelize(files, max(len(files), 1)).mapPartitions(write).collect()
+    parts = [
+        (number, part)
+        for number, file in files
+        for part in snapshots_files.parts_of(file, load.pipeline.table(file.table))
+    ]
+    results = tasks.in_tasks(session, parts, write)
     counts: dict[str, int] = {}
     for _, counted in results:
         for table, count in counted.items():

@@ -154,7 +154,8 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
         if field.name in table.column_names:
             columns.append(reorder(table.column(field.name).combine_chunks(), kind))
         elif pa.types.is_list(kind):
-            columns.append(pa.array([[]] * table.num_rows, kind))
+            offsets = pa.repeat(pa.scalar(0, pa.int32()), table.num_rows + 1)
+            columns.append(pa.ListArray.from_arrays(offsets, pa.nulls(0, kind.value_type), type=kind))
         else:
             nulls: pa.Array[Any] = pa.nulls(table.num_rows, kind)  # type: ignore[call-overload]  # of any type
             columns.append(nulls)

@@ -1,4 +1,4 @@
-"""Data files of Delta tables that Spark's tasks write themselves, and the commit that adds them to a table.
+"""Data files of Delta tables that tasks write themselves, and the commit that adds them to a table.
 
 A task that has its rows in Arrow writes them as Parquet into the table's folder, without handing them to the JVM, and
 returns what the commit needs. No commit names the files of a task that failed; VACUUM removes them.

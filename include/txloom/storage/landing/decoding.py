@@ -1,4 +1,4 @@
-"""Decode the messages of a landing, in this process where they are few, else in Spark's tasks."""
+"""Decode the messages of a landing, in this process where they are few, else in tasks."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +19,7 @@ from txloom.storage.paths import TablePaths
 from txloom.storage.sources.file_positions import Position, to_json
 from txloom.storage.sources.files import FileUnreadable
 from txloom.storage.sources.splits import LandingPlan, Messages, Task
+from txloom.storage.spark.tasks import in_tasks
 from txloom.storage.system_tables import CHANGE_EVENTS
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def decode(
         SourceUnavailable: the source cannot be read now, or a message has no position left.
     """
     if how.landing.bytes > LOCAL_BYTES:
-        return decode_files(spark(), how, queues, paths)
+        return decode_files(spark, how, queues, paths)
     decoder, chunks = how.new(spellings=name_spellings.known(paths)), [CHANGE_EVENTS.empty_table()]
     reached = list[Position]()
     for queue in queues:
@@ -132,8 +133,10 @@ def decode(
     return Decoded(pa.concat_tables(chunks), (), reached, decoder.spellings)
 
 
-def decode_files(spark: "SparkSession", how: Decoding, queues: Sequence[Sequence[Task]], paths: TablePaths) -> Decoded:
-    """Decode a landing into files of change_events, in one Spark task for each queue, the largest queue first.
+def decode_files(
+    spark: "Callable[[], SparkSession]", how: Decoding, queues: Sequence[Sequence[Task]], paths: TablePaths
+) -> Decoded:
+    """Decode a landing into files of change_events, in one task for each queue, the largest queue first.
 
     Where tasks decoded a name in several spellings, all decode once more with one of them; the files of the first pass
     are named by no commit. Arguments and result are those of `decode`.
@@ -151,7 +154,7 @@ def decode_files(spark: "SparkSession", how: Decoding, queues: Sequence[Sequence
         yield decoder.spellings
 
     while queues:
-        made = spark.sparkContext.parallelize(queues, len(queues)).mapPartitions(read).collect()
+        made = in_tasks(spark, queues, read)
         spellings, is_one = name_spellings.agreed([each for each in made if isinstance(each, dict)], how.new().declared)
         if is_one:
             positions = [each for each in made if isinstance(each, Position)]

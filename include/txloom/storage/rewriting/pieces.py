@@ -4,11 +4,12 @@ Ranges, and not hashes, because what is written piece by piece then lies togethe
 files that hold its keys. Keys that changes of keys connect lie in one piece.
 """
 
+import os
 import tempfile
+import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -16,12 +17,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import fs
 
 from txloom.arrow_types import AnyArray, AnyColumn
+from txloom.storage.paths import filesystem_of
 from txloom.storage.rewriting.table_files import comparable, has_order
 
-PIECE_BYTES = 256 << 20
-"""Bytes of Arrow rows in a piece; folding takes about four times as much memory."""
+FOLDER = "_txloom_pieces"
+"""The folder of pieces in that of a table: readers and VACUUM leave it alone."""
+AT_ONCE_BYTES = int(os.environ.get("TXLOOM_MERGE_BYTES", str(256 << 20)))
+"""Bytes of Arrow rows up to which they are not cut into pieces; folding takes about four times as much memory."""
+PIECE_BYTES = 64 << 20
+"""Bytes of Arrow rows in a piece: less memory is touched for the first time than with larger ones, in half the time."""
 GATHERED = 65_536
 """Rows that are split at once, so that pieces do not consist of crumbs."""
 
@@ -81,45 +88,71 @@ def cuts_of(sample: pa.Table, pieces: int, together: Mapping[str, Mapping[Any, A
 class PieceFiles:
     """The rows of pieces, in files that are gone when the block ends."""
 
-    def __init__(self) -> None:
-        """Make no folder yet."""
-        self._stack = ExitStack()
-        self._folder = Path()
+    def __init__(self, shared: str | None = None) -> None:
+        """Make no folder yet.
+
+        shared: the folder, in the lake, in which tasks on other machines read pieces; None: that for temporary files of
+        this machine (TMPDIR).
+        """
+        self._shared, self._folder = shared, ""
+        self._stack, self._streams = ExitStack(), ExitStack()
         self._writers = dict[int, pa.ipc.RecordBatchFileWriter]()
 
     def __enter__(self) -> "PieceFiles":
-        """Make a folder in the one for temporary files (TMPDIR)."""
-        self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="txloom-")))
+        """Make a folder."""
+        if self._shared is None:
+            self._folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="txloom-"))
+        else:
+            self._folder = f"{self._shared}/{uuid.uuid4()}"
+            filesystem, path = filesystem_of(self._folder)
+            filesystem.create_dir(path)
+            self._stack.callback(filesystem.delete_dir, path)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Remove the files."""
-        self._stack.close()
+        try:
+            self._streams.close()
+        finally:
+            self._stack.close()
 
     def write(self, rows: pa.Table, numbers: npt.NDArray[np.int64]) -> None:
         """Add rows to pieces; numbers: the number of each row's piece."""
         for piece in np.unique(numbers).tolist():
             if piece not in self._writers:
-                stream = self._stack.enter_context(pa.OSFile(str(self._file(piece)), "wb"))
+                filesystem, path = filesystem_of(self._file(piece))
+                stream = self._streams.enter_context(filesystem.open_output_stream(path))
                 options = pa.ipc.IpcWriteOptions(compression="lz4")
                 self._writers[piece] = pa.ipc.new_file(stream, rows.schema, options=options)
             self._writers[piece].write_table(rows.filter(pa.array(numbers == piece, pa.bool_())))
 
-    def read(self, piece: int, schema: pa.Schema) -> pa.Table:
-        """Return the rows of a piece and remove its file; schema: of a piece without any rows."""
-        if piece not in self._writers:
-            return schema.empty_table()
-        self._writers[piece].close()
-        file = self._file(piece)
-        with pa.OSFile(str(file), "rb") as source, pa.ipc.open_file(source) as reader:
-            rows: pa.Table = reader.read_all()
-        file.unlink()
-        return rows
+    def closed(self, pieces: int) -> list[str]:
+        """End all files, and return that of each of so many pieces; "" for one without rows."""
+        for writer in self._writers.values():
+            writer.close()
+        self._streams.close()
+        return [self._file(piece) if piece in self._writers else "" for piece in range(pieces)]
 
-    def _file(self, piece: int) -> Path:
-        return self._folder / f"{piece}.arrow"
+    def _file(self, piece: int) -> str:
+        return f"{self._folder}/{piece}.arrow"
+
+
+def clear(shared: str) -> None:
+    """Remove what a job that was killed has left in a shared folder; nobody else may be working there."""
+    filesystem, path = filesystem_of(shared)
+    if filesystem.get_file_info(path).type != fs.FileType.NotFound:
+        filesystem.delete_dir_contents(path)
+
+
+def read(file: str, schema: pa.Schema) -> pa.Table:
+    """Return the rows in a file of a piece; schema: of the piece without rows, whose file is ""."""
+    if not file:
+        return schema.empty_table()
+    filesystem, path = filesystem_of(file)
+    with filesystem.open_input_file(path) as source, pa.ipc.open_file(source) as reader:
+        return reader.read_all()
 
 
 def sampled(parts: Iterable[pa.Table], most: int) -> tuple[pa.Table, int]:

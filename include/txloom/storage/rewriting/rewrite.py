@@ -1,7 +1,7 @@
 """One commit to a Delta table that takes rows out of their files and adds others in new files."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,6 +49,15 @@ class Rewrite:
         if keys.everything:
             return likely
         return [file for file in likely if pc.any(keys.among(self.files.read(file, keys.columns))).as_py()]
+
+    @property
+    def added(self) -> list[DataFile]:
+        """Return the files that are written for it so far."""
+        return list(self._added)
+
+    def adopt(self, files: Iterable[DataFile]) -> None:
+        """Take over files of the table that another process has written for it."""
+        self._added += files
 
     def take_out(self, held: Sequence[TableFile], keys: ChangedKeys) -> Iterator[pa.Table]:
         """Yield, file by file, the rows that may change; what else the files hold is written into others at once."""

@@ -7,7 +7,8 @@ empty. In CSV an empty field is null, and a quoted empty one an empty text.
 import gzip
 import zlib
 from collections.abc import Iterable, Iterator, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,16 +23,22 @@ from txloom.events.images import typed_rows
 from txloom.storage.sources.row_files import BATCH, as_json, csv_rows, parquet_rows, timestamps_of_96_bits
 
 B = TypeVar("B", bound=Sized)
+PART_ROWS = 250_000
+"""Rows of a Parquet file that a task reads."""
+PARTS_OF_GROUP = 4
+"""The most tasks that share a row group: each of them unpacks all of it."""
 KINDS = (".jsonl", ".json", ".csv", ".parquet")
 
 
 @dataclass(frozen=True)
 class SnapshotFile:
-    """A file with rows of a table; size: in bytes."""
+    """A file with rows of a table, or some of them; size: of the file, in bytes."""
 
     table: str
     path: str
     size: int
+    rows: tuple[int, int] | None = None
+    """The number of the first row and of the one behind the last, counted from 1; None: all rows."""
 
     @property
     def kind(self) -> str:
@@ -67,6 +74,22 @@ def tables_of(pipeline: Pipeline, path: str) -> dict[str, list[SnapshotFile]]:
     return files_by_table
 
 
+def parts_of(file: SnapshotFile, table: Table) -> list[SnapshotFile]:
+    """Split a file into ranges of about PART_ROWS rows, where `typed_images` can begin within it."""
+    if file.kind != ".parquet":
+        return [file]
+    try:
+        with pq.ParquetFile(file.path) as parquet:
+            count, groups = parquet.metadata.num_rows, parquet.metadata.num_row_groups
+            if count <= PART_ROWS or not _fits(parquet, table):
+                return [file]
+    except (OSError, pa.ArrowInvalid):
+        return [file]  # who reads it says so
+    parts = min(-(-count // PART_ROWS), groups * PARTS_OF_GROUP)
+    bounds = [1 + count * number // parts for number in range(parts + 1)]
+    return [replace(file, rows=range_of) for range_of in pairwise(bounds)]
+
+
 def images(file: SnapshotFile, table: Table) -> Iterator[tuple[int, list[bytes]]]:
     """Yield (number of the first row, images as JSON objects) in batches; rows count from 1.
 
@@ -81,7 +104,7 @@ def typed_images(file: SnapshotFile, table: Table) -> Iterator[tuple[int, list[b
 
 
 def _numbered(file: SnapshotFile, batches: Iterable[B]) -> Iterator[tuple[int, B]]:
-    number = 1
+    number = file.rows[0] if file.rows else 1
     try:
         for batch in batches:
             yield number, batch
@@ -101,12 +124,41 @@ def _read(file: SnapshotFile, table: Table) -> Iterator[list[bytes]]:
 
 def _typed(file: SnapshotFile, table: Table) -> Iterator[list[bytes] | pa.StringArray]:
     with pq.ParquetFile(file.path) as parquet:
-        if timestamps_of_96_bits(parquet) or not typed_rows.fits(table, parquet.schema_arrow):
+        if file.rows is not None and _is_another(file, parquet, table):
+            raise SourceUnavailable(f"{file.path}: it was changed while it was read")
+        if not _fits(parquet, table):
             yield from parquet_rows(Path(file.path))
             return
-        for batch in parquet.iter_batches(BATCH):
+        for batch in _batches(parquet, *(file.rows or (1, parquet.metadata.num_rows + 1))):
             written = typed_rows.images(table, batch)
             yield as_json(batch.schema.names, batch.columns) if written is None else written
+
+
+def _is_another(file: SnapshotFile, parquet: pq.ParquetFile, table: Table) -> bool:
+    """Return whether a file is not the one that was split into parts."""
+    assert file.rows is not None
+    is_short = parquet.metadata.num_rows < file.rows[1] - 1
+    return is_short or Path(file.path).stat().st_size != file.size or not _fits(parquet, table)
+
+
+def _fits(parquet: pq.ParquetFile, table: Table) -> bool:
+    return not timestamps_of_96_bits(parquet) and typed_rows.fits(table, parquet.schema_arrow)
+
+
+def _batches(parquet: pq.ParquetFile, first: int, end: int) -> Iterator[pa.RecordBatch]:
+    """Yield rows from one number up to in front of another; only row groups that have some of them are read."""
+    sizes = [parquet.metadata.row_group(number).num_rows for number in range(parquet.metadata.num_row_groups)]
+    starts = [1, *(1 + start for start in accumulate(sizes))]
+    groups = [number for number, size in enumerate(sizes) if starts[number] < end and starts[number] + size > first]
+    at = starts[groups[0]] if groups else end
+    for batch in parquet.iter_batches(BATCH, row_groups=groups):
+        low, high = max(first - at, 0), min(end - at, batch.num_rows)
+        chosen = batch.slice(low, max(high - low, 0))
+        at += batch.num_rows
+        if chosen.num_rows:
+            yield chosen
+        if at >= end:
+            return
 
 
 def _lines(file: SnapshotFile, table: Table) -> Iterator[list[bytes]]:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from txloom.storage.spark import tasks
+
 LOG = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ def _doing() -> str:
     context = loaded._active_spark_context if loaded is not None else None
     stages = _stages(context) if context is not None else []
     if not stages:
-        return "no Spark job is running at this moment"
+        return tasks.doing() or "no task is running at this moment"
     more = f", and {len(stages) - SHOWN} stages more" if len(stages) > SHOWN else ""
     return "; ".join(stages[:SHOWN]) + more
 

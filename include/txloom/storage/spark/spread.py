@@ -3,12 +3,12 @@
 It lies here and not in `storage/delta`, which is full: it knows frames of Spark and tables of Arrow, and none of Delta.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -16,8 +16,6 @@ BUCKET = "_txloom_bucket"
 """The column that says in which bucket a row lies."""
 Bounds = tuple[int, int]
 """The lowest and the highest hash of a share."""
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 def buckets_of(hashes: Sequence[Column], buckets: int, everywhere: Column | None = None) -> Column:
@@ -84,11 +82,3 @@ def within(rows: pa.Table, column: str, bounds: Bounds) -> pa.Table:
     hashes = rows.column(column)
     lowest, highest = (pa.scalar(bound, pa.int64()) for bound in bounds)
     return rows.filter(pc.and_(pc.greater_equal(hashes, lowest), pc.less_equal(hashes, highest)))
-
-
-def in_tasks(spark: SparkSession, items: Sequence[T], work: Callable[[Iterable[T]], Iterable[R]]) -> list[R]:
-    """Let tasks work, each on one of some items, and return all that they yield; without items nothing is started."""
-    if not items:
-        return []
-    worked: list[R] = spark.sparkContext.parallelize(items, len(items)).mapPartitions(work).collect()
-    return worked

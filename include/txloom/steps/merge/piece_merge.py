@@ -1,0 +1,158 @@
+"""Fold changes into the rows of a table that they may change: at once, or piece by piece where they are many.
+
+Pieces are cut by ranges of a key column into files. Tasks fold them where they are large, else this process does; the
+same function folds a piece in both, and writes what becomes of it into new files of the table.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txloom.current.folding.column_nulling import Columns, of_all_rows
+from txloom.steps.merge.merge_source import Source, columns_from
+from txloom.storage.delta import arrow_tables
+from txloom.storage.delta.data_files import DataFile
+from txloom.storage.rewriting import pieces
+from txloom.storage.rewriting.changed_keys import ChangedKeys
+from txloom.storage.rewriting.pieces import Cuts, PieceFiles
+from txloom.storage.rewriting.rewrite import Rewrite
+from txloom.storage.rewriting.table_files import TableFile
+from txloom.storage.spark import tasks
+from txloom.storage.targets import schemas
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+TASK_BYTES = pieces.AT_ONCE_BYTES
+"""Bytes of changes from which on tasks fold the pieces."""
+MOST_CONTRADICTIONS = 1_000
+"""Contradictions of a table that are kept: of each kind and column one finding is recorded."""
+SAMPLE = 100_000
+"""Values by which changes are cut into pieces."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece in files: changes, and the rows that these may change; "": there are none."""
+
+    changes: str
+    rows: str
+
+
+def fold_at_once(rewrite: Rewrite, source: Source, rows: pa.Table, changes: pa.Table) -> list[str]:
+    """Fold changes into the rows that they may change, and write what becomes of these; return contradictions."""
+    effects = source.folded(rows, changes)
+    replace_rows(rewrite, rows, effects)
+    evidence = cast("list[str]", effects.column("_txloom_evidence").drop_null().to_pylist())
+    return evidence[:MOST_CONTRADICTIONS]
+
+
+def replace_rows(rewrite: Rewrite, rows: pa.Table, effects: pa.Table) -> None:
+    """Write rows that were taken out, as effects leave them: those that no effect has, and the effects' own."""
+    alive = effects.filter(pc.invert(effects.column("_txloom_deleted")))
+    rewrite.add(pa.concat_tables([_others(rows, effects, rewrite.key), arrow_tables.conform(alive, rows.schema)]))
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The pieces of a table's merge.
+
+    Args:
+        session: opens a Spark session.
+        source: the changes.
+        held: the files of the table that hold rows which may change.
+        keys: which rows of them may.
+        columns: which columns are gone after the merge.
+        row_bytes: of a change.
+    """
+
+    session: "Callable[[], SparkSession]"
+    source: Source
+    held: Sequence[TableFile]
+    keys: ChangedKeys
+    columns: Columns
+    row_bytes: int
+
+    def fold_into(self, rewrite: Rewrite) -> list[str]:
+        """Fold piece by piece, and let a commit in the making have the files that come of it; return contradictions."""
+        tasks.prepare(fold_piece_of)
+        cuts, size = self._cuts()
+        of_table = rewrite.files
+        shared = None if tasks.local_cores() or size <= TASK_BYTES else f"{of_table.path}/{pieces.FOLDER}"
+        if shared is not None:
+            pieces.clear(shared)
+        with PieceFiles(shared) as changes_of, PieceFiles(shared) as rows_of:
+            schema = schemas.changes_schema(self.source.row_table.table)
+            whole = schema.empty_table()
+            nulls = self.source.is_late or bool(self.columns.clearing)
+            for part in arrow_tables.gathered(self.source.parts(), pieces.GATHERED):
+                whole = _of_all_rows(pa.concat_tables([whole, part]), nulls=nulls)
+                of_keys = part.filter(pc.not_equal(part.column("_txloom_op"), pa.scalar("T")))
+                changes_of.write(of_keys, cuts.piece_of(self.source.images(of_keys).after(cuts.column)))
+            for rows in rewrite.take_out(self.held, self.keys):
+                rows_of.write(rows, cuts.piece_of(rows.column(cuts.column)))
+            names = zip(changes_of.closed(cuts.pieces), rows_of.closed(cuts.pieces), strict=True)
+            some = [Piece(*each) for each in names if any(each) or whole.num_rows]
+            work = fold_piece_of(replace(self.source, only=None), of_table.path, rewrite.key, whole)
+            made = tasks.in_tasks(self.session, some, work) if size > TASK_BYTES else [*work(some)]
+        contradictions = list[str]()
+        for added, evidence in made:
+            rewrite.adopt(added)
+            contradictions += evidence[: MOST_CONTRADICTIONS - len(contradictions)]
+        return contradictions
+
+    def _cuts(self) -> tuple[Cuts, int]:
+        """Return cuts of the changes into pieces of at most about PIECE_BYTES, and the bytes of all changes."""
+        key = self.source.row_table.key
+        keys = (columns_from(self.source.images(part).after, key) for part in self.source.parts(keys_alone=True))
+        sample, count = pieces.sampled(keys, SAMPLE)
+        together = {name: self.source.together(name) for name in key}
+        size = count * self.row_bytes
+        least = -(-size // pieces.PIECE_BYTES)
+        turns = max(tasks.local_cores(), 1) if size > TASK_BYTES else 1
+        return pieces.cuts_of(sample, -(-least // turns) * turns, together), size
+
+
+def fold_piece_of(
+    source: Source, path: str, key: Sequence[str], whole: pa.Table
+) -> "Callable[[Iterable[Piece]], Iterator[tuple[list[DataFile], list[str]]]]":
+    """Return what a task does: fold pieces, and yield for each the files that it wrote and contradictions.
+
+    Args:
+        source: the changes that the pieces are of.
+        path: the table.
+        key: the columns by which new files are ordered.
+        whole: changes that every piece has to see.
+    """
+
+    def fold(some: Iterable[Piece]) -> Iterator[tuple[list[DataFile], list[str]]]:
+        for piece in some:
+            rewrite = Rewrite.of(path, key)
+            rows = pieces.read(piece.rows, rewrite.files.schema)
+            changes = pa.concat_tables([pieces.read(piece.changes, whole.schema), whole])
+            evidence = fold_at_once(rewrite, source, rows, changes)
+            yield rewrite.added, evidence
+
+    return fold
+
+
+def _others(rows: pa.Table, effects: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Return the rows with a key that no effect has."""
+    if not rows.num_rows:
+        return rows
+    numbered = rows.select(list(key)).append_column("_txloom_row", pa.array(np.arange(rows.num_rows)))
+    left = numbered.join(effects.select(list(key)), keys=list(key), join_type="left anti")
+    return rows.take(left.column("_txloom_row"))
+
+
+def _of_all_rows(changes: pa.Table, *, nulls: bool) -> pa.Table:
+    """Return the changes that every piece has to see: truncates, and nullings where some column is nulled."""
+    if nulls:
+        return of_all_rows(changes)
+    return changes.filter(pc.equal(changes.column("_txloom_op"), pa.scalar("T")))
