@@ -11,6 +11,7 @@ The last line of the log holds the counts.
 
 import sys
 
+import txloom.steps.without_pandas  # noqa: F401  before all that makes values of Arrow
 from txloom.steps.publish.publish import publish
 from txloom.steps.runner import Job, parser, run
 
