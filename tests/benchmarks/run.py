@@ -21,6 +21,7 @@ PARTS = {
     "buffer": "Land and buffer transactions",
     "first_load": "First load of 5,000,000 rows",
     "merge": "Merge into a large table",
+    "curve": "First rows in every way to merge them",
     "many_tables": "A cycle over many tables",
     "documents": "Documents of an order and its children",
     "age": "A cycle on a new pipeline, and on one with years behind it",

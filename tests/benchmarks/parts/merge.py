@@ -8,14 +8,13 @@ import pyarrow.parquet as pq
 
 from benchmarks.data import mirrors
 from benchmarks.measuring import Failed, Measured, copied, job, made, program
+from benchmarks.parts.curve import CLUSTER
 from benchmarks.report import Report
 from txloom.storage.delta import arrow_tables
 
 SIZES = (500_000, 5_000_000, 50_000_000)
 CHANGES = (1_000, 100_000)
 MILLION = 1_000_000
-CLUSTER = "local-cluster[1,2,1024]"
-"""Spark's master of a cluster on this machine: executors are processes of their own, as on another machine."""
 
 
 def measure(report: Report, rounds: int) -> None:
