@@ -22,7 +22,7 @@ BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 STEP = re.compile(r"txloom: |part |task ")
 """The beginning of variants that are parts of another one: tables have them, plots do not."""
 WIDTH, LABEL, ROW, FONT = 760, 380, 20, 12
-OURS, OTHERS, TEXT = "#2f6fde", "#9aa4b2", "#6b7480"
+OURS, OTHERS, TEXT, LIGHT = "#2f6fde", "#9aa4b2", "#57606a", "#c9d1d9"
 
 
 def main() -> int:
@@ -65,17 +65,19 @@ def _plot(part: Mapping[str, Any]) -> str:
         colour = OURS if row["variant"].startswith("txloom") else OTHERS
         bar = f'<rect x="{LABEL}" y="{y - FONT}" width="{max(width, 1):.1f}" height="{ROW - 6}" fill="{colour}"/>'
         drawn += [_text(12, y, row["variant"]), bar, _text(LABEL + width + 6, y, f"{row['median_s']:.1f} s")]
-    return _svg(drawn, y + ROW // 2)
+    return _svg(part["title"], drawn, y + ROW // 2)
 
 
 def _text(x: float, y: float, text: str, weight: str = "normal") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" font-weight="{weight}">{escape(text)}</text>'
 
 
-def _svg(drawn: Sequence[str], height: int) -> str:
+def _svg(title: str, drawn: Sequence[str], height: int) -> str:
     style = f'font-family="sans-serif" font-size="{FONT}" fill="{TEXT}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" {style}>'
-    return "\n".join([head, *drawn, "</svg>"]) + "\n"
+    dark = f"<style>@media (prefers-color-scheme: dark) {{ text {{ fill: {LIGHT}; }} }}</style>"
+    about = f"<title>{escape(title)}</title><desc>A bar for each case and variant: its median of seconds.</desc>"
+    return "\n".join([head, about, dark, *drawn, "</svg>"]) + "\n"
 
 
 if __name__ == "__main__":
