@@ -58,11 +58,14 @@ class Report:
         return statistics.median(each.seconds for each in self.runs[case, variant])
 
     def goal(self, text: str, value: float, *, at_most: float | None = None, at_least: float | None = None) -> None:
-        """Enter a goal and show it at once."""
+        """Enter a goal and show it at once; of a goal that each round has the worst stays."""
         limit = at_most if at_most is not None else at_least
         assert limit is not None
         goal = Goal(text, value, limit, at_most is not None)
-        self.goals.append(goal)
+        known = [each for each in self.goals if each.text == text]
+        worst = max if goal.at_most else min
+        self.goals = [each for each in self.goals if each not in known]
+        self.goals.append(worst([*known, goal], key=lambda each: each.value))
         bound = "at most" if goal.at_most else "at least"
         print(f"  {'ok    ' if goal.is_reached else 'MISSED'} {text}: {value:.2f} ({bound} {limit:g})", flush=True)
 

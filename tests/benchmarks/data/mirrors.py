@@ -13,9 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.measuring import Failed
 from txloom.config import load
 from txloom.config.models.pipeline import Pipeline
-from txloom.storage.delta import data_files
+from txloom.storage.delta import arrow_tables, data_files
 from txloom.storage.paths import TablePaths
 from txloom.storage.targets.row_tables import create, row_tables
 
@@ -106,6 +107,15 @@ def pipeline_of(declaration: Path, warehouse: Path) -> tuple[Pipeline, TablePath
 def current_of(pipeline: Pipeline, table: str) -> str:
     """Return the name of a mirror's current table."""
     return next(each.current for each in row_tables(pipeline) if each.table.name == table)
+
+
+def refuse_other_rows(declaration: Path, warehouse: Path, table: str, count: int) -> None:
+    """Raise Failed where a mirror shows other rows than those with the ids 0 to count, by number, sum and keys."""
+    pipeline, paths = pipeline_of(declaration, warehouse)
+    sql = "select count(*) as n, sum(id) as ids, count(distinct id) as keys from t"
+    seen = arrow_tables.select(paths.table(current_of(pipeline, table)), sql).to_pylist()[0]
+    if seen != {"n": count, "ids": count * (count - 1) // 2, "keys": count}:
+        raise Failed(f"{warehouse}: {table} shows {seen}, not {count:,} rows")
 
 
 def linked(folder: Path, copy: Path) -> None:

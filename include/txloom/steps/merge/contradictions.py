@@ -9,6 +9,8 @@ from txloom.quality.findings import Finding
 from txloom.storage.dead_letters import open_letters
 from txloom.storage.paths import TablePaths
 
+MOST_CONTRADICTIONS = 1_000
+"""Contradictions of a table that are kept: of each kind and column one finding is recorded."""
 CODES = {DIFFERS: f.CHANGED, EXISTS: f.KEY_TWICE, UNKNOWN: f.UNKNOWN_ROW}
 
 

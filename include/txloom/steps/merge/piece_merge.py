@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txloom.current.folding.column_nulling import Columns, of_all_rows
+from txloom.steps.merge.contradictions import MOST_CONTRADICTIONS
 from txloom.steps.merge.merge_source import Source, columns_from
 from txloom.storage.delta import arrow_tables
 from txloom.storage.delta.data_files import DataFile
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 TASK_BYTES = pieces.AT_ONCE_BYTES
 """Bytes of changes from which on tasks fold the pieces."""
-MOST_CONTRADICTIONS = 1_000
-"""Contradictions of a table that are kept: of each kind and column one finding is recorded."""
 SAMPLE = 100_000
 """Values by which changes are cut into pieces."""
 
@@ -83,8 +82,8 @@ class Pieces:
         """Fold piece by piece, and let a commit in the making have the files that come of it; return contradictions."""
         tasks.prepare(fold_piece_of)
         cuts, size = self._cuts()
-        of_table = rewrite.files
-        shared = None if tasks.local_cores() or size <= TASK_BYTES else f"{of_table.path}/{pieces.FOLDER}"
+        by_tasks = size > TASK_BYTES
+        shared = f"{rewrite.files.path}/{pieces.FOLDER}" if by_tasks and not tasks.local_cores() else None
         if shared is not None:
             pieces.clear(shared)
         with PieceFiles(shared) as changes_of, PieceFiles(shared) as rows_of:
@@ -99,13 +98,11 @@ class Pieces:
                 rows_of.write(rows, cuts.piece_of(rows.column(cuts.column)))
             names = zip(changes_of.closed(cuts.pieces), rows_of.closed(cuts.pieces), strict=True)
             some = [Piece(*each) for each in names if any(each) or whole.num_rows]
-            work = fold_piece_of(replace(self.source, only=None), of_table.path, rewrite.key, whole)
-            made = tasks.in_tasks(self.session, some, work) if size > TASK_BYTES else [*work(some)]
-        contradictions = list[str]()
-        for added, evidence in made:
+            work = fold_piece_of(replace(self.source, only=None), rewrite.files.path, rewrite.key, whole)
+            made = tasks.in_tasks(self.session, some, work) if by_tasks else [*work(some)]
+        for added, _ in made:
             rewrite.adopt(added)
-            contradictions += evidence[: MOST_CONTRADICTIONS - len(contradictions)]
-        return contradictions
+        return [text for _, evidence in made for text in evidence][:MOST_CONTRADICTIONS]
 
     def _cuts(self) -> tuple[Cuts, int]:
         """Return cuts of the changes into pieces of at most about PIECE_BYTES, and the bytes of all changes."""

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from txloom.config.models.pipeline import Aggregate, Pipeline
 from txloom.current.folding.column_nulling import Columns, Gone
+from txloom.steps.merge.contradictions import MOST_CONTRADICTIONS
 from txloom.steps.merge.merge_plan import Merge, Work
 from txloom.storage.delta import spark_tables
 from txloom.storage.delta.partition_pruning import Within
@@ -21,8 +22,6 @@ from txloom.storage.targets.row_tables import RowTable, row_tables
 from txloom.storage.targets.spark_documents import Change, documents, touched_roots
 
 Call = Callable[[], None]
-MOST_CONTRADICTIONS = 1_000
-"""Contradictions of a table that are read: of each kind and column one finding is recorded."""
 
 
 def plan(merge: Merge) -> Work | None:

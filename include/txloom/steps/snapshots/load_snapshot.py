@@ -62,8 +62,8 @@ class Snapshot:
 def load_snapshot(step: Step, snapshot: Snapshot) -> Counts:
     """Land a snapshot as one transaction; the next buffer_transactions and merge_current apply it.
 
-    Tasks decode large snapshots. One that is not newer than what was loaded is skipped, so that a repeated
-    call loads nothing twice.
+    Tasks decode large snapshots. One that is not newer than what was loaded is skipped, so that a repeated call loads
+    nothing twice.
 
     Args:
         step: the pipeline, its tables and the run.

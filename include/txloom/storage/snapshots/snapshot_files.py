@@ -124,9 +124,10 @@ def _read(file: SnapshotFile, table: Table) -> Iterator[list[bytes]]:
 
 def _typed(file: SnapshotFile, table: Table) -> Iterator[list[bytes] | pa.StringArray]:
     with pq.ParquetFile(file.path) as parquet:
-        if file.rows is not None and _is_another(file, parquet, table):
+        fits = _fits(parquet, table)
+        if file.rows is not None and not (fits and _is_same(file, parquet)):
             raise SourceUnavailable(f"{file.path}: it was changed while it was read")
-        if not _fits(parquet, table):
+        if not fits:
             yield from parquet_rows(Path(file.path))
             return
         for batch in _batches(parquet, *(file.rows or (1, parquet.metadata.num_rows + 1))):
@@ -134,11 +135,10 @@ def _typed(file: SnapshotFile, table: Table) -> Iterator[list[bytes] | pa.String
             yield as_json(batch.schema.names, batch.columns) if written is None else written
 
 
-def _is_another(file: SnapshotFile, parquet: pq.ParquetFile, table: Table) -> bool:
-    """Return whether a file is not the one that was split into parts."""
-    assert file.rows is not None
-    is_short = parquet.metadata.num_rows < file.rows[1] - 1
-    return is_short or Path(file.path).stat().st_size != file.size or not _fits(parquet, table)
+def _is_same(part: SnapshotFile, parquet: pq.ParquetFile) -> bool:
+    """Return whether a file is the one that was split into parts, as far as its size and its rows tell."""
+    assert part.rows is not None
+    return Path(part.path).stat().st_size == part.size and parquet.metadata.num_rows >= part.rows[1] - 1
 
 
 def _fits(parquet: pq.ParquetFile, table: Table) -> bool:

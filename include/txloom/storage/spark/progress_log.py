@@ -2,7 +2,6 @@
 
 import logging
 import os
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,9 +56,8 @@ def duration(seconds: float) -> str:
 
 
 def _doing() -> str:
-    """Describe the stages that Spark runs now; pyspark is not imported where the process has not done so."""
-    loaded = getattr(sys.modules.get("pyspark"), "SparkContext", None)
-    context = loaded._active_spark_context if loaded is not None else None
+    """Describe the stages that Spark runs now, else the tasks of processes."""
+    context = tasks.active_context()
     stages = _stages(context) if context is not None else []
     if not stages:
         return tasks.doing() or "no task is running at this moment"

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from txloom.errors import TxloomError
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
@@ -41,7 +42,7 @@ def in_tasks(
 
     Args:
         session: opens the Spark session; not called where processes of this machine do the work.
-        items: what the tasks work on, the largest first.
+        items: what the tasks work on; they begin in this order.
         work: gets one item; it and the items are pickled.
 
     Raises:
@@ -64,16 +65,16 @@ def prepare(work: Callable[..., object]) -> None:
 
 
 def local_cores() -> int:
-    """Return how many cores of this machine Spark may use where it is the master; 0 where another machine is.
-
-    >>> [cores_of(master) for master in ("local", "local[3]", "local[3,1]", "spark://one:7077")]
-    [1, 3, 3, 0]
-    """
+    """Return how many cores of this machine Spark may use where it is the master; 0 where another machine is."""
     return 0 if "PYSPARK_GATEWAY_PORT" in os.environ else cores_of(os.environ.get(MASTER, LOCAL))
 
 
 def cores_of(master: str) -> int:
-    """Return how many cores of this machine a master names; 0 for another machine."""
+    """Return how many cores of this machine a master names; 0 for another machine.
+
+    >>> [cores_of(master) for master in ("local", "local[3]", "local[3,1]", "spark://one:7077")]
+    [1, 3, 3, 0]
+    """
     named = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\d+)?\])?", master)
     if named is None:
         return 0
@@ -100,10 +101,15 @@ def doing() -> str | None:
     return "; ".join(texts) or None
 
 
+def active_context() -> "SparkContext | None":
+    """Return the context of this process's Spark session; pyspark is not imported where the process has not done so."""
+    loaded = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    return None if loaded is None else loaded._active_spark_context
+
+
 def _is_session_open() -> bool:
     """Return whether this process has a Spark session, whose workers run already."""
-    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
-    return context is not None and context._active_spark_context is not None
+    return active_context() is not None
 
 
 def _in_processes(items: Sequence[T], work: Callable[[Iterable[T]], Iterable[R]], processes: int) -> list[R]:
